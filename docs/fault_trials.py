@@ -1,5 +1,5 @@
 """
-What tries which row of the fault catalogue: the marked tests and the rehearsal's cases, read without running anything.
+Trials of the rows of the fault catalogue: the marked tests and the rehearsal's cases, read without running anything.
 
 A test tries the rows of `@pytest.mark.fault(33, 34)` and `@pytest.mark.defect("D27")`, and the defects that its name
 begins with, as in `test_d02_d16_only_in_service_counts`. A mark may also stand on one parameter set, or hold for a

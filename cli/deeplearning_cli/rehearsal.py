@@ -1,4 +1,4 @@
-"""What `deeplearning-cdk rehearse` does: checks, prepares and starts the enclosed lab, one for each fault case."""
+"""The command `deeplearning-cdk rehearse`: checks, prepares and starts the enclosed lab, one for each fault case."""
 
 import argparse
 import importlib.util

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdk_rehearsal.referees.finding import Finding
-from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, is_known, measure, show
+from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, get_maps, is_known, measure, show
 
 _SQS = "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-queues.html"
 _LAMBDA = "https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"
@@ -149,16 +149,9 @@ LIMITS = (
     Limit(
         "AWS::SSM::Parameter",
         "Name",
-        "must not begin with aws or ssm, with or without a slash",
-        lambda value: re.match(r"/?(aws|ssm)", str(value), re.IGNORECASE) is None,
+        "must not begin with aws or ssm",
+        lambda value: re.match(r"(aws|ssm)|/(aws|ssm)(/|$)", str(value), re.IGNORECASE) is None,
         _SSM,
-    ),
-    Limit(
-        "AWS::CloudFormation::WaitCondition",
-        "Timeout",
-        "must be at most 43200 seconds",
-        _between(0, 43200),
-        "https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-cloudformation-waitcondition.html",
     ),
     *(
         Limit(
@@ -216,7 +209,7 @@ def judge_sizes(template: ResolvedTemplate) -> Iterator[Finding]:
             rule = "must have at most 6144 characters without white space"
             yield Finding(path, f"{size} or more", rule, iam, "split it into several managed policies")
     for name, properties in template.list_type("AWS::IAM::Role"):
-        inline = [policy.get("PolicyDocument", {}) for policy in properties.get("Policies", ())]
+        inline = [policy.get("PolicyDocument", {}) for policy in get_maps(properties, "Policies")]
         inline += [
             policy.get("PolicyDocument", {})
             for other, policy in template.list_type("AWS::IAM::Policy")

@@ -10,6 +10,7 @@ from cdk_rehearsal.referees.finding import Finding
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate
 
 _SOURCE = "https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-attribute-dependson.html"
+_NOT_ATTACHED = "the gateway is not attached to the VPC before"
 
 
 def judge_order(template: ResolvedTemplate) -> Iterator[Finding]:
@@ -20,19 +21,28 @@ def judge_order(template: ResolvedTemplate) -> Iterator[Finding]:
 
 
 def _judge_gateways(template: ResolvedTemplate) -> Iterator[Finding]:
-    for name, _ in template.list_type("AWS::EC2::Route", "AWS::EC2::NatGateway"):
-        gateways = template.list_references(name, "GatewayId")
-        is_route = template.find_type(name) == "AWS::EC2::Route"
-        for attachment, _ in template.list_type("AWS::EC2::VPCGatewayAttachment"):
-            if not is_route or gateways & template.list_references(attachment, "InternetGatewayId"):
-                yield from _require(template, name, attachment, "the gateway is not attached to the VPC before")
+    attachments = {
+        name: (template.list_references(name, "InternetGatewayId"), template.list_references(name, "VpcId"))
+        for name, properties in template.list_type("AWS::EC2::VPCGatewayAttachment")
+        if "InternetGatewayId" in properties
+    }
+    for name, _ in template.list_type("AWS::EC2::Route"):
+        for attachment, (gateway, _) in attachments.items():
+            if gateway & template.list_references(name, "GatewayId"):
+                yield from _require(template, name, attachment, _NOT_ATTACHED)
+    for name, properties in template.list_type("AWS::EC2::NatGateway"):
+        subnets = template.list_references(name, "SubnetId")
+        vpc = {found for subnet in subnets for found in template.list_references(subnet, "VpcId")}
+        for attachment, (_, attached) in attachments.items():
+            if properties.get("ConnectivityType") != "private" and vpc & attached:
+                yield from _require(template, name, attachment, _NOT_ATTACHED)
 
 
 def _judge_groups(template: ResolvedTemplate) -> Iterator[Finding]:
-    """Where nothing waits for the instances, AWS takes a group whose first boot may lack a network."""
-    is_awaited = any(template.list_type("AWS::CloudFormation::WaitCondition"))
+    """Yield groups before their routes, where the stack waits for signals of the instances."""
+    handles = {name for name, _ in template.list_type("AWS::CloudFormation::WaitConditionHandle")}
     for name, _ in template.list_type("AWS::AutoScaling::AutoScalingGroup"):
-        if is_awaited or "CreationPolicy" in template.resources[name]:
+        if handles & template.find_needs(name) or "CreationPolicy" in template.resources[name]:
             for route in _find_routes(template, template.list_references(name, "VPCZoneIdentifier")):
                 yield from _require(template, name, route, "its instances have no way out of their subnets before")
 

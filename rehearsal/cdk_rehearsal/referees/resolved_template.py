@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cdk_rehearsal.assembly import DEFAULT_ACCOUNT
 from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import NO_VALUE, evaluate, find_references
 from cdk_rehearsal.errors import AssemblyError
 
-_ACCOUNT = "123456789012"
 _TOKEN = re.compile("\ue000([^\ue001]*)\ue001")
 _ZONES = "abc"
 
@@ -37,6 +37,19 @@ def measure(text: str) -> int:
     return len(_TOKEN.sub("?", text))
 
 
+def get_map(value: Any, *keys: str) -> Mapping[str, Any]:
+    """Return the object that keys lead to; an empty one where there is none, or a token."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
+
+
+def get_maps(value: Any, key: str) -> list[Mapping[str, Any]]:
+    """Return the objects of a list below a key, or the one object there; tokens among them are left out."""
+    entries = get_map(value).get(key)
+    return [entry for entry in (entries if isinstance(entries, list) else [entries]) if isinstance(entry, Mapping)]
+
+
 class ResolvedTemplate:
     """
     The resources of a template with the conditions that hold and resolved properties.
@@ -46,13 +59,16 @@ class ResolvedTemplate:
     """
 
     def __init__(self, template: Mapping[str, Any], region: str) -> None:
+        from cdk_rehearsal.embedded_aws.place import Place  # noqa: PLC0415 - loads boto3, which --help need not
+
+        place = Place(DEFAULT_ACCOUNT, region, "")
         self._template = template
         self._region = region
         self._values = {
-            "AWS::AccountId": _ACCOUNT,
+            "AWS::AccountId": place.account,
             "AWS::Region": region,
-            "AWS::Partition": "aws",
-            "AWS::URLSuffix": "amazonaws.com",
+            "AWS::Partition": place.partition,
+            "AWS::URLSuffix": place.url_suffix,
             "AWS::NoValue": NO_VALUE,
         }
         for name, declaration in template.get("Parameters", {}).items():
@@ -61,7 +77,7 @@ class ResolvedTemplate:
             if value is not None and kind in ("String", "Number", "CommaDelimitedList"):
                 self._values[name] = str(value).split(",") if kind == "CommaDelimitedList" else value
         self.resources: dict[str, Mapping[str, Any]] = {
-            name: {**resource, "Properties": self._resolve(resource.get("Properties", {}))}
+            name: {**resource, "Properties": get_map(self._resolve(resource.get("Properties")))}
             for name, resource in template.get("Resources", {}).items()
             if "Condition" not in resource or self.condition(resource["Condition"])
         }

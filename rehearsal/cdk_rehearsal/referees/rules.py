@@ -3,6 +3,7 @@
 import base64
 import binascii
 import contextlib
+import fnmatch
 import functools
 import gzip
 import importlib.metadata
@@ -15,8 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from cdk_rehearsal.assembly import DEFAULT_ACCOUNT
 from cdk_rehearsal.referees.finding import Finding
-from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, is_known, show
+from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, get_map, get_maps, is_known, show
 
 _USER_DATA_BYTES = 16384
 _INTERFACE = (
@@ -26,13 +28,12 @@ _INTERFACE = (
 _REQUEST = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RequestLaunchTemplateData.html"
 _GROUP = "https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_CreateAutoScalingGroup.html"
 _KEY_POLICY = "https://docs.aws.amazon.com/kms/latest/APIReference/API_PutKeyPolicy.html"
-_ADMINISTERS = ("kms:*", "kms:Put*", "kms:PutKeyPolicy", "*")
 
 
 def judge_launch_templates(template: ResolvedTemplate) -> Iterator[Finding]:
     """Yield what EC2 would refuse of launch templates, or of the launches from them."""
     for name, properties in template.list_type("AWS::EC2::LaunchTemplate"):
-        data, path = properties.get("LaunchTemplateData", {}), f"Resources.{name}.Properties.LaunchTemplateData"
+        data, path = get_map(properties, "LaunchTemplateData"), f"Resources.{name}.Properties.LaunchTemplateData"
         yield from _judge_user_data(data, path)
         yield from _judge_interfaces(data, path)
         yield from _judge_market(data, path)
@@ -50,8 +51,10 @@ def _judge_user_data(data: Mapping[str, Any], path: str) -> Iterator[Finding]:
 
 
 def _judge_interfaces(data: Mapping[str, Any], path: str) -> Iterator[Finding]:
-    interfaces = [entry for entry in data.get("NetworkInterfaces", ()) if isinstance(entry, Mapping)]
-    facts = load_instance_types().get(str(data.get("InstanceType")), {}).get("NetworkInfo", {})
+    interfaces = get_maps(data, "NetworkInterfaces")
+    facts = get_map(
+        _read_moto("ec2", "resources", "instance_types.json.gz"), str(data.get("InstanceType")), "NetworkInfo"
+    )
     seen = set()
     for index, interface in enumerate(interfaces):
         here = f"{path}.NetworkInterfaces.{index}"
@@ -80,8 +83,8 @@ def _judge_interfaces(data: Mapping[str, Any], path: str) -> Iterator[Finding]:
 
 
 def _judge_market(data: Mapping[str, Any], path: str) -> Iterator[Finding]:
-    market = data.get("InstanceMarketOptions", {}).get("MarketType")
-    target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget")
+    market = get_map(data, "InstanceMarketOptions").get("MarketType")
+    target = get_map(data, "CapacityReservationSpecification").get("CapacityReservationTarget")
     if market == "spot" and target:
         source = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservations-using.html"
         rule = "must not be spot beside a capacity reservation, which holds on-demand capacity"
@@ -93,12 +96,11 @@ def _judge_market(data: Mapping[str, Any], path: str) -> Iterator[Finding]:
 
 
 @functools.cache
-def load_instance_types() -> Mapping[str, Any]:
-    """Return what DescribeInstanceTypes answered for moto's authors: type -> facts."""
+def _read_moto(*path: str) -> Any:
+    """Return a file of what AWS answered to moto's authors."""
     found = importlib.util.find_spec("moto")
-    folder = Path(str(found and found.origin)).parent / "ec2" / "resources"
-    facts: Mapping[str, Any] = json.loads(gzip.decompress((folder / "instance_types.json.gz").read_bytes()))
-    return facts
+    folder = Path(str(found and found.origin)).parent
+    return json.loads(gzip.decompress(folder.joinpath(*path).read_bytes()))
 
 
 def judge_groups(template: ResolvedTemplate) -> Iterator[Finding]:
@@ -112,15 +114,18 @@ def judge_groups(template: ResolvedTemplate) -> Iterator[Finding]:
             yield Finding(f"{path}.DesiredCapacity", f"{wanted:g}", rule, _GROUP)
         if not properties.get("VPCZoneIdentifier") and not properties.get("AvailabilityZones"):
             yield Finding(f"{path}.VPCZoneIdentifier", "", "must be given, or AvailabilityZones", _GROUP)
-        mixed = properties.get("MixedInstancesPolicy", {})
         for other in template.list_references(name, "MixedInstancesPolicy"):
-            data = template.resources[other]["Properties"].get("LaunchTemplateData", {})
-            if mixed and data.get("InstanceMarketOptions", {}).get("MarketType") == "spot":
-                source = (
-                    "https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-mixed-instances-groups.html"
-                )
+            market = get_map(template.resources[other]["Properties"], "LaunchTemplateData", "InstanceMarketOptions")
+            if market.get("MarketType") == "spot":
+                guide = "https://docs.aws.amazon.com/autoscaling/ec2/userguide"
                 rule = f"must use a launch template without InstanceMarketOptions, got {other}"
-                yield Finding(f"{path}.MixedInstancesPolicy", "", rule, source, "set InstancesDistribution instead")
+                yield Finding(
+                    f"{path}.MixedInstancesPolicy",
+                    "",
+                    rule,
+                    f"{guide}/ec2-auto-scaling-mixed-instances-groups.html",
+                    "set InstancesDistribution instead",
+                )
 
 
 def judge_networks(template: ResolvedTemplate) -> Iterator[Finding]:
@@ -143,7 +148,7 @@ def judge_ports(template: ResolvedTemplate) -> Iterator[Finding]:
         yield from _judge_ports(properties, f"Resources.{name}.Properties")
     for name, properties in template.list_type("AWS::EC2::SecurityGroup"):
         for key in ("SecurityGroupIngress", "SecurityGroupEgress"):
-            for index, entry in enumerate(properties.get(key, ())):
+            for index, entry in enumerate(get_maps(properties, key)):
                 yield from _judge_ports(entry, f"Resources.{name}.Properties.{key}.{index}")
 
 
@@ -160,29 +165,49 @@ def _judge_ports(rule: Mapping[str, Any], path: str) -> Iterator[Finding]:
 
 
 def judge_keys(template: ResolvedTemplate) -> Iterator[Finding]:
-    """Yield key policies that nobody could change any more, or that name a principal which does not exist."""
-    roles = {properties.get("RoleName") for _, properties in template.list_type("AWS::IAM::Role")}
-    users = {properties.get("UserName") for _, properties in template.list_type("AWS::IAM::User")}
+    """Yield key policies that nobody could change any more, or that name a principal that is not made."""
     for name, properties in template.list_type("AWS::KMS::Key"):
         path = f"Resources.{name}.Properties.KeyPolicy"
-        statements = _list(properties.get("KeyPolicy", {}).get("Statement", ()))
-        if not is_known([entry.get("Action") for entry in statements]):
-            continue
-        if not any(
-            entry.get("Effect") == "Allow" and set(_ADMINISTERS) & set(_list(entry.get("Action", ())))
-            for entry in statements
-        ):
+        statements = get_maps(get_map(properties, "KeyPolicy"), "Statement")
+        is_checked = str(properties.get("BypassPolicyLockoutSafetyCheck", False)).lower() != "true"
+        if is_checked and statements and not any(map(_may_administer, statements)):
             rule = "must allow somebody kms:PutKeyPolicy; KMS refuses a policy that locks everybody out"
             yield Finding(path, "", rule, _KEY_POLICY, "allow kms:* to the account's root")
         for index, entry in enumerate(statements):
-            principal = entry.get("Principal", {})
-            for arn in _list(principal.get("AWS", ())) if isinstance(principal, Mapping) else ():
-                match = re.fullmatch(r"arn:[a-z-]+:iam::\d+:(role|user)/(?:.*/)?([^/]+)", str(arn))
-                known = roles if match and match[1] == "role" else users
-                if match and "/aws-service-role/" not in str(arn) and match[2] not in known:
+            for arn in _list(get_map(entry, "Principal").get("AWS", ())):
+                if _is_missing(template, str(arn)):
                     rule = "must be a principal that exists, and this template does not make it"
                     remedy = "make it here, or allow the account's root and let IAM policies decide"
                     yield Finding(f"{path}.Statement.{index}.Principal", show(arn), rule, _KEY_POLICY, remedy)
+
+
+def _may_administer(statement: Mapping[str, Any]) -> bool:
+    if statement.get("Effect") != "Allow":
+        return False
+    actions = [str(action).lower() for action in _list(statement.get("Action", ()))]
+    is_known_action = "NotAction" not in statement and is_known(actions)
+    return not is_known_action or any(fnmatch.fnmatchcase("kms:putkeypolicy", action) for action in actions)
+
+
+def _is_missing(template: ResolvedTemplate, arn: str) -> bool:
+    """Return whether an ARN is that of a role or user of this account that the template does not make."""
+    match = re.fullmatch(rf"arn:[a-z-]+:iam::{DEFAULT_ACCOUNT}:(role|user)/(?:.*/)?([^/]+)", arn)
+    if match is None or "/aws-service-role/" in arn:
+        return False
+    kind, key = ("AWS::IAM::Role", "RoleName") if match[1] == "role" else ("AWS::IAM::User", "UserName")
+    return match[2] not in [properties.get(key) for _, properties in template.list_type(kind)]
+
+
+def judge_volumes(template: ResolvedTemplate) -> Iterator[Finding]:
+    """Yield volumes of gp3 with more IOPS than EC2 gives, which cfn-lint's older limit would refuse too early."""
+    for name, properties in template.list_type("AWS::EC2::LaunchTemplate"):
+        for index, mapping in enumerate(get_maps(get_map(properties, "LaunchTemplateData"), "BlockDeviceMappings")):
+            volume = get_map(mapping, "Ebs")
+            rate = _read_number(volume.get("Iops"))
+            if volume.get("VolumeType") == "gp3" and rate is not None and rate > 80000:  # noqa: PLR2004 - in the rule
+                path = f"Resources.{name}.Properties.LaunchTemplateData.BlockDeviceMappings.{index}.Ebs.Iops"
+                source = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_EbsBlockDevice.html"
+                yield Finding(path, f"{rate:g}", "must be at most 80000 for gp3", source)
 
 
 def judge_services(template: ResolvedTemplate) -> Iterator[Finding]:
@@ -225,19 +250,12 @@ def _judge_mapping(template: ResolvedTemplate, name: str, properties: Mapping[st
     if size is not None and size > 10 and not window:  # noqa: PLR2004 - in the rule
         rule = "must be at most 10 without MaximumBatchingWindowInSeconds"
         yield Finding(f"Resources.{name}.Properties.BatchSize", f"{size:g}", rule, source)
-    for function in template.list_references(name, "FunctionName"):
-        timeout = _read_number(template.resources[function]["Properties"].get("Timeout", 3))
-        for queue in queues:
-            hidden = _read_number(template.resources[queue]["Properties"].get("VisibilityTimeout", 30))
-            if timeout is not None and hidden is not None and hidden < timeout:
-                rule = f"must be at least the time-out of {function}, {timeout:g} seconds"
-                path = f"Resources.{queue}.Properties.VisibilityTimeout"
-                yield Finding(path, f"{hidden:g}", rule, source, "take six times the function's time-out")
 
 
 def judge_parameters(template: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield public parameters of Amazon Linux that did not exist when moto listed them."""
-    known = _load_public_parameters()
+    listed = _read_moto("ssm", "resources", "ami-amazon-linux-latest", "us-east-1.json.gz")
+    known = {entry["Name"] for entry in listed}
     for name, declaration in template.get("Parameters", {}).items():
         value = str(declaration.get("Default", ""))
         prefix = "/aws/service/ami-amazon-linux-latest/"
@@ -246,15 +264,6 @@ def judge_parameters(template: Mapping[str, Any]) -> Iterator[Finding]:
             source = f"moto {importlib.metadata.version('moto')}, ssm/resources/ami-amazon-linux-latest"
             rule = f"must be one of the {len(known)} public parameters of Amazon Linux"
             yield Finding(f"Parameters.{name}.Default", value, rule, source)
-
-
-@functools.cache
-def _load_public_parameters() -> frozenset[str]:
-    found = importlib.util.find_spec("moto")
-    folder = Path(str(found and found.origin)).parent / "ssm" / "resources" / "ami-amazon-linux-latest"
-    return frozenset(
-        entry["Name"] for entry in json.loads(gzip.decompress((folder / "us-east-1.json.gz").read_bytes()))
-    )
 
 
 def _list(value: Any) -> list[Any]:
@@ -274,5 +283,6 @@ RULES: tuple[Callable[[ResolvedTemplate], Iterator[Finding]], ...] = (
     judge_networks,
     judge_ports,
     judge_keys,
+    judge_volumes,
     judge_services,
 )

@@ -12,7 +12,7 @@ _WIDTH = 110
 @dataclass(frozen=True)
 class StackReport:
     """
-    How the stack ended.
+    The end of the stack.
 
     Attributes:
         name: Its name.
@@ -38,14 +38,14 @@ class Section:
 @dataclass(frozen=True)
 class Report:
     """
-    What a rehearsal found.
+    The findings of a rehearsal.
 
     Attributes:
         verdict: `pass` where everything was as expected.
         expected: What was expected of the stack.
-        stack: How the stack ended.
-        problems: What was not as expected; empty with the verdict `pass`.
-        sections: All else, in the order in which it is shown.
+        stack: The end of the stack.
+        problems: Differences from what was expected; empty with the verdict `pass`.
+        sections: The rest, in the order in which it is shown.
     """
 
     verdict: Literal["pass", "fail"]

@@ -1,4 +1,4 @@
-"""What is not the real thing on the side of AWS; the lab lists what is not on the side of the nodes."""
+"""Stand-ins for AWS; the lab lists those for parts of the nodes."""
 
 import platform
 from importlib import metadata

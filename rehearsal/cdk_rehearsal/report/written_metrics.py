@@ -1,4 +1,4 @@
-"""What CloudWatch would know of a rehearsed cluster: the metrics in its log lines, and what the lab sees of AWS's."""
+"""Metrics that CloudWatch would have of a rehearsed cluster: those in its log lines, and AWS's as the lab sees them."""
 
 import json
 import time

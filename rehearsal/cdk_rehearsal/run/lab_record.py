@@ -1,5 +1,5 @@
 """
-Where a kept rehearsal is: `lab.json` beside its reports, for commands that look at it from outside.
+The place of a kept rehearsal: `lab.json` beside its reports, for commands that read it from outside.
 
 The file is removed with the lab. Only SIGKILL of the command leaves it, and then it names namespaces that are gone.
 """

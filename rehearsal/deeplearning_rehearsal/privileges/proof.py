@@ -40,7 +40,7 @@ class Proof:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every call is allowed, every grant is needed, and every forbidden call is denied."""
+        """True if every call is allowed, every grant is needed, and every forbidden call is denied."""
         is_denied = all(not verdict.decision.is_allowed for verdict in self.verdicts)
         return self.recorded == self.allowed > 0 and not self.unused and is_denied and bool(self.verdicts)
 

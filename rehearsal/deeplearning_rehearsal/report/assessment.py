@@ -23,7 +23,7 @@ from deeplearning_rehearsal.report.report import Document
 @dataclass
 class Evidence:
     """
-    What a rehearsal saw.
+    The observations of a rehearsal.
 
     Attributes:
         stack: Name of the stack.
@@ -63,7 +63,7 @@ class Evidence:
 
     @property
     def has_formed(self) -> bool:
-        """Whether the stack says that the cluster formed."""
+        """True if the stack says that the cluster formed."""
         return self.outcome.status == "CREATE_COMPLETE"
 
 

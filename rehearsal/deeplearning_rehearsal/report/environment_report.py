@@ -16,7 +16,7 @@ _STEP = "environment"
 @dataclass(frozen=True)
 class EnvironmentReport:
     """
-    What jobs ran in; keys are added, never renamed.
+    The environment that jobs ran in; keys are added, never renamed.
 
     Attributes:
         state: `kept`: an earlier rehearsal made it; `built`: a node of this one did; `image`: the nodes' image has all

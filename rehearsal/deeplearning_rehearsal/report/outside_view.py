@@ -1,4 +1,4 @@
-"""What `deeplearning-cdk status` says of the rehearsed cluster, looked at before the lab ends."""
+"""Output of `deeplearning-cdk status` for the rehearsed cluster, read before the lab ends."""
 
 from datetime import datetime, timezone
 

@@ -76,7 +76,7 @@ class Moment:
 @dataclass
 class Picture:
     """
-    What is drawn, in pixels; each entry ends with its class.
+    Parts of the picture, in pixels; each entry ends with its class.
 
     Attributes:
         end: Seconds at the right edge.

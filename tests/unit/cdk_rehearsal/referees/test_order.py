@@ -33,8 +33,13 @@ ORDERED = {
     "InnerOut": make(
         "AWS::EC2::Route", RouteTableId="@InnerTable", DestinationCidrBlock="0.0.0.0/0", NatGatewayId="@Nat"
     ),
+    "Nodes": make("AWS::EC2::LaunchTemplate", LaunchTemplateData={"UserData": {"Fn::Sub": "signal ${Handle}"}}),
     "Group": make(
-        "AWS::AutoScaling::AutoScalingGroup", "InnerOut", "InnerWay", VPCZoneIdentifier=[{"Ref": "Inner"}], MaxSize="1"
+        "AWS::AutoScaling::AutoScalingGroup",
+        "InnerOut",
+        "InnerWay",
+        VPCZoneIdentifier=[{"Ref": "Inner"}],
+        LaunchTemplate={"LaunchTemplateId": {"Ref": "Nodes"}},
     ),
     "Handle": make("AWS::CloudFormation::WaitConditionHandle"),
     "Formed": make("AWS::CloudFormation::WaitCondition", Handle="@Handle", Timeout="60"),
@@ -60,9 +65,20 @@ def test_names_what_a_resource_does_not_wait_for(name: str, forgotten: str) -> N
     assert any(f"Resources.{name}.DependsOn: must wait for {missed}, because" in finding for finding in found), found
 
 
+def test_a_nat_gateway_waits_for_the_gateway_of_its_own_vpc_and_a_private_one_for_none() -> None:
+    resources = copy.deepcopy(ORDERED)
+    resources |= {
+        "Other": make("AWS::EC2::VPC", CidrBlock="10.1.0.0/16"),
+        "OtherGateway": make("AWS::EC2::InternetGateway"),
+        "OtherAttachment": make("AWS::EC2::VPCGatewayAttachment", VpcId="@Other", InternetGatewayId="@OtherGateway"),
+        "Private": make("AWS::EC2::NatGateway", SubnetId="@Subnet", ConnectivityType="private"),
+    }
+    assert list(judge_order(ResolvedTemplate({"Resources": resources}, "us-east-1"))) == []
+
+
 def test_a_group_that_nothing_waits_for_may_lack_a_network_at_first() -> None:
     resources = copy.deepcopy(ORDERED)
-    del resources["Group"]["DependsOn"], resources["Formed"]
+    del resources["Group"]["DependsOn"], resources["Nodes"]["Properties"]["LaunchTemplateData"]
     assert list(judge_order(ResolvedTemplate({"Resources": resources}, "us-east-1"))) == []
     resources["Group"]["CreationPolicy"] = {"ResourceSignal": {"Count": 1}}
     assert len(list(judge_order(ResolvedTemplate({"Resources": resources}, "us-east-1")))) == 2

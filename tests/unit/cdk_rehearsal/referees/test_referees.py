@@ -7,7 +7,7 @@ import pytest
 from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import find_references
 from cdk_rehearsal.errors import RefusedError
-from cdk_rehearsal.referees.judge import judge_template, require_acceptance
+from cdk_rehearsal.referees.judge import JUDGES, judge_template, require_acceptance
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, is_known, make_token, measure, show
 from tests.unit.cdk_rehearsal.referees.planted import PLANTED, VALID, Planted
 
@@ -127,6 +127,62 @@ def test_a_token_is_no_value_and_counts_as_one_character() -> None:
     assert not is_known(properties)
     assert measure(properties["RoleName"]) == len("?-role")
     assert show(properties["RoleName"]) == "${Other}-role"
+
+
+@pytest.mark.parametrize("value", [{"Fn::GetAtt": ["Made", "Value"]}, "text", 7, [], [{}], {"Fn::If": ["No", 1, 2]}])
+def test_the_own_rules_read_any_shape(value: Any) -> None:
+    """What is malformed, cfn-lint says; what exists at deployment only may stand anywhere."""
+    for name, resource in VALID.items():
+        for path in _list_paths(resource.get("Properties", {})):
+            changed = copy.deepcopy(VALID)
+            place: Any = changed[name]["Properties"]
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = value
+            resolved = ResolvedTemplate({"Resources": changed}, "us-east-1")
+            assert all(finding.path for judge_part in JUDGES for finding in judge_part(resolved))
+
+
+def test_a_malformed_intrinsic_is_a_finding_among_others() -> None:
+    late = {"Type": "AWS::SQS::Queue", "Properties": {"DelaySeconds": 901, "QueueName": {"Fn::GetAtt": 7}}}
+    found = judge(VALID | {"Late": late, "Caller": VALID["Function"] | {"Properties": {"Role": {"Fn::GetAtt": 7}}}})
+    assert any(finding.startswith("Resources.Late.Properties.DelaySeconds: ") for finding in found)
+    assert any(finding.startswith("Resources.Caller.Properties.Role.Fn::GetAtt: ") for finding in found)
+
+
+def _list_paths(value: Any, *path: Any) -> list[tuple[Any, ...]]:
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    below = [
+        found
+        for key, entry in entries
+        if not str(key).startswith(("Fn::", "Ref"))
+        for found in _list_paths(entry, *path, key)
+    ]
+    return [path, *below] if path else below
+
+
+@pytest.mark.parametrize(
+    ("statement", "more"),
+    [
+        ({"Action": "kms:P*"}, {}),
+        ({"NotAction": "kms:Decrypt"}, {}),
+        ({"Action": "kms:Decrypt"}, {"BypassPolicyLockoutSafetyCheck": True}),
+        ({"Action": "kms:*", "Principal": {"AWS": "arn:aws:iam::999999999999:role/theirs"}}, {}),
+    ],
+)
+def test_takes_a_key_policy_that_kms_takes(statement: dict[str, Any], more: dict[str, Any]) -> None:
+    policy = {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Principal": "*", "Resource": "*"} | statement],
+    }
+    assert judge({"Key": {"Type": "AWS::KMS::Key", "Properties": {"KeyPolicy": policy, **more}}}) == []
+
+
+@pytest.mark.parametrize(("rate", "is_refused"), [(80000, False), (80001, True)])
+def test_holds_the_iops_of_gp3_against_todays_limit(rate: int, *, is_refused: bool) -> None:
+    nodes = copy.deepcopy(VALID["Nodes"])
+    nodes["Properties"]["LaunchTemplateData"]["BlockDeviceMappings"][0]["Ebs"]["Iops"] = rate
+    assert bool(judge(VALID | {"Nodes": nodes})) == is_refused
 
 
 def test_refuses_with_every_finding_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def test_forms_and_signals_success_once(evidence):
 
 def test_keeps_the_bound_on_aws_calls(evidence):
     nodes, seconds = 4, evidence.elapsed
-    # The bound of rehearsals, `bound_calls`: on busy cores nodes report once more than four times.
+    # The bound that a rehearsal holds nodes to, `bound_calls`.
     bound = nodes * (5 + math.ceil(seconds / 20) + math.ceil(seconds / 60)) + math.ceil(nodes / 5) + 20
     assert evidence.calls_to_form <= bound
 
