@@ -1,6 +1,7 @@
 """The embedded AWS as a whole: starts, deploys a cloud assembly, waits for the stack, returns the records."""
 
 import io
+import os
 import threading
 import time
 import uuid
@@ -105,6 +106,8 @@ class EmbeddedAws:
 
     def start(self) -> None:
         """Begin to serve."""
+        # The image catalogue admits the images of the template; moto's own 1,300 would take a second to load.
+        os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
         moto_api_backend.reset()
         self._server.start()
 

@@ -30,6 +30,10 @@ class CloudOptions:
     Options of the embedded AWS.
 
     Attributes:
+        seed: Draws the order in which the resources of the stack are created and deleted, as far as their
+            dependencies leave it open. Default: 0.
+        waits_for_signals: Whether wait conditions and creation policies wait. Default: they do; where no instance
+            boots, nobody sends a signal.
         lose_notifications: Lose every message of Auto Scaling, as its best effort may. Default: none is lost.
         minute_seconds: Length of EventBridge's minute, in seconds. Default: 60.
         retry_seconds: Pauses before Lambda's retries, in seconds. Default: one and two minutes.
@@ -46,6 +50,8 @@ class CloudOptions:
             namespace, name and names of dimensions. Default: takes every metric.
     """
 
+    seed: int = 0
+    waits_for_signals: bool = True
     pace: ScalingPace = field(default_factory=ScalingPace)
     faults: Sequence[LaunchFault] = ()
     message_faults: MessageFaults | None = None

@@ -1,14 +1,16 @@
 """
 Creates a stack from a bound template, as CloudFormation does: each resource when what it depends on is complete.
 
-A failure cancels what is in progress and rolls back. What `DeletionPolicy: Retain` keeps stays. Groups are deleted and
+Of the resources that can be created, or deleted, at the same time, the seed of the options draws which comes first and
+which comes after all others: CloudFormation promises no order but that of the dependencies. A failure cancels what is in progress and rolls back. What `DeletionPolicy: Retain` keeps stays. Groups are deleted and
 their machines powered off; resources that nothing in the lab can notice are left to its end, and their events say so.
 What cannot be deleted stays with all that it depends on, and a later deletion of the stack tries again. An update
 changes custom resources alone: their functions see `Update` for any property, and again when it is rolled back.
 """
 
+import random
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
@@ -123,13 +125,13 @@ class Stack:
         return StackOutcome(self.status, self.reason, self.resources(), self.outputs, self.events())
 
     def _run(self) -> None:
-        waiting = set(self._template.resources)
+        needs = {name: self._template.dependencies(name) for name in self._template.resources}
         settling: dict[str, Created] = {}
-        while (waiting or settling) and not self._closing.is_set():
-            done = self._template.created.keys()
-            ready = sorted(name for name in waiting if self._template.dependencies(name) <= done)
-            for name in ready:
-                waiting.discard(name)
+        while (needs or settling) and not self._closing.is_set():
+            ready = [name for name, needed in needs.items() if needed <= self._template.created.keys()]
+            if ready:
+                name = self._draw(ready)
+                del needs[name]
                 created = self._create(name)
                 if isinstance(created, str):
                     return self._roll_back(name, settling)
@@ -151,6 +153,10 @@ class Stack:
             self._complete()
         return None
 
+    def _draw(self, names: Iterable[str]) -> str:
+        """Return which of some resources is next; each has its place by the seed, whatever else is there."""
+        return min(names, key=lambda name: random.Random(f"{self._services.options.seed} {name}").random())  # noqa: S311
+
     def _create(self, name: str) -> Created | str:
         resource_type = str(self._template.resources[name]["Type"])
         self._note(name, "", "CREATE_IN_PROGRESS")
@@ -165,7 +171,8 @@ class Stack:
         except Exception as error:  # noqa: BLE001 - a defect of a creator must not pass for a stack that waits
             self._note(name, "", "CREATE_FAILED", f"InternalFailure: {type(error).__name__}: {error}")
             return str(error)
-        if policy := self._template.resources[name].get("CreationPolicy"):
+        policy = self._template.resources[name].get("CreationPolicy")
+        if policy and self._services.options.waits_for_signals:
             self._signals[name] = ResourceSignals(self._template.evaluate(policy))
             created = replace(created, settle=_settle_both(created.settle, self._signals[name].settle))
         self._begun[name] = created
@@ -228,18 +235,18 @@ class Stack:
         return verdict.reason
 
     def _remove(self, kept: Collection[str]) -> str:
-        """Delete what is there, the last that was made first; return what could not be deleted, empty when all went."""
-        left: dict[str, bool] = {}
-        for entry in reversed(self.resources()):
-            name = entry.logical_id
-            if not entry.physical_id or entry.status in ("DELETE_COMPLETE", "DELETE_SKIPPED"):
-                continue
-            if any(name in self._template.dependencies(other) for other in left):
-                left[name] = False
-            elif not self._undo(name, entry.physical_id, kept):
-                left[name] = True
-        names = ", ".join(name for name, was_tried in left.items() if was_tried)
-        return f"The following resource(s) failed to delete: [{names}]." if names else ""
+        """Delete what is there, each after what depends on it; return what could not be deleted, empty when all went."""
+        gone = ("DELETE_COMPLETE", "DELETE_SKIPPED")
+        left = {e.logical_id: e.physical_id for e in self.resources() if e.physical_id and e.status not in gone}
+        needs = {name: self._template.dependencies(name) for name in left}
+        failed: list[str] = []
+        while ready := left.keys() - set(failed) - frozenset().union(*(needs[name] for name in left)):
+            name = self._draw(ready)
+            if self._undo(name, left[name], kept):
+                del left[name]
+            else:
+                failed.append(name)
+        return f"The following resource(s) failed to delete: [{', '.join(failed)}]." if failed else ""
 
     def _undo(self, name: str, physical_id: str, kept: Collection[str]) -> bool:
         policy = self._template.resources[name].get("DeletionPolicy")

@@ -76,9 +76,8 @@ def _create_wait_condition(creation: Creation) -> Created:
             "Handle must be the URL of a WaitConditionHandle of this stack"
         )
     condition = WaitCondition(handle, count=int(properties.get("Count", 1)), timeout=float(properties["Timeout"]))
-    return Created(
-        f"{creation.stack_arn}/{creation.logical_id}", {"Data": condition.attribute}, settle=condition.settle
-    )
+    settle = condition.settle if creation.services.options.waits_for_signals else None
+    return Created(f"{creation.stack_arn}/{creation.logical_id}", {"Data": condition.attribute}, settle=settle)
 
 
 def _create_key(creation: Creation) -> Created:
