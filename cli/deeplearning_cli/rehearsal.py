@@ -38,6 +38,8 @@ def rehearse(arguments: argparse.Namespace) -> int:
         if arguments.app is None:
             _require_assembly(options)
         _require_extra()
+        if arguments.orders is not None:
+            return _try_orders(options, arguments.orders)
         require_namespaces()
         require_cache(options.cache)
         options.out.mkdir(parents=True, exist_ok=True)
@@ -54,12 +56,25 @@ def rehearse(arguments: argparse.Namespace) -> int:
             remove_record(Path(arguments.out).resolve())
 
 
+def _try_orders(options: RehearsalOptions, count: int) -> int:
+    # moto takes two seconds to load, which the enclosed rehearsal spends in its own process.
+    from cdk_rehearsal.orders import print_failures, try_orders  # noqa: PLC0415
+    from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options  # noqa: PLC0415
+
+    if options.referees:
+        require_acceptance(options.assembly, options.stack)
+    failures = try_orders(options.assembly, count, stack=options.stack, options=make_cloud_options())
+    return print_failures(failures, as_json=options.json)
+
+
 def _read_options(arguments: argparse.Namespace) -> RehearsalOptions:
     if (arguments.assembly is None) == (arguments.app is None):
         raise UnavailableError("assembly must be given, or --app with --case; give one of the two")
     if arguments.app is not None and arguments.case is None:
         raise UnavailableError("--app must be given with --case; without one, synthesize and name the assembly")
+    seed = {} if arguments.seed is None else {"seed": arguments.seed}
     return RehearsalOptions(
+        **seed,
         assembly=Path(arguments.assembly or "cdk.out").resolve(),
         stack=arguments.stack,
         nodes=arguments.nodes,
@@ -111,7 +126,7 @@ def read_chosen(names: str, arguments: argparse.Namespace) -> tuple[tuple[Path, 
     chosen = [name.strip() for name in names.split(",")]
     paths = list_cases() if chosen == [ALL] else tuple(dict.fromkeys(map(find_case, chosen)))
     cases = tuple((path, read_case(path)) for path in paths)
-    for option in ("nodes", "expect", "minutes", "gpus_per_node", "lustre_client"):
+    for option in ("nodes", "expect", "minutes", "gpus_per_node", "lustre_client", "orders"):
         if getattr(arguments, option) is not None:
             raise CaseError(f"--{option.replace('_', '-')} must be left out with --case; the case's file says it")
     if len(cases) > 1 and arguments.keep:

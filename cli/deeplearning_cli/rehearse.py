@@ -4,6 +4,7 @@ import argparse
 
 from deeplearning_cli.arguments import Commands, whole_number
 
+_ORDERS = "create and delete the stack in N orders, seeds 1 to N, without booting a node; needs no root"
 MOST_MINUTES = 1440
 """A day; a rehearsal takes minutes."""
 
@@ -41,6 +42,8 @@ def add_parser(commands: Commands) -> None:
         help="what to wait for and judge: a trained model, a formed cluster, or a stack that fails (default: trained)",
     )
     add("--minutes", type=_minutes, metavar="M", help="give up after M minutes (default: 15)")
+    add("--seed", type=int, metavar="N", help="order in which resources are created (default: drawn, and shown)")
+    add("--orders", type=whole_number(1, 1000), metavar="N", help=_ORDERS)
     add("--case", metavar="NAMES", help="inject fault cases and judge them: names or .toml files (a,b,c), or all")
     add("--jobs", type=whole_number(1, 64), metavar="N", help="cases at once, as far as memory allows (default: 2)")
     add("--again", action="store_true", help="repeat cases that passed on the same sources, too")

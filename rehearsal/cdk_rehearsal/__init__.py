@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
     from cdk_rehearsal.machine import Machine
+    from cdk_rehearsal.orders import try_orders
     from cdk_rehearsal.plan import Plan, rehearse
     from cdk_rehearsal.report.report import Report, Section
     from cdk_rehearsal.run.run import Run
 
-__all__ = ["LaunchFault", "Machine", "Plan", "Report", "Run", "Section", "rehearse"]
+__all__ = ["LaunchFault", "Machine", "Plan", "Report", "Run", "Section", "rehearse", "try_orders"]
 _HOMES = {
     "LaunchFault": "cdk_rehearsal.embedded_aws.ec2.launch_faults",
     "Machine": "cdk_rehearsal.machine",
@@ -23,6 +24,7 @@ _HOMES = {
     "Run": "cdk_rehearsal.run.run",
     "Section": "cdk_rehearsal.report.report",
     "rehearse": "cdk_rehearsal.plan",
+    "try_orders": "cdk_rehearsal.orders",
 }
 
 

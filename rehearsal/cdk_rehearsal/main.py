@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError
@@ -14,22 +15,22 @@ PROGRAM = "cdk-rehearse"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Rehearse; 0 as expected, 1 not as expected, 2 could not be tried."""
     options = _make_parser().parse_args(arguments)
-    from cdk_rehearsal.plan import INTERRUPTED, Plan, rehearse  # noqa: PLC0415 - takes two seconds, which --help need not
+    # They take two seconds, which --help need not.
+    from cdk_rehearsal.orders import print_failures, try_orders  # noqa: PLC0415
+    from cdk_rehearsal.plan import INTERRUPTED, Plan, rehearse  # noqa: PLC0415
+    from cdk_rehearsal.referees.judge import require_acceptance  # noqa: PLC0415
 
+    names = ("assembly", "stack", "expect", "check", "referees", "seed", "minutes", "out", "cache")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    parameters = dict(options.parameter)
     try:
-        report = rehearse(
-            Plan(
-                options.assembly,
-                stack=options.stack,
-                parameters=dict(options.parameter),
-                expect=options.expect,
-                check=options.check,
-                referees=options.referees,
-                minutes=options.minutes,
-                out=options.out,
-                cache=options.cache,
-            )
-        )
+        plan = Plan(parameters=parameters, **given)
+        if options.orders is not None:
+            if plan.referees:
+                require_acceptance(Path(plan.assembly), plan.stack, parameters)
+            failures = try_orders(plan.assembly, options.orders, stack=plan.stack, parameters=parameters)
+            return print_failures(failures, as_json=options.json)
+        report = rehearse(plan)
     except KeyboardInterrupt:
         return INTERRUPTED
     except (RehearsalError, ValueError) as error:
@@ -58,6 +59,13 @@ def _make_parser() -> argparse.ArgumentParser:
         action="store_false",
         dest="referees",
         help="deploy a template that breaks a rule of AWS (default: refuse it, with all findings)",
+    )
+    add("--seed", type=int, metavar="N", help="order in which resources are created (default: drawn, and shown)")
+    add(
+        "--orders",
+        type=int,
+        metavar="N",
+        help="create and delete the stack in N orders, seeds 1 to N, without booting an instance; needs no root",
     )
     add("--minutes", type=float, default=10.0, metavar="M", help="judge the stack after M minutes (default: 10)")
     add("--out", default="build/rehearsal", metavar="DIR", help="where reports go (default: %(default)s)")

@@ -1,11 +1,15 @@
 """Creates and deletes a stack in several orders, without booting an instance."""
 
-from collections.abc import Mapping
+import json
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.embedded_aws.cloud_options import CloudOptions, ScalingPace
+from cdk_rehearsal.key_pairs import assume_key_pairs
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.run.progress import tell
 
@@ -24,41 +28,65 @@ class _NoMachines:
 
 
 def try_orders(
-    assembly: Path,
-    stack: str | None,
+    assembly: Path | str,
     count: int,
-    options: CloudOptions,
+    *,
+    stack: str | None = None,
     parameters: Mapping[str, str] | None = None,
+    options: CloudOptions | None = None,
 ) -> tuple[str, ...]:
     """
-    Create and delete a stack in the orders of the seeds 1 to `count`, and return what failed, a line an order.
+    Create and delete a stack in different orders, and return the failures.
 
-    No instance boots, and the stack waits for no signal. Reports each order on standard error.
+    CloudFormation creates resources that do not depend on each other in any order, so a missing dependency fails some
+    deployments only. No instance boots, and the stack does not wait for signals; functions run. Reports each order on
+    standard error. Needs no root.
+
+    Args:
+        assembly: Folder that `cdk synth` wrote.
+        count: Number of orders. Their seeds are 1 to `count`, the seeds of `Plan`.
+        stack: Name of the stack. Default: the only one of the assembly.
+        parameters: Values of the template's parameters. Default: their defaults.
+        options: Options of the embedded AWS. Default: an empty account.
 
     Raises:
         UnsupportedError: The rehearsal does not implement all of the template.
         AssemblyError: The assembly cannot be deployed here.
     """
-    problems = []
+    options = replace(
+        options or CloudOptions(),
+        key_pairs=assume_key_pairs(read_stack(Path(assembly), stack).template),
+        pace=_AT_ONCE,
+        waits_for_signals=False,
+        lose_notifications=True,
+    )
+    failures = []
     for seed in range(1, count + 1):
-        end = _try_order(
-            assembly, stack, replace(options, seed=seed, waits_for_signals=False, pace=_AT_ONCE), parameters
-        )
-        tell(f"order {seed} of {count}: {end or 'created and deleted'}")
-        problems += [f"order {seed}: {end}"] if end else []
-    return tuple(problems)
+        failure = _try_order(Path(assembly), stack, replace(options, seed=seed), parameters)
+        tell(f"order of seed {seed}, {seed} of {count}: {failure or 'created and deleted'}")
+        failures += [f"order of seed {seed}: {failure}"] if failure else []
+    return tuple(failures)
+
+
+def print_failures(failures: Sequence[str], *, as_json: bool) -> int:
+    """Print the failures of orders, and return the exit status: 0 without one, else 1."""
+    lines = json.dumps({"failures": list(failures)}, indent=2) if as_json else "\n".join(failures)
+    sys.stdout.write(f"{lines}\n" if lines else "")
+    if failures:
+        tell("every order is one that CloudFormation may take; --seed repeats one with instances")
+    return int(len(failures) > 0)
 
 
 def _try_order(assembly: Path, stack: str | None, options: CloudOptions, parameters: Mapping[str, str] | None) -> str:
-    """Return why a stack could not be created or deleted in the order of the options; empty when it could."""
+    """Return why a stack could not be created or deleted; empty when it could."""
     with EmbeddedAws(address="127.0.0.1", port=0, machines=_NoMachines(), options=options) as aws:
         aws.deploy(assembly, stack, parameters=parameters)
         outcome = aws.wait(_SECONDS)
         if outcome.status != "CREATE_COMPLETE":
-            failed = [entry for entry in outcome.events if entry.status == "CREATE_FAILED"]
-            return "; ".join(f"{entry.logical_id} could not be created: {entry.reason}" for entry in failed[:1]) or (
-                f"the stack is in {outcome.status} after {_SECONDS:g} s"
-            )
+            failed = [f"{e.logical_id}: {e.reason}" for e in outcome.events if e.status == "CREATE_FAILED"]
+            return failed[0] if failed else f"the stack is in {outcome.status} after {_SECONDS:g} s"
         aws.place.client("cloudformation").delete_stack(StackName=aws.stack_name)
         outcome = aws.wait(_SECONDS)
-        return "" if outcome.status == "DELETE_COMPLETE" else f"{outcome.status}: {outcome.reason}"
+        if outcome.status != "DELETE_COMPLETE":
+            return f"{outcome.status}: {outcome.reason}"
+        return next((f"denied {action}: {said}" for action, said in aws.gatekeeper.record.denials().items()), "")

@@ -1,8 +1,10 @@
 """A rehearsal of a stack as one value, and the function that carries it out."""
 
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -39,6 +41,8 @@ class Plan:
             AssertionError is a problem of the report. Default: none.
         launch_faults: Launches that fail on purpose. Default: none.
         referees: Whether the template is first held against the rules of AWS. Default: it is.
+        seed: Draws the order in which resources are created and deleted, as far as their dependencies leave it open;
+            progress shows it. Default: a random number below 1,000,000.
         minutes: Time after which the stack is judged as it stands. Default: 10.
         out: Folder for report.txt and report.json. Default: build/rehearsal.
         cache: Folder that keeps what is made or downloaded once. Default: that of this user.
@@ -54,6 +58,7 @@ class Plan:
     check: Path | str | None = None
     launch_faults: Sequence[LaunchFault] = ()
     referees: bool = True
+    seed: int = field(default_factory=partial(secrets.randbelow, 1_000_000))
     minutes: float = 10.0
     out: Path | str = "build/rehearsal"
     cache: Path | str | None = None

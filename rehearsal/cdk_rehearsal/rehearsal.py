@@ -47,7 +47,7 @@ def carry_out(argument: str, _lab_pid: int) -> int:
 
 def _rehearse(plan: Plan, timeline: Timeline) -> None:
     template = read_stack(Path(plan.assembly), plan.stack).template
-    options = CloudOptions(key_pairs=assume_key_pairs(template), faults=plan.launch_faults)
+    options = CloudOptions(key_pairs=assume_key_pairs(template), faults=plan.launch_faults, seed=plan.seed)
     cache = Path(plan.cache or "")
     base = prepare_base_root(cache, tell)
     layers = prepare_layers(find_template_parts(template), base, None, cache, tell)

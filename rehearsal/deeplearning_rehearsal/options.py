@@ -1,7 +1,9 @@
 """The options of a rehearsal."""
 
 import json
-from dataclasses import asdict, dataclass
+import secrets
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +27,8 @@ class RehearsalOptions:
         cache: Folder that keeps what is made or downloaded once, for all rehearsals.
         referees: Whether the template is first held against the rules of AWS. Default: it is.
         lustre_client: Whether the nodes' image has a client of FSx for Lustre. Default: it has none.
+        seed: Draws the order in which resources are created and deleted, as far as their dependencies leave it open.
+            Default: a random number below 1,000,000.
         verbose: Whether progress shows routine, too. Default: it does not.
         case: File of the fault case whose faults are injected; its report goes to a folder of its own. Default: none.
     """
@@ -41,6 +45,7 @@ class RehearsalOptions:
     json: bool = False
     referees: bool = True
     lustre_client: bool = False
+    seed: int = field(default_factory=partial(secrets.randbelow, 1_000_000))
     verbose: bool = False
     case: Path | None = None
 

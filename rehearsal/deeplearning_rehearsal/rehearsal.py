@@ -31,7 +31,7 @@ from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.case_file import read_case
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
-from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
+from deeplearning_rehearsal.cases.run.cloud_faults import add_faults, make_cloud_options
 from deeplearning_rehearsal.cases.run.synthesis import prepare_machines
 from deeplearning_rehearsal.cluster_run import ClusterRun, make_fleet
 from deeplearning_rehearsal.options import RehearsalOptions
@@ -86,7 +86,9 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
         copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, tell))
         fleet = make_fleet(lab, timeline, _prepare(copy_program, kept, lab))
         key_pairs = assume_key_pairs(template)
-        cloud = make_cloud_options(case, key_pairs, kept)
+        cloud = make_cloud_options(key_pairs=key_pairs, seed=options.seed)
+        if case is not None:
+            cloud = add_faults(cloud, case, kept)
         with (
             EmbeddedAws(address=ROUTER, port=PORT, machines=fleet, observer=fleet.observe, options=cloud) as aws,
             fleet,

@@ -20,6 +20,8 @@ NETWORK = {
         "SubnetRouteTableAssociation",
         {"RouteTableId": {"Ref": "RouteTable"}, "SubnetId": {"Ref": "Subnet"}},
     ),
+    "Gateway": ("InternetGateway", {}),
+    "Attachment": ("VPCGatewayAttachment", {"VpcId": {"Ref": "Vpc"}, "InternetGatewayId": {"Ref": "Gateway"}}),
     "Address": ("EIP", {"Domain": "vpc"}),
     "Nat": (
         "NatGateway",
@@ -38,6 +40,7 @@ def deploy(start_cloud, assemble, sample_template, tmp_path):
     def start(timeout):
         resources = sample_template["Resources"]
         resources |= {name: {"Type": f"AWS::EC2::{kind}", "Properties": had} for name, (kind, had) in NETWORK.items()}
+        resources["Nat"]["DependsOn"] = "Attachment"
         resources["Formation"]["Properties"]["Timeout"] = timeout
         resources["Formation"]["DependsOn"] = ["Subscription", "WorkerGroup", *NETWORK]
         resources["Kept"] = {"Type": "AWS::Logs::LogGroup", "DeletionPolicy": "RetainExceptOnCreate", "Properties": {}}

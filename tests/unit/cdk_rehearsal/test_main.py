@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from cdk_rehearsal import plan
+from cdk_rehearsal import orders, plan
 from cdk_rehearsal.errors import RefusedError
 from cdk_rehearsal.main import main
+from cdk_rehearsal.referees import judge
 
 
 @pytest.fixture
@@ -34,6 +35,19 @@ def test_what_could_not_be_tried_is_said_for_people_and_programs(end, capsys):
     said = capsys.readouterr()
     assert said.err == "cdk-rehearse: the rehearsal could not be carried out: its process ended with status 2\n"
     assert json.loads(said.out)["error"]["exit_status"] == 2
+
+
+def test_orders_are_tried_in_place_of_a_rehearsal_and_a_failure_is_not_as_expected(end, capsys, monkeypatch):
+    tried = []
+    monkeypatch.setattr(judge, "require_acceptance", lambda *_: tried.append("referees"))
+    monkeypatch.setattr(orders, "try_orders", lambda _, count, **__: tried.append(count) or ["order of seed 2: no"])
+    assert end(130, "--orders", "3") == 1
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"failures": ["order of seed 2: no"]}
+    assert "--seed repeats one with instances" in said.err
+    monkeypatch.setattr(orders, "try_orders", lambda _, count, **__: tried.append(count) or [])
+    assert end(130, "--orders", "4", "--no-referees") == 0
+    assert tried == ["referees", 3, 4]
 
 
 def test_a_template_that_aws_would_refuse_is_not_as_expected(end, capsys, monkeypatch):

@@ -90,7 +90,15 @@ def enclose(monkeypatch: pytest.MonkeyPatch) -> Callable[[Enclosure], None]:
 
 def _choose(folder: Path, *names: str):
     arguments = argparse.Namespace(
-        nodes=None, expect=None, minutes=None, gpus_per_node=None, lustre_client=None, keep=False, app=None, json=False
+        nodes=None,
+        expect=None,
+        minutes=None,
+        gpus_per_node=None,
+        lustre_client=None,
+        orders=None,
+        keep=False,
+        app=None,
+        json=False,
     )
     for name in names:
         (folder / f"{name}.toml").write_text(CASE)

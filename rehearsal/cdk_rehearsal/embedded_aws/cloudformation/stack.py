@@ -1,16 +1,16 @@
 """
 Creates a stack from a bound template, as CloudFormation does: each resource when what it depends on is complete.
 
-Of the resources that can be created, or deleted, at the same time, the seed of the options draws which comes first and
-which comes after all others: CloudFormation promises no order but that of the dependencies. A failure cancels what is in progress and rolls back. What `DeletionPolicy: Retain` keeps stays. Groups are deleted and
-their machines powered off; resources that nothing in the lab can notice are left to its end, and their events say so.
-What cannot be deleted stays with all that it depends on, and a later deletion of the stack tries again. An update
-changes custom resources alone: their functions see `Update` for any property, and again when it is rolled back.
+CloudFormation promises no other order, so the seed of the options draws one. A failure cancels what is in progress and
+rolls back. What `DeletionPolicy: Retain` keeps stays. Groups are deleted and their machines powered off; resources that
+nothing in the lab can notice are left to its end, and their events say so. What cannot be deleted stays with all that
+it depends on, and a later deletion of the stack tries again. An update changes custom resources alone: their functions
+see `Update` for any property, and again when it is rolled back.
 """
 
 import random
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
@@ -58,6 +58,7 @@ class Stack:
     def start(self) -> None:
         """Begin to create the resources."""
         self._begin("CREATE_IN_PROGRESS", self._run)
+        self._services.observations.tell("stack", self.name, f"order of creation: seed {self._services.options.seed}")
 
     def join(self, seconds: float) -> bool:
         """Wait for the end of the creation or its rollback, up to a time in seconds; return whether it has ended."""
@@ -126,16 +127,16 @@ class Stack:
 
     def _run(self) -> None:
         needs = {name: self._template.dependencies(name) for name in self._template.resources}
+        waiting = draw_order(needs, self._services.options.seed)
         settling: dict[str, Created] = {}
-        while (needs or settling) and not self._closing.is_set():
-            ready = [name for name, needed in needs.items() if needed <= self._template.created.keys()]
-            if ready:
-                name = self._draw(ready)
-                del needs[name]
-                created = self._create(name)
+        while (waiting or settling) and not self._closing.is_set():
+            ready = next((name for name in waiting if needs[name] <= self._template.created.keys()), None)
+            if ready is not None:
+                waiting.remove(ready)
+                created = self._create(ready)
                 if isinstance(created, str):
-                    return self._roll_back(name, settling)
-                settling[name] = created
+                    return self._roll_back(ready, settling)
+                settling[ready] = created
             for name in tuple(settling):
                 settle = settling[name].settle
                 verdict = settle() if settle else Verdict()
@@ -147,15 +148,11 @@ class Stack:
                     return self._roll_back(name, settling)
                 self._template.created[name] = created
                 self._note(name, created.physical_id, "CREATE_COMPLETE")
-            if settling and not ready:
+            if settling and ready is None:
                 self._closing.wait(_SETTLE_SECONDS)
         if not self._closing.is_set():
             self._complete()
         return None
-
-    def _draw(self, names: Iterable[str]) -> str:
-        """Return which of some resources is next; each has its place by the seed, whatever else is there."""
-        return min(names, key=lambda name: random.Random(f"{self._services.options.seed} {name}").random())  # noqa: S311
 
     def _create(self, name: str) -> Created | str:
         resource_type = str(self._template.resources[name]["Type"])
@@ -235,13 +232,15 @@ class Stack:
         return verdict.reason
 
     def _remove(self, kept: Collection[str]) -> str:
-        """Delete what is there, each after what depends on it; return what could not be deleted, empty when all went."""
+        """Delete what is there, each after what depends on it; return what could not be deleted, if anything."""
         gone = ("DELETE_COMPLETE", "DELETE_SKIPPED")
         left = {e.logical_id: e.physical_id for e in self.resources() if e.physical_id and e.status not in gone}
         needs = {name: self._template.dependencies(name) for name in left}
-        failed: list[str] = []
-        while ready := left.keys() - set(failed) - frozenset().union(*(needs[name] for name in left)):
-            name = self._draw(ready)
+        users = {name: {other for other in left if name in needs[other]} for name in left}
+        failed = []
+        for name in draw_order(users, self._services.options.seed):
+            if users[name] & left.keys():
+                continue  # what could not be deleted still uses it
             if self._undo(name, left[name], kept):
                 del left[name]
             else:
@@ -283,6 +282,26 @@ class Stack:
             self._events.append(event)
         text = f"{name} {status}" + (f": {reason}" if reason else "")
         self._services.observations.tell("stack", name, text, event=event)
+
+
+def draw_order(needs: Mapping[str, Collection[str]], seed: int) -> list[str]:
+    """
+    Return names in an order, drawn from a seed, in which each follows its needs.
+
+    The order is depth first: a resource directly follows all that it needs. This shows a missing dependency in fewer
+    orders than a shuffle of the resources that are ready.
+    """
+    order: dict[str, None] = {}
+
+    def add(names: Collection[str]) -> None:
+        for name in draw.sample(sorted(names), len(names)):
+            if name not in order:
+                add(needs[name])
+                order[name] = None
+
+    draw = random.Random(seed)  # noqa: S311 - no secret
+    add(needs.keys())
+    return list(order)
 
 
 def _settle_both(

@@ -1,6 +1,7 @@
 """Creates VPCs and what is in them."""
 
 import json
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -8,6 +9,7 @@ from botocore.exceptions import ClientError
 
 from cdk_rehearsal.embedded_aws.access.principals import Principal
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
+from cdk_rehearsal.embedded_aws.cloudformation.signals import Verdict
 from cdk_rehearsal.embedded_aws.resources.simple import Simple, is_true, specify_tags
 
 
@@ -74,6 +76,38 @@ def _create_subnet(creation: Creation) -> Created:
     names = ("SubnetId", "AvailabilityZone", "CidrBlock", "VpcId")
     delete = partial(_delete_subnet, ec2, subnet["SubnetId"])
     return Created(subnet["SubnetId"], {name: subnet[name] for name in names}, delete=delete)
+
+
+def _create_route(creation: Creation) -> Created:
+    """Create a route; the error for an internet gateway that is not attached yet is that of aws/aws-cdk issue 1140."""
+    ec2, properties = creation.client("ec2"), creation.properties
+    table, gateway = str(properties["RouteTableId"]), str(properties.get("GatewayId", ""))
+    vpc = ec2.describe_route_tables(RouteTableIds=[table])["RouteTables"][0]["VpcId"]
+    if gateway.startswith("igw-") and gateway not in _list_gateways(creation, vpc):
+        message = f"route table {table} and network gateway {gateway} belong to different networks"
+        raise ClientError({"Error": {"Code": "InvalidParameterValue", "Message": message}}, "CreateRoute")
+    ec2.create_route(**properties.select("RouteTableId", "DestinationCidrBlock", "GatewayId", "NatGatewayId"))
+    return Created(f"{table}|{properties['DestinationCidrBlock']}")
+
+
+def _create_nat_gateway(creation: Creation) -> Created:
+    """Create a NAT gateway; the failure without an internet gateway is that of giantswarm/aws-operator pull 1234."""
+    create = Simple("ec2", "create_nat_gateway", id="{NatGatewayId}", tagged="natgateway", delete=_delete_nat_gateway)
+    created = create(creation)
+    if not _list_gateways(creation, vpc := str(created.attributes["VpcId"])):
+        reason = (
+            f"NatGateway {created.physical_id} is in state failed and hence failed to stabilize. "
+            f"Detailed failure message: Network {vpc} has no Internet gateway attached"
+        )
+        return replace(created, settle=lambda: Verdict(reason))
+    return created
+
+
+def _list_gateways(creation: Creation, vpc: str) -> set[str]:
+    """Return the internet gateways that are attached to a VPC."""
+    attached = [{"Name": "attachment.vpc-id", "Values": [vpc]}]
+    answer = creation.client("ec2").describe_internet_gateways(Filters=attached)
+    return {entry["InternetGatewayId"] for entry in answer["InternetGateways"]}
 
 
 def _create_security_group(creation: Creation) -> Created:
@@ -146,15 +180,13 @@ CREATORS: dict[str, Creator] = {
     "AWS::EC2::SubnetRouteTableAssociation": Simple(
         "ec2", "associate_route_table", id="{AssociationId}", delete="disassociate_route_table"
     ),
-    "AWS::EC2::Route": Simple("ec2", "create_route", id="{RouteTableId}|{DestinationCidrBlock}"),
+    "AWS::EC2::Route": _create_route,
     "AWS::EC2::InternetGateway": Simple(
         "ec2", "create_internet_gateway", id="{InternetGatewayId}", tagged="internet-gateway"
     ),
     "AWS::EC2::VPCGatewayAttachment": Simple("ec2", "attach_internet_gateway", id="IGW|{VpcId}"),
     "AWS::EC2::EIP": Simple("ec2", "allocate_address", id="{PublicIp}", tagged="elastic-ip"),
-    "AWS::EC2::NatGateway": Simple(
-        "ec2", "create_nat_gateway", id="{NatGatewayId}", tagged="natgateway", delete=_delete_nat_gateway
-    ),
+    "AWS::EC2::NatGateway": _create_nat_gateway,
     "AWS::EC2::VPCEndpoint": Simple(
         "ec2",
         "create_vpc_endpoint",

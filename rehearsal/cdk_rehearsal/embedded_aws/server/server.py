@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 from xml.sax.saxutils import escape
@@ -28,6 +29,8 @@ from cdk_rehearsal.embedded_aws.server.request import Authorization, SignedReque
 from cdk_rehearsal.identity_document import SCHEME, read_instance
 
 _JSON_STATUS, _FORBIDDEN = 400, 403
+_STOP_SECONDS = 0.05
+"""Longest wait for the end of the server."""
 _FORM_CODES = {"sns": ("AuthorizationError", "KMSAccessDenied")}
 
 _XML = {"Content-Type": "application/xml"}
@@ -108,7 +111,8 @@ class Server:
         self._server: BaseWSGIServer = make_server(
             address, port, self._serve, threaded=True, request_handler=_QuietHandler
         )
-        self._thread = threading.Thread(target=self._server.serve_forever, name="embedded-aws", daemon=True)
+        serve = partial(self._server.serve_forever, poll_interval=_STOP_SECONDS)
+        self._thread = threading.Thread(target=serve, name="embedded-aws", daemon=True)
 
     @property
     def endpoint(self) -> str:

@@ -1,6 +1,6 @@
 """Options of the embedded AWS for a cluster, with the faults of a case."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -19,19 +19,19 @@ _QUICK_RETRIES = (1.0, 2.0)
 """Lambda's own pauses are a minute and two, for which no case waits."""
 
 
-def make_cloud_options(case: Case | None, key_pairs: Mapping[str, str], kept: KeptEnvironments) -> CloudOptions:
+def make_cloud_options(**options: Any) -> CloudOptions:
+    """Return options of the embedded AWS for a cluster: those given, the roles of nodes, and the known metrics."""
+    return CloudOptions(
+        label_instance=lambda tags, group: tags.get(ROLE_TAG, group), check_metric=require_known_metric, **options
+    )
+
+
+def add_faults(options: CloudOptions, case: Case, kept: KeptEnvironments) -> CloudOptions:
     """
-    Return the options of the embedded AWS, with the faults of a case if there is one.
+    Return options with the faults of a case.
 
     Raises CaseError if a launch fault brings no message and its code has no known one.
     """
-    options = CloudOptions(
-        key_pairs=key_pairs,
-        label_instance=lambda tags, group: tags.get(ROLE_TAG, group),
-        check_metric=require_known_metric,
-    )
-    if case is None:
-        return options
     cloud = case.cloud
     try:
         faults = tuple(map(_make_launch_fault, cloud.launch_faults))

@@ -15,7 +15,7 @@ from cdk_rehearsal.iam.request import Caller, Request
 from deeplearning_rehearsal.cases.format.account import AccountBucket, fill_account
 from deeplearning_rehearsal.cases.format.case import Case, CaseError
 from deeplearning_rehearsal.cases.format.case_file import parse_case
-from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
+from deeplearning_rehearsal.cases.run.cloud_faults import add_faults, make_cloud_options
 from deeplearning_rehearsal.cases.verdict.observations import await_status, run_commands
 
 CASE = """
@@ -71,7 +71,7 @@ def test_buckets_are_there_with_policies_and_damaged_environments_before_the_sta
     )
     kept: Any = Kept()
     place: Any = Account()
-    make_cloud_options(case, {}, kept).prepare(place)
+    add_faults(make_cloud_options(), case, kept).prepare(place)
     assert [name for name, _ in place.calls] == [
         *("create_bucket", "create_bucket"),
         *("put_bucket_policy", "put_object", "put_object"),

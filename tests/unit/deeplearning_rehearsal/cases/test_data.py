@@ -20,7 +20,7 @@ from deeplearning_rehearsal.cases.format.case import Case, CaseError
 from deeplearning_rehearsal.cases.format.case_file import parse_case
 from deeplearning_rehearsal.cases.format.expectations import NeedsSight, Seen, Sight, judge_seen
 from deeplearning_rehearsal.cases.format.triggers import parse_target, parse_trigger
-from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
+from deeplearning_rehearsal.cases.run.cloud_faults import add_faults, make_cloud_options
 from deeplearning_rehearsal.cases.verdict.observations import list_sources, look_at_needs
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 
@@ -99,7 +99,7 @@ def test_the_digest_of_a_tree_is_what_a_shell_prints_in_its_folder(tmp_path: Pat
 def test_a_case_puts_its_objects_into_the_account_before_its_stack_is_there() -> None:
     case = _parse(CASE)
     assert case.objects == (OBJECT,)
-    options, account = make_cloud_options(case, {}, NOTHING_KEPT), Account()
+    options, account = add_faults(make_cloud_options(), case, NOTHING_KEPT), Account()
     assert options.object_seconds == 0.5
     place: Any = account
     options.prepare(place)

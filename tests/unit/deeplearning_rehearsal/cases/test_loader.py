@@ -14,7 +14,7 @@ from deeplearning_rehearsal.cases.format.case import Case, CaseError
 from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, parse_case, read_case
 from deeplearning_rehearsal.cases.format.expectations import EXPECTATIONS, Seen, list_asked
 from deeplearning_rehearsal.cases.format.triggers import TRIGGERS
-from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options
+from deeplearning_rehearsal.cases.run.cloud_faults import add_faults, make_cloud_options
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 
 DEFAULT = CloudOptions()
@@ -119,7 +119,7 @@ def test_each_case_of_the_package_can_be_read_and_deployed(path: Path) -> None:
     case = read_case(path)
     assert case.name == path.stem
     assert case.faults or case.name in NO_ROWS
-    assert isinstance(make_cloud_options(case, {}, NOTHING_KEPT), CloudOptions)
+    assert isinstance(add_faults(make_cloud_options(), case, NOTHING_KEPT), CloudOptions)
     assert case.needs_synthesis
 
 
@@ -168,7 +168,7 @@ def test_what_is_expected_of_any_such_case_needs_no_key(text: str, seen: Seen) -
 
 
 def test_the_faults_of_the_cloud_reach_its_options() -> None:
-    options = make_cloud_options(_parse(GOOD), {"name": "key"}, NOTHING_KEPT)
+    options = add_faults(make_cloud_options(key_pairs={"name": "key"}), _parse(GOOD), NOTHING_KEPT)
     (fault,) = options.faults
     worker, master = {ROLE_TAG: "worker"}, {ROLE_TAG: "master"}
     assert [fault.strikes(tags=worker, group="g", ordinal=number) for number in (1, 2, 3)] == [False, True, True]
@@ -179,7 +179,7 @@ def test_the_faults_of_the_cloud_reach_its_options() -> None:
 
 
 def test_without_a_case_the_cloud_behaves_as_aws() -> None:
-    options = make_cloud_options(None, {}, NOTHING_KEPT)
+    options = make_cloud_options()
     assert replace(options, label_instance=DEFAULT.label_instance, check_metric=DEFAULT.check_metric) == DEFAULT
     assert options.label_instance({ROLE_TAG: "master"}, "group") == "master"
 
@@ -273,7 +273,7 @@ def test_a_case_that_contradicts_itself_is_refused(text: str, message: str) -> N
 def test_a_launch_fault_without_known_words_is_refused_with_its_file() -> None:
     case = _parse(GOOD.replace("InsufficientInstanceCapacity", "Whatever"))
     with pytest.raises(CaseError, match=r"trial.toml: cloud.launch_faults: message must be given for code Whatever"):
-        make_cloud_options(case, {}, NOTHING_KEPT)
+        add_faults(make_cloud_options(), case, NOTHING_KEPT)
 
 
 def test_a_file_that_is_no_toml_is_refused_by_its_name(tmp_path: Path) -> None:
