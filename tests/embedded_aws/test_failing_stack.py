@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from botocore.exceptions import ClientError
 
 WORKER = {"deeplearning:role": "worker"}
 
@@ -171,3 +172,43 @@ def test_deploys_nothing_of_a_template_that_it_cannot_rehearse(start_cloud, samp
     assert "Queue: AWS::SQS::Queue property FifoQueue" in text
     assert cloud.command("report")["activities"] == []
     assert cloud.command("wait", seconds=0) == "a stack must have been deployed; call deploy first"
+
+
+def test_a_subnet_smaller_than_28_is_refused_as_ec2_does(start_cloud, assemble, sample_template, tmp_path):
+    """VPC user guide, "Subnet sizing for IPv4"; moto ends with an error of its own."""
+    sample_template["Resources"]["Subnet"]["Properties"]["CidrBlock"] = "10.9.1.0/30"
+    cloud = start_cloud()
+    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    outcome = cloud.command("wait", seconds=30)
+    assert outcome["reason"].endswith(
+        "(InvalidSubnet.Range) when calling the CreateSubnet operation: The CIDR '10.9.1.0/30' is invalid."
+    )
+
+
+def test_host_bits_of_a_block_are_removed(start_cloud, assemble, sample_template, tmp_path):
+    """EC2 API, `CreateSubnet` and `CreateVpc`: "We modify the specified CIDR block to its canonical form"."""
+    for name, block in (("Vpc", "10.9.0.7/16"), ("Subnet", "10.9.1.9/24")):
+        sample_template["Resources"][name]["Properties"]["CidrBlock"] = block
+    cloud = start_cloud()
+    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    assert cloud.machine("master")["address"].startswith("10.9.1.")
+    (subnet,) = cloud.client("ec2").describe_subnets(SubnetIds=[cloud.physical_id("Subnet")])["Subnets"]
+    assert subnet["CidrBlock"] == "10.9.1.0/24"
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "arguments"),
+    [
+        ("cloudwatch", "put_composite_alarm", {"AlarmName": "either", "AlarmRule": "TRUE"}),
+        ("ec2", "list_images_in_recycle_bin", {}),
+        ("ssm", "list_ops_metadata", {}),
+    ],
+)
+def test_a_call_that_the_rehearsal_cannot_carry_out_names_the_rehearsal_and_not_aws(
+    start_cloud, sample_assembly, service, operation, arguments
+):
+    cloud = start_cloud()
+    cloud.deploy(sample_assembly)
+    with pytest.raises(ClientError, match=r"the rehearsal could not carry out \S+, AWS may: ") as error:
+        getattr(cloud.client(service), operation)(**arguments)
+    assert error.value.response["Error"]["Code"] == "InternalFailure"

@@ -1,6 +1,8 @@
 """All referees together, before anything is deployed."""
 
+import contextlib
 import functools
+import ipaddress
 import json
 import time
 from collections.abc import Iterator, Mapping
@@ -17,8 +19,6 @@ from cdk_rehearsal.referees.rules import RULES, judge_parameters
 from cdk_rehearsal.referees.service_models import judge_calls
 from cdk_rehearsal.run.progress import tell
 
-_OUTDATED = "maximum of 16000"
-"""Of the IOPS of gp3 in cfn-lint 1.58; EC2 gives 80,000 (API_EbsBlockDevice), which `judge_volumes` holds."""
 JUDGES = (judge_calls, judge_limits, judge_sizes, judge_order, *RULES)
 
 
@@ -71,12 +71,21 @@ def _lint(template: Mapping[str, Any], region: str) -> Iterator[Finding]:
     from cfnlint import api  # noqa: PLC0415 - takes a second, which commands that judge nothing need not
 
     for match in api.lint(json.dumps(template), rules=_load_rules(), regions=[region]):
-        if match.rule.id.startswith("E") and not (match.rule.id == "E3671" and _OUTDATED in match.message):
-            path = [str(key) for key in match.path or ()]
-            value = _find(template, path)
+        path = [str(key) for key in match.path or ()]
+        value = _find(template, path)
+        if match.rule.id.startswith("E") and not _is_taken(match.message, value):
             text = show(value) if isinstance(value, (str, int, float)) else ""
             source = f"cfn-lint {match.rule.id}, {match.rule.source_url}"
             yield Finding(".".join(path), text, match.message, source)
+
+
+def _is_taken(message: str, value: Any) -> bool:
+    """Return whether AWS takes what cfn-lint 1.58 names an error."""
+    if "is not a 'ipv4-network'" in message:  # EC2 removes the host bits of a block (EC2 API, CreateSubnet)
+        with contextlib.suppress(ValueError):
+            return bool(ipaddress.ip_network(str(value), strict=False))
+    # gp3 has up to 80,000 IOPS (EC2 API, EbsBlockDevice), which `judge_volumes` checks.
+    return "maximum of 16000" in message
 
 
 def _find(value: Any, path: list[str]) -> Any:

@@ -1,5 +1,6 @@
 """Creates VPCs and what is in them."""
 
+import ipaddress
 import json
 from dataclasses import replace
 from functools import partial
@@ -12,11 +13,20 @@ from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation
 from cdk_rehearsal.embedded_aws.cloudformation.signals import Verdict
 from cdk_rehearsal.embedded_aws.resources.simple import Simple, is_true, specify_tags
 
+_LONGEST_PREFIX = 28
+"""Of a subnet; moto fails on longer ones (VPC user guide, "Subnet sizing for IPv4")."""
+
+
+def _canonical(block: Any) -> str:
+    """Return a block without host bits, which EC2 takes and removes (EC2 API, `CreateSubnet`)."""
+    return str(ipaddress.ip_network(str(block), strict=False))
+
 
 def _create_vpc(creation: Creation) -> Created:
     ec2 = creation.client("ec2")
     properties = creation.properties
-    vpc = ec2.create_vpc(**properties.select("CidrBlock", "InstanceTenancy"), **specify_tags(creation, "vpc"))["Vpc"]
+    request = properties.select("InstanceTenancy") | specify_tags(creation, "vpc")
+    vpc = ec2.create_vpc(CidrBlock=_canonical(properties["CidrBlock"]), **request)["Vpc"]
     for name in ("EnableDnsSupport", "EnableDnsHostnames"):
         if name in properties:
             ec2.modify_vpc_attribute(VpcId=vpc["VpcId"], **{name: {"Value": is_true(properties[name])}})
@@ -68,8 +78,12 @@ def _depends(operation: str, what: str) -> ClientError:
 
 def _create_subnet(creation: Creation) -> Created:
     ec2 = creation.client("ec2")
-    request = creation.properties.select("VpcId", "CidrBlock", "AvailabilityZone")
-    subnet = ec2.create_subnet(**request, **specify_tags(creation, "subnet"))["Subnet"]
+    block = _canonical(creation.properties["CidrBlock"])
+    if int(block.rpartition("/")[2]) > _LONGEST_PREFIX:
+        message = f"The CIDR '{block}' is invalid."
+        raise ClientError({"Error": {"Code": "InvalidSubnet.Range", "Message": message}}, "CreateSubnet")
+    request = creation.properties.select("VpcId", "AvailabilityZone")
+    subnet = ec2.create_subnet(CidrBlock=block, **request, **specify_tags(creation, "subnet"))["Subnet"]
     if "MapPublicIpOnLaunch" in creation.properties:
         value = {"Value": is_true(creation.properties["MapPublicIpOnLaunch"])}
         ec2.modify_subnet_attribute(SubnetId=subnet["SubnetId"], MapPublicIpOnLaunch=value)

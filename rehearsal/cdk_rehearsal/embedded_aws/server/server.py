@@ -74,8 +74,26 @@ moto.backends.list_of_moto_modules = lambda: iter(_MODULES)
 _SIGNAL_SCOPE = (
     "AWS4-HMAC-SHA256 Credential=CFN/20000101/us-east-1/cloudformation/aws4_request, SignedHeaders=, Signature="
 )
+_UNIMPLEMENTED = 501
 _Environ = dict[str, Any]
 _StartResponse = Callable[..., Any]
+
+
+def _create_app(service: Any) -> Any:
+    """Create moto's application of a service; its own errors reach the server instead of becoming a page."""
+    app = create_backend_app(service)
+    app.config["PROPAGATE_EXCEPTIONS"] = True
+    return app
+
+
+def _word_failure(operation: str, request: SignedRequest, error: Exception) -> Refusal:
+    """Return an error that names the rehearsal, which no client repeats: AWS may have carried the call out."""
+    message = f"the rehearsal could not carry out {operation}, AWS may: {type(error).__name__}: {error}"
+    if "x-amz-target" in request.headers or request.body[:1] == b"{":
+        body = json.dumps({"__type": "InternalFailure", "message": message})
+        return _UNIMPLEMENTED, {"Content-Type": "application/x-amz-json-1.0"}, body.encode()
+    inner = _word_error("InternalFailure", message)
+    return _UNIMPLEMENTED, _XML, (inner if operation.startswith("s3.") else _wrap(inner)).encode()
 
 
 class _QuietHandler(MotoRequestHandler):
@@ -106,7 +124,7 @@ class Server:
         self._object_seconds = object_seconds
         self.gatekeeper: Gatekeeper | None = None
         self._sessions = session_manager.SessionManager()
-        self._moto = DomainDispatcherApplication(create_backend_app)
+        self._moto = DomainDispatcherApplication(_create_app)
         self._locks: dict[str, threading.RLock] = {}
         self._server: BaseWSGIServer = make_server(
             address, port, self._serve, threaded=True, request_handler=_QuietHandler
@@ -149,7 +167,7 @@ class Server:
             status, denied_headers, body = _word_denial(authorization.service, request, denial)
             self._calls.record(time.monotonic(), name, principal, status)
             return _answer(start_response, status, body, denied_headers)
-        return self._answer_call(environ, start_response, name, principal)
+        return self._answer_call(environ, start_response, name, principal, request)
 
     def _answer_signal(
         self, environ: _Environ, start_response: _StartResponse, request: SignedRequest
@@ -162,14 +180,19 @@ class Server:
         # moto finds a service by the scope of the credentials.
         environ["HTTP_AUTHORIZATION"] = _SIGNAL_SCOPE
         principal = Principal("instance", "", instance_id)
-        return self._answer_call(environ, start_response, f"cloudformation.{operation}", principal)
+        return self._answer_call(environ, start_response, f"cloudformation.{operation}", principal, request)
 
     def _find_denial(self, principal: Principal, operation: str, request: SignedRequest) -> Denial | None:
         assert self.gatekeeper is not None  # only a deployed stack has principals beside the operator
         return self.gatekeeper.check(principal, operation, request)
 
     def _answer_call(
-        self, environ: _Environ, start_response: _StartResponse, operation: str, principal: Principal
+        self,
+        environ: _Environ,
+        start_response: _StartResponse,
+        operation: str,
+        principal: Principal,
+        request: SignedRequest,
     ) -> Iterable[bytes]:
         status = [500]
 
@@ -187,7 +210,10 @@ class Server:
         lock = threading.RLock() if name == "ReceiveMessage" else self._locks.setdefault(service, threading.RLock())
         try:
             with lock:
-                body = list(self._moto(environ, start))
+                body: Iterable[bytes] = list(self._moto(environ, start))
+        except Exception as error:  # noqa: BLE001 - whatever moto raises is no error of AWS
+            status[0], headers, text = _word_failure(operation, request, error)
+            body = _answer(start_response, status[0], text, headers)
         finally:
             caller.reset(token)
             self._calls.record(time.monotonic(), operation, principal, status[0])

@@ -358,7 +358,7 @@ PLANTED = (
     Planted("a subnet outside its VPC", "Subnet", "CidrBlock", "10.1.0.0/24", _SUBNET),
     Planted("subnets that overlap", "Subnet", "CidrBlock", "10.0.0.0/23", _SUBNET, beside=("Other",)),
     Planted("a VPC of /8", "Vpc", "CidrBlock", "10.0.0.0/8", _VPC),
-    Planted("a block with host bits", "Subnet", "CidrBlock", "10.0.0.1/24", _SUBNET),
+    Planted("a block that is none", "Subnet", "CidrBlock", "10.0.0/24", _SUBNET),
     Planted("a port above 65,535", "Firewall", "SecurityGroupIngress.0.ToPort", 70000, _RULES),
     Planted("a range of ports that ends before it begins", "Firewall", "SecurityGroupIngress.0.FromPort", 80, _RULES),
     Planted("a security group's description of 256 characters", "Firewall", "GroupDescription", "d" * 256, _GROUP),

@@ -185,6 +185,13 @@ def test_holds_the_iops_of_gp3_against_todays_limit(rate: int, *, is_refused: bo
     assert bool(judge(VALID | {"Nodes": nodes})) == is_refused
 
 
+def test_takes_a_block_with_host_bits_as_ec2_does() -> None:
+    subnet = copy.deepcopy(VALID["Subnet"])
+    address, _, prefix = subnet["Properties"]["CidrBlock"].partition("/")
+    subnet["Properties"]["CidrBlock"] = f"{address.rpartition('.')[0]}.9/{prefix}"
+    assert judge(VALID | {"Subnet": subnet}) == []
+
+
 def test_refuses_with_every_finding_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     resources = VALID | {
         name: {"Type": "AWS::SQS::Queue", "Properties": {"DelaySeconds": 901}} for name in ("Late", "Later")
