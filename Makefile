@@ -68,6 +68,13 @@ build/stamps/checkov: tests/gates/checkov.lock | build/stamps/host
 	@build/checkov/bin/python -m pip --quiet --disable-pip-version-check install --only-binary :all: --require-hashes --requirement tests/gates/checkov.lock
 	@touch $@
 
+# mkdocs needs an environment of its own for the versions that it pins.
+build/stamps/site: docs/site.lock | build/stamps/host
+	@echo "setting up mkdocs (about 70 MB on disk, once)"
+	@rm -rf build/mkdocs && $(PYTHON) -m venv build/mkdocs
+	@build/mkdocs/bin/python -m pip --quiet --disable-pip-version-check install --only-binary :all: --require-hashes --requirement docs/site.lock
+	@touch $@
+
 .PHONY: setup
 setup: build/stamps/venv build/stamps/cli build/stamps/vendor ## Set everything up (the other targets do it by themselves)
 
@@ -128,8 +135,10 @@ wheel: setup ## Build build/dist/*.whl
 	@$(BIN)/python -m build --wheel --no-isolation --outdir build/dist
 
 .PHONY: docs
-docs: setup ## Write README.md's generated parts and docs/faults.md anew, with the results that were recorded last
+docs: setup build/stamps/site ## Write the generated parts of the pages anew, and build the site in build/site; a dead link fails
 	@$(BIN)/python -m docs.generate
+	@build/mkdocs/bin/mkdocs build --strict --quiet
+	@echo "the site is build/site/index.html"
 
 .PHONY: clean
 clean: ## Remove everything that was built
