@@ -5,16 +5,19 @@ import json
 import sys
 from collections.abc import Sequence
 
-from cdk_rehearsal.error_report import report_error
+from cdk_rehearsal.error_report import report_error, run_command
 from cdk_rehearsal.errors import RehearsalError
 
 PROGRAM = "cdk-rehearse"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Rehearse; 0 as expected, 1 not as expected, 2 could not be tried."""
-    options = _make_parser().parse_args(arguments)
-    from cdk_rehearsal.plan import INTERRUPTED, Plan, rehearse  # noqa: PLC0415 - takes two seconds, which --help need not
+    """Rehearse; 0 as expected, 1 not as expected, 2 could not be tried, 130 interrupted."""
+    return run_command(lambda: _rehearse(_make_parser().parse_args(arguments)))
+
+
+def _rehearse(options: argparse.Namespace) -> int:
+    from cdk_rehearsal.plan import Plan, rehearse  # noqa: PLC0415 - takes two seconds, which --help need not
 
     try:
         report = rehearse(
@@ -30,8 +33,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 cache=options.cache,
             )
         )
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except (RehearsalError, ValueError) as error:
         return report_error(error, as_json=options.json, program=PROGRAM)
     sys.stdout.write((json.dumps(report.to_document(), indent=2) if options.json else report.to_text()) + "\n")
@@ -39,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _make_parser() -> argparse.ArgumentParser:
+    from importlib.metadata import version  # noqa: PLC0415 - slow, and Ctrl-C is reported from here on
+
     parser = argparse.ArgumentParser(
         PROGRAM,
         description="Deploy a synthesized stack to an embedded AWS on this machine, boot every instance of its Auto "
@@ -46,6 +49,7 @@ def _make_parser() -> argparse.ArgumentParser:
         epilog="exit status: 0 as expected, 1 not as expected, 2 could not be tried, 130 interrupted",
     )
     add = parser.add_argument
+    add("--version", action="version", version=f"%(prog)s {version('deeplearning-cdk')}")
     add("assembly", help="the cloud assembly that `cdk synth` wrote, usually cdk.out")
     add("--stack", metavar="NAME", help="which stack of the assembly (default: its only one)")
     add("--expect", choices=("complete", "rolled-back"), default="complete", help="default: %(default)s")
