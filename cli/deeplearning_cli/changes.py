@@ -36,7 +36,7 @@ def add_parser(commands: Commands) -> None:
         description="Compare a synthesized stack with the deployed one by CloudFormation's own rules, and show what "
         "would be replaced, deleted or updated in place, and what that means for nodes and data. Reads only.",
         epilog="exit status: 0 no data would be lost, 1 data would be lost or CloudFormation would refuse the "
-        "deployment, 2 the comparison failed; example: cdk synth --quiet && deeplearning-cdk changes",
+        "deployment, 2 the comparison failed, 130 interrupted; example: cdk synth --quiet && deeplearning-cdk changes",
     )
     add_place(parser, may_be_rehearsed=False)
     add = parser.add_argument

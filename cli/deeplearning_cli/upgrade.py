@@ -56,7 +56,8 @@ def add_parser(commands: Commands) -> None:
         "image, type and agent: by an instance refresh of Auto Scaling, workers first, then the master. Nodes that are "
         "up to date stay. Jobs that are not elastic end.",
         epilog="exit status: 0 all nodes are of the deployed template, 1 AWS did not replace them, 2 it could not be "
-        "begun; example: cdk deploy -c image_release=2026-11-22 && deeplearning-cdk upgrade",
+        "begun, 130 interrupted (AWS continues a refresh that has begun); example: cdk deploy "
+        "-c software.image_release=2026-11-22 && deeplearning-cdk upgrade",
     )
     add_place(parser)
     add = parser.add_argument
@@ -131,6 +132,7 @@ def replace_nodes(
 
     Raises:
         RefreshError: AWS refused, or ended before all nodes were replaced.
+        KeyboardInterrupt: The user interrupted it; AWS continues the refresh, which `report` says.
     """
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow, and only needed here
 
@@ -153,6 +155,12 @@ def replace_nodes(
             if refresh["Status"] in _ENDED:
                 break
             sleep(_INTERVAL_SECONDS)
+    except KeyboardInterrupt:
+        report(
+            f"{nodes.role.value}: AWS continues a refresh that has begun; to cancel it, run: "
+            f"aws autoscaling cancel-instance-refresh --auto-scaling-group-name {nodes.group}"
+        )
+        raise
     except (BotoCoreError, ClientError) as error:
         raise RefreshError(f"the nodes of {nodes.group} were not replaced: {error}") from error
     if refresh["Status"] != "Successful":

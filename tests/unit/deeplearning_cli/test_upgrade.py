@@ -85,6 +85,18 @@ def test_a_refresh_that_aws_refuses_is_an_error_that_names_the_group(autoscaling
         replace_nodes(autoscaling, WORKERS, 50, lambda _: None, lambda _: None)
 
 
+def test_an_interruption_says_that_the_refresh_continues_and_how_to_cancel_it(autoscaling):
+    def interrupt(_seconds):
+        raise KeyboardInterrupt
+
+    expect_refresh(autoscaling, "training-workers", 50, {"Status": "InProgress"})
+    told = []
+    with pytest.raises(KeyboardInterrupt):
+        replace_nodes(autoscaling, WORKERS, 50, told.append, interrupt)
+    assert "AWS continues a refresh that has begun" in told[-1]
+    assert told[-1].endswith("aws autoscaling cancel-instance-refresh --auto-scaling-group-name training-workers")
+
+
 @pytest.fixture
 def run(monkeypatch):
     """Run the command over groups; return its status and the groups that it replaced."""
