@@ -339,7 +339,7 @@ def test_ids_and_arns_become_constructs_by_the_imports_of_the_cdk() -> None:
         ),
         (
             {"storage.data": [{"name": "a", "bucket": "my-b", "key": "c.tar"}] * 2},
-            "storage.data must have different names, got 'a' twice; rename one",
+            "storage.data must have unique names, got 'a' twice; rename one",
         ),
         ({"software.environment": "nowhere.txt"}, "software.environment: path must be a file, got 'nowhere.txt'; "),
         ({"workers.setup_script": "nowhere.sh"}, "workers.setup_script must be a file, got 'nowhere.sh'; "),

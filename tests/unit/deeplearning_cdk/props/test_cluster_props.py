@@ -271,8 +271,8 @@ def test_a_cluster_refuses_its_own_props_before_anything_is_made(
         (
             lambda *_: Storage(mount_point="/fsx/shared", lustre=Lustre()),
             (
-                "storage.mount_point must lie beside that of storage.lustre, got /fsx/shared and /fsx; give one of "
-                "them another mount_point"
+                "storage.mount_point must not overlap with that of storage.lustre, got /fsx/shared and /fsx; "
+                "give one of them another mount_point"
             ),
         ),
         (
@@ -376,7 +376,7 @@ def test_script_must_be_a_file_that_says_what_runs_it(prop: str, tmp_path: Path)
         plan({prop: str(tmp_path / "absent.sh")})
     silent = tmp_path / "silent.sh"
     silent.write_text("echo hello\n")
-    with pytest.raises(ValueError, match=f"{prop} must say what runs it"):
+    with pytest.raises(ValueError, match=f"{prop} must begin with #! and its interpreter"):
         plan({prop: str(silent)})
 
 

@@ -64,7 +64,7 @@ def test_what_cannot_be_brought_is_refused(values: dict[str, Any], message: str)
 
 
 def test_two_sources_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"^storage\.data must have different names, got 'a' twice; rename one"):
+    with pytest.raises(ValueError, match=r"^storage\.data must have unique names, got 'a' twice; rename one"):
         Storage(data=[DataSource("a", "one", "x/"), DataSource("a", "two", "x/")])
 
 

@@ -273,7 +273,7 @@ def test_images_without_a_client_of_their_own_are_warned_about(make_stack: Any, 
     assert _is_warned_about(make_stack(), WITH_LUSTRE)
     assert "mount.lustre" not in mounting.settings(NodeRole.WORKER).packages
     (warning,) = (text for text in mounting.warnings if "mount.lustre" in text)
-    assert "make an image with it as the FSx for Lustre user guide says" in warning
+    assert "build an image with it as in the FSx for Lustre user guide" in warning
 
 
 def test_an_image_that_says_where_its_client_comes_from_is_believed(make_stack: Any) -> None:
@@ -318,7 +318,7 @@ def test_it_is_mounted_beside_the_shared_file_system(make_stack: Any, shared: st
     existing = LustreFileSystem.from_attributes(
         stack, "Lustre", dns_name="fs.example", mount_name="abcdefgh", security_group=group, mount_point=own
     )
-    said = f"^storage.mount_point must lie beside that of storage.lustre, got {shared} and {own}; "
+    said = f"^storage.mount_point must not overlap with that of storage.lustre, got {shared} and {own}; "
     for lustre in (Lustre(mount_point=own), existing):
         with pytest.raises(ValueError, match=said):
             Storage(mount_point=shared, lustre=lustre)
