@@ -85,7 +85,7 @@ def test_a_file_system_in_another_vpc_of_the_app_is_refused(make_stack: Any) -> 
     stack = make_stack()
     mine = efs.FileSystem(stack, "Mine", vpc=_make_vpc(stack), allow_anonymous_access=True)
     other = ec2.Vpc(stack, "Other", max_azs=1, restrict_default_security_group=False)
-    said = r"^network\.vpc must be the VPC of storage\.file_system, got .*/Other; pass the VPC in which its mount targets are"
+    said = r"^network\.vpc must be the VPC of storage\.file_system, got .*/Other; pass the VPC in which its mount"
     with pytest.raises(ValueError, match=said):
         store(stack, other, file_system=mine)
 

@@ -90,7 +90,7 @@ def test_a_corrupt_file_is_refused_and_not_kept(web, tmp_path, digest):
 
 def test_another_size_than_is_known_is_refused_before_it_is_fetched(web, tmp_path):
     web.files["/data.bin"] = BODY
-    with pytest.raises(PreparationError, match="must have 5 bytes, has 1024000; check the URL"):
+    with pytest.raises(PreparationError, match="must have 5 bytes, got 1024000; check the URL"):
         fetch(Source("data.bin", f"{web.url}/data.bin", None, "", 5), tmp_path)
     assert not (tmp_path / "data.bin").exists()
 
@@ -110,7 +110,7 @@ def test_a_server_that_is_silent_is_asked_a_few_times(web, source, tmp_path):
 
 def test_too_small_a_disk_is_told_before_it_is_full(web, source, tmp_path, monkeypatch):
     monkeypatch.setattr(data_download.shutil, "disk_usage", lambda _: type("Usage", (), {"free": len(BODY)}))
-    with pytest.raises(PreparationError, match=rf"must have \d+ bytes free, has {len(BODY)}; choose --work"):
+    with pytest.raises(PreparationError, match=rf"must have \d+ bytes free, got {len(BODY)}; choose --work"):
         fetch(source, tmp_path)
     assert web.sent <= len(BODY)
     assert not (tmp_path / "data.bin.part").exists()

@@ -105,7 +105,7 @@ def test_an_interrupted_upload_of_many_files_goes_on_with_the_next_file(s3, tmp_
     client.meta.events.register("provide-client-params.s3.PutObject", note)
     monkeypatch.setattr(data_preparation, "make_client", lambda: client)
     assert prepare(tmp_path, *arguments) == 1
-    assert "lost; run the same command again; it leaves out what is in S3 already" in capsys.readouterr().err
+    assert "lost; run the same command again; it skips files that are in S3 already" in capsys.readouterr().err
     assert keys(s3) == ["sets/labels/1.json"]
     assert prepare(tmp_path, *arguments) == 0
     assert sent == [f"sets/labels/{name}.json" for name in ("1", "2", "2", "3")]
@@ -149,7 +149,7 @@ def test_bad_input_is_refused_before_anything_is_done(tmp_path, capsys, argument
 
 def test_a_bucket_that_is_not_there_ends_it_before_the_downloads(aws, web, zipped, tmp_path, capsys):
     assert prepare(tmp_path, "s3://nobody-has-it/a.tar", "--url", zipped) == 1
-    assert "make the bucket first: aws s3 mb" in capsys.readouterr().err
+    assert "create the bucket first: aws s3 mb" in capsys.readouterr().err
     assert web.requests == []
 
 

@@ -92,7 +92,9 @@ def test_who_follows_gets_each_line_once_and_later_ones_as_they_come(groups):
 
 def test_a_log_group_that_cannot_be_read_is_an_error_with_the_remedy(aws):
     search = LogSearch(boto3.client, [Source("nothing")])
-    with pytest.raises(ViewError, match=r"the log group nothing cannot be read: .*; ask for logs:FilterLogEvents"):
+    with pytest.raises(
+        ViewError, match=r"the log group nothing cannot be read: .*; request the permission logs:FilterLogEvents"
+    ):
         search.read(0)
 
 

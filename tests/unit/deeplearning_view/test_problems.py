@@ -90,7 +90,10 @@ def test_a_launch_that_failed_otherwise_than_the_stacks_reason_is_told_too_with_
     ("reason", "remedy"),
     [
         ("Received 0 conditions when expecting 1: WaitCondition timed out.", "get-console-output"),
-        ("User: arn:aws:iam::1:user/me is not authorized to perform: ec2:CreateVpc", "let the principal that"),
+        (
+            "User: arn:aws:iam::1:user/me is not authorized to perform: ec2:CreateVpc",
+            "grant the principal in the message",
+        ),
         (
             "Received response status [FAILED] from custom resource. Message returned: no image; pass another image",
             "do what the message says",
@@ -98,7 +101,7 @@ def test_a_launch_that_failed_otherwise_than_the_stacks_reason_is_told_too_with_
         ("The maximum number of VPCs has been reached.", "Service Quotas"),
         ("training-key already exists", "delete or rename"),
         ("The subnet ID 'subnet-1' does not exist", "correct the id"),
-        ("Something else", "correct what the message names"),
+        ("Something else", "correct the cause in the message"),
     ],
 )
 def test_a_resource_that_could_not_be_made_is_told_with_what_to_do(reason, remedy):

@@ -196,7 +196,7 @@ def test_a_finished_job_says_so_and_runs_nothing(cluster):
     (cluster.folder / "run").unlink()
     answer = cluster.run()
     assert answer.returncode == 0
-    assert "all 24 epochs are made" in answer.stdout
+    assert "all 24 epochs are complete" in answer.stdout
     assert not (cluster.folder / "run").exists()
 
 

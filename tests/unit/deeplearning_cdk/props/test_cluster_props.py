@@ -115,8 +115,8 @@ COUNTS = st.one_of(st.none(), st.integers(min_value=0, max_value=50))
         (
             {"workers.instance_type": "trn1.32xlarge"},
             (
-                "software.image must be given for workers.instance_type trn1.32xlarge, got none; no image is known "
-                "here that drives it: pass NodeImage.from_ssm_parameter or NodeImage.from_ami_id"
+                "software.image must be given for workers.instance_type trn1.32xlarge, got none; the library "
+                "knows no image for it: pass NodeImage.from_ssm_parameter or NodeImage.from_ami_id"
             ),
         ),
         (
