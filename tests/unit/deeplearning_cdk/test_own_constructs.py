@@ -138,7 +138,7 @@ def test_roles_of_the_app_get_the_rights_of_the_nodes_and_the_grants_of_users(
     assert {name for name in owned.of_type("AWS::IAM::ManagedPolicy") if "ClusterNodes" in name} <= before
 
 
-def test_the_master_knows_the_workers_by_the_role_of_the_app(owned: Any) -> None:
+def test_the_master_recognizes_the_workers_by_the_role_of_the_app(owned: Any) -> None:
     (worker,) = (name for name in owned.of_type("AWS::IAM::Role") if "MyWorker" in name)
     assert owned.settings(NodeRole.MASTER).report_sender == f"<{worker}.RoleId>"
 

@@ -54,7 +54,7 @@ CONTENT = {
 }
 
 
-def test_a_tar_holds_what_the_sources_hold(sources, tmp_path):
+def test_a_tar_contains_the_sources_files(sources, tmp_path):
     made = bundle(sources, tmp_path / "data.tar")
     with tarfile.open(made.file) as archive:
         assert {member.name: archive.extractfile(member).read() for member in archive} == CONTENT
@@ -64,7 +64,7 @@ def test_a_tar_holds_what_the_sources_hold(sources, tmp_path):
     assert made.size == made.file.stat().st_size
 
 
-def test_a_zip_holds_the_same(sources, tmp_path):
+def test_a_zip_contains_the_same(sources, tmp_path):
     made = bundle(sources, tmp_path / "data.zip")
     with zipfile.ZipFile(made.file) as archive:
         assert archive.testzip() is None
@@ -82,7 +82,7 @@ def test_the_same_sources_are_not_bundled_twice_and_others_are(sources, tmp_path
 
 
 @pytest.mark.parametrize("ending", [".tar", ".zip"])
-def test_no_file_is_held_in_memory(tmp_path, ending):
+def test_no_file_is_kept_in_memory(tmp_path, ending):
     big = tmp_path / "big.bin"
     with big.open("wb") as stream:
         stream.truncate(200 << 20)
@@ -175,7 +175,7 @@ def test_links_to_folders_and_devices_are_refused_and_links_to_files_are_followe
         bundle([(source, source.path)], tmp_path / "data.tar")
 
 
-def test_too_small_a_disk_is_told_first(sources, tmp_path, monkeypatch):
+def test_too_small_a_disk_is_reported_first(sources, tmp_path, monkeypatch):
     monkeypatch.setattr(data_bundle.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
     with pytest.raises(PreparationError, match="bytes free; choose --work"):
         bundle(sources, tmp_path / "data.tar")

@@ -121,7 +121,7 @@ def test_a_zip_is_made_when_it_is_wanted(s3, zipped, tmp_path):
     assert zipfile.ZipFile(io.BytesIO(body)).namelist() == ["images/1.jpg"]
 
 
-def test_a_dry_run_reaches_nobody_and_writes_nothing(web, tmp_path, capsys):
+def test_a_dry_run_connects_to_nothing_and_writes_nothing(web, tmp_path, capsys):
     assert prepare(tmp_path, "s3://team-data/coco-2017.tar", "--preset", "coco-2017", "--dry-run") == 0
     printed = capsys.readouterr().out
     assert all(source.url in printed for source in PRESETS["coco-2017"])
@@ -153,7 +153,7 @@ def test_a_bucket_that_is_not_there_ends_it_before_the_downloads(aws, web, zippe
     assert web.requests == []
 
 
-def test_a_work_folder_that_cannot_be_made_is_told(s3, zipped, tmp_path, capsys):
+def test_a_work_folder_that_cannot_be_created_is_reported(s3, zipped, tmp_path, capsys):
     (tmp_path / "work").write_text("a file")
     assert prepare(tmp_path, "s3://team-data/a.tar", "--url", zipped) == 2
     assert "--work must be a folder that can be written" in capsys.readouterr().err

@@ -106,7 +106,7 @@ def test_a_changed_file_is_uploaded_again(s3, bundle, body):
     assert stored(s3) == body
 
 
-def test_progress_is_told_part_by_part_up_to_the_whole_file(s3, bundle):
+def test_progress_is_reported_part_by_part_up_to_the_whole_file(s3, bundle):
     told = []
     upload(s3, bundle, TO, lambda *arguments: told.append(arguments))
     assert {(what, total) for what, _, total in told} == {(TO.key, bundle.size)}
@@ -133,7 +133,7 @@ def test_a_bucket_that_is_not_there_has_a_remedy(s3, bundle):
         upload(s3, bundle, Destination("nobody", "data.tar"), lambda *_: None)
 
 
-def test_credentials_that_may_not_write_are_told_which_rights_they_need(s3, bundle):
+def test_credentials_that_may_not_write_get_the_list_of_required_permissions(s3, bundle):
     def refuse(**_):
         raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "CreateMultipartUpload")
 

@@ -371,7 +371,7 @@ def test_peer_may_be_a_security_group_or_a_wide_network_of_ones_own(make_stack: 
 
 
 @pytest.mark.parametrize("prop", ["workers.setup_script", "master.setup_script", "master.run_script"])
-def test_script_must_be_a_file_that_says_what_runs_it(prop: str, tmp_path: Path) -> None:
+def test_script_must_be_a_file_that_names_its_interpreter(prop: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=f"{prop} must be a file, got"):
         plan({prop: str(tmp_path / "absent.sh")})
     silent = tmp_path / "silent.sh"

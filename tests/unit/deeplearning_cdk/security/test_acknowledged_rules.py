@@ -60,7 +60,7 @@ def test_a_rule_is_acknowledged_on_the_resource_alone(stack):
     assert _acknowledged(queue) == {}
 
 
-def test_two_rules_of_one_resource_stand_side_by_side(stack):
+def test_two_rules_of_one_resource_are_both_acknowledged(stack):
     function = lambda_.CfnFunction(stack, "Function", code=lambda_.CfnFunction.CodeProperty(zip_file="x"), role="role")
     acknowledge(function, "function-concurrency", "function-outside-vpc")
     skips = function.get_metadata("checkov")["skip"]

@@ -20,7 +20,7 @@ FILE_SYSTEM = "AWS::EFS::FileSystem"
 # --- Throughput ---------------------------------------------------------------------------------------
 
 
-def test_throughput_is_elastic_unless_asked_otherwise_and_a_size_for_each_second_is_provisioned(
+def test_throughput_is_elastic_by_default_and_a_size_per_second_is_provisioned(
     make_stack: Any, read_stack: Any
 ) -> None:
     stack = make_stack()
