@@ -145,7 +145,7 @@ def test_lustre_is_deleted_with_a_new_network(synthesize: Any) -> None:
 
 @pytest.mark.fault(66)
 @every_variant
-def test_the_adjuster_has_the_users_capacities_and_there_is_always_one_master(
+def test_no_retained_or_slowly_deleted_resource_has_an_address_in_the_network(
     synthesize: Any, props: dict[str, Any]
 ) -> None:
     synthesis = synthesize(**props)
