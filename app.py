@@ -1,4 +1,4 @@
-"""Make the stacks that the user chose and synthesize them."""
+"""Create and synthesize the stacks that the user chose."""
 
 import os
 import sys
@@ -12,15 +12,15 @@ from stacks.horovod_stack import HorovodStack
 
 
 def main() -> None:
-    """Read the context, make one stack a region, and write the cloud assembly."""
+    """Read the context, create one stack per region, and write the cloud assembly."""
     context = read_context(sys.argv[1:], os.environ, Path(__file__).parent)
     choices = read_choices(context)
     app = cdk.App(
         context=context,
         outdir=os.environ.get("CDK_OUTDIR", "cdk.out"),
-        # The CLI adds a resource of its own otherwise, and the template would differ by who made it.
+        # Otherwise the CLI adds a resource of its own, and the template would depend on how it was synthesized.
         analytics_reporting=False,
-        # `make check` has it on; it takes five times as long as everything else.
+        # `make check` enables it; it takes five times as long as everything else.
         builtin_cloud_formation_validation=False,
     )
     for choice in choices:
@@ -34,7 +34,7 @@ if __name__ == "__main__":
     except ValueError as error:
         sys.exit(f"error: {error}")
     except RuntimeError as error:
-        # What the CDK itself refuses, such as the findings of its validations at the end.
+        # Errors of the CDK itself, such as the findings of its validations at the end.
         if not isinstance(error.__cause__, JavaScriptError):
             raise
         sys.exit(f"error: {' '.join(str(error).split())}")

@@ -4,10 +4,10 @@ Write the catalogue of instance types from the copy of EC2's descriptions that m
 
     python constructs/write_instance_catalog.py 2026-08-02
 
-The argument is the date of that copy (moto's changelog names it). Run it after moto is raised, read the
-difference, and commit the result. The library reads only the file that this writes, never moto.
+The argument is the date of that copy, from moto's changelog. Run it after moto is updated, review the difference, and
+commit the result. The library reads only the resulting file, never moto.
 
-EC2 describes neither compute capabilities nor drivers, so both are in tables here, by the names of GPUs that EC2 uses:
+EC2 describes neither compute capabilities nor drivers, so both are in tables here, by EC2's names of GPUs:
 
 - Compute capabilities: NVIDIA's pages "CUDA GPU Compute Capability" (developer.nvidia.com/cuda-gpus) and "Legacy CUDA
   GPU Compute Capability". The A10G stands there as A10, the T4G as T4. `retired_instance_types.json`, which is written
@@ -51,7 +51,7 @@ def main(date: str) -> None:
 
 
 def render(date: str) -> str:
-    """Return the catalogue as JSON, one type a line, so that a difference reads well."""
+    """Return the catalogue as JSON, one type per line, so that differences are readable."""
     types = json.loads(gzip.decompress((RESOURCES / "instance_types.json.gz").read_bytes()))
     regions = read_regions()
     lines = [
@@ -75,7 +75,7 @@ def read_regions() -> dict[str, list[str]]:
 
 
 def compact(description: dict[str, Any], regions: list[str]) -> dict[str, Any]:
-    """Keep the facts that the constructs use; values that most types share are left out."""
+    """Return the facts that the constructs use, without values that most types share."""
     gpus = description.get("GpuInfo", {}).get("Gpus", [])
     cards = sorted(description["NetworkInfo"].get("NetworkCards", []), key=lambda card: int(card["NetworkCardIndex"]))
     efa = [card["NetworkCardIndex"] for card in cards if "efa" in card.get("InterfaceTypes", ())]

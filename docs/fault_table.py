@@ -1,8 +1,8 @@
 """
-The table of faults: what the catalogue lists, what tries each row, and how that ended when it was last recorded.
+Table of faults: the rows of the catalogue, their trials, and the last recorded results.
 
-Results come from `build/faults`, where the tests record themselves, and from `build/rehearsal/cases.json`. What was not
-recorded is "not run".
+Results come from `build/faults`, in which tests record themselves, and from `build/rehearsal/cases.json`. A trial
+without a record is "not run".
 """
 
 import json
@@ -37,14 +37,14 @@ rehearsal; do not edit it. An injector is a test that a fault can be planted; it
 @dataclass(frozen=True)
 class Row:
     """
-    A row of the catalogue.
+    Row of the catalogue.
 
     Attributes:
         key: Number of a fault, id of a defect.
-        text: What goes wrong.
-        expected: What the cluster does then; empty for a defect.
-        exemption: Why nothing needs to try it; else empty.
-        lacks: What is still missing; else empty.
+        text: Fault or defect.
+        expected: Expected behaviour of the cluster; empty for a defect.
+        exemption: Reason for which no trial is needed; else empty.
+        lacks: Missing behaviour; else empty.
     """
 
     key: int | str
@@ -54,7 +54,7 @@ class Row:
     lacks: str = ""
 
     def is_named_by(self, trial: Trial) -> bool:
-        """Tell whether a test or case names this row."""
+        """Return whether a test or case names this row."""
         return self.key in trial.faults or self.key in trial.defects
 
 
@@ -72,7 +72,7 @@ def _exempt(entry: Mapping[str, str]) -> str:
 
 
 def read_outcomes(root: Path) -> dict[str, str]:
-    """Return how each test and case ended when it was last recorded: `passed`, `failed` or `skipped`."""
+    """Return the last recorded result of each test and case: `passed`, `failed` or `skipped`."""
     outcomes: dict[str, str] = {}
     for path in sorted((root / RECORDS).glob("*.json")):
         outcomes |= json.loads(path.read_text())
@@ -83,7 +83,7 @@ def read_outcomes(root: Path) -> dict[str, str]:
 
 
 def find_mistakes(rows: Sequence[Row], trials: Sequence[Trial]) -> list[str]:
-    """Return what is wrong between catalogue and trials, a line each; none means that every row is accounted for."""
+    """Return the mismatches between catalogue and trials, one line each."""
     known = {row.key for row in rows}
     mistakes = [
         f"{trial.path}: {trial.title!r} tries {key}, which the catalogue does not have"
@@ -100,7 +100,7 @@ def find_mistakes(rows: Sequence[Row], trials: Sequence[Trial]) -> list[str]:
 
 
 def summarize(rows: Sequence[Row], trials: Sequence[Trial]) -> str:
-    """Return the table in a line."""
+    """Return the summary of the table in one line."""
     faults = [row for row in rows if isinstance(row.key, int)]
     kinds = [{trial.kind for trial in trials if row.is_named_by(trial)} for row in faults]
     tested, rehearsed = (sum(kind in found for found in kinds) for kind in ("test", "case"))
@@ -140,7 +140,7 @@ def render_table(rows: Sequence[Row], trials: Sequence[Trial], outcomes: Mapping
 
 
 def blank_results(page: str) -> str:
-    """Return a page without its results, which depend on where it was made."""
+    """Return a page without its results, which depend on the machine."""
     return _LAST_CELL.sub("", page)
 
 

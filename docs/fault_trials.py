@@ -1,12 +1,12 @@
 """
 Trials of the rows of the fault catalogue: the marked tests and the rehearsal's cases, read without running anything.
 
-A test tries the rows of `@pytest.mark.fault(33, 34)` and `@pytest.mark.defect("D27")`, and the defects that its name
-begins with, as in `test_d02_d16_only_in_service_counts`. A mark may also stand on one parameter set, or hold for a
+A test tries the rows of `@pytest.mark.fault(33, 34)` and `@pytest.mark.defect("D27")`, and the defects at the beginning
+of its name, as in `test_d02_d16_only_in_service_counts`. A mark may also stand on one parameter set, or hold for a
 whole module as `pytestmark`.
 
-The tests of the stand-ins show that a fault can be injected, not that a cluster survives it; they are listed and do not
-count.
+The tests of the embedded AWS, the lab and the rehearsal show that a fault can be injected, not that a cluster survives
+it; they are listed and do not count.
 """
 
 import ast
@@ -25,7 +25,7 @@ STAND_INS = (
     "tests/unit/cdk_rehearsal",
     "tests/unit/deeplearning_rehearsal",
 )
-"""Where the tests of the embedded AWS, the lab and the rehearsal itself begin."""
+"""Folders of the tests of the embedded AWS, the lab and the rehearsal itself."""
 _DEFECTS_OF_NAME = re.compile(r"test_((?:d\d\d_)+)")
 _KINDS: dict[str, type] = {"fault": int, "defect": str}
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -34,15 +34,15 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 @dataclass(frozen=True)
 class Trial:
     """
-    A test or a rehearsal case that tries rows.
+    Test or rehearsal case that tries rows.
 
     Attributes:
         key: Test id without parameters, or the case's name.
         path: Its file, relative to the checkout.
-        title: What it states, in words.
-        faults: The catalogue's faults.
-        defects: The predecessor's defects.
-        kind: What it is.
+        title: Its statement, in words.
+        faults: Faults of the catalogue that it tries.
+        defects: Defects of the predecessor that it tries.
+        kind: Kind of trial.
     """
 
     key: str
@@ -55,7 +55,7 @@ class Trial:
 
 def find_trials(root: Path) -> list[Trial]:
     """
-    Return everything in a checkout that tries a row, in the order of files and lines.
+    Return all trials in a checkout, in the order of files and lines.
 
     Args:
         root: The checkout.
@@ -97,7 +97,7 @@ def _read_pytestmark(statement: ast.stmt) -> Iterator[ast.expr]:
 
 
 def _read_marks(marks: Iterable[ast.expr], name: str, place: str) -> Iterator[int | str]:
-    """Yield the arguments of a mark, wherever it stands in what decorates a test."""
+    """Yield the arguments of a mark in any decorator of a test."""
     kind = _KINDS[name]
     for mark in marks:
         calls = {node.func: node for node in ast.walk(mark) if isinstance(node, ast.Call)}

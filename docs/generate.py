@@ -1,9 +1,9 @@
 """
-Write what is generated of the documentation: parts of README.md, CHANGELOG.md and pages of docs, and docs/faults.md.
+Generator of documentation: parts of README.md, CHANGELOG.md and pages of docs, and docs/faults.md.
 
     python -m docs.generate
 
-All of it comes from the code, so that it stays true; a test compares it.
+All of it comes from the code, so that it stays correct; a test compares it.
 """
 
 import ast
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def render(text: str) -> str:
-    """Return the README's text with its generated parts made anew."""
+    """Return the README's text with its generated parts updated."""
     parts = {
         "architecture": f"```mermaid\n{architecture()}\n```",
         "consumer app": f"```python\n{consumer_app()}\n```",
@@ -63,7 +63,7 @@ def render(text: str) -> str:
 
 
 def fill(text: str, name: str, content: str) -> str:
-    """Return a page's text with one of its generated parts made anew."""
+    """Return a page's text with one of its generated parts updated."""
     begin, end = f"<!-- generated: {name} -->", f"<!-- end of {name} -->"
     head, rest = text.split(begin)
     return f"{head}{begin}\n{content}\n{end}{rest.split(end)[1]}"
@@ -78,13 +78,13 @@ def folders_table() -> str:
 
 
 def consumer_app() -> str:
-    """Return the stack of the example consumer app, without what every CDK app begins and ends with."""
+    """Return the stack of the example consumer app, without the beginning and end of every CDK app."""
     text = CONSUMER_APP.read_text()
     return text[text.index("from deeplearning_cdk import") : text.index("\n\napp = cdk.App()")].strip()
 
 
 def props_reference() -> str:
-    """Return a Markdown table of the props of `TrainingCluster` and one of the fields of each value that it takes."""
+    """Return a Markdown table of the props of `TrainingCluster`, and one of the fields of each value."""
     hints = get_type_hints(TrainingCluster.__init__, include_extras=True)
     parameters = inspect.signature(TrainingCluster.__init__).parameters.values()
     props = {each.name: hints[each.name] for each in parameters if each.kind is each.KEYWORD_ONLY}
@@ -106,7 +106,7 @@ def find_value(hint: Any) -> Any:
 
 
 def fields_table(prefix: str, hints: Mapping[str, Any], documented: Mapping[str, str]) -> str:
-    """Return a Markdown table of props: what each is, its default, and how the context writes it."""
+    """Return a Markdown table of props: description, default, and form in the context."""
     missing = [prefix + name for name in hints if "Default:" not in documented.get(name, "")]
     if missing:
         raise SystemExit(f"docstrings must give a `Default:` for: {', '.join(missing)}")
@@ -118,7 +118,7 @@ def fields_table(prefix: str, hints: Mapping[str, Any], documented: Mapping[str,
 
 
 def describe_context(hint: Any) -> str:
-    """Return how the context writes a value of a prop."""
+    """Return the form in which the context contains a prop."""
     words: list[str] = []
     for kind, _ in find_choices(hint):
         if get_origin(kind) is Literal:
@@ -155,7 +155,7 @@ CONTEXT_WORDS: Mapping[Any, str] = {
     kms.IKey: "an ARN",
     sns.ITopic: "an ARN",
 }
-"""Type of a prop -> how the context writes it; other types need an app of your own."""
+"""Form of each type in the context; other types need an app of your own."""
 
 
 RENAMED: Mapping[str, str] = {
@@ -201,11 +201,11 @@ RENAMED: Mapping[str, str] = {
     "monthly_budget_usd": "spending.monthly_budget_usd",
     "budget_stops": "spending.budget_stops",
 }
-"""Prop or context key of the releases before 0.1 -> the names of today, each of which must exist."""
+"""Current names of each prop or context key of the releases before 0.1; all of them must exist."""
 
 
 def renamed_table() -> str:
-    """Return a Markdown table of the old names and how a value of each is written now."""
+    """Return a Markdown table of the old names, with the current names and forms."""
     hints = dict(list_hints())
     rows = ["| before | now | in the context |", "|---|---|---|"]
     for old, new in RENAMED.items():
@@ -227,7 +227,7 @@ def read_section(documented: Any, section: str) -> dict[str, str]:
 
 
 def architecture() -> str:
-    """Return a Mermaid flowchart of the default cluster: its parts, what they hold, and which refers to which."""
+    """Return a Mermaid flowchart of the default cluster: its parts, their resources, and their references."""
     app = App(builtin_cloud_formation_validation=False)
     stack = Stack(app, "Picture")
     cluster = TrainingCluster(stack, "Cluster")

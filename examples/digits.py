@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """
-The handwritten digits on which the examples train: scikit-learn's, or drawn ones where they are not to be had.
+Handwritten digits on which the examples train: scikit-learn's, or drawn ones where these are not available.
 
-Nothing is downloaded: scikit-learn's digits are read from `digits.csv.gz` beside this file, or where scikit-learn is
-installed from there. Every process gets the same digits in the same order, so that ranks can take their parts of them.
-Run as a program it writes them to a folder in the form of CIFAR-10, unless CIFAR-10 itself is there.
+Nothing is downloaded: scikit-learn's digits are read from `digits.csv.gz` beside this file, or from scikit-learn if it
+is installed. Every process gets the same digits in the same order, so that each rank can select its part. As a program,
+it writes them to a folder in the format of CIFAR-10, unless the folder contains CIFAR-10.
 
     digits.py FOLDER
 """
@@ -22,11 +22,11 @@ Part = tuple[np.ndarray, np.ndarray]
 SEED = 2018
 HELD_OUT = 0.2
 RECORD_BYTES = 1 + 32 * 32 * 3
-"""Of the binary version of CIFAR-10: the label, then the red, the green and the blue 32 x 32 pixels."""
+"""Record of CIFAR-10's binary version: the label, then the red, green and blue 32 x 32 pixels."""
 TRAINING_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 HELD_OUT_FILE = "test_batch.bin"
 FILE = Path(__file__).with_name("digits.csv.gz")
-"""As scikit-learn's wheel has it, in `sklearn/datasets/data`: a line for each image, its label last."""
+"""File of scikit-learn's wheel, in `sklearn/datasets/data`: one line per image, its label last."""
 _STAND_IN = "stand-in.txt"
 _SHAPES = (
     "01110 10001 10011 10101 11001 10001 01110",
@@ -67,7 +67,7 @@ def read_digits() -> tuple[str, np.ndarray, np.ndarray]:
 
 
 def draw_digits(count: int = 1800) -> tuple[np.ndarray, np.ndarray]:
-    """Return images of 8 x 8 grey values from 0 to 16, each moved, faded and noisy in its own way, and their labels."""
+    """Return images of 8 x 8 grey values from 0 to 16, each shifted, faded and with noise, and their labels."""
     random = np.random.default_rng(SEED)
     shapes = [np.array([[int(dot) for dot in row] for row in shape.split()]) for shape in _SHAPES]
     labels = np.arange(count) % len(shapes)
@@ -86,7 +86,7 @@ def split(images: np.ndarray, labels: np.ndarray) -> tuple[Part, Part]:
 
 
 def find_cifar(folder: Path) -> Path | None:
-    """Return where in `folder` the binary files of CIFAR-10 are: as its archive has them, or without the subfolder."""
+    """Return the folder of CIFAR-10's binary files: the archive's subfolder, or `folder` itself."""
     for place in (folder, folder / "cifar-10-batches-bin"):
         if all((place / name).is_file() for name in (*TRAINING_FILES, HELD_OUT_FILE)):
             return place
@@ -94,18 +94,18 @@ def find_cifar(folder: Path) -> Path | None:
 
 
 def name_cifar(place: Path) -> str:
-    """Return what the files in `place` hold."""
+    """Return the name of the data in `place`."""
     return (place / _STAND_IN).read_text().strip() if (place / _STAND_IN).is_file() else "CIFAR-10"
 
 
 def prepare_cifar(folder: Path) -> Path:
     """
-    Return where the binary files of CIFAR-10 are; when there are none, write the digits in their form first.
+    Return the folder of CIFAR-10's binary files; if there are none, write the digits in their format first.
 
-    One process of a job calls this and the others `wait_for_cifar`. The files appear all at once.
+    One process of a job calls this function, the others `wait_for_cifar`. The files appear atomically.
 
     Args:
-        folder: What the user named.
+        folder: The user's folder.
     """
     place = find_cifar(folder)
     if place is not None:
@@ -124,15 +124,15 @@ def prepare_cifar(folder: Path) -> Path:
 
 def wait_for_cifar(folder: Path, seconds: float = 300.0) -> Path:
     """
-    Return where the binary files of CIFAR-10 are, once another process has written them.
+    Return the folder of CIFAR-10's binary files after another process has written them.
 
     Raises:
-        TimeoutError: They are not there after `seconds`.
+        TimeoutError: They do not exist after `seconds`.
     """
     give_up = time.monotonic() + seconds
     while (place := find_cifar(folder)) is None:
         if time.monotonic() > give_up:
-            raise TimeoutError(f"{folder} must hold CIFAR-10's binary files, got none in {seconds:.0f} s")
+            raise TimeoutError(f"{folder} must contain CIFAR-10's binary files, got none in {seconds:.0f} s")
         time.sleep(0.5)
     return place
 
@@ -152,7 +152,7 @@ def read_cifar(files: Iterable[Path]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def main() -> None:
-    """Write the files and print where they are."""
+    """Write the files and print their folder."""
     parser = argparse.ArgumentParser(description="Write digits as binary files of CIFAR-10, unless it is there.")
     parser.add_argument("folder", type=Path)
     place = prepare_cifar(parser.parse_args().folder)

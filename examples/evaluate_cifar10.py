@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """
-Measures what train_parameter_server.py has trained on the held-out images, and writes a summary for TensorBoard.
+Evaluation of train_parameter_server.py's model on the held-out images, with a summary for TensorBoard.
 
     python3 evaluate_cifar10.py --data_dir $EFS_MOUNT/cifar10_data --eval_dir $EFS_MOUNT/cifar10_eval \\
         --checkpoint_dir $EFS_MOUNT/cifar10_train
@@ -19,7 +19,7 @@ from train_parameter_server import find_newest, make_model, measure
 
 
 def main() -> None:
-    """Measure the newest checkpoint and print the result as one line of JSON."""
+    """Evaluate the newest checkpoint and print the result as one line of JSON."""
     efs = os.environ.get("EFS_MOUNT", ".")
     parser = argparse.ArgumentParser(description="Evaluate a classifier of CIFAR-10.", allow_abbrev=False)
     parser.add_argument("--data_dir", type=Path, default=Path(efs, "cifar10_data"), help="default: %(default)s")
@@ -29,7 +29,7 @@ def main() -> None:
 
     checkpoint = find_newest(arguments.checkpoint_dir)
     if checkpoint is None:
-        parser.error(f"--checkpoint_dir must hold a checkpoint, got none in {arguments.checkpoint_dir}; train first")
+        parser.error(f"--checkpoint_dir must contain a checkpoint, got none in {arguments.checkpoint_dir}; train first")
     data = prepare_cifar(arguments.data_dir)
     model = make_model()
     tf.train.Checkpoint(model=model).read(str(checkpoint / "state")).assert_existing_objects_matched().expect_partial()

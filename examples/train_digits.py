@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """
-Trains a classifier of handwritten digits, data-parallel with Horovod and PyTorch.
+Data-parallel training of a classifier of handwritten digits with Horovod and PyTorch.
 
 Every rank takes a part of the digits of `digits.py`; rank 0 writes a checkpoint after each epoch, measures the accuracy
 on held-out digits, writes weights and result to the shared file system and prints the result as one line of JSON.
@@ -34,25 +34,25 @@ def load_parts() -> tuple[str, Part, Part]:
 
 def train(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, *, epochs: int, batch: int, folder: Path) -> int:
     """
-    Train on this rank's part; the batch over all ranks stays the same, however many there are.
+    Train on this rank's part; the batch over all ranks does not depend on their number.
 
     Args:
-        model: Its weights are changed.
+        model: Model, whose weights are changed.
         x: Images.
-        y: Their labels.
-        epochs: Passes in all; those behind the checkpoint from which the job goes on are not made again.
-        batch: Images of a step, over all ranks.
-        folder: Takes a checkpoint after each.
+        y: Labels of the images.
+        epochs: Passes in all; those before the checkpoint from which the job resumes are not repeated.
+        batch: Images per step, over all ranks.
+        folder: Folder for a checkpoint after each epoch.
 
     Returns:
-        How many images all ranks together have trained on.
+        Number of images on which all ranks together have trained.
     """
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     begin = resume(model, optimizer)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
-    share = len(y) // hvd.size()  # the same on all ranks, or they would wait for each other for ever
+    share = len(y) // hvd.size()  # the same on all ranks, which would otherwise wait for each other for ever
     for epoch in range(begin, epochs):
         started = time.monotonic()
         order = torch.randperm(len(y), generator=torch.Generator().manual_seed(SEED + epoch))
@@ -66,7 +66,7 @@ def train(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, *, epochs: i
 
 
 def resume(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Load the checkpoint that `deeplearning run` found, if any; return the epochs behind it."""
+    """Load the checkpoint that `deeplearning run` found, if any, and return its completed epochs."""
     path = os.environ.get("DEEPLEARNING_RESUME_FROM")
     if not path:
         return 0
@@ -77,14 +77,14 @@ def resume(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> int:
 
 
 def report_throughput(samples_per_second: float) -> None:
-    """Let rank 0 say how fast the job trains: `deeplearning run` says where, the cluster's dashboard shows it."""
+    """Write the job's throughput on rank 0 to the file from `deeplearning run`, for the cluster's dashboard."""
     path = os.environ.get("DEEPLEARNING_METRICS_PATH")
     if path and hvd.rank() == 0:
         Path(path).write_text(json.dumps({"samples_per_second": samples_per_second}) + "\n")
 
 
 def save_checkpoint(folder: Path, epochs: int, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Let rank 0 write what is needed to go on, whole or not at all; the newest two are kept."""
+    """Write a checkpoint on rank 0 atomically, and keep the newest two."""
     if hvd.rank() != 0:
         return
     content = {"epochs": epochs, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
@@ -96,7 +96,7 @@ def save_checkpoint(folder: Path, epochs: int, model: torch.nn.Module, optimizer
 
 def check_same_weights(model: torch.nn.Module) -> None:
     """
-    Make sure that all ranks hold the same weights, bit for bit.
+    Check that all ranks have the same weights, bit for bit.
 
     Raises:
         RuntimeError: They do not.
@@ -104,11 +104,11 @@ def check_same_weights(model: torch.nn.Module) -> None:
     digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
     digests = hvd.allgather_object(digest)
     if len(set(digests)) != 1:
-        raise RuntimeError(f"all ranks must hold the same weights, got {digests}")
+        raise RuntimeError(f"all ranks must have the same weights, got {digests}")
 
 
 def save(folder: Path, model: torch.nn.Module, result: dict[str, object]) -> None:
-    """Write weights and result, each whole or not at all."""
+    """Write weights and result, each atomically."""
     torch.save(model.state_dict(), folder / ".checkpoint.pt")
     (folder / ".result.json").write_text(json.dumps(result) + "\n")
     for name in ("checkpoint.pt", "result.json"):

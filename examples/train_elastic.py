@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """
-Trains a classifier of handwritten digits with Horovod Elastic: workers may be lost and join while it goes on.
+Elastic training of a classifier of handwritten digits with Horovod: workers may leave and join while it runs.
 
 Every rank takes a part of each batch of the digits of `digits.py`. All ranks commit every few batches; rank 0 writes a
-checkpoint to the shared file system, from which a job that is started anew goes on. Rank 0 appends its progress to
+checkpoint to the shared file system, from which a restarted job resumes. Rank 0 appends its progress to
 `progress.jsonl` and, at the end, writes the accuracy on held-out digits to `result.json` and prints it.
 
     run_elastic.sh train_elastic.py [--epochs N] [--commit-every BATCHES] [--batch-seconds S] [--out FOLDER]
@@ -33,24 +33,24 @@ from horovod.torch.elastic import TorchState
 
 GLOBAL_BATCH = 128
 NOTICE = Path("/opt/deeplearning/notice")
-"""Appears when this node, or the whole capacity, ends soon."""
+"""File that appears before this node, or the whole capacity, ends."""
 KEPT_CHECKPOINTS = 2
 SILENCE_SECONDS = 5
-"""So long may a host leave probes unanswered; its kernel answers them, however busy its programs are."""
+"""Seconds without responses to probes until a host is lost; its kernel responds even if programs are busy."""
 
 _CHECKPOINT = re.compile(r"checkpoint-(\d{9})\.pt")
 
 
 class Connections:
     """
-    The connections between this rank and the others; when one is lost, all are ended at once.
+    Connections between this rank and the others; when one is lost, all are closed at once.
 
-    Horovod's transport alone is not enough. It sees a lost peer only where it waits for that very one: the other ranks
-    wait for HOROVOD_GLOO_TIMEOUT_SECONDS, which must be long because ranks that start need it. And a host without a
-    network sends no end of its connections. So the kernel probes every connection, which a busy program does not
-    disturb, and ends it after SILENCE_SECONDS without an answer; and a thread passes a loss on to all ranks, so that
-    all give up the same batch. The thread looks at all connections of the process: that to Horovod's launcher on the
-    master must not wait for ever either.
+    Horovod's transport alone is not enough. It detects a lost peer only on the rank that waits for it: other ranks wait
+    for HOROVOD_GLOO_TIMEOUT_SECONDS, which must be long because starting ranks need it. A host without a network does
+    not close its connections. Therefore the kernel probes every connection, independent of busy programs, and closes it
+    after SILENCE_SECONDS without a response; a thread passes a loss on to all ranks, so that all abort the same batch.
+    The thread watches all connections of the process, since the connection to Horovod's launcher on the master must not
+    hang either.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Connections:
         threading.Thread(target=self._watch, name="connections", daemon=True).start()
 
     def open(self) -> None:
-        """Let Horovod connect this rank with the others; those that were connected before are forgotten."""
+        """Connect this rank with the others through Horovod, and forget earlier connections."""
         self.forget()
         hvd.shutdown()
         before = {inode for _, inode in _list_sockets()}
@@ -75,14 +75,14 @@ class Connections:
                     self._poll.register(duplicate, select.POLLRDHUP)
 
     def forget(self) -> None:
-        """Watch the ranks no longer."""
+        """Stop to watch the ranks."""
         with self._lock:
             for _, duplicate in self._peers.values():
                 duplicate.close()
             self._peers, self._poll = {}, select.poll()
 
     def close(self) -> None:
-        """Look no longer; all connections stay as they are."""
+        """Stop the thread; connections stay unchanged."""
         self.forget()
         self._is_closed.set()
 
@@ -130,7 +130,7 @@ def _is_connected(connection: socket.socket) -> bool:
 
 
 def _limit_silence(connection: socket.socket) -> None:
-    """Let the kernel end a connection whose other side has not answered for SILENCE_SECONDS."""
+    """Make the kernel close a connection without a response for SILENCE_SECONDS."""
     if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
@@ -140,14 +140,12 @@ def _limit_silence(connection: socket.socket) -> None:
 
 def save_newest(folder: Path, step: int, write: Callable[[Path], None]) -> None:
     """
-    Write a checkpoint, whole or not at all, and forget old ones.
-
-    Its name carries the step: what a lost host still writes when its network comes back never replaces a newer one.
+    Write a checkpoint atomically, and delete old ones. Its name contains the step: a lost host whose network returns
+    never replaces a newer one.
 
     Args:
-        folder: Of the checkpoints.
-        step: Batches behind it.
-        write: Writes the content to a path.
+        folder: Folder of the checkpoints. step: Completed batches.
+        write: Function that writes the content to a path.
     """
     unfinished = folder / f".{socket.gethostname()}-{os.getpid()}.unfinished"
     write(unfinished)
@@ -159,18 +157,17 @@ def save_newest(folder: Path, step: int, write: Callable[[Path], None]) -> None:
 
 
 def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
-    """Return (step, path) of the whole checkpoints, the newest first."""
+    """Return (step, path) of the complete checkpoints, newest first."""
     found = ((_CHECKPOINT.fullmatch(path.name), path) for path in folder.iterdir())
     return sorted(((int(match[1]), path) for match, path in found if match), reverse=True)
 
 
 def load_newest(folder: Path, read: Callable[[Path], Any]) -> Any:
     """
-    Read the newest checkpoint that can be read.
+    Return the newest readable checkpoint.
 
     Args:
-        folder: Of the checkpoints.
-        read: Reads the content from a path.
+        folder: Folder of the checkpoints. read: Function that reads the content from a path.
 
     Returns:
         None when there is none.
@@ -189,10 +186,10 @@ def _read_whole(path: Path, read: Callable[[Path], Any]) -> Any:
 
 def select_share(order: list[int], batch: int, rank: int, size: int) -> tuple[list[int], float]:
     """
-    Return this rank's part of a batch, and the factor that makes the ranks' mean gradient that of the whole batch.
+    Return this rank's part of a batch, and the factor that turns the ranks' mean gradient into the batch's.
 
-    The batches are the same however many ranks there are, so training is the same after ranks were lost. A rank's part
-    may be empty.
+    The batches do not depend on the number of ranks, so training is the same after ranks are lost. A rank's part may be
+    empty.
 
     Args:
         order: The epoch's order of all examples.
@@ -206,10 +203,10 @@ def select_share(order: list[int], batch: int, rank: int, size: int) -> tuple[li
 
 class Notice:
     """
-    What says that capacity ends soon.
+    Notice that capacity ends soon.
 
     Args:
-        path: Where it appears.
+        path: File in which it appears.
     """
 
     def __init__(self, path: Path = NOTICE) -> None:
@@ -217,7 +214,7 @@ class Notice:
         self._seen: bytes | None = None
 
     def is_new(self) -> bool:
-        """Tell whether it says something that it did not say at the last look."""
+        """Return whether the notice has changed since the last call."""
         try:
             text = self._path.read_bytes()
         except OSError:
@@ -227,17 +224,17 @@ class Notice:
 
 
 def load_parts() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
-    """Return (images, labels) for training and the held-out ones."""
+    """Return (images, labels) for training, and the held-out ones."""
     _, images, labels = load_digits()
     return split(torch.from_numpy(images), torch.from_numpy(labels))
 
 
 class Job:
     """
-    The training job as this process sees it.
+    Training job in this process.
 
     Args:
-        arguments: Of the command line.
+        arguments: Arguments of the command line.
     """
 
     def __init__(self, arguments: argparse.Namespace) -> None:
@@ -252,11 +249,11 @@ class Job:
 
     def open_state(self) -> TorchState:
         """
-        Return the state that all ranks share: that of the newest checkpoint, or a new one.
+        Return the state that all ranks share, from the newest checkpoint or new.
 
-        Only rank 0 reads it; the others get it from rank 0, as do those that join later.
+        Only rank 0 reads the checkpoint; the others, also those that join later, receive the state from rank 0.
         """
-        # Wrapped first: the wrapper is a new optimizer, without the state of the one that it wraps.
+        # The optimizer is wrapped before its state is loaded: the wrapper is a new optimizer without the state.
         optimizer = hvd.DistributedOptimizer(self.optimizer, named_parameters=self.model.named_parameters())
         progress = {"epoch": 0, "batch": 0, "step": 0}
         checkpoint = load_newest(self.arguments.out, torch.load) if hvd.rank() == 0 else None
@@ -267,7 +264,7 @@ class Job:
         return TorchState(model=self.model, optimizer=optimizer, **progress)
 
     def train(self, state: TorchState) -> None:
-        """Train to the end; called again, with the last commit's state, each time the membership has changed."""
+        """Train to the end; called again with the last commit's state each time the membership changes."""
         self.report("reset" if self.has_started else "start", state)
         self.has_started = True
         (x, y), _ = self.parts
@@ -289,8 +286,8 @@ class Job:
         self.finish(state)
 
     def commit_when_due(self, state: TorchState) -> None:
-        """Commit after every so many batches, and at once when a node has a new notice."""
-        # All ranks commit together or not at all, so each must learn what any one of them has seen.
+        """Commit at the interval of the flags, and at once when a node has a new notice."""
+        # All ranks commit together or not at all, so each needs the notices of all.
         seen = torch.tensor([float(self.notice.is_new())])
         is_noticed = bool(hvd.allreduce(seen, op=hvd.Sum, name="notice").item())
         interval = self.arguments.commit_every
@@ -300,10 +297,10 @@ class Job:
         if is_noticed or state.step // interval % self.arguments.checkpoint_every == 0:
             self.save_checkpoint(state)
         self.report("commit", state)
-        state.check_host_updates()  # Leaves by an exception when hosts have come or gone.
+        state.check_host_updates()  # Raises an exception if hosts have joined or left.
 
     def save_checkpoint(self, state: TorchState) -> None:
-        """Let rank 0 write the checkpoint."""
+        """Write the checkpoint on rank 0."""
         if hvd.rank() != 0:
             return
         content = {name: getattr(state, name) for name in ("epoch", "batch", "step")}
@@ -311,7 +308,7 @@ class Job:
         save_newest(self.arguments.out, state.step, lambda path: torch.save(content, path))
 
     def report(self, event: str, state: TorchState) -> None:
-        """Let rank 0 append a line of progress."""
+        """Append a line of progress on rank 0."""
         if hvd.rank() != 0:
             return
         line = {"time": time.time(), "batch": state.step, "size": hvd.size(), "event": event}
@@ -320,15 +317,15 @@ class Job:
 
     def finish(self, state: TorchState) -> None:
         """
-        Check that the ranks agree; let rank 0 measure, write and print the result.
+        Check that the ranks agree; on rank 0, measure, write and print the result.
 
         Raises:
-            RuntimeError: The ranks hold different weights.
+            RuntimeError: The ranks have different weights.
         """
         digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in state.model.parameters())).hexdigest()
         digests = hvd.allgather_object(digest)
         if len(set(digests)) != 1:
-            raise RuntimeError(f"all ranks must hold the same weights, got {digests}")
+            raise RuntimeError(f"all ranks must have the same weights, got {digests}")
         hosts = hvd.allgather_object(socket.gethostname())
         self.save_checkpoint(state)
         if hvd.rank() != 0:
@@ -353,7 +350,7 @@ class Job:
 
 
 def main() -> None:
-    """Go on from the newest checkpoint, or begin."""
+    """Resume from the newest checkpoint, or start."""
     parser = argparse.ArgumentParser(description="Train on handwritten digits with Horovod Elastic and PyTorch.")
     parser.add_argument("--epochs", type=int, default=15, help="passes over the training part (default: %(default)s)")
     parser.add_argument("--commit-every", type=int, default=5, metavar="BATCHES", help="default: %(default)s")
@@ -369,9 +366,9 @@ def main() -> None:
     connections = Connections()
     connections.open()
     job = Job(arguments)
-    # What horovod.torch.elastic.run does, with our way to connect anew.
+    # Like horovod.torch.elastic.run, with our own reconnection.
     run_fn(job.train, connections.open)(job.open_state())
-    connections.close()  # From here on ranks end, and that is no loss.
+    connections.close()  # From here on, ranks that end are not lost.
 
 
 if __name__ == "__main__":

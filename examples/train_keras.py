@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """
-Trains a classifier of handwritten digits, data-parallel with Horovod and TensorFlow/Keras.
+Data-parallel training of a classifier of handwritten digits with Horovod and TensorFlow/Keras.
 
 Every rank takes a part of each batch; rank 0 writes a checkpoint after each epoch, measures the accuracy on held-out
 digits and prints the result as one line of JSON.
@@ -29,7 +29,7 @@ KEPT_CHECKPOINTS = 2
 
 
 def make_model() -> tuple[tf.keras.Model, int]:
-    """Return a compiled model, or that of the checkpoint that `deeplearning run` found, and the epochs behind it."""
+    """Return a compiled model, new or from the checkpoint that `deeplearning run` found, and its completed epochs."""
     path = os.environ.get("DEEPLEARNING_RESUME_FROM")
     if path:
         return tf.keras.models.load_model(path), int(Path(path).stem.split("-")[1])
@@ -43,17 +43,17 @@ def make_model() -> tuple[tf.keras.Model, int]:
 
 def train(model: tf.keras.Model, x: np.ndarray, y: np.ndarray, epochs: range, folder: Path) -> int:
     """
-    Train on this rank's part; the batch over all ranks stays the same, however many there are.
+    Train on this rank's part; the batch over all ranks does not depend on their number.
 
     Args:
-        model: Its weights are changed.
+        model: Model, whose weights are changed.
         x: Images.
-        y: Their labels.
-        epochs: The passes to make; those behind the checkpoint from which the job goes on are not made again.
-        folder: Takes a checkpoint after each.
+        y: Labels of the images.
+        epochs: Passes in all; those before the checkpoint from which the job resumes are not repeated.
+        folder: Folder for a checkpoint after each epoch.
 
     Returns:
-        How many images all ranks together have trained on.
+        Number of images on which all ranks together have trained.
     """
 
     @tf.function(reduce_retracing=True)
@@ -66,7 +66,7 @@ def train(model: tf.keras.Model, x: np.ndarray, y: np.ndarray, epochs: range, fo
 
     hvd.broadcast_variables(model.variables, root_rank=0)
     hvd.broadcast_variables(model.optimizer.variables, root_rank=0)
-    share = len(y) // hvd.size()  # the same on all ranks, or they would wait for each other for ever
+    share = len(y) // hvd.size()  # the same on all ranks, which would otherwise wait for each other for ever
     batch = max(1, GLOBAL_BATCH // hvd.size())
     for epoch in epochs:
         mine = np.random.default_rng(SEED + epoch).permutation(len(y))[hvd.rank() :: hvd.size()][:share]
@@ -78,7 +78,7 @@ def train(model: tf.keras.Model, x: np.ndarray, y: np.ndarray, epochs: range, fo
 
 
 def save_checkpoint(folder: Path, epochs: int, model: tf.keras.Model) -> None:
-    """Write what is needed to go on, whole or not at all, and forget old checkpoints."""
+    """Write a checkpoint atomically, and delete old ones."""
     unfinished = folder / ".epochs.keras"
     model.save(unfinished)
     unfinished.replace(folder / f"epochs-{epochs:05d}.keras")
@@ -88,7 +88,7 @@ def save_checkpoint(folder: Path, epochs: int, model: tf.keras.Model) -> None:
 
 def check_same_weights(model: tf.keras.Model) -> None:
     """
-    Make sure that all ranks hold the same weights, bit for bit.
+    Check that all ranks have the same weights, bit for bit.
 
     Raises:
         RuntimeError: They do not.
@@ -96,11 +96,11 @@ def check_same_weights(model: tf.keras.Model) -> None:
     content = b"".join(weight.tobytes() for weight in model.get_weights())
     digests = hvd.allgather_object(hashlib.sha256(content).hexdigest())
     if len(set(digests)) != 1:
-        raise RuntimeError(f"all ranks must hold the same weights, got {digests}")
+        raise RuntimeError(f"all ranks must have the same weights, got {digests}")
 
 
 def use_own_gpu() -> None:
-    """Let each rank use one GPU of its host."""
+    """Assign one GPU of the host to each rank."""
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")

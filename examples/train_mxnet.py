@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """
-Trains a classifier of handwritten digits, or of CIFAR-10 with --data_dir, with Apache MXNet and its key-value store.
+Training of a classifier of handwritten digits, or of CIFAR-10 with --data_dir, with Apache MXNet's key-value store.
 
 Workers push their gradients to the servers, which sum them; rank 0 writes a checkpoint after each epoch, measures the
 accuracy on held-out digits and prints the result as one line of JSON. A process whose DMLC_ROLE is server or scheduler
-becomes one as soon as it imports MXNet. MXNet is retired: 1.9.1 is its last release and needs NumPy before 1.24. Its
-wheel has no GPU, so that GPUs which are asked for are the CPU, unless an image brings an MXNet of its own.
+takes that role when it imports MXNet. MXNet is retired: 1.9.1 is its last release and needs NumPy before 1.24. Its
+wheel does not support GPUs, so training is on the CPU, unless the image has another build of MXNet.
 
     deeplearning run --launcher mxnet -- python3 train_mxnet.py --data_dir $EFS_MOUNT/cifar10_data [--network resnet]
     mxnet/launch.py -n $DEEPLEARNING_WORKERS_COUNT -H $DEEPLEARNING_WORKERS_PATH python3 train_mxnet.py
@@ -24,21 +24,21 @@ from typing import Any
 import digits
 import numpy as np
 
-warnings.filterwarnings("ignore", "`np.bool`", DeprecationWarning)  # MXNet 1.9.1 uses what NumPy 1.24 took away
+warnings.filterwarnings("ignore", "`np.bool`", DeprecationWarning)  # MXNet 1.9.1 uses a name that NumPy 1.24 removed
 import mxnet as mx  # noqa: E402
 from mxnet import autograd, gluon  # noqa: E402
 
 KEPT_CHECKPOINTS = 2
 _NAME_BYTES = 64
 _HOSTS_KEY = 1 << 20
-"""Of the key-value store; the trainer's keys are the parameters' numbers."""
+"""Key in the key-value store; the trainer's keys are the parameters' numbers."""
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Read the flags; those of MXNet's own train_cifar10.py are among them."""
+    """Parse the flags, which include those of MXNet's own train_cifar10.py."""
     parser = argparse.ArgumentParser(description="Train on handwritten digits with MXNet's key-value store.")
     parser.add_argument(
-        "--gpus", nargs="?", const="", default="", help="this host's GPUs, such as 0,1; none: the CPU (default: none)"
+        "--gpus", nargs="?", const="", default="", help="GPUs of this host, such as 0,1 (default: none, the CPU)"
     )
     parser.add_argument(
         "--data_dir", type=Path, help="CIFAR-10's binary files; digits in their form where none are (default: digits)"
@@ -50,18 +50,18 @@ def parse_arguments() -> argparse.Namespace:
         choices=range(8, 111, 6),
         metavar="6N+2",
         default=50,
-        help="of a resnet (default: %(default)s)",
+        help="layers of a resnet (default: %(default)s)",
     )
-    parser.add_argument("--kv-store", default="dist_sync", help="such as dist_device_sync (default: %(default)s)")
-    parser.add_argument("--num-epochs", type=int, default=15, help="passes (default: %(default)s)")
-    parser.add_argument("--batch-size", type=int, default=128, help="over all workers (default: %(default)s)")
+    parser.add_argument("--kv-store", default="dist_sync", help="e.g. dist_device_sync (default: %(default)s)")
+    parser.add_argument("--num-epochs", type=int, default=15, help="number of passes (default: %(default)s)")
+    parser.add_argument("--batch-size", type=int, default=128, help="images per step, in all (default: %(default)s)")
     parser.add_argument("--lr", type=float, default=0.1, help="learning rate (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="folder of the checkpoints outside of `deeplearning run`")
     return parser.parse_args()
 
 
 def choose_devices(gpus: str) -> list[mx.Context]:
-    """Return the GPUs of this process; a launcher that gives each worker its own GPU shows only that one."""
+    """Return the GPUs of this process; a launcher may limit each worker to its own GPU."""
     numbers = [int(number) for number in gpus.split(",") if number]
     found = mx.context.num_gpus()
     if not numbers and os.environ.get("CUDA_VISIBLE_DEVICES"):
@@ -74,11 +74,11 @@ def choose_devices(gpus: str) -> list[mx.Context]:
 
 def load_parts(folder: Path | None, *, is_first: bool) -> tuple[str, digits.Part, digits.Part]:
     """
-    Return the dataset's name, images (channels first) with labels for training, and held-out ones.
+    Return the dataset's name, images (channels first) with labels for training, and the held-out ones.
 
     Args:
-        folder: Where CIFAR-10 is; None for digits.
-        is_first: Whether this process writes digits there when it is not; the others wait for them.
+        folder: Folder of CIFAR-10; None for digits.
+        is_first: True if this process writes digits there without CIFAR-10; the others wait for them.
     """
     if folder is None:
         name, images, labels = digits.load_digits()
@@ -104,7 +104,7 @@ def gather_hosts(store: mx.kvstore.KVStore) -> list[str]:
 
 
 class Residual(gluon.nn.HybridBlock):
-    """Two convolutions and a way around them."""
+    """Residual block: two convolutions and a shortcut."""
 
     def __init__(self, channels: int, stride: int) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class Residual(gluon.nn.HybridBlock):
         self.around = gluon.nn.Conv2D(channels, 1, strides=stride, use_bias=False) if stride > 1 else None
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:  # noqa: N803 - MXNet's name
-        """Return the sum of both ways."""
+        """Return the sum of convolutions and shortcut."""
         del F
         return self.body(x) + (self.around(x) if self.around else x)
 
@@ -134,14 +134,14 @@ def make_resnet(layers: int) -> gluon.HybridBlock:
 def make_network(
     arguments: argparse.Namespace, devices: list[mx.Context], shape: tuple[int, ...]
 ) -> tuple[gluon.HybridBlock, int]:
-    """Return the network for images of a shape with the weights from which it goes on, and the epochs behind them."""
+    """Return the network for images of a shape, with the weights from which it resumes, and its completed epochs."""
     if arguments.network == "resnet":
         network = make_resnet(arguments.num_layers)
     else:
         network = gluon.nn.HybridSequential()
         network.add(gluon.nn.Dense(128, activation="relu"), gluon.nn.Dense(10))
     network.initialize(mx.init.Xavier(), ctx=devices)
-    network(mx.nd.zeros((1, *shape), ctx=devices[0]))  # shapes follow from the first images
+    network(mx.nd.zeros((1, *shape), ctx=devices[0]))  # the first images determine the shapes
     network.hybridize()
     path = os.environ.get("DEEPLEARNING_RESUME_FROM")
     if not path:
@@ -151,7 +151,7 @@ def make_network(
 
 
 def save_checkpoint(folder: Path, epochs: int, network: gluon.HybridBlock) -> None:
-    """Write the weights, whole or not at all, and forget old ones; the optimizer's state stays with the servers."""
+    """Write the weights atomically and delete old ones; the optimizer's state stays on the servers."""
     unfinished = folder / ".epochs.params"
     network.save_parameters(str(unfinished))
     unfinished.replace(folder / f"epochs-{epochs:05d}.params")
@@ -167,14 +167,14 @@ def train(
     devices: list[mx.Context],
 ) -> None:
     """
-    Make one pass over this worker's images.
+    Train one pass over this worker's images.
 
     Args:
-        network: Its weights are changed.
-        trainer: Pushes and pulls.
+        network: Network, whose weights are changed.
+        trainer: Trainer that pushes gradients and pulls weights.
         part: This worker's images and labels.
-        batches: Images a step, of this worker and of all.
-        devices: Of this worker; each takes a part of the batch.
+        batches: Images per step, of this worker and of all.
+        devices: Devices of this worker; each takes a part of the batch.
     """
     entropy = gluon.loss.SoftmaxCrossEntropyLoss()
     images, labels = part
@@ -207,10 +207,10 @@ def main() -> None:
     network, done = make_network(arguments, devices, x.shape[1:])
     settings = {"learning_rate": arguments.lr, "momentum": 0.9}
     trainer = gluon.Trainer(network.collect_params(), "sgd", settings, kvstore=store)
-    share = len(y) // store.num_workers  # the same on all workers, or the servers would wait for ever
+    share = len(y) // store.num_workers  # the same on all workers; otherwise the servers would wait for ever
     batch = min(share, max(len(devices), arguments.batch_size // store.num_workers))
     folder = open_folder(arguments)
-    # MXNet numbers workers in the order in which they come; `deeplearning run` shows what its own first one prints.
+    # MXNet numbers workers in the order of their start; `deeplearning run` shows the output of its own first one.
     is_first = os.environ.get("DEEPLEARNING_RANK", str(store.rank)) == "0"
     begin = time.monotonic()
     for epoch in range(done, arguments.num_epochs):
@@ -219,7 +219,7 @@ def main() -> None:
         train(network, trainer, (x[mine], y[mine]), (batch, batch * store.num_workers), devices)
         if is_first:
             save_checkpoint(folder, epoch + 1, network)
-    mx.nd.waitall()  # Steps only queue up; a worker that ends with some in its queue lets all others wait for ever.
+    mx.nd.waitall()  # Steps are only queued; if a worker ended with some in its queue, all others would wait for ever.
     seconds = time.monotonic() - begin
     if not is_first:
         return

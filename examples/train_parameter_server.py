@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """
-Trains a classifier of CIFAR-10 with TensorFlow 2 and parameter servers, or, where TF_CONFIG names none, without them.
+Training of a classifier of CIFAR-10 with TensorFlow 2, with parameter servers if TF_CONFIG names some.
 
-Every process of the job runs this program; TF_CONFIG tells it what it is. Parameter servers and their workers serve
-until they are ended; without servers the workers mirror each other. The chief, or worker 0, writes checkpoints and
-TensorBoard's summaries, measures the accuracy on held-out images and prints the result as one line of JSON. Where
-CIFAR-10 is not there, digits take its place.
+Every process of the job runs this program, in the role from TF_CONFIG. Parameter servers and their workers serve until
+they are ended; without servers, the workers mirror each other. The chief, or worker 0, writes checkpoints and
+TensorBoard's summaries, measures the accuracy on held-out images and prints the result as one line of JSON. Without
+CIFAR-10, digits are used.
 
     deeplearning run --launcher tf-ps -- python3 train_parameter_server.py --data_dir $EFS_MOUNT/cifar10_data
     deeplearning run --launcher tf-multiworker -- python3 train_parameter_server.py
@@ -38,16 +38,16 @@ KEPT_CHECKPOINTS = 2
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Read the flags; they are those of TensorFlow's own cifar10_multi_machine_train.py."""
+    """Parse the flags, which are those of TensorFlow's own cifar10_multi_machine_train.py."""
     efs = os.environ.get("EFS_MOUNT", ".")
     parser = argparse.ArgumentParser(description="Train on CIFAR-10 with parameter servers.", allow_abbrev=False)
     parser.add_argument("--data_dir", type=Path, default=Path(efs, "cifar10_data"), help="default: %(default)s")
     parser.add_argument("--train_dir", type=Path, default=Path(efs, "cifar10_train"), help="default: %(default)s")
-    parser.add_argument("--batch_size", type=int, default=64, help="images a step of a worker (default: %(default)s)")
+    parser.add_argument("--batch_size", type=int, default=64, help="images per step of a worker (default: %(default)s)")
     parser.add_argument("--max_steps", type=int, default=600, help="steps of all workers (default: %(default)s)")
     parser.add_argument("--save_steps", type=int, default=200, help="steps between checkpoints (default: %(default)s)")
     parser.add_argument("--learning_rate", type=float, default=0.002, help="default: %(default)s")
-    parser.add_argument("--log_dir", help="of the processes' output; whoever starts them uses it")
+    parser.add_argument("--log_dir", help="folder of the processes' output, used by their launcher")
     return parser.parse_args()
 
 
@@ -62,7 +62,7 @@ def make_model() -> tf.keras.Model:
 
 
 def find_newest(folder: Path) -> Path | None:
-    """Return the newest whole checkpoint of a folder."""
+    """Return the newest complete checkpoint in a folder."""
     return max(folder.glob("step-*"), default=None)
 
 
@@ -74,7 +74,7 @@ def measure(model: tf.keras.Model, data: Path) -> float:
 
 
 class Training:
-    """What chief and workers know of a job."""
+    """Training job on chief and workers."""
 
     def __init__(self, arguments: argparse.Namespace, strategy: tf.distribute.Strategy, data: Path) -> None:
         self.arguments, self.strategy, self.data = arguments, strategy, data
@@ -90,7 +90,7 @@ class Training:
         self.begin = int(self.optimizer.iterations.numpy())
 
     def make_dataset(self, context: tf.distribute.InputContext | None = None) -> tf.data.Dataset:
-        """Return batches without end, in another order on each worker."""
+        """Return batches without end, in a different order on each worker."""
         files = [str(self.data / name) for name in TRAINING_FILES]
         records = tf.data.FixedLengthRecordDataset(files, RECORD_BYTES)
         seed = SEED + (context.input_pipeline_id if context else 0) + self.begin
@@ -114,7 +114,7 @@ class Training:
         return loss
 
     def save(self, number: int, *, is_chief: bool = True) -> None:
-        """Write a checkpoint, whole or not at all, and forget old ones; all who mirror each other must take part."""
+        """Write a checkpoint atomically, and delete old ones; all workers that mirror each other must take part."""
         unfinished = self.folder / (f".step-{number:09d}" if is_chief else f".not-chief-{os.getpid()}")
         shutil.rmtree(unfinished, ignore_errors=True)
         self.checkpoint.write(str(unfinished / "state"))
@@ -129,7 +129,7 @@ class Training:
 
 
 def train_with_servers(arguments: argparse.Namespace, data: Path) -> tuple[Training, float]:
-    """Give steps to the workers, as they ask for them; return the training and the seconds it took."""
+    """Distribute steps to the workers on demand; return the training and its duration in seconds."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     training = Training(arguments, tf.distribute.ParameterServerStrategy(resolver), data)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(training.strategy)
@@ -151,7 +151,7 @@ def train_with_servers(arguments: argparse.Namespace, data: Path) -> tuple[Train
 
 
 def train_mirrored(arguments: argparse.Namespace, data: Path, *, is_chief: bool) -> tuple[Training, float]:
-    """Step together with all workers; return the training and the seconds it took."""
+    """Step together with all workers; return the training and its duration in seconds."""
     training = Training(arguments, tf.distribute.MultiWorkerMirroredStrategy(), data)
     batches = iter(training.strategy.distribute_datasets_from_function(training.make_dataset))
 
@@ -172,16 +172,16 @@ def run_steps(
     training: Training, run: Callable[[int], float], save: Callable[[int], None], *, is_chief: bool = True
 ) -> float:
     """
-    Make the steps that are left, with a checkpoint and a summary every so many.
+    Train the remaining steps, with checkpoints and summaries at regular intervals.
 
     Args:
         training: The job.
-        run: Makes as many steps as it is told and returns their mean loss.
-        save: Writes a checkpoint of the number of steps behind it.
-        is_chief: Whether this process writes summaries.
+        run: Function that trains a number of steps and returns their mean loss.
+        save: Function that writes a checkpoint of a number of completed steps.
+        is_chief: True if this process writes summaries.
 
     Returns:
-        Seconds that the steps took.
+        Duration of the steps in seconds.
     """
     writer = tf.summary.create_file_writer(str(training.arguments.train_dir)) if is_chief else None
     begin = time.monotonic()
@@ -200,7 +200,7 @@ def run_steps(
 
 
 def main() -> None:
-    """Be what TF_CONFIG says."""
+    """Run in the role from TF_CONFIG."""
     arguments = parse_arguments()
     config = json.loads(os.environ["TF_CONFIG"])
     cluster, task = config["cluster"], config["task"]

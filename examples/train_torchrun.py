@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """
-Trains a classifier of handwritten digits with PyTorch's DistributedDataParallel, under torchrun.
+Training of a classifier of handwritten digits with PyTorch's DistributedDataParallel, under torchrun.
 
-NCCL carries the gradients between GPUs, Gloo between CPUs. When a worker is lost, torchrun starts all of them anew,
-with the variables that they had at first; so each start looks for the newest checkpoint itself, and rank 0 tells the
-others what it found.
+NCCL transfers the gradients between GPUs, Gloo between CPUs. When a worker is lost, torchrun restarts all of them with
+their original variables; so each start searches for the newest checkpoint itself, and rank 0 sends its checkpoint to
+the others.
 
     deeplearning run --launcher torchrun -- python3 train_torchrun.py [--epochs N]
     torchrun --standalone --nproc_per_node 2 train_torchrun.py [--epochs N]
 
-PyTorch 1.13's torchrun fails under Python 3.11 when nothing is redirected; `--redirects 9:1 --tee 9:1`, about a local
-rank that nobody has, keeps it from that and changes nothing else.
+PyTorch 1.13's torchrun fails under Python 3.11 if nothing is redirected; `--redirects 9:1 --tee 9:1`, for a local rank
+that does not exist, prevents this and changes nothing else.
 """
 
 import argparse
@@ -36,13 +36,13 @@ _CHECKPOINT = re.compile(r"epochs-(\d{5})\.pt")
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """Return the whole checkpoints, the newest first."""
+    """Return the complete checkpoints, newest first."""
     return sorted((path for path in folder.iterdir() if _CHECKPOINT.fullmatch(path.name)), reverse=True)
 
 
 def load_newest(folder: Path) -> dict[str, Any] | None:
     """
-    Read the newest checkpoint that can be read: of this job, or the one that `deeplearning run` names.
+    Return the newest readable checkpoint: of this job, or the one from `deeplearning run`.
 
     Returns:
         None when there is none.
@@ -53,7 +53,7 @@ def load_newest(folder: Path) -> dict[str, Any] | None:
 
 
 def read_whole(path: Path) -> dict[str, Any] | None:
-    """Read a checkpoint; None, with a message, when it is damaged."""
+    """Return a checkpoint; None, with a message, if it is damaged."""
     try:
         return torch.load(path, map_location="cpu")
     except Exception as error:  # noqa: BLE001 - whatever a damaged file does to its reader, the one before it may do
@@ -62,7 +62,7 @@ def read_whole(path: Path) -> dict[str, Any] | None:
 
 
 def save_checkpoint(folder: Path, content: dict[str, Any]) -> None:
-    """Write a checkpoint, whole or not at all, and forget old ones."""
+    """Write a checkpoint atomically, and delete old ones."""
     unfinished = folder / ".epochs.pt"
     torch.save(content, unfinished)
     with unfinished.open("rb") as written:
@@ -74,10 +74,10 @@ def save_checkpoint(folder: Path, content: dict[str, Any]) -> None:
 
 def resume(model: torch.nn.Module, optimizer: torch.optim.Optimizer, folder: Path) -> int:
     """
-    Give all ranks what rank 0 finds.
+    Send the checkpoint of rank 0 to all ranks.
 
     Returns:
-        The epochs behind the checkpoint.
+        Completed epochs of the checkpoint.
     """
     found = [load_newest(folder) if dist.get_rank() == 0 else None]
     dist.broadcast_object_list(found, src=0)
@@ -94,12 +94,12 @@ def train(device: torch.device, epochs: int, folder: Path) -> tuple[torch.nn.Mod
     Train on this rank's part of each batch.
 
     Args:
-        device: Of this rank.
-        epochs: Passes in all, with those behind the checkpoint.
-        folder: Of the checkpoints.
+        device: Device of this rank.
+        epochs: Passes in all, with those before the checkpoint.
+        folder: Folder of the checkpoints.
 
     Returns:
-        The model, how many images all ranks together have trained on, and the seconds it took.
+        The model, the number of images on which all ranks together have trained, and the duration in seconds.
     """
     torch.manual_seed(SEED)
     model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10)).to(device)
@@ -109,7 +109,7 @@ def train(device: torch.device, epochs: int, folder: Path) -> tuple[torch.nn.Mod
     _, images, labels = load_digits()
     (x, y), _ = split(torch.from_numpy(images).to(device), torch.from_numpy(labels).to(device))
     rank, size = dist.get_rank(), dist.get_world_size()
-    share = len(y) // size  # the same on all ranks, or they would wait for each other for ever
+    share = len(y) // size  # the same on all ranks, which would otherwise wait for each other for ever
     started = time.monotonic()
     for epoch in range(begin, epochs):
         order = torch.randperm(len(y), generator=torch.Generator().manual_seed(SEED + epoch))
@@ -124,7 +124,7 @@ def train(device: torch.device, epochs: int, folder: Path) -> tuple[torch.nn.Mod
 
 
 def gather(item: Any) -> list[Any]:
-    """Return every rank's item, in the ranks' order."""
+    """Return every rank's item, in rank order."""
     items = [None] * dist.get_world_size()
     dist.all_gather_object(items, item)
     return items
@@ -132,7 +132,7 @@ def gather(item: Any) -> list[Any]:
 
 def check_same_weights(model: torch.nn.Module) -> None:
     """
-    Make sure that all ranks hold the same weights, bit for bit.
+    Check that all ranks have the same weights, bit for bit.
 
     Raises:
         RuntimeError: They do not.
@@ -140,7 +140,7 @@ def check_same_weights(model: torch.nn.Module) -> None:
     content = b"".join(parameter.detach().cpu().numpy().tobytes() for parameter in model.parameters())
     digests = gather(hashlib.sha256(content).hexdigest())
     if len(set(digests)) != 1:
-        raise RuntimeError(f"all ranks must hold the same weights, got {digests}")
+        raise RuntimeError(f"all ranks must have the same weights, got {digests}")
 
 
 def main() -> None:
@@ -179,7 +179,7 @@ def main() -> None:
             "samples_per_second": round(trained / seconds, 1),
         }
         print(json.dumps(result), flush=True)  # noqa: T201 - the program's result
-    gc.collect()  # the parallel model is in a cycle and holds the group, whose threads would abort the exit of Python
+    gc.collect()  # the model is in a reference cycle with the group, whose threads would abort Python's exit
     dist.destroy_process_group()
 
 

@@ -1,1 +1,1 @@
-"""The stacks that this project deploys, one a file."""
+"""Stacks that this project deploys, one per file."""

@@ -1,7 +1,7 @@
 """
-Reads what the user chose: the context of `cdk.json`, `-c key=value`, and what the CDK CLI passes on.
+The user's choices: the context of `cdk.json`, of `-c key=value`, and of the CDK CLI.
 
-The keys of a stack are read here, those of its cluster by `stacks.reader` when the stack is made.
+The keys of a stack are read here, those of its cluster by `stacks.reader` when the stack is created.
 """
 
 import difflib
@@ -22,14 +22,14 @@ _STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
 _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-[0-9]")
 _STACK_KEYS = ("stack_name", "regions", "availability_zones", "tags")
 _REGIONAL_KEYS = ("network.", "storage.file_system", "encryption_key", "alarm_topic")
-"""What belongs to one region, and therefore cannot be chosen for several."""
+"""Keys of resources in one region, which therefore cannot be set for several."""
 _OF_ALL_REGIONS = ("network.cidr", "network.isolated", "network.efa")
 
 
 @dataclass(frozen=True)
 class StackChoice:
     """
-    One stack that the user asked for.
+    One stack that the user chose.
 
     Attributes:
         name: The stack's name.
@@ -51,7 +51,7 @@ def read_context(arguments: Sequence[str], environment: Mapping[str, str], folde
     Args:
         arguments: The app's own arguments, `-c key=value` each.
         environment: The process's environment.
-        folder: Where `cdk.json` is.
+        folder: Folder of `cdk.json`.
 
     Raises:
         ValueError: An argument is not `-c key=value`.
@@ -60,7 +60,7 @@ def read_context(arguments: Sequence[str], environment: Mapping[str, str], folde
     if "CDK_CONTEXT_JSON" not in environment and (folder / "cdk.json").is_file():
         context |= json.loads((folder / "cdk.json").read_text()).get("context", {})
     context |= json.loads(environment.get("CDK_CONTEXT_JSON", "{}"))
-    # A context that is too long for the environment comes in a file.
+    # The CLI passes a context that is too long for the environment in a file.
     if overflow := environment.get("CONTEXT_OVERFLOW_LOCATION_ENV"):
         context |= json.loads(Path(overflow).read_text())
     return context | _read_arguments(arguments)
@@ -80,7 +80,7 @@ def _read_arguments(arguments: Sequence[str]) -> dict[str, str]:
 
 def read_choices(context: Mapping[str, Any]) -> list[StackChoice]:
     """
-    Read the stacks that the user asked for: one a region.
+    Return the user's stacks, one per region.
 
     Raises:
         ValueError: A key is unknown, or a value of a stack cannot work.
@@ -105,7 +105,7 @@ def read_choices(context: Mapping[str, Any]) -> list[StackChoice]:
 
 
 def _is_ours(key: str, known: Sequence[str]) -> bool:
-    """Tell our keys from CDK's own, which have an @ or a colon, or are the CLI's."""
+    """Return whether a key is ours, not one of the CDK, which have an @ or a colon, or of its CLI."""
     if key in known:
         return True
     if "@" in key or ":" in key or key.startswith("cli-") or key == "acknowledged-issue-numbers":
@@ -115,7 +115,7 @@ def _is_ours(key: str, known: Sequence[str]) -> bool:
 
 
 def _spell_out(cluster: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the keys of a cluster, those of a part that is given as an object one by one."""
+    """Yield the keys of a cluster; an object is spelled out as its single keys."""
     for key, value in cluster.items():
         document = parse_json(key, value)
         yield from (f"{key}.{name}" for name in document) if isinstance(document, dict) else (key,)

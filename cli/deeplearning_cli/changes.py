@@ -1,4 +1,4 @@
-"""`deeplearning-cdk changes`: shows what a deployment would do to a cluster, before it happens."""
+"""`deeplearning-cdk changes`: shows the effects of a deployment on a cluster in advance."""
 
 import argparse
 import json
@@ -34,9 +34,9 @@ def add_parser(commands: Commands) -> None:
         "changes",
         help="show what a deployment would replace, delete or update, before it happens",
         description="Compare a synthesized stack with the deployed one by CloudFormation's own rules, and show what "
-        "would be replaced, deleted or updated in place, and what that means for nodes and data. Reads only.",
+        "would be replaced, deleted or updated in place, and the consequences for nodes and data. Read-only.",
         epilog="exit status: 0 no data would be lost, 1 data would be lost or CloudFormation would refuse the "
-        "deployment, 2 the comparison failed; example: cdk synth --quiet && deeplearning-cdk changes",
+        "deployment, 2 the comparison failed, 130 interrupted; example: cdk synth --quiet && deeplearning-cdk changes",
     )
     add_place(parser, may_be_rehearsed=False)
     add = parser.add_argument
@@ -47,7 +47,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare an assembly with what is deployed; 0 no data would be lost, 1 some would, or it is refused, 2 failed."""
+    """Compare an assembly with the deployed stack; return 0 if no data is lost, else 1, and 2 on failure."""
     try:
         wanted = read_stack(Path(arguments.assembly), arguments.stack)
         deployed = _read_deployed(arguments, wanted.name, lambda: open_cloud(arguments))
@@ -85,7 +85,7 @@ def _by(change: Change) -> str:
 
 
 def _explain(changes: Sequence[Change]) -> list[str]:
-    """Explain what the changes mean for nodes and data."""
+    """Yield the consequences of the changes for nodes and data."""
     notes = []
     types = {change.resource_type: change for change in changes if change.effect is not Effect.CREATE}
     if lost := [change.path for change in changes if change.loses_data]:
@@ -110,14 +110,14 @@ def _explain(changes: Sequence[Change]) -> list[str]:
 
 
 def _explain_capacity(changes: Sequence[Change]) -> list[str]:
-    """Explain how many nodes run afterwards, as far as the changes determine it."""
+    """Yield the number of nodes afterwards, as far as the changes determine it."""
     notes = []
     requests = [change for change in changes if change.resource_type == _REQUEST]
     if any(change.effect is Effect.CREATE for change in requests):
         notes.append("capacity: a cluster that has nodes stays as it is; another count is set by a later deployment")
     if any(change.effect is Effect.UPDATE and not _COUNTS.isdisjoint(change.properties) for change in requests):
         notes.append(
-            "capacity: the count in the props is set once, also over a size that was set by hand; a cluster that has "
+            "capacity: the count in the props is set once, even if another size was set by hand; a cluster that has "
             "failed, or was stopped and not scaled up since, is left alone"
         )
     groups = (change for change in changes if change.resource_type == _GROUP and change.effect is not Effect.CREATE)

@@ -1,4 +1,4 @@
-"""Opens the AWS that a command reads: the user's account, or that of a kept rehearsal."""
+"""Access to the AWS account that a command reads: the user's, or that of a kept rehearsal."""
 
 import argparse
 import importlib.util
@@ -19,14 +19,14 @@ _ATTEMPTS = 4
 @dataclass(frozen=True)
 class CloudAccess:
     """
-    An AWS to read from.
+    Access to an AWS account, or to a rehearsal.
 
     Attributes:
         clients: Returns the client of a service.
         region: Its region.
         stack: Name of the stack; None for its only cluster.
         profile: Profile of the AWS CLI; None for the default.
-        lab: The rehearsal; None for the user's AWS.
+        lab: The rehearsal; None for the user's account.
     """
 
     clients: Callable[[str], Any]
@@ -40,7 +40,7 @@ class CloudAccess:
         Read the cluster.
 
         Raises:
-            ViewError: Not even the stack can be read.
+            ViewError: The stack cannot be read.
         """
         from deeplearning_view.aws_reader import read_responses  # noqa: PLC0415 - imports botocore
 
@@ -49,12 +49,12 @@ class CloudAccess:
 
 def open_cloud(arguments: argparse.Namespace) -> CloudAccess:
     """
-    Open the AWS that the arguments name.
+    Open the account or rehearsal that the arguments name.
 
     Effects: for a rehearsal, this process enters the lab's network and drops the user's AWS settings.
 
     Raises:
-        UnavailableError: It cannot be opened; the message has the remedy.
+        UnavailableError: It cannot be opened; the message names the remedy.
     """
     for module in ("boto3", "rich"):
         if importlib.util.find_spec(module) is None:
@@ -68,10 +68,10 @@ def open_cloud(arguments: argparse.Namespace) -> CloudAccess:
 
 def _open_account(arguments: argparse.Namespace) -> CloudAccess:
     """
-    Open the user's AWS.
+    Open the user's account.
 
-    AWS_REGION counts before AWS_DEFAULT_REGION and the profile, as in the AWS CLI and most SDKs
-    (https://docs.aws.amazon.com/sdkref/latest/guide/feature-region.html); boto3 reads AWS_DEFAULT_REGION alone
+    AWS_REGION takes precedence over AWS_DEFAULT_REGION and the profile, as in the AWS CLI and most SDKs
+    (https://docs.aws.amazon.com/sdkref/latest/guide/feature-region.html); boto3 reads only AWS_DEFAULT_REGION
     (https://github.com/boto/boto3/issues/3620).
     """
     import boto3  # noqa: PLC0415 - slow, and only these commands need it
@@ -92,7 +92,7 @@ def _open_account(arguments: argparse.Namespace) -> CloudAccess:
 def _open_rehearsal(lab: LabRecord, stack: str | None) -> CloudAccess:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
-    # Whatever the user's settings are, the calls go to the lab; its network reaches nothing else either.
+    # Calls go to the lab with any settings of the user; its network reaches nothing else.
     os.environ |= {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
     lab.enter_network()

@@ -1,4 +1,4 @@
-"""`deeplearning-cdk logs`: shows what nodes and adjuster logged."""
+"""`deeplearning-cdk logs`: shows the logs of nodes and adjuster."""
 
 import argparse
 import re
@@ -26,8 +26,8 @@ def add_parser(commands: Commands) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "logs",
-        help="show what nodes and adjuster logged, merged by time",
-        description="Show what nodes and adjuster logged, merged by time. Log groups outlive a rollback of the stack.",
+        help="show the logs of nodes and adjuster, merged by time",
+        description="Show the logs of nodes and adjuster, merged by time. Log groups outlive a rollback of the stack.",
         epilog="exit status: 0 shown, 2 could not be read, 130 interrupted; "
         "example: deeplearning-cdk logs --node master --since 2h --follow",
     )
@@ -39,7 +39,11 @@ def add_parser(commands: Commands) -> None:
         help="a host name, master, an instance id, adjuster, or all (default: %(default)s)",
     )
     parser.add_argument(
-        "--since", type=read_time, default="1h", metavar="TIME", help="as 90s, 30m, 1h, 2d (default: 1h)"
+        "--since",
+        type=read_time,
+        default="1h",
+        metavar="TIME",
+        help="age of the oldest line, such as 90s, 30m, 1h, 2d (default: 1h)",
     )
     parser.add_argument("--follow", action="store_true", help="keep printing new lines")
     parser.add_argument(
@@ -47,14 +51,14 @@ def add_parser(commands: Commands) -> None:
         type=str.upper,
         choices=LEVELS,
         default="INFO",
-        help="the lowest level shown, in any case (default: %(default)s)",
+        help="the lowest level shown, in upper or lower case (default: %(default)s)",
     )
-    parser.add_argument("--json", action="store_true", help="print the lines as they were logged")
+    parser.add_argument("--json", action="store_true", help="print the lines unchanged")
     parser.set_defaults(run=run)
 
 
 def read_time(text: str) -> float:
-    """Read a length of time as `90s`, `30m`, `1h` or `2d`, in seconds."""
+    """Parse a length of time such as `90s`, `30m`, `1h` or `2d`, and return it in seconds."""
     found = _TIME.fullmatch(text)
     if found is None:
         raise argparse.ArgumentTypeError(f"must be a number with s, m, h or d, got {text!r}; write e.g. 1h")
@@ -89,7 +93,7 @@ def _print_lines(lines: Iterable[Line], names: Mapping[str, str], *, is_raw: boo
 
 
 def format_line(line: Line, names: Mapping[str, str]) -> str:
-    """Return a line for people; `names` has the host names of members by instance id."""
+    """Return a readable line; `names` maps instance ids of members to host names."""
     name = names.get(line.node, line.node)
     text = line.message if not line.remedy or line.remedy in line.message else f"{line.message}; {line.remedy}"
     return (

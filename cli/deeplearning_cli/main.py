@@ -10,12 +10,12 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 
-from cdk_rehearsal.error_report import report_error
+from cdk_rehearsal.error_report import UNAVAILABLE, report_error, run_command
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands
 from deeplearning_contract.version import VERSION
 
-SHELLS = ("bash", "zsh", "tcsh")
+SHELLS = ("bash", "zsh", "fish", "tcsh")
 COMMANDS = {
     "rehearse": "rehearse",
     "prepare-data": "data.preparation",
@@ -29,17 +29,19 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 0 as promised, 1 not as promised, 2 could not be tried, 130 interrupted."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    """Run the command line, and return the exit status that `--help` documents."""
+    return run_command(lambda: _run(list(sys.argv[1:] if argv is None else argv)))
+
+
+def _run(words: Sequence[str]) -> int:
+    if not words:
+        make_parser().print_help(sys.stderr)
+        return UNAVAILABLE
     own, command = split_command(words)
     arguments = make_parser(*own[:1]).parse_args(own)
     if command:
         arguments.command = command
-    try:
-        status: int = arguments.run(arguments)
-    except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted\n")
-        return 130
+    status: int = arguments.run(arguments)
     return status
 
 
@@ -56,6 +58,8 @@ def make_parser(named: str = "") -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="deeplearning-cdk",
         description="Operate deep-learning training clusters on AWS from your machine.",
+        epilog="exit status: 0 as promised, 1 not as promised, 2 could not be begun, or no command was given, 130 "
+        "interrupted, 141 the reader of the output ended; COMMAND --help has what a command promises",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -70,7 +74,8 @@ def _add_completion(commands: Commands) -> None:
         "completion",
         help="print a script that completes this command's words in a shell",
         description="Print a script that completes the words of deeplearning-cdk in a shell.",
-        epilog="example, for bash: source <(deeplearning-cdk completion bash)",
+        epilog="exit status: 0 printed, 2 shtab is missing; examples: source <(deeplearning-cdk completion bash), "
+        "in fish: deeplearning-cdk completion fish | source",
     )
     parser.add_argument("shell", choices=SHELLS, help="the shell")
     parser.set_defaults(run=_print_completion)

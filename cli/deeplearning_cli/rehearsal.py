@@ -31,7 +31,7 @@ _INTERRUPTED = (130, 143)
 def rehearse(arguments: argparse.Namespace) -> int:
     """Rehearse a cloud assembly, or fault cases; 0 as expected, 1 not as expected, 2 could not be tried."""
     if arguments.list_cases:
-        return print_cases()
+        return print_cases(as_json=arguments.json)
     try:
         options = _read_options(arguments)
         cases = read_chosen(arguments.case, arguments) if arguments.case else ()
@@ -107,9 +107,12 @@ def _require_extra() -> None:
             raise UnavailableError(f"missing: {module}; run: pip install 'deeplearning-cdk[rehearsal]'")
 
 
-def print_cases() -> int:
-    """Print a line for each case of the package; 0."""
+def print_cases(*, as_json: bool) -> int:
+    """Print a line for each case of the package, or a JSON list of them; 0."""
     cases = [read_case(path) for path in list_cases()]
+    if as_json:
+        print(json.dumps([{"name": case.name, "title": case.title} for case in cases], indent=2))
+        return 0
     width = max(len(case.name) for case in cases)
     for case in cases:
         print(f"{case.name:<{width}}  {case.title}")

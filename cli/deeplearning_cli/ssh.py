@@ -34,11 +34,11 @@ def add_parser(commands: Commands) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "ssh",
-        help="log in on a node through Session Manager",
-        description="Open a shell on a node, or run a command there as the login user, through Session Manager: no "
-        "port is open for it. Needs the AWS CLI with its Session Manager plugin. With --ssh, OpenSSH uses the same "
-        "channel, so that it can forward ports and agents; that needs your public key on the node.",
-        epilog="exit status: that of the session, 2 it could not be begun; "
+        help="log in to a node through Session Manager",
+        description="Open a shell on a node, or run a command there as the login user, through Session Manager, "
+        "without an open port. Needs the AWS CLI with its Session Manager plugin. With --ssh, OpenSSH uses the same "
+        "channel, so that it can forward ports and agents; this needs your public key on the node.",
+        epilog="exit status: that of the session, 2 if it could not start; "
         "example: deeplearning-cdk ssh --node deeplearning-worker2 -- nvidia-smi",
     )
     add_place(parser)
@@ -50,12 +50,12 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument("--ssh", action="store_true", help="use OpenSSH through Session Manager")
     parser.add_argument("--user", metavar="NAME", help="user to log in as (default: the image's login user)")
-    parser.add_argument("--dry-run", action="store_true", help="print the command, and do not run it")
+    parser.add_argument("--dry-run", action="store_true", help="print the command without running it")
     parser.set_defaults(run=run, command=[])
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replace this process by the session's program; 2 when the session cannot begin."""
+    """Replace this process by the session's program; return 2 if the session cannot start."""
     try:
         access = open_cloud(arguments)
         responses = access.read()
@@ -91,20 +91,20 @@ def make_session_command(
     instance_id: str, place: Sequence[str], user: str, command: Sequence[str], *, is_ssh: bool
 ) -> list[str]:
     """
-    Return the command that opens a session; `place` has the AWS CLI's arguments for region and profile.
+    Return the command that opens a session; `place` is the AWS CLI's arguments for region and profile.
 
     Raises:
-        UnavailableError: The login user must be known, and is not.
+        UnavailableError: The login user is not known.
     """
     start = ["aws", "ssm", "start-session", *place, "--target"]
     if not is_ssh and not command:
         return [*start, instance_id]
     if not user:
-        raise UnavailableError("the login user must be known, the launch template has none; give --user")
+        raise UnavailableError("the login user must be known, got none from the launch template; give --user")
     if is_ssh:
         through = shlex.join([*start, "TARGET", "--document-name", _SSH_DOCUMENT, "--parameters", "portNumber=PORT"])
         proxy = through.replace("TARGET", "%h").replace("PORT", "%p")
-        # Addresses come back to other instances; an instance id never does.
+        # Addresses are reused by other instances; instance ids are not.
         options = ["-o", f"ProxyCommand={proxy}", "-o", f"HostKeyAlias={instance_id}"]
         return ["ssh", *options, f"{user}@{instance_id}", *([shlex.join(command)] if command else [])]
     run = shlex.join(["sudo", "--login", f"--user={user}", "--", *command])
@@ -121,7 +121,7 @@ def enter_node(lab: LabRecord, node: NodeView, command: Sequence[str]) -> list[s
 
 def _start_session(access: CloudAccess, node: NodeView) -> None:
     """
-    Open the data channel of the node's session agent, as a session on AWS does.
+    Open the data channel of the node's session agent, like a session on AWS.
 
     Raises:
         ViewError: The agent has not registered, or does not respond.

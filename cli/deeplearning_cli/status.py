@@ -18,19 +18,19 @@ from deeplearning_view.view_builder import make_view
 _INTERVAL_SECONDS = 5.0
 _LAB_INTERVAL_SECONDS = 1.0
 _MOST_MISSES = 3
-"""Reads in a row that may fail while the cluster is watched."""
+"""Consecutive reads that may fail while the cluster is watched."""
 
 _JSON_KEYS = """\
 --json prints one object; keys are added, never renamed:
   stack, region, stack_status, cluster   names, and CloudFormation's status
   verdict                                forming, formed, failed, stopped (on purpose, no node) or deleted
-  phase, generation, formed, asked       of the state item; nodes with the master
-  since, reason, notice                  since when the verdict holds; why the cluster is smaller; why it ends soon
+  phase, generation, formed, asked       from the state item; the master counts as a node
+  since, reason, notice                  start of the verdict; cause of a smaller cluster; cause of an early end
   nodes[]                                name, role, instance_id, instance_type, address, zone, image_id, lifecycle,
                                          purchase, phase, gpu_count, launched_at, age_seconds
   problems[]                             what, cause, remedy, is_past, lines[] (at, level, message)
-  warnings[], log_in[], unread[]         texts; unread says what could not be read
-  looked_at                              when, UTC; all times are ISO 8601
+  warnings[], log_in[], unread[]         texts; unread lists the reads that failed
+  looked_at                              time of the reads, UTC; all times are ISO 8601
 """
 _STATUS_END = "exit status: 0 formed, forming or stopped, 1 failed or deleted, 2 could not be read, 130 interrupted"
 
@@ -39,9 +39,9 @@ def add_parser(commands: Commands) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "status",
-        help="show a cluster from outside: its nodes and progress, what failed and what to do",
-        description="Show a cluster from outside: stack, nodes, their progress, what failed and why, what to\n"
-        "do about it, and how to log in. Reads only, and leaves out what it may not read.\n"
+        help="show a cluster's nodes and progress, and failures with their remedies",
+        description="Show the stack and nodes of a cluster, their progress, failures with causes and remedies,\n"
+        "and the commands to log in. It only reads, and omits data that it may not read.\n"
         "While the cluster forms, a terminal shows it live until it has formed or failed.",
         epilog=f"{_JSON_KEYS}\n{_STATUS_END}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -53,7 +53,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the cluster; 0 formed, forming or stopped, 1 failed or deleted, 2 could not be read."""
+    """Show the cluster; return 0 if formed, forming or stopped, 1 if failed or deleted, 2 if it could not be read."""
     try:
         access = open_cloud(arguments)
         view = read_view(access)
@@ -89,7 +89,7 @@ def _watch(access: CloudAccess, view: ClusterView) -> ClusterView:
 
 
 def _watch_live(access: CloudAccess, view: ClusterView) -> ClusterView:
-    """Show the page until the formation has ended, and then nothing: the caller prints the last page."""
+    """Show the page until the formation has ended, then clear it: the caller prints the last page."""
     from rich.console import Console, Group  # noqa: PLC0415 - only a terminal needs it
     from rich.live import Live  # noqa: PLC0415
     from rich.progress_bar import ProgressBar  # noqa: PLC0415
@@ -109,7 +109,7 @@ def _watch_live(access: CloudAccess, view: ClusterView) -> ClusterView:
 
 
 def count_steps(view: ClusterView) -> tuple[int, int]:
-    """Return the steps done, and all: each node launches, logs its first line, and becomes a member."""
+    """Return the completed steps, and all: each node launches, logs its first line, and becomes a member."""
     here = [node for node in view.nodes if not node.is_gone]
     spoken = [node for node in here if node.phase not in ("launching", "booting")]
     members = [node for node in here if node.name]
@@ -132,7 +132,7 @@ def _interval(access: CloudAccess) -> float:
 
 
 def _summarize(view: ClusterView) -> tuple[str, ...]:
-    """Return the lines of the cluster whose changes are worth printing: no ages."""
+    """Return the lines whose changes are printed, without ages."""
     nodes = [f"{node.name or node.instance_id}  {node.role}  {node.lifecycle}  {node.phase}" for node in view.nodes]
     return (f"{view.stack_status}  phase {view.phase or 'none yet'}, {view.asked} nodes asked for", *nodes)
 

@@ -1,8 +1,8 @@
 """
-Compares templates: which resources a deployment creates, updates, replaces and deletes. Pure.
+Comparison of templates: the resources that a deployment creates, updates, replaces and deletes. Pure.
 
-Which property replaces its resource is in `replacement_rules.json`, taken from CloudFormation's own schemas. A resource
-is replaced too when such a property refers to one that is.
+The properties that replace their resource are in `replacement_rules.json`, taken from CloudFormation's own schemas. A
+resource is also replaced when such a property refers to a replaced resource.
 """
 
 import json
@@ -24,11 +24,11 @@ STATEFUL = frozenset(
         "AWS::Logs::LogGroup",
     }
 )
-"""Types that hold what a user would miss."""
+"""Types of resources with users' data."""
 
 
 class Effect(Enum):
-    """What a deployment does to a resource."""
+    """Effect of a deployment on a resource."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -42,10 +42,10 @@ class Effect(Enum):
 @dataclass(frozen=True)
 class Change:
     """
-    A deployment's effect on one resource.
+    Change of one resource by a deployment.
 
     Attributes:
-        path: Its path in the app, or its logical id again.
+        path: Its path in the app, or else its logical id.
         properties: Paths of the properties that differ.
     """
 
@@ -57,7 +57,7 @@ class Change:
 
     @property
     def loses_data(self) -> bool:
-        """Whether data that a user would miss goes, or a new and empty resource takes its place."""
+        """True if users' data is deleted, or replaced by a new and empty resource."""
         return self.resource_type in STATEFUL and self.effect in (Effect.REPLACE, Effect.MAY_REPLACE, Effect.DELETE)
 
 
@@ -77,7 +77,7 @@ def compare_templates(deployed: Mapping[str, Any], wanted: Mapping[str, Any]) ->
 
 
 def find_differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths of what differs, `*` for the entries of lists."""
+    """Yield the paths that differ, with `*` for the entries of lists."""
     if isinstance(before, dict) and isinstance(after, dict) and not _is_intrinsic(before) and not _is_intrinsic(after):
         for key in before.keys() | after.keys():
             below = f"{path}.{key}" if path else key
@@ -108,12 +108,12 @@ def _judge(resource_type: str, paths: tuple[str, ...]) -> Effect:
 
 
 def _is_covered(path: str, rule: str) -> bool:
-    """Return whether a path is that of a rule, or above or below it."""
+    """Return whether a path equals that of a rule, or is above or below it."""
     return f"{path}.".startswith(f"{rule}.") or f"{rule}.".startswith(f"{path}.")
 
 
 def _spread_replacements(changes: dict[str, Change], resources: Mapping[str, Any]) -> None:
-    """Mark as replaced whatever refers to a replaced resource in a property that replaces its own."""
+    """Mark resources as replaced that refer to a replaced resource in a property that replaces them."""
     replaced = {name for name, change in changes.items() if change.effect is Effect.REPLACE}
     while replaced:
         found = {

@@ -1,4 +1,4 @@
-"""`deeplearning-cdk upgrade`: replaces the nodes that run by ones of the deployed launch template, workers first."""
+"""`deeplearning-cdk upgrade`: replaces running nodes by nodes of the deployed launch template, workers first."""
 
 import argparse
 import sys
@@ -26,8 +26,8 @@ class OutdatedNodes:
     Attributes:
         role: Role of the group.
         group: Name of the Auto Scaling group.
-        version: The launch template's version that new nodes start from.
-        outdated: Instance ids of nodes that started from another version, with that version.
+        version: Version of the launch template for new nodes.
+        outdated: Versions of nodes that started from another one, by instance id.
         count: All nodes of the group.
     """
 
@@ -39,28 +39,29 @@ class OutdatedNodes:
 
     @property
     def is_master(self) -> bool:
-        """Whether this is the master's group."""
+        """True if this is the master's group."""
         return self.role is NodeRole.MASTER
 
 
 class RefreshError(Exception):
-    """AWS did not replace all nodes; the text is its reason."""
+    """AWS did not replace all nodes; the message is its reason."""
 
 
 def add_parser(commands: Commands) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "upgrade",
-        help="replace nodes that run by ones of the deployed launch template",
-        description="Replace the nodes that started from another launch template than the deployed one, with its "
-        "image, type and agent: by an instance refresh of Auto Scaling, workers first, then the master. Nodes that are "
-        "up to date stay. Jobs that are not elastic end.",
-        epilog="exit status: 0 all nodes are of the deployed template, 1 AWS did not replace them, 2 it could not be "
-        "begun; example: cdk deploy -c image_release=2026-11-22 && deeplearning-cdk upgrade",
+        help="replace running nodes by nodes of the deployed launch template",
+        description="Replace nodes whose launch template, with its image, type and agent, is not the deployed one: by "
+        "an instance refresh of Auto Scaling, workers first, then the master. Up-to-date nodes stay. Jobs that are not "
+        "elastic end.",
+        epilog="exit status: 0 all nodes are of the deployed template, 1 AWS did not replace them, 2 the upgrade could "
+        "not start, 130 interrupted (AWS continues a refresh that has begun); example: cdk deploy "
+        "-c software.image_release=2026-11-22 && deeplearning-cdk upgrade",
     )
     add_place(parser)
     add = parser.add_argument
-    add("--dry-run", action="store_true", help="list the nodes, and replace none")
+    add("--dry-run", action="store_true", help="list the nodes without replacing any")
     add("--yes", action="store_true", help="skip the confirmation")
     add(
         "--keep-percent",
@@ -73,7 +74,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replace outdated nodes; 0 none is left, 1 AWS did not replace them, 2 it could not be begun."""
+    """Replace outdated nodes; return 0 if none is left, 1 if AWS failed to replace them, 2 if it could not start."""
     try:
         access = open_cloud(arguments)
         found = find_outdated(access)
@@ -126,11 +127,12 @@ def replace_nodes(
     """
     Replace the outdated nodes of a group by an instance refresh, and wait until it has ended.
 
-    A master is alone in its group, so `keep_percent` counts for workers only. `report` takes a line when something
-    changes, `sleep` seconds.
+    A master is alone in its group, so `keep_percent` applies to workers only. `report` is called with a line at each
+    change, `sleep` with seconds.
 
     Raises:
-        RefreshError: AWS refused, or ended before all nodes were replaced.
+        RefreshError: AWS refused the refresh, or ended it before all nodes were replaced.
+        KeyboardInterrupt: The user interrupted it; AWS continues the refresh, which `report` says.
     """
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow, and only needed here
 
@@ -153,6 +155,12 @@ def replace_nodes(
             if refresh["Status"] in _ENDED:
                 break
             sleep(_INTERVAL_SECONDS)
+    except KeyboardInterrupt:
+        report(
+            f"{nodes.role.value}: AWS continues a refresh that has begun; to cancel it, run: "
+            f"aws autoscaling cancel-instance-refresh --auto-scaling-group-name {nodes.group}"
+        )
+        raise
     except (BotoCoreError, ClientError) as error:
         raise RefreshError(f"the nodes of {nodes.group} were not replaced: {error}") from error
     if refresh["Status"] != "Successful":

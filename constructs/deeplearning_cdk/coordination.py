@@ -13,7 +13,7 @@ from deeplearning_cdk.security.encryption import scaling_role_arn
 from deeplearning_contract.cluster_state import TABLE_KEY
 
 MOST_RECEIPTS = 20
-"""Receives of a message that is never deleted, 30 seconds apart: 10 minutes in which it can stop its master."""
+"""Receives before a message becomes a dead letter, 30 seconds apart: it can stop the master for 10 minutes."""
 _LONG_POLL = Duration.seconds(20)
 _DATA_KEY_LIFE = Duration.hours(1)
 """Period in which SQS calls KMS at most once for each caller."""
@@ -63,7 +63,7 @@ class Coordination(Construct):
         self.master_queue = self._make_queue("MasterQueue", Duration.hours(1), Duration.seconds(30), redrive)
         # Every worker must receive every notification, so that none is hidden, and each expires by itself.
         self.worker_queue = self._make_queue("WorkerQueue", Duration.minutes(5), Duration.seconds(0))
-        acknowledge(self.worker_queue, "worker-doorbell-without-redrive")
+        acknowledge(self.worker_queue, "worker-queue-without-redrive")
         self.report_queue = self._make_queue("ReportQueue", Duration.days(1), Duration.seconds(30), redrive)
         self.topic = self._make_topic()
         self._handle = CfnWaitConditionHandle(self, "FormationHandle")
@@ -74,7 +74,7 @@ class Coordination(Construct):
         readiness.add(self.state_table, *queues, self.topic.node.find_child("Policy"))
         self.readiness: IDependable = readiness
 
-    def admit_sender(self, queue: sqs.Queue, sender: iam.IRole) -> None:
+    def allow_only_sender(self, queue: sqs.Queue, sender: iam.IRole) -> None:
         """
         Deny `sqs:SendMessage` on a queue to everyone but a role, whatever other policies of the account allow.
 
@@ -95,7 +95,7 @@ class Coordination(Construct):
         """
         Make the stack's creation wait until the cluster signals success or failure, or until a timeout fails it.
 
-        The timeout starts when all dependencies, which are those of the nodes, have been created.
+        The timeout starts when all dependencies, the same as those of the nodes, have been created.
         """
         condition = CfnWaitCondition(
             self, "Formation", count=1, handle=self._handle.ref, timeout=str(int(timeout.to_seconds()))
@@ -122,7 +122,7 @@ class Coordination(Construct):
 
     def _make_topic(self) -> sns.Topic:
         """
-        Make the topic to which only Auto Scaling publishes, with its service-linked role.
+        Create the topic to which only Auto Scaling publishes, with its service-linked role.
 
         That role's own policy allows it to publish to any topic (SNS developer guide, "Enable compatibility between
         event sources and encrypted topics"; AWS managed policy AutoScalingServiceRolePolicy). The topic's policy
@@ -148,6 +148,6 @@ class Coordination(Construct):
 
 def name_cluster(scope: Construct) -> str:
     """
-    Return the name of the cluster that a construct is: unique among live stacks of a region, the same at every synth.
+    Return the name of a cluster: unique among live stacks of a region, the same at every synth.
     """
     return f"{Stack.of(scope).stack_name}-{scope.node.addr[-8:]}"

@@ -1,4 +1,4 @@
-"""The cluster: one master and its workers, formed and checked before the stack is complete."""
+"""Training cluster: a master and workers that form and are checked before the stack completes."""
 
 from typing import Annotated
 
@@ -43,27 +43,28 @@ AlarmTopic = Annotated[
         is_kept=lambda topic: is_arn("sns", topic.topic_arn),
     ),
 ]
-"""The topic of the user's alarms."""
+"""Topic of the user's alarms."""
 
 
 @jsii.implements(iam.IGrantable, ec2.IConnectable)
 class TrainingCluster(Construct):
     """
-    A master and workers that find each other, share a file system, and train over SSH.
+    Training cluster: a master and workers that share a file system and train over SSH.
 
-    The stack is complete when every counted node has reported; otherwise it fails with the reason.
+    The stack completes when every node of the membership has reported; otherwise it fails with the reason.
 
     Args:
         scope: The parent.
         construct_id: The id in the parent.
         workers: Instance type, capacity, purchase option, volume, set-up script and role of the workers. Default:
             `Workers()`, three p3dn.24xlarge.
-        master: The same of the master, what it runs, and who may open SSH to it. Default: `Master()`, like a worker.
+        master: Instance type, purchase option, volume, scripts, SSH peer and role of the master. Default: `Master()`,
+            like a worker.
         network: VPC, zone and subnets. Default: `Network()`, a new VPC with a NAT gateway.
         software: Image, and the environment of jobs. Default: `Software()`, an image for the instance type, and
             Horovod.
         storage: Shared file system, FSx for Lustre, and data in S3. Default: `Storage()`, a new EFS file system.
-        spending: When the cluster stops by itself, and its budget. Default: it never stops, and a warning says so.
+        spending: Conditions that stop the cluster, and its budget. Default: it never stops, and the app gets a warning.
         key_pair: EC2 key pair of the login user. Default: none.
         encryption_key: KMS key for every encryptable resource. Default: a key of the cluster's own.
         alarm_topic: Topic that receives the alarms. Default: a topic of the cluster's own.
@@ -73,7 +74,7 @@ class TrainingCluster(Construct):
         cluster_name: The cluster's name, the value of the tag `deeplearning:cluster`.
         encryption: The key of the cluster.
         network: VPC, subnets and security group of the nodes.
-        coordination: State item, queues, topic and the stack's wait.
+        coordination: State table, queues, topic and wait condition.
         storage: The file systems.
         file_system: The shared file system of all nodes.
         adjuster: The capacity adjuster.
@@ -195,19 +196,19 @@ class TrainingCluster(Construct):
 
     @property
     def grant_principal(self) -> iam.IPrincipal:
-        """The roles of all nodes: `bucket.grant_read(cluster)` reaches each."""
+        """Roles of all nodes: `bucket.grant_read(cluster)` applies to each."""
         return self.nodes.principal
 
     def grant_session(self, grantee: iam.IGrantable) -> iam.Grant:
         """
-        Let a grantee log in to the nodes through Session Manager, as `deeplearning-cdk ssh` does.
+        Allow a grantee to log in to the nodes through Session Manager, as `deeplearning-cdk ssh` does.
 
-        Whoever has a session may become root on the node, and use the node's role.
+        A session includes root on the node, and the use of the node's role.
         """
         return grant_session(grantee, self.cluster_name)
 
     def grant_read_status(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Let a grantee run `deeplearning-cdk status` and `logs` with the stack's name; nothing can be changed."""
+        """Allow a grantee to run `deeplearning-cdk status` and `logs` with the stack's name, read-only."""
         return grant_read_status(
             grantee,
             self,
@@ -218,7 +219,7 @@ class TrainingCluster(Construct):
         )
 
     def _order_creation(self, wanted: int, timeout: Duration) -> None:
-        """Let nodes, and the clock of the stack's wait, start when all is there that nodes need, or that can fail."""
+        """Launch nodes, and start the wait condition, after all resources that nodes need or that can fail."""
         needs: list[IDependable] = [
             self.network.connectivity,
             *self.storage.readiness,
@@ -227,7 +228,7 @@ class TrainingCluster(Construct):
             *self.nodes.readiness,
         ]
         self.master.launch_after(*needs)
-        # One after the other: in a fresh account two groups at once race for Auto Scaling's service-linked role.
+        # In sequence: in a fresh account, two groups created at once race for Auto Scaling's service-linked role.
         self.workers.launch_after(*needs, self.master.group)
         request = request_capacity(self, self.adjuster, wanted)
         request.node.add_dependency(*needs, self.master.group, self.workers.group, self.network, self.monitoring)
@@ -235,7 +236,7 @@ class TrainingCluster(Construct):
 
 
 def _check_timeout(timeout: Duration, spending: Spending) -> Duration:
-    """Return the stack's time-out, during which the cluster must not stop by itself."""
+    """Return the stack's timeout, during which the cluster must not stop by itself."""
     if spending.stop_after is not None and spending.stop_after.to_seconds() <= timeout.to_seconds():
         raise ValueError(
             f"spending.stop_after must be more than setup_timeout ({timeout.to_minutes(integral=False):g} minutes), "
@@ -247,9 +248,9 @@ def _check_timeout(timeout: Duration, spending: Spending) -> Duration:
 
 def _count_formation_seconds(timeout: Duration) -> int:
     """
-    Return the part of the stack's time-out that the nodes may use, in seconds.
+    Return the part of the stack's timeout that the nodes may use, in seconds.
 
-    The nodes stop earlier than CloudFormation, so that their reason and not its time-out is what the user reads.
+    The nodes stop earlier than CloudFormation, so that the stack fails with their reason instead of a timeout.
     """
     seconds = int(timeout.to_seconds())
     return seconds - min(_LONGEST_MARGIN_SECONDS, max(_SHORTEST_MARGIN_SECONDS, seconds // 5))

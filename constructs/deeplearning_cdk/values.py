@@ -1,7 +1,7 @@
 """
-The values that `TrainingCluster` takes: workers, master, network, software and storage.
+Props of `TrainingCluster`, grouped as values: workers, master, network, software and storage.
 
-Each is a frozen dataclass that checks its fields when it is made. A field is written once, with its rule and its
+Each is a frozen dataclass that checks its fields when it is created. A field is written once, with its rule and its
 documentation: the app's context reads it under the same name (`-c workers.instance_type=…`), and the reference of the
 docs is generated from it.
 """
@@ -126,9 +126,9 @@ class Workers:
 
     Attributes:
         instance_type: Instance type. Default: p3dn.24xlarge.
-        min_capacity: Fewest workers with which the cluster may form. Default: 1, or 0 without workers.
+        min_capacity: Smallest number of workers with which the cluster may form. Default: 1, or 0 without workers.
         desired_capacity: Workers to launch. Default: 3, or the nearest number that minimum and maximum allow.
-        max_capacity: Most workers that the group may be scaled to. Default: the desired capacity.
+        max_capacity: Largest number of workers that the group may be scaled to. Default: the desired capacity.
         purchase: Purchase option: on demand, spot, a reservation, or a Capacity Block in `network.availability_zone`.
             Default: on demand.
         volume_size: Size of each root volume; a number is GiB. Default: 150 GiB.
@@ -178,17 +178,17 @@ class Master:
     The master of a cluster.
 
     Attributes:
-        instance_type: Instance type; one without accelerators beside workers with some leads and runs no ranks.
+        instance_type: Instance type. A master without accelerators, beside workers with accelerators, runs no ranks.
             Default: the workers' type.
-        purchase: Purchase option; the stack completes only while the master can launch. Default: on demand, whatever
-            the workers' is.
+        purchase: Purchase option. The stack completes only if the master launches. Default: on demand, whatever the
+            workers' option.
         volume_size: Size of the root volume; a number is GiB. Default: the workers' size.
         setup_script: Path of a script, or `ec2.UserData` for Linux, that runs as root before the master joins.
             Default: none.
-        run_script: Path of a script, or `ec2.UserData`, that runs as the login user once the cluster has formed; from
-            there `deeplearning exec` runs a command on every node. Default: none.
-        ssh_peer: Network, prefix list or peer that may open SSH to the master, which a new VPC then has in its public
-            subnet. Default: nobody; log in through Session Manager.
+        run_script: Path of a script, or `ec2.UserData`, that runs as the login user once the cluster has formed; in it,
+            `deeplearning exec` runs a command on every node. Default: none.
+        ssh_peer: Network, prefix list or peer that may connect to the master by SSH; in a new VPC the master is then in
+            the public subnet. Default: none; log in through Session Manager.
         role: IAM role to which the master's permissions are attached. Default: a new one.
     """
 
@@ -224,11 +224,11 @@ class Network:
         worker_subnet: Subnet of the workers in `vpc`. Default: the zone's first private one.
         master_subnet: Subnet of the master in `vpc`. Default: the workers' subnet, or with `master.ssh_peer` the zone's
             first public one where the VPC has one.
-        isolated: Nodes have no route to the Internet, and the endpoints that they need are made. Default: they go
-            through a new VPC's NAT gateway, or as `vpc` lets them.
-        efa: Nodes of accelerated types with EFA use it, and install AWS's software for it where the image has none;
-            without, NCCL uses TCP. Default: they do.
-        security_groups: Further security groups of every node, such as one that a database admits. Default: none.
+        isolated: Give nodes no route to the Internet, and create the endpoints that they need. Default: nodes use the
+            NAT gateway of a new VPC, or the routes of `vpc`.
+        efa: Use EFA on accelerated types that support it, and install AWS's EFA software where the image lacks it; if
+            False, NCCL uses TCP. Default: EFA is used.
+        security_groups: Additional security groups of every node, such as one that a database allows. Default: none.
     """
 
     vpc: ec2.IVpc | None = None
@@ -266,14 +266,14 @@ class Software:
     The software of the nodes and of the jobs.
 
     Attributes:
-        image: Machine image of every node. Default: what drives the instance type: the PyTorch Deep Learning AMI on
-            Ubuntu, stock Ubuntu with the proprietary driver for P3, stock Ubuntu for CPU types.
+        image: Machine image of every node. Default: an image that supports the instance type: the PyTorch Deep Learning
+            AMI on Ubuntu, stock Ubuntu with the proprietary driver for P3, or stock Ubuntu for CPU types.
         image_release: Change this string to adopt the image's latest release. Until then, replacements use the release
             that the stack was created with. Default: 1.
-        environment: Software that jobs run in, built once a cluster. Default: Horovod, and PyTorch where the image has
-            no framework; nothing for AWS's own accelerators.
-        environment_cache: Bucket that keeps finished environments for other clusters. Default: they stay on the shared
-            file system.
+        environment: Software environment of jobs, built once per cluster. Default: Horovod, with PyTorch where the
+            image has no framework; none for AWS's own accelerators.
+        environment_cache: Bucket that stores built environments for other clusters. Default: none; they stay on the
+            shared file system.
     """
 
     image: ChosenImage | None = None
@@ -291,16 +291,16 @@ class Storage:
     The file systems of a cluster, and the data on them.
 
     Attributes:
-        file_system: Shared file system: another cluster's in its VPC and zone, where jobs of one name are one job; an
-            `efs.IFileSystem` with a mount target in the zone; or the id of one, for which a mount target is made.
-            Default: a new one.
-        mount_point: Where nodes mount the shared file system, the value of `EFS_MOUNT`. Default: /efs.
-        throughput: Throughput of a new file system: `elastic`, `bursting`, or a size a second, which is provisioned.
-            Default: elastic.
-        backup: Back up a new file system and the cluster's state every day. Default: they are.
-        removal_policy: What becomes of a new file system with the stack. Default: kept, unless its creation fails.
-        lustre: FSx for Lustre that all nodes mount beside the shared file system: `Lustre` for one of the cluster's
-            own, or a `LustreFileSystem` that several clusters share. Default: none.
+        file_system: Shared file system: that of another cluster in the same VPC and zone, where jobs with the same name
+            are one job; an `efs.IFileSystem` with a mount target in the zone; or the id of one, for which a mount
+            target is created. Default: a new file system.
+        mount_point: Mount point of the shared file system, the value of `EFS_MOUNT`. Default: /efs.
+        throughput: Throughput of a new file system: `elastic`, `bursting`, or a provisioned size per second. Default:
+            elastic.
+        backup: Back up a new file system and the cluster's state every day. Default: both are backed up.
+        removal_policy: Removal policy of a new file system. Default: it is retained, unless its creation fails.
+        lustre: FSx for Lustre file system that all nodes mount beside the shared one: `Lustre` for a new one, or a
+            `LustreFileSystem` that several clusters share. Default: none.
         data: Data in S3 that appears in /opt/deeplearning/data on every node. Default: none.
     """
 
@@ -322,7 +322,7 @@ class Storage:
             points = sorted((f"{self.mount_point}/", f"{self.lustre.mount_point}/"))
             if points[1].startswith(points[0]):
                 raise ValueError(
-                    "storage.mount_point must lie beside that of storage.lustre, got "
+                    "storage.mount_point must not overlap with that of storage.lustre, got "
                     f"{self.mount_point} and {self.lustre.mount_point}; give one of them another mount_point"
                 )
         self._check_data()
@@ -330,7 +330,7 @@ class Storage:
     def _check_data(self) -> None:
         names = [source.name for source in self.data]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"storage.data must have different names, got {twice[0]!r} twice; rename one")
+            raise ValueError(f"storage.data must have unique names, got {twice[0]!r} twice; rename one")
         for source in self.data:
             if source.target == "lustre" and self.lustre is None:
                 raise ValueError(
@@ -340,10 +340,10 @@ class Storage:
 
     @property
     def has_own_file_system(self) -> bool:
-        """Whether the cluster makes its shared file system."""
+        """True if the cluster creates its shared file system."""
         return self.file_system is None
 
     @property
     def outlives_stack(self) -> bool:
-        """Whether something that the cluster's key encrypts may outlive the stack: a file system, Lustre, a vault."""
+        """True if a resource with the cluster's key may outlive the stack: a file system, Lustre or a vault."""
         return self.file_system is None or self.lustre is not None or self.backup

@@ -1,4 +1,4 @@
-"""Warnings about choices that may not work on AWS; their ids are public, to be acknowledged."""
+"""Warnings about choices that may not work on AWS; their ids are public, so that users can acknowledge them."""
 
 from collections.abc import Iterator
 
@@ -21,11 +21,11 @@ NOT_RESERVED = "deeplearning_cdk:masterNotReserved"
 NOT_BEGUN = "deeplearning_cdk:capacityBlockNotBegun"
 
 _Warning = tuple[str, str]
-"""Id, by which users acknowledge it, and text."""
+"""Id, with which users acknowledge it, and text."""
 
 
 def add_warnings(scope: Construct, plan: NodePlan, spending: Spending, *, isolated: bool, has_lustre: bool) -> None:
-    """Warn about doubtful choices at a cluster."""
+    """Add warnings about doubtful choices to a cluster."""
     region = Stack.of(scope).region
     found = [
         *_list_types(plan, "" if Token.is_unresolved(region) else region),
@@ -42,7 +42,7 @@ def add_warnings(scope: Construct, plan: NodePlan, spending: Spending, *, isolat
 def _list_software(plan: NodePlan, *, isolated: bool, has_lustre: bool) -> Iterator[_Warning]:
     if not plan.image.is_tried:
         text = (
-            f"no current image of AWS drives {plan.workers.name}: nodes start from stock Ubuntu and install "
+            f"no current AWS image supports {plan.workers.name}: nodes start from stock Ubuntu and install "
             f"{', '.join(plan.image.packages.get('nvidia-smi', ()))} at boot, which was not tried on AWS; "
             "pass an image of your own, or a type with a current Deep Learning AMI such as g5.12xlarge or p5.48xlarge"
         )
@@ -62,8 +62,8 @@ def _list_software(plan: NodePlan, *, isolated: bool, has_lustre: bool) -> Itera
     if has_lustre and MOUNT_COMMAND not in plan.image.packages:
         text = (
             f"nodes mount FSx for Lustre with {MOUNT_COMMAND}, which the image must already have for its kernel: on "
-            "Ubuntu the client comes from FSx's own repository, which nodes do not add; make an image with it as the "
-            "FSx for Lustre user guide says, or take NodeImage.deep_learning_amazon_linux, whose nodes install it"
+            "Ubuntu the client is in FSx's own repository, which nodes do not add; build an image with it as in the "
+            "FSx for Lustre user guide, or take NodeImage.deep_learning_amazon_linux, whose nodes install it"
         )
         yield NO_LUSTRE_CLIENT, text
 

@@ -1,13 +1,13 @@
 # ruff: noqa: INP001 - an app is a script, not a package
 """
-A CDK app that trains in a Capacity Block: its zone is the block's, and its workers run while the block lasts.
+CDK app that trains in a Capacity Block: in the block's zone, with workers that run while the block lasts.
 
     pip install deeplearning-cdk
     npx cdk deploy --app "python app.py" -c reservation=cr-0123456789abcdef0 -c zone=us-east-1a
 
-Deploy it before the block begins: the workers' desired capacity is 0, so the stack is complete with the master alone.
-When EC2 has delivered the block, raise the desired capacity with the command that the stack prints; the workers join by
-themselves. Nodes warn the training before the block ends. The master is a CPU type on demand: it does not train,
+Deploy it before the block begins: the workers' desired capacity is 0, so the stack completes with the master alone.
+When EC2 has delivered the block, raise the desired capacity with the command in the stack's outputs; the workers join
+automatically. Nodes notify the training before the block ends. The master is an on-demand CPU type: it does not train,
 so no GPU instance is needed outside the block, and the cluster's logs and shared file system outlive it.
 """
 
@@ -20,7 +20,7 @@ WORKERS = 4
 
 
 class CapacityBlockStack(cdk.Stack):
-    """A cluster whose workers run in a Capacity Block that was bought."""
+    """Cluster whose workers run in a purchased Capacity Block."""
 
     def __init__(self, scope: Construct, construct_id: str, *, reservation: str, zone: str) -> None:
         super().__init__(scope, construct_id, env=cdk.Environment(region=zone[:-1]))

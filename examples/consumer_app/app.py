@@ -1,6 +1,6 @@
 # ruff: noqa: INP001 - an app is a script, not a package
 """
-A CDK app of a team's own that trains in the team's VPC on the team's data.
+CDK app of a team that trains in its own VPC on its own data.
 
     pip install deeplearning-cdk
     npx cdk deploy --app "python app.py"
@@ -15,7 +15,7 @@ from deeplearning_cdk import Network, TrainingCluster, Workers
 
 
 class TrainingStack(cdk.Stack):
-    """A VPC, a bucket with data, and a cluster that may read it."""
+    """VPC, bucket with data, and cluster that may read it."""
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)

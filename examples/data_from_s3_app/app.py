@@ -1,11 +1,11 @@
 # ruff: noqa: INP001 - an app is a script, not a package
 """
-A CDK app that trains on data in S3, with the software of a requirements file.
+CDK app that trains on data in S3, with the software of a requirements file.
 
     pip install deeplearning-cdk
     npx cdk deploy --app "python app.py"
 
-The stack makes the bucket. Upload the data, then start jobs: nodes look for it again until it is there.
+The stack creates the bucket. Upload the data, then start jobs: nodes retry until the data exists.
 
     aws s3 cp coco.tar.gz s3://<the bucket of the outputs>/coco.tar.gz
 """
@@ -22,7 +22,7 @@ REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 
 
 class DataFromS3Stack(cdk.Stack):
-    """A bucket, and a cluster that brings what is in it to its nodes."""
+    """Bucket, and cluster that copies its data to the nodes."""
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
@@ -39,13 +39,13 @@ class DataFromS3Stack(cdk.Stack):
             workers=Workers(instance_type="g5.12xlarge", desired_capacity=2),
             storage=Storage(
                 data=[
-                    # Unpacked once by the master on the shared file system: /opt/deeplearning/data/coco on every node.
+                    # The master unpacks it once on the shared file system: /opt/deeplearning/data/coco on every node.
                     DataSource("coco", bucket, "coco.tar.gz", target="efs"),
-                    # Copied to a disk of each node, which reads it faster.
+                    # Each node copies it to a local disk, for faster reads.
                     DataSource("backbone", bucket, "backbone/", target="local"),
                 ]
             ),
-            # Wheels are built once by the master, Horovod among them, and installed by every node.
+            # The master builds wheels once, Horovod included, and every node installs them.
             software=Software(environment=JobEnvironment.from_requirements(str(REQUIREMENTS), horovod="0.28.1")),
         )
         cdk.CfnOutput(self, "Bucket", value=bucket.bucket_name)

@@ -1,4 +1,4 @@
-"""Two web servers on Amazon Linux; the stack is complete when both have said that they serve."""
+"""Two web servers on Amazon Linux; the stack completes when both have signalled that they serve."""
 
 from aws_cdk import App, CfnWaitCondition, CfnWaitConditionHandle, Duration, Stack
 from aws_cdk import aws_autoscaling as autoscaling
@@ -20,7 +20,7 @@ curl --silent --retry 10 --retry-connrefused --output /dev/null http://localhost
 
 
 class Fleet(Stack):
-    """A VPC with one public subnet, and a group whose instances set up a service."""
+    """VPC with one public subnet, and group whose instances set up a service."""
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
@@ -53,7 +53,7 @@ class Fleet(Stack):
             max_capacity=SIZE,
             signals=autoscaling.Signals.wait_for_all(timeout=Duration.minutes(5)),
         )
-        group.node.add_dependency(*vpc.public_subnets)  # with their routes: without them no instance can signal
+        group.node.add_dependency(*vpc.public_subnets)  # with their routes, without which no instance can signal
         user_data.add_signal_on_exit_command(group)
         user_data.add_commands("set -e", SETUP, f"/opt/aws/bin/cfn-signal --reason serves '{ready.ref}'")
         CfnWaitCondition(self, "Serving", handle=ready.ref, count=SIZE, timeout="300").node.add_dependency(group)

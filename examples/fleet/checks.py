@@ -1,4 +1,4 @@
-"""Checks of the fleet when its stack is complete; `cdk-rehearse cdk.out --check checks.py` calls them."""
+"""Checks of the fleet after its stack completes; `cdk-rehearse cdk.out --check checks.py` calls them."""
 
 from cdk_rehearsal import Run
 
@@ -6,7 +6,7 @@ SIZE = 2
 
 
 def check(run: Run) -> None:
-    """Both serve, and a machine that dies is replaced by one that serves."""
+    """Check that both serve, and that a terminated instance is replaced by one that serves."""
     assert len(run.machines) == SIZE
     for machine in run.machines:
         assert run.execute(machine, ["systemctl", "is-active", "web"], user="ec2-user").stdout == "active\n"

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 """
-Runs TensorPack's Mask R-CNN on COCO 2017 on the whole cluster, with the schedule that fits the cluster's size.
+TensorPack's Mask R-CNN on COCO 2017 on the whole cluster, with a schedule for the cluster's size.
 
     job.py --dry-run        shows the schedule and the command
-    job.py                  runs it, and goes on from the newest checkpoint when there is one
+    job.py                  runs it, and resumes from the newest checkpoint if there is one
     job.py -- TRAIN.WARMUP=2000 BACKBONE.NORM=SyncBN
 
-It computes TensorPack's settings from the number of GPUs and hands them to `deeplearning run`, which knows the hosts.
-TensorPack trains one image a GPU, states its schedule for a total batch of 8, and scales learning rate and schedule to
-the batch by itself; an epoch here is 120,000 images, about the whole of COCO. A start that goes on gets a new log
-folder, because TensorPack empties the one that it is given.
+It computes TensorPack's settings from the number of GPUs and passes them to `deeplearning run`, which has the list of
+hosts. TensorPack trains one image per GPU, defines its schedule for a total batch of 8, and scales learning rate and
+schedule to the batch by itself; an epoch here is 120,000 images, about the whole of COCO. A resumed run gets a new log
+folder, because TensorPack empties its log folder.
 
-Before anything starts, data, weights and program must be there; what is missing is named with the command that stages
-it. TensorPack and TensorFlow 1 are retired: they run in a container of your own (--container, or the cluster's
-environment). The README says what to use today.
+Data, weights and program must exist before the start; the error for a missing one has the command that stages it.
+TensorPack and TensorFlow 1 are retired: they run in your own container (--container, or the cluster's environment). For
+current alternatives see the README.
 """
 
 import argparse
@@ -31,27 +31,27 @@ from typing import Any
 from schedule import IMAGES_PER_EPOCH, SCHEDULES, JobError, Schedule, count_gpus, make_schedule
 
 PRESET = "coco-2017"
-"""Of `deeplearning-cdk prepare-data`, and the name of the source of data in the cluster's props."""
+"""Preset of `deeplearning-cdk prepare-data`, and name of the data in the cluster's props."""
 PROGRAM = "tensorpack/tensorpack/examples/FasterRCNN/train.py"
-"""Below the cluster's data, as `prepare-data s3://BUCKET/tensorpack.tar --path tensorpack` of a clone has it staged."""
+"""Path below the cluster's data after `prepare-data s3://BUCKET/tensorpack.tar --path tensorpack` with a clone."""
 STAGE_PROGRAM = (
     "git clone https://github.com/tensorpack/tensorpack.git; "
     "deeplearning-cdk prepare-data s3://BUCKET/tensorpack.tar --path tensorpack"
 )
 ENVIRONMENT = {"HOROVOD_CYCLE_TIME": "0.5", "HOROVOD_FUSION_THRESHOLD": str(64 * 1024 * 1024)}
-"""Fewer, larger messages between many ranks; what the network needs is `deeplearning run`'s to know."""
+"""Fewer, larger messages between many ranks; `deeplearning run` sets the variables of the network."""
 _CHECKPOINT = re.compile(r"model-(\d+)\.index")
 
 
 @dataclass(frozen=True)
 class Start:
     """
-    Where training begins.
+    Start of the training.
 
     Attributes:
-        checkpoint: From which it goes on; empty for none.
-        step: TensorPack's global step behind it.
-        epoch: The first epoch to make, from 1.
+        checkpoint: Checkpoint from which it resumes; empty for none.
+        step: TensorPack's global step of the checkpoint.
+        epoch: First epoch to train, from 1.
     """
 
     checkpoint: str
@@ -60,7 +60,7 @@ class Start:
 
 
 def read_history(path: Path) -> list[dict[str, int]]:
-    """Return from which step on each start made how many steps an epoch: a cluster may have had another size."""
+    """Return the steps per epoch of each start by its first step, since the cluster's size may have changed."""
     return json.loads(path.read_text()) if path.is_file() else []
 
 
@@ -70,7 +70,7 @@ def find_start(checkpoints: Path, history: Sequence[Mapping[str, int]]) -> Start
 
     Args:
         checkpoints: Folder of the starts' log folders.
-        history: Of the starts.
+        history: History of the starts.
     """
     found = {}
     for index in checkpoints.glob("from-step-*/model-*.index"):
@@ -82,20 +82,18 @@ def find_start(checkpoints: Path, history: Sequence[Mapping[str, int]]) -> Start
     step = max(found)
     past = [start for start in history if start["step"] < step]
     if not past:
-        raise JobError(f"{checkpoints.parent}/history.json must tell of {found[step]}, got nothing; use --fresh")
+        raise JobError(f"{checkpoints.parent}/history.json must contain {found[step]}, got nothing; use --fresh")
     behind = past[-1]["epoch"] - 1 + (step - past[-1]["step"]) // past[-1]["steps_per_epoch"]
     return Start(str(found[step]), step, behind + 1)
 
 
 @dataclass(frozen=True)
 class Data:
-    """
-    What training reads.
+    """Input of the training.
 
     Attributes:
         folder: COCO.
-        weights: Of the backbone.
-    """
+        weights: Weights of the backbone."""
 
     folder: str
     weights: str
@@ -106,11 +104,11 @@ def find_data(folder: Path, weights: Path | None) -> Data:
     Find COCO and the backbone's weights.
 
     Args:
-        folder: Where COCO is: directly, or in `data`, as the archive of the CloudFormation template has it.
-        weights: The user's own; None for those of the data set.
+        folder: Folder of COCO, directly or in `data`, as in the archive of the CloudFormation template.
+        weights: The user's weights; None for those of the data set.
 
     Raises:
-        JobError: Something that training reads is not there.
+        JobError: Data or weights are missing.
     """
     found = look_at_data(folder)
     parts = dict(found["parts"])
@@ -120,7 +118,7 @@ def find_data(folder: Path, weights: Path | None) -> Data:
     if needed:
         names = ", ".join(str(Path(parts[part]).relative_to(found["folder"])) for part in needed)
         raise JobError(
-            f"--data must hold {names}, got {found['folder']} without it; see `deeplearning data`, or stage it: "
+            f"--data must contain {names}, got {found['folder']} without it; see `deeplearning data`, or stage it: "
             f"deeplearning-cdk prepare-data s3://BUCKET/{PRESET}.tar --preset {PRESET}"
         )
     if weights is not None and not weights.is_file():
@@ -130,10 +128,10 @@ def find_data(folder: Path, weights: Path | None) -> Data:
 
 def look_at_data(folder: Path) -> dict[str, Any]:
     """
-    Ask where the parts of the data set are; its names are the ones that `prepare-data` has.
+    Return the paths of the data set's parts, by their names in `prepare-data`.
 
     Raises:
-        JobError: Nobody can tell.
+        JobError: The paths cannot be determined.
     """
     command = ["deeplearning", "data", "--preset", PRESET, "--at", str(folder)]
     try:
@@ -147,10 +145,10 @@ def look_at_data(folder: Path) -> dict[str, Any]:
 
 def check_program(program: Path) -> None:
     """
-    Look whether TensorPack's program is there.
+    Check that TensorPack's program exists.
 
     Raises:
-        JobError: It is not.
+        JobError: It does not exist.
     """
     if not program.is_file():
         raise JobError(f"--program must be TensorPack's train.py, got {program} and no such file; {STAGE_PROGRAM}")
@@ -162,10 +160,10 @@ def make_command(options: argparse.Namespace, schedule: Schedule, start: Start, 
 
     Args:
         options: The flags.
-        schedule: For the cluster's size.
-        start: Where training begins.
+        schedule: Schedule for the cluster's size.
+        start: Start of the training.
         logs: TensorPack's log folder.
-        data: What training reads.
+        data: Input of the training.
     """
     command = [
         "deeplearning",
@@ -202,26 +200,31 @@ def make_command(options: argparse.Namespace, schedule: Schedule, start: Start, 
 
 
 def parse_arguments(words: Sequence[str], environment: Mapping[str, str]) -> argparse.Namespace:
-    """Read the flags; what the cluster's contract says is their default."""
+    """Parse the flags, with defaults from the cluster's contract."""
     efs = Path(environment.get("EFS_MOUNT", "/efs"))
     data = Path(environment.get("DEEPLEARNING_DATA", "/opt/deeplearning/data"), PRESET)
     program = data.parent / PROGRAM
     parser = argparse.ArgumentParser(description="Run TensorPack's Mask R-CNN on the cluster.")
-    parser.add_argument("--name", default="mask-rcnn", help="of the job (default: %(default)s)")
+    parser.add_argument("--name", default="mask-rcnn", help="name of the job (default: %(default)s)")
     parser.add_argument("--launcher", choices=("horovod", "mpi"), default="horovod", help="default: %(default)s")
-    parser.add_argument("--container", metavar="IMAGE", help="run ranks in it; default: the cluster's own, if any")
+    parser.add_argument("--container", metavar="IMAGE", help="image of the ranks (default: the cluster's, if any)")
     parser.add_argument("--program", type=Path, default=program, help="TensorPack's train.py (default: %(default)s)")
     parser.add_argument("--data", type=Path, default=data, help="COCO 2017 (default: %(default)s)")
-    parser.add_argument("--weights", type=Path, help="of the backbone (default: those with the data)")
+    parser.add_argument("--weights", type=Path, help="weights of the backbone (default: those with the data)")
     parser.add_argument("--schedule", choices=SCHEDULES, default="2x", help="default: %(default)s")
     parser.add_argument(
-        "--images", type=int, default=IMAGES_PER_EPOCH, help="of an epoch, for data of your own (default: %(default)s)"
+        "--images",
+        type=int,
+        default=IMAGES_PER_EPOCH,
+        help="images per epoch (default: %(default)s)",
     )
     parser.add_argument("--eval-period", type=int, default=1, help="epochs; 0: never (default: %(default)s)")
-    parser.add_argument("--np", type=int, dest="ranks", metavar="N", help="GPUs in all (default: every one)")
+    parser.add_argument("--np", type=int, dest="ranks", metavar="N", help="total number of GPUs (default: all)")
     parser.add_argument("--fresh", action="store_true", help="begin anew")
-    parser.add_argument("--dry-run", action="store_true", help="only show schedule and command")
-    parser.add_argument("settings", nargs="*", metavar="-- NAME=VALUE", help="more of TensorPack's settings; they win")
+    parser.add_argument("--dry-run", action="store_true", help="show schedule and command only")
+    parser.add_argument(
+        "settings", nargs="*", metavar="-- NAME=VALUE", help="settings of TensorPack, which take precedence"
+    )
     options = parser.parse_args(words)
     options.folder = efs / "jobs" / options.name
     return options
@@ -229,7 +232,7 @@ def parse_arguments(words: Sequence[str], environment: Mapping[str, str]) -> arg
 
 def run_job(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """
-    Compute, show and run.
+    Compute, show and run the job.
 
     Returns:
         The job's exit status.
@@ -242,7 +245,7 @@ def run_job(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     history = [] if options.fresh else read_history(options.folder / "history.json")
     start = Start("", 0, 1) if options.fresh else find_start(options.folder / "checkpoints", history)
     if start.epoch > schedule.epochs:
-        print(f"all {schedule.epochs} epochs are made, see {start.checkpoint}; --fresh begins anew")  # noqa: T201
+        print(f"all {schedule.epochs} epochs are complete, see {start.checkpoint}; --fresh begins anew")  # noqa: T201
         return 0
     logs = options.folder / "checkpoints" / f"from-step-{start.step}"
     command = make_command(options, schedule, start, logs, find_data(options.data, options.weights))
@@ -264,7 +267,7 @@ def read_count(environment: Mapping[str, str], name: str) -> int:
     Return a count of the contract; 0 when it is not set.
 
     Raises:
-        JobError: It is no number.
+        JobError: It is not a number.
     """
     value = environment.get(name, "").strip() or "0"
     if not value.isdecimal():
@@ -273,7 +276,7 @@ def read_count(environment: Mapping[str, str], name: str) -> int:
 
 
 def write_history(path: Path, history: Sequence[Mapping[str, int]]) -> None:
-    """Write it, whole or not at all."""
+    """Write the history atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}")
     unfinished.write_text(json.dumps(history, indent=2) + "\n")
@@ -281,7 +284,7 @@ def write_history(path: Path, history: Sequence[Mapping[str, int]]) -> None:
 
 
 def main() -> int:
-    """Run the job, or say why not."""
+    """Run the job, or print the error."""
     try:
         return run_job(parse_arguments(sys.argv[1:], os.environ), os.environ)
     except JobError as error:

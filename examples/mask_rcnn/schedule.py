@@ -1,30 +1,30 @@
-"""The schedule of TensorPack's Mask R-CNN on a number of GPUs."""  # noqa: INP001 - beside the program that uses it
+"""Schedule of TensorPack's Mask R-CNN on a number of GPUs."""  # noqa: INP001 - beside the program that uses it
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 IMAGES_PER_EPOCH = 120_000
 STATED_BATCH = 8
-"""The total batch for which TensorPack states its schedules."""
+"""Total batch for which TensorPack defines its schedules."""
 SCHEDULES = {"1x": (120_000, 160_000, 180_000), "2x": (240_000, 320_000, 360_000)}
-"""Steps at the stated batch after which the learning rate drops to a tenth, twice, and after which training ends."""
+"""Steps at that batch after which the learning rate drops to a tenth, twice, and after which training ends."""
 
 
 class JobError(ValueError):
-    """The job cannot be run as it was asked for; the message has the remedy."""
+    """The job cannot be run as requested; the message has the remedy."""
 
 
 @dataclass(frozen=True)
 class Schedule:
     """
-    How training runs on a number of GPUs.
+    Training schedule on a number of GPUs.
 
     Attributes:
-        gpus: In all; as many images a step.
+        gpus: Total number of GPUs, and of images per step.
         steps_per_epoch: Steps that TensorPack calls an epoch.
         drops: Epochs after which the learning rate drops.
-        epochs: In all.
-        steps: TensorPack's own schedule, for the stated batch.
+        epochs: Total number of epochs.
+        steps: TensorPack's own schedule, for its total batch.
     """
 
     gpus: int
@@ -36,15 +36,15 @@ class Schedule:
 
 def count_gpus(hosts: int, gpus: int, ranks: int | None) -> int:
     """
-    Return how many GPUs take part.
+    Return the number of GPUs that take part.
 
     Args:
-        hosts: Of the cluster.
-        gpus: A host.
-        ranks: How many the user wants; None for all.
+        hosts: Number of hosts of the cluster.
+        gpus: GPUs per host.
+        ranks: Number that the user requests; None for all.
 
     Raises:
-        JobError: TensorPack does not train on so many, or there are not so many.
+        JobError: TensorPack does not support the number, or there are fewer GPUs.
     """
     if hosts < 1:
         raise JobError(f"DEEPLEARNING_WORKERS_COUNT must be at least 1, got {hosts}; run this on a node of the cluster")
@@ -62,18 +62,17 @@ def count_gpus(hosts: int, gpus: int, ranks: int | None) -> int:
 
 
 def is_possible(count: int, gpus: int) -> bool:
-    """Tell whether TensorPack trains on so many GPUs, and `deeplearning run` can take them from hosts of `gpus`."""
+    """Return whether TensorPack supports a number of GPUs, and hosts with `gpus` each can provide it."""
     return (count % STATED_BATCH == 0 or STATED_BATCH % count == 0) and (count <= gpus or count % gpus == 0)
 
 
 def make_schedule(gpus: int, steps: Sequence[int], images: int = IMAGES_PER_EPOCH) -> Schedule:
     """
-    Compute what TensorPack makes of its schedule on so many GPUs.
+    Return TensorPack's schedule for a number of GPUs.
 
     Args:
-        gpus: In all.
-        steps: The schedule for the stated batch and the images of COCO.
-        images: Of an epoch; the same number of epochs is made, however many images there are.
+        gpus: Total number of GPUs. steps: The schedule for TensorPack's total batch and the images of COCO.
+        images: Images per epoch; the number of epochs does not depend on it.
     """
     steps_per_epoch = max(1, images // gpus)
     scaled = tuple(step * images // IMAGES_PER_EPOCH for step in steps)

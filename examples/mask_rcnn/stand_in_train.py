@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """
-Stands for TensorPack's examples/FasterRCNN/train.py, where TensorFlow 1 and GPUs are not.
+Substitute for TensorPack's examples/FasterRCNN/train.py without TensorFlow 1 and GPUs.
 
-It takes the flags and settings that job.py gives the real one, reads the same files, makes as many steps over real
-Horovod, one image a rank, and leaves checkpoints of the same names. The model is a linear one, written in PyTorch, and
-pictures are 8x8 pixels as PGM, whatever their names end with. It shows the job, not Mask R-CNN.
+It takes the flags and settings that job.py passes to the original, reads the same files, runs as many steps with real
+Horovod, one image per rank, and writes checkpoints with the same names. The model is linear, written in PyTorch, and
+pictures are 8x8 pixels in PGM, with any file ending. It tests the job, not Mask R-CNN.
 """
 
 import argparse
@@ -24,7 +24,7 @@ Split = tuple[torch.Tensor, torch.Tensor]
 
 
 def read_split(base: Path, split: str) -> Split:
-    """Return pictures and the numbers of their categories, from where TensorPack's COCODetection reads them."""
+    """Return pictures and the numbers of their categories, from the files that TensorPack's COCODetection reads."""
     document = json.loads((base / "annotations" / f"instances_{split}.json").read_text())
     numbers = {category["id"]: number for number, category in enumerate(document["categories"])}
     names = {image["id"]: image["file_name"] for image in document["images"]}
@@ -37,7 +37,7 @@ def read_split(base: Path, split: str) -> Split:
 
 
 def make_model(settings: dict[str, str], load: str, categories: int) -> tuple[torch.nn.Module, int]:
-    """Return the model and its step: from a checkpoint, or from the backbone's weights."""
+    """Return the model and its step, from a checkpoint or from the backbone's weights."""
     model = torch.nn.Linear(PIXELS, categories)
     if load:
         model.load_state_dict(torch.load(f"{load}.data-00000-of-00001"))
@@ -49,13 +49,13 @@ def make_model(settings: dict[str, str], load: str, categories: int) -> tuple[to
 
 
 def save(model: torch.nn.Module, folder: Path, step: int) -> None:
-    """Leave a checkpoint as TensorFlow names it: the index last, for a checkpoint without its data is none."""
+    """Write a checkpoint with TensorFlow's file names: the index last, since a checkpoint without data is invalid."""
     torch.save(model.state_dict(), folder / f"model-{step}.data-00000-of-00001")
     (folder / f"model-{step}.index").write_text(f"{step}\n")
 
 
 def train(model: torch.nn.Module, step: int, settings: dict[str, str], folder: Path, part: Split) -> int:
-    """Make the epochs that are left, one image a rank and step; return how many images all ranks have seen."""
+    """Train the remaining epochs, one image per rank and step; return the number of images on all ranks."""
     size, rank = hvd.size(), hvd.rank()
     steps = int(settings["TRAIN.STEPS_PER_EPOCH"])
     schedule = json.loads(settings["TRAIN.LR_SCHEDULE"])
@@ -89,7 +89,7 @@ def main() -> None:
     hvd.init()
     if settings["TRAINER"] != "horovod" or (hvd.size() % STATED_BATCH and STATED_BATCH % hvd.size()):
         raise SystemExit(f"TRAINER must be horovod, with 1, 2, 4 or 8n ranks, got {hvd.size()} ranks")
-    if hvd.rank() == 0:  # TensorPack empties its log folder, too.
+    if hvd.rank() == 0:  # TensorPack also empties its log folder.
         shutil.rmtree(options.logdir, ignore_errors=True)
         options.logdir.mkdir(parents=True)
     base = Path(settings["DATA.BASEDIR"])

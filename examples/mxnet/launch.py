@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """
-Runs an MXNet program on the hosts of a file: a scheduler here, servers and workers there, over SSH.
+Launcher of an MXNet program over SSH: the scheduler on this host, servers and workers on the hosts of a file.
 
 It takes the flags of the launch.py that came with MXNet, for its SSH launcher:
 
     launch.py -n $DEEPLEARNING_WORKERS_COUNT -H $DEEPLEARNING_WORKERS_PATH python3 train_mxnet.py --kv-store dist_sync
 
 The program starts in this folder on every host, so it must be on the shared file system. Hosts may be names or
-addresses; MXNet's processes find each other by address. When a worker or a server fails, or a host is lost, everything
-is ended on all hosts, and when this program is ended too.
+addresses; MXNet's processes connect by address. When a worker or a server fails, a host is lost, or this program ends,
+all processes on all hosts are ended.
 """
 
 import argparse
@@ -32,20 +32,20 @@ SSH = (
 FORWARDED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 FORWARDED_PREFIXES = ("DEEPLEARNING_", "EFS_MOUNT", "KMP_", "MXNET_", "NCCL_", "OMP_", "PS_")
 PER_HOST = ("DEEPLEARNING_WORKER_GPU_COUNT",)
-"""What the contract says of one host only."""
+"""Variables of the contract that apply to one host only."""
 GRACE_SECONDS = 10
-"""So long may a program take to end when it is asked to."""
+"""Time for a program to end after SIGTERM, in seconds."""
 GUARD = (
     'exec 3<&0; setsid "$@" < /dev/null & program=$!; '
     '{ cat <&3; kill -s TERM -- "-$program"; sleep ' + str(GRACE_SECONDS) + '; kill -s KILL -- "-$program"; } '
     '> /dev/null 2>&1 & guard=$!; wait "$program"; status=$?; kill "$guard"; exit "$status"'
 )
-"""Runs the program, and ends it with all that it started when nothing holds standard input open any more."""
+"""Shell command that runs the program, and ends it with its children when standard input is closed."""
 
 
 @dataclass
 class Part:
-    """One process of the job."""
+    """Process of the job."""
 
     name: str
     command: list[str]
@@ -74,15 +74,15 @@ def main() -> int:
 
 
 def parse_arguments(words: list[str]) -> argparse.Namespace:
-    """Read the flags; everything from the program on belongs to the program."""
+    """Parse the flags; all arguments after the program belong to it."""
     parser = argparse.ArgumentParser(description="Run an MXNet program on several hosts.", allow_abbrev=False)
-    parser.add_argument("-n", "--num-workers", type=int, required=True, help="workers in all")
-    parser.add_argument("-s", "--num-servers", type=int, help="servers in all (default: as many as workers)")
+    parser.add_argument("-n", "--num-workers", type=int, required=True, help="total number of workers")
+    parser.add_argument("-s", "--num-servers", type=int, help="total number of servers (default: as many as workers)")
     parser.add_argument(
-        "-H", "--hostfile", type=Path, required=True, help="one host a line; `host slots=4` is fine too"
+        "-H", "--hostfile", type=Path, required=True, help="file with one host per line; `host slots=4` is accepted"
     )
     parser.add_argument("--launcher", default="ssh", help="only ssh")
-    parser.add_argument("--env", action="append", default=[], metavar="NAME:VALUE", help="a variable for all processes")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME:VALUE", help="variable for all processes")
     parser.add_argument("--sync-dst-dir", help="refused: the hosts share a file system")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="the program and its arguments")
     options = parser.parse_args(words)
@@ -99,12 +99,12 @@ def parse_arguments(words: list[str]) -> argparse.Namespace:
     if not options.command:
         parser.error("a program must be given, such as python3 train_mxnet.py")
     if options.command[0] == "python" and not shutil.which("python"):
-        options.command[0] = "python3"  # What Ubuntu calls it.
+        options.command[0] = "python3"  # Ubuntu's name of Python.
     return options
 
 
 def read_hosts(path: Path) -> list[str]:
-    """Return the hosts of a file, without comments and what stands behind a host's name."""
+    """Return the host names in a file, without comments and text after the name."""
     lines = (line.partition("#")[0].split() for line in path.read_text().splitlines())
     return [words[0] for words in lines if words]
 
@@ -113,13 +113,13 @@ def plan_parts(
     options: argparse.Namespace, hosts: list[tuple[str, str]], environment: dict[str, str], folder: str
 ) -> list[Part]:
     """
-    Return all processes: the scheduler first, then servers and workers in turn over the hosts.
+    Return all processes: the scheduler first, then servers and workers, distributed over the hosts in turn.
 
     Args:
         options: The flags.
         hosts: Name and address of each.
         environment: Variables of this process.
-        folder: Where the program starts.
+        folder: Working directory of the program.
     """
     address = find_address(hosts[0][1])
     shared = {
@@ -144,19 +144,19 @@ def plan_parts(
 
 
 def is_forwarded(name: str) -> bool:
-    """Tell whether a variable of this process goes to the others."""
+    """Return whether a variable of this process is passed to the others."""
     return name in FORWARDED or (name.startswith(FORWARDED_PREFIXES) and name not in PER_HOST)
 
 
 def find_address(other: str) -> str:
-    """Return the address of this host on the way to another one; nothing is sent."""
+    """Return this host's address towards another host; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((other, 9))
         return probe.getsockname()[0]
 
 
 def find_port(address: str) -> int:
-    """Return a port that is free now."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind((address, 0))
         return probe.getsockname()[1]
@@ -178,7 +178,7 @@ def run_parts(parts: list[Part]) -> int:
     workers = [part for part in parts if part.name.startswith("worker")]
     while any(part.process is not None and part.process.poll() is None for part in workers):
         try:
-            part = ended.get(timeout=1)  # A wait with an end, so that signals are handled.
+            part = ended.get(timeout=1)  # A wait with a timeout, so that signals are handled.
         except Empty:
             continue
         status = part.process.wait() if part.process else 0
@@ -196,10 +196,10 @@ def _report_end(part: Part, ended: "Queue[Part]") -> None:
 
 def end_parts(parts: list[Part]) -> None:
     """
-    End what still runs.
+    End the remaining processes.
 
-    After the last worker servers and scheduler end by themselves; what has not done so is told to by the end of its
-    standard input, on whatever host it is.
+    After the last worker, servers and scheduler end by themselves; the others end when their standard input is closed,
+    on any host.
     """
     running = [part.process for part in parts if part.process and part.process.poll() is None]
     is_done = all(part.process and part.process.poll() == 0 for part in parts if part.name.startswith("worker"))

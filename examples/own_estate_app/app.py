@@ -1,12 +1,12 @@
 # ruff: noqa: INP001 - an app is a script, not a package
 """
-A CDK app for an estate that has its things already: a VPC, a file system, a role, a security group and an image.
+CDK app that uses existing resources: a VPC, a file system, a role, a security group and an image.
 
     pip install deeplearning-cdk
     npx cdk deploy --all --app "python app.py" -c vpc_id=vpc-0123456789abcdef0
 
-The CDK CLI looks the VPC and the image up at its first run and keeps them in cdk.context.json, which belongs into the
-repository. The file system, the role and the group are of another stack, which the training stack waits for.
+The CDK CLI looks the VPC and the image up at its first run and stores them in cdk.context.json, which belongs in the
+repository. The file system, the role and the group are in another stack, on which the training stack depends.
 """
 
 import os
@@ -23,19 +23,19 @@ CANONICAL = "099720109477"
 
 
 class EstateStack(cdk.Stack):
-    """What other teams made: a file system in the VPC, the role of training masters, the group of database clients."""
+    """Resources of other teams: a file system in the VPC, a role of masters, and a group of database clients."""
 
     def __init__(self, scope: Construct, construct_id: str, *, vpc_id: str, env: cdk.Environment) -> None:
         super().__init__(scope, construct_id, env=env)
         self.vpc = ec2.Vpc.from_lookup(self, "Vpc", vpc_id=vpc_id)
-        # Nodes with Ubuntu mount plain NFS, which only the security groups guard.
+        # Nodes with Ubuntu mount by plain NFS, which only security groups protect.
         self.file_system = efs.FileSystem(self, "Files", vpc=self.vpc, encrypted=True, allow_anonymous_access=True)
         self.role = iam.Role(self, "Master", assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"))
         self.clients = ec2.SecurityGroup(self, "DatabaseClients", vpc=self.vpc, description="Clients of the database")
 
 
 class TrainingStack(cdk.Stack):
-    """A cluster that stands on the estate."""
+    """Cluster that uses the existing resources."""
 
     def __init__(self, scope: Construct, construct_id: str, *, estate: EstateStack, env: cdk.Environment) -> None:
         super().__init__(scope, construct_id, env=env)
@@ -55,7 +55,7 @@ class TrainingStack(cdk.Stack):
 
 
 app = cdk.App()
-# A look-up needs to know where.
+# A look-up needs account and region.
 here = cdk.Environment(
     account=os.environ.get("CDK_DEFAULT_ACCOUNT", "111122223333"),
     region=os.environ.get("CDK_DEFAULT_REGION", "us-east-1"),

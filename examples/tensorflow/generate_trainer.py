@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """
-Writes one script a host that starts a parameter-server job there, and one that stops it.
+Generator of scripts for a parameter-server job: one per host that starts it there, and one that stops it.
 
-It takes the flags of the generate_trainer.py that came with the CloudFormation template; what it does not know goes to
+It takes the flags of the generate_trainer.py that came with the CloudFormation template, and passes unknown flags to
 the training script:
 
     python3 generate_trainer.py --workers_file_path $DEEPLEARNING_WORKERS_PATH \\
@@ -12,10 +12,10 @@ the training script:
         --log_dir $EFS_MOUNT/tensorflow/logs --max_steps 600
     while read -u 10 host; do ssh $host "bash $EFS_MOUNT/tensorflow/$host.sh"; done 10< $DEEPLEARNING_WORKERS_PATH
 
-Every host gets a parameter server and a worker a GPU, or one worker where there are no GPUs; the first host gets the
-chief too, which gives out the steps. Each process finds the others through TF_CONFIG and writes to a file of its own in
-the log folder. The ports are free ones of each host, asked for over SSH now. Servers and workers end when the chief has
-ended, or with `bash $host.stop.sh`, which ends this job's processes on its host and no others.
+Every host gets a parameter server and one worker per GPU, or one worker without GPUs; the first host also gets the
+chief, which distributes the steps. Each process finds the others through TF_CONFIG and writes to its own file in the
+log folder. Free ports of each host are read over SSH when the scripts are generated. Servers and workers end when the
+chief has ended, or with `bash $host.stop.sh`, which ends only this job's processes on its host.
 """
 
 import argparse
@@ -84,18 +84,18 @@ wait $program; status=$?
 case $1 in chief*) touch "$0" ;; esac
 exit $status
 """
-"""Runs a program; ends it when the chief has ended, and says so when it is the chief."""
+"""Script that runs a program, ends it when the chief has ended, and marks the end of the chief."""
 
 
 def parse_arguments(words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Read the flags; return those of the training script too, in their order."""
+    """Parse the flags, and return those of the training script in their order."""
     parser = argparse.ArgumentParser(description="Write scripts that start a parameter-server job.", allow_abbrev=False)
-    parser.add_argument("--workers_file_path", type=Path, required=True, help="the hosts, one a line")
-    parser.add_argument("--worker_count", type=int, required=True, help="how many of them take part")
-    parser.add_argument("--worker_gpu_count", type=int, required=True, help="workers a host; 0: one, on the CPU")
-    parser.add_argument("--trainer_script_dir", type=Path, required=True, help="takes the scripts; on the shared files")
-    parser.add_argument("--training_script", nargs="+", required=True, help="the program, and what it is given first")
-    parser.add_argument("--log_dir", type=Path, default=Path("/tmp"), help="takes the output (default: %(default)s)")  # noqa: S108 - the predecessor's default
+    parser.add_argument("--workers_file_path", type=Path, required=True, help="file with the hosts, one per line")
+    parser.add_argument("--worker_count", type=int, required=True, help="number of hosts that take part")
+    parser.add_argument("--worker_gpu_count", type=int, required=True, help="workers per host; 0: one, on the CPU")
+    parser.add_argument("--trainer_script_dir", type=Path, required=True, help="shared folder of the scripts")
+    parser.add_argument("--training_script", nargs="+", required=True, help="training script, and its first arguments")
+    parser.add_argument("--log_dir", type=Path, default=Path("/tmp"), help="output folder (default: %(default)s)")  # noqa: S108 - the predecessor's default
     return parser.parse_known_args(words)
 
 
@@ -116,10 +116,10 @@ def choose_hosts(lines: str, count: int) -> tuple[list[str], list[str]]:
 
 def ask_for_ports(host: str, count: int) -> list[int]:
     """
-    Ask a host over SSH for free ports.
+    Return free ports of a host, read over SSH.
 
     Raises:
-        ValueError: It gave none.
+        ValueError: The host returned too few.
     """
     command = [*SSH, host, shlex.join(["python3", "-c", FIND_PORTS, str(count)])]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60)
@@ -134,9 +134,9 @@ def plan_cluster(hosts: Sequence[str], workers: int, ask: Callable[[str, int], l
     Return TF_CONFIG's cluster: every process with its host and port, the same for all.
 
     Args:
-        hosts: Those that take part; the first has the chief.
-        workers: Workers a host.
-        ask: Returns free ports of a host.
+        hosts: Hosts that take part; the first has the chief.
+        workers: Workers per host.
+        ask: Function that returns free ports of a host.
     """
     with ThreadPoolExecutor(32) as pool:
         ports = list(pool.map(lambda host: ask(host, workers + 2), hosts))
@@ -159,11 +159,11 @@ def write_start(
     host: str, tasks: Sequence[tuple[str, int, str]], cluster: dict[str, list[str]], words: dict[str, str]
 ) -> str:
     """
-    Return the script that starts what runs on a host.
+    Return the script that starts the processes of a host.
 
     Args:
         host: Its name.
-        tasks: As of `list_tasks`.
+        tasks: Tasks from `list_tasks`.
         cluster: TF_CONFIG's cluster.
         words: Quoted parts of the script.
     """
@@ -181,7 +181,7 @@ def write_scripts(options: argparse.Namespace, unknown: Sequence[str], ask: Call
     Write all scripts; return the job's name.
 
     Raises:
-        ValueError: The hosts are not as asked for, or offer no ports.
+        ValueError: The hosts do not match the flags, or have too few free ports.
     """
     hosts, others = choose_hosts(options.workers_file_path.read_text(), options.worker_count)
     if options.worker_gpu_count < 0:
@@ -206,7 +206,7 @@ def write_scripts(options: argparse.Namespace, unknown: Sequence[str], ask: Call
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a script, whole or not at all."""
+    """Write a script atomically."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     unfinished.write_text(text)
     unfinished.chmod(0o755)
@@ -214,7 +214,7 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def main() -> int:
-    """Write the scripts and say how to use them."""
+    """Write the scripts and print their use."""
     options, unknown = parse_arguments(sys.argv[1:])
     try:
         job = write_scripts(options, unknown, ask_for_ports)

@@ -1,12 +1,12 @@
 # ruff: noqa: INP001 - an app is a script, not a package
 """
-A CDK app with two clusters in one stack: one trains, a smaller one evaluates, and both see the same files.
+CDK app with two clusters in one stack: one trains, a smaller one evaluates, and both have the same files.
 
     pip install deeplearning-cdk
     npx cdk deploy --app "python app.py"
 
-The second cluster takes the VPC and the file system of the first, with the mount target that is there. A checkpoint of
-the job `cifar` is /efs/jobs/cifar/checkpoints on the nodes of both; jobs with other names do not meet.
+The second cluster uses the VPC, the file system and the mount target of the first. Checkpoints of the job `cifar` are
+in /efs/jobs/cifar/checkpoints on the nodes of both; jobs with different names do not share files.
 """
 
 import aws_cdk as cdk
@@ -16,7 +16,7 @@ from deeplearning_cdk import Network, Storage, TrainingCluster, Workers
 
 
 class TwoClustersStack(cdk.Stack):
-    """Two clusters with one file system."""
+    """Two clusters with one shared file system."""
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)

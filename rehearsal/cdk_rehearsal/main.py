@@ -6,18 +6,21 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cdk_rehearsal.error_report import report_error
+from cdk_rehearsal.error_report import report_error, run_command
 from cdk_rehearsal.errors import RehearsalError
 
 PROGRAM = "cdk-rehearse"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Rehearse; 0 as expected, 1 not as expected, 2 could not be tried."""
-    options = _make_parser().parse_args(arguments)
+    """Rehearse; 0 as expected, 1 not as expected, 2 could not be tried, 130 interrupted."""
+    return run_command(lambda: _rehearse(_make_parser().parse_args(arguments)))
+
+
+def _rehearse(options: argparse.Namespace) -> int:
     # They take two seconds, which --help need not.
     from cdk_rehearsal.orders import print_failures, try_orders  # noqa: PLC0415
-    from cdk_rehearsal.plan import INTERRUPTED, Plan, rehearse  # noqa: PLC0415
+    from cdk_rehearsal.plan import Plan, rehearse  # noqa: PLC0415
     from cdk_rehearsal.referees.judge import require_acceptance  # noqa: PLC0415
 
     names = ("assembly", "stack", "expect", "check", "referees", "seed", "minutes", "out", "cache")
@@ -31,8 +34,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failures = try_orders(plan.assembly, options.orders, stack=plan.stack, parameters=parameters)
             return print_failures(failures, as_json=options.json)
         report = rehearse(plan)
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except (RehearsalError, ValueError) as error:
         return report_error(error, as_json=options.json, program=PROGRAM)
     sys.stdout.write((json.dumps(report.to_document(), indent=2) if options.json else report.to_text()) + "\n")
@@ -40,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _make_parser() -> argparse.ArgumentParser:
+    from importlib.metadata import version  # noqa: PLC0415 - slow, and Ctrl-C is reported from here on
+
     parser = argparse.ArgumentParser(
         PROGRAM,
         description="Deploy a synthesized stack to an embedded AWS on this machine, boot every instance of its Auto "
@@ -47,6 +50,7 @@ def _make_parser() -> argparse.ArgumentParser:
         epilog="exit status: 0 as expected, 1 not as expected, 2 could not be tried, 130 interrupted",
     )
     add = parser.add_argument
+    add("--version", action="version", version=f"%(prog)s {version('deeplearning-cdk')}")
     add("assembly", help="the cloud assembly that `cdk synth` wrote, usually cdk.out")
     add("--stack", metavar="NAME", help="which stack of the assembly (default: its only one)")
     add("--expect", choices=("complete", "rolled-back"), default="complete", help="default: %(default)s")

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.cache import find_cache, require_cache
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
+from cdk_rehearsal.error_report import INTERRUPTED
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.image_families import find_template_parts
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
@@ -23,8 +24,6 @@ from cdk_rehearsal.run.progress import tell
 Expectation = Literal["complete", "rolled-back"]
 REPORT = "report.json"
 _VERDICTS = (0, 1)
-INTERRUPTED = 130
-"""Exit status of the enclosed process after Ctrl-C."""
 
 
 @dataclass(frozen=True)

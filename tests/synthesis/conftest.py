@@ -1,11 +1,8 @@
 """Synthesizes the stacks that a context asks for, in this process."""
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20,22,24")
 
 import aws_cdk as cdk
 import pytest

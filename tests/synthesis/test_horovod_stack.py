@@ -161,7 +161,7 @@ def test_lustre_in_the_users_vpc_stays_or_goes_like_the_shared_file_system(
     assert found["AWS::FSx::FileSystem"] == found["AWS::EFS::FileSystem"] == deletion
 
 
-def test_outputs_say_how_to_log_in(synthesize: Any) -> None:
+def test_outputs_have_the_commands_to_log_in(synthesize: Any) -> None:
     (template,) = synthesize(CASES["public-master"]).values()
     assert set(template["Outputs"]) == {"AlarmTopic", "ClusterName", "FileSystemId", "LogIn", "LogInWithSsh"}
     (private,) = synthesize(CPU).values()
@@ -175,7 +175,7 @@ def test_tags_are_the_stacks_own(tmp_path: Path) -> None:
     assert stack.tags.tag_values() == {"application": "deeplearning-cdk", "team": "vision"}
 
 
-def test_template_holds_no_resource_of_the_cli_and_no_bootstrap_rule(synthesize: Any) -> None:
+def test_template_contains_no_resource_of_the_cli_and_no_bootstrap_rule(synthesize: Any) -> None:
     (template,) = synthesize({"regions": "us-east-1", **CPU}).values()
     assert "Rules" not in template
     assert not [entry for entry in template["Resources"].values() if entry["Type"] == "AWS::CDK::Metadata"]

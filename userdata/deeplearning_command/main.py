@@ -7,14 +7,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from deeplearning_command.terminal import RefusedError
+from deeplearning_command.terminal import RefusedError, is_output_closed
 from deeplearning_contract.version import VERSION
 
 if TYPE_CHECKING:  # a parser that only prints its help needs neither
     from deeplearning_node.deadline import Clock
     from deeplearning_node.programs import Programs
 
-REFUSED, INTERRUPTED = 2, 130
+REFUSED, INTERRUPTED, CLOSED_PIPE = 2, 130, 141
 DESCRIPTION = "Use a cluster from its nodes: run jobs, manage their data and software, and check the nodes."
 
 
@@ -150,11 +150,30 @@ def main(
     arguments: Sequence[str], root: Path = Path("/"), programs: "Programs | None" = None, clock: "Clock | None" = None
 ) -> int:
     """
-    Run one command, and return its exit status: 0, 1 for bad news, 2 for no answer, 130 when interrupted.
+    Run one command, and return its exit status: 0, 1 for bad news, 2 for no answer, 130 when interrupted, 141 when the
+    reader of its output ended.
 
     `root` is where the node's file tree begins. Default: the programs of the user's `PATH` and of the system, and the
     machine's clock.
     """
+    try:
+        try:
+            return _run(arguments, root, programs, clock)
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted\n")
+        return INTERRUPTED
+    except BrokenPipeError:
+        if not is_output_closed():
+            raise
+        return CLOSED_PIPE
+
+
+def _run(arguments: Sequence[str], root: Path, programs: "Programs | None", clock: "Clock | None") -> int:
+    if not arguments:
+        make_parser().print_help(sys.stderr)
+        return REFUSED
     options = make_parser(*arguments[:1]).parse_args(arguments)
     from deeplearning_command.context import Context  # noqa: PLC0415 - help is printed without it
 
@@ -163,15 +182,17 @@ def main(
     except RefusedError as error:
         sys.stderr.write(f"deeplearning {options.subcommand}: {error}\n")
         return REFUSED
-    except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted\n")
-        return INTERRUPTED
     return status
 
 
 def make_parser(named: str = "") -> argparse.ArgumentParser:
     """Return the parser of all commands for users, and of the one that is `named`."""
-    parser = argparse.ArgumentParser(prog="deeplearning", description=DESCRIPTION)
+    parser = argparse.ArgumentParser(
+        prog="deeplearning",
+        description=DESCRIPTION,
+        epilog="exit status: 2 refused or no command given, 130 interrupted, 141 the reader of the output ended; "
+        "COMMAND --help has those of each command",
+    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     subcommands = parser.add_subparsers(
         title="commands", dest="subcommand", metavar="COMMAND", required=True, parser_class=CommandParser

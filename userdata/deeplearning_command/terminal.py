@@ -1,5 +1,7 @@
 """Terminal output of the commands: refusals, lines and tables."""
 
+import os
+import select
 import sys
 from collections.abc import Callable, Sequence
 
@@ -12,6 +14,16 @@ def print_line(line: str) -> None:
     """Print a line at once, also into a pipe."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+def is_output_closed() -> bool:
+    """Return whether the reader of standard output has ended, as `head` does; Python then writes no more to it."""
+    output = select.poll()
+    output.register(sys.stdout, 0)
+    if not any(event & select.POLLERR for _, event in output.poll(0)):
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return True
 
 
 def on_change(report: Callable[[str], None]) -> Callable[[str], None]:

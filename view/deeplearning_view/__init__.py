@@ -1,1 +1,1 @@
-"""A cluster seen from outside: what AWS returns about it, turned into one view, and the view into a page."""
+"""View of a cluster from outside: built from AWS's responses, and rendered as a page."""

@@ -1,4 +1,4 @@
-"""Reads a cluster from AWS: calls that change nothing, and without what it may not read."""
+"""Reader of a cluster from AWS, with read-only calls; data that it may not read is omitted."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -15,21 +15,21 @@ from deeplearning_view.resources import find_adjuster, find_adjuster_log, find_g
 from deeplearning_view.selection import find_stack
 
 Clients = Callable[[str], Any]
-"""Returns the client of a service."""
+"""Function that returns the client of a service."""
 
 T = TypeVar("T")
 _MOST_EVENT_PAGES = 10
 _MOST_LINES = 20_000
 _RECENT_SECONDS = 15 * 60
-"""How far back the lines of a cluster that stands are of interest."""
+"""Age of the oldest log lines that are read from a complete cluster."""
 
 
 def read_responses(clients: Clients, region: str, stack_name: str | None, *, with_lines: bool = True) -> AwsResponses:
     """
-    Read a cluster, the only one when no stack is named.
+    Read a cluster: the named one, or else the only one.
 
     Raises:
-        ViewError: Not even the stack can be read.
+        ViewError: The stack cannot be read.
     """
     try:
         responses = AwsResponses(region, find_stack(clients("cloudformation"), stack_name))
@@ -40,7 +40,7 @@ def read_responses(clients: Clients, region: str, stack_name: str | None, *, wit
 
 
 class _Reader:
-    """Fills the responses; a failed call becomes a line of what was not read."""
+    """Reader that fills the responses; a failed call becomes a line in `unread`."""
 
     def __init__(self, clients: Clients, responses: AwsResponses) -> None:
         self._clients = clients
@@ -110,7 +110,7 @@ class _Reader:
         return activities
 
     def _read_instances(self, groups: list[str]) -> list[Record]:
-        # A tag of Auto Scaling's own, which also those have whose group is gone.
+        # Auto Scaling's own tag, which instances keep after their group is deleted.
         chosen = [{"Name": "tag:aws:autoscaling:groupName", "Values": groups}]
         pages = self._clients("ec2").get_paginator("describe_instances").paginate(Filters=chosen)
         return [entry for page in pages for reservation in page["Reservations"] for entry in reservation["Instances"]]
@@ -135,7 +135,7 @@ class _Reader:
             code = environment["Error"].get("ErrorCode", "")
             self._responses.unread.append(f"the adjuster's settings: GetFunctionConfiguration returned {code}")
             return None
-        # The other variables stay out of the view: one is the secret URL that ends the stack's wait.
+        # The other variables stay out of the view: one is the secret URL that completes the wait condition.
         return {key: value for key, value in environment.get("Variables", {}).items() if key in LIMIT_VARIABLES}
 
     def _read_state(self) -> None:
@@ -170,7 +170,7 @@ class _Reader:
         return lines
 
     def _begin(self) -> float:
-        """Return the time of the first line to read: the stack's latest change, or recent when it is complete."""
+        """Return the time of the first line to read: the stack's latest change, or a recent time if it is complete."""
         recent = time.time() - _RECENT_SECONDS
         begun = read_moment(self._responses.stack.get("LastUpdatedTime") or self._responses.stack.get("CreationTime"))
         if begun is None or self._responses.stack["StackStatus"] in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):

@@ -1,4 +1,4 @@
-"""AWS's responses about a cluster, unchanged; a view is made from nothing else."""
+"""AWS's responses about a cluster, unchanged: the only source of a view."""
 
 import base64
 import binascii
@@ -19,21 +19,21 @@ Record = dict[str, Any]
 @dataclass
 class AwsResponses:
     """
-    The responses, in the forms of boto3; times may also be text in ISO 8601, as in recorded ones.
+    Responses in the form of boto3; times may also be text in ISO 8601, as in recorded responses.
 
     Attributes:
-        resources: Of `ListStackResources`; those of a deleted stack too.
-        events: Of `DescribeStackEvents`, newest first.
-        groups: Of `DescribeAutoScalingGroups`; empty when they are gone.
-        activities: Group's name -> of `DescribeScalingActivities`, newest first; those of deleted groups too.
-        instances: Of `DescribeInstances`; terminated ones stay for about an hour.
-        templates: Group's name -> data of its launch template.
-        limits: The adjuster's variables that limit how long the cluster runs; None when they were not read.
+        resources: Entries of `ListStackResources`, also for a deleted stack.
+        events: Entries of `DescribeStackEvents`, newest first.
+        groups: Entries of `DescribeAutoScalingGroups`; empty after their deletion.
+        activities: Entries of `DescribeScalingActivities` by group, newest first, also of deleted groups.
+        instances: Entries of `DescribeInstances`; terminated ones stay for about an hour.
+        templates: Data of the launch template, by group.
+        limits: The adjuster's variables that limit the cluster's running time; None if they were not read.
         item: The state item; None without one.
-        parts: The items that it refers to.
-        node_lines: Of `FilterLogEvents`, the nodes' log group.
-        adjuster_lines: The same of the adjuster's.
-        unread: What could not be read, a line each.
+        parts: The items to which it refers.
+        node_lines: Events of `FilterLogEvents` in the nodes' log group.
+        adjuster_lines: Events of `FilterLogEvents` in the adjuster's log group.
+        unread: Failed reads, one line each.
     """
 
     region: str
@@ -52,12 +52,12 @@ class AwsResponses:
     unread: list[str] = field(default_factory=list)
 
     def to_json(self) -> str:
-        """Return the text that `from_json` reads."""
+        """Return the responses as JSON for `from_json`."""
         return json.dumps(asdict(self), default=_write_value, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> "AwsResponses":
-        """Read what `to_json` wrote."""
+        """Return the responses in JSON from `to_json`."""
         document = json.loads(text)
         return cls(**{entry.name: document[entry.name] for entry in fields(cls) if entry.name in document})
 
@@ -77,11 +77,11 @@ def _write_value(value: Any) -> Any:
 
 
 class ViewError(Exception):
-    """A cluster could not be read; the message says why and what to do."""
+    """A cluster could not be read; the message names cause and remedy."""
 
 
 def read_state(responses: AwsResponses) -> tuple[ClusterState | None, str]:
-    """Return the state, or None and why it cannot be read; None without a reason when there is none yet."""
+    """Return the state, or None with the reason; None without a reason if there is no state yet."""
     if responses.item is None:
         return None, ""
     try:
@@ -100,14 +100,14 @@ _IDLE = re.compile(rb'"stop_when_idle_seconds"\s*:\s*([1-9]\d*)')
 
 
 def has_end(limits: Mapping[str, str], templates: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Return whether the cluster ends at a deadline, by its budget, or when idle, as the user data of nodes says."""
+    """Return whether the cluster ends at a deadline, by its budget or, according to the nodes' user data, when idle."""
     if any(value not in ("", "0") for value in limits.values()):
         return True
     return any(_IDLE.search(decode_user_data(data)) for data in templates.values())
 
 
 def decode_user_data(data: Mapping[str, Any]) -> bytes:
-    """Return the user data of a launch template; empty when it is none."""
+    """Return the decoded user data of a launch template; empty without it."""
     try:
         return base64.b64decode(data.get("UserData", ""))
     except binascii.Error:

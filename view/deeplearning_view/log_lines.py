@@ -1,4 +1,4 @@
-"""The log lines of nodes and adjuster, as CloudWatch Logs returns them."""
+"""Log lines of nodes and adjuster, as CloudWatch Logs returns them."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -22,30 +22,30 @@ from deeplearning_contract.log_record import (
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 PLATFORM = "platform"
-"""Logger of what Lambda itself says of an invocation."""
+"""Logger of Lambda's own lines about an invocation."""
 _PLATFORM_WORDS = ("START RequestId", "END RequestId", "REPORT RequestId", "INIT_START", "XRAY TraceId")
 
 
 @dataclass(frozen=True)
 class Line:
     """
-    One log line, with empty texts for what it does not say.
+    Log line; fields that it lacks are empty.
 
     Attributes:
-        at: When it was logged, UTC.
+        at: Time of the line, UTC.
         node: Instance id, or `adjuster`.
         role: `master`, `worker` or `adjuster`.
         level: One of `LEVELS`.
-        logger: The part of the program that logged it.
-        step: The step that it is about.
-        cause: Why the step failed.
-        remedy: What to do about it.
-        output: The end of a program's output that belongs to it.
-        provision: The data or software of jobs that it is about.
-        state: How far that is; `failed` where it failed.
-        detail: What happens with it, or why it failed.
-        provider: By what NCCL's traffic leaves the node, and why.
-        raw: As it was logged.
+        logger: Part of the program that logged it.
+        step: Setup step of the line.
+        cause: Cause of the step's failure.
+        remedy: Remedy of the failure.
+        output: End of the output of the step's program.
+        provision: Data or software of jobs that the line reports.
+        state: State of that; `failed` after a failure.
+        detail: Progress, or cause of the failure.
+        provider: Network provider of NCCL's traffic, and the reason.
+        raw: The unchanged line.
     """
 
     at: datetime
@@ -66,23 +66,23 @@ class Line:
 
     @property
     def reason(self) -> str:
-        """The composed reason of a failure, which is the line's message."""
+        """Composed reason of a failure: the line's message."""
         return self.message
 
     @property
     def is_failure(self) -> bool:
-        """Whether it says that something failed."""
+        """True if it reports a failure."""
         return bool(self.cause) or LEVELS.index(self.level) >= LEVELS.index("ERROR")
 
 
 def read_lines(events: Iterable[Mapping[str, Any]]) -> tuple[Line, ...]:
-    """Read events of `FilterLogEvents`, in any order, oldest first; leave out lines that carry nothing but metrics."""
+    """Return events of `FilterLogEvents` as lines, oldest first, without lines that contain only metrics."""
     lines = [read_line(event) for event in events]
     return tuple(sorted((line for line in lines if line.message), key=lambda line: line.at))
 
 
 def read_line(event: Mapping[str, Any]) -> Line:
-    """Read one event; keep as it is what is no line of ours, as of Lambda or a traceback."""
+    """Return an event as a line; text of other programs, such as Lambda or a traceback, stays unchanged."""
     text, stream = str(event["message"]).rstrip("\n"), str(event.get("logStreamName", ""))
     role, _, node = stream.partition("/") if stream.startswith(("master/", "worker/")) else (ADJUSTER, "", ADJUSTER)
     try:
@@ -93,7 +93,7 @@ def read_line(event: Mapping[str, Any]) -> Line:
     details = line.details
     return Line(
         datetime.fromtimestamp(line.time, timezone.utc),
-        node,  # of the stream, which a node's rights keep it to, not of the line, which may say anything
+        node,  # from the stream, to which a node's permissions limit it; a line may contain anything
         role,
         line.level if line.level in LEVELS else "INFO",
         line.logger,
@@ -111,7 +111,7 @@ def read_line(event: Mapping[str, Any]) -> Line:
 
 
 def clean(text: str) -> str:
-    """Return a text as one line that moves no cursor: nodes may log anything."""
+    """Return a text as one line without control characters: nodes may log anything."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
@@ -121,7 +121,7 @@ def _take(details: Mapping[str, Any], name: str) -> str:
 
 
 def _read_foreign(text: str) -> tuple[str, str, str]:
-    """Return level, logger and message of a line that is not ours: Lambda's own JSON or text."""
+    """Return level, logger and message of a foreign line: Lambda's own JSON or text."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Reads the log lines of a cluster's nodes and of its adjuster, merged by time."""
+"""Search in the log lines of a cluster's nodes and adjuster, merged by time."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,12 +15,12 @@ from deeplearning_view.resources import find_adjuster_log, find_node_log
 EVERYBODY = "all"
 _FOLLOW_SECONDS = 2.0
 _LATE_SECONDS = 30
-"""CloudWatch Logs may show a line so much later than another that was written after it."""
+"""Delay with which CloudWatch Logs may return a line after later ones."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A log group, or those of its streams whose name has the prefix."""
+    """Log group, or its streams whose name begins with a prefix."""
 
     group: str
     stream_prefix: str = ""
@@ -28,7 +28,7 @@ class Source:
 
 @dataclass
 class LogSearch:
-    """Reads the lines of sources that are at least of a level, each once."""
+    """Search for the lines of sources that have at least a level, each once."""
 
     clients: Clients
     sources: Sequence[Source]
@@ -46,7 +46,7 @@ class LogSearch:
         return sorted((line for line in lines if is_loud(line, self.level)), key=lambda line: line.at)
 
     def follow(self, since: float, pause: Callable[[float], None] = time.sleep) -> Iterator[list[Line]]:
-        """Yield the lines since a time, and then new ones, without an end."""
+        """Yield the lines since a time, then new ones without end."""
         begin = since
         while True:
             looked = time.time()
@@ -62,7 +62,7 @@ class LogSearch:
             pages = list(self.clients("logs").get_paginator("filter_log_events").paginate(**request))
         except (BotoCoreError, ClientError) as error:
             raise ViewError(
-                f"the log group {source.group} cannot be read: {error}; ask for logs:FilterLogEvents"
+                f"the log group {source.group} cannot be read: {error}; request the permission logs:FilterLogEvents"
             ) from error
         for event in (event for page in pages for event in page["events"]):
             key = str(event["eventId"])
@@ -72,13 +72,13 @@ class LogSearch:
 
 
 def is_loud(line: Line, level: str) -> bool:
-    """Return whether a line has a message and is at least of a level."""
+    """Return whether a line has a message and at least a level."""
     return bool(line.message) and LEVELS.index(line.level) >= LEVELS.index(level)
 
 
 def choose_sources(responses: AwsResponses, node: str, instance_id: str, role: str) -> list[Source]:
     """
-    Return the sources of `all`, of `adjuster`, or, for any other node, of the stream of that instance id and role.
+    Return the sources of `all`, of `adjuster`, or of a node: the stream of its instance id and role.
 
     Raises:
         ViewError: The stack has no such log group.

@@ -1,4 +1,4 @@
-"""Makes a row for each node: its identity, its state in EC2 and its group, and its progress."""
+"""Row of each node: identity, state in EC2 and group, and progress."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _LONGEST_PHASE = 44
 def list_nodes(
     responses: AwsResponses, state: ClusterState | None, lines: Sequence[Line], now: datetime
 ) -> tuple[NodeView, ...]:
-    """Return the nodes: members in rank order, then the others, the youngest last; `lines` begin with the oldest."""
+    """Return the nodes: members in rank order, then others, youngest last; `lines` are sorted, oldest first."""
     groups = {entry["InstanceId"]: entry for group in responses.groups for entry in group.get("Instances", [])}
     names = {member.instance_id: name for name, member in named_members(state.members)} if state else {}
     last = {line.node: line for line in lines}
@@ -61,7 +61,7 @@ def list_nodes(
 
 
 def read_login_user(templates: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the image's login user, as the user data of the launch templates says it; empty when none does."""
+    """Return the image's login user from the user data of the launch templates; empty if none has it."""
     for data in templates.values():
         found = _LOGIN_USER.search(decode_user_data(data))
         if found:

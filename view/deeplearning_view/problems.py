@@ -1,4 +1,4 @@
-"""Finds what failed, why and what to do: the stack's own reason first, then nodes, then launches that AWS refused."""
+"""Problems with cause and remedy: the stack's own reason first, then nodes, then launches that AWS refused."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,14 +20,14 @@ _CONSEQUENCES = ("cancelled", "Rollback requested by user", "The following resou
 _NOISE = re.compile(r"\s*(Launching EC2 instance failed\.?|Encoded authorization failure message: \S+)")
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 _TAKEN = re.compile(r"health.?check|unhealthy|spot", re.IGNORECASE)
-"""Auto Scaling's causes of a termination that no user requested."""
+"""Causes in Auto Scaling of a termination that no user requested."""
 _LAST_LINES = 5
 
 
 def find_problems(
     responses: AwsResponses, state: ClusterState | None, lines: Sequence[Line], *, is_formed: bool
 ) -> tuple[Problem, ...]:
-    """Return what failed, each cause once; `lines` are all log lines, oldest first."""
+    """Return the problems, each cause once; `lines` are all log lines, oldest first."""
     problems = [
         *_find_stack_problems(responses, state, lines),
         *_find_cluster_problems(state, lines),
@@ -45,7 +45,7 @@ def find_problems(
 
 
 def _covers(earlier: str, cause: str) -> bool:
-    """Return whether a cause is part of an earlier one; AWS's own sentences lose their full stop on the way."""
+    """Return whether a cause is part of an earlier one, ignoring the full stop of AWS's sentences."""
     return cause.rstrip(". ") in earlier
 
 
@@ -66,7 +66,7 @@ def _find_stack_problems(
 
 
 def find_reason(text: str, documents: Sequence[ClusterState | Departure | Line]) -> Reason:
-    """Return the document of a composed reason; the text alone where no document composes to it."""
+    """Return the document of a composed reason, or one with the text alone."""
     text = clean(text)
     found = next((each for each in documents if each.cause and clean(each.reason) == text), None)
     reason = Reason.of(found) if found else Reason(text)
@@ -105,7 +105,7 @@ def _find_node_problems(
 
 
 def _find_taken(responses: AwsResponses) -> dict[str, str]:
-    """Return why Auto Scaling took instances out of service by itself."""
+    """Return the causes for which Auto Scaling took instances out of service by itself."""
     found = {}
     for activities in responses.activities.values():
         for activity in reversed(activities):
@@ -135,7 +135,7 @@ def _find_launch_problems(responses: AwsResponses, *, is_formed: bool) -> Iterab
 def _attach_lines(problem: Problem, lines: Sequence[Line]) -> Problem:
     """Add the last lines of the node that failed, or of the one that reported it."""
     text = f"{problem.what} {problem.cause}"
-    # The master repeats a worker's cause with words before it: the shortest is that of the node that failed.
+    # The master repeats a worker's cause after a prefix: the shortest line is that of the failed node.
     reporters = sorted((line for line in lines if line.cause and line.cause in text), key=lambda line: len(line.cause))
     reporter = reporters[0].node if reporters else ""
     named = _INSTANCE.search(text)
@@ -145,12 +145,12 @@ def _attach_lines(problem: Problem, lines: Sequence[Line]) -> Problem:
 
 
 def excerpt(line: Line) -> LogExcerpt:
-    """Return the part of a line that a page shows."""
+    """Return the part of a line for a page."""
     return LogExcerpt(line.at.isoformat(timespec="seconds"), line.level, line.message)
 
 
 def describe_suspension(group: Mapping[str, Any]) -> str:
-    """Return that a group launches nothing any more, and how to resume it; empty when it launches."""
+    """Return a warning that a group's launches are suspended, with the command to resume; empty otherwise."""
     for process in group.get("SuspendedProcesses", []):
         if process["ProcessName"] == "Launch":
             name, reason = group["AutoScalingGroupName"], process.get("SuspensionReason", "suspended")
@@ -163,7 +163,7 @@ _DONE, _FAILED = "done", "failed"
 
 
 def describe_provisioning(nodes: Sequence[NodeView], lines: Sequence[Line]) -> tuple[str, ...]:
-    """Return a line for each data and software still on its way; nodes with the same line share it."""
+    """Return a line for each data or software in progress; nodes with the same line share it."""
     found: dict[str, list[str]] = {}
     for node, line in _find_latest(nodes, lines):
         if line.state not in (_DONE, _FAILED):
@@ -173,7 +173,7 @@ def describe_provisioning(nodes: Sequence[NodeView], lines: Sequence[Line]) -> t
 
 
 def find_provisioning_problems(nodes: Sequence[NodeView], lines: Sequence[Line]) -> Iterator[Problem]:
-    """Yield the data and software that could not be brought; the cluster stands, and jobs that need it are refused."""
+    """Yield data and software whose provisioning failed: the cluster forms, but jobs that need them are refused."""
     for node, line in _find_latest(nodes, lines):
         if line.state == _FAILED:
             reason = Reason(line.cause or line.detail, line.remedy, line.output)

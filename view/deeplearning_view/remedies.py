@@ -1,15 +1,15 @@
-"""Finds what a user can do about a failure whose reason has no remedy of its own."""
+"""Remedies of failures whose reason names none."""
 
 import re
 
 _SILENCE = (
-    "no node reported in time how the formation ended: read the last lines of each node, below or with "
-    "`deeplearning-cdk logs`; a node without a line did not get past its boot, see: "
+    "no node reported the end of the formation in time: read the last lines of each node, below or with "
+    "`deeplearning-cdk logs`; a node without a line failed in its boot, see: "
     "aws ec2 get-console-output --instance-id ID"
 )
 _USED_NETWORK = (
-    "delete what the stack did not make in its network; where GuardDuty watches EC2, that is an endpoint and, a minute "
-    "later, a security group, with the commands below; then delete the stack again\n"
+    "delete the resources in its network that the stack did not create; with GuardDuty for EC2, these are an endpoint "
+    "and, a minute later, a security group: run the commands below; then delete the stack again\n"
     "aws ec2 delete-vpc-endpoints --vpc-endpoint-ids $(aws ec2 describe-vpc-endpoints --filters "
     "Name=vpc-id,Values={vpc} Name=tag:GuardDutyManaged,Values=true --query 'VpcEndpoints[].VpcEndpointId' "
     "--output text)\n"
@@ -19,7 +19,7 @@ _USED_NETWORK = (
 )
 """GuardDuty user guide, "How Runtime Monitoring works with Amazon EC2"; hashicorp/terraform-provider-aws#46747."""
 _RESOURCE_REMEDIES = (
-    # The answer of one of this project's functions, which ends with its remedy.
+    # The response of one of this project's functions ends with its remedy.
     (r"from custom resource\. Message returned: ", "do what the message says, then deploy again"),
     (r"(subnet|vpc) '.+' has dependencies and cannot be deleted", _USED_NETWORK),
     (
@@ -28,33 +28,31 @@ _RESOURCE_REMEDIES = (
     ),
     (
         r"not authorized to perform|AccessDenied|UnauthorizedOperation|is not authorized",
-        "let the principal that the message names do what it was refused, then deploy again",
+        "grant the principal in the message the permission that it lacks, then deploy again",
     ),
     (
         r"LimitExceeded|limit.*(reached|exceeded)|quota|maximum number",
-        "request an increase of that quota in Service Quotas or delete what is not needed, then deploy again",
+        "request an increase of that quota in Service Quotas or delete unused resources, then deploy again",
     ),
-    (r"already exists", "delete or rename what exists already, then deploy again"),
+    (r"already exists", "delete or rename the existing resource, then deploy again"),
     (
         r"does not exist|not ?found|NotFound|Invalid.*(ID|Id|Arn|ARN)",
-        "correct the id that the message names, or create what it names in this region, then deploy again",
+        "correct the id in the message, or create the resource in this region, then deploy again",
     ),
 )
-_ANY_RESOURCE = "correct what the message names, then deploy again"
+_ANY_RESOURCE = "correct the cause in the message, then deploy again"
 
 
 def advise_on_resource(reason: str, vpc: str = "") -> str:
-    """Return what to do about a resource that CloudFormation could not create or delete; `vpc` is the stack's."""
+    """Return the remedy for a resource that CloudFormation could not create or delete; `vpc` is the stack's."""
     found = (remedy for pattern, remedy in _RESOURCE_REMEDIES if re.search(pattern, reason, re.IGNORECASE))
     return next(found, _ANY_RESOURCE).replace("{vpc}", vpc or "VPC")
 
 
 def advise_on_node(cause: str, instance_id: str) -> str:
-    """Return what to do about a node that failed without a remedy."""
+    """Return the remedy for a node that failed without naming one."""
     if re.search(r"health check|terminated or stopped|powered off|Spot", cause, re.IGNORECASE):
-        return (
-            "nothing: its group replaces it; when it happens again, see the instance's state reason in the EC2 console"
-        )
+        return "nothing: its group replaces it; if it happens again, see the instance's state reason in the EC2 console"
     if re.search(r"No space left|disk is full|ENOSPC", cause, re.IGNORECASE):
-        return "raise workers.volume_size, or free what fills the disk"
+        return "raise workers.volume_size, or free disk space"
     return f"read the rest of its log: deeplearning-cdk logs --node {instance_id}"

@@ -1,4 +1,4 @@
-"""The view as a page: lines with styles, for a terminal and for a file."""
+"""Page of a view: lines with styles, for a terminal and for a file."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 @dataclass(frozen=True)
 class PageLine:
-    """A line of the page, and its style for a terminal."""
+    """Line of a page, with its style for a terminal."""
 
     text: str
     style: str = ""
@@ -51,7 +51,7 @@ def render_page(view: ClusterView) -> tuple[PageLine, ...]:
 
 
 def describe_cluster(view: ClusterView) -> str:
-    """Return the state of the cluster in a line."""
+    """Return the state of the cluster as one line."""
     parts = [f"{view.verdict.upper()}"]
     if view.asked:
         parts.append(f"{view.formed} of {view.asked} nodes")
@@ -64,7 +64,7 @@ def describe_cluster(view: ClusterView) -> str:
 
 
 def format_age(seconds: float) -> str:
-    """Return a time as people say it, two units at most."""
+    """Return a length of time in at most two units."""
     whole = max(0, int(seconds))
     if whole < _MINUTE:
         return f"{whole} s"
@@ -100,7 +100,7 @@ def _render_excerpt(entry: LogExcerpt) -> list[PageLine]:
 
 
 def _render_nodes(nodes: Sequence[NodeView]) -> list[PageLine]:
-    """Render a line a node; of those that are gone the youngest."""
+    """Render one line per node, with only the youngest of the terminated nodes."""
     gone = [node for node in nodes if node.is_gone]
     left_out = gone[: max(0, len(gone) - _MOST_GONE)]
     shown = [node for node in nodes if node not in left_out]
@@ -141,7 +141,7 @@ def _cells(node: NodeView) -> tuple[str, ...]:
 
 
 def _row(label: str, text: str, style: str = "", hanging: str = "") -> list[PageLine]:
-    """Wrap a text behind a label; words are never broken, so that names and commands can be copied."""
+    """Wrap a text after a label; words are never broken, so that names and commands can be copied."""
     wrapped: Iterable[str] = textwrap.wrap(
         text or "-",
         WIDTH,

@@ -1,4 +1,4 @@
-"""Finds the parts of a cluster among the resources of its stack, by the construct's names."""
+"""Parts of a cluster among the resources of its stack, by their construct ids."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,11 +16,11 @@ _NODE_LOG = "NodeLog"
 _ADJUSTER_LOG = "CapacityAdjusterLog"
 _ADJUSTER = "CapacityAdjusterFunction"
 _ROLE_WORDS = {"MasterGroup": NodeRole.MASTER, "WorkersGroup": NodeRole.WORKER}
-"""For a group that is gone, and its tags with it."""
+"""Role of a group by its construct ids, for deleted groups, whose tags are gone."""
 
 
 def find_groups(resources: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the node groups that were made: name -> role, also of those that a rollback deleted."""
+    """Return the roles of the node groups by name, also of groups that a rollback deleted."""
     return {
         str(entry["PhysicalResourceId"]): role.value
         for entry in resources
@@ -31,7 +31,7 @@ def find_groups(resources: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def find_state_table(resources: Iterable[Mapping[str, Any]]) -> str:
-    """Return the name of the table that holds the state item; empty without one."""
+    """Return the name of the state table; empty without one."""
     return _find(resources, TABLE, _STATE_TABLE)
 
 
@@ -51,7 +51,7 @@ def find_adjuster(resources: Iterable[Mapping[str, Any]]) -> str:
 
 
 def find_vpc(resources: Iterable[Mapping[str, Any]]) -> str:
-    """Return the id of the VPC that the stack made; empty without one."""
+    """Return the id of the VPC that the stack created; empty without one."""
     return _find(resources, VPC, "")
 
 

@@ -1,4 +1,4 @@
-"""Selects what the arguments name: the stack, and a node of its cluster."""
+"""Selection of the stack and node that the arguments name."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,15 +10,15 @@ from deeplearning_view.view_builder import find_master
 
 CLUSTER_OUTPUT = "ClusterName"
 DESCRIPTION = "A deep-learning training cluster"
-"""The beginning of what this project's own stacks say of themselves; one that failed has no outputs."""
+"""Prefix of the description of this project's own stacks, for failed ones, which have no outputs."""
 
 
 def find_stack(cloudformation: Any, name: str | None) -> dict[str, Any]:
     """
-    Return a stack by name or ARN, also one that was deleted; without a name the only one that is a cluster.
+    Return a stack by name or ARN, also a deleted one; without a name, the only stack of a cluster.
 
     Raises:
-        ViewError: There is none of that name, or none or several to choose from.
+        ViewError: There is none of that name, or not exactly one to choose from.
     """
     from botocore.exceptions import ClientError  # noqa: PLC0415 - slow, and most that import this need no AWS
 
@@ -67,7 +67,7 @@ def is_cluster(stack: Mapping[str, Any]) -> bool:
 
 
 def _find_deleted(cloudformation: Any, name: str) -> list[dict[str, Any]]:
-    """Return the stack of that name that was deleted last, which only its ARN finds."""
+    """Return the last deleted stack of that name, which AWS finds only by ARN."""
     pages = cloudformation.get_paginator("list_stacks").paginate(StackStatusFilter=["DELETE_COMPLETE"])
     found = [entry for page in pages for entry in page["StackSummaries"] if entry["StackName"] == name]
     if not found:
@@ -97,12 +97,12 @@ def find_node(nodes: Sequence[NodeView], name: str) -> NodeView:
 
 def find_running_node(nodes: Sequence[NodeView], name: str) -> NodeView:
     """
-    Return a node that runs, by the same names as `find_node`.
+    Return a running node, by the same names as `find_node`.
 
     Raises:
-        ViewError: There is none of that name, or it does not run.
+        ViewError: There is none of that name, or it is not running.
     """
     node = find_node(nodes, name)
     if not node.lifecycle.startswith("running"):
-        raise ViewError(f"--node must name a node that runs, {name} is {node.lifecycle}; choose another")
+        raise ViewError(f"--node must name a running node, got {name}, which is {node.lifecycle}; choose another")
     return node

@@ -1,4 +1,4 @@
-"""The view of a cluster, for pages and programs."""
+"""View of a cluster, for pages and programs."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -8,7 +8,7 @@ Verdict = Literal["forming", "formed", "failed", "stopped", "deleted"]
 
 @dataclass(frozen=True)
 class LogExcerpt:
-    """A log line that explains a problem: its time (UTC), level and message."""
+    """Log line that explains a problem: time (UTC), level and message."""
 
     at: str
     level: str
@@ -17,23 +17,19 @@ class LogExcerpt:
 
 @dataclass(frozen=True)
 class NodeView:
-    """
-    A node.
-
-    Attributes:
-        name: Host name, as `deeplearning-worker2`; empty for one that is no member.
-        role: `master` or `worker`.
-        instance_id: EC2 instance id.
-        instance_type: EC2 instance type.
-        address: Private IPv4 address; empty when it has none.
-        zone: Availability zone.
-        image_id: AMI id.
-        lifecycle: What EC2 and its group say: `pending`, `running, InService`, `terminated`.
-        purchase: `on-demand`, `spot` or `capacity-block`.
-        phase: How far it is: `formed`, `joined`, the step that it is at, or `failed`.
-        gpu_count: GPUs that it measured; None before it joined.
-        launched_at: When it was launched, UTC.
-        age_seconds: Time since then; until its end for one that has ended is not known, so since its launch.
+    """Node of a cluster. Attributes: name: Host name, as `deeplearning-worker2`; empty for one that is no member.
+    role: `master` or `worker`.
+    instance_id: EC2 instance id.
+    instance_type: EC2 instance type.
+    address: Private IPv4 address; empty when it has none.
+    zone: Availability zone.
+    image_id: AMI id.
+    lifecycle: State in EC2 and in its group: `pending`, `running, InService`, `terminated`.
+    purchase: `on-demand`, `spot` or `capacity-block`.
+    phase: Progress: `formed`, `joined`, the current step, or `failed`.
+    gpu_count: Number of GPUs that it measured; None before it joined.
+    launched_at: Launch time, UTC.
+    age_seconds: Time since its launch, also after its end, whose time is not known.
     """
 
     name: str
@@ -52,7 +48,7 @@ class NodeView:
 
     @property
     def is_gone(self) -> bool:
-        """Whether EC2 has ended it, or is about to."""
+        """True if EC2 has terminated it, or is terminating it."""
         return self.lifecycle.startswith(("terminated", "shutting-down", "stopp"))
 
 
@@ -62,11 +58,11 @@ class Problem:
     Something that failed.
 
     Attributes:
-        what: What failed: `stack`, a node, a group.
-        cause: Why, in the words of the program or service that reported it.
-        remedy: What to do; commands that are too long for its sentence follow, a line each.
-        is_past: Whether the cluster has recovered from it.
-        lines: The last log lines of the node or function that failed.
+        what: Subject of the failure: `stack`, a node, a group.
+        cause: Cause, in the words of the program or service that reported it.
+        remedy: Remedy; commands that are too long for its sentence follow, one per line.
+        is_past: True if the cluster has recovered from it.
+        lines: Last log lines of the failed node or function.
     """
 
     what: str
@@ -86,21 +82,21 @@ class ClusterView:
         region: Its region.
         stack_status: Its status.
         verdict: `forming`, `formed`, `failed`, `stopped` (on purpose, no node) or `deleted`.
-        cluster: The cluster's name; empty when its groups are gone.
+        cluster: The cluster's name; empty after the deletion of its groups.
         phase: Phase of the state item; empty without one.
         generation: Generation of the membership; 0 without one.
         formed: Members, master included.
-        asked: Nodes asked for, master included.
-        since: Since when the verdict holds, UTC; empty when it is not known.
-        reason: Why the cluster is smaller than asked for, or failed; else empty.
-        notice: Why the capacity ends soon; else empty.
+        asked: Desired nodes, master included.
+        since: Start of the verdict, UTC; empty if it is not known.
+        reason: Cause of a cluster that is smaller than desired, or has failed; else empty.
+        notice: Cause of an early end of the capacity; else empty.
         nodes: The nodes, members first in rank order.
-        problems: What failed, the likeliest cause first.
-        warnings: What needs attention, though nothing failed.
-        log_in: Commands that log in on the master.
+        problems: Failures, the likeliest cause first.
+        warnings: Warnings that need attention without a failure.
+        log_in: Commands that log in to the master.
         provisioning: Data and software that are still being provisioned.
-        unread: What could not be read.
-        looked_at: When, UTC.
+        unread: Reads that failed.
+        looked_at: Time of the reads, UTC.
     """
 
     stack: str
@@ -125,7 +121,7 @@ class ClusterView:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its formation has ended, one way or the other."""
+        """True if its formation has ended, with success or failure."""
         return self.verdict != "forming"
 
     def to_document(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Makes the view of a cluster from the responses of AWS and the time, and from nothing else."""
+"""Builder of the view of a cluster, from the responses of AWS and the time alone."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -60,7 +60,7 @@ def make_view(responses: AwsResponses, now: datetime) -> ClusterView:
 
 
 def judge(responses: AwsResponses, state: ClusterState | None) -> Verdict:
-    """Return the verdict, by stack and state item."""
+    """Return the verdict from stack and state item."""
     status = str(responses.stack["StackStatus"])
     if status in ("DELETE_IN_PROGRESS", "DELETE_COMPLETE"):
         return "deleted"
@@ -68,13 +68,13 @@ def judge(responses: AwsResponses, state: ClusterState | None) -> Verdict:
         return "failed"
     if status in _STANDING and responses.groups and not any(group["DesiredCapacity"] for group in responses.groups):
         return "stopped"
-    if state is None:  # without the right to read it, the stack's word counts
+    if state is None:  # without permission to read the item, the stack's status decides
         return "formed" if status in _STANDING else "forming"
     return "formed" if state.phase is Phase.FORMED or state.has_formed else "forming"
 
 
 def _find_since(responses: AwsResponses, verdict: Verdict) -> str:
-    """Return since when the verdict holds, by the stack's events."""
+    """Return the start of the verdict from the stack's events."""
     created = read_moment(responses.stack.get("LastUpdatedTime") or responses.stack.get("CreationTime"))
     moments = [read_moment(responses.stack.get("CreationTime"))] if verdict == "forming" else []
     for event in responses.events:  # newest first
@@ -111,7 +111,7 @@ def _find_warnings(responses: AwsResponses, nodes: tuple[NodeView, ...], state: 
 
 
 def _find_slow(nodes: Sequence[NodeView], lines: Sequence[Line]) -> Iterator[str]:
-    """Yield a warning for nodes whose traffic uses TCP though they have EFA, as their agents last reported."""
+    """Yield a warning for nodes with EFA whose traffic uses TCP, from the last reports of their agents."""
     latest = {line.node: line for line in lines if line.provider}
     faults: dict[str, list[str]] = {}
     for node in nodes:
@@ -124,7 +124,7 @@ def _find_slow(nodes: Sequence[NodeView], lines: Sequence[Line]) -> Iterator[str
 
 
 def _find_log_in(responses: AwsResponses, nodes: tuple[NodeView, ...]) -> tuple[str, ...]:
-    """Return the commands that log in on the master that runs."""
+    """Return the commands that log in to the running master."""
     master = find_master(nodes)
     if master is None:
         return ()
@@ -138,6 +138,6 @@ def _find_log_in(responses: AwsResponses, nodes: tuple[NodeView, ...]) -> tuple[
 
 
 def find_master(nodes: tuple[NodeView, ...]) -> NodeView | None:
-    """Return the master that runs: the first of the membership, else the youngest of the role."""
+    """Return the running master: the first of the membership, else the youngest of the role."""
     running = [node for node in nodes if node.role == NodeRole.MASTER.value and node.lifecycle.startswith("running")]
     return next((node for node in running if node.name), running[-1] if running else None)

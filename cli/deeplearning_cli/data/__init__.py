@@ -1,1 +1,1 @@
-"""Data for training: datasets that are prepared, bundled, downloaded and put into a bucket."""
+"""Data for training: download, check, bundle and upload to S3."""

@@ -1,4 +1,4 @@
-"""Makes one archive of all sources, in one pass over each and without holding a file in memory."""
+"""One archive of all sources, written in one pass over each, without whole files in memory."""
 
 import hashlib
 import io
@@ -23,7 +23,7 @@ EXECUTABLE = 0o111
 
 @dataclass(frozen=True)
 class Bundle:
-    """An archive on this machine's disk."""
+    """Archive on the local disk."""
 
     file: Path
     size: int
@@ -40,14 +40,14 @@ class _Writer(Protocol):
 
 def make_bundle(sources: list[tuple[Source, Path]], file: Path, report: Report) -> Bundle:
     """
-    Write the archive; one of the same sources that exists already is not written again.
+    Write the archive, unless one of the same sources exists already.
 
-    The content of archives goes into the bundle, not the archives themselves; the file's ending decides its kind.
+    The contents of archives go into the bundle, not the archives themselves; the file's ending decides its kind.
 
-    Effects: the file, and `<file>.json` with its digest; while it is written `<file>.part`.
+    Effects: writes the file, and `<file>.json` with its digest; `<file>.part` while it is incomplete.
 
     Raises:
-        PreparationError: A source cannot be read, two bring the same path, or the disk is too small.
+        PreparationError: A source cannot be read, two contain the same path, or the disk is too small.
     """
     fingerprint = _describe(sources)
     found = _read_bundle(file, fingerprint)
@@ -77,7 +77,7 @@ def make_bundle(sources: list[tuple[Source, Path]], file: Path, report: Report) 
 
 
 class _HashedStream(io.RawIOBase):
-    """Passes bytes on, counts them and adds them to a digest; it cannot go back, so nothing is hashed twice."""
+    """Stream that passes bytes on, counts and hashes them; it cannot seek, so nothing is hashed twice."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -85,7 +85,7 @@ class _HashedStream(io.RawIOBase):
         self.count = 0
 
     def writable(self) -> bool:
-        """Return whether it takes bytes."""
+        """Return whether it accepts bytes."""
         return True
 
     def write(self, data: "bytes | bytearray | memoryview") -> int:  # type: ignore[override]
@@ -106,7 +106,7 @@ def _write(sources: list[tuple[Source, Path]], stream: _HashedStream, *, is_zip:
             for entry in read_entries(source, path):
                 if entry.name in seen:
                     raise InputError(
-                        f"sources must bring different files, got {entry.name!r} twice; drop or rename one"
+                        f"sources must contain different files, got {entry.name!r} twice; drop or rename one"
                     )
                 seen.add(entry.name)
                 writer.add(entry)
@@ -146,7 +146,7 @@ class _ZipWriter:
 
 
 def _measure(path: Path) -> int:
-    """Return how many bytes a source brings, without reading them; of a compressed tar, its size on disk."""
+    """Return the number of bytes in a source, without reading them; for a compressed tar, its size on disk."""
     if path.is_dir():
         return sum(file.stat().st_size for file in list_files(path))
     if path.name.endswith(".zip") and zipfile.is_zipfile(path):

@@ -1,4 +1,4 @@
-"""Downloads over HTTP that resume where they were interrupted, and are kept only with the expected digest and size."""
+"""Downloads over HTTP that resume after an interruption, and are kept only with the expected digest and size."""
 
 import errno
 import hashlib
@@ -19,18 +19,18 @@ from deeplearning_cli.data.sources import PreparationError, Source
 CHUNK_BYTES = 1 << 20
 RESPONSE_SECONDS = 60
 ATTEMPTS = 5
-"""In a row that fetched nothing."""
+"""Consecutive attempts that fetched nothing."""
 LEAST_PASSING = 500
-"""A status from here on is an error of the server itself, which may pass."""
+"""First status code of server errors, which may pass."""
 SPARE_BYTES = 64 << 20
 Report = Callable[[str, int, int], None]
-"""Takes (what, bytes done, bytes in all; 0 when not known)."""
+"""Callback with a name, the bytes done and the bytes in all; 0 if not known."""
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The record of a file that was downloaded whole."""
+    """Record of a complete download."""
 
     url: str
     size: int
@@ -41,10 +41,10 @@ def download(source: Source, folder: Path, report: Report, pause: Callable[[floa
     """
     Download a source into a folder, unless it is there already.
 
-    Effects: `<name>`, and `<name>.json` with its digest; while it is fetched `<name>.part` and `<name>.part.json`.
+    Effects: writes `<name>`, and `<name>.json` with its digest; `<name>.part` and `<name>.part.json` meanwhile.
 
     Raises:
-        PreparationError: It cannot be fetched, or has another digest or size; a wrong file is not kept.
+        PreparationError: It cannot be fetched, or has another digest or size; a wrong file is deleted.
     """
     file = folder / source.name
     found = _read_finished(file, source)
@@ -86,7 +86,7 @@ def _note(file: Path) -> Path:
 
 
 def _read_finished(file: Path, source: Source) -> Finished | None:
-    """Return the record of a file that is there; None when there is none, or it is of another file."""
+    """Return the record of a complete file; None if there is none, or it is of another file."""
     try:
         found = Finished(**json.loads(_note(file).read_text(encoding="utf-8")))
         is_whole = file.stat().st_size == found.size and found.url == source.url
@@ -97,7 +97,7 @@ def _read_finished(file: Path, source: Source) -> Finished | None:
 
 
 def _open(request: urllib.request.Request) -> Any:
-    """Open an address of the web; a redirection to a file leads nowhere."""
+    """Open a URL over HTTP; redirections to files are not followed."""
     opener = urllib.request.OpenerDirector()
     for kind in ("Proxy", "Unknown", "HTTP", "HTTPS", "HTTPDefaultError", "HTTPRedirect"):
         opener.add_handler(getattr(urllib.request, f"{kind}Handler")())
@@ -123,12 +123,12 @@ def _fetch(source: Source, file: Path, report: Report) -> None:
             raise
         if done and done == (known or {}).get("total"):
             return
-        note.unlink(missing_ok=True)  # It is longer than what the server has now: start anew.
+        note.unlink(missing_ok=True)  # It is longer than the server's file now: start again.
         raise http.client.HTTPException("the file changed on the server") from error
     with response:
         done, total = _locate(response, done)
         if source.size and total and total != source.size:
-            raise PreparationError(f"{source.url} must have {source.size} bytes, has {total}; check the URL")
+            raise PreparationError(f"{source.url} must have {source.size} bytes, got {total}; check the URL")
         _require_space(file.parent, total - done)
         validator = _strong(response.headers.get("ETag")) or response.headers.get("Last-Modified")
         note.write_text(json.dumps({"url": source.url, "total": total, "validator": validator}), encoding="utf-8")
@@ -148,7 +148,7 @@ def _locate(response: Any, done: int) -> tuple[int, int]:
     if response.status == http.HTTPStatus.PARTIAL_CONTENT:
         found = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
         if found is None or int(found[1]) != done:
-            raise http.client.HTTPException("the server sent another part than was asked for")
+            raise http.client.HTTPException("the server sent another part than the requested one")
         return done, 0 if found[2] == "*" else int(found[2])
     return 0, int(response.headers.get("Content-Length") or 0)
 
@@ -162,18 +162,18 @@ def _read_note(note: Path, source: Source) -> dict[str, Any] | None:
 
 
 def _strong(tag: str | None) -> str | None:
-    """If-Range takes no weak tag."""
+    """Return the tag if it is strong: If-Range accepts no weak one."""
     return tag if tag and not tag.startswith("W/") else None
 
 
 def _require_space(folder: Path, size: int) -> None:
     free = shutil.disk_usage(folder).free
     if size + SPARE_BYTES > free:
-        raise PreparationError(f"{folder} must have {size + SPARE_BYTES} bytes free, has {free}; choose --work")
+        raise PreparationError(f"{folder} must have {size + SPARE_BYTES} bytes free, got {free}; choose --work")
 
 
 def _finish(source: Source, file: Path) -> Path:
-    """Keep a download under its name when digest and size are the expected ones, else remove it."""
+    """Keep a download under its name if digest and size match, else remove it."""
     part = _part(file)
     algorithms = {"sha256": hashlib.sha256(), "md5": hashlib.md5(usedforsecurity=False)}
     with part.open("rb") as stream:

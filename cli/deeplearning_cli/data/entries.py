@@ -1,4 +1,4 @@
-"""Lists the files that sources bring into a bundle: of folders, of archives, or the sources themselves."""
+"""Files that sources contribute to a bundle: of folders, of archives, or the sources themselves."""
 
 import os
 import stat
@@ -14,7 +14,7 @@ from deeplearning_cli.data.sources import InputError, Source
 
 @dataclass(frozen=True)
 class Entry:
-    """One file of the bundle: its path there, its bytes, and its mode and time."""
+    """One file of the bundle, with its path, bytes, mode and time."""
 
     name: str
     size: int
@@ -24,7 +24,7 @@ class Entry:
 
 
 def read_entries(source: Source, path: Path) -> Iterator[Entry]:
-    """Yield the files of a source, each open until the next is requested; refuse links and paths that lead out."""
+    """Yield the files of a source, each open until the next is requested; refuse links and paths outside the source."""
     if path.is_dir():
         for file in list_files(path):
             name = f"{source.name}/{file.relative_to(path).as_posix()}"
@@ -42,7 +42,7 @@ def _read_zip(source: Source, path: Path) -> Iterator[Entry]:
         for info in archive.infolist():
             mode = info.external_attr >> 16
             if stat.S_ISLNK(mode):
-                raise InputError(f"{source.name} must hold files only, {info.filename!r} is a link; repack it")
+                raise InputError(f"{source.name} must contain files only, got the link {info.filename!r}; repack it")
             if not info.is_dir():
                 with archive.open(info) as stream:
                     yield Entry(_join(source.folder, info.filename), info.file_size, mode, 0, stream)
@@ -56,8 +56,8 @@ def _read_tar(source: Source, path: Path) -> Iterator[Entry]:
                 name = _join(source.folder, member.name)
                 yield Entry(name, member.size, member.mode, int(member.mtime), stream)
             elif not member.isdir():
-                what = f"{member.name!r} is a link or a device"
-                raise InputError(f"{source.name} must hold files only, {what}; repack it")
+                what = f"the link or device {member.name!r}"
+                raise InputError(f"{source.name} must contain files only, got {what}; repack it")
 
 
 def list_files(folder: Path) -> Iterator[Path]:
@@ -65,18 +65,18 @@ def list_files(folder: Path) -> Iterator[Path]:
     Yield the files below a folder, in the same order each time; links to files are followed.
 
     Raises:
-        InputError: There is a link to a folder, or something that is neither file nor folder.
+        InputError: A link to a folder, or an entry that is neither file nor folder, is among them.
     """
     for current, folders, files in os.walk(folder, onerror=_complain):
         folders.sort()
         for name in folders:
             if (Path(current) / name).is_symlink():
                 link = Path(current) / name
-                raise InputError(f"folders must be real ones, {link} is a link; give its target as a source")
+                raise InputError(f"folders must not be links, got {link}; give its target as a source")
         for name in sorted(files):
             file = Path(current) / name
             if not file.is_file():
-                raise InputError(f"{file} must be a file, it is a broken link or a device; remove it")
+                raise InputError(f"{file} must be a file, got a broken link or a device; remove it")
             yield file
 
 
@@ -91,7 +91,7 @@ def _read_file(name: str, file: Path) -> Iterator[Entry]:
 
 
 def _join(folder: str, name: str) -> str:
-    """Return a path of the bundle, which leads nowhere else."""
+    """Return a path inside the bundle."""
     parts = PurePosixPath(name.replace("\\", "/")).parts
     if not parts or ".." in parts or parts[0].startswith("/") or ":" in parts[0]:
         raise InputError(f"files of an archive must lie within it, got {name!r}; do not use this archive")

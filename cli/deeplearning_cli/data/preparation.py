@@ -32,7 +32,7 @@ TENTHS = 10
 
 @dataclass(frozen=True)
 class Preparation:
-    """The request; the name is the data's in the cluster's props."""
+    """Request of a preparation; `name` is the data's name in the cluster's props."""
 
     sources: tuple[Source, ...]
     name: str
@@ -46,33 +46,33 @@ def add_parser(commands: Commands) -> None:
     parser = commands.add_parser(
         "prepare-data",
         help="download, check, bundle and upload data to S3, for clusters to read",
-        description="Download files, check them, put them and local files into one archive and upload it to S3, with "
-        "its SHA-256 beside it. After an interruption the same command resumes downloads, leaves out files that are "
-        "in S3 already and sends the others from their beginning; done, it does nothing. What archives hold is put "
-        "into the bundle, not the archives themselves.",
-        epilog="exit status: 0 the data is in S3, 1 something failed, 2 it could not be begun, 130 interrupted; "
+        description="Download and check files, put them and local files into one archive, and upload it to S3 with "
+        "its SHA-256 beside it. After an interruption, the same command resumes downloads, skips files that are in "
+        "S3 already, and uploads the others from their beginning; once complete, it does nothing. The contents of "
+        "archives go into the bundle, not the archives themselves.",
+        epilog="exit status: 0 the data is in S3, 1 something failed, 2 it could not start, 130 interrupted; "
         "example: deeplearning-cdk prepare-data s3://team-data/coco-2017.tar --preset coco-2017",
     )
     add = parser.add_argument
     add("destination", help="s3://BUCKET/NAME.tar, with --zip .zip, with --no-bundle s3://BUCKET/PREFIX/")
-    add("--path", action="append", default=[], metavar="PATH", help="a local file or folder; may be repeated")
-    add("--url", action="append", default=[], metavar="URL[=SHA256]", help="address to download; may be repeated")
-    add("--preset", action="append", default=[], choices=tuple(PRESETS), help="a known data set; may be repeated")
+    add("--path", action="append", default=[], metavar="PATH", help="local file or folder; may be repeated")
+    add("--url", action="append", default=[], metavar="URL[=SHA256]", help="URL to download; may be repeated")
+    add("--preset", action="append", default=[], choices=tuple(PRESETS), help="known data set; may be repeated")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--zip", action="store_true", help="make a .zip, not a .tar")
-    form.add_argument("--no-bundle", action="store_true", help="upload every file as it is, below a prefix")
+    form.add_argument("--zip", action="store_true", help="write a .zip instead of a .tar")
+    form.add_argument("--no-bundle", action="store_true", help="upload every file unchanged below a prefix")
     add(
         "--work",
         default="build/data",
         metavar="DIR",
         help="folder of downloads and the bundle (default: %(default)s)",
     )
-    add("--dry-run", action="store_true", help="print the plan, and do nothing")
+    add("--dry-run", action="store_true", help="print the plan and do nothing")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prepare the data; 0 it is in S3, 1 something failed and the same command resumes, 2 it could not be begun."""
+    """Prepare the data; return 0 if it is in S3, 1 if it failed and can be resumed, 2 if it could not start."""
     try:
         preparation = _read(arguments)
         if arguments.dry_run:
@@ -100,13 +100,13 @@ def _read(arguments: argparse.Namespace) -> Preparation:
     ending = ".zip" if arguments.zip else ".tar"
     is_bundle = not arguments.no_bundle
     destination = read_destination(arguments.destination, is_bundle=is_bundle, ending=ending)
-    # Jobs look for a known data set by its name, wherever its archive lies.
+    # Jobs find a known data set by its name, independent of the archive's key.
     name = arguments.preset[0] if len(arguments.preset) == 1 else destination.data_name
     return Preparation(sources, name, destination, Path(arguments.work), is_bundle)
 
 
 def _carry_out(client: Any, preparation: Preparation, report: Report) -> str:
-    """Do all that is not done yet; return the bundle's digest, empty without a bundle."""
+    """Do the remaining steps and return the bundle's digest, empty without a bundle."""
     work = preparation.work
     try:
         work.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ def _carry_out(client: Any, preparation: Preparation, report: Report) -> str:
 
 
 def _write_digest(client: Any, bundle: Bundle, destination: Destination) -> None:
-    """Put the digest beside the bundle, as `sha256sum` writes it; nodes read it there."""
+    """Upload the digest beside the bundle, in the format of `sha256sum`, for the nodes."""
     line = f"{bundle.sha256}  {bundle.file.name}\n".encode()
     beside = Destination(destination.bucket, f"{destination.key}.sha256")
     if not is_there(client, Bundle(bundle.file, len(line), bundle.sha256), beside):
@@ -133,7 +133,7 @@ def _write_digest(client: Any, bundle: Bundle, destination: Destination) -> None
 
 
 def _upload_files(client: Any, preparation: Preparation, files: Sequence[tuple[Source, Path]], report: Report) -> None:
-    """Upload every file as it is, below the prefix."""
+    """Upload every file unchanged below the prefix."""
     to = preparation.destination
     for source, path in files:
         for file in list_files(path) if path.is_dir() else [path]:
@@ -165,7 +165,7 @@ def _print_plan(preparation: Preparation) -> None:
 
 
 def _print_use(preparation: Preparation, digest: str) -> None:
-    """Print how a cluster gets the data."""
+    """Print the props with which a cluster uses the data."""
     destination = preparation.destination
     values = {"name": preparation.name, "bucket": destination.bucket, "key": destination.key}
     values |= {"sha256": digest} if digest else {}
@@ -176,7 +176,7 @@ def _print_use(preparation: Preparation, digest: str) -> None:
 
 @contextmanager
 def show_progress() -> Iterator[Report]:
-    """Yield a function that shows progress: (what, bytes done, bytes in all; 0 when not known)."""
+    """Yield a callback that shows progress: a name, the bytes done, and the bytes in all; 0 if not known."""
     if not sys.stderr.isatty():
         yield _LineReporter()
         return
@@ -199,7 +199,7 @@ def show_progress() -> Iterator[Report]:
 
 
 class _LineReporter:
-    """Writes a line when another tenth is done, and none twice."""
+    """Progress in lines, one for each completed tenth."""
 
     def __init__(self) -> None:
         self._reported: dict[str, int] = {}

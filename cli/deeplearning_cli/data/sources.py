@@ -1,4 +1,4 @@
-"""Reads the sources of `deeplearning-cdk prepare-data`, URLs, files, folders and presets, and the destination in S3."""
+"""Sources of `deeplearning-cdk prepare-data`, URLs, files, folders and presets, and the destination in S3."""
 
 import ipaddress
 import re
@@ -17,14 +17,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class PreparationError(Exception):
-    """A preparation failed; the text is the cause and the remedy."""
+    """A preparation failed; the message is cause and remedy."""
 
     status = 1
-    """With which the command ends: what was begun can be gone on with."""
+    """Exit status of the command; the preparation can be resumed."""
 
 
 class InputError(PreparationError):
-    """The request is invalid; nothing was begun."""
+    """The request is invalid; nothing was started."""
 
     status = 2
 
@@ -35,10 +35,10 @@ class Source:
     A file, folder or download that becomes part of the data.
 
     Attributes:
-        name: Of the file, as it is kept and as it is in the bundle when it is not unpacked.
-        url: Address to download from; empty for a local one.
+        name: Name of the downloaded file, and of its entry in the bundle if it is not unpacked.
+        url: URL of a download; empty for a local source.
         path: A local file or folder; None for a download.
-        digest: Hex digest that a download must have, SHA-256 or, for those who publish no better, MD5; empty for none.
+        digest: Hex digest that a download must have: SHA-256, or MD5 where no other is published; empty for none.
         size: Bytes that a download must have; 0 when it is not known.
         folder: Its folder in the bundle; empty for the root.
     """
@@ -52,7 +52,7 @@ class Source:
 
     @property
     def is_archive(self) -> bool:
-        """Whether its content, not the file itself, goes into the bundle."""
+        """True if its content, not the file itself, goes into the bundle."""
         return self.name.endswith(ARCHIVE_ENDINGS)
 
 
@@ -64,14 +64,14 @@ PRESETS: dict[str, tuple[Source, ...]] = {
 
 @dataclass(frozen=True)
 class Destination:
-    """A place in S3: the key of a bundle, or a prefix that ends with `/`."""
+    """Destination in S3: the key of a bundle, or a prefix that ends with `/`."""
 
     bucket: str
     key: str
 
     @property
     def data_name(self) -> str:
-        """A name for the data in the cluster's configuration, made from the key."""
+        """Name of the data in the cluster's configuration, derived from the key."""
         last = self.key.rstrip("/").rpartition("/")[2] or self.bucket
         for ending in ARCHIVE_ENDINGS:
             last = last.removesuffix(ending)
@@ -80,7 +80,7 @@ class Destination:
 
 
 def read_url(text: str) -> Source:
-    """Read `URL` or `URL=SHA256`; the URL must be one of a file, over http or https."""
+    """Parse `URL` or `URL=SHA256`; the URL must name a file, over http or https."""
     url, mark, digest = text.rpartition("=")
     if not mark or not _SHA256.fullmatch(digest):
         url, digest = text, ""
@@ -96,7 +96,7 @@ def read_url(text: str) -> Source:
 
 
 def read_path(text: str) -> Source:
-    """Read a local file or folder, which must exist."""
+    """Return a local file or folder, which must exist, as a source."""
     path = Path(text)
     if not path.exists() or not (path.is_file() or path.is_dir()):
         raise InputError(f"--path must be a file or a folder, got {text!r}; for a download: --url")
@@ -117,7 +117,7 @@ def check_sources(sources: Sequence[Source]) -> None:
 
 def read_destination(text: str, *, is_bundle: bool, ending: str) -> Destination:
     """
-    Read `s3://bucket/key`: the key of a bundle, which ends with `ending`, or a prefix for files.
+    Parse `s3://bucket/key`: the key of a bundle, which ends with `ending`, or a prefix for files.
 
     Raises:
         InputError: S3 would refuse the bucket or the key, or the key does not fit the form.
@@ -129,7 +129,7 @@ def read_destination(text: str, *, is_bundle: bool, ending: str) -> Destination:
         rule = "3 to 63 lower-case letters, digits, dots and hyphens that begin and end with a letter or digit"
         raise InputError(f"bucket must be {rule}, got {bucket!r}; see: aws s3 ls")
     segments = key.removesuffix("/").split("/")
-    is_plain = key.isprintable() and not set(key) & set('*?\\"$')  # As IAM policies and DataSource want it.
+    is_plain = key.isprintable() and not set(key) & set('*?\\"$')  # IAM policies and DataSource require it.
     if key and (not is_plain or any(part in {"", ".", ".."} for part in segments)):
         rule = 'names separated by single slashes without any of *?\\"$'
         raise InputError(f"key must be {rule}, got {key!r}; write it without // and ..")

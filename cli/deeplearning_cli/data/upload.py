@@ -1,4 +1,4 @@
-"""Uploads files to S3, leaves out those that are there already, and checks what arrived."""
+"""Upload of files to S3, which skips present files and checks the result."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -10,16 +10,16 @@ from deeplearning_cli.data.download import Report
 from deeplearning_cli.data.sources import Destination, InputError, PreparationError
 
 PART_BYTES = 16 << 20
-"""boto3 holds ten parts in memory at a time, and makes them larger where a file would have more than 10,000."""
+"""boto3 keeps ten parts in memory, and makes them larger if a file would have more than 10,000."""
 AT_ONCE = 8
 DIGEST = "sha256"
-"""Key of the object's own metadata: by it a second run recognizes a finished file, and continues with the next."""
-AGAIN = "run the same command again; it leaves out what is in S3 already"
+"""Metadata key of the object, with which a later run recognizes a finished file and skips it."""
+AGAIN = "run the same command again; it skips files that are in S3 already"
 _REMEDIES = {
     "AccessDenied": "the credentials need s3:PutObject, s3:GetObject, s3:ListBucket and s3:AbortMultipartUpload there",
-    "403": "see that the bucket is yours and the credentials may use it: aws sts get-caller-identity",
-    "404": "make the bucket first: aws s3 mb",
-    "NoSuchBucket": "make the bucket first: aws s3 mb",
+    "403": "check that the bucket is yours and the credentials may use it: aws sts get-caller-identity",
+    "404": "create the bucket first: aws s3 mb",
+    "NoSuchBucket": "create the bucket first: aws s3 mb",
     "ExpiredToken": f"log in again; then {AGAIN}",
 }
 
@@ -38,13 +38,13 @@ def make_client() -> Any:
 
 @contextmanager
 def explain() -> Iterator[None]:
-    """Turn an error of AWS into a PreparationError, which has a cause and a remedy."""
+    """Return the PreparationError for an error of AWS, with cause and remedy."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError  # noqa: PLC0415 - see above
 
     try:
         yield
     except NoCredentialsError as error:
-        raise PreparationError("AWS credentials must be there, none were found; run: aws configure") from error
+        raise PreparationError("AWS credentials must be configured, got none; run: aws configure") from error
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
         raise PreparationError(f"S3 call failed: {error}; {_REMEDIES.get(code, AGAIN)}") from error
@@ -53,13 +53,13 @@ def explain() -> Iterator[None]:
 
 
 def is_there(client: Any, bundle: Bundle, destination: Destination) -> bool:
-    """Return whether the object is in S3 already, of the same size and digest."""
+    """Return whether the object is in S3 already, with the same size and digest."""
     with explain():
         return _find_object(client, destination) == (bundle.size, bundle.sha256)
 
 
 def _find_object(client: Any, destination: Destination) -> tuple[int, str] | None:
-    """Return size and digest of an object; None when there is none."""
+    """Return size and digest of an object; None if it does not exist."""
     from botocore.exceptions import ClientError  # noqa: PLC0415 - see above
 
     try:
@@ -73,14 +73,14 @@ def _find_object(client: Any, destination: Destination) -> tuple[int, str] | Non
 
 def upload(client: Any, bundle: Bundle, destination: Destination, report: Report) -> bool:
     """
-    Upload a file, unless it is there already; return whether anything was sent.
+    Upload a file, unless it is in S3 already; return whether anything was sent.
 
-    Each part carries its SHA-256, by which S3 refuses what was damaged on the way. An upload that fails or is
-    interrupted is aborted, so that nobody pays for its parts, and begins anew with the next run; only a process that
-    is killed leaves parts behind. `report` takes the bytes sent.
+    Each part has its SHA-256, with which S3 refuses parts that were damaged in transit. An upload that fails or is
+    interrupted is aborted, so that its parts are not charged, and starts again with the next run; only a killed process
+    leaves parts behind. `report` is called with the bytes sent.
 
     Raises:
-        PreparationError: A call failed, or another thing arrived than was sent.
+        PreparationError: A call failed, or the object in S3 differs from the file.
     """
     if is_there(client, bundle, destination):
         report(destination.key, bundle.size, bundle.size)
@@ -101,14 +101,14 @@ def upload(client: Any, bundle: Bundle, destination: Destination, report: Report
     if (size, digest) != (bundle.size, bundle.sha256):
         where = f"s3://{destination.bucket}/{destination.key}"
         raise PreparationError(
-            f"{where} must have {bundle.size} bytes of {bundle.sha256}, has {size} bytes of {digest}; {AGAIN}"
+            f"{where} must have {bundle.size} bytes of {bundle.sha256}, got {size} bytes of {digest}; {AGAIN}"
         )
     report(destination.key, bundle.size, bundle.size)
     return True
 
 
 def _count_bytes(what: str, total: int, report: Report) -> Callable[[int], None]:
-    """Return a callback that sums up what boto3's threads report; a part that is sent again counts back first."""
+    """Return a callback that adds up the reports of boto3's threads; a part that is sent again is subtracted first."""
     lock = threading.Lock()
     done = 0
 

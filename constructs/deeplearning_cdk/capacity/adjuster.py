@@ -1,4 +1,4 @@
-"""The capacity adjuster: its Lambda function with its triggers, and the stack's request for capacity."""
+"""Capacity adjuster: Lambda function with its triggers, and the stack's request for capacity."""
 
 from aws_cdk import CustomResource, Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -13,13 +13,13 @@ from deeplearning_cdk.operations.messages import allow_rule, keep_undelivered, s
 from deeplearning_cdk.operations.spending import Spending
 from deeplearning_cdk.pseudo_parameters import REGION
 from deeplearning_cdk.security.encryption import ClusterEncryption
-from deeplearning_cdk.security.node_permissions import event_statement, group_arns, meeting_key_statements
+from deeplearning_cdk.security.node_permissions import coordination_key_statements, event_statement, group_arns
 from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.names import CLUSTER_TAG, FIRST_CANDIDATE
 from deeplearning_contract.settings import AdjusterSettings
 
 _SETTLE_SECONDS = 10
-"""Time between the two equal reads that a decision needs."""
+"""Time between the two identical reads that a decision requires, in seconds."""
 _ALARM_MINUTES = 3
 """Minutes of failures before the alarm: the next invocation recovers from a single throttled or denied call."""
 _RESPONSE_TIME = Duration.minutes(10)
@@ -30,12 +30,11 @@ class CapacityAdjuster(ClusterFunction):
     """
     Capacity adjuster: a function that adjusts the capacity of the groups to the instances that launched.
 
-    It is invoked by the events of the groups, every minute, and before the Capacity Block of the workers ends, of which
-    it notifies the nodes. It finds the groups by the tag of the cluster. The groups must depend on it, so that no event
-    and no minute is lost.
+    It is invoked by events of the groups, every minute, and before the workers' Capacity Block ends, to notify the
+    nodes. It finds the groups by the tag of the cluster. The groups must depend on it, so that no event is lost.
 
     Attributes:
-        alarm: Alarm on minutes of failing invocations, without actions.
+        alarm: Alarm on invocations that keep failing, without actions.
     """
 
     def __init__(
@@ -75,9 +74,9 @@ class CapacityAdjuster(ClusterFunction):
             memory_mib=256,
             environment=settings.to_environment(),
         )
-        coordination.admit_sender(coordination.master_queue, self.role)
+        coordination.allow_only_sender(coordination.master_queue, self.role)
         self._dead_letters = coordination.dead_letters
-        # The ids that LambdaSubscription and the rules' targets would give depend on the stack's name.
+        # The ids that LambdaSubscription and the rules' targets generate depend on the stack's name.
         self.function.add_permission(
             "AllowTopic", principal=iam.ServicePrincipal("sns.amazonaws.com"), source_arn=coordination.topic.topic_arn
         )
@@ -108,7 +107,8 @@ class CapacityAdjuster(ClusterFunction):
         allow_rule(self._dead_letters, rule, self.function.node.find_child(permission_id))
 
     def _make_alarm(self) -> cloudwatch.Alarm:
-        # It is about lasting failures: a lost event does no harm, since the function reads the groups every minute.
+        # The alarm is for lasting failures: a lost event does no harm, since the function reads the groups every
+        # minute.
         return cloudwatch.Alarm(
             self,
             "Errors",
@@ -116,18 +116,18 @@ class CapacityAdjuster(ClusterFunction):
             threshold=1,
             evaluation_periods=_ALARM_MINUTES,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description="The capacity adjuster of a deep-learning cluster fails again and again",
+            alarm_description="The capacity adjuster of a deep-learning cluster keeps failing",
         )
 
 
 def request_capacity(scope: Construct, adjuster: CapacityAdjuster, worker_desired_capacity: int) -> CustomResource:
     """
-    Make the stack's request for capacity, which the adjuster carries out once all that it depends on exists.
+    Create the stack's request for capacity, which the adjuster fulfils after all dependencies exist.
 
-    The groups are made without a desired capacity. A group is complete for CloudFormation "when the desired capacity is
-    reached" (`AWS::AutoScaling::AutoScalingGroup`, `DesiredCapacity`), so that a cluster that continues with fewer
-    nodes would fail there. Instead the adjuster raises the groups when CloudFormation creates this resource, and sets
-    them again when a count changes, each time once: a capacity that a user sets by hand since is kept.
+    The groups are created without a desired capacity. CloudFormation completes a group "when the desired capacity is
+    reached" (`AWS::AutoScaling::AutoScalingGroup`, `DesiredCapacity`), so a cluster that continues with fewer nodes
+    would fail the stack. Instead, the adjuster sets the groups' capacity once when CloudFormation creates this
+    resource, and once whenever a count changes: a capacity that a user sets afterwards is kept.
     """
     return CustomResource(
         Construct(scope, "RequestedCapacity"),
@@ -142,7 +142,7 @@ def request_capacity(scope: Construct, adjuster: CapacityAdjuster, worker_desire
 def _block_end_pattern(reservation_id: str) -> dict[str, object]:
     return {
         "source": ["aws.ec2"],
-        # AWS's own pages differ in the wording.
+        # AWS's own pages differ in this text.
         "detail-type": ["Capacity Block Expiration Warning", "Capacity Block Reservation Expiration Warning"],
         "detail": {"capacity-reservation-id": [reservation_id]},
     }
@@ -157,7 +157,7 @@ def _adjuster_statements(cluster: str, coordination: Coordination, key_arn: str)
             actions=["sqs:SendMessage"],
             resources=[coordination.master_queue.queue_arn, coordination.dead_letters.queue_arn],
         ),
-        *meeting_key_statements(key_arn),
+        *coordination_key_statements(key_arn),
         # Lambda decrypts the environment as the function's role. It grants that to the role by itself only where the
         # deploying principal may `kms:CreateGrant`; the sources are in security/test_permissions.py.
         iam.PolicyStatement(

@@ -19,8 +19,8 @@ class ClusterFunction(Construct):
     """
     Base of the constructs that run a Lambda function of the cluster.
 
-    Events at which the function fails go to the cluster's dead-letter queue. Lambda sends them with the function's
-    role, so `statements` must allow `sqs:SendMessage` to that queue, and the use of its key.
+    Events that the function fails to process go to the cluster's dead-letter queue. Lambda sends them with the
+    function's role, so `statements` must allow `sqs:SendMessage` to that queue, and the use of its key.
 
     Attributes:
         function: The function.
@@ -66,7 +66,7 @@ class ClusterFunction(Construct):
             log_group=log_group,
             description=description,
         )
-        # With the CDK's own prop, the right to send would be in an inline policy.
+        # With the CDK's own prop, the permission to send would be in an inline policy.
         resource = cast("lambda_.CfnFunction", self.function.node.default_child)
         resource.dead_letter_config = lambda_.CfnFunction.DeadLetterConfigProperty(
             target_arn=coordination.dead_letters.queue_arn

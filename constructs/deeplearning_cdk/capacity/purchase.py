@@ -13,9 +13,9 @@ _Template = ec2.CfnLaunchTemplate
 _Group = autoscaling.CfnAutoScalingGroup
 PurchaseKind = Literal["on-demand", "spot", "reservation", "capacity-block"]
 _LEAST_PRICE = 0.001
-"""USD per hour; a launch template needs more than that (CloudFormation, LaunchTemplate SpotOptions)."""
+"""USD per hour; a launch template requires more (CloudFormation, LaunchTemplate SpotOptions)."""
 _MOST_PRICE = 1000
-"""USD per hour; above the price of every instance, so more is a typing error."""
+"""USD per hour, above the price of every instance; a higher value is a typing error."""
 _LIST = "list yours with `aws ec2 describe-capacity-reservations`"
 
 ReservationId = Annotated[
@@ -43,7 +43,7 @@ PlacementGroupName = Annotated[
         takes_tokens=True,
     ),
 ]
-"""Name of a placement group, which is written into the template only."""
+"""Name of a placement group, written into the template only."""
 
 MaxPrice = Annotated[
     float,
@@ -59,7 +59,7 @@ MaxPrice = Annotated[
 @dataclass(frozen=True, kw_only=True)
 class Purchase:
     """
-    Purchase option of a node group, made with `on_demand`, `spot`, `reservation`, `reservation_group` or
+    Purchase option of a node group, created with `on_demand`, `spot`, `reservation`, `reservation_group` or
     `capacity_block`.
 
     Attributes:
@@ -135,7 +135,7 @@ class Purchase:
     @classmethod
     def capacity_block(cls, reservation_id: str) -> "Purchase":
         """
-        Launch in a Capacity Block, whose instances can run from its start until 30 minutes before its end.
+        Launch in a Capacity Block only; its instances run from its start until 30 minutes before its end.
 
         Args:
             reservation_id: Its id, `cr-…`; the cluster's `network.availability_zone` must be its zone.
@@ -165,7 +165,7 @@ class Purchase:
 
     @property
     def market(self) -> ec2.CfnLaunchTemplate.InstanceMarketOptionsProperty | None:
-        """Market options of the launch template; None for on-demand instances, also those in a reservation."""
+        """Market options of the launch template; None for on-demand instances, with or without a reservation."""
         if self.kind not in {"spot", "capacity-block"}:
             return None
         # An Auto Scaling group supports one-time requests only (CloudFormation, LaunchTemplate SpotOptions).
@@ -178,7 +178,7 @@ class Purchase:
 
     @property
     def template_reservation(self) -> ec2.CfnLaunchTemplate.CapacityReservationSpecificationProperty | None:
-        """Reservation in the launch template, which is for a Capacity Block (EKS user guide, capacity-blocks)."""
+        """Reservation in the launch template: a Capacity Block (EKS user guide, capacity-blocks)."""
         if not self.block_id:
             return None
         target = _Template.CapacityReservationTargetProperty(capacity_reservation_id=self.block_id)
@@ -187,9 +187,9 @@ class Purchase:
     @property
     def group_reservation(self) -> autoscaling.CfnAutoScalingGroup.CapacityReservationSpecificationProperty | None:
         """
-        Reservation in the Auto Scaling group, which is for an On-Demand Capacity Reservation.
+        Reservation in the Auto Scaling group: an On-Demand Capacity Reservation.
 
-        Without the preference, instances for which it has no capacity would launch on demand (Auto Scaling user guide,
+        Without the preference, instances beyond its capacity would launch on demand (Auto Scaling user guide,
         target-capacity-reservations).
         """
         if self.kind != "reservation":
@@ -215,7 +215,7 @@ def check_purchase(prop: str, value: Purchase | None, availability_zone: str | N
     Return the purchase option of a prop, on demand by default.
 
     Raises:
-        ValueError: It has a reservation, and `network.availability_zone` is not given.
+        ValueError: The purchase option has a reservation, and `network.availability_zone` is not given.
     """
     if value is None:
         return ON_DEMAND

@@ -1,1 +1,1 @@
-"""Machine images: which one nodes start from, and how its id is pinned."""
+"""Machine images: definition, choice by instance type, and the pin of the AMI id."""

@@ -1,4 +1,4 @@
-"""Choice of the machine image: the user's, checked against the instance types, or one that drives them."""
+"""Choice of the machine image: the user's, checked against the instance types, or one that supports them."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts, has_efa
 
 ChosenImage = Annotated[
     NodeImage,
-    "take a class method of NodeImage; an image of the CDK says neither who logs in nor which Python it has: "
+    "take a class method of NodeImage; an image of the CDK has neither a login user nor a Python path: "
     "NodeImage.from_machine_image(image, like=NodeImage.ubuntu())",
 ]
 
@@ -17,10 +17,10 @@ DEEP_LEARNING_FAMILIES = frozenset(
 )
 
 _EFS_UTILS = ("amazon-efs-utils",)
-"""A package that Amazon Linux has in its own repositories, which nodes reach through the endpoint of S3."""
+"""Package that Amazon Linux has in its own repositories, which nodes reach through the endpoint of S3."""
 
 _STOCK_UBUNTU = "/aws/service/canonical/"
-"""Images below it have no EFA software; AWS's deep-learning images have (DLAMI developer guide, "EFA")."""
+"""Images below this path have no EFA software; AWS's deep-learning images do (DLAMI developer guide, "EFA")."""
 
 
 def choose_image(
@@ -30,7 +30,8 @@ def choose_image(
     Check the user's image against the instance types, or choose one for them.
 
     Raises:
-        ValueError: It does not fit the types, or isolated nodes would have to install packages or EFA's software.
+        ValueError: The image does not fit the types, or isolated nodes would have to install packages or the EFA
+            software.
     """
     chosen = image or _find_default(workers, master)
     _check_architecture(workers, master, chosen)
@@ -42,10 +43,10 @@ def choose_image(
 
 def find_image(prop: str, facts: InstanceTypeFacts) -> NodeImage:
     """
-    Find the image that drives an instance type; the prop that named the type is for the error.
+    Return the default image for an instance type; `prop` names the type in errors.
 
     Raises:
-        ValueError: No image is known that drives the type's accelerators.
+        ValueError: No known image supports the type's accelerators.
     """
     if facts.accelerator is None:
         return NodeImage.ubuntu(architecture=facts.architecture)
@@ -56,13 +57,13 @@ def find_image(prop: str, facts: InstanceTypeFacts) -> NodeImage:
     if facts.family == "g5g":
         return NodeImage.deep_learning_ubuntu(BASE_UBUNTU_ARM64, architecture="arm64")
     raise ValueError(
-        f"software.image must be given for {prop} {facts.name}, got none; no image is known here that drives it: "
+        f"software.image must be given for {prop} {facts.name}, got none; the library knows no image for it: "
         "pass NodeImage.from_ssm_parameter or NodeImage.from_ami_id"
     )
 
 
 def _find_default(workers: InstanceTypeFacts, master: InstanceTypeFacts) -> NodeImage:
-    """Choose by the type that needs more: one that no ready image drives, then an accelerated one."""
+    """Choose for the more demanding type: one without a ready image first, then an accelerated one."""
     named = (("workers.instance_type", workers), ("master.instance_type", master))
     prop, facts = max(named, key=lambda pair: (pair[1].driver_branch is not None, pair[1].accelerator is not None))
     return find_image(prop, facts)
@@ -95,7 +96,7 @@ def _check_efa_software(workers: InstanceTypeFacts, master: InstanceTypeFacts, i
     """
     Refuse isolated nodes that would have to download the EFA software.
 
-    Whether an image that is neither stock Ubuntu nor AWS's has it is not known here: its nodes check and report it as
+    For other images than stock Ubuntu and AWS's, the software is not known at synth: nodes check it and report it as
     part of their health.
     """
     if not image.parameter.startswith(_STOCK_UBUNTU):

@@ -1,4 +1,4 @@
-"""Machine images of nodes: the AMI, its login user, and the software that it has."""
+"""Machine images of nodes: AMI, login user and software."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ _UBUNTU_PACKAGES = {"mount.nfs4": ("nfs-common",)}
 _AMAZON_LINUX_PACKAGES = {"mount.efs": ("amazon-efs-utils",)}
 _PATH = r"(/[A-Za-z0-9._-]+)+"
 
-# Most of these values are written into user data unchanged, so their rules leave no room for anything else.
+# Most of these values are written into user data unchanged, so their rules allow no special characters.
 FileSystemMode = Literal["nfs4", "efs"]
 LoginUser = Annotated[
     str, matching(r"[a-z_][a-z0-9_-]{0,31}", "be the name of a user", "write the image's user, e.g. ubuntu")
@@ -56,16 +56,16 @@ ImageName = Annotated[
     str,
     matching(r"[A-Za-z0-9._-]{1,128}", "be the name of a Deep Learning AMI", "copy it from the image's release notes"),
 ]
-"""Name of a Deep Learning AMI, as it stands in the path of its public SSM parameter."""
+"""Name of a Deep Learning AMI in the path of its public SSM parameter."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeImage:
     """
-    Machine image of every node. Make it with one of the class methods.
+    Machine image of every node, created with one of the class methods.
 
     Attributes:
-        parameter: SSM parameter that holds the AMI id, read at each deployment; empty with another source.
+        parameter: SSM parameter with the AMI id, read at each deployment; empty with another source.
         ami_ids: AMI id by region, or under `*` for every region; empty with another source.
         machine_image: Machine image of the CDK; None with another source.
         login_user: User that logs in and runs the training.
@@ -76,9 +76,9 @@ class NodeImage:
         root_device: Name of the root device.
         packages: Packages that a node installs where the command is missing: command -> packages; `{kernel}` in a
             name is replaced by the release of the running kernel.
-        has_packages: Whether nodes need no Internet access for `packages`: the image has them already, or is
-            configured for a mirror in the VPC.
-        is_tried: Whether the notes of the image's vendor say that it works on AWS.
+        has_packages: True if nodes need no Internet access for `packages`: the image has them already, or is configured
+            for a mirror in the VPC.
+        is_tried: True if the release notes of the image's vendor confirm that it works on AWS.
     """
 
     parameter: Literal[""] | ParameterName = ""
@@ -211,13 +211,13 @@ class NodeImage:
         has_packages: bool = False,
     ) -> "NodeImage":
         """
-        Use an image by its id, so that nodes launched later start from the same AMI.
+        Use an image by its id; nodes launched later start from the same AMI.
 
         Args:
             ami_id: The id, or an id for each region.
             login_user: User that logs in and runs the training.
-            like: Image that this one was made from; interpreter, packages, root device and file-system mode are
-                copied from it. Default: stock Ubuntu with the login user `ubuntu`; other images must name one.
+            like: Image from which this one was made; interpreter, packages, root device and file-system mode are copied
+                from it. Default: stock Ubuntu with the login user `ubuntu`; other images need one.
             has_packages: Nodes need no Internet access for its packages. Default: they do.
 
         Raises:
@@ -289,7 +289,7 @@ def _name_deep_learning_parameter(name: str, architecture: Architecture) -> str:
 
 
 def _require_ubuntu(prop: str, login_user: str, remedy: str) -> None:
-    """Refuse Ubuntu's defaults for an image with the login user of another distribution."""
+    """Check that an image with another login user than Ubuntu's does not use Ubuntu's defaults."""
     if login_user != "ubuntu":
         raise ValueError(f"{prop} must be given with login_user {login_user!r}, got none; {remedy}")
 

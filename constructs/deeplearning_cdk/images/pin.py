@@ -1,4 +1,4 @@
-"""The pinned image: the AMI that a parameter named at the stack's creation, until `image_release` changes."""
+"""Pinned image: the AMI id that an SSM parameter had at the stack's creation, kept until `image_release` changes."""
 
 from aws_cdk import CustomResource, Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
@@ -11,16 +11,16 @@ from deeplearning_cdk.nodes.payload import pack_image_pin
 from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
 from deeplearning_cdk.security.encryption import ClusterEncryption
 
-_DESCRIPTION = "Reads which image the nodes of a deep-learning cluster start from"
+_DESCRIPTION = "Reads the machine image of a deep-learning cluster's nodes"
 _RESPONSE_TIME = Duration.minutes(5)
-"""CloudFormation's default is an hour."""
+"""Time for CloudFormation to wait for the function; its default is an hour."""
 _FUNCTION_TIME = Duration.minutes(3)
-"""The function retries for a minute while it is denied, and then has to respond."""
+"""The function retries for a minute while it is denied access, and must then respond."""
 
 
 class PinnedImage(ClusterFunction):
     """
-    The image that an SSM parameter names, read when the stack is created and when `release` changes.
+    AMI id of an SSM parameter, read when the stack is created and when `release` changes.
 
     A parameter of the template would be read at each deployment, and nodes launched later would differ from the running
     ones. The function behind this resource stores which image belongs to which release, so that neither an update of

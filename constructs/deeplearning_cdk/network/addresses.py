@@ -1,4 +1,4 @@
-"""Addresses of a VPC: how it is cut into subnets, and how many nodes a subnet holds."""
+"""Addresses of a VPC: its division into subnets, and the number of nodes that fit into one."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ LARGEST_SUBNET_ADDRESSES = 65_531
 
 INTERFACE_ENDPOINTS = ("AUTOSCALING", "CLOUDWATCH_LOGS", "EVENTBRIDGE", "SQS", "SSM", "SSM_MESSAGES")
 """
-Services that nodes without a route to the Internet call, beside S3 and DynamoDB with their gateways.
+Services that nodes without a route to the Internet call, beside S3 and DynamoDB, which have gateway endpoints.
 
-Queues and tables call KMS themselves, so nodes need no endpoint of it; metrics are sent as log lines.
-Session Manager needs no ec2messages since version 3.3.40 of its agent, and the newest regions do not have it.
+SQS and DynamoDB call KMS themselves, so nodes need no KMS endpoint; metrics are sent as log lines. Session Manager
+needs no ec2messages since version 3.3.40 of its agent, and the newest regions do not have it.
 """
 
 
@@ -114,7 +114,7 @@ def check_addresses(subnet: str, usable: int, *, workers: int, has_master: bool,
     One address is for the mount target, and `isolated` takes one for each interface endpoint.
 
     Raises:
-        ValueError: It has not.
+        ValueError: It has too few.
     """
     others = 1 + has_master + (len(INTERFACE_ENDPOINTS) if isolated else 0)
     if workers > usable - others:

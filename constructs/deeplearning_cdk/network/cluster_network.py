@@ -1,4 +1,4 @@
-"""Network of the nodes: a VPC with one zone for them, or the user's own, and their security group."""
+"""Network of the nodes: a new VPC with one zone or an existing one, and the nodes' security group."""
 
 import json
 
@@ -26,26 +26,27 @@ class ClusterNetwork(Construct):
     Network of a cluster: all nodes in one zone, everything allowed among them, nothing from outside.
 
     A new VPC has a private tier for the nodes and a public one with a NAT gateway, gateway endpoints for S3 and
-    DynamoDB, and a flow log; a user's VPC has its own. With `isolated` it has the private tier alone, without a route
-    to the Internet, and interface endpoints for the rest of what nodes call.
+    DynamoDB, and a flow log; an existing VPC has its own. With `isolated` it has only the private tier, without a route
+    to the Internet, and interface endpoints for the other services that nodes call.
 
     Args:
         scope: The parent.
         construct_id: The id in the parent.
         network: The user's choice.
-        public_master: The master lives in a public subnet, where the VPC has one.
-        log_key: Encrypts the flow log of a new VPC. Default: CloudWatch's own key.
+        public_master: Place the master in a public subnet, where the VPC has one. Default: it is in the workers'
+            subnet.
+        log_key: KMS key of a new VPC's flow log. Default: CloudWatch's own key.
 
     Attributes:
         vpc: The VPC.
-        is_new: Whether the VPC is the cluster's own.
-        worker_subnet: Where the workers live.
-        master_subnet: Where the master lives.
+        is_new: True if the cluster created the VPC.
+        worker_subnet: Subnet of the workers.
+        master_subnet: Subnet of the master.
         zone: Zone of all nodes.
-        has_public_master: Whether the master's subnet is a public one.
-        has_one_subnet: Whether master and workers live in the same subnet.
+        has_public_master: True if the master's subnet is public.
+        has_one_subnet: True if master and workers are in the same subnet.
         security_group: Group of every node; all traffic among its members is allowed.
-        connectivity: What must exist before a node can reach what it needs.
+        connectivity: Dependencies of a node's network access.
 
     Raises:
         ValueError: A choice contradicts another.
@@ -82,7 +83,7 @@ class ClusterNetwork(Construct):
             self.master_subnet is self.worker_subnet or self.master_subnet.subnet_id == self.worker_subnet.subnet_id
         )
         self.security_group = self._make_security_group()
-        # The subnets too, because they may stand outside the VPC's construct.
+        # The subnets too, because they may be outside the VPC's construct.
         needs: list[IDependable] = [self.vpc, self.worker_subnet, self.master_subnet, self.security_group]
         if self.is_new or network.isolated:
             subnets = [self.worker_subnet] if self.has_one_subnet else [self.worker_subnet, self.master_subnet]
@@ -113,10 +114,10 @@ class ClusterNetwork(Construct):
             self,
             "Vpc",
             ip_addresses=ec2.IpAddresses.cidr(cidr),
-            # Naming the zone keeps synth from looking zones up with credentials.
+            # With the zone given, synth need not look zones up with credentials.
             availability_zones=[network.availability_zone or Fn.select(0, Fn.get_azs())],
             nat_gateways=0 if isolated else 1,
-            # It would add a Lambda; no node is in the default group.
+            # The restriction would add a Lambda function; no node is in the default group.
             restrict_default_security_group=False,
             subnet_configuration=[private] if isolated else [private, public],
         )
@@ -133,7 +134,7 @@ class ClusterNetwork(Construct):
             raise ValueError(
                 f"network.availability_zone must lie in the stack's region {region}, got {zone}; write {region}a"
             )
-        # Names can be compared with names, and positions in the region's list with positions.
+        # Names are comparable only with names, and positions in the region's list only with positions.
         named = {name for name in resolved if isinstance(name, str) and not is_dummy_value(name)}
         selected = {json.dumps(name) for name in resolved if isinstance(name, dict) and "Fn::Select" in name}
         for known in (named, selected):
@@ -144,9 +145,9 @@ class ClusterNetwork(Construct):
                 )
 
     def _make_security_group(self) -> ec2.SecurityGroup:
-        # Nodes may open connections to anywhere: package mirrors, container registries and data have no fixed
-        # addresses, and security groups cannot name the prefix lists of S3 without a look-up with credentials. What
-        # isolated nodes reach is bounded by the routes, of which none leaves the VPC, and by the endpoints' policies.
+        # Nodes may open connections to any address: package mirrors, container registries and data have no fixed
+        # addresses, and the prefix lists of S3 need a look-up with credentials. Isolated nodes are limited by the
+        # routes, none of which leaves the VPC, and by the endpoints' policies.
         group = ec2.SecurityGroup(
             self, "NodesSecurityGroup", vpc=self.vpc, description="Nodes of a deep-learning cluster"
         )
@@ -154,7 +155,7 @@ class ClusterNetwork(Construct):
         rule = allow_ingress(
             group, "FromMembers", group=group, members=group, port=port, description="Anything among the nodes"
         )
-        acknowledge(rule, "members-say-anything")
+        acknowledge(rule, "member-traffic")
         # EFA needs the rule by group; the rule to any address does not cover its traffic.
         ec2.CfnSecurityGroupEgress(
             group,

@@ -1,8 +1,8 @@
 """
-Endpoints that connect nodes to AWS without the Internet, the policy of each, and the warning about a missing one.
+Endpoints that connect nodes to AWS without the Internet, their policies, and the warning about a missing one.
 
-An endpoint's policy grants nothing: roles do. It limits what anyone behind it can do with credentials from elsewhere,
-so that a compromised node cannot send data out of the account through AWS itself.
+An endpoint's policy grants nothing; roles do. It limits the use of credentials from other accounts, so that a
+compromised node cannot send data out of the account through AWS itself.
 """
 
 from collections.abc import Sequence
@@ -70,28 +70,29 @@ def add_interfaces(
 
 def warn_of_missing_gateway(scope: Construct, vpc: ec2.IVpc) -> None:
     """
-    Warn when the app shows no gateway endpoint of S3 in a user's VPC: the traffic then uses a NAT gateway or no route.
+    Warn if the app defines no gateway endpoint of S3 in an existing VPC: traffic then uses a NAT gateway or has no
+    route.
 
     The check runs when the app is synthesized, since the endpoint may be added after the cluster.
     """
-    # On a construct without children, so that nothing else is visited.
+    # The aspect is on a construct without children, so that it visits nothing else.
     Aspects.of(Construct(scope, "S3Route")).add(_GatewayAspect(scope, vpc))
 
 
 def _set_endpoint_policy(endpoint: ec2.VpcEndpoint, statements: Sequence[iam.PolicyStatement]) -> None:
     resource = endpoint.node.default_child
     assert isinstance(resource, ec2.CfnVPCEndpoint)
-    # Minimized whatever the consumer's feature flags say, so that the template stays the same.
+    # Minimized with any feature flags of the consumer, so that the template stays the same.
     resource.policy_document = iam.PolicyDocument(statements=list(statements), minimize=True)
 
 
 def _own_principals() -> iam.PolicyStatement:
     """
-    Allow everything that roles and users of this account may do.
+    Allow all calls by roles and users of this account.
 
-    Not only the cluster's roles: private DNS names route the calls of everything in the VPC to these endpoints, also of
-    what a user's VPC contains beside the cluster. Nor only this account's resources: data may be in buckets of other
-    accounts, and the nodes' roles name the queues, tables and objects that they may use.
+    Other roles than the cluster's are included, because private DNS names route all calls in the VPC to these
+    endpoints, also those of other resources in an existing VPC. Resources of other accounts are included, because data
+    may be in their buckets; the nodes' roles limit the queues, tables and objects that nodes may use.
     """
     return iam.PolicyStatement(
         principals=[iam.StarPrincipal()],
@@ -103,12 +104,12 @@ def _own_principals() -> iam.PolicyStatement:
 
 def _public_objects(*, isolated: bool) -> list[iam.PolicyStatement]:
     """
-    Allow the calls of S3 that are made without credentials of this account.
+    Allow calls to S3 without credentials of this account.
 
-    The stack's wait is signalled by a URL that CloudFormation has signed. Packages, container layers, open data and
-    presigned URLs are read without credentials or with those of others: nodes with a route to the Internet can still
-    read them, since the gateway takes all of S3's traffic in the region, but cannot write. Isolated nodes, which must
-    not reach the Internet, read only packages of Amazon Linux and layers of ECR.
+    The wait condition is signalled through a URL that CloudFormation has signed. Packages, container layers, open data
+    and presigned URLs are read without credentials or with those of others: nodes with a route to the Internet can
+    still read them, since the gateway takes all of S3's traffic in the region, but cannot write. Isolated nodes, which
+    must not reach the Internet, read only packages of Amazon Linux and layers of ECR.
     """
     read = [Fn.sub(f"arn:${{AWS::Partition}}:s3:::{bucket}/*") for bucket in _PUBLIC_BUCKETS] if isolated else ["*"]
     signal = Fn.sub("arn:${AWS::Partition}:s3:::cloudformation-waitcondition-${AWS::Region}/*")

@@ -1,4 +1,4 @@
-"""The availability zones of subnets, as far as they are known at synth."""
+"""Availability zones of subnets, as far as they are known at synth."""
 
 from collections.abc import Sequence
 
@@ -13,11 +13,11 @@ def find_zone(prop: str, subnet: ec2.ISubnet, zone: str | None = None) -> str:
     Return the zone of a subnet; one that names none lies in the zone of all nodes, where that is known.
 
     Raises:
-        ValueError: Nothing names it.
+        ValueError: Neither the subnet nor `network.availability_zone` names it.
     """
     try:
         named = subnet.availability_zone
-    except RuntimeError as error:  # An imported subnet: `Subnet.from_subnet_id` cannot know it.
+    except RuntimeError as error:  # `Subnet.from_subnet_id` imports a subnet without its zone.
         if zone is not None:
             return zone
         raise ValueError(

@@ -1,1 +1,1 @@
-"""Nodes: groups and launch templates, instance types, interfaces, user data and the programs that it brings."""
+"""Nodes: groups, launch templates, instance types, network interfaces, user data and programs."""

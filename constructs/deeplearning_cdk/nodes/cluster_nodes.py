@@ -1,4 +1,4 @@
-"""The nodes of a cluster: roles, programs, launch templates and groups of the master and the workers."""
+"""Nodes of a cluster: roles, programs, launch templates and groups of the master and the workers."""
 
 from typing import cast
 
@@ -25,20 +25,20 @@ _GROUP_IDS = {NodeRole.MASTER: "Master", NodeRole.WORKER: "Workers"}
 
 class ClusterNodes(Construct):
     """
-    The master and the workers of a cluster.
+    Master and workers of a cluster.
 
     Args:
         scope: The parent.
         construct_id: The id in the parent.
         plan: The nodes of both roles.
-        site: What they stand on.
+        site: Resources that the nodes of both roles use.
 
     Attributes:
         roles: The IAM role of the nodes of each role, the user's or the cluster's own.
-        principal: Stands for all roles.
+        principal: Principal of all roles.
         master_security_group: Group of the master alone.
         groups: The node group of each role.
-        ssh_command: The command that opens an SSH session on the master; None without `ssh_peer` and a key pair.
+        ssh_command: Command that opens an SSH session on the master; None without `ssh_peer` and a key pair.
     """
 
     def __init__(self, scope: Construct, construct_id: str, plan: NodePlan, site: NodeSite) -> None:
@@ -48,8 +48,8 @@ class ClusterNodes(Construct):
         self._identities = {role: self._make_role(role) for role in plan.roles}
         self.roles = {role: identity.role for role, identity in self._identities.items()}
         coordination = site.coordination
-        coordination.admit_sender(coordination.worker_queue, self.roles[NodeRole.MASTER])
-        coordination.admit_sender(coordination.report_queue, self.roles[NodeRole.WORKER])
+        coordination.allow_only_sender(coordination.worker_queue, self.roles[NodeRole.MASTER])
+        coordination.allow_only_sender(coordination.report_queue, self.roles[NodeRole.WORKER])
         self.principal = NodesPrincipal(list(self._identities.values()))
         self._grant_keys()
         self.master_security_group = self._make_master_security_group()
@@ -77,15 +77,15 @@ class ClusterNodes(Construct):
 
     @property
     def readiness(self) -> list[IDependable]:
-        """What must exist before the first node: its group, and what it may do, with what users grant it later."""
+        """Dependencies of the first node: the master's group, and all permissions, with those that users grant."""
         rights = [part for identity in self._identities.values() for part in (identity.role, identity.policy_scope)]
         return [self.master_security_group, *rights]
 
     def _make_role(self, node_role: NodeRole) -> NodeIdentity:
         site, is_master = self._site, node_role is NodeRole.MASTER
-        meet = master_statements if is_master else worker_statements
+        list_statements = master_statements if is_master else worker_statements
         statements = [
-            *meet(site.coordination, site.cluster, site.key_arn),
+            *list_statements(site.coordination, site.cluster, site.key_arn),
             *session_statements(),
             log_statement(site.log_group, node_role),
             self._programs.read_statement(node_role),

@@ -1,5 +1,5 @@
 """
-Facts of EC2 instance types: GPUs, architecture, network cards, EFA, placement.
+Facts of EC2 instance types: GPUs, architecture, network cards, EFA and placement.
 
 The facts are dated data beside this module, written by `constructs/write_instance_catalog.py`. AWS adds types faster
 than this library is released, so a user can describe a newer one with `InstanceTypeFacts`.
@@ -31,13 +31,13 @@ DriverBranch = Annotated[int, between(390, 999, "write e.g. 580")]
 ComputeCapability = Annotated[
     str, matching(r"([0-9]{1,2}\.[0-9])?", "be a compute capability", "write that of the GPU, e.g. 9.0")
 ]
-"""Compute capability of an NVIDIA GPU, which decides the code that it runs; empty where it is not known."""
+"""Compute capability of an NVIDIA GPU, which determines the code that it can run; empty if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceTypeFacts:
     """
-    Facts of an instance type that the constructs use. Describe a type with it that is newer than the catalogue.
+    Facts of an instance type that the constructs use; pass them for a type that is newer than the catalogue.
 
     Attributes:
         name: The type, such as `p5.48xlarge`.
@@ -46,14 +46,14 @@ class InstanceTypeFacts:
         gpu_count: GPUs of an instance. Default: 0, a CPU type.
         network_cards: Network cards of an instance. Default: 1.
         efa_cards: Indexes of the network cards that take an EFA. Default: none, no EFA.
-        is_clusterable: Whether a cluster placement group takes it. Default: it does.
-        is_burstable: Whether it is a burstable type. Default: it is not.
-        regions: Regions that offer it, where the catalogue knows. Default: not known.
-        driver_branch: NVIDIA driver branch that a stock image needs, where no deep-learning image drives it.
+        is_clusterable: True if cluster placement groups support it. Default: they do.
+        is_burstable: True if it is a burstable type. Default: it is not.
+        regions: Regions that offer it, if known. Default: not known.
+        driver_branch: NVIDIA driver branch to install on a stock image, where no deep-learning image supports the type.
             Default: none is needed.
         successor: Type that replaces one that AWS retired. Default: it is not retired.
-        compute_capability: Compute capability of its NVIDIA GPUs, such as `9.0`, which decides the code that they run.
-            Default: not known; whether a framework runs on them is then found out by the nodes alone.
+        compute_capability: Compute capability of its NVIDIA GPUs, such as `9.0`, which determines the code that they
+            can run. Default: not known; then only nodes check whether a framework runs on them.
     """
 
     name: InstanceTypeName
@@ -86,11 +86,11 @@ class InstanceTypeFacts:
 
 
 NodeInstanceType = str | ec2.InstanceType | InstanceTypeFacts
-"""An instance type by its name, as an object of the CDK, or described by its facts."""
+"""Instance type: its name, an object of the CDK, or its facts."""
 
 
 def has_efa(facts: InstanceTypeFacts) -> bool:
-    """Return whether nodes of a type get EFA: accelerated types with cards for it."""
+    """Return whether nodes of a type get EFA: an accelerated type with cards for it."""
     return facts.accelerator is not None and bool(facts.efa_cards)
 
 
@@ -114,7 +114,7 @@ def describe_instance_type(
     prop: str, instance_type: NodeInstanceType | None, default: NodeInstanceType = ""
 ) -> InstanceTypeFacts:
     """
-    Return the facts of a type, or of the default where the user gives none; the prop is for the error.
+    Return the facts of a type, or of the default if the user gives none; `prop` names it in errors.
 
     Raises:
         ValueError: The type is a token, or not in the catalogue.
@@ -147,7 +147,7 @@ def _suggest(name: str, known: dict[str, InstanceTypeFacts]) -> str:
 
 @cache
 def read_catalog() -> dict[str, InstanceTypeFacts]:
-    """Return every known type by name, the retired ones with their successors."""
+    """Return every known type by name, retired ones with their successors."""
     current = {name: _read_facts(name, entry) for name, entry in _read_document()["types"].items()}
     retired = json.loads((_FOLDER / "retired_instance_types.json").read_text())
     return {name: _read_facts(name, entry) for name, entry in retired.items()} | current

@@ -1,4 +1,4 @@
-"""Network interfaces of a node: one plain one, or EFA by the type's network cards, and the settings of its hardware."""
+"""Network interfaces of a node, plain or EFA by the type's network cards, and its hardware settings."""
 
 from collections.abc import Sequence
 
@@ -31,13 +31,14 @@ def plan_interfaces(facts: InstanceTypeFacts, groups: Sequence[str], *, is_publi
     """
     Plan the interfaces of a node's launch template.
 
-    One card takes one interface, which is an EFA where the card allows. With several cards the first interface is
-    plain, because an EFA-only one cannot be primary. Every card that allows takes an EFA-only one, which needs no
-    address: at device index 1 on card 0, beside the plain one, and at 0 on the others.
+    A single card gets one interface, an EFA if the card supports it. With several cards, the first interface is plain,
+    because an EFA-only interface cannot be primary. Every card that supports EFA gets an EFA-only interface, which
+    needs no address: at device index 1 on card 0, beside the plain one, and at 0 on the others.
 
     Source: EC2 user guide, "Maximize network bandwidth … with multiple network cards" (efa-acc-inst-types), as of 2026:
-    one rule for all families. Its editions before 2026 put EFAs of further cards at device index 1; EC2 takes any index
-    below a card's maximum of interfaces (eksctl#7520), which is 1 on some, so only 0 is right under both editions.
+    one rule for all families. Its editions before 2026 put the EFAs of other cards at device index 1; EC2 accepts any
+    index below a card's maximum of interfaces (eksctl#7520), which is 1 on some, so only 0 is valid under both
+    editions.
 
     A public address is possible with one interface only.
     """

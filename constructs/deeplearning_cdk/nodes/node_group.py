@@ -41,10 +41,10 @@ class NodeGroup(Construct):
     """
     Nodes of one role in one subnet.
 
-    Instances ask for IMDSv2 with one hop, read their tags there, and have encrypted gp3 volumes. The group's
-    minimum is 0 in the template and its desired capacity is not there: a new group then has none, and a deployment
-    changes nothing (UpdateAutoScalingGroup: "Any properties that you don't specify are not changed"). A literal 0 would
-    be set again by the rollback of an update, in which CloudFormation ignores the update policy below.
+    Instances require IMDSv2 with one hop, expose their tags in it, and have encrypted gp3 volumes. The template sets
+    the group's minimum to 0 and omits its desired capacity: a new group then has no instances, and a deployment changes
+    nothing (UpdateAutoScalingGroup: "Any properties that you don't specify are not changed"). The rollback of an update
+    would set a literal 0 again, because it ignores the update policy below.
 
     Template and group are L1: the CDK's `LaunchTemplate` has no network interfaces and no capacity reservation, and its
     `AutoScalingGroup` no placement group and no capacity reservation (aws-cdk-lib 2.275.0, launch-template.ts of
@@ -57,11 +57,11 @@ class NodeGroup(Construct):
         node_role: The nodes' role.
         plan: Instance type, purchase option, capacity and volume of the nodes.
         image: The nodes' image.
-        site: What they stand on.
+        site: Resources that the nodes of both roles use.
         role: The instances' IAM role.
         user_data: User data.
-        security_groups: Groups of every interface.
-        placement_group_name: Placement group of the nodes. Default: anywhere in the zone.
+        security_groups: Security groups of every interface.
+        placement_group_name: Placement group of the nodes. Default: none, anywhere in the zone.
 
     Attributes:
         role: The instances' role.
@@ -142,7 +142,7 @@ class NodeGroup(Construct):
 
     @property
     def auto_scaling_group(self) -> autoscaling.IAutoScalingGroup:
-        """The group as the CDK's interface: schedules, lifecycle hooks and policies are added to it."""
+        """The group as the CDK's interface, to which schedules, lifecycle hooks and policies can be added."""
         known = self.node.try_find_child("AutoScalingGroup")
         if known is not None:
             return cast("autoscaling.IAutoScalingGroup", known)
@@ -152,21 +152,22 @@ class NodeGroup(Construct):
         """
         Add commands to the user data, in the order of the calls.
 
-        Every node of the group runs them at its first boot and never again: as root, by `bash -eo pipefail`, before its
-        agent starts, so without the shared file system. The first that fails is reported with the last lines of
-        /var/log/deeplearning-bootstrap.log, and the node does not join. Nodes that run keep the user data that they
-        had. A script of `setup_script` has room for more than 16 KiB, and `deeplearning setup` runs it again.
+        Every node of the group runs them once, at its first boot: as root, with `bash -eo pipefail`, before its agent
+        starts, so without the shared file system. The first failure is reported with the last lines of
+        /var/log/deeplearning-bootstrap.log, and the node does not join. Running nodes keep their user data. A
+        `setup_script` may be larger than 16 KiB, and `deeplearning setup` runs it again.
 
         Args:
             commands: Lines of shell; tokens are filled in at deployment.
 
         Raises:
-            ValueError: A command is no text, has CR, NUL or a line USER_DATA, or user data is over EC2's limit.
+            ValueError: A command is not a string, contains CR, NUL or a line USER_DATA, or user data exceeds EC2's
+                limit.
         """
         self._user_data.add_commands(*commands)
 
     def launch_after(self, *dependencies: IDependable) -> None:
-        """Launch no node before something is there."""
+        """Launch nodes only after the dependencies exist."""
         self.group.node.add_dependency(*dependencies)
 
     def metric(
@@ -177,7 +178,7 @@ class NodeGroup(Construct):
 
         Args:
             metric_name: Its name in the namespace AWS/EC2.
-            statistic: How values are combined. Default: the average.
+            statistic: Statistic of the values. Default: the average.
             period: Length of a data point. Default: 5 minutes, as EC2 measures without detailed monitoring.
         """
         return cloudwatch.Metric(
@@ -193,11 +194,11 @@ class NodeGroup(Construct):
         return self.metric("CPUUtilization")
 
     def metric_network_in(self) -> cloudwatch.Metric:
-        """Return the bytes that the nodes received; EFA's traffic does not count."""
+        """Return the bytes that the nodes received, without EFA traffic."""
         return self.metric("NetworkIn", statistic="Sum")
 
     def metric_network_out(self) -> cloudwatch.Metric:
-        """Return the bytes that the nodes sent; EFA's traffic does not count."""
+        """Return the bytes that the nodes sent, without EFA traffic."""
         return self.metric("NetworkOut", statistic="Sum")
 
 
@@ -227,5 +228,5 @@ def _notify(topic: sns.ITopic) -> autoscaling.CfnAutoScalingGroup.NotificationCo
 
 
 def _keep_adjusted_capacity(group: autoscaling.CfnAutoScalingGroup) -> None:
-    """Without it a deployment would reset what the adjuster or the user has set since (aws-cdk#5215)."""
+    """Keep the capacity that the adjuster or the user has set, which a deployment would reset (aws-cdk#5215)."""
     group.add_override("UpdatePolicy.AutoScalingScheduledAction.IgnoreUnmodifiedGroupSizeProperties", True)  # noqa: FBT003

@@ -28,12 +28,12 @@ NODE_PACKAGES = (
     "deeplearning_provision",
 )
 _FIRST_DATE = (1980, 1, 1, 0, 0, 0)
-"""The earliest date in the zip format; the real date would change the bytes."""
+"""Earliest date of the zip format; the real date would change the bytes."""
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A zip on this machine and the SHA-256 of its bytes, in hex."""
+    """Local zip file, with the SHA-256 of its bytes in hex."""
 
     path: str
     sha256: str

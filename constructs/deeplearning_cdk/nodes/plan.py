@@ -1,4 +1,4 @@
-"""The plan of a cluster's nodes: what one value decides for another, checked before anything is made."""
+"""Plan of a cluster's nodes: values that follow from other values, checked before any construct is created."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ DEFAULT_INSTANCE_TYPE = "p3dn.24xlarge"
 
 @dataclass(frozen=True)
 class RolePlan:
-    """The nodes of one role: what was decided for them, and the user's value for the rest."""
+    """Plan of the nodes of one role, and the user's value for the rest."""
 
     facts: InstanceTypeFacts
     purchase: Purchase
@@ -35,13 +35,13 @@ class RolePlan:
 
 @dataclass(frozen=True)
 class NodePlan:
-    """The nodes of both roles, and what they share."""
+    """Plan of the nodes of both roles."""
 
     roles: Mapping[NodeRole, RolePlan]
     capacity: WorkerCapacity
     image: NodeImage
     environment: JobEnvironment | None
-    """None for the image's own software."""
+    """Environment of jobs; None for the image's own software."""
 
     @property
     def master(self) -> InstanceTypeFacts:
@@ -56,9 +56,9 @@ class NodePlan:
     @property
     def placed_roles(self) -> tuple[NodeRole, ...]:
         """
-        The roles whose nodes can and should be near each other, in a placement group of the cluster's own.
+        Roles whose nodes can and should be close together, in a placement group that the cluster creates.
 
-        These are accelerated types that a cluster group takes; a master that does not train need not be near.
+        Their types are accelerated and supported by cluster placement groups; a master that does not train is excluded.
         """
         placed = [kind for kind, role in self.roles.items() if _is_placeable(role.facts, role.purchase)]
         return tuple(placed) if NodeRole.WORKER in placed else ()
@@ -71,29 +71,29 @@ class NodePlan:
 
     @property
     def has_spot(self) -> bool:
-        """Whether any node is a spot instance."""
+        """True if any node is a spot instance."""
         return any(role.purchase.kind == "spot" for role in self.roles.values())
 
     @property
     def has_head_node(self) -> bool:
-        """Whether the master leads without training: it has no accelerator, and the workers have some."""
+        """True if the master does not train: it has no accelerators, and the workers have some."""
         return self.master.accelerator is None and self.workers.accelerator is not None
 
     @property
     def has_gpus(self) -> bool:
-        """Whether any node has GPUs of NVIDIA, whose utilization an agent can read."""
+        """True if any node has NVIDIA GPUs, whose utilization the agent can read."""
         kinds = (self.master, self.workers) if self.capacity.maximum else (self.master,)
         return any(kind.gpu_count > 0 for kind in kinds)
 
     @property
     def hardware(self) -> Mapping[str, HardwareSettings]:
-        """Role -> hardware of its nodes."""
+        """Hardware of the nodes, by role."""
         return {kind.value: describe_hardware(role.facts) for kind, role in self.roles.items()}
 
 
 def plan_nodes(workers: Workers, master: Master, network: Network, software: Software, storage: Storage) -> NodePlan:
     """
-    Decide what one value decides for another: types, image, environment, purchases.
+    Derive instance types, image, environment and purchase options from the user's values.
 
     Raises:
         ValueError: Two values contradict each other; the message names the prop, the rule and a way out.

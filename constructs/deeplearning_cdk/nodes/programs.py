@@ -1,4 +1,4 @@
-"""What nodes run: the agent, the user's scripts, and the settings that describe the cluster to the agent."""
+"""Programs of the nodes: the agent, its settings, and the user's scripts."""
 
 import hashlib
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ from deeplearning_contract.settings import NodeSettings
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSite:
-    """What the nodes of both roles stand on."""
+    """Resources and settings that the nodes of both roles use."""
 
     cluster: str
     network: ClusterNetwork
@@ -50,7 +50,7 @@ class NodeSite:
 
 
 class FileAsset(Construct):
-    """A file as an asset of the stack, and what nodes need to fetch and check it."""
+    """File as an asset of the stack, with its location and digest for the nodes."""
 
     def __init__(self, scope: Construct, construct_id: str, path: str) -> None:
         super().__init__(scope, construct_id)
@@ -60,7 +60,7 @@ class FileAsset(Construct):
 
 
 class NodePrograms(Construct):
-    """The agent's zip, the user's scripts and the file of the jobs' environment, as assets."""
+    """Assets of the nodes: the agent's zip, the user's scripts and the file of the jobs' environment."""
 
     def __init__(self, scope: Construct, construct_id: str, plan: NodePlan, site: NodeSite) -> None:
         super().__init__(scope, construct_id)
@@ -72,7 +72,7 @@ class NodePrograms(Construct):
         self._environment_file = FileAsset(self, "Environment", path) if path else None
 
     def read_statement(self, node_role: NodeRole) -> iam.PolicyStatement:
-        """Return the right to read what nodes of a role run."""
+        """Return the permission to read the programs of a role's nodes."""
         files = [self._agent, self._setup[node_role], self._run[node_role], self._environment_file]
         return read_statement([file.asset for file in files if file])
 
@@ -82,7 +82,7 @@ class NodePrograms(Construct):
 
         Args:
             node_role: The role.
-            worker_role: The IAM role whose reports the master believes.
+            worker_role: The IAM role whose reports the master accepts.
         """
         site, coordination, image = self._site, self._site.coordination, self._plan.image
         facts = self._plan.roles[node_role].facts
@@ -144,10 +144,10 @@ class NodePrograms(Construct):
 
 
 _VALUES = {NodeRole.MASTER: "master", NodeRole.WORKER: "workers"}
-"""Name of the value of `TrainingCluster` that is about a role."""
+"""Prop of `TrainingCluster` for each role."""
 
 
 def _list_packages(image: NodeImage, facts: InstanceTypeFacts) -> Mapping[str, tuple[str, ...]]:
-    """A node without GPUs needs no driver, though its image is that of nodes with some."""
+    """Return the packages of the image, without the driver for nodes without GPUs."""
     has_gpus = facts.accelerator is not None
     return {command: names for command, names in image.packages.items() if has_gpus or command != "nvidia-smi"}

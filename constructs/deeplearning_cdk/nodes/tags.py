@@ -20,7 +20,7 @@ _PATHS = (".", "..", "_index")
 _OWN = "deeplearning:"
 _LAUNCHED_TYPES = ("volume", "network-interface")
 _UNTAGGED_TYPES = ["AWS::EC2::PlacementGroup"]
-"""Types that a changed tag would replace, which fails while nodes are placed in them; they cost nothing."""
+"""Resource types that a changed tag would replace, which fails while they contain nodes; they cost nothing."""
 
 InstanceTagKey = Annotated[
     str,

@@ -1,4 +1,4 @@
-"""Renders the user data of a node: `bootstrap.sh` with the node's settings and the program that fetches the agent."""
+"""User data of a node: `bootstrap.sh` with the node's settings and the program that fetches the agent."""
 
 import re
 from collections.abc import Mapping
@@ -14,15 +14,15 @@ from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_contract.settings import NodeSettings
 
 LIMIT = 16 * 1024
-"""Bytes of user data that EC2 takes, before base64."""
+"""Largest user data that EC2 accepts, in bytes before base64."""
 
 _TOKEN_BYTES = 128
 _SIGNAL_URL_BYTES = 1024
 _PLACEHOLDER = re.compile(r"__[A-Z][A-Z0-9_]*__")
-# They stay where people read them: user data is short of bytes.
+# Comments are left out of user data, whose size is limited.
 _COMMENT = re.compile(r"^# .*\n", re.MULTILINE)
 REPORT_FAILURE = """trap 'echo "status $? of: $BASH_COMMAND" >&2' ERR"""
-"""Names the user's command that fails, since bootstrap.sh names the file that they are in."""
+"""Trap that reports the user's failing command; bootstrap.sh itself reports only the file."""
 
 Command = Annotated[
     str,
@@ -33,13 +33,13 @@ Command = Annotated[
         can_carry=lambda _: True,
     ),
 ]
-"""A command of the user's, or several lines of them, in bootstrap.sh's here-document."""
+"""User's command, of one or several lines, in bootstrap.sh's here-document."""
 
 
 @jsii.implements(IStringProducer)
 class NodeUserData:
     """
-    The user data of a node group, to which users add commands until the app is synthesized.
+    User data of a node group, to which commands can be added until the app is synthesized.
 
     Args:
         scope: A construct of the stack.
@@ -51,7 +51,7 @@ class NodeUserData:
         base64: The base64 intrinsic for a launch template.
 
     Raises:
-        ValueError: The text is over EC2's limit, or bootstrap.sh and this module name different placeholders.
+        ValueError: The text exceeds EC2's limit, or bootstrap.sh and this module have different placeholders.
     """
 
     def __init__(self, scope: Construct, settings: NodeSettings, agent: ScriptSettings, interpreter: str) -> None:
@@ -75,10 +75,10 @@ class NodeUserData:
 
     def add_commands(self, *commands: str) -> None:
         """
-        Add commands after those that are there.
+        Add commands after the present ones.
 
         Raises:
-            ValueError: A command would not reach the node as it is, or the text is over EC2's limit.
+            ValueError: A command would not reach the node unchanged, or the text exceeds EC2's limit.
         """
         for index, command in enumerate(commands):
             check_prop(f"commands[{index}]", command, Command)
@@ -86,13 +86,13 @@ class NodeUserData:
         check_size(self._stack.resolve(self._text))
 
     def produce(self, context: IResolveContext) -> str:  # noqa: ARG002 - CDK passes it
-        """Return the commands, as CDK asks at synth."""
+        """Return the commands; called by the CDK at synth."""
         return "\n".join([REPORT_FAILURE, *self._commands] if self._commands else [])
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
     """
-    Replace the placeholders of bootstrap.sh, each wherever it stands.
+    Replace all occurrences of the placeholders of bootstrap.sh.
 
     Raises:
         ValueError: A placeholder has no value, or a value no placeholder.
@@ -108,13 +108,13 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 def check_size(resolved: Any) -> None:
     """
-    Check that user data fits, with an estimate for what is known at deployment only.
+    Check the size of user data, with an estimate for values that are known at deployment only.
 
     Args:
-        resolved: The text, or the join that it resolves to.
+        resolved: Resolved text: a string or an `Fn::Join`.
 
     Raises:
-        ValueError: It is over EC2's limit.
+        ValueError: It exceeds EC2's limit.
     """
     parts = resolved["Fn::Join"][1] if isinstance(resolved, dict) else [resolved]
     literal = sum(len(part.encode()) for part in parts if isinstance(part, str))

@@ -1,4 +1,4 @@
-"""The user's scripts that nodes run: a file, or user data of the CDK."""
+"""Scripts of the user that nodes run: a file, or user data of the CDK."""
 
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +28,7 @@ ScriptFile = Annotated[
     str,
     Rule(must="be a file", remedy="pass its path from the folder in which the app runs", is_kept=is_file),
     Rule(
-        must="say what runs it",
+        must="begin with #! and its interpreter",
         remedy="begin it with e.g. #!/bin/bash",
         is_kept=lambda path: _read_program(path).startswith(_OPENINGS),
     ),
@@ -58,7 +58,7 @@ ScriptCommands = Annotated[
         is_kept=lambda commands: not is_token(commands.render()),
     ),
 ]
-"""User data of the CDK that nodes run as a script; it is complete when the cluster is made."""
+"""User data of the CDK that nodes run as a script; it must be complete when the cluster is created."""
 
 Script = ScriptFile | ScriptCommands
 """A script that nodes run."""
@@ -67,19 +67,19 @@ Script = ScriptFile | ScriptCommands
 @jsii.implements(IValidation)
 class CompleteCommands:
     """
-    Refuses commands that are added to user data after its asset was made, since no node would run them.
+    Validation that no commands are added to user data after its asset was created, since no node would run them.
 
     Args:
         prop: The user's name for the user data.
         commands: The user data.
-        content: What the asset has.
+        content: Content of the asset.
     """
 
     def __init__(self, prop: str, commands: ec2.UserData, content: bytes) -> None:
         self._prop, self._commands, self._content = prop, commands, content
 
     def validate(self) -> list[str]:
-        """Return what is wrong, as CDK asks at synth."""
+        """Return the problems, which the CDK reports at synthesis."""
         if self._commands.render().encode() == self._content:
             return []
         return [f"{self._prop} must be complete when the cluster is made, got commands after that; add them before"]

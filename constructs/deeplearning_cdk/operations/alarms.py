@@ -20,8 +20,8 @@ class AlarmSpec:
     """
     An alarm on a metric above its threshold.
 
-    Missing data is not breaching for any of them: the metrics are published only while there is a value. If the
-    adjuster itself stops publishing, its own alarm goes off.
+    Missing data never breaches, because the metrics are published only while there is a value. If the adjuster itself
+    stops publishing, its own alarm goes off.
     """
 
     construct_id: str
@@ -35,10 +35,10 @@ class AlarmSpec:
 
 class ClusterAlarms(Construct):
     """
-    Alarms that notify one topic when they go off and, where a recovery means something, when they are over.
+    Alarms that notify one topic when they go off and, where a recovery is meaningful, when they recover.
 
     The adjuster's own alarm gets the same actions. `budget_used_up` is the topic of a budget that stops the cluster: a
-    notification of a budget can have one topic only, which is then the adjuster's, so an alarm notifies the user.
+    budget's notification can have one topic only, which is then the adjuster's, so an alarm notifies the user.
 
     Attributes:
         alarms: All alarms, for dashboards.
@@ -90,20 +90,20 @@ def _list_failures(metrics: ClusterMetrics, dead_letters: sqs.IQueue, setup_seco
         AlarmSpec(
             construct_id="LaunchFailures",
             metric=metrics.metric_launch_failures(period=_FIVE_MINUTES),
-            description="Instances of a deep-learning cluster do not launch; `deeplearning-cdk status` says why",
+            description="Instances of a deep-learning cluster do not launch; see `deeplearning-cdk status`",
         ),
         AlarmSpec(
             construct_id="NodesLost",
             metric=metrics.metric_nodes_lost(period=_FIVE_MINUTES),
-            description="A deep-learning cluster lost a node that nobody asked to end",
-            # The node is not back when no other node is lost.
+            description="A deep-learning cluster lost a node that no user had terminated",
+            # A period without losses does not mean that the node is back.
             notifies_recovery=False,
         ),
         AlarmSpec(
             construct_id="FormationStuck",
             metric=metrics.metric_formation_pending(),
             threshold=setup_seconds,
-            # One late minute at the end of a slow formation is not stuck.
+            # A minute's delay at the end of a slow formation is no failure.
             periods=3,
             description=f"A deep-learning cluster has not formed for more than {setup_seconds} seconds",
         ),
@@ -112,7 +112,7 @@ def _list_failures(metrics: ClusterMetrics, dead_letters: sqs.IQueue, setup_seco
             metric=dead_letters.metric_approximate_number_of_messages_visible(
                 period=_FIVE_MINUTES, statistic="Maximum"
             ),
-            description="Messages of a deep-learning cluster were received again and again and could not be read",
+            description="Messages of a deep-learning cluster could not be processed after repeated attempts",
         ),
     ]
 
@@ -123,9 +123,9 @@ def _idle_gpus(metrics: ClusterMetrics) -> AlarmSpec:
         metric=metrics.metric_gpu_utilization(period=_FIVE_MINUTES),
         threshold=_IDLE_PERCENT,
         operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
-        # An hour. Nodes that do not run publish no data, which is not idle.
+        # One hour. Stopped nodes publish no data and do not count as idle.
         periods=12,
-        description=f"GPUs of a deep-learning cluster have been used below {_IDLE_PERCENT} % for an hour, and cost",
+        description=f"GPUs of a deep-learning cluster have been used below {_IDLE_PERCENT} % for an hour",
     )
 
 

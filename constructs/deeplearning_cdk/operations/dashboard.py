@@ -13,7 +13,7 @@ from deeplearning_cdk.operations.metrics import ClusterMetrics
 from deeplearning_contract.metrics import FORMATION_PHASES, GPU_UTILIZATION
 
 LEFT_OUT_WITHOUT_GPUS = (GPU_UTILIZATION,)
-"""Metrics that a dashboard of nodes without GPUs leaves out; every dashboard has all others."""
+"""Metrics that a dashboard omits for nodes without GPUs; it always has all others."""
 _WIDTH, _HEIGHT = 24, 6
 _SHOWN = Duration.hours(8)
 _MINUTE, _FIVE_MINUTES, _HOUR = Duration.minutes(1), Duration.minutes(5), Duration.hours(1)
@@ -50,8 +50,8 @@ class ClusterDashboard(Construct):
         self.dashboard = cloudwatch.Dashboard(
             self,
             "Dashboard",
-            # CloudFormation generates the name: dashboard names are unique in an account, and one of the same name is
-            # overwritten.
+            # CloudFormation generates the name: dashboard names are unique in an account, and creating one with the
+            # name of another overwrites it.
             default_interval=_SHOWN,
             widgets=[
                 [_show_introduction(metrics.cluster_name, session_command)],
@@ -76,8 +76,8 @@ A shell on the master:
 {session_command}
 ```
 
-`deeplearning-cdk status`, `logs` and `ssh` with the stack's name show and reach it from outside. AWS keeps costs by \
-account, late, and in us-east-1 only, so Node-hours stands for them here; Cost Explorer has them by the tag \
+From another machine, use `deeplearning-cdk status`, `logs` and `ssh` with the stack's name. AWS reports costs by \
+account, late, and in us-east-1 only, so this dashboard shows node-hours; Cost Explorer shows costs by the tag \
 `deeplearning:cluster`."""
     return cloudwatch.TextWidget(markdown=text, width=_WIDTH, height=6)
 

@@ -31,7 +31,7 @@ _TEXT = "<kind>: <cluster>, generation <generation>, <nodes> nodes. <reason>"
 
 
 def make_topic(scope: Construct, construct_id: str, *, encryption_key: kms.IKey) -> sns.Topic:
-    """Make a topic that is encrypted and refuses plain HTTP."""
+    """Create a topic that is encrypted and refuses plain HTTP."""
     return sns.Topic(scope, construct_id, master_key=encryption_key, enforce_ssl=True)
 
 
@@ -39,8 +39,8 @@ def allow_publishers(scope: Construct, topic: sns.ITopic) -> None:
     """
     Allow alarms, budgets and events of this account to publish to a topic.
 
-    The policy of a topic that was imported by its ARN cannot be changed: the scope then gets a warning that names the
-    required statements.
+    The policy of a topic that was imported by its ARN cannot be changed; a warning at the scope then names the required
+    statements.
     """
     statements = [
         _publish_statement(topic, "budgets", "cloudwatch"),
@@ -89,14 +89,14 @@ def subscribe_function(
 
 def forward_events(scope: Construct, cluster: str, topic: sns.ITopic, dead_letters: sqs.Queue) -> None:
     """
-    Make a rule on the default event bus that publishes the failure events of a cluster as readable text.
+    Create a rule on the default event bus that publishes the failure events of a cluster as readable text.
 
     The topic's policy must allow `events.amazonaws.com` to publish.
     """
     rule = events.CfnRule(
         Construct(scope, "Events"),
         "Rule",
-        description=f"Tells what went wrong in the deep-learning cluster {cluster}",
+        description=f"Reports failures of the deep-learning cluster {cluster}",
         event_pattern={
             "source": [name_source(cluster)],
             "detail-type": [kind.value for kind in FORWARDED],
@@ -130,8 +130,8 @@ def allow_rule(dead_letters: sqs.Queue, rule: events.CfnRule, *dependencies: IDe
 
     EventBridge does not retry when a target refuses an event (EventBridge user guide, "Using dead-letter queues to
     process undelivered events"). CloudFormation creates a rule's Lambda permission after the rule. The queue's policy
-    therefore waits for `dependencies`, which are such permissions: the events of a timer in between are no dead
-    letters.
+    therefore waits for `dependencies`, which are such permissions, so that events of a timer in between do not become
+    dead letters.
     """
     result = dead_letters.add_to_resource_policy(
         iam.PolicyStatement(
@@ -147,10 +147,10 @@ def allow_rule(dead_letters: sqs.Queue, rule: events.CfnRule, *dependencies: IDe
 
 def make_log_group(scope: Construct, construct_id: str, *, key: kms.IKey | None) -> logs.LogGroup:
     """
-    Make a log group that is retained when the stack is deleted or rolled back. Its events expire after a month.
+    Create a log group that is retained when the stack is deleted or rolled back. Its events expire after a month.
 
-    Without a key of the user's, CloudWatch's own key encrypts it: a key of the cluster would be deleted in the rollback
-    that the log explains.
+    Without a key of the user, it is encrypted with CloudWatch's own key: a key of the cluster would be deleted in the
+    rollback that the log explains.
     """
     group = logs.LogGroup(
         scope,

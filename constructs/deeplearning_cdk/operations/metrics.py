@@ -17,7 +17,7 @@ class MetricOptions(TypedDict, total=False):
 
     Attributes:
         statistic: Statistic of the data points. Default: the one that the method documents.
-        period: Length of a data point. Default: 1 minute, in which nodes and adjuster publish once.
+        period: Length of a data point. Default: 1 minute, the interval at which nodes and adjuster publish.
         label: Label in a graph. Default: the name of the metric.
     """
 
@@ -42,7 +42,7 @@ class ClusterMetrics:
         return self._make(metrics.CAPACITY_ASKED, options)
 
     def metric_capacity_launched(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
-        """Return the number of instances in both groups, including the master, which are those that cost; maximum."""
+        """Return the number of instances in both groups, including the master, all of which are charged; maximum."""
         return self._make(metrics.CAPACITY_LAUNCHED, options)
 
     def metric_nodes_formed(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:

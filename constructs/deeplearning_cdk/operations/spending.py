@@ -38,7 +38,7 @@ class Spending:
     Attributes:
         stop_when_idle: Stop when no node has been busy for this time. Default: never.
         stop_after: Stop this long after the stack's creation, whatever runs. Default: never.
-        monthly_budget_usd: Costs of a month, in US dollars, at which the alarm topic is notified. Default: no budget.
+        monthly_budget_usd: Monthly costs, in US dollars, at which the alarm topic is notified. Default: no budget.
         budget_stops: Stop the cluster when the month's budget is used up; needs `monthly_budget_usd`. Default: only
             notify.
 
@@ -69,9 +69,9 @@ class ClusterBudget(Construct):
     A monthly budget of the costs with a cluster's tag, which notifies the alarm topic and can stop the cluster.
 
     It notifies when actual costs exceed 80 %, when the forecast exceeds 100 %, and when actual costs do. Costs reach
-    AWS Budgets 8 to 12 hours late, so that a cluster can cost that much more; for an exact end use `stop_after`. The
-    tag `deeplearning:cluster` must be activated as a cost allocation tag once, in the account that pays (Billing and
-    Cost Management > Cost allocation tags, up to 24 hours after the first cluster): until then, the budget sees no
+    AWS Budgets 8 to 12 hours late, so a cluster can exceed the budget by as much; for an exact end use `stop_after`.
+    The tag `deeplearning:cluster` must be activated as a cost allocation tag once, in the account that pays (Billing
+    and Cost Management > Cost allocation tags, up to 24 hours after the first cluster): until then, the budget sees no
     costs. The policy of the alarm topic must allow `budgets.amazonaws.com` to publish.
 
     Attributes:
@@ -99,7 +99,7 @@ class ClusterBudget(Construct):
         budgets.CfnBudget(
             self,
             "Budget",
-            # AWS generates the name; a given one would have to be unique in the account, across all regions.
+            # AWS generates the name; a fixed one would have to be unique in the account, across all regions.
             budget=budgets.CfnBudget.BudgetDataProperty(
                 budget_type="COST",
                 time_unit="MONTHLY",

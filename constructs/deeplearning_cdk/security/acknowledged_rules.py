@@ -1,8 +1,8 @@
 """
 Rules of security gates that a cluster does not follow, each with the reason.
 
-Teams run cdk-nag, checkov and others on the stacks that they deploy. Their findings in a cluster are fixed; those that
-cannot be are acknowledged here, each on its one resource, so that users of the library need not acknowledge them.
+Teams run cdk-nag, checkov and others on the stacks that they deploy. Their findings in a cluster are fixed. Those that
+cannot be fixed are acknowledged here, each on one resource, so that users of the library need not acknowledge them.
 """
 
 import json
@@ -28,10 +28,10 @@ class AcknowledgedRule:
     A rule that a cluster does not follow.
 
     Attributes:
-        reason: Why the rule is not followed, and which protection there is instead.
+        reason: Reason not to follow the rule, and the protection used instead.
         nag_ids: Its ids in cdk-nag, by pack, without the pack's prefix.
         checkov_ids: Its ids in checkov, each with the type of the resources that it checks.
-        is_granular: Whether cdk-nag reports each finding separately, so that each is acknowledged separately.
+        is_granular: True if cdk-nag reports each finding separately, so that each is acknowledged separately.
     """
 
     reason: str
@@ -43,35 +43,35 @@ class AcknowledgedRule:
 ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
     "wildcard-resources": AcknowledgedRule(
         reason=(
-            "These actions either take no resource in IAM, such as describing groups or opening a session's channel, "
-            "or what they are for gets its name or comes to exist only later, such as a log stream, or Auto Scaling's "
-            "role in a key's policy; a condition or the beginning of the name then holds what may be matched."
+            "These actions take no resource in IAM, such as describing groups or opening a session's channel, "
+            "or apply to resources that are created or named only later, such as a log stream, or Auto Scaling's "
+            "role in a key's policy; a condition or the prefix of the name then limits the match."
         ),
         nag_ids={"AwsSolutions": "IAM5"},
         checkov_ids={"CKV_AWS_33": kms.CfnKey},
         is_granular=True,
     ),
-    "worker-doorbell-without-redrive": AcknowledgedRule(
+    "worker-queue-without-redrive": AcknowledgedRule(
         reason=(
-            "Every worker must see every ring, so nobody deletes one: it is received many times and expires after five "
-            "minutes, and a redrive would take it away from the workers that have not seen it yet."
+            "Every worker must receive every notification, so none is deleted: it is received many times and "
+            "expires after five minutes, and a redrive would remove it before all workers have received it."
         ),
         nag_ids={"AwsSolutions": "SQS3"},
     ),
     "function-concurrency": AcknowledgedRule(
         reason=(
-            "The functions are woken by a timer and by few events, and write with conditions, so that several at once "
-            "do no harm; a reservation would take its share from the account's other functions, and is refused in an "
-            "account with the smallest quota, where the cluster could then not be deployed."
+            "A timer and few events invoke the functions, which write with conditions, so that concurrent invocations "
+            "do no harm; a reservation would reduce the concurrency of the account's other functions, and is refused "
+            "in an account with the smallest quota, where the deployment would then fail."
         ),
         nag_ids={"NIST.800.53.R5": "LambdaConcurrency", "HIPAA.Security": "LambdaConcurrency"},
         checkov_ids={"CKV_AWS_115": lambda_.CfnFunction},
     ),
     "function-outside-vpc": AcknowledgedRule(
         reason=(
-            "The functions call AWS alone, over TLS and with roles of a few actions, and reach nothing in the VPC; in "
-            "the VPC they would need a route to endpoints that a user's VPC may lack, and would sit on the network "
-            "of the nodes, whose failures they must report."
+            "The functions call only AWS, over TLS and with roles of few actions, and connect to nothing in the VPC; "
+            "in the VPC they would need a route to endpoints that an existing VPC may lack, and would share the "
+            "network of the nodes, whose failures they must report."
         ),
         nag_ids={
             "NIST.800.53.R5": "LambdaInsideVPC",
@@ -80,10 +80,10 @@ ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
         },
         checkov_ids={"CKV_AWS_117": lambda_.CfnFunction},
     ),
-    "members-say-anything": AcknowledgedRule(
+    "member-traffic": AcknowledgedRule(
         reason=(
             "MPI, NCCL and Gloo choose their ports at run time, and EFA needs all traffic within its security group; "
-            "the rule admits the members of that one group and no address, and SSH among them asks for a key."
+            "the rule allows only members of that group, no addresses, and SSH among them requires a key."
         ),
         nag_ids={
             "NIST.800.53.R5": "EC2RestrictedCommonPorts",
@@ -94,7 +94,7 @@ ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
     "default-security-group": AcknowledgedRule(
         reason=(
             "CloudFormation cannot close a VPC's default group without a function that changes it; no interface of the "
-            "cluster is in that group, and it admits nobody but its own members, of which there are none."
+            "cluster is in that group, and it allows only its own members, of which there are none."
         ),
         nag_ids={
             "NIST.800.53.R5": "VPCDefaultSecurityGroupClosed",
@@ -104,9 +104,9 @@ ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
     ),
     "public-route": AcknowledgedRule(
         reason=(
-            "The public subnet of a new VPC has the NAT gateway, and the master when SSH is opened to a peer, and both "
-            "need a route to the Internet and an address there; workers never stand in it, the subnet gives no address "
-            "by itself, and isolated clusters have no such subnet."
+            "The public subnet of a new VPC contains the NAT gateway, and the master if SSH is open to a peer; both "
+            "need a route to the Internet and a public address. It never contains workers, it assigns no public "
+            "addresses by itself, and isolated clusters have no such subnet."
         ),
         nag_ids={
             "NIST.800.53.R5": "VPCNoUnrestrictedRouteToIGW",
@@ -117,7 +117,7 @@ ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
     ),
     "log-group-default-encryption": AcknowledgedRule(
         reason=(
-            "A log group must outlive a creation that failed, since it says why, and a key of the cluster's own does "
+            "A log group must outlive a failed creation, whose cause it contains, and a key of the cluster's own does "
             "not; it is encrypted with the key of CloudWatch Logs, and with the customer's key when one is passed."
         ),
         nag_ids={
@@ -142,7 +142,7 @@ def acknowledge(construct: IConstruct, *rule_names: str, findings: Sequence[Any]
     """
     rules = [_find_rule(name, findings) for name in rule_names]
     resource = _find_resource(construct)
-    # Each request to jsii counts at every synthesis: most findings are resolved already.
+    # Requests to jsii slow every synthesis down, and most findings are resolved already.
     is_resolved = all(isinstance(finding, dict) or not is_token(finding) for finding in findings)
     resolved = list(findings) if is_resolved else Stack.of(resource).resolve(list(findings))
     endings = [f"[Resource::{text}]" for text in dict.fromkeys(map(_flatten, resolved))] or [""]

@@ -1,4 +1,4 @@
-"""KMS key of a cluster, and the statements that its policy needs."""
+"""KMS key of a cluster, and the statements of its policy."""
 
 from typing import Annotated
 
@@ -27,7 +27,7 @@ EncryptionKey = Annotated[
         is_kept=lambda key: is_arn("kms", key.key_arn),
     ),
 ]
-"""A KMS key of the user's."""
+"""KMS key of the user."""
 
 
 class ClusterEncryption(Construct):
@@ -70,7 +70,7 @@ class ClusterEncryption(Construct):
 
 
 def _owner_statement() -> iam.PolicyStatement:
-    """Delegate access to the key to the account's IAM policies: CDK's default, but the same with all feature flags."""
+    """Delegate access to the key to the account's IAM policies, as the CDK does by default, with any feature flags."""
     account = iam.ArnPrincipal(f"arn:{PARTITION}:iam::{ACCOUNT_ID}:root")
     return iam.PolicyStatement(principals=[account], actions=["kms:*"], resources=["*"])
 
@@ -88,11 +88,11 @@ def _scaling_statements(*, has_spot: bool) -> list[iam.PolicyStatement]:
     """
     Allow Auto Scaling to create encrypted volumes and publish to an encrypted topic.
 
-    A condition names the role, because an account that never used Auto Scaling does not have it yet, and KMS rejects a
-    policy with a principal that does not exist (EC2 Auto Scaling user guide, "Required AWS KMS key policy for use with
-    encrypted volumes"; SNS developer guide, "Enable compatibility between event sources and encrypted topics").
-    With encrypted images and snapshots, a role of its own launches spot instances (EC2 user guide, "Grant access to
-    customer managed keys for use with encrypted AMIs and EBS snapshots").
+    A condition names the role, because an account that has never used Auto Scaling does not have it yet, and KMS
+    rejects a policy with a principal that does not exist (EC2 Auto Scaling user guide, "Required AWS KMS key policy for
+    use with encrypted volumes"; SNS developer guide, "Enable compatibility between event sources and encrypted
+    topics"). With encrypted images and snapshots, a separate role launches spot instances (EC2 user guide, "Grant
+    access to customer managed keys for use with encrypted AMIs and EBS snapshots").
     """
     launchers = [scaling_role_arn(), _role_arn(_SPOT_ROLE)] if has_spot else scaling_role_arn()
     is_scaling = {"aws:PrincipalArn": launchers, "kms:CallerAccount": ACCOUNT_ID}
@@ -145,8 +145,8 @@ def _queue_statement() -> iam.PolicyStatement:
     Allow topics and rules to send undelivered messages to the encrypted dead-letter queues of this account.
 
     Both services need the key themselves (SNS developer guide, "Amazon SNS dead-letter queues"; SQS developer guide,
-    "Configure KMS permissions for AWS services"). No page documents which source EventBridge passes to KMS for queues,
-    and for topics it passes none; but the encryption context of every use of a queue's key has the queue's ARN.
+    "Configure KMS permissions for AWS services"). No page documents the source that EventBridge passes to KMS for
+    queues, and for topics it passes none; but the encryption context of every use of a queue's key has the queue's ARN.
     """
     queues = f"arn:{PARTITION}:sqs:{REGION}:{ACCOUNT_ID}:*"
     return iam.PolicyStatement(

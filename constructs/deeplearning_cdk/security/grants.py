@@ -1,4 +1,4 @@
-"""Permissions of people and pipelines that log in to a cluster or watch it."""
+"""Permissions of people and pipelines that log in to a cluster or monitor it."""
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -18,12 +18,12 @@ from deeplearning_contract.names import CLUSTER_TAG
 _Permission = tuple[Sequence[str], Sequence[str], Mapping[str, Mapping[str, Any]] | None]
 """Actions, resources and conditions."""
 _AWS_DOCUMENTS = ("AWS-StartInteractiveCommand", "AWS-StartSSHSession")
-"""Session documents of AWS by which `deeplearning-cdk ssh` runs a command or tunnels SSH."""
+"""AWS's session documents with which `deeplearning-cdk ssh` runs a command or tunnels SSH."""
 
 
 def grant_session(grantee: iam.IGrantable, cluster: str) -> iam.Grant:
     """
-    Grant sessions on the nodes of a cluster, and to end those that the grantee has started.
+    Grant the permission to start sessions on the nodes of a cluster, and to end the grantee's own.
 
     Source: Systems Manager user guide, "Sample IAM policies for Session Manager", and "Additional sample IAM policies
     for Session Manager" for the access by tags. A shell uses the account's document SSM-SessionManagerRunShell.
@@ -53,7 +53,7 @@ def grant_read_status(
     key: kms.IKey,
 ) -> iam.Grant:
     """
-    Grant what `deeplearning-cdk status` and `logs` read when they are given the stack's name.
+    Grant the permissions of `deeplearning-cdk status` and `logs` with the stack's name.
 
     DynamoDB decrypts the table, and Lambda the settings of the adjuster, with the caller's permission for the key.
     Among those settings is the presigned URL that completes the stack's creation.

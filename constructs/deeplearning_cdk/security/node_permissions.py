@@ -30,7 +30,7 @@ def master_statements(coordination: Coordination, cluster: str, key_arn: str) ->
             resources=[coordination.master_queue.queue_arn, coordination.report_queue.queue_arn],
         ),
         iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[coordination.worker_queue.queue_arn]),
-        *meeting_key_statements(key_arn),
+        *coordination_key_statements(key_arn),
         event_statement(cluster, EventKind.FORMED, EventKind.DEGRADED, EventKind.FAILED, EventKind.FINISHED),
     ]
 
@@ -41,7 +41,7 @@ def worker_statements(coordination: Coordination, cluster: str, key_arn: str) ->
         _state_statement(coordination, cluster, "dynamodb:GetItem"),
         iam.PolicyStatement(actions=["sqs:ReceiveMessage"], resources=[coordination.worker_queue.queue_arn]),
         iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[coordination.report_queue.queue_arn]),
-        *meeting_key_statements(key_arn),
+        *coordination_key_statements(key_arn),
     ]
 
 
@@ -62,9 +62,9 @@ def _state_statement(coordination: Coordination, cluster: str, *actions: str) ->
     )
 
 
-def meeting_key_statements(key_arn: str) -> list[iam.PolicyStatement]:
+def coordination_key_statements(key_arn: str) -> list[iam.PolicyStatement]:
     """
-    Return the permission to use the key through DynamoDB and SQS, as callers of either need it.
+    Return the permission to use the key through DynamoDB and SQS, for callers of either.
 
     SQS generates a data key when it receives a message, and decrypts that of a message that it delivers (SQS developer
     guide, "Key management"); DynamoDB decrypts the table's key at each read and write (DynamoDB developer guide,
@@ -91,8 +91,8 @@ def session_statements() -> list[iam.PolicyStatement]:
 
     Channels take no resource in IAM, but all these calls support the condition key of the instance whose credentials
     are used (Service Authorization Reference, "AWS Systems Manager" and "Amazon Message Gateway Service"; IAM user
-    guide, `ec2:SourceInstanceArn`). That key names the caller. No key or tag names the instance that a heartbeat is
-    about, so a node can send the heartbeat of another.
+    guide, `ec2:SourceInstanceArn`). That key identifies the caller. No key or tag identifies the instance of a
+    heartbeat, so a node can send the heartbeat of another.
     """
     channels = [f"ssmmessages:{verb}{kind}Channel" for verb in ("Create", "Open") for kind in ("Control", "Data")]
     instances = f"arn:{PARTITION}:ec2:{REGION}:{ACCOUNT_ID}:instance/*"

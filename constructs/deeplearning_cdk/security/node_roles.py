@@ -23,8 +23,8 @@ class NodeIdentity:
     """
     IAM role of the master or of the workers.
 
-    `policy_scope` is the scope of its policies: the role itself, or a construct of the cluster for a user's role, which
-    may belong to another stack. A resource that depends on the scope depends on the policies too.
+    `policy_scope` is the scope of its policies: the role itself or, for a user's role, which may belong to another
+    stack, a construct of the cluster. A resource that depends on the scope depends on the policies too.
     """
 
     role: iam.IRole

@@ -1,1 +1,1 @@
-"""Software of jobs: the environment, its cache, and which one a cluster takes."""
+"""Software of jobs: the environment, its cache, and its choice for a cluster."""

@@ -11,9 +11,9 @@ from deeplearning_cdk.software.job_environment import DEFAULT_ENVIRONMENT, JobEn
 from deeplearning_cdk.software.torch_wheels import TORCH_PIN, find_unfit, list_capabilities, suggest_versions
 
 TORCH_OF_OLD_GPUS = "torch==2.7.1"
-"""The last version with wheels of CUDA 12.6, for which Ubuntu 24.04 packages a compiler that supports Volta."""
+"""Last version with wheels for CUDA 12.6; Ubuntu 24.04 has a compiler for it that supports Volta."""
 TORCH = "torch==2.13.0"
-"""The last version with headers for C++17, which g++ 12 and CMake of 2023 support; 2.14 requires C++20."""
+"""Last version whose headers need C++17, which g++ 12 and CMake of 2023 support; 2.14 requires C++20."""
 _TURING = (7, 5)
 _OTHER_INDEX = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
 _NO_ENVIRONMENT = "JobEnvironment.none() and bring the software in the image"
@@ -28,10 +28,10 @@ def choose_environment(
     isolated: bool,
 ) -> JobEnvironment | None:
     """
-    Check the user's environment against image and instance types, or choose one; None for the image's own software.
+    Check the user's environment against image and types, or choose one; None stands for the image's own software.
 
     Raises:
-        ValueError: The nodes cannot get it, or it cannot work on them.
+        ValueError: The nodes cannot install the environment, or it cannot work on them.
     """
     chosen = environment or _default_for(types)
     if cache is not None and chosen.kind in ("none", "container"):
@@ -50,7 +50,7 @@ def choose_environment(
 
 
 def _default_for(types: tuple[InstanceTypeFacts, ...]) -> JobEnvironment:
-    """Horovod supports CPUs and NVIDIA's GPUs; the images of other accelerators bring their own software."""
+    """Return Horovod for CPUs and NVIDIA GPUs; images for other accelerators have their own software."""
     is_known = all(facts.accelerator in (None, "NVIDIA") for facts in types)
     return DEFAULT_ENVIRONMENT if is_known else JobEnvironment.none()
 
@@ -61,7 +61,7 @@ def _choose_framework(types: tuple[InstanceTypeFacts, ...]) -> str:
 
 
 def _check_image(environment: JobEnvironment, image: NodeImage) -> None:
-    """Refuse a framework that would not be installed, or has no wheel for the Python of a known image."""
+    """Check that the framework would be installed, and has a wheel for the Python of a known image."""
     if environment.framework and "pytorch" in image.parameter:
         raise ValueError(
             f"framework must be left out with an image that has PyTorch, got {environment.framework!r} with "

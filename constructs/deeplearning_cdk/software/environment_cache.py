@@ -1,4 +1,4 @@
-"""Cache of finished job environments in S3, shared by clusters."""
+"""Cache of built job environments in S3, shared by clusters."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -25,15 +25,15 @@ CachePrefix = Annotated[
 @dataclass(frozen=True)
 class EnvironmentCache:
     """
-    A cache in S3 for finished environments: later clusters download what an earlier one built.
+    Cache of built environments in S3: later clusters download the environments of earlier ones.
 
     The master reads and writes below the prefix only; workers read the shared file system. Anyone who can write to the
     cache decides which code runs on the nodes of every cluster that reads it: share it only between clusters that trust
     each other.
 
     Args:
-        bucket: The bucket, or its name; best in the clusters' region. With a customer managed key, pass a construct,
-            whose key the master may then use.
+        bucket: The bucket, or its name; prefer the clusters' region. For a bucket with a customer managed key, pass a
+            construct: the master may then use the key.
         prefix: Folders that end with `/`. Default: environments/.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Software environment of jobs: declared once, built once a cluster."""
+"""Software environment of jobs: declared once, built once per cluster."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from deeplearning_cdk.props.rules import is_file, matching
 HOROVOD_VERSIONS = ("0.28.1",)
 """Versions that the master can build; 0.28.1 is the last release."""
 NEWEST_TENSORFLOW = (2, 18)
-"""Newest TensorFlow that Horovod compiles against: 2.15.1, 2.16.2 and 2.18.1 work, 2.20.0 lacks `xla_builder.h`."""
+"""Newest TensorFlow with which Horovod compiles: 2.15.1, 2.16.2 and 2.18.1 work, 2.20.0 lacks `xla_builder.h`."""
 
 # References of a requirements file to other files; only the file itself is copied to the nodes.
 _ELSEWHERE = re.compile(r"(-r|--requirement|-c|--constraint|-e|--editable)\b|\.{0,2}/")
@@ -88,15 +88,15 @@ ContainerImage = Annotated[
 @dataclass(frozen=True, kw_only=True)
 class JobEnvironment:
     """
-    Software environment of all jobs. Make it with one of the class methods.
+    Software environment of all jobs, created with one of the class methods.
 
     Attributes:
         kind: `horovod`, `requirements`, `conda`, `container` or `none`.
         path: The requirements or conda file; empty for other kinds.
         image: The container's image; empty for other kinds.
         horovod: Version of Horovod that is built into the environment; empty for none.
-        framework: Framework that kind `horovod` installs where the image has none; empty for one that supports the
-            GPUs.
+        framework: Framework that kind `horovod` installs where the image has none; if empty, one that supports the GPUs
+            is chosen.
     """
 
     kind: Literal["horovod", "requirements", "conda", "container", "none"]
@@ -114,9 +114,9 @@ class JobEnvironment:
         cls, version: Horovod = HOROVOD_VERSIONS[-1], *, framework: Framework | None = None
     ) -> "JobEnvironment":
         """
-        Use Horovod, built for the framework of the image, or for one that is installed where the image has none.
+        Use Horovod, built for the image's framework, or for one that is installed if the image has none.
 
-        The master builds it once, and every node installs the result. An image that has a framework and Horovod is not
+        The master builds it once, and every node installs the result. An image with a framework and Horovod is not
         changed.
 
         Args:
@@ -187,4 +187,4 @@ class JobEnvironment:
 
 
 DEFAULT_ENVIRONMENT = JobEnvironment.with_horovod()
-"""Environment of a cluster whose user passes none."""
+"""Default environment."""

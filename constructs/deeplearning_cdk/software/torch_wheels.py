@@ -1,5 +1,5 @@
 """
-Compute capabilities that the wheels of PyTorch have code for, as far as they are known at synthesis.
+Compute capabilities that PyTorch's wheels support, as far as they are known at synthesis.
 
 A GPU runs code of its own major compute capability and of the same or an earlier minor one (CUDA C++ programming guide,
 "Binary Compatibility"). Wheels have no code for other GPUs that a driver could compile, except for 12.0.
@@ -19,12 +19,12 @@ from deeplearning_cdk.nodes.instance_catalog import Architecture, InstanceTypeFa
 Version = tuple[int, int]
 
 TORCH_PIN = re.compile(r"torch\s*==\s*(?P<major>\d+)\.(?P<minor>\d+)(?P<rest>[^\s;#,]*)")
-"""Exact pin of PyTorch; the rest is the patch, and a local version such as `+cu126`."""
+"""Exact pin of PyTorch; the rest is the patch version, and a local version such as `+cu126`."""
 
 
 @dataclass(frozen=True)
 class _Wheels:
-    """Compute capabilities that the wheels on PyPI have code for, from one version of PyTorch on."""
+    """Compute capabilities that the wheels on PyPI support, from one version of PyTorch on."""
 
     first: Version
     capabilities: tuple[str, ...]
@@ -43,19 +43,19 @@ _WHEELS: dict[Architecture, tuple[_Wheels, ...]] = {
 
 
 def find_unfit(version: Version, types: tuple[InstanceTypeFacts, ...]) -> InstanceTypeFacts | None:
-    """Return the first type whose GPUs the wheel of a version has no code for; None where all fit or none is known."""
+    """Return the first type whose GPUs the wheel of a version does not support; None if all fit or none is known."""
     if version < _OLDEST:
         return None
     return next((facts for facts in types if facts.compute_capability and not _runs(version, facts)), None)
 
 
 def list_capabilities(version: Version, architecture: Architecture) -> str:
-    """Return the compute capabilities that the wheel of a version has code for, for an error."""
+    """Return the compute capabilities that the wheel of a version supports, for an error."""
     return ", ".join(_find(version, architecture).capabilities) or "none"
 
 
 def suggest_versions(types: tuple[InstanceTypeFacts, ...]) -> str:
-    """Return the versions of PyTorch whose wheels all types run, for an error: `2.1 to 2.10`; empty without one."""
+    """Return the versions of PyTorch whose wheels support all types, for an error: `2.1 to 2.10`; empty without one."""
     rows = _WHEELS[types[0].architecture]
     ends = [*(wheels.first for wheels in rows[1:]), None]
     fit = [(wheels.first, end) for wheels, end in zip(rows, ends, strict=True) if not find_unfit(wheels.first, types)]

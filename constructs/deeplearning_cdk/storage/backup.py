@@ -1,4 +1,4 @@
-"""The daily backup of what a cluster keeps: its own file system, and the state by which it is coordinated."""
+"""Daily backup of a cluster's own file system and of its state table."""
 
 from aws_cdk import Aws, Fn, RemovalPolicy
 from aws_cdk import aws_backup as backup
@@ -16,26 +16,26 @@ _START_MINUTES, _COMPLETION_MINUTES = 60, 24 * 60
 
 class ClusterBackup(Construct):
     """
-    A vault of the cluster's own, and a plan that fills it every day at 5:00 UTC and empties it after 35 days.
+    Backup vault of a cluster, and a plan that backs up every day at 5:00 UTC and deletes backups after 35 days.
 
-    The vault stays with the file system when the stack is deleted, since what was backed up is asked for when
-    something is gone, and so do role and policy: AWS Backup needs the role to delete recovery points after their 35
-    days (AWS Backup developer guide, "Identity and access management", Warning). The vault's name is unique to the
-    stack's instance, so that a stack can be made again under its name.
-    All of it is made before the nodes: a backup that the account refuses fails the stack while it costs nothing, and
-    not after the cluster has formed. A creation that fails while the nightly backup runs leaves a vault that is not
-    empty: its rollback ends as ROLLBACK_FAILED, and deleting the stack then keeps the vault.
+    The vault is retained when the stack is deleted, because backups are needed when data is lost. Role and policy are
+    retained too: AWS Backup needs the role to delete recovery points after their 35 days (AWS Backup developer guide,
+    "Identity and access management", Warning). The vault's name is unique to each creation of the stack, so that a
+    stack can be created again under the same name.
+    All resources are created before the nodes: a backup that the account refuses fails the stack before nodes cost
+    money. If a creation fails while the nightly backup runs, the vault is not empty: the rollback ends as
+    ROLLBACK_FAILED, and deleting the stack then retains the vault.
 
     Args:
         scope: The parent.
         construct_id: The id in the parent.
-        key: Encrypts the vault.
-        state_table: Holds the state item.
+        key: KMS key of the vault.
+        state_table: Table of the state item.
         file_system_arn: The cluster's own file system. Default: none.
 
     Attributes:
-        vault: Where the backups are.
-        selection: What is backed up, the last of these resources to be made.
+        vault: Vault of the backups.
+        selection: Selection of the resources to back up, created last.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ClusterBackup(Construct):
         self.vault = backup.CfnBackupVault(
             self,
             "Vault",
-            # The last part of a stack's id differs from that of every other stack, also of one that had its name.
+            # The last part of a stack's id is unique, also among stacks that had the same name.
             backup_vault_name=f"dl-{self.node.addr[-8:]}-{Fn.select(2, Fn.split('/', Aws.STACK_ID))}",
             encryption_key_arn=self._key_arn,
         )
@@ -98,14 +98,14 @@ class ClusterBackup(Construct):
         policy = iam.ManagedPolicy(self, "Policy", roles=[role], document=document)
         for kept in (role, policy):
             kept.apply_removal_policy(RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
-        # Backups get their names when they are made, and looking resources up takes no resource in IAM.
+        # Backups are named when they are created, and `tag:GetResources` takes no resource in IAM.
         wildcards = [self._backups_of_table(), self._recovery_points(), "*"]
         acknowledge(policy, "wildcard-resources", findings=wildcards)
         return role, policy
 
     def _rights(self) -> list[iam.PolicyStatement]:
         """
-        Return of AWSBackupServiceRolePolicyForBackup what EFS and DynamoDB need, on these resources alone.
+        Return the statements of AWSBackupServiceRolePolicyForBackup for EFS and DynamoDB, limited to these resources.
 
         The AWS Backup developer guide lists the statements for both ("Managed policies", Customer managed policies).
         """

@@ -1,4 +1,4 @@
-"""What the nodes of a cluster mount: the shared file system, of the cluster or somebody else's, and FSx for Lustre."""
+"""File systems that the nodes of a cluster mount: the shared one, new or existing, and FSx for Lustre."""
 
 from dataclasses import replace
 from typing import cast
@@ -27,26 +27,26 @@ ANONYMOUS_ACCESS = "deeplearning_cdk:anonymousAccessDenied"
 
 class ClusterStorage:
     """
-    The file systems of a cluster, to which its nodes are admitted.
+    File systems of a cluster, which its nodes may mount.
 
     Args:
         scope: The cluster.
         storage: The user's choice.
-        mode: How nodes mount the shared file system.
-        network: Where the nodes live.
-        state_table: Holds the state item, which is backed up with a file system of the cluster's own.
-        encryption_key: Encrypts a new file system and its backups.
+        mode: Mount mode of the shared file system.
+        network: Network of the nodes.
+        state_table: Table of the state item, which is backed up.
+        encryption_key: KMS key of a new file system and of the backups.
 
     Attributes:
         file_system: The shared file system.
         lustre: FSx for Lustre; None without.
-        settings: How nodes mount the shared file system.
-        lustre_settings: How nodes mount FSx for Lustre; None without.
-        readiness: What must exist before a node can mount them; with backups, also what makes these, so that a backup
-            that is refused costs nothing.
+        settings: Mount settings of the shared file system.
+        lustre_settings: Mount settings of FSx for Lustre; None without.
+        readiness: Dependencies of the first node. They include the backup, so that a backup that is refused costs
+            nothing.
 
     Raises:
-        ValueError: The shared file system cannot be mounted from there, or does not show the data.
+        ValueError: The nodes cannot mount a file system, or it cannot provide the data.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ClusterStorage:
         chosen, network = self._storage.file_system, self._network
         if isinstance(chosen, SharedFileSystem):
             _check_shared(chosen, network, mode)
-            self.readiness.append(chosen.admit(network.security_group, self._scope))
+            self.readiness.append(chosen.allow_mount_from(network.security_group, self._scope))
             return chosen
         own = None if chosen is None or isinstance(chosen, str) else chosen
         shared = SharedFileSystem(
@@ -92,7 +92,7 @@ class ClusterStorage:
         if own:
             shared.await_mount_targets(own.mount_targets_available)
             _warn_of_policy(self._scope, own, mode)
-        self.readiness.append(shared.admit(network.security_group))
+        self.readiness.append(shared.allow_mount_from(network.security_group))
         return shared
 
     def _choose_lustre(self) -> LustreFileSystem | None:
@@ -100,7 +100,7 @@ class ClusterStorage:
         if chosen is None:
             return None
         if isinstance(chosen, Lustre):
-            # In a VPC that goes with the stack, a file system that stays would hold its subnet.
+            # A new VPC is deleted with the stack; a retained file system would block the deletion of its subnet.
             policy = RemovalPolicy.DESTROY if network.is_new else self._storage.removal_policy
             chosen = LustreFileSystem(
                 self._scope,
@@ -112,17 +112,18 @@ class ClusterStorage:
             )
         shown = [source for source in self._storage.data if source.target == "lustre"]
         self.readiness.append(chosen.attach(self._scope, network.security_group, shown, self._key))
-        # It may stand beside the cluster; one that several clusters share counts for the last of them.
+        # It may be outside the cluster's scope; one that several clusters share gets the tag of the last of them.
         tag_costs(chosen, name_cluster(self._scope))
         return chosen
 
     def _back_up(self, state_table: dynamodb.ITable) -> None:
-        """Back up the state, and a file system of the cluster's own; any other is its owner's to back up."""
+        """Back up the state table, and the shared file system if the cluster created it."""
         if not self._storage.backup:
             Annotations.of(self._scope).add_warning_v2(
                 NO_BACKUP,
-                "nothing of this cluster is backed up: what a job deletes by mistake is gone, and gates that ask for "
-                "backups find it; leave storage.backup out, or name the file system in a plan of your own",
+                "nothing in this cluster is backed up: data that a job deletes by mistake is lost, and security gates "
+                "that require backups report it; leave storage.backup out, or add the file system to a backup plan of "
+                "your own",
             )
             return
         nightly = ClusterBackup(
@@ -136,11 +137,11 @@ class ClusterStorage:
 
 
 def _check_shared(file_system: SharedFileSystem, network: ClusterNetwork, mode: FileSystemMode) -> None:
-    """Check that nodes can mount another cluster's file system: by name it is found in its own zone alone."""
+    """Check that nodes can mount another cluster's file system, whose DNS name resolves in its own zone only."""
     resolve = Stack.of(network).resolve
     if resolve(file_system.vpc.vpc_id) != resolve(network.vpc.vpc_id):
         raise ValueError(
-            "network.vpc must be that of storage.file_system, got another or none; pass "
+            "network.vpc must be the VPC of storage.file_system, got another or none; pass "
             "Network(vpc=<the other cluster>.network.vpc)"
         )
     theirs, ours = resolve(find_zone("subnet of storage.file_system", file_system.subnet)), resolve(network.zone)
@@ -151,21 +152,21 @@ def _check_shared(file_system: SharedFileSystem, network: ClusterNetwork, mode: 
         )
     if file_system.mode != mode:
         raise ValueError(
-            "software.image must mount storage.file_system as the cluster does that has made it, "
-            f"{file_system.mode}, got {mode}; take images of one file_system_mode"
+            f"software.image must have the file_system_mode {file_system.mode} of storage.file_system, got {mode}; "
+            "use images with the same file_system_mode"
         )
 
 
 def _find_group(file_system: efs.IFileSystem, vpc: ec2.IVpc) -> ec2.ISecurityGroup:
-    """Return the group of a file system's mount targets, which must be in the nodes' VPC as far as the app shows."""
+    """Return the security group of a file system's mount targets, and check its VPC as far as the app shows it."""
     group = file_system.connections.security_groups[0]
     made = group.node.default_child
     if isinstance(made, ec2.CfnSecurityGroup):
         theirs, ours = (Stack.of(vpc).resolve(vpc_id) for vpc_id in (made.vpc_id, vpc.vpc_id))
-        # One VPC may be known by its resource here and by its id there: only resources can be compared.
+        # The same VPC may be a resource in one place and an id in another: only resources can be compared.
         if theirs != ours and all(isinstance(vpc_id, dict) and set(vpc_id) == {"Ref"} for vpc_id in (theirs, ours)):
             raise ValueError(
-                f"network.vpc must be that of storage.file_system, got {vpc.node.path}; pass the VPC in which its "
+                f"network.vpc must be the VPC of storage.file_system, got {vpc.node.path}; pass the VPC in which its "
                 "mount targets are"
             )
     return group
@@ -176,7 +177,7 @@ def _warn_of_policy(scope: Construct, file_system: efs.IFileSystem, mode: FileSy
     if mode == "nfs4" and isinstance(made, efs.CfnFileSystem) and Stack.of(made).resolve(made.file_system_policy):
         Annotations.of(scope).add_warning_v2(
             ANONYMOUS_ACCESS,
-            f"{file_system.node.path} has a policy, and nodes with plain NFS reach it without a name, which the CDK's "
-            "own policy denies: make it with allow_anonymous_access=True, or take an image with efs-utils such as "
+            f"{file_system.node.path} has a policy, and nodes with plain NFS mount it anonymously, which the CDK's "
+            "default policy denies: create it with allow_anonymous_access=True, or use an image with efs-utils such as "
             "NodeImage.deep_learning_amazon_linux()",
         )

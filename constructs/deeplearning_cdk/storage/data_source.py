@@ -1,4 +1,4 @@
-"""Data in S3 that jobs read, and where on the nodes it is brought."""
+"""Data in S3 that jobs read, and its target on the nodes."""
 
 import re
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _RESERVED_BUCKET = re.compile(
 
 
 def _is_plain_key(key: str) -> bool:
-    """Tell whether a key is a path that stays below where it begins, and no pattern of a policy."""
+    """Return whether a key is a path that stays below its root, without wildcards of IAM policies."""
     is_path = key.isprintable() and not key.startswith("/") and not set('*?\\"$') & set(key)
     return is_path and not {".", ".."} & set(key.split("/")) and len(key.encode()) <= _LONGEST_KEY_BYTES
 
@@ -84,21 +84,21 @@ class DataSource:
     """
     Data in S3, as an archive, all objects below a prefix, or a whole bucket.
 
-    Nodes may read exactly that: the archive with the digest beside it (`<key>.sha256`), or what is below the prefix.
-    The bucket is best in the cluster's region, where the S3 endpoint reaches it.
+    Nodes may read nothing else: only the archive and its digest (`<key>.sha256`), or the objects below the prefix.
+    Prefer a bucket in the cluster's region, which the S3 endpoint reaches.
 
     Args:
         name: Its entry of /opt/deeplearning/data on every node.
         bucket: The bucket, or its name.
         key: An archive (`.tar`, `.tar.gz`, `.tgz`, `.zip`), which is unpacked, or a prefix that ends with `/`.
             Default: the whole bucket.
-        target: Where it is brought: `efs` (staged once by the master for all nodes), `local` (a disk of each node),
+        target: Place on the nodes: `efs` (copied once by the master for all nodes), `local` (a disk of each node),
             `lustre` (nothing is copied: the cluster's FSx for Lustre is linked to the bucket) or `stream` (nothing is
             copied: jobs read from S3). Default: efs.
         sha256: SHA-256 of the archive in hex. Default: the digest in `<key>.sha256`, where there is one.
 
     Raises:
-        ValueError: A value cannot be what it is for.
+        ValueError: A value breaks its rule.
     """
 
     name: DataName
@@ -118,17 +118,17 @@ class DataSource:
         if self.is_archive and self.target in ("lustre", "stream"):
             raise ValueError(
                 f"data key must be a prefix with the target {self.target}, which unpacks nothing, "
-                f"got {show_value(self.key)}; upload what is in it below a prefix, or take the target efs or local"
+                f"got {show_value(self.key)}; upload its content below a prefix, or use the target efs or local"
             )
 
     @property
     def is_archive(self) -> bool:
-        """Whether it is one object that is unpacked."""
+        """True if it is one object that is unpacked."""
         return self.key.endswith(ARCHIVE_ENDINGS)
 
     @property
     def is_prefix(self) -> bool:
-        """Whether it is all objects below a prefix, or of the bucket."""
+        """True if it is all objects below a prefix, or of the bucket."""
         return not self.key or self.key.endswith("/")
 
     @property
@@ -138,18 +138,18 @@ class DataSource:
 
     @property
     def settings(self) -> DataSettings:
-        """The source as the settings of the nodes describe it."""
+        """Settings of the nodes for this source."""
         return DataSettings(self.name, self.bucket_name, self.key, self.target, self.sha256)
 
     def is_read_by(self, node_role: NodeRole) -> bool:
-        """Tell whether nodes of a role read it: the master alone for the shared file system, nobody where FSx does."""
+        """Return whether nodes of a role read it: only the master for the shared file system, none with FSx."""
         return self.target != "lustre" and (self.target != "efs" or node_role is NodeRole.MASTER)
 
     def read_statements(self) -> list[iam.PolicyStatement]:
-        """Return the rights of a node that reads it."""
+        """Return the permissions of a node that reads it."""
         bucket = name_bucket_arn(self.bucket)
         keys = [self.key, self.key + DIGEST_ENDING] if self.is_archive else [f"{self.key}*"]
-        # A listing says whether an object is missing or forbidden; it is asked with the source's own prefix.
+        # Permission to list distinguishes a missing object from a forbidden one; it is limited to the source's prefix.
         conditions = {"StringLike": {"s3:prefix": f"{self.key}*"}} if self.key else {}
         return [
             iam.PolicyStatement(actions=["s3:GetObject"], resources=[f"{bucket}/{key}" for key in keys]),
@@ -157,7 +157,7 @@ class DataSource:
         ]
 
     def grant_key(self, grantee: iam.IGrantable) -> None:
-        """Let a node that reads it decrypt it, where the bucket is a construct with a key of the user's."""
+        """Allow the nodes that read it to decrypt it, where the bucket is a construct with a customer managed key."""
         if not isinstance(self.bucket, str) and self.bucket.encryption_key is not None:
             self.bucket.encryption_key.grant_decrypt(grantee)
 

@@ -1,4 +1,4 @@
-"""FSx for Lustre beside the shared file system: a cluster's own, or one that several clusters share."""
+"""FSx for Lustre file systems beside the shared file system: of one cluster, or shared by several."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,11 +25,11 @@ MOUNT_COMMAND = "mount.lustre"
 _MOUNT_OPTIONS = "relatime,flock"
 _PORTS = {"Lustre": ec2.Port.tcp(988), "LustreServers": ec2.Port.tcp_range(1018, 1023)}
 _VERSION = "2.15"
-"""Current clients of Ubuntu and Amazon Linux 2023 are 2.15; older servers do not take them all."""
+"""Current clients of Ubuntu and Amazon Linux 2023 are 2.15; older servers do not support all of them."""
 # FSx for Lustre user guide, installing the client: Amazon Linux 2023 has it in its own repository.
 _AMAZON_LINUX_CLIENT = ("lustre-client",)
 _AMAZON_LINUX_MARK = ("amazon-efs-utils",)
-"""A package that only Amazon Linux has."""
+"""Package that only Amazon Linux has."""
 
 # FSx for Lustre user guide: SSD storage of PERSISTENT_2 and SCRATCH_2, throughput of PERSISTENT_2.
 _LEAST_GIBIBYTES, _STEP_GIBIBYTES = 1200, 2400
@@ -84,20 +84,19 @@ class Lustre:
     """
     An FSx for Lustre file system: SSD storage, encrypted, in the nodes' zone.
 
-    Data with the target `lustre` is linked: the folder of its name shows the objects as files, each read from S3 when
-    it is first opened, and follows what changes in the bucket. The image must have a Lustre client; nodes on Amazon
-    Linux 2023 install it. In a new VPC the file system is deleted with the stack, because it would hold the VPC's
-    subnet; in a VPC of yours `storage.removal_policy` decides.
+    Data with the target `lustre` is linked: the folder with its name shows the objects as files. A file is read from S3
+    when it is first opened, and changes in the bucket appear in the folder. The image must have a Lustre client; nodes
+    on Amazon Linux 2023 install it. In a new VPC the file system is deleted with the stack, because it would block the
+    deletion of the subnet; in an existing VPC `storage.removal_policy` applies.
 
     Attributes:
         storage: Size: 1200 GiB, 2400 GiB or a multiple of that; a number is GiB. Default: 1200 GiB.
         deployment: `persistent` (PERSISTENT_2: replicated) or `scratch` (SCRATCH_2: cheaper, lost with a server).
             Default: persistent.
         throughput: MB/s for each TiB of persistent storage: 125, 250, 500 or 1000. Default: 125.
-        export: What jobs write below the folder of data is written to its bucket, and deleted there when they delete
-            it. Default: the bucket is only read.
-        mount_point: Where nodes mount it. Default: /fsx.
-    """
+        export: Export changes that jobs make in a data folder to its bucket, deletions included. Default: the bucket is
+            only read.
+        mount_point: Mount point on the nodes. Default: /fsx."""
 
     storage: LustreStorage = _LEAST_GIBIBYTES
     deployment: Literal["persistent", "scratch"] = "persistent"
@@ -116,7 +115,7 @@ class Lustre:
 
 class LustreFileSystem(Construct):
     """
-    FSx for Lustre in a VPC of yours, for several clusters. A single cluster makes its own from `Lustre`.
+    FSx for Lustre file system for several clusters, in an existing VPC. For a single cluster, pass `Lustre`.
 
     Args:
         scope: The parent.
@@ -124,13 +123,13 @@ class LustreFileSystem(Construct):
         vpc: The VPC of the nodes.
         subnet: Its subnet. Default: the VPC's first private one.
         configuration: Size, deployment, throughput, export and mount point. Default: those of `Lustre()`.
-        encryption_key: Key of a persistent file system; FSx encrypts scratch ones with its own. Default: that of the
-            first cluster in its stack.
-        removal_policy: What becomes of it with the stack. Default: it is kept, unless its creation fails.
+        encryption_key: KMS key of a persistent file system; FSx encrypts scratch ones with its own key. Default: the
+            key of the first cluster in the same stack.
+        removal_policy: Removal policy. Default: the file system is retained, unless its creation fails.
 
     Attributes:
         security_group: Its security group.
-        readiness: What must exist before a node can mount it.
+        readiness: Dependencies of a node that mounts it.
 
     Raises:
         ValueError: A value cannot work; the message names the prop, the rule and a way out.
@@ -180,7 +179,7 @@ class LustreFileSystem(Construct):
             allow_ingress(self, f"{name}FromItself", group=group, members=group, port=port, description="Its servers")
             for name, port in _PORTS.items()
         ]
-        # What stays keeps its interface, and the interface its group.
+        # A retained file system keeps its interface, which keeps its security group.
         kept: list[CfnResource | ec2.SecurityGroup] = [self._file_system, group, *rules]
         for resource in kept:
             resource.apply_removal_policy(removal_policy)
@@ -200,7 +199,7 @@ class LustreFileSystem(Construct):
         mount_point: MountPoint = "/fsx",
     ) -> "LustreFileSystem":
         """
-        Take an existing file system; nothing but rules of its security group is made or changed.
+        Import an existing file system; only rules of its security group are created.
 
         Data with the target `lustre` must already be in the folder of its name, at the root of the file system.
 
@@ -209,11 +208,9 @@ class LustreFileSystem(Construct):
             construct_id: The id in the parent.
             dns_name: Its DNS name, which the nodes' VPC resolves.
             mount_name: Its mount name, as `aws fsx describe-file-systems` shows it.
-            security_group: Its security group, to which the nodes are admitted.
-            mount_point: Where nodes mount it. Default: /fsx.
-
-        Raises:
-            ValueError: A name is not one.
+            security_group: Its security group, to which rules for the nodes are added.
+            mount_point: Mount point on the nodes. Default: /fsx. Raises:
+            ValueError: A name is malformed.
         """
         source = f"{dns_name}@tcp:/{mount_name}"
         return _ExistingLustre(scope, construct_id, source, security_group, mount_point)
@@ -227,19 +224,19 @@ class LustreFileSystem(Construct):
         self, scope: Construct, nodes: ec2.ISecurityGroup, data: Sequence[DataSource] = (), key: kms.IKey | None = None
     ) -> IDependable:
         """
-        Let the nodes of a cluster mount it.
+        Allow the nodes of a cluster to mount it.
 
         Args:
-            scope: The cluster, where the rules of its nodes stand.
+            scope: The cluster, in which the rules for its nodes are created.
             nodes: The security group of its nodes.
-            data: Data of the cluster that it shows. Default: none.
+            data: Data of the cluster that is linked. Default: none.
             key: The cluster's key. Default: the account's own key for FSx.
 
         Returns:
-            What must exist before one of these nodes can mount it.
+            Dependencies of a node that mounts it.
 
         Raises:
-            ValueError: It cannot show all of that.
+            ValueError: The data cannot be linked.
         """
         self._take_key(scope, key)
         rules = DependencyGroup(self.readiness)
@@ -282,7 +279,7 @@ class LustreFileSystem(Construct):
 
 
 class _ExistingLustre(LustreFileSystem):
-    """One that is not made here: nodes look for its folders when they start."""
+    """Imported file system; nodes check for its data folders at boot."""
 
     def __init__(
         self, scope: Construct, construct_id: str, source: str, group: ec2.ISecurityGroup, mount_point: str
@@ -299,10 +296,10 @@ class _ExistingLustre(LustreFileSystem):
 
 def check_links(data: Sequence[DataSource]) -> list[DataSource]:
     """
-    Check what one file system shows, and return it without what stands there twice.
+    Check the data that one file system links, and return it without duplicates.
 
     Raises:
-        ValueError: Two are in one folder or overlap in S3, or they are more than FSx links.
+        ValueError: Two share a folder or overlap in S3, or there are more than FSx can link.
     """
     links = {(source.name, source.bucket_name, source.key): source for source in data}
     ordered = [links[key] for key in sorted(links)]
@@ -323,7 +320,7 @@ def check_links(data: Sequence[DataSource]) -> list[DataSource]:
 
 
 def add_lustre_client(image: NodeImage) -> NodeImage:
-    """Let nodes install the client where the image lacks it, as far as its own package repositories have it."""
+    """Add the Lustre client to the packages of an image whose own package repositories have it."""
     if MOUNT_COMMAND in image.packages or image.packages.get("mount.efs") != _AMAZON_LINUX_MARK:
         return image
     return replace(image, packages={**image.packages, MOUNT_COMMAND: _AMAZON_LINUX_CLIENT})

@@ -1,4 +1,4 @@
-"""Where nodes may mount a file system: never over something of the system, or of this project."""
+"""Mount points that are allowed: none in a folder of the system or of this project."""
 
 from pathlib import PurePosixPath
 from typing import Annotated
@@ -8,7 +8,7 @@ from deeplearning_cdk.props.rules import matching
 
 _REMEDY = "write e.g. /efs or /mnt/efs"
 # Folders of the system by the Filesystem Hierarchy Standard 3.0, and /snap of Ubuntu. Images keep frameworks, EFA and
-# their own disks below /opt, and nodes what they know of the cluster. /srv, /mnt, /media and new names are the user's.
+# their own disks below /opt, and nodes keep the cluster's files there. /srv, /mnt, /media and new names are free.
 _SYSTEM = frozenset(
     "bin boot dev etc lib lib32 lib64 libx32 lost+found opt proc root run sbin snap sys tmp usr var".split()  # noqa: SIM905
 )
@@ -16,7 +16,7 @@ _SYSTEM = frozenset(
 
 def _is_free(path: str) -> bool:
     first, *rest = PurePosixPath(path).parts[1:]
-    # A home folder has the login user's keys; a folder inside it is the user's.
+    # A home folder contains the login user's keys; folders inside it are free.
     return first not in _SYSTEM and (first != "home" or len(rest) > 1)
 
 
@@ -29,4 +29,4 @@ MountPoint = Annotated[
     ),
     Rule(must="not be or lie in a folder of the system, nor be a home", remedy=_REMEDY, is_kept=_is_free),
 ]
-"""A mount point; it is written into user data and unit files as it is."""
+"""Mount point, written into user data and unit files unchanged."""

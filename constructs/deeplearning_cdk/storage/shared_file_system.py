@@ -1,4 +1,4 @@
-"""The file system that all nodes mount: a new EFS, or one of the user's."""
+"""Shared file system of all nodes: a new EFS file system, or an existing one."""
 
 from typing import Annotated, Any, Literal
 
@@ -22,7 +22,7 @@ _NFS_PORT = 2049
 _NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
 _LOGIN_USER_ID = "1000"
 _MOUNT_POINT = "/efs"
-"""Where the nodes of a cluster mount it unless `storage.mount_point` differs."""
+"""Mount point, unless `storage.mount_point` differs."""
 # EFS quotas: provisioned throughput.
 _LEAST_MEBIBYTES, _MOST_MEBIBYTES = 1, 3414
 
@@ -59,7 +59,7 @@ FileSystemThroughput = (
         ),
     ]
 )
-"""How the throughput of a new file system is provided; a size is what it provides each second."""
+"""Throughput of a new file system; a size is provisioned throughput per second."""
 
 NewRemovalPolicy = Annotated[
     RemovalPolicy,
@@ -69,7 +69,7 @@ NewRemovalPolicy = Annotated[
         is_kept=lambda policy: policy is not RemovalPolicy.SNAPSHOT,
     ),
 ]
-"""What becomes of a new file system with the stack."""
+"""Removal policy of a new file system."""
 
 
 @jsii.implements(ec2.IConnectable)
@@ -77,39 +77,39 @@ class SharedFileSystem(Construct):
     """
     Shared file system of a cluster, in the nodes' zone, encrypted.
 
-    Mode `nfs4` is plain NFS 4.1, for images without efs-utils: EFS can demand neither TLS nor IAM of such clients, so
-    that traffic within the subnet is not encrypted, and whoever is in the nodes' security group reads and writes
-    everything. Only the security groups guard it. Mode `efs` goes through an access point with
-    IAM and TLS; a new file system then refuses clients without either. An existing one is shown from its root,
-    which must let user 1000 write.
+    Mode `nfs4` is plain NFS 4.1, for images without efs-utils: EFS can require neither TLS nor IAM of such clients, so
+    traffic within the subnet is not encrypted, and every member of the nodes' security group can read and write
+    everything. Only the security groups protect it. Mode `efs` uses an access point with IAM and TLS; a new file system
+    then refuses clients without either. An existing one is mounted at its root, in which user 1000 must be able to
+    write.
 
     Args:
         scope: The parent.
         construct_id: The id in the parent.
         vpc: The VPC of the nodes.
         subnet: The subnet of the mount target.
-        mode: How nodes mount it. Default: plain NFS 4.1.
+        mode: Mount mode. Default: plain NFS 4.1.
         file_system_id: An existing file system. Default: a new one.
-        mount_target_security_group: Group of the mount target that the existing file system already has in the
-            nodes' zone; nodes are admitted to it. Default: a mount target is made.
-        access_point_id: An existing access point of the existing file system. Default: mode `efs` makes one.
-        throughput: Of a new file system: `elastic` (as much as is used, paid by use), `bursting` (by its size), or a
-            size for each second, which is provisioned. Default: elastic.
-        removal_policy: What happens to a new file system with the stack. Default: it is kept, except when the
-            stack's own creation fails.
-        encryption_key: Encrypts a new file system. Default: the account's key for EFS.
+        mount_target_security_group: Security group of the existing file system's mount target in the nodes' zone; rules
+            for the nodes are added to it. Default: a mount target is created.
+        access_point_id: An existing access point of the existing file system. Default: mode `efs` creates one.
+        throughput: Throughput of a new file system: `elastic` (scales with use, billed by use), `bursting` (scales with
+            the stored size), or a provisioned size per second. Default: elastic.
+        removal_policy: Removal policy of a new file system. Default: it is retained, except when the stack's own
+            creation fails.
+        encryption_key: KMS key of a new file system. Default: the account's key for EFS.
 
     Attributes:
         file_system_id: Id of the file system.
         vpc: The VPC of its mount target.
         subnet: The subnet of its mount target.
-        mode: How nodes mount it.
+        mode: Mount mode.
         access_point_id: Id of the access point through which nodes mount it; None in mode `nfs4`.
-        mount_settings: How the settings of the nodes describe the mount.
-        readiness: What must exist before a node can mount it.
+        mount_settings: Mount settings of the nodes.
+        readiness: Dependencies of a node that mounts it.
 
     Raises:
-        ValueError: The id is not one, a group was given without it, or a throughput with it.
+        ValueError: The id is malformed, a security group is given without it, or a throughput with it.
     """
 
     @checked
@@ -136,7 +136,7 @@ class SharedFileSystem(Construct):
         if throughput is not None and file_system_id is not None:
             raise ValueError("throughput must be left out with file_system_id, got both; the file system has its own")
         self.vpc, self.subnet, self.mode = vpc, subnet, mode
-        self._staged: dict[str, str] = {}
+        self._data_folders: dict[str, str] = {}
         self._readiness = DependencyGroup()
         self.readiness: IDependable = self._readiness
         self.file_system_id = file_system_id or self._make_file_system(
@@ -168,7 +168,7 @@ class SharedFileSystem(Construct):
         access_point_id: AccessPointId | None = None,
     ) -> "SharedFileSystem":
         """
-        Take the file system of a cluster in another app, where jobs of one name are one job; only rules are made.
+        Import the file system of a cluster in another app, with which it shares jobs; only rules are created.
 
         Args:
             scope: The parent.
@@ -181,7 +181,7 @@ class SharedFileSystem(Construct):
                 and TLS. Default: it mounts plain NFS 4.1.
 
         Raises:
-            ValueError: An id is not one.
+            ValueError: An id is malformed.
         """
         return cls(
             scope,
@@ -195,7 +195,7 @@ class SharedFileSystem(Construct):
         )
 
     def await_mount_targets(self, *targets: IDependable) -> None:
-        """Let whoever waits for the file system wait for mount targets that somebody else makes."""
+        """Add mount targets that are created elsewhere to `readiness`."""
         self._readiness.add(*targets)
 
     @property
@@ -203,16 +203,16 @@ class SharedFileSystem(Construct):
         """The mount target's connections; the default port is NFS."""
         return self._connections
 
-    def admit(self, nodes: ec2.ISecurityGroup, scope: Construct | None = None) -> IDependable:
+    def allow_mount_from(self, nodes: ec2.ISecurityGroup, scope: Construct | None = None) -> IDependable:
         """
-        Let the members of a security group mount the file system.
+        Allow the members of a security group to mount the file system.
 
         Args:
             nodes: The security group.
-            scope: Where the rule stands: a further cluster, whose nodes alone wait for it. Default: in the file system.
+            scope: Scope of the rule: another cluster, whose nodes alone wait for it. Default: the file system.
 
         Returns:
-            What must exist before one of them can mount it.
+            Dependencies of a node that mounts it.
         """
         rule = allow_ingress(
             scope or self,
@@ -229,16 +229,16 @@ class SharedFileSystem(Construct):
 
     def reserve_data_folder(self, name: str, cluster: str) -> None:
         """
-        Reserve the folder of data for the cluster that brings it, so that no two write to it.
+        Reserve a data folder for one cluster, so that no other writes to it.
 
         Args:
             name: The data's name.
             cluster: Path of the cluster.
 
         Raises:
-            ValueError: Another cluster of the file system brings data of this name.
+            ValueError: Another cluster of the file system has data with this name.
         """
-        other = self._staged.setdefault(name, cluster)
+        other = self._data_folders.setdefault(name, cluster)
         if other != cluster:
             raise ValueError(
                 f"storage.data must be staged by one cluster of a file system, got {name!r} from {cluster} and "
@@ -247,7 +247,7 @@ class SharedFileSystem(Construct):
             )
 
     def mount_statements(self) -> list[iam.PolicyStatement]:
-        """Return what a node's role needs to mount it; nothing in mode `nfs4`."""
+        """Return the permissions of a node that mounts it; none in mode `nfs4`."""
         if self.access_point_id is None:
             return []
         return [
@@ -328,8 +328,8 @@ class SharedFileSystem(Construct):
 
 
 _ENCRYPTED_ONLY: dict[str, Any] = {
-    # A policy without an allow leaves access to identity policies alone, so IAM is required too. It names no resource:
-    # the policy is about the file system that it is on, as in the examples of EFS.
+    # A policy without an allow leaves access to identity policies alone, so IAM is required too. It names no resource,
+    # as in the examples of EFS: it applies to the file system to which it is attached.
     "Version": "2012-10-17",
     "Statement": [
         {

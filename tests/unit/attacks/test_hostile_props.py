@@ -136,7 +136,7 @@ def test_a_bucket_that_s3_does_not_name_so_is_refused(bucket):
 def test_a_script_that_linux_would_not_run_is_refused(tmp_path, prop, script):
     path = tmp_path / "script"
     path.write_bytes(script)
-    with pytest.raises(ValueError, match=f"{prop} must (say what runs it|end its lines as Linux does)"):
+    with pytest.raises(ValueError, match=f"{prop} must (begin with #!|end its lines as Linux does)"):
         plan({prop: str(path)})
 
 

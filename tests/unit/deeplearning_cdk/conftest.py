@@ -1,14 +1,11 @@
 """Synthesizes clusters in this process, with the template validator and the copying of assets off."""
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20,22,24")
 
 import aws_cdk as cdk
 import jsii

@@ -84,7 +84,7 @@ def test_nothing_comes_after_the_formation_so_nothing_can_undo_it(synthesize, va
 
 
 @every_variant
-def test_capacity_is_asked_for_when_nothing_is_left_that_can_fail(synthesize, variant):
+def test_capacity_is_requested_after_every_resource_that_can_fail(synthesize, variant):
     """An alarm that CloudFormation refuses then costs no instance."""
     synthesis = synthesize(**VARIANTS[variant])
     (request,) = synthesis.of_type("Custom::RequestedCapacity")

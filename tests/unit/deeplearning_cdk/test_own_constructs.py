@@ -85,9 +85,7 @@ def test_a_file_system_in_another_vpc_of_the_app_is_refused(make_stack: Any) -> 
     stack = make_stack()
     mine = efs.FileSystem(stack, "Mine", vpc=_make_vpc(stack), allow_anonymous_access=True)
     other = ec2.Vpc(stack, "Other", max_azs=1, restrict_default_security_group=False)
-    said = (
-        r"^network\.vpc must be that of storage\.file_system, got .*/Other; pass the VPC in which its mount targets are"
-    )
+    said = r"^network\.vpc must be the VPC of storage\.file_system, got .*/Other; pass the VPC in which its mount"
     with pytest.raises(ValueError, match=said):
         store(stack, other, file_system=mine)
 
@@ -140,7 +138,7 @@ def test_roles_of_the_app_get_the_rights_of_the_nodes_and_the_grants_of_users(
     assert {name for name in owned.of_type("AWS::IAM::ManagedPolicy") if "ClusterNodes" in name} <= before
 
 
-def test_the_master_knows_the_workers_by_the_role_of_the_app(owned: Any) -> None:
+def test_the_master_recognizes_the_workers_by_the_role_of_the_app(owned: Any) -> None:
     (worker,) = (name for name in owned.of_type("AWS::IAM::Role") if "MyWorker" in name)
     assert owned.settings(NodeRole.MASTER).report_sender == f"<{worker}.RoleId>"
 

@@ -61,7 +61,7 @@ def _check(before: Any, after: Any, kept: set[str]) -> None:
 
 @pytest.mark.fault(67)
 @pytest.mark.parametrize(("before", "after", "kept"), CHANGES.values(), ids=CHANGES)
-def test_a_change_of_a_running_cluster_replaces_nothing_that_holds_data(
+def test_a_change_of_a_running_cluster_replaces_nothing_that_contains_data(
     synthesize: Any, before: dict[str, Any], after: dict[str, Any], kept: set[str]
 ) -> None:
     first, second = synthesize(**before).template, synthesize(**after).template
@@ -79,7 +79,7 @@ def _synthesize_with(make_stack: Any, read_stack: Any, **more: Any) -> Any:
 
 
 @pytest.mark.fault(67)
-def test_another_topic_and_more_tags_replace_nothing_that_holds_data(
+def test_another_topic_and_more_tags_replace_nothing_that_contains_data(
     synthesize: Any, make_stack: Any, read_stack: Any
 ) -> None:
     topic = (sns.Topic.from_topic_arn, "arn:aws:sns:us-east-1:111122223333:mine")

@@ -139,13 +139,15 @@ def test_a_file_system_goes_with_the_stack_when_asked_but_its_backups_do_not(syn
 
 
 @pytest.mark.fault(66)
-def test_lustre_goes_with_the_network_that_it_stands_in(synthesize: Any) -> None:
+def test_lustre_is_deleted_with_a_new_network(synthesize: Any) -> None:
     assert _staying(synthesize(**WITH_LUSTRE)) == LOGS | PIN | VAULT | FILE_SYSTEM
 
 
 @pytest.mark.fault(66)
 @every_variant
-def test_nothing_that_stays_or_lingers_holds_an_address_in_the_network(synthesize: Any, props: dict[str, Any]) -> None:
+def test_no_retained_or_slowly_deleted_resource_has_an_address_in_the_network(
+    synthesize: Any, props: dict[str, Any]
+) -> None:
     synthesis = synthesize(**props)
     # A function in the VPC would leave interfaces for minutes after its deletion, in the subnet that is deleted next.
     assert all("VpcConfig" not in entry["Properties"] for entry in synthesis.of_type("AWS::Lambda::Function").values())
@@ -206,7 +208,7 @@ def test_an_update_of_a_running_cluster_touches_only_what_new_nodes_start_from(
 
 
 @pytest.mark.fault(67)
-def test_new_programs_of_nodes_touch_nothing_that_a_running_cluster_stands_on(synthesize: Any, tmp_path: Path) -> None:
+def test_new_programs_of_nodes_change_no_resource_of_a_running_cluster(synthesize: Any, tmp_path: Path) -> None:
     script = tmp_path / "setup.sh"
     script.write_text("#!/bin/bash\n")
     # The roles may read the new script, and new nodes start from it.
@@ -260,7 +262,7 @@ def test_rings_of_workers_are_not_given_up_by_how_often_they_were_seen(synthesiz
 
 
 @pytest.mark.fault(35)
-def test_an_alarm_tells_when_the_adjuster_fails_for_minutes(synthesize: Any) -> None:
+def test_an_alarm_goes_off_when_the_adjuster_fails_for_minutes(synthesize: Any) -> None:
     synthesis = synthesize()
     alarm = synthesis.part("AWS::CloudWatch::Alarm", "AdjusterErrors")["Properties"]
     assert (alarm["Namespace"], alarm["MetricName"]) == ("AWS/Lambda", "Errors")

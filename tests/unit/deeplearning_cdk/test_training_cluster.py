@@ -55,7 +55,7 @@ def test_groups_have_a_minimum_of_zero_and_keep_an_adjusted_capacity(synthesize:
         ({"min_capacity": 0}, (0, 3, 3)),
     ],
 )
-def test_d67_workers_have_the_capacity_asked_for_and_may_grow(
+def test_d67_workers_have_the_requested_capacity_and_may_grow(
     fields: dict[str, int], capacity: tuple[int, int, int]
 ) -> None:
     assert Workers(**fields).capacity == capacity
@@ -81,7 +81,7 @@ def test_capacities_that_contradict_each_other_are_refused(fields: dict[str, int
 
 
 @pytest.mark.parametrize(("props", "wanted"), [({}, ("1", "3", "3")), (EVERYTHING, ("2", "4", "8"))])
-def test_the_adjuster_holds_the_users_capacities_and_there_is_one_master_however_many_workers(
+def test_the_adjuster_has_the_users_capacities_and_there_is_one_master_for_any_number_of_workers(
     synthesize: Any, props: dict[str, Any], wanted: tuple[str, str, str]
 ) -> None:
     synthesis = synthesize(**props)
@@ -99,7 +99,7 @@ def _request(synthesis: Any) -> Any:
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("props", [{}, {**CPU, "workers.desired_capacity": 0}], ids=["some workers", "none"])
-def test_no_group_asks_for_capacity_by_itself(synthesize: Any, role: NodeRole, props: dict[str, Any]) -> None:
+def test_no_group_requests_capacity_by_itself(synthesize: Any, role: NodeRole, props: dict[str, Any]) -> None:
     """
     A group is complete for CloudFormation "when the desired capacity is reached", by default its minimum.
 
@@ -119,7 +119,7 @@ def test_the_groups_are_made_one_after_the_other(synthesize: Any) -> None:
     assert synthesis.group_id(NodeRole.MASTER) in synthesis.group(NodeRole.WORKER)["DependsOn"]
 
 
-def test_capacity_is_asked_for_when_all_that_nodes_need_is_there_and_the_wait_needs_no_group(synthesize: Any) -> None:
+def test_capacity_is_requested_after_all_dependencies_of_nodes_and_the_wait_needs_no_group(synthesize: Any) -> None:
     synthesis = synthesize()
     resources = synthesis.template["Resources"]
     (request,) = (r for r in resources.values() if r["Type"] == "Custom::RequestedCapacity")
@@ -134,7 +134,7 @@ def test_capacity_is_asked_for_when_all_that_nodes_need_is_there_and_the_wait_ne
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_groups_tell_the_topic_of_launches_terminations_and_their_errors(synthesize: Any, role: NodeRole) -> None:
+def test_groups_notify_the_topic_of_launches_terminations_and_their_errors(synthesize: Any, role: NodeRole) -> None:
     (notification,) = synthesize().group(role)["Properties"]["NotificationConfigurations"]
     assert notification["NotificationTypes"] == [
         f"autoscaling:EC2_INSTANCE_{event}" for event in ("LAUNCH", "LAUNCH_ERROR", "TERMINATE", "TERMINATE_ERROR")
@@ -309,7 +309,7 @@ def test_connections_of_the_cluster_are_those_of_every_node(used: Any) -> None:
     assert nodes["Properties"]["SecurityGroupIngress"][0]["FromPort"] == 8265
 
 
-def test_file_system_admits_other_clients_by_its_connections(used: Any) -> None:
+def test_file_system_allows_other_clients_through_its_connections(used: Any) -> None:
     rules = used.of_type("AWS::EC2::SecurityGroupIngress").values()
     assert sum(rule["Properties"].get("FromPort") == 2049 for rule in rules) == 2
 
@@ -348,7 +348,7 @@ def test_metrics_are_of_the_group(two_clusters: Any) -> None:
         assert resolve(metric.dimensions["AutoScalingGroupName"]) == resolve(workers.group.ref)
 
 
-def test_d67_commands_say_how_to_log_in(two_clusters: Any) -> None:
+def test_d67_outputs_have_the_commands_to_log_in(two_clusters: Any) -> None:
     quiet, open_ = two_clusters
     assert quiet.session_command.startswith("aws ssm start-session --region eu-west-1 --target $(aws ec2 ")
     assert f"Values={quiet.cluster_name} " in quiet.session_command
@@ -431,7 +431,7 @@ def test_nodes_expect_the_gpus_of_their_type(synthesize: Any) -> None:
     assert [synthesize(**EVERYTHING).settings(role).expected_gpu_count for role in ROLES] == [0, 8]
 
 
-def test_master_has_the_workers_type_unless_told_otherwise(synthesize: Any) -> None:
+def test_master_has_the_workers_type_by_default(synthesize: Any) -> None:
     assert synthesize(**CPU).launch_data(NodeRole.MASTER)["InstanceType"] == "m5.large"
     mixed = plan({"workers.instance_type": "p5.48xlarge", "master.instance_type": "m5.large"})
     assert mixed.master.name == "m5.large"
@@ -494,7 +494,7 @@ def test_d54_ubuntu_mounts_plain_nfs_at_the_regions_own_domain(synthesize: Any) 
 # --- User data ----------------------------------------------------------------------------------------
 
 
-def test_only_the_master_holds_the_signal_url_and_whom_to_believe(synthesize: Any) -> None:
+def test_only_the_master_has_the_signal_url_and_the_trusted_role(synthesize: Any) -> None:
     master, worker = (synthesize().settings(role) for role in ROLES)
     assert master.signal_url.startswith("<ClusterCoordinationFormationHandle")
     assert re.fullmatch(r"<ClusterNodesWorkerRole[0-9A-F]{8}\.RoleId>", master.report_sender)
@@ -574,7 +574,7 @@ def test_a_master_without_the_workers_accelerators_leads_and_does_not_train(
 
 
 @pytest.mark.parametrize(("props", "leads"), [(EVERYTHING, True), ({}, False)])
-def test_nodes_are_told_whether_the_master_leads_and_only_those_with_gpus_install_a_driver(
+def test_settings_contain_whether_the_master_trains_and_only_nodes_with_gpus_install_a_driver(
     synthesize: Any, props: dict[str, Any], *, leads: bool
 ) -> None:
     master, worker = (synthesize(**props).settings(role) for role in ROLES)

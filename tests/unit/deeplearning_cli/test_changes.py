@@ -61,7 +61,7 @@ def test_what_refers_to_a_replaced_resource_where_that_replaces_is_replaced_too(
     ]
 
 
-def test_a_resource_that_leaves_the_template_is_deleted_or_left_behind_as_its_policy_says():
+def test_a_resource_that_leaves_the_template_is_deleted_or_left_behind_by_its_policy():
     template = make_template(Log=("AWS::Logs::LogGroup", {}), Queue=("AWS::SQS::Queue", {}))
     template["Resources"]["Log"]["DeletionPolicy"] = "Retain"
     changes = compare_templates(template, make_template())
@@ -191,7 +191,7 @@ def test_the_command_ends_with_0_and_json_when_nothing_goes(assembly, tmp_path, 
         ({"deployed": "/nowhere"}, "--deployed must be a template in JSON"),
     ],
 )
-def test_what_cannot_be_compared_is_said_with_a_remedy(assembly, tmp_path, capsys, change, said):
+def test_a_failed_comparison_is_reported_with_a_remedy(assembly, tmp_path, capsys, change, said):
     folder = assembly(make_template())
     assert run(**({"assembly": folder, "deployed": tmp_path / "manifest.json"} | change)) == 2
     assert said in capsys.readouterr().err

@@ -52,7 +52,7 @@ def test_a_connection_that_breaks_off_again_and_again_ends_well_while_it_brings_
     assert len(web.requests) > ATTEMPTS
 
 
-def test_a_second_run_asks_nobody(web, source, tmp_path):
+def test_a_second_run_requests_nothing(web, source, tmp_path):
     fetch(source, tmp_path)
     web.requests = []
     assert fetch(source, tmp_path).read_bytes() == BODY
@@ -90,27 +90,27 @@ def test_a_corrupt_file_is_refused_and_not_kept(web, tmp_path, digest):
 
 def test_another_size_than_is_known_is_refused_before_it_is_fetched(web, tmp_path):
     web.files["/data.bin"] = BODY
-    with pytest.raises(PreparationError, match="must have 5 bytes, has 1024000; check the URL"):
+    with pytest.raises(PreparationError, match="must have 5 bytes, got 1024000; check the URL"):
         fetch(Source("data.bin", f"{web.url}/data.bin", None, "", 5), tmp_path)
     assert not (tmp_path / "data.bin").exists()
 
 
-def test_a_missing_file_is_not_asked_for_twice(web, source, tmp_path):
+def test_a_missing_file_is_not_requested_twice(web, source, tmp_path):
     with pytest.raises(PreparationError, match="returned 404 Not Found; check the URL"):
         fetch(Source("none.bin", f"{web.url}/none.bin"), tmp_path)
     assert len(web.requests) == 1
 
 
-def test_a_server_that_is_silent_is_asked_a_few_times(web, source, tmp_path):
+def test_a_silent_server_is_retried_a_few_times(web, source, tmp_path):
     web.statuses = [503] * 100
     with pytest.raises(PreparationError, match="503 Service Unavailable; run the same command again"):
         fetch(source, tmp_path)
     assert len(web.requests) == ATTEMPTS
 
 
-def test_too_small_a_disk_is_told_before_it_is_full(web, source, tmp_path, monkeypatch):
+def test_too_small_a_disk_is_reported_before_it_is_full(web, source, tmp_path, monkeypatch):
     monkeypatch.setattr(data_download.shutil, "disk_usage", lambda _: type("Usage", (), {"free": len(BODY)}))
-    with pytest.raises(PreparationError, match=rf"must have \d+ bytes free, has {len(BODY)}; choose --work"):
+    with pytest.raises(PreparationError, match=rf"must have \d+ bytes free, got {len(BODY)}; choose --work"):
         fetch(source, tmp_path)
     assert web.sent <= len(BODY)
     assert not (tmp_path / "data.bin.part").exists()

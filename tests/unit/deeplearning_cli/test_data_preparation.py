@@ -105,7 +105,7 @@ def test_an_interrupted_upload_of_many_files_goes_on_with_the_next_file(s3, tmp_
     client.meta.events.register("provide-client-params.s3.PutObject", note)
     monkeypatch.setattr(data_preparation, "make_client", lambda: client)
     assert prepare(tmp_path, *arguments) == 1
-    assert "lost; run the same command again; it leaves out what is in S3 already" in capsys.readouterr().err
+    assert "lost; run the same command again; it skips files that are in S3 already" in capsys.readouterr().err
     assert keys(s3) == ["sets/labels/1.json"]
     assert prepare(tmp_path, *arguments) == 0
     assert sent == [f"sets/labels/{name}.json" for name in ("1", "2", "2", "3")]
@@ -121,7 +121,7 @@ def test_a_zip_is_made_when_it_is_wanted(s3, zipped, tmp_path):
     assert zipfile.ZipFile(io.BytesIO(body)).namelist() == ["images/1.jpg"]
 
 
-def test_a_dry_run_reaches_nobody_and_writes_nothing(web, tmp_path, capsys):
+def test_a_dry_run_connects_to_nothing_and_writes_nothing(web, tmp_path, capsys):
     assert prepare(tmp_path, "s3://team-data/coco-2017.tar", "--preset", "coco-2017", "--dry-run") == 0
     printed = capsys.readouterr().out
     assert all(source.url in printed for source in PRESETS["coco-2017"])
@@ -149,11 +149,11 @@ def test_bad_input_is_refused_before_anything_is_done(tmp_path, capsys, argument
 
 def test_a_bucket_that_is_not_there_ends_it_before_the_downloads(aws, web, zipped, tmp_path, capsys):
     assert prepare(tmp_path, "s3://nobody-has-it/a.tar", "--url", zipped) == 1
-    assert "make the bucket first: aws s3 mb" in capsys.readouterr().err
+    assert "create the bucket first: aws s3 mb" in capsys.readouterr().err
     assert web.requests == []
 
 
-def test_a_work_folder_that_cannot_be_made_is_told(s3, zipped, tmp_path, capsys):
+def test_a_work_folder_that_cannot_be_created_is_reported(s3, zipped, tmp_path, capsys):
     (tmp_path / "work").write_text("a file")
     assert prepare(tmp_path, "s3://team-data/a.tar", "--url", zipped) == 2
     assert "--work must be a folder that can be written" in capsys.readouterr().err

@@ -106,7 +106,7 @@ def test_a_changed_file_is_uploaded_again(s3, bundle, body):
     assert stored(s3) == body
 
 
-def test_progress_is_told_part_by_part_up_to_the_whole_file(s3, bundle):
+def test_progress_is_reported_part_by_part_up_to_the_whole_file(s3, bundle):
     told = []
     upload(s3, bundle, TO, lambda *arguments: told.append(arguments))
     assert {(what, total) for what, _, total in told} == {(TO.key, bundle.size)}
@@ -129,11 +129,11 @@ def test_what_arrived_is_checked(s3, bundle, what):
 
 
 def test_a_bucket_that_is_not_there_has_a_remedy(s3, bundle):
-    with pytest.raises(PreparationError, match=r"NoSuchBucket.*make the bucket first: aws s3 mb"):
+    with pytest.raises(PreparationError, match=r"NoSuchBucket.*create the bucket first: aws s3 mb"):
         upload(s3, bundle, Destination("nobody", "data.tar"), lambda *_: None)
 
 
-def test_credentials_that_may_not_write_are_told_which_rights_they_need(s3, bundle):
+def test_credentials_that_may_not_write_get_the_list_of_required_permissions(s3, bundle):
     def refuse(**_):
         raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "CreateMultipartUpload")
 
@@ -145,5 +145,5 @@ def test_credentials_that_may_not_write_are_told_which_rights_they_need(s3, bund
 def test_without_credentials_that_is_the_cause(s3, bundle, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
-    with pytest.raises(PreparationError, match="AWS credentials must be there, none were found; run: aws configure"):
+    with pytest.raises(PreparationError, match="AWS credentials must be configured, got none; run: aws configure"):
         send(make_client(), bundle)

@@ -4,11 +4,13 @@ import json
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from deeplearning_cli.main import main, make_parser
+from cdk_rehearsal import main as cdk_rehearse
+from deeplearning_cli.main import COMMANDS, SHELLS, main, make_parser
 from deeplearning_contract.version import VERSION
 
 HEAVY = ("aws_cdk", "boto3", "botocore", "jinja2", "moto", "rich", "jsii")
@@ -46,7 +48,7 @@ def test_help_imports_nothing_heavy(capsys: pytest.CaptureFixture[str]) -> None:
         (["rehearse", "cdk.out", "--minutes", "nan"], "must be a number of minutes above 0, at most 1440, got 'nan'"),
         (["rehearse", "cdk.out", "--minutes", "soon"], "must be a number of minutes above 0, at most 1440, got 'soon'"),
         (["logs", "--level", "loud"], "invalid choice: 'LOUD'"),
-        (["completion", "fish"], "invalid choice: 'fish'"),
+        (["completion", "sh"], "invalid choice: 'sh'"),
     ],
 )
 def test_bad_arguments_end_with_status_2_and_a_reason(
@@ -122,18 +124,37 @@ def test_errors_are_json_for_programs_and_a_line_for_people(
         assert printed.err == f"deeplearning-cdk: {error['message']}\n"
 
 
-def test_both_commands_print_the_projects_version(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("program", "run"), [("deeplearning-cdk", main), ("cdk-rehearse", cdk_rehearse.main)])
+def test_both_commands_print_the_projects_version(
+    program: str, run: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["--version"])
+        run(["--version"])
     assert ended.value.code == 0
-    assert capsys.readouterr().out == f"deeplearning-cdk {VERSION}\n"
+    assert capsys.readouterr().out == f"{program} {VERSION}\n"
+
+
+def test_without_a_command_the_help_is_printed_and_the_status_is_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == make_parser().format_help()
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS, "completion"])
+def test_the_help_of_every_level_has_exit_statuses(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*filter(None, [command]), "--help"])
+    assert ended.value.code == 0
+    statuses = capsys.readouterr().out.partition("exit status: ")[2]
+    assert " ".join(statuses.split()).partition("; example")[0].count(" 2 ") == 1
 
 
 def test_levels_are_taken_in_any_case() -> None:
     assert make_parser().parse_args(["logs", "--level", "warning"]).level == "WARNING"
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+@pytest.mark.parametrize("shell", SHELLS)
 def test_a_shell_is_told_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0
     script = capsys.readouterr().out

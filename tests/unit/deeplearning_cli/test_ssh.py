@@ -37,7 +37,7 @@ def test_openssh_goes_through_a_session_to_the_instance_by_its_id():
     assert command[-2:] == ["ec2-user@i-1", "uptime"]
 
 
-def test_without_a_login_user_the_remedy_is_said():
+def test_without_a_login_user_the_error_names_the_remedy():
     with pytest.raises(UnavailableError, match=r"the login user must be known, .*; give --user"):
         make_session_command("i-1", PLACE, "", [], is_ssh=True)
 
@@ -61,7 +61,7 @@ def test_what_follows_two_dashes_is_the_command_of_ssh_alone():
 
 
 @pytest.mark.parametrize("command", ["status", "logs", "ssh"])
-def test_without_a_kept_rehearsal_every_command_says_so_with_status_2(command, tmp_path, capsys):
+def test_without_a_kept_rehearsal_every_command_ends_with_status_2_and_the_cause(command, tmp_path, capsys):
     assert main([command, "--rehearsal", str(tmp_path)]) == 2
     assert f"no rehearsal is kept in {tmp_path}" in capsys.readouterr().err
 
@@ -78,7 +78,7 @@ def test_a_place_that_cannot_be_opened_is_an_error_with_status_2(option, message
     assert message in capsys.readouterr().err
 
 
-def test_without_a_region_the_remedy_is_said(monkeypatch, capsys):
+def test_without_a_region_the_error_names_the_remedy(monkeypatch, capsys):
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     assert main(["status"]) == 2
     assert "give --region or set AWS_REGION" in capsys.readouterr().err
@@ -104,7 +104,7 @@ def test_the_region_is_found_as_the_aws_cli_finds_it(option, variables, region, 
     assert access.clients("ec2").meta.region_name == region
 
 
-def test_without_its_packages_a_command_says_which_extra_brings_them(monkeypatch):
+def test_without_its_packages_a_command_names_the_extra_that_has_them(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(UnavailableError, match=r"missing: boto3; run: pip install 'deeplearning-cdk\[operate\]'"):
         open_cloud(argparse.Namespace(rehearsal=None, profile=None, region=None, stack=None))

@@ -39,7 +39,7 @@ def test_a_stack_that_was_rolled_back_ends_with_1_and_its_reason(show, as_json):
 
 
 @pytest.mark.defect("D76")
-def test_a_stack_whose_creation_failed_without_a_rollback_ends_with_1(show):
+def test_a_stack_whose_creation_failed_without_a_rollback_has_exit_status_1(show):
     assert show(make_responses("CREATE_FAILED", item=None))[0] == 1
 
 

@@ -59,7 +59,7 @@ def test_nodes_of_another_version_are_outdated_and_so_are_those_without_one():
     assert (found.role, found.outdated, found.count) == (NodeRole.WORKER, {"i-2": "2", "i-3": "none"}, 3)
 
 
-def test_a_refresh_is_followed_until_it_ends_and_each_change_is_told_once(autoscaling):
+def test_a_refresh_is_followed_until_it_ends_and_each_change_is_reported_once(autoscaling):
     running = {"Status": "InProgress", "PercentageComplete": 0}
     expect_refresh(autoscaling, "training-workers", 50, running, running, {"Status": "Successful"})
     told, slept = [], []
@@ -83,6 +83,18 @@ def test_a_refresh_that_aws_refuses_is_an_error_that_names_the_group(autoscaling
     autoscaling.stubber.add_client_error("start_instance_refresh", "InstanceRefreshInProgress", "one is under way")
     with pytest.raises(RefreshError, match=r"training-workers were not replaced: .*one is under way"):
         replace_nodes(autoscaling, WORKERS, 50, lambda _: None, lambda _: None)
+
+
+def test_an_interruption_says_that_the_refresh_continues_and_how_to_cancel_it(autoscaling):
+    def interrupt(_seconds):
+        raise KeyboardInterrupt
+
+    expect_refresh(autoscaling, "training-workers", 50, {"Status": "InProgress"})
+    told = []
+    with pytest.raises(KeyboardInterrupt):
+        replace_nodes(autoscaling, WORKERS, 50, told.append, interrupt)
+    assert "AWS continues a refresh that has begun" in told[-1]
+    assert told[-1].endswith("aws autoscaling cancel-instance-refresh --auto-scaling-group-name training-workers")
 
 
 @pytest.fixture
@@ -119,11 +131,11 @@ def test_nothing_is_replaced_when_all_nodes_are_current(run):
     assert run(make_group("master", {"i-0": "3"}), make_group("worker", {"i-1": "3"})) == (0, [])
 
 
-def test_nobody_is_replaced_without_consent(run, capsys):
+def test_no_node_is_replaced_without_consent(run, capsys):
     assert run(*OUTDATED, yes=False) == (2, [])
     assert "give --yes" in capsys.readouterr().err
 
 
-def test_a_cluster_without_groups_is_said(run, capsys):
+def test_a_cluster_without_groups_is_reported(run, capsys):
     assert run() == (2, [])
     assert "no groups that can be read" in capsys.readouterr().err

@@ -156,11 +156,12 @@ def test_the_command_prints_the_version_of_the_project(capsys):
     assert capsys.readouterr().out == f"deeplearning {VERSION}\n"
 
 
-def test_a_command_must_be_named(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main([])
-    assert ended.value.code == 2
-    assert "COMMAND" in capsys.readouterr().err
+def test_without_a_command_the_help_is_printed_and_the_status_is_2(capsys):
+    assert main([]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "check the health of every node" in printed.err
+    assert "exit status: 2 refused or no command given, 130 interrupted" in printed.err
 
 
 # --- One node ---------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class Denied:
         return getattr(self._client, name)
 
 
-def test_the_only_cluster_is_found_and_its_parts_are_asked_for(deployed):
+def test_the_only_cluster_is_found_and_its_parts_are_read(deployed):
     boto3.client("cloudformation").create_stack(
         StackName="other", TemplateBody='{"Resources": {"T": {"Type": "AWS::SNS::Topic"}}}'
     )
@@ -115,10 +115,10 @@ def test_several_clusters_are_named_and_none_is_chosen():
         {"Description": DESCRIPTION},
     ],
 )
-def test_a_cluster_is_known_by_output_tag_or_description(stack):
+def test_a_cluster_is_recognized_by_output_tag_or_description(stack):
     assert choose_stack([{"StackName": "other"}, {"StackName": "mine", **stack}])["StackName"] == "mine"
 
 
-def test_where_no_stack_is_a_cluster_the_remedy_is_said():
+def test_where_no_stack_is_a_cluster_the_error_names_the_remedy():
     with pytest.raises(ViewError, match="no stack is marked as a cluster; name one, or choose another --region"):
         choose_stack([{"StackName": "other"}])

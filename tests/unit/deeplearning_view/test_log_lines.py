@@ -19,7 +19,7 @@ def test_a_line_of_ours_has_its_fields():
     assert line.at.timestamp() == SECONDS
 
 
-def test_who_speaks_is_known_by_the_stream_and_not_by_what_the_line_claims():
+def test_the_node_of_a_line_comes_from_the_stream_and_not_from_the_line():
     forged = make_line("i-0000000000000000a", "master", "I am the master") | {"logStreamName": f"worker/{WORKER_ID}"}
     assert (read_line(forged).node, read_line(forged).role) == (WORKER_ID, "worker")
 
@@ -37,7 +37,7 @@ def test_who_speaks_is_known_by_the_stream_and_not_by_what_the_line_claims():
         ("plain words", "INFO", "plain words"),
     ],
 )
-def test_what_lambda_says_itself_is_kept(text, level, message):
+def test_lambdas_own_lines_are_kept(text, level, message):
     line = read_line(event(text))
     assert (line.node, line.level) == ("adjuster", level)
     assert message is None or line.message == message

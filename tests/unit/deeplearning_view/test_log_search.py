@@ -77,7 +77,7 @@ def test_the_level_is_the_lowest_that_is_shown(groups):
     assert read(groups, sources, "WARNING") == ["trouble"]
 
 
-def test_who_follows_gets_each_line_once_and_later_ones_as_they_come(groups):
+def test_followed_lines_come_once_and_as_they_are_logged(groups):
     pauses = iter(range(9))
 
     def pause(_seconds):
@@ -92,7 +92,7 @@ def test_who_follows_gets_each_line_once_and_later_ones_as_they_come(groups):
 
 def test_a_log_group_that_cannot_be_read_is_an_error_with_the_remedy(aws):
     search = LogSearch(boto3.client, [Source("nothing")])
-    with pytest.raises(ViewError, match=r"the log group nothing cannot be read: .*; ask for logs:FilterLogEvents"):
+    with pytest.raises(ViewError, match=r"log group nothing cannot be read: .*; request the permission logs:F"):
         search.read(0)
 
 

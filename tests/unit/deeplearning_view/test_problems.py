@@ -64,7 +64,7 @@ def test_a_reason_of_an_older_version_is_shown_whole():
     assert (problem.cause, problem.remedy) == ("a; b; c", advise_on_resource("a; b; c"))
 
 
-def test_the_stacks_reason_comes_first_and_the_launches_that_it_names_are_not_told_again():
+def test_the_stacks_reason_comes_first_and_the_launches_that_it_names_are_not_repeated():
     cause = f"launched workers must be at least 1, got 0 of 3: InsufficientInstanceCapacity: {NO_CAPACITY[:-1]}"
     reason = Reason(cause, find_remedy(NO_CAPACITY))
     line = make_line("adjuster", "adjuster", str(reason), level="ERROR", reason=cause, remedy=reason.remedy)
@@ -78,7 +78,7 @@ def test_the_stacks_reason_comes_first_and_the_launches_that_it_names_are_not_to
     )
 
 
-def test_a_launch_that_failed_otherwise_than_the_stacks_reason_is_told_too_with_how_often():
+def test_a_launch_that_failed_for_another_reason_than_the_stack_is_shown_with_its_count():
     responses = make_rolled_back("no", activities={"workers": [make_failed_launch(NO_CAPACITY)] * 3})
     stack, launch = find(responses)
     assert stack.what == "stack"
@@ -90,7 +90,10 @@ def test_a_launch_that_failed_otherwise_than_the_stacks_reason_is_told_too_with_
     ("reason", "remedy"),
     [
         ("Received 0 conditions when expecting 1: WaitCondition timed out.", "get-console-output"),
-        ("User: arn:aws:iam::1:user/me is not authorized to perform: ec2:CreateVpc", "let the principal that"),
+        (
+            "User: arn:aws:iam::1:user/me is not authorized to perform: ec2:CreateVpc",
+            "grant the principal in the",
+        ),
         (
             "Received response status [FAILED] from custom resource. Message returned: no image; pass another image",
             "do what the message says",
@@ -98,10 +101,10 @@ def test_a_launch_that_failed_otherwise_than_the_stacks_reason_is_told_too_with_
         ("The maximum number of VPCs has been reached.", "Service Quotas"),
         ("training-key already exists", "delete or rename"),
         ("The subnet ID 'subnet-1' does not exist", "correct the id"),
-        ("Something else", "correct what the message names"),
+        ("Something else", "correct the cause in the message"),
     ],
 )
-def test_a_resource_that_could_not_be_made_is_told_with_what_to_do(reason, remedy):
+def test_a_resource_that_could_not_be_created_is_shown_with_its_remedy(reason, remedy):
     events = [
         make_event("ClusterB", "CREATE_FAILED", "Resource creation cancelled"),
         make_event("ClusterA", "CREATE_FAILED", reason, "AWS::EC2::VPC"),
@@ -115,7 +118,7 @@ def test_a_resource_that_could_not_be_made_is_told_with_what_to_do(reason, remed
 @pytest.mark.parametrize(
     ("logical_id", "kind", "what"), [("ClusterSubnet", "Subnet", "subnet 'subnet-1'"), ("ClusterVpc", "VPC", "vpc 'v'")]
 )
-def test_a_network_that_somebody_elses_endpoint_keeps_is_told_with_what_guardduty_leaves(logical_id, kind, what):
+def test_a_network_that_a_foreign_endpoint_blocks_is_shown_with_guarddutys_resources(logical_id, kind, what):
     """
     CloudFormation wraps the words of EC2 (hashicorp/terraform-provider-aws#46747).
 
@@ -171,7 +174,7 @@ def test_what_the_adjuster_found_out_is_shown_with_the_adjusters_lines():
     assert [line.message for line in problem.lines] == ["nothing launched"]
 
 
-def test_a_worker_that_failed_is_told_by_its_own_reason_and_not_twice():
+def test_a_failed_worker_is_shown_once_with_its_own_reason():
     reason = "worker failed to install packages: No space left on device"
     lines = [make_line(LOST_ID, "worker", "failed", level="ERROR", reason=reason)]
     (problem,) = find(make_responses("CREATE_IN_PROGRESS", item=make_item(Phase.LAUNCHED, ()), node_lines=lines))
@@ -179,7 +182,7 @@ def test_a_worker_that_failed_is_told_by_its_own_reason_and_not_twice():
     assert "volume_size" in problem.remedy
 
 
-def test_an_instance_that_ec2_took_is_told_and_one_that_was_scaled_in_is_not():
+def test_an_instance_that_ec2_terminated_is_shown_and_one_that_was_scaled_in_is_not():
     health = "an instance was taken out of service in response to an EC2 health check indicating it has been terminated"
     wanted = "an instance was taken out of service in response to a difference between desired and actual capacity"
     activities = {"workers": [make_termination(LOST_ID, health), make_termination("i-0000000000000000d", wanted)]}
@@ -189,7 +192,7 @@ def test_an_instance_that_ec2_took_is_told_and_one_that_was_scaled_in_is_not():
     assert problem.remedy.startswith("nothing: its group replaces it")
 
 
-def test_why_a_cluster_is_smaller_is_told_with_what_to_do():
+def test_the_cause_of_a_smaller_cluster_is_shown_with_its_remedy():
     cause = f"1 of 3 workers launched, at least 1 were wanted: InsufficientInstanceCapacity: {NO_CAPACITY}"
     reason = Reason(cause, find_remedy(NO_CAPACITY)).to_fields()
     (problem,) = find(make_responses(item=make_item(**reason)))

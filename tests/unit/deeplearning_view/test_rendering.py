@@ -74,7 +74,7 @@ def test_what_could_not_be_read_is_one_line_and_the_rest_is_there():
     assert "deeplearning-worker2" in page
 
 
-def test_a_cluster_that_forms_tells_how_far_it_is():
+def test_a_forming_cluster_shows_its_progress():
     page = render(make_responses("CREATE_IN_PROGRESS", item=make_item(Phase.LAUNCHED, ()), events=[]))
     assert "cluster    FORMING, 0 of 2 nodes, generation 1, phase launched, for 2 min 0 s" in page
 
@@ -94,5 +94,5 @@ def test_what_failed_stands_out_on_a_terminal():
         (timedelta(seconds=-3), "0 s"),
     ],
 )
-def test_ages_are_told_in_two_units_at_most(age, text):
+def test_ages_have_two_units_at_most(age, text):
     assert format_age(age.total_seconds()) == text

@@ -52,7 +52,7 @@ def test_the_page_of_a_recorded_case_is_the_one_that_was_read(name):
 
 
 @pytest.mark.parametrize(("name", "expected"), CAUSES_AND_REMEDIES.items())
-def test_the_page_alone_tells_cause_and_remedy(name, expected):
+def test_the_page_alone_shows_cause_and_remedy(name, expected):
     cause, remedy = expected
     page = unwrap((SAMPLES / f"{name}.txt").read_text())
     assert cause in page
@@ -69,7 +69,7 @@ def test_every_cause_comes_with_a_remedy_of_its_own(name):
         assert problem.remedy not in problem.cause
 
 
-def test_a_master_that_fails_for_a_workers_reason_does_not_tell_it_again():
+def test_a_master_that_fails_for_a_workers_reason_does_not_repeat_it():
     (problem,) = read_view("gpu-missing-needed").problems
     assert problem.what == "stack"
     assert problem.remedy.startswith("give an image")
@@ -80,5 +80,5 @@ def test_every_sample_is_read_by_a_test():
     assert recorded == {*CAUSES_AND_REMEDIES, *STANDING}
 
 
-def test_a_formed_cluster_without_problems_tells_of_none():
+def test_a_formed_cluster_without_problems_shows_none():
     assert read_view("formed").problems == read_view("forming").problems == ()

@@ -42,7 +42,7 @@ def test_a_formed_cluster_shows_its_members_in_rank_order_with_what_they_are():
     assert (view.since, view.problems, view.warnings, view.unread) == (given.BEGUN, (), (), ())
 
 
-def test_answers_that_were_written_down_give_the_same_view():
+def test_recorded_responses_give_the_same_view():
     responses = make_responses()
     responses.stack["CreationTime"] = datetime(2026, 11, 22, 10, tzinfo=timezone.utc)
     assert look(AwsResponses.from_json(responses.to_json())) == look(responses)
@@ -85,7 +85,7 @@ def test_a_node_that_is_no_member_yet_shows_its_last_step_and_one_without_a_line
     ]
 
 
-def test_a_node_whose_step_failed_is_failed_though_it_said_something_since():
+def test_a_node_whose_step_failed_is_failed_though_it_has_logged_since():
     lines = [
         make_line(WORKER_ID, "worker", "no", level="ERROR", reason="the disk is full; free it", step="install"),
         make_line(WORKER_ID, "worker", "waits", seconds=1),
@@ -146,7 +146,7 @@ def test_a_cluster_that_nothing_stops_is_warned_about(limits, settings, is_warne
     assert [text.partition(",")[0] for text in warnings] == ["nothing stops this cluster automatically"] * is_warned
 
 
-def test_software_and_data_on_their_way_are_told_and_what_failed_with_what_to_do():
+def test_provisioning_is_shown_and_its_failures_with_their_remedies():
     def say(node, role, state, detail, seconds=0.0, **parts):
         details = {"provision": "environment", "state": state, "detail": detail, **parts}
         return given.make_line(node, role, "goes by", seconds=seconds, **details)
@@ -181,7 +181,7 @@ def test_software_and_data_on_their_way_are_told_and_what_failed_with_what_to_do
     assert look(make_responses(node_lines=[*lines, done])).problems == ()
 
 
-def test_nodes_that_speak_tcp_though_they_have_efa_are_warned_about_until_they_say_otherwise():
+def test_nodes_with_efa_that_use_tcp_get_a_warning_until_they_report_otherwise():
     slow = {"provider": "tcp: libfabric lists no EFA"}
     lines = [given.make_line(node, role, "NCCL will not", "WARNING", **slow) for node, role in MEMBERS]
     (warning,) = look(make_responses(node_lines=lines)).warnings
@@ -200,14 +200,14 @@ def test_the_end_of_the_capacity_is_warned_about():
     assert warning == "the capacity ends soon: the capacity block ends at noon"
 
 
-def test_a_state_item_that_cannot_be_read_is_said_and_the_rest_goes_on():
+def test_an_unreadable_state_item_is_reported_and_the_rest_is_shown():
     view = look(make_responses(item={"cluster": {"S": "training-1"}, "document": {"S": "{"}}))
     assert view.verdict == "formed"
     assert view.unread[0].startswith("the state item: state must be JSON")
     assert len(view.nodes) == 2
 
 
-def test_who_left_a_cluster_that_stands_is_told_as_past():
+def test_a_node_that_left_a_formed_cluster_is_a_past_problem():
     item = make_item(departed=(Departure(LOST_ID, 2, "it does not answer any more"),))
     (problem,) = look(make_responses(item=item)).problems
     assert problem.is_past

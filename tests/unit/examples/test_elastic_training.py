@@ -79,7 +79,7 @@ def test_the_ranks_mean_gradient_is_that_of_the_whole_batch_however_many_they_ar
         assert mean == pytest.approx(sum(whole) / len(whole))
 
 
-def test_a_notice_is_new_once_and_again_when_it_says_something_else(elastic, tmp_path):
+def test_a_notice_is_new_once_and_again_when_its_text_changes(elastic, tmp_path):
     notice = elastic.Notice(tmp_path / "notice")
     assert not notice.is_new()
     (tmp_path / "notice").write_text('{"reason": "spot"}')

@@ -125,7 +125,7 @@ def test_gpus_of_a_part_of_a_host_beside_whole_hosts_are_refused(schedule):
 
 
 @pytest.mark.parametrize("name", ["1x", "2x"])
-def test_training_makes_as_many_images_as_the_schedule_says(schedule, name):
+def test_training_uses_as_many_images_as_the_schedule(schedule, name):
     steps = schedule.SCHEDULES[name]
     for gpus in (1, 2, 4, 8, 24, 64, 256):
         plan = schedule.make_schedule(gpus, steps)
@@ -190,13 +190,13 @@ def test_a_checkpoint_without_its_data_is_not_gone_on_from(cluster):
     assert cluster.settings()["TRAIN.STARTING_EPOCH"] == "2"
 
 
-def test_a_finished_job_says_so_and_runs_nothing(cluster):
+def test_a_finished_job_prints_that_and_runs_nothing(cluster):
     for _ in range(12):
         assert cluster.run().returncode == 0
     (cluster.folder / "run").unlink()
     answer = cluster.run()
     assert answer.returncode == 0
-    assert "all 24 epochs are made" in answer.stdout
+    assert "all 24 epochs are complete" in answer.stdout
     assert not (cluster.folder / "run").exists()
 
 

@@ -134,7 +134,7 @@ def test_a_file_that_is_missing_ends_the_job_before_anything_starts(staged, tmp_
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     answer = run_job(staged, tmp_path)
     assert answer.returncode == 2
-    assert f"must hold {missing}, got {staged}/coco-2017 without it" in answer.stderr
+    assert f"must contain {missing}, got {staged}/coco-2017 without it" in answer.stderr
     assert "prepare-data" in answer.stderr
     assert not (tmp_path / "run").exists()
     assert not (tmp_path / "efs/jobs").exists()

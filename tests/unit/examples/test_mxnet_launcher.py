@@ -159,7 +159,7 @@ def test_the_program_gets_its_own_flags_in_this_folder_even_those_that_the_launc
         assert one["folder"] == str(hosts.folder)
 
 
-def test_the_job_is_known_on_every_host_and_a_count_of_one_host_is_not_carried_to_another(hosts):
+def test_the_job_is_named_on_every_host_and_a_count_of_one_host_is_not_passed_to_another(hosts):
     assert hosts.launch("-n", "1", "--env", "MORE:1:2").returncode == 0
     (worker,) = hosts.seen("worker")
     assert worker["DEEPLEARNING_JOB"] == "digits/1"
@@ -210,7 +210,7 @@ def test_what_it_cannot_do_it_refuses_with_the_remedy(hosts, flags, cause):
 @pytest.mark.parametrize(
     ("text", "cause"), [("", "must list at least one host"), ("no-such-host.invalid\n", "an address")]
 )
-def test_a_hosts_file_that_names_nobody_is_an_error(hosts, text, cause):
+def test_an_empty_hosts_file_is_an_error(hosts, text, cause):
     (hosts.folder / "hosts").write_text(text)
     answer = hosts.launch("-n", "1")
     assert answer.returncode == 2

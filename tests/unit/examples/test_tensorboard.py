@@ -30,7 +30,7 @@ def run(folder, *arguments, own="10.0.0.1"):
 
 
 @pytest.mark.parametrize(("arguments", "port"), [(("/efs/train",), "6006"), (("/efs/train", "7007"), "7007")])
-def test_it_listens_on_the_private_address_alone_and_says_both_ways_to_it(tmp_path, arguments, port):
+def test_it_listens_on_the_private_address_alone_and_prints_both_ways_to_it(tmp_path, arguments, port):
     answer = run(tmp_path, *arguments)
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.split() == ["--logdir", "/efs/train", "--host", "10.0.0.1", "--port", port]

@@ -161,7 +161,7 @@ def test_two_jobs_do_not_choose_the_same_ports(cluster):
 
 
 @pytest.mark.defect("D78")
-def test_only_as_many_hosts_take_part_as_asked_for(cluster):
+def test_only_as_many_hosts_take_part_as_requested(cluster):
     cluster.generate(count=2)
     answer = cluster.start()
     assert "i-03 takes no part" in answer.stdout

@@ -105,7 +105,7 @@ def choose_devices(gpus, sees):
     ("gpus", "sees", "devices"),
     [("", 0, ["cpu"]), ("0,1", 2, ["gpu0", "gpu1"]), ("0,1,2,3,4,5,6,7", 0, ["cpu"]), ("0,1", 1, ["cpu"])],
 )
-def test_gpus_that_mxnets_wheel_does_not_see_are_the_cpu_and_said_so(gpus, sees, devices, capsys):
+def test_gpus_that_mxnets_wheel_does_not_support_are_replaced_by_the_cpu_with_a_message(gpus, sees, devices, capsys):
     """The seeds' `--gpus $(seq ...)` names those of the driver; MXNet's wheel is built without CUDA."""
     assert choose_devices(gpus, sees) == devices
     assert ("training on the CPU" in capsys.readouterr().err) is (bool(gpus) and devices == ["cpu"])

@@ -80,7 +80,7 @@ def test_a_capacity_block_is_targeted_and_placed_by_itself(synthesize: Any) -> N
     assert not synthesis.of_type("AWS::EC2::PlacementGroup")
 
 
-def test_the_end_of_a_capacity_block_wakes_the_adjuster_that_knows_it(synthesize: Any) -> None:
+def test_the_end_of_a_capacity_block_invokes_its_adjuster(synthesize: Any) -> None:
     synthesis = synthesize(**VARIANTS["capacity-block"])
     variables = synthesis.part("AWS::Lambda::Function", "CapacityAdjuster")["Properties"]["Environment"]["Variables"]
     assert variables["DEEPLEARNING_CAPACITY_RESERVATION_ID"] == RESERVATION

@@ -125,7 +125,7 @@ def test_an_image_of_windows_is_refused(make_stack: Any) -> None:
 
 
 @pytest.mark.parametrize("image", [ec2.MachineImage.latest_amazon_linux2023(), ec2.MachineImage.lookup(name="ubuntu*")])
-def test_an_image_that_does_not_say_who_logs_in_is_refused_with_the_way_to_say_it(image: Any) -> None:
+def test_an_image_without_login_user_is_refused_with_the_remedy(image: Any) -> None:
     expected = r"software\.image must be a NodeImage, got an? \w+; .*NodeImage\.from_machine_image\(image, like="
     with pytest.raises(ValueError, match=expected):
         Software(image=image)

@@ -163,7 +163,7 @@ def test_the_flow_log_writes_into_its_group_alone_and_for_this_account_alone(syn
     ]
 
 
-def test_d59_members_say_anything_to_each_other_in_both_directions(synthesize: Any) -> None:
+def test_d59_members_may_open_any_connection_to_each_other_in_both_directions(synthesize: Any) -> None:
     synthesis = synthesize()
     nodes = {"Fn::GetAtt": [next(n for n in synthesis.of_type("AWS::EC2::SecurityGroup") if "Nodes" in n), "GroupId"]}
     egress = synthesis.only("AWS::EC2::SecurityGroupEgress")

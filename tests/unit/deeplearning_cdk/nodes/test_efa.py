@@ -26,7 +26,7 @@ def _kinds(dotted: dict[str, Any]) -> list[str]:
         ("g5.xlarge", ["plain"], 0),
     ],
 )
-def test_without_efa_a_node_has_one_plain_interface_and_is_told_of_no_card(
+def test_without_efa_a_node_has_one_plain_interface_and_no_card_in_its_settings(
     name: str, with_efa: list[str], cards: int
 ) -> None:
     for dotted, kinds, told in (({}, with_efa, cards), ({"network.efa": False}, ["plain"], 0)):
@@ -35,7 +35,7 @@ def test_without_efa_a_node_has_one_plain_interface_and_is_told_of_no_card(
         assert {hardware.efa_cards for hardware in plan(found).hardware.values()} == {told}
 
 
-def test_the_template_has_the_interfaces_and_the_nodes_are_told_their_cards(synthesize: Any) -> None:
+def test_the_template_has_the_interfaces_and_the_settings_have_the_cards(synthesize: Any) -> None:
     for props, kind, cards in (({}, "efa", 1), (EVERYTHING, None, 0)):
         synthesis = synthesize(**props)
         for role in NodeRole:

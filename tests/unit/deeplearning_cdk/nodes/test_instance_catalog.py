@@ -37,7 +37,7 @@ from tests.unit.deeplearning_cdk.clusters import plan
         ("m5.large", 0, 1, 0),
     ],
 )
-def test_d33_types_have_the_gpus_and_cards_that_ec2_says(name: str, gpus: int, cards: int, efa: int) -> None:
+def test_d33_types_have_the_gpus_and_cards_of_ec2(name: str, gpus: int, cards: int, efa: int) -> None:
     facts = describe_instance_type("workers.instance_type", name)
     assert (facts.gpu_count, facts.network_cards, len(facts.efa_cards)) == (gpus, cards, efa)
 
@@ -75,7 +75,7 @@ def test_retired_types_have_the_compute_capability_of_their_gpus_too() -> None:
     assert known == {"g2": "3.0", "g3": "5.2", "g3s": "5.2", "p2": "3.7", "p3": "7.0"}
 
 
-def test_nodes_are_told_the_compute_capability_of_nvidias_gpus() -> None:
+def test_settings_contain_the_compute_capability_of_nvidia_gpus() -> None:
     catalog = read_catalog()
     assert describe_hardware(catalog["p3dn.24xlarge"]).compute_capability == "7.0"
     assert describe_hardware(catalog["m5.large"]).compute_capability == ""
@@ -87,7 +87,7 @@ def test_first_card_of_p6_b300_takes_no_efa() -> None:
     assert read_catalog()["p6-b300.48xlarge"].efa_cards == tuple(range(1, 17))
 
 
-def test_arm_and_burstable_types_are_told_apart() -> None:
+def test_arm_and_burstable_types_are_distinguished() -> None:
     catalog = read_catalog()
     assert catalog["c7g.large"].architecture == "arm64"
     assert catalog["t3.micro"].is_burstable
@@ -154,7 +154,7 @@ def test_described_type_must_make_sense(facts: dict[str, object], message: str) 
     assert str(caught.value).startswith(message)
 
 
-def test_described_type_with_gpus_is_nvidias_unless_told_otherwise() -> None:
+def test_described_type_with_gpus_is_nvidias_by_default() -> None:
     assert InstanceTypeFacts(name="p9.48xlarge", gpu_count=8).accelerator == "NVIDIA"
     assert InstanceTypeFacts(name="c9.large").accelerator is None
 

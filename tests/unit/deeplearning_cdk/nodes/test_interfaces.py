@@ -90,6 +90,6 @@ def test_one_interface_has_a_public_address_only_when_asked_whatever_the_subnet_
         assert interface.associate_public_ip_address is is_public
 
 
-def test_several_interfaces_say_nothing_of_public_addresses_because_ec2_refuses_it() -> None:
+def test_several_interfaces_leave_public_addresses_out_because_ec2_refuses_them() -> None:
     interfaces = plan_interfaces(read_catalog()["p5.48xlarge"], ["sg-1"], is_public=False)
     assert {interface.associate_public_ip_address for interface in interfaces} == {None}

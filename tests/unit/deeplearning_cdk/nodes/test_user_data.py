@@ -33,7 +33,7 @@ def test_user_data_carries_the_program_that_fetches_the_agent_unchanged(synthesi
     assert find_payload("fetch_agent.py").read_text() in synthesize().user_data(NodeRole.WORKER)
 
 
-def test_nodes_are_told_the_digest_of_the_bytes_that_the_asset_has(synthesize: Any) -> None:
+def test_settings_contain_the_digest_of_the_assets_bytes(synthesize: Any) -> None:
     digest = hashlib.sha256(Path(pack_agent().path).read_bytes()).hexdigest()
     assert f'"{digest}"' in synthesize().user_data(NodeRole.MASTER)
 

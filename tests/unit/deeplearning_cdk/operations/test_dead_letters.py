@@ -32,7 +32,7 @@ def test_every_subscription_and_every_target_keeps_what_it_cannot_deliver(
 
 
 @every_variant
-def test_the_dead_letters_admit_each_topic_and_each_rule_and_nobody_else(
+def test_the_dead_letter_queue_accepts_each_topic_and_rule_and_no_other_sender(
     synthesize: Any, props: dict[str, Any]
 ) -> None:
     # SNS developer guide, "Configuring an Amazon SNS dead-letter queue for a subscription"; EventBridge user guide,
@@ -55,7 +55,7 @@ def test_the_dead_letters_admit_each_topic_and_each_rule_and_nobody_else(
 
 
 @every_variant
-def test_no_minute_becomes_a_dead_letter_before_the_function_admits_its_timer(
+def test_no_timer_event_becomes_a_dead_letter_before_the_function_allows_its_timer(
     synthesize: Any, props: dict[str, Any]
 ) -> None:
     # A refused target is not tried again, and the event is a dead letter at once (EventBridge user guide, the same

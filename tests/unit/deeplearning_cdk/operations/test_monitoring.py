@@ -161,7 +161,7 @@ def test_imported_topic_is_warned_about_since_its_policy_cannot_be_changed(make_
     assert NO_POLICY in warning
 
 
-def test_own_topic_is_encrypted_refuses_plain_http_and_admits_aws_for_this_account_alone(synthesize: Any) -> None:
+def test_own_topic_is_encrypted_refuses_plain_http_and_allows_aws_for_this_account_only(synthesize: Any) -> None:
     synthesis = synthesize()
     topic = synthesis.part("AWS::SNS::Topic", TOPIC)["Properties"]
     assert topic["KmsMasterKeyId"]
@@ -237,7 +237,7 @@ def test_metrics_of_users_dashboards_are_the_clusters() -> None:
         metrics.metric_formation_phase("sleep")
 
 
-def test_what_went_wrong_is_told_in_words(synthesize: Any) -> None:
+def test_failure_events_are_published_as_text(synthesize: Any) -> None:
     synthesis = synthesize()
     rule = synthesis.part("AWS::Events::Rule", "MonitoringEvents")["Properties"]
     pattern = rule["EventPattern"]
@@ -267,7 +267,7 @@ def _budget(synthesis: Any) -> tuple[Any, list[Any]]:
     ]
 
 
-def test_budget_counts_what_carries_the_clusters_tag_and_tells_the_topic(synthesize: Any) -> None:
+def test_budget_counts_costs_with_the_clusters_tag_and_notifies_the_topic(synthesize: Any) -> None:
     synthesis = synthesize(**BUDGET)
     variables = synthesis.part("AWS::Lambda::Function", "Adjuster")["Properties"]["Environment"]["Variables"]
     told = [("SNS", _topic(synthesis))]
@@ -288,7 +288,7 @@ def test_budget_counts_what_carries_the_clusters_tag_and_tells_the_topic(synthes
     assert "DEEPLEARNING_BUDGET_TOPIC_ARN" not in variables
 
 
-def test_used_up_budget_reaches_the_adjuster_which_knows_its_topic(synthesize: Any) -> None:
+def test_used_up_budget_invokes_the_adjuster_through_its_own_topic(synthesize: Any) -> None:
     synthesis = synthesize(**STOPPING)
     (used_up,) = (name for name in synthesis.of_type("AWS::SNS::Topic") if "BudgetUsedUp" in name)
     told = [("SNS", _topic(synthesis))]

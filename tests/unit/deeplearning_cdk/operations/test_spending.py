@@ -17,14 +17,14 @@ def _adjuster_variables(synthesis: Any) -> dict[str, Any]:
     return dict(function["Properties"]["Environment"]["Variables"])
 
 
-def test_the_adjuster_is_told_the_deadline_and_the_master_alone_the_idle_time(synthesize: Any) -> None:
+def test_the_adjuster_has_the_deadline_and_only_the_master_the_idle_time(synthesize: Any) -> None:
     synthesis = synthesize(**EVERYTHING)
     assert _adjuster_variables(synthesis)["DEEPLEARNING_STOP_AFTER_SECONDS"] == "3600"
     assert synthesis.settings(NodeRole.MASTER).stop_when_idle_seconds == 1800
     assert synthesis.settings(NodeRole.WORKER).stop_when_idle_seconds == 0
 
 
-def test_without_an_end_nobody_is_told_of_one(synthesize: Any) -> None:
+def test_without_an_end_no_settings_contain_one(synthesize: Any) -> None:
     synthesis = synthesize()
     assert "DEEPLEARNING_STOP_AFTER_SECONDS" not in _adjuster_variables(synthesis)
     assert synthesis.settings(NodeRole.MASTER).stop_when_idle_seconds == 0

@@ -115,8 +115,8 @@ COUNTS = st.one_of(st.none(), st.integers(min_value=0, max_value=50))
         (
             {"workers.instance_type": "trn1.32xlarge"},
             (
-                "software.image must be given for workers.instance_type trn1.32xlarge, got none; no image is known "
-                "here that drives it: pass NodeImage.from_ssm_parameter or NodeImage.from_ami_id"
+                "software.image must be given for workers.instance_type trn1.32xlarge, got none; the library "
+                "knows no image for it: pass NodeImage.from_ssm_parameter or NodeImage.from_ami_id"
             ),
         ),
         (
@@ -271,8 +271,8 @@ def test_a_cluster_refuses_its_own_props_before_anything_is_made(
         (
             lambda *_: Storage(mount_point="/fsx/shared", lustre=Lustre()),
             (
-                "storage.mount_point must lie beside that of storage.lustre, got /fsx/shared and /fsx; give one of "
-                "them another mount_point"
+                "storage.mount_point must not overlap with that of storage.lustre, got /fsx/shared and /fsx; "
+                "give one of them another mount_point"
             ),
         ),
         (
@@ -371,12 +371,12 @@ def test_peer_may_be_a_security_group_or_a_wide_network_of_ones_own(make_stack: 
 
 
 @pytest.mark.parametrize("prop", ["workers.setup_script", "master.setup_script", "master.run_script"])
-def test_script_must_be_a_file_that_says_what_runs_it(prop: str, tmp_path: Path) -> None:
+def test_script_must_be_a_file_that_names_its_interpreter(prop: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=f"{prop} must be a file, got"):
         plan({prop: str(tmp_path / "absent.sh")})
     silent = tmp_path / "silent.sh"
     silent.write_text("echo hello\n")
-    with pytest.raises(ValueError, match=f"{prop} must say what runs it"):
+    with pytest.raises(ValueError, match=f"{prop} must begin with #! and its interpreter"):
         plan({prop: str(silent)})
 
 

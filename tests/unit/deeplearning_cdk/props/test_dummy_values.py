@@ -67,7 +67,7 @@ def look_up(make_app: Callable[..., cdk.App]) -> Callable[..., tuple[cdk.Stack, 
 
 
 @pytest.mark.parametrize(("context", "missing"), [({}, {VPC_KEY, FILE_SYSTEM_KEY}), (CACHED, set())])
-def test_a_cluster_asks_for_what_is_not_looked_up_yet_and_takes_what_is(
+def test_a_cluster_requests_missing_look_ups_and_uses_present_ones(
     look_up: Any, context: dict[str, Any], missing: set[str]
 ) -> None:
     stack, vpc = look_up(context)

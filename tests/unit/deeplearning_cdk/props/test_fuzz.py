@@ -251,6 +251,6 @@ def test_tokens_that_the_template_can_carry_are_taken(make_stack: Any, read_stac
 
 
 @pytest.mark.parametrize("size", [300, Size.gibibytes(300), Size.mebibytes(300 * 1024)])
-def test_a_volume_is_as_large_as_asked_in_any_unit(size: Any) -> None:
+def test_a_volume_has_the_requested_size_in_any_unit(size: Any) -> None:
     roles = plan({"workers.volume_size": size}).roles
     assert [count_gibibytes(role.volume_size) for role in roles.values()] == [300, 300]

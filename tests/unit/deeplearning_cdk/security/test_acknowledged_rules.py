@@ -54,13 +54,13 @@ def test_each_rule_has_an_id_in_a_pack_that_is_looked_at(name):
 
 def test_a_rule_is_acknowledged_on_the_resource_alone(stack):
     queue = sqs.Queue(stack, "Queue")
-    acknowledge(queue, "worker-doorbell-without-redrive")
-    reason = ACKNOWLEDGED_RULES["worker-doorbell-without-redrive"].reason
+    acknowledge(queue, "worker-queue-without-redrive")
+    reason = ACKNOWLEDGED_RULES["worker-queue-without-redrive"].reason
     assert _acknowledged(queue.node.default_child) == {"AwsSolutions::AwsSolutions-SQS3": reason}
     assert _acknowledged(queue) == {}
 
 
-def test_two_rules_of_one_resource_stand_side_by_side(stack):
+def test_two_rules_of_one_resource_are_both_acknowledged(stack):
     function = lambda_.CfnFunction(stack, "Function", code=lambda_.CfnFunction.CodeProperty(zip_file="x"), role="role")
     acknowledge(function, "function-concurrency", "function-outside-vpc")
     skips = function.get_metadata("checkov")["skip"]

@@ -95,7 +95,7 @@ LOGS = _allow(
 )
 
 
-def test_the_clusters_own_key_admits_auto_scaling_by_condition_and_what_publishes(synthesize: Any) -> None:
+def test_the_clusters_own_key_allows_auto_scaling_by_condition_and_publishers(synthesize: Any) -> None:
     # Its log groups have CloudWatch's key, since they must outlive it.
     assert _policy(synthesize(), "Encryption") == [ADMINISTRATION, *SCALING, *TOPICS]
 
@@ -125,7 +125,7 @@ def test_the_clusters_own_key_goes_with_the_stack_when_it_encrypts_nothing_that_
     assert read_stack(stack).part("AWS::KMS::Key", "Key")["DeletionPolicy"] == "Delete"
 
 
-def test_a_key_of_the_same_app_gets_the_statements_and_nobody_is_warned(make_stack: Any, read_stack: Any) -> None:
+def test_a_key_of_the_same_app_gets_the_statements_without_a_warning(make_stack: Any, read_stack: Any) -> None:
     stack = make_stack()
     key = kms.Key(stack, "Mine")
     TrainingCluster(stack, "Cluster", **props_of({"encryption_key": key, "workers.instance_type": "m5.large"}))
@@ -134,7 +134,7 @@ def test_a_key_of_the_same_app_gets_the_statements_and_nobody_is_warned(make_sta
     assert not synthesis.warnings
 
 
-def test_a_warning_tells_all_that_the_policy_of_an_imported_key_must_say(make_stack: Any, read_stack: Any) -> None:
+def test_a_warning_names_every_statement_that_an_imported_key_needs(make_stack: Any, read_stack: Any) -> None:
     stack = make_stack()
     encryption = ClusterEncryption(stack, "Encryption", key=kms.Key.from_key_arn(stack, "Mine", IMPORTED))
     assert encryption.key.key_arn == encryption.log_key.key_arn == IMPORTED
@@ -173,7 +173,7 @@ def test_either_role_may_buy_spot_instances(buyer: str) -> None:
     assert not plan({buyer: Purchase.on_demand()}).has_spot
 
 
-def test_with_spot_instances_the_key_admits_the_role_that_launches_them(synthesize: Any) -> None:
+def test_with_spot_instances_the_key_allows_the_role_that_launches_them(synthesize: Any) -> None:
     """EC2 user guide, "Grant access to customer managed keys for use with encrypted AMIs and EBS snapshots"."""
     spot = "arn:aws:iam::111122223333:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
     _, *scaling = _policy(synthesize(**EVERYTHING), "Encryption")[: 1 + len(SCALING)]

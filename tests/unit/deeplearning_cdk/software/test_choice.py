@@ -60,7 +60,7 @@ def test_the_gpus_of_the_master_count_too() -> None:
         _choose("p6-b200.48xlarge", master="p3dn.24xlarge")
 
 
-def test_nodes_are_told_horovod_and_the_framework(synthesize: Any) -> None:
+def test_settings_contain_horovod_and_the_framework(synthesize: Any) -> None:
     found = synthesize(**VARIANTS["guarded-spending"])
     expected = EnvironmentSettings("horovod", horovod="0.28.1", framework="torch==2.13.0")
     assert {found.settings(role).needs.environment for role in NodeRole} == {expected}
@@ -167,7 +167,7 @@ def test_gpus_for_which_no_wheel_has_code_are_refused_with_another_way(worker: s
         _choose(worker)
 
 
-def test_a_type_that_the_user_describes_is_judged_by_what_is_said_of_it() -> None:
+def test_a_type_that_the_user_describes_is_checked_by_its_facts() -> None:
     pinned = JobEnvironment.with_horovod(framework="torch==2.7.1")
     unknown = InstanceTypeFacts(name="p9.48xlarge", gpu_count=8)
     known = InstanceTypeFacts(name="p9.48xlarge", gpu_count=8, compute_capability="13.0")

@@ -21,7 +21,7 @@ def requirements(tmp_path: Path) -> Path:
     return path
 
 
-def test_nodes_are_told_the_cache_and_the_file_which_is_an_asset_with_its_digest(
+def test_settings_contain_the_cache_and_the_file_as_an_asset_with_its_digest(
     synthesize: Any, requirements: Path
 ) -> None:
     environment = JobEnvironment.from_requirements(str(requirements), horovod="0.28.1")
@@ -37,7 +37,7 @@ def test_nodes_are_told_the_cache_and_the_file_which_is_an_asset_with_its_digest
         assert found.file.key.endswith(".txt")
 
 
-def test_conda_files_and_containers_are_told_as_what_they_are(synthesize: Any, tmp_path: Path) -> None:
+def test_settings_contain_the_kind_of_conda_files_and_containers(synthesize: Any, tmp_path: Path) -> None:
     path = tmp_path / "environment.yml"
     path.write_text("name: train\n")
     conda = plan({"software.environment": JobEnvironment.from_conda(str(path))}).environment

@@ -123,7 +123,7 @@ def test_a_second_cluster_does_not_back_up_the_file_system_of_the_first(pair: An
     assert len({str(entry["Properties"]["BackupVaultName"]) for entry in pair.of_type(VAULT).values()}) == 2
 
 
-def test_without_backups_nothing_is_made_for_them_and_a_warning_says_so(synthesize: Any) -> None:
+def test_without_backups_nothing_is_created_for_them_and_the_app_gets_a_warning(synthesize: Any) -> None:
     synthesis = synthesize(**{"storage.backup": False}, **CPU)
     assert not [kind for kind in (VAULT, PLAN, SELECTION) if synthesis.of_type(kind)]
     assert not [name for name in synthesis.template["Resources"] if "Backup" in name]

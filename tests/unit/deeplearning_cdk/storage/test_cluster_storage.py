@@ -20,7 +20,7 @@ FILE_SYSTEM = "AWS::EFS::FileSystem"
 # --- Throughput ---------------------------------------------------------------------------------------
 
 
-def test_throughput_is_elastic_unless_asked_otherwise_and_a_size_for_each_second_is_provisioned(
+def test_throughput_is_elastic_by_default_and_a_size_per_second_is_provisioned(
     make_stack: Any, read_stack: Any
 ) -> None:
     stack = make_stack()
@@ -119,17 +119,15 @@ def test_what_contradicts_the_shared_file_system_is_refused(make_stack: Any) -> 
     vpc, other = import_vpc(stack), import_vpc(stack, "Other")
     shared = SharedFileSystem(stack, "Shared", vpc=vpc, subnet=vpc.private_subnets[0])
     with pytest.raises(
-        ValueError, match=r"^network\.vpc must be that of storage\.file_system, got another or none; pass N"
+        ValueError, match=r"^network\.vpc must be the VPC of storage\.file_system, got another or none; pass N"
     ):
         store(stack, other, "Elsewhere", file_system=shared)
     with pytest.raises(
         ValueError, match=r"^storage\.throughput must be left out with storage\.file_system, got both; "
     ):
         Storage(file_system=shared, throughput="bursting")
-    said = (
-        r"^software\.image must mount storage\.file_system as the cluster does that has made it, nfs4, got efs; take "
-    )
-    with pytest.raises(ValueError, match=said):
+    message = r"^software\.image must have the file_system_mode nfs4 of storage\.file_system, got efs; use images "
+    with pytest.raises(ValueError, match=message):
         store(stack, vpc, "WithIam", "efs", file_system=shared)
 
 
@@ -147,7 +145,7 @@ def test_a_new_vpc_cannot_mount_the_file_system_of_another_cluster(make_stack: A
     vpc = import_vpc(stack)
     shared = SharedFileSystem(stack, "Shared", vpc=vpc, subnet=vpc.private_subnets[0])
     with pytest.raises(
-        ValueError, match=r"^network\.vpc must be that of storage\.file_system, got another or none; pass N"
+        ValueError, match=r"^network\.vpc must be the VPC of storage\.file_system, got another or none; pass N"
     ):
         TrainingCluster(stack, "Cluster", **props_of({"storage.file_system": shared, **CPU}))
 
@@ -221,7 +219,7 @@ def test_the_file_system_of_another_app_with_iam_is_mounted_through_its_access_p
         assert "file-system/${Id}" in str(mount["Resource"])
         assert mount["Condition"] == {"StringEquals": {"elasticfilesystem:AccessPointArn": arn}}
     with pytest.raises(
-        ValueError, match=r"^software\.image must mount storage\.file_system as .* made it, efs, got nfs4; "
+        ValueError, match=r"^software\.image must have the file_system_mode efs of storage\.file_system, got nfs4; "
     ):
         store(stack, vpc, "Plain", file_system=theirs)
 

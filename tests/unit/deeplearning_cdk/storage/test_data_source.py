@@ -64,7 +64,7 @@ def test_what_cannot_be_brought_is_refused(values: dict[str, Any], message: str)
 
 
 def test_two_sources_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"^storage\.data must have different names, got 'a' twice; rename one"):
+    with pytest.raises(ValueError, match=r"^storage\.data must have unique names, got 'a' twice; rename one"):
         Storage(data=[DataSource("a", "one", "x/"), DataSource("a", "two", "x/")])
 
 
@@ -96,7 +96,7 @@ def laden(make_app: Any, read_stack: Any, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("role", list(NodeRole))
-def test_nodes_are_told_of_their_data_with_the_buckets_of_this_stack_by_name(laden: Any, role: NodeRole) -> None:
+def test_settings_contain_the_data_with_the_buckets_of_this_stack_by_name(laden: Any, role: NodeRole) -> None:
     (name,) = laden.of_type("AWS::S3::Bucket")
     assert laden.settings(role).needs.data[:2] == (
         DataSettings("train", f"<{name}>", "t.tar", "efs"),
@@ -134,10 +134,10 @@ def test_the_hardware_of_both_roles_is_that_of_their_type(facts: HardwareSetting
 
 
 @pytest.mark.parametrize("role", list(NodeRole))
-def test_every_node_knows_the_hardware_of_both_roles(synthesize: Any, role: NodeRole) -> None:
+def test_settings_of_every_node_contain_the_hardware_of_both_roles(synthesize: Any, role: NodeRole) -> None:
     assert synthesize().settings(role).needs.hardware == {"master": P3DN, "worker": P3DN}
 
 
-def test_roles_of_different_types_are_told_apart() -> None:
+def test_roles_of_different_types_are_distinguished() -> None:
     hardware = plan({"workers.instance_type": "p5.48xlarge", "master.instance_type": "m5.large"}).hardware
     assert (hardware["master"].instance_type, hardware["worker"].instance_type) == ("m5.large", "p5.48xlarge")

@@ -209,7 +209,7 @@ def test_one_of_several_clusters_counts_for_the_last_of_them_in_cost_reports(pai
     assert pair.only(FILE_SYSTEM)["Tags"] == [{"Key": "deeplearning:cluster", "Value": cluster}]
 
 
-def test_one_of_several_clusters_is_kept_with_all_that_it_holds(pair: Any) -> None:
+def test_one_of_several_clusters_is_kept_with_its_content(pair: Any) -> None:
     resources = {name: entry for name, entry in pair.template["Resources"].items() if name.startswith("Lustre")}
     assert {entry["Type"] for entry in resources.values()} == {FILE_SYSTEM, LINK, "AWS::EC2::SecurityGroup", RULE}
     assert {_policies(entry) for entry in resources.values()} == {KEPT}
@@ -236,9 +236,7 @@ def test_a_clusters_own_one_follows_the_removal_policy_in_the_users_vpc_alone(ma
         assert found == {"Mine": KEPT, "Gone": GOES, "Made": GOES}
 
 
-def test_it_stands_in_the_first_subnet_without_a_way_in_unless_another_is_named(
-    make_stack: Any, read_stack: Any
-) -> None:
+def test_it_is_in_the_first_private_subnet_by_default(make_stack: Any, read_stack: Any) -> None:
     stack = make_stack()
     LustreFileSystem(stack, "First", vpc=import_vpc(stack))
     named = ec2.Subnet.from_subnet_id(stack, "Subnet", "subnet-1")
@@ -273,10 +271,10 @@ def test_images_without_a_client_of_their_own_are_warned_about(make_stack: Any, 
     assert _is_warned_about(make_stack(), WITH_LUSTRE)
     assert "mount.lustre" not in mounting.settings(NodeRole.WORKER).packages
     (warning,) = (text for text in mounting.warnings if "mount.lustre" in text)
-    assert "make an image with it as the FSx for Lustre user guide says" in warning
+    assert "build an image with it as in the FSx for Lustre user guide" in warning
 
 
-def test_an_image_that_says_where_its_client_comes_from_is_believed(make_stack: Any) -> None:
+def test_an_image_with_a_package_of_the_client_gets_no_warning(make_stack: Any) -> None:
     packages = {"mount.lustre": ("lustre-client-modules-{kernel}",)}
     image = NodeImage.from_ssm_parameter("/team/image", login_user="ubuntu", packages=packages)
     props = {**WITH_LUSTRE, "software.image": image}
@@ -318,7 +316,7 @@ def test_it_is_mounted_beside_the_shared_file_system(make_stack: Any, shared: st
     existing = LustreFileSystem.from_attributes(
         stack, "Lustre", dns_name="fs.example", mount_name="abcdefgh", security_group=group, mount_point=own
     )
-    said = f"^storage.mount_point must lie beside that of storage.lustre, got {shared} and {own}; "
+    said = f"^storage.mount_point must not overlap with that of storage.lustre, got {shared} and {own}; "
     for lustre in (Lustre(mount_point=own), existing):
         with pytest.raises(ValueError, match=said):
             Storage(mount_point=shared, lustre=lustre)
