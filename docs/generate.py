@@ -1,11 +1,12 @@
 """
-Generator of documentation: parts of README.md, CHANGELOG.md and pages of docs, and docs/faults.md.
+Generator of documentation: parts of CHANGELOG.md and of pages of docs, docs/reference/commands.md and docs/faults.md.
 
     python -m docs.generate
 
 All of it comes from the code, so that it stays correct; a test compares it.
 """
 
+import argparse
 import ast
 import inspect
 import re
@@ -24,16 +25,20 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from constructs import IConstruct
 
+from cdk_rehearsal.main import _make_parser as make_rehearse_parser
 from deeplearning_cdk import EnvironmentCache, JobEnvironment, Lustre, NodeImage, Purchase, TrainingCluster
 from deeplearning_cdk.props.check import find_choices
+from deeplearning_cli.main import make_parser as make_cdk_parser
+from deeplearning_command.main import make_parser as make_node_parser
 from docs.fault_table import TABLE, find_mistakes, read_catalogue, read_outcomes, render_table
 from docs.fault_trials import find_trials
 from stacks.reader import list_hints
 from stacks.shorthands import SHORTHANDS
 
 ROOT = Path(__file__).parents[1]
+COMMANDS = ROOT / "docs" / "reference" / "commands.md"
 CONSUMER_APP = ROOT / "examples" / "consumer_app" / "app.py"
-README, ARCHITECTURE = ROOT / "README.md", ROOT / "docs" / "architecture.md"
+ARCHITECTURE, IMPORT = ROOT / "docs" / "architecture.md", ROOT / "docs" / "guides" / "import.md"
 PROPS, CHANGELOG = ROOT / "docs" / "props.md", ROOT / "CHANGELOG.md"
 SOURCE_ROOTS = ("contract", "constructs", "userdata", "lambda", "view", "rehearsal", "cli")
 _LABEL = re.compile(r"AWS::|::")
@@ -41,10 +46,11 @@ _LABEL = re.compile(r"AWS::|::")
 
 def main() -> None:
     """Rewrite the generated parts of the pages, and the table of faults."""
-    README.write_text(render(README.read_text()))
+    IMPORT.write_text(fill(IMPORT.read_text(), "consumer app", f"```python\n{consumer_app()}\n```"))
+    COMMANDS.write_text(commands_reference())
     PROPS.write_text(fill(PROPS.read_text(), "props", props_reference()))
     CHANGELOG.write_text(fill(CHANGELOG.read_text(), "renamed props", renamed_table()))
-    ARCHITECTURE.write_text(fill(ARCHITECTURE.read_text(), "folders", folders_table()))
+    ARCHITECTURE.write_text(render(ARCHITECTURE.read_text()))
     rows, trials = read_catalogue(ROOT), find_trials(ROOT)
     (ROOT / TABLE).write_text(render_table(rows, trials, read_outcomes(ROOT)))
     for mistake in find_mistakes(rows, trials):
@@ -52,11 +58,8 @@ def main() -> None:
 
 
 def render(text: str) -> str:
-    """Return the README's text with its generated parts updated."""
-    parts = {
-        "architecture": f"```mermaid\n{architecture()}\n```",
-        "consumer app": f"```python\n{consumer_app()}\n```",
-    }
+    """Return the text of the page about the architecture with its generated parts made anew."""
+    parts = {"folders": folders_table(), "architecture": f"```mermaid\n{architecture()}\n```"}
     for name, content in parts.items():
         text = fill(text, name, content)
     return text
@@ -81,6 +84,48 @@ def consumer_app() -> str:
     """Return the stack of the example consumer app, without the beginning and end of every CDK app."""
     text = CONSUMER_APP.read_text()
     return text[text.index("from deeplearning_cdk import") : text.index("\n\napp = cdk.App()")].strip()
+
+
+def commands_reference() -> str:
+    """Return the page about the commands, from their parsers."""
+    parts = ["# Commands"]
+    for intro, parser in (
+        ("On your machine. Each command has `--help`.", make_cdk_parser()),
+        ("On every node, for the login user.", make_node_parser()),
+        ("On your machine, for [any CDK app](../../rehearsal/cdk_rehearsal/README.md).", make_rehearse_parser()),
+    ):
+        parts += [f"## {parser.prog}", intro, *describe_parser(parser)]
+        for name, command in find_commands(parser).items():
+            parts += [f"### {parser.prog} {name}", *describe_parser(command)]
+    return "\n\n".join(parts) + "\n"
+
+
+def find_commands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    """Return the subcommands of a parser by their names."""
+    found = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]  # noqa: SLF001
+    return found[0].choices if found else {}
+
+
+def describe_parser(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield the description of a command, its arguments and the notes below its help."""
+    rows = []
+    for action in parser._actions:  # noqa: SLF001 - argparse shows them in no other way
+        if action.dest == "help" or isinstance(action, argparse._SubParsersAction) or not action.help:  # noqa: SLF001
+            continue
+        value = action.metavar or (",".join(map(str, action.choices)) if action.choices else "")
+        names = ", ".join(action.option_strings) or str(action.metavar or action.dest)
+        meaning = action.help % {**vars(action), "prog": parser.prog}
+        rows.append(f"| `{f'{names} {value}'.strip() if action.option_strings else names}` | {_one_line(meaning)} |")
+    if parser.description:
+        yield _one_line(parser.description)
+    if rows:
+        yield "\n".join(["| argument | meaning |", "|---|---|", *rows])
+    if parser.epilog:
+        yield _one_line(parser.epilog)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 def props_reference() -> str:
