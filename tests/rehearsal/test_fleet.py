@@ -13,6 +13,7 @@ from cdk_rehearsal import LaunchFault, Plan, rehearse
 from cdk_rehearsal.errors import RehearsalError
 
 FLEET = Path(__file__).parents[2] / "examples/fleet"
+RUNNER = Path(__file__).parents[1] / "example_app.py"
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,7 @@ def synthesized(tmp_path_factory):
     """The fleet, synthesized."""
     folder = tmp_path_factory.mktemp("fleet") / "cdk.out"
     environment = os.environ | {"CDK_OUTDIR": str(folder)}
-    subprocess.run([sys.executable, FLEET / "app.py"], env=environment, check=True, capture_output=True)
+    subprocess.run([sys.executable, RUNNER, FLEET / "app.py"], env=environment, check=True, capture_output=True)
     return folder
 
 
