@@ -60,18 +60,21 @@ PARTS = (
     ),
     Part("rehearsal-broken", ("tests/rehearsal/test_rehearsals.py",), ("base",), REHEARSAL_MIB),
     Part("fleet", ("tests/rehearsal/test_fleet.py",), ("base",), 1000),
-    Part("embedded-aws", ("tests/embedded_aws",)),
-    Part("stacks", ("tests/synthesis", "tests/package")),
     Part("lab", ("tests/rehearsal/test_lab_nodes.py", "tests/rehearsal/test_lab_faults.py"), ("base",)),
-    # Last, since it compares links, mounts and processes of this machine before and after.
+    # After the others that boot nodes: it compares links and mounts of this machine, and /run, before and after.
     Part(
         "rehearsal-ends",
         ("tests/rehearsal/test_enclosure.py",),
         ("rehearsal-cases", "rehearsal-broken", "lab", "fleet"),
         REHEARSAL_MIB,
     ),
+    Part("embedded-aws", ("tests/embedded_aws",)),
+    Part("stacks", ("tests/synthesis", "tests/package")),
 )
-"""In the order in which they start: the longest first, and before them what fails first."""
+"""
+In the order in which they start: what fails first, then the longest, with rehearsals before what can run beside the
+last of them.
+"""
 
 
 @dataclass

@@ -1,7 +1,8 @@
-"""Runs an example app as `python app.py` does, without the CDK's own validator, which is five sixths of its time."""
+"""Runs an app as `python app.py` does, without the CDK's own validator, which is five sixths of its time."""
 
 import runpy
 import sys
+from pathlib import Path
 
 import aws_cdk as cdk
 
@@ -15,5 +16,6 @@ class App(cdk.App):
 
 if __name__ == "__main__":
     cdk.App = App
-    sys.path[0] = "."
-    runpy.run_path(sys.argv[1], run_name="__main__")
+    del sys.argv[0]
+    sys.path[0] = str(Path(sys.argv[0]).parent)
+    runpy.run_path(sys.argv[0], run_name="__main__")

@@ -46,7 +46,7 @@ def rehearse(arguments: argparse.Namespace) -> int:
         if cases:
             return rehearse_cases(cases, arguments.app, options, jobs=arguments.jobs, again=arguments.again)
         if options.referees:
-            require_acceptance(options.assembly, options.stack)
+            require_acceptance(options.assembly, options.stack, options.cache)
         prepare_software(options.assembly, options.stack, options.cache, tell)
         return run_enclosed("deeplearning_rehearsal.rehearsal:carry_out", options.to_json())
     except RehearsalError as error:
@@ -62,7 +62,7 @@ def _try_orders(options: RehearsalOptions, count: int) -> int:
     from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options  # noqa: PLC0415
 
     if options.referees:
-        require_acceptance(options.assembly, options.stack)
+        require_acceptance(options.assembly, options.stack, options.cache)
     failures = try_orders(options.assembly, count, stack=options.stack, options=make_cloud_options())
     return print_failures(failures, as_json=options.json)
 

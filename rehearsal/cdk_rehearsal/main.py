@@ -27,10 +27,10 @@ def _rehearse(options: argparse.Namespace) -> int:
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     parameters = dict(options.parameter)
     try:
-        plan = Plan(parameters=parameters, **given)
+        plan = Plan(parameters=parameters, **given).resolve()
         if options.orders is not None:
             if plan.referees:
-                require_acceptance(Path(plan.assembly), plan.stack, parameters)
+                require_acceptance(Path(plan.assembly), plan.stack, Path(str(plan.cache)), parameters)
             failures = try_orders(plan.assembly, options.orders, stack=plan.stack, parameters=parameters)
             return print_failures(failures, as_json=options.json)
         report = rehearse(plan)

@@ -125,7 +125,7 @@ def rehearse(plan: Plan) -> Report:
     require_namespaces()
     require_cache(cache)
     if plan.referees:
-        require_acceptance(assembly, plan.stack, plan.parameters)
+        require_acceptance(assembly, plan.stack, cache, plan.parameters)
     out.mkdir(parents=True, exist_ok=True)
     (out / REPORT).unlink(missing_ok=True)
     prepare_layers(find_template_parts(stack.template), prepare_base_root(cache, tell), None, cache, tell)

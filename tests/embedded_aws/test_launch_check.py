@@ -1,6 +1,13 @@
 """Auto Scaling refuses a group whose launch template cannot be launched, before anything is launched."""
 
+import re
+from types import SimpleNamespace
+
+import boto3
+import moto
 import pytest
+
+from cdk_rehearsal.embedded_aws.ec2.launch_check import check_launch
 
 WORKER = {"deeplearning:role": "worker"}
 
@@ -25,6 +32,30 @@ def fail(start_cloud, assemble, sample_template, tmp_path):
     return deploy
 
 
+@pytest.fixture(scope="module")
+def check():
+    """Return a function that makes the dry run of a sound launch with changes, against a moto in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("AWS_ENDPOINT_URL", raising=False)
+        with moto.mock_aws():
+            ec2 = boto3.client("ec2", region_name="us-east-1")
+            data = {
+                "ImageId": ec2.describe_images()["Images"][0]["ImageId"],
+                "InstanceType": "c5.large",
+                "SecurityGroupIds": [ec2.describe_security_groups()["SecurityGroups"][0]["GroupId"]],
+            }
+            group = SimpleNamespace(name="workers", zones=["us-east-1a"], own_tags={})
+            yield lambda change: check_launch(group, data | change, SimpleNamespace(client=lambda _: ec2), [])
+
+
+def test_a_template_that_cannot_be_launched_fails_the_group(fail):
+    assert fail({"KeyName": "nobodys"}) == f"{REFUSED}The key pair 'nobodys' does not exist"
+
+
+def test_a_sound_launch_is_not_refused(check):
+    check({})
+
+
 def card(**values):
     return {"DeviceIndex": 0, **values}
 
@@ -33,6 +64,7 @@ def card(**values):
     ("change", "words"),
     [
         ({"KeyName": "nobodys"}, "The key pair 'nobodys' does not exist"),
+        ({"ImageId": "ami-0123456789abcdef0"}, "The image id '[ami-0123456789abcdef0]' does not exist"),
         ({"SecurityGroupIds": ["sg-0123456789abcdef0"]}, "The security group 'sg-0123456789abcdef0' does not exist"),
         ({"InstanceType": "c5.huge"}, "Invalid value 'c5.huge' for InstanceType."),
         (
@@ -58,10 +90,9 @@ def card(**values):
         ),
     ],
 )
-def test_a_template_that_cannot_be_launched_fails_the_group_in_auto_scalings_words(fail, change, words):
-    reason = fail(change)
-    assert reason.startswith(REFUSED)
-    assert words in reason
+def test_what_cannot_be_launched_is_refused_in_auto_scalings_words(check, change, words):
+    with pytest.raises(ValueError, match=f"^{re.escape(REFUSED)}.*{re.escape(words)}"):
+        check(change)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,15 @@ COMMAND = Path(sys.executable).with_name("deeplearning-cdk")
 NODE_RUNS = "reported joined"
 PATIENCE_SECONDS = 180
 PROMPT_SECONDS = 10
+ENCLOSE = "import sys; from cdk_rehearsal.run.enclosure import run_enclosed; sys.exit(run_enclosed('idle:wait', ''))"
+IDLE = """
+import signal, subprocess
+
+def wait(*_):
+    subprocess.Popen(["sleep", "1000"])
+    print("waits", flush=True)
+    signal.pause()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +65,17 @@ class Rehearsal:
             watchdog.cancel()
         pytest.fail(f"no progress said {text!r}:\n{''.join(self.progress)}")
 
-    def follow_processes(self) -> None:
-        """Take hold of every process of the lab, so that each can be waited for."""
+    def follow_processes(self, at_least: int = 7) -> None:
+        """
+        Take hold of every process of the lab, so that each can be waited for.
+
+        Args:
+            at_least: How many there must be. Default: more than two nodes' first processes, service managers and sshd.
+        """
         for pid in _find_children(self.process.pid):
             with contextlib.suppress(ProcessLookupError):  # a short one of the node's ended since it was found
                 self.processes[pid] = os.pidfd_open(pid)
-        assert len(self.processes) > 2 * 3  # each node has its first process, its service manager and its sshd
+        assert len(self.processes) >= at_least
 
     def finish(self) -> int:
         """Return the exit status, once the command and every process of the lab have ended."""
@@ -134,11 +148,6 @@ def test_nothing_is_left_when_the_command_is_killed(running: Rehearsal) -> None:
     assert running.finish() == -signal.SIGKILL
 
 
-def test_nothing_is_left_when_the_command_is_terminated(running: Rehearsal) -> None:
-    running.process.terminate()
-    assert running.finish() == 128 + signal.SIGTERM
-
-
 def test_nothing_is_left_after_control_c_which_says_so(running: Rehearsal) -> None:
     os.killpg(running.process.pid, signal.SIGINT)  # a terminal interrupts the whole group
     assert running.finish() == 128 + signal.SIGINT
@@ -146,9 +155,28 @@ def test_nothing_is_left_after_control_c_which_says_so(running: Rehearsal) -> No
     assert not any("Traceback" in line for line in running.progress)
 
 
-def test_an_interrupt_of_the_command_alone_reaches_the_lab(running: Rehearsal) -> None:
-    running.process.send_signal(signal.SIGINT)
-    assert running.finish() == 128 + signal.SIGINT
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_command_alone_ends_all_that_it_encloses(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "idle.py").write_text(IDLE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", ENCLOSE],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    rehearsal = Rehearsal(process, tmp_path, [], {})
+    with process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "waits\n"
+            rehearsal.follow_processes(at_least=3)  # unshare, the first process and its child
+            process.send_signal(number)
+            assert process.wait(timeout=PROMPT_SECONDS) == 128 + number
+            deadline = time.monotonic() + PROMPT_SECONDS
+            assert all(_has_ended(descriptor, deadline) for descriptor in rehearsal.processes.values())
+        finally:
+            process.kill()
 
 
 def test_a_kept_cluster_is_reported_can_be_entered_and_ends_with_its_verdict(start: Start) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -17,17 +18,18 @@ ROOT = Path(__file__).parents[2]
 Rehearsed = tuple[int, dict[str, Any]]
 
 
-@pytest.fixture
-def synthesize(tmp_path: Path) -> Callable[..., Path]:
-    def run(*context: str) -> Path:
-        assembly = tmp_path / "cdk.out"
-        arguments = [part for pair in context for part in ("-c", pair)]
-        environment = os.environ | {"CDK_OUTDIR": str(assembly)}
-        command = [sys.executable, str(ROOT / "app.py"), *arguments]
-        subprocess.run(command, check=True, capture_output=True, cwd=tmp_path, env=environment)
-        return assembly
+@pytest.fixture(scope="module")
+def synthesized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("one-worker") / "cdk.out"
+    command = [sys.executable, str(ROOT / "app.py"), "-c", "workers.desired_capacity=1"]
+    subprocess.run(command, check=True, capture_output=True, env=os.environ | {"CDK_OUTDIR": str(folder)})
+    return folder
 
-    return run
+
+@pytest.fixture
+def assembly(synthesized: Path, tmp_path: Path) -> Path:
+    """Return a copy of the assembly, in which something can be broken."""
+    return shutil.copytree(synthesized, tmp_path / "cdk.out")
 
 
 @pytest.fixture
@@ -48,10 +50,7 @@ def rehearse(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[...,
     return run
 
 
-def test_a_broken_agent_fails_the_stack_with_the_reason(
-    synthesize: Callable[..., Path], rehearse: Callable[..., Rehearsed]
-) -> None:
-    assembly = synthesize("workers.desired_capacity=1")
+def test_a_broken_agent_fails_the_stack_with_the_reason(assembly: Path, rehearse: Callable[..., Rehearsed]) -> None:
     _replace_in_agent(assembly, "deeplearning_agent/boot/mounts.py", b"raise RuntimeError('planted in the agent')\n")
     status, report = rehearse(assembly, "--minutes", "3")
     assert (status, report["verdict"]) == (1, "fail")
@@ -59,8 +58,7 @@ def test_a_broken_agent_fails_the_stack_with_the_reason(
     assert "planted in the agent" in report["stack"]["reason"]
 
 
-def test_a_broken_adjuster_never_passes(synthesize: Callable[..., Path], rehearse: Callable[..., Rehearsed]) -> None:
-    assembly = synthesize("workers.desired_capacity=1")
+def test_a_broken_adjuster_never_passes(assembly: Path, rehearse: Callable[..., Rehearsed]) -> None:
     _replace_in_zip(
         _find_zip(assembly, "capacity_adjuster/policy/decision.py"), "capacity_adjuster/policy/decision.py", b"1 / 0\n"
     )
@@ -70,10 +68,7 @@ def test_a_broken_adjuster_never_passes(synthesize: Callable[..., Path], rehears
     assert any("ZeroDivisionError" in happening["text"] for happening in report["timeline"])
 
 
-def test_broken_user_data_fails_the_stack_with_the_reason(
-    synthesize: Callable[..., Path], rehearse: Callable[..., Rehearsed]
-) -> None:
-    assembly = synthesize("workers.desired_capacity=1")
+def test_broken_user_data_fails_the_stack_with_the_reason(assembly: Path, rehearse: Callable[..., Rehearsed]) -> None:
     _edit_template(assembly, lambda text: text.replace("systemctl daemon-reload", "planted-in-user-data"))
     status, report = rehearse(assembly, "--minutes", "3")
     assert (status, report["verdict"]) == (1, "fail")

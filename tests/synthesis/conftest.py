@@ -1,7 +1,7 @@
 """Synthesizes the stacks that a context asks for, in this process."""
 
+import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
@@ -13,19 +13,29 @@ from stacks.horovod_stack import HorovodStack
 CPU = {"workers.instance_type": "m5.large"}
 
 
-@pytest.fixture
-def synthesize(tmp_path: Path) -> Callable[..., dict[str, Mapping[str, Any]]]:
-    """Return a function from a context to the templates by stack name."""
+@pytest.fixture(scope="session")
+def synthesize(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Mapping[str, Any]]]:
+    """Return a function from a context to the templates by stack name, fresh copies; a context is synthesized once."""
+    folders = {}
 
     def make(context: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-        app = cdk.App(
-            context={"aws:cdk:disable-asset-staging": True},
-            outdir=str(tmp_path / "out"),
-            analytics_reporting=False,
-            builtin_cloud_formation_validation=False,
-        )
-        for choice in read_choices(context):
-            HorovodStack(app, choice)
-        return {artifact.stack_name: artifact.template for artifact in app.synth().stacks}
+        key = json.dumps(context, sort_keys=True)
+        if key not in folders:
+            folder = tmp_path_factory.mktemp("assembly")
+            app = cdk.App(
+                context={"aws:cdk:disable-asset-staging": True},
+                outdir=str(folder),
+                analytics_reporting=False,
+                builtin_cloud_formation_validation=False,
+            )
+            for choice in read_choices(context):
+                HorovodStack(app, choice)
+            app.synth()
+            folders[key] = folder
+        # Templates are read from files: to carry them through jsii takes as long as half of a synthesis.
+        return {
+            path.name.removesuffix(".template.json"): json.loads(path.read_text())
+            for path in folders[key].glob("*.template.json")
+        }
 
     return make

@@ -65,8 +65,6 @@ BEYOND_IAM = (
 )
 """What a stolen node may do although nobody needs it, because AWS offers nothing to bind it (Service Authorization
 Reference, "Condition keys" of SQS, CloudWatch Logs and Systems Manager; CloudWatch Logs API, "CreateLogStream")."""
-TEMPLATES = {}
-"""Templates by preset; each is synthesized once."""
 
 
 @pytest.fixture
@@ -74,9 +72,8 @@ def template_of(synthesize):
     """Return a function from the name of a preset to its template, a fresh copy."""
 
     def make(preset):
-        if preset not in TEMPLATES:
-            (TEMPLATES[preset],) = synthesize(PRESETS[preset]).values()
-        return json.loads(json.dumps(TEMPLATES[preset]))
+        (template,) = synthesize(PRESETS[preset]).values()
+        return template
 
     return make
 

@@ -2,14 +2,16 @@
 
 import contextlib
 import functools
+import hashlib
 import ipaddress
 import json
 import time
 from collections.abc import Iterator, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.assembly import AssemblyStack, read_stack
 from cdk_rehearsal.errors import RefusedError
 from cdk_rehearsal.referees.finding import Finding
 from cdk_rehearsal.referees.limits import judge_limits, judge_sizes
@@ -22,19 +24,37 @@ from cdk_rehearsal.run.progress import tell
 JUDGES = (judge_calls, judge_limits, judge_sizes, judge_order, *RULES)
 
 
-def require_acceptance(assembly: Path, stack: str | None, parameters: Mapping[str, str] | None = None) -> None:
+def require_acceptance(
+    assembly: Path, stack: str | None, cache: Path, parameters: Mapping[str, str] | None = None
+) -> None:
     """
     Hold the template of a stack against all rules, and report the time that it took.
+
+    The cache remembers a template without a finding, so that the next rehearsal of the same template takes no time.
 
     Raises:
         RefusedError: AWS would refuse it; the error lists every finding.
     """
     begin = time.monotonic()
     source = read_stack(assembly, stack)
+    count = len(source.template.get("Resources", {}))
+    accepted = cache / "accepted" / _digest(source, parameters or {})
+    if accepted.exists():
+        tell(f"referees: {count} resources without a finding, as before")
+        return
     if findings := judge_template(source.template, source.region, parameters or {}):
         raise RefusedError([str(finding) for finding in findings])
-    count = len(source.template.get("Resources", {}))
+    accepted.parent.mkdir(parents=True, exist_ok=True)
+    accepted.touch()
     tell(f"referees: {count} resources without a finding in {time.monotonic() - begin:.1f} s")
+
+
+def _digest(source: AssemblyStack, parameters: Mapping[str, str]) -> str:
+    """Return a digest of all that a verdict depends on: what is judged, and by which rules."""
+    judged = [source.template, source.region, dict(parameters)]
+    rules = [metadata.version(package) for package in ("cfn-lint", "boto3")]
+    rules += [path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))]
+    return hashlib.sha256(json.dumps([judged, rules], sort_keys=True).encode()).hexdigest()
 
 
 def judge_template(template: Mapping[str, Any], region: str, parameters: Mapping[str, str]) -> tuple[Finding, ...]:

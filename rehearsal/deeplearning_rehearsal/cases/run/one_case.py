@@ -80,7 +80,7 @@ def rehearse_case(case: Case, task: CaseTask) -> tuple[int, Result]:
         if task.app is not None:
             options = replace(options, assembly=_synthesize(case, task.app, options.folder, task.assemblies))
         if options.referees:
-            require_acceptance(options.assembly, options.stack)
+            require_acceptance(options.assembly, options.stack, options.cache)
         prepare_software(options.assembly, options.stack, options.cache, tell)
     except (PromiseError, RefusedError) as error:
         tell(f"deeplearning-cdk: {error}")

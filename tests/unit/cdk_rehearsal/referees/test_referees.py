@@ -192,16 +192,37 @@ def test_takes_a_block_with_host_bits_as_ec2_does() -> None:
     assert judge(VALID | {"Subnet": subnet}) == []
 
 
-def test_refuses_with_every_finding_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuses_with_every_finding_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     resources = VALID | {
         name: {"Type": "AWS::SQS::Queue", "Properties": {"DelaySeconds": 901}} for name in ("Late", "Later")
     }
     stack = AssemblyStack("s", "123456789012", "us-east-1", {"Resources": resources}, ())
     monkeypatch.setattr("cdk_rehearsal.referees.judge.read_stack", lambda *_: stack)
-    with pytest.raises(RefusedError) as error:
-        require_acceptance(Path("cdk.out"), None)
-    assert [finding.partition(":")[0] for finding in error.value.findings] == [
-        "Resources.Late.Properties.DelaySeconds",
-        "Resources.Later.Properties.DelaySeconds",
-    ]
+    for _ in range(2):  # a refusal is not remembered
+        with pytest.raises(RefusedError) as error:
+            require_acceptance(Path("cdk.out"), None, tmp_path)
+        assert [finding.partition(":")[0] for finding in error.value.findings] == [
+            "Resources.Late.Properties.DelaySeconds",
+            "Resources.Later.Properties.DelaySeconds",
+        ]
     assert error.value.exit_status == 1
+
+
+def test_remembers_an_accepted_template_until_it_or_its_region_or_a_parameter_changes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judged = []
+    monkeypatch.setattr("cdk_rehearsal.referees.judge.judge_template", lambda *given: judged.append(given) or ())
+
+    def accept(resources: dict[str, Any], region: str, **parameters: str) -> None:
+        stack = AssemblyStack("s", "123456789012", region, {"Resources": resources}, ())
+        monkeypatch.setattr("cdk_rehearsal.referees.judge.read_stack", lambda *_: stack)
+        require_acceptance(Path("cdk.out"), None, tmp_path, parameters)
+
+    for _ in range(2):
+        accept(VALID, "us-east-1")
+        accept({}, "us-east-1")
+        accept({}, "eu-west-1")
+        accept({}, "eu-west-1", Size="huge")
+    assert len(judged) == 4
+    assert capsys.readouterr().err.count("without a finding, as before") == 4

@@ -64,13 +64,6 @@ def stop(*_, **__):
     raise PipAsked
 
 
-def test_it_is_built_for_the_framework_of_the_image_which_stays_where_it_is(stand):
-    node = stand.node(0, settings=SETTINGS)
-    assert node.provide().detail.startswith("Horovod 0.28.1 for torch 2.9.0+cpu, 6 packages; made here in ")
-    assert node.ask("import horovod.torch, torch; print(torch.__version__)") == "2.9.0+cpu"
-    assert not list(node.current.glob("lib/python*/site-packages/torch"))
-
-
 def test_a_plain_image_gets_the_pinned_framework_and_workers_need_no_pip(stand, parts, monkeypatch):
     node = stand.node(0, settings=SETTINGS, image=parts / "plain")
     node.provide()
