@@ -137,7 +137,7 @@ wheel: setup ## Build build/dist/*.whl
 .PHONY: docs
 docs: setup build/stamps/site ## Write the generated parts of the pages anew, and build the site in build/site; a dead link fails
 	@$(BIN)/python -m docs.generate
-	@build/mkdocs/bin/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 build/mkdocs/bin/mkdocs build --strict
 	@echo "the site is build/site/index.html"
 
 .PHONY: clean

@@ -29,9 +29,13 @@ def generator() -> ModuleType:
     return module
 
 
-def test_readme_is_up_to_date(generator: ModuleType) -> None:
-    text = (ROOT / "README.md").read_text()
+def test_generated_pages_are_up_to_date(generator: ModuleType) -> None:
+    text = generator.ARCHITECTURE.read_text()
     assert generator.render(text) == text, "run: make docs"
+    assert all(len(row.split("|")[2].split()) > 2 for row in generator.folders_table().splitlines()[2:])
+    assert generator.COMMANDS.read_text() == generator.commands_reference(), "run: make docs"
+    text, example = generator.IMPORT.read_text(), f"```python\n{generator.consumer_app()}\n```"
+    assert generator.fill(text, "consumer app", example) == text, "run: make docs"
 
 
 @pytest.mark.parametrize(
@@ -45,12 +49,6 @@ def test_the_tables_of_props_are_up_to_date_and_old_ones_are_noticed(
     assert generator.fill(text, part, content) == text, "run: make docs"
     old = text.replace("`workers.min_capacity`", "`workers.least`")
     assert generator.fill(old, part, content) != old
-
-
-def test_the_table_of_folders_is_up_to_date(generator: ModuleType) -> None:
-    text = generator.ARCHITECTURE.read_text()
-    assert generator.fill(text, "folders", generator.folders_table()) == text, "run: make docs"
-    assert all(len(row.split("|")[2].split()) > 2 for row in generator.folders_table().splitlines()[2:])
 
 
 # --- The table of faults ------------------------------------------------------------------------------

@@ -1,0 +1,100 @@
+"""The pages of the documentation: their links, their commands, their context keys, and the README's length."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deeplearning_cli.main import make_parser as make_cdk_parser
+from deeplearning_cli.main import split_command
+from deeplearning_command.main import make_parser as make_node_parser
+from stacks.reader import list_hints
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    path
+    for path in (
+        *ROOT.glob("*.md"),
+        *DOCS.rglob("*.md"),
+        ROOT / "examples/README.md",
+        *ROOT.glob("rehearsal/*/README.md"),
+    )
+)
+MOST_WORDS = 700
+_LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]*))?\)")
+_OTHER_KEYS = {"regions", "vpc_id", "reservation", "zone"}
+"""Of the stacks in `stacks`, and of the apps in examples."""
+
+
+def _name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
+    for path, anchor in _LINK.findall(_without_code(page.read_text())):
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{path} does not exist"
+        if anchor and target.suffix == ".md":
+            assert anchor in set(_list_anchors(target)), f"{path} has no heading #{anchor}"
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    listed = set(re.findall(r": ([\w/.-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    elsewhere = {"reference/changelog.md", "contributing.md", "security.md", "guides/examples.md"}
+    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    assert listed == pages | elsewhere | {"guides/rehearse-another-app.md"}
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= MOST_WORDS
+
+
+def test_the_readmes_snippet_runs_as_it_stands(tmp_path: Path) -> None:
+    (snippet,) = re.findall(r"<!-- run by a test -->\n```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    environment = os.environ | {"CDK_OUTDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-"], input=snippet, text=True, env=environment, check=True)
+    assert (tmp_path / "training.template.json").is_file()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_commands_on_pages_exist_with_their_options(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for line in _list_commands(page):
+        words = shlex.split(line, comments=True)
+        if words[0] == "make":
+            assert {word for word in words[1:] if "=" not in word} <= targets, line
+        elif words[0].removeprefix(".venv/bin/") == "deeplearning-cdk":
+            make_cdk_parser().parse_args(split_command(words[1:])[0])
+        elif words[0] == "deeplearning":
+            make_node_parser().parse_args(words[1:])
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=_name)
+def test_context_keys_on_pages_exist(page: Path) -> None:
+    keys = set(re.findall(r"-c ['\"]?([\w.]+)=", page.read_text()))
+    assert keys <= {name for name, _ in list_hints()} | _OTHER_KEYS
+
+
+def _without_code(text: str) -> str:
+    return re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+
+
+def _list_commands(page: Path) -> Iterator[str]:
+    for block in re.findall(r"^```(?:bash)?\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+        for line in block.replace("\\\n", " ").splitlines():
+            if re.match(r"(make|deeplearning|(\.venv/bin/)?deeplearning-cdk) [a-z-]", line) and "…" not in line:
+                yield line
+
+
+def _list_anchors(page: Path) -> Iterator[str]:
+    """Yield the anchors of headings as MkDocs and GitHub make them."""
+    for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        yield re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", text).strip())
