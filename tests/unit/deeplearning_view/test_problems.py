@@ -190,7 +190,7 @@ def test_an_instance_that_ec2_took_is_told_and_one_that_was_scaled_in_is_not():
 
 
 def test_why_a_cluster_is_smaller_is_told_with_what_to_do():
-    cause = f"1 of 3 workers launched, at least 1 were wanted: InsufficientInstanceCapacity: {NO_CAPACITY}"
+    cause = f"1 of 3 workers launched, at least 1 were required: InsufficientInstanceCapacity: {NO_CAPACITY}"
     reason = Reason(cause, find_remedy(NO_CAPACITY)).to_fields()
     (problem,) = find(make_responses(item=make_item(**reason)))
     assert (problem.what, problem.cause) == ("cluster", cause)

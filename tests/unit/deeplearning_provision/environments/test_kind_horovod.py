@@ -66,7 +66,7 @@ def stop(*_, **__):
 
 def test_it_is_built_for_the_framework_of_the_image_which_stays_where_it_is(stand):
     node = stand.node(0, settings=SETTINGS)
-    assert node.provide().detail.startswith("Horovod 0.28.1 for torch 2.9.0+cpu, 6 packages; made here in ")
+    assert node.provide().detail.startswith("Horovod 0.28.1 for torch 2.9.0+cpu, 6 packages; built here in ")
     assert node.ask("import horovod.torch, torch; print(torch.__version__)") == "2.9.0+cpu"
     assert not list(node.current.glob("lib/python*/site-packages/torch"))
 
@@ -77,7 +77,7 @@ def test_a_plain_image_gets_the_pinned_framework_and_workers_need_no_pip(stand, 
     monkeypatch.setattr(pip_program.Pip, "run", None)
     bare = link_programs(stand.folder / "bare", ["sh"])
     worker = stand.node(1, settings=SETTINGS, image=parts / "plain", search_path=bare)
-    assert worker.provide().detail.startswith("Horovod 0.28.1 for torch 2.9.0+cpu, 7 packages; taken from the shared")
+    assert worker.provide().detail.startswith("Horovod 0.28.1 for torch 2.9.0+cpu, 7 packages; copied from the shared")
     assert worker.ask("import horovod.torch; print(horovod.torch.Sum)") == "1"
 
 
