@@ -1,12 +1,12 @@
 #!/bin/bash
-# User data of every node: write the settings, fetch the agent, start it as a service. All else is the agent's.
-# The capitals between double underscores are replaced at synth. Safe to run again: same files, and the agent converges.
+# User data of every node: write the settings, fetch the agent, start it as a service. The agent does the rest.
+# Placeholders in double underscores are replaced at synthesis. Idempotent.
 set -euo pipefail
 umask 022
 readonly home=/opt/deeplearning log=/var/log/deeplearning-bootstrap.log
 exec 3>&1 >>"$log" 2>&1
 
-# Of python3 every image has one; the interpreter that the image was said to have may be what is missing.
+# Every image has a python3; the interpreter in the settings may be missing.
 fail() {
   trap - ERR
   python3 "$home/fetch_agent.py" --failure "$home/settings.json" "$log" "$1" >&3 2>&3
@@ -35,7 +35,7 @@ cat >/etc/systemd/system/deeplearning-agent.service <<'UNIT'
 [Unit]
 Description=Forms the deep learning cluster and follows its membership
 Wants=network-online.target
-# remote-fs.target: after a reboot systemd mounts what /etc/fstab has, and the agent must not do it too.
+# remote-fs.target: after a reboot systemd mounts the entries of /etc/fstab, and the agent must not mount them too.
 After=network-online.target remote-fs.target dlami-nvme.service
 StartLimitIntervalSec=0
 
@@ -47,10 +47,10 @@ Environment=PYTHONUNBUFFERED=1
 ExecStart=__PYTHON__ -m deeplearning_agent
 Restart=always
 RestartSec=10
-# The run script outlives a restart of the agent, and the agent a rank that ran out of memory.
+# The run script survives a restart of the agent, and the agent a rank that ran out of memory.
 KillMode=process
 OOMPolicy=continue
-# Of run scripts; EFA locks memory.
+# Limits of run scripts; EFA locks memory.
 LimitMEMLOCK=infinity
 LimitNOFILE=1048576
 
@@ -60,5 +60,5 @@ UNIT
 
 systemctl daemon-reload
 systemctl enable deeplearning-agent.service
-# An image that was made from a node starts that node's agent before user data runs: this one takes its place.
+# An image of a node starts that node's agent before user data runs: this one replaces it.
 systemctl restart deeplearning-agent.service

@@ -1,8 +1,8 @@
 """
-Fetch the agent's zip from S3, or report a failure before the agent runs; standard library, Python 3.9.
+Download of the agent's zip from S3, or a report of a failure before the agent runs; standard library, Python 3.9.
 
     fetch_agent.py BUCKET KEY SHA256 REGION TARGET    replace TARGET by the unpacked zip, unless it is there
-    fetch_agent.py --failure SETTINGS LOG CAUSE       tell CloudFormation (master) or the master (worker)
+    fetch_agent.py --failure SETTINGS LOG CAUSE       signal CloudFormation (master) or report to the master (worker)
 """
 
 import hashlib
@@ -31,22 +31,22 @@ WEB = urllib.request.build_opener()
 
 
 def send(url: str, headers: Any, method: str = "GET", body: Any = None) -> bytes:
-    """Return the body of a response; an error status is an OSError with the server's words."""
+    """Return the body of a response; an error status is an OSError with the server's message."""
     request, what = urllib.request.Request(url, data=body, headers=headers, method=method), url.partition("?")[0]
     if url.partition(":")[0] not in ("http", "https"):
-        raise OSError(f"{what} is not of the web")
+        raise OSError(f"{what} must be HTTP or HTTPS")
     try:
         with WEB.open(request, timeout=30) as response:
             return bytes(response.read())
     except urllib.error.HTTPError as error:
         said = " ".join(error.read(2000).decode("utf-8", "replace").split())[:300]
-        raise OSError(f"{method} {what} answered {error.code} {error.reason}: {said}") from error
+        raise OSError(f"{method} {what}: {error.code} {error.reason}: {said}") from error
     except (OSError, http.client.HTTPException) as error:
-        raise OSError(f"{method} {what} did not answer: {error!r}") from error
+        raise OSError(f"{method} {what}: no response: {error!r}") from error
 
 
 def retry(action: Callable[[], Any], sleep: Any = time.sleep) -> Any:
-    """Act; after an OSError again, for a minute, while IAM spreads a new role."""
+    """Run an action; retry after an OSError, for a minute, while IAM propagates a new role."""
     for attempt in range(ATTEMPTS - 1):
         try:
             return action()
@@ -74,7 +74,7 @@ def read_credentials() -> tuple[str, str, str]:
 def sign(
     method: str, url: str, region: str, service: str, credentials: Any, now: datetime, body: bytes = b"", **headers: str
 ) -> dict[str, str]:
-    """Return headers with AWS Signature Version 4; in their names, _ stands for -."""
+    """Return headers with AWS Signature Version 4; an underscore in a name stands for a hyphen."""
     access_key, secret_key, token = credentials
     parts, stamp = urllib.parse.urlsplit(url), now.strftime("%Y%m%dT%H%M%SZ")
     scope = f"{stamp[:8]}/{region}/{service}/aws4_request"
@@ -94,7 +94,7 @@ def sign(
 
 
 def object_url(bucket: str, key: str, endpoint: str, domain: str) -> str:
-    """Name an object: virtual-hosted, or by path at an endpoint and where TLS needs it."""
+    """Return an object's URL: virtual-hosted, or by path at an endpoint and where TLS needs it."""
     path = "/" + urllib.parse.quote(key, safe="/-_.~")
     if endpoint or "." in bucket:
         return (endpoint or f"https://s3.{domain}").rstrip("/") + f"/{bucket}{path}"
@@ -102,7 +102,7 @@ def object_url(bucket: str, key: str, endpoint: str, domain: str) -> str:
 
 
 def fetch(bucket: str, key: str, sha256: str, region: str) -> bytes:
-    """Return the bytes of an object whose digest is known."""
+    """Return the bytes of an object, verified by their digest."""
     endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
     suffix = "" if endpoint else read_metadata("meta-data/services/domain")[0]
     url = object_url(bucket, key, endpoint, f"{region}.{suffix}")
@@ -114,13 +114,13 @@ def fetch(bucket: str, key: str, sha256: str, region: str) -> bytes:
 
 
 def unpack(data: bytes, sha256: str, target: Path) -> None:
-    """Replace a folder by the contents of a zip: whole, or not at all."""
+    """Replace a folder by the contents of a zip, atomically."""
     staging = Path(tempfile.mkdtemp(dir=target.parent))
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             for name in archive.namelist():
                 if name.startswith("/") or ".." in name.split("/"):
-                    raise ValueError(f"agent zip must hold only paths below it, got {name!r}")
+                    raise ValueError(f"agent zip must contain only paths below it, got {name!r}")
             archive.extractall(staging)
         (staging / ".sha256").write_text(sha256)
         staging.chmod(0o755)

@@ -1,7 +1,7 @@
 """
-Put what the nodes, the Lambda and the rehearsal run into the wheel, as data.
+Build hook that adds the programs of nodes, Lambda functions and rehearsal to the wheel, as data.
 
-An editable install has none of it and reads the checkout instead.
+An editable install has no such copy and reads the checkout instead.
 """
 
 from pathlib import Path
@@ -27,10 +27,10 @@ EXAMPLES = ("*.py", "*.sh", "environments/*.txt")
 
 
 class PayloadHook(BuildHookInterface[Any]):
-    """Adds the payload to a standard wheel."""
+    """Build hook of a standard wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Name the files that hatchling adds, or say what to run first."""
+        """Add the payload's files to the wheel; an error names the command to run first."""
         if version != "standard":
             return
         if not Path(self.root, "build/vendor").is_dir():

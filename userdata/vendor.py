@@ -1,10 +1,9 @@
 """
-Fetch the boto3 that nodes carry, pinned by hash, and prune it to what the agent calls.
+Download boto3 for the nodes, pinned by hash, and prune it to the services that the agent calls.
 
     python userdata/vendor.py TARGET
 
-The result holds no compiled files and nothing that differs between two machines, so that the
-agent's zip has the same bytes wherever it is built.
+The result has no compiled files and is the same on every machine, and so is the agent's zip.
 """
 
 import shutil
@@ -32,7 +31,7 @@ def main(target: Path) -> None:
 
 
 def prune(root: Path) -> None:
-    """Remove what the agent never reads and what an installer writes of its own."""
+    """Remove files that the agent never reads, and those of the installer."""
     shutil.rmtree(root / "bin", ignore_errors=True)
     data = root / "botocore" / "data"
     for entry in data.iterdir():

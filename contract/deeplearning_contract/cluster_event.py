@@ -1,4 +1,4 @@
-"""The events that a cluster sends to the account's default event bus, for rules of the user's."""
+"""Events that a cluster publishes on the account's default event bus, for the user's rules."""
 
 import json
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from typing import Any
 from deeplearning_contract.reason import MAX_REASON
 
 EVENT_SOURCE = "deeplearning-cdk"
-"""Of which the source of every event begins; a rule for all clusters matches `{"prefix": "deeplearning-cdk."}`."""
+"""Start of the source of every event; a rule for all clusters matches `{"prefix": "deeplearning-cdk."}`."""
 
 
 class EventKind(str, Enum):
-    """What has happened; the value is the event's detail type."""
+    """Kind of an event; the value is its detail type."""
 
     FORMED = "Deep Learning Cluster Formed"
     DEGRADED = "Deep Learning Cluster Degraded"
@@ -24,7 +24,7 @@ def name_source(cluster: str) -> str:
     """
     Return the source of a cluster's events.
 
-    The source names the cluster, because IAM can bind an event's source and detail type, but nothing inside its detail
+    The source names the cluster, since IAM conditions apply to an event's source and detail type, but not to its detail
     (EventBridge user guide, "Using IAM policy conditions").
     """
     return f"{EVENT_SOURCE}.{cluster}"
@@ -32,18 +32,18 @@ def name_source(cluster: str) -> str:
 
 @dataclass(frozen=True)
 class ClusterEvent:
-    """One event."""
+    """Event of a cluster."""
 
-    kind: EventKind  # What has happened
+    kind: EventKind  # Kind of the event
     cluster: str
-    generation: int  # The generation in which it happened; 0 before the first
-    nodes: int  # Members of the cluster, master included; 0 where there is no cluster
+    generation: int  # Generation of the event; 0 before the first
+    nodes: int  # Members of the cluster, master included; 0 without a cluster
     reason: str = ""  # Composed reason, or the result; empty without one
     cause: str = ""  # Cause of the reason; empty where it has no parts
     remedy: str = ""  # Remedy of the reason
 
     def to_entry(self) -> dict[str, str]:
-        """Return the entry of EventBridge's `PutEvents`; without a bus, which means the default one."""
+        """Return the entry of EventBridge's `PutEvents`; it names no bus, for the default one."""
         detail = {
             "cluster": self.cluster,
             "generation": self.generation,
@@ -54,5 +54,5 @@ class ClusterEvent:
 
 
 def put_events_request(*events: ClusterEvent) -> dict[str, Any]:
-    """Build the arguments of a `put_events` call."""
+    """Return the arguments of a `put_events` call."""
     return {"Entries": [event.to_entry() for event in events]}

@@ -1,13 +1,13 @@
 """
-The state item: the one truth about a cluster, one DynamoDB item with conditional writes.
+State record: the single source of truth about a cluster, one DynamoDB item with conditional writes.
 
-Messages are only doorbells that say "read the item". A generation forms in phases:
+Messages only notify of a change of the item. A generation forms in phases:
 
     (no item) ── adjuster ──> launched ── master ──> published ── master ──> formed
-        └──────────┴────────────── whoever finds out ──────────────┴───────> failed
+        └──────────┴───────────── first to detect it ──────────────┴───────> failed
 
-The adjuster may say `launched` again, for the next generation, until a roster is published. A formed cluster goes from
-generation to generation as nodes leave and join; under a new master by way of `published`.
+The adjuster may write `launched` again, for the next generation, until a membership is published. A formed cluster
+moves from generation to generation as nodes leave and join; under a new master through `published`.
 """
 
 import hashlib
@@ -25,11 +25,11 @@ TABLE_KEY = "cluster"
 _MOST_DEPARTURES = 20
 _LONGEST_NOTE = 300
 PART_CHARACTERS = 300_000
-"""Characters of a document that go into one item, of which DynamoDB takes 400 KB; about 1,200 nodes."""
+"""Most characters of a document in one item, of DynamoDB's 400 KB; about 1,200 nodes."""
 
 
 class Phase(str, Enum):
-    """How far the formation of a generation has come."""
+    """Phase of the formation of a generation."""
 
     LAUNCHED = "launched"
     PUBLISHED = "published"
@@ -39,10 +39,10 @@ class Phase(str, Enum):
 
 @dataclass(frozen=True)
 class Departure:
-    """A node that is no member any more."""
+    """Former member of the cluster."""
 
     instance_id: str  # Its EC2 instance id
-    generation: int  # The first generation without it
+    generation: int  # First generation without it
     reason: str  # Composed reason of its departure
     cause: str = ""  # Its cause; empty in items of an older version
     remedy: str = ""
@@ -52,23 +52,23 @@ class Departure:
 class ClusterState:
     """State record of a cluster."""
 
-    cluster: str  # The cluster's name, the key of the item
+    cluster: str  # Name of the cluster, the key of the item
     revision: int  # Counts every write; the compare-and-set condition
-    generation: int  # Counts memberships; consumers drop lower ones than they have
-    phase: Phase  # How far this generation has come
-    requested: int  # Nodes asked for, master included
+    generation: int  # Counts memberships; consumers ignore lower ones than theirs
+    phase: Phase  # Phase of this generation
+    requested: int  # Requested nodes, master included
     expected: tuple[str, ...]  # Instance ids that the adjuster counted as launched, master first
-    reason: str = ""  # Composed reason for which the cluster is smaller than requested, or failed; else empty
-    members: tuple[Member, ...] = ()  # The roster in rank order, master first; empty before `published`
-    user_key: str = ""  # Public SSH key with which the master logs in on every node; empty before `published`
-    has_formed: bool = False  # Whether any generation has formed; what fails from then on fails a node, not the cluster
-    departed: tuple[Departure, ...] = ()  # The nodes that left last, the newest last
-    run_ended: bool = False  # Whether the user's run script has ended well, so that no later master starts it again
-    notice: str = ""  # Why the capacity of the whole cluster ends soon; empty while it does not
-    worker_minimum: int = 0  # Fewest workers with which the adjuster lets the cluster form; 0 when it has not said so
+    reason: str = ""  # Composed reason of a reduced size or a failure; else empty
+    members: tuple[Member, ...] = ()  # Members in rank order, master first; empty before `published`
+    user_key: str = ""  # Public SSH key of the master for every node; empty before `published`
+    has_formed: bool = False  # Whether any generation has formed; later failures are those of single nodes
+    departed: tuple[Departure, ...] = ()  # Most recent departures, the newest last
+    run_ended: bool = False  # Whether the user's run script has succeeded, so that no later master starts it again
+    notice: str = ""  # Notice that the capacity of the whole cluster ends soon; empty without one
+    worker_minimum: int = 0  # Fewest workers for a formation, set by the adjuster; 0 when it is not set
     cause: str = ""  # Cause of the reason; empty in items of an older version
     remedy: str = ""  # Remedy of the reason
-    output: str = ""  # The end of a program's output that belongs to the reason
+    output: str = ""  # End of a program's output that belongs to the reason
 
     @property
     def master(self) -> str:
@@ -96,7 +96,7 @@ class ClusterState:
         return replace(self, revision=self.revision + 1, phase=phase, **changes)
 
     def to_item(self) -> dict[str, dict[str, str]]:
-        """Return the DynamoDB item, in the low-level client's form; a long document is only referred to."""
+        """Return the DynamoDB item, in the low-level client's form; it only refers to a long document."""
         text = self._to_text()
         is_long = len(text) > PART_CHARACTERS
         digest = hashlib.sha256(text.encode()).hexdigest()
@@ -110,7 +110,7 @@ class ClusterState:
         }
 
     def to_parts(self) -> tuple[dict[str, dict[str, str]], ...]:
-        """Return the items that hold a long document, named by what they hold; none for a short one."""
+        """Return the items of a long document, named by their content; none for a short one."""
         text = self._to_text()
         if len(text) <= PART_CHARACTERS:
             return ()
@@ -127,7 +127,7 @@ class ClusterState:
 
     @classmethod
     def from_item(cls, item: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] = ()) -> "ClusterState":
-        """Read the DynamoDB item, and the parts that a long document refers to, in the order of `part_requests`."""
+        """Read the DynamoDB item, and the parts of a long document in the order of `part_requests`."""
         state = parse_record(cls, _join(item, parts), "state")
         if state.user_key and not is_public_key(state.user_key):
             raise ContractError(f"state.user_key must be an SSH public key, got {excerpt(state.user_key)}")
@@ -135,33 +135,33 @@ class ClusterState:
 
 
 def get_request(table: str, cluster: str) -> dict[str, Any]:
-    """Build the arguments of a strongly consistent `get_item`."""
+    """Return the arguments of a strongly consistent `get_item`."""
     return {"TableName": table, "Key": {TABLE_KEY: {"S": cluster}}, "ConsistentRead": True}
 
 
 def part_requests(table: str, item: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
-    """Build the arguments of a `get_item` for each part of a long document; none for a short one."""
+    """Return the arguments of a `get_item` for each part of a long document; none for a short one."""
     if "parts" not in item:
         return ()
     try:
         cluster, digest, count = item[TABLE_KEY]["S"], item["digest"]["S"], int(item["parts"]["N"])
     except (KeyError, TypeError, ValueError) as error:
-        raise ContractError(f"item must say digest and number of its parts: {error!r}") from error
+        raise ContractError(f"item must contain digest and number of its parts: {error!r}") from error
     return tuple(get_request(table, _part_key(cluster, digest, number)) for number in range(count))
 
 
 def put_requests(table: str, state: ClusterState) -> tuple[dict[str, Any], ...]:
     """
-    Build the arguments of every `put_item` that a state takes: what it refers to, and last the state item itself.
+    Return the arguments of every `put_item` for a state: the parts that it refers to, and last the state record itself.
 
-    The items that are referred to are named by what they hold, so that writers cannot disturb each other.
+    The parts are named by their content, so that writers cannot disturb each other.
     """
     return (*({"TableName": table, "Item": part} for part in state.to_parts()), put_request(table, state))
 
 
 def put_request(table: str, state: ClusterState) -> dict[str, Any]:
     """
-    Build the arguments of the state item's own `put_item`, which succeeds only on the revision before this one.
+    Return the arguments of the state record's own `put_item`, which succeeds only on the previous revision.
 
     A lost race raises `ConditionalCheckFailedException`: read again and decide again.
     """
@@ -179,7 +179,7 @@ def put_request(table: str, state: ClusterState) -> dict[str, Any]:
 
 
 def list_key_patterns(cluster: str) -> list[str]:
-    """Return the keys of the state item and of its parts, with IAM's wildcards; the other items are the adjuster's."""
+    """Return the keys of the state record and its parts, with IAM's wildcards; other items belong to the adjuster."""
     return [cluster, _part_key(cluster, "*", "*")]
 
 

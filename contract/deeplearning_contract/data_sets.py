@@ -1,7 +1,7 @@
 """
-Known data sets: what `prepare-data --preset` downloads, and what jobs find of it on a node.
+Known data sets: files that `prepare-data --preset` downloads, and their paths on a node.
 
-One table for both sides, because they run on different machines and at different times.
+One table for both sides, which run on different machines and at different times.
 """
 
 from collections.abc import Mapping
@@ -10,22 +10,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file that is downloaded."""
+    """File of a data set."""
 
-    name: str  # Of the file; an archive's content becomes part of the data, not the archive
-    url: str  # Where it comes from
-    digest: str = ""  # MD5 in hex as its users publish it; empty when nobody does
-    size: int = 0  # Bytes; 0 when it is not known
-    folder: str = ""  # Where it lies in the data; empty for the root
+    name: str  # File name; of an archive, only the content becomes part of the data
+    url: str  # Address of the download
+    digest: str = ""  # MD5 in hex as its users publish it; empty without one
+    size: int = 0  # Bytes; 0 when unknown
+    folder: str = ""  # Folder in the data; empty for the root
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A known data set."""
+    """Known data set."""
 
-    name: str  # Of the preset, and of the source of data in the cluster's props
-    files: tuple[DataFile, ...]  # What is downloaded
-    parts: Mapping[str, str]  # Name of a part, as jobs ask for it -> its path in the data
+    name: str  # Name of the preset, and of the source of data in the cluster's props
+    files: tuple[DataFile, ...]  # Files to download
+    parts: Mapping[str, str]  # Name of a part for jobs -> its path in the data
 
 
 _COCO = "http://images.cocodataset.org"
@@ -34,9 +34,10 @@ _MODELS_FOLDER = "pretrained-models"
 _BACKBONE = "ImageNet-R50-AlignPadding.npz"
 _MODEL = "COCO-R50FPN-MaskRCNN-Standard.npz"
 
-# Public facts. Sizes and digests are those that COCO's users publish; the models' are not known. No test fetches them.
-# The backbone is what the predecessor's prepare-s3-bucket.sh fetched and what TensorPack's README trains from, as
-# BACKBONE.WEIGHTS; the other model is the one that the predecessor's guide names, which the same settings have trained.
+# Public facts. Sizes and digests are those that COCO's users publish; the models' are unknown. No test fetches them.
+# The backbone is that of the predecessor's prepare-s3-bucket.sh and of TensorPack's README (BACKBONE.WEIGHTS); the
+# other
+# model is that of the predecessor's guide, trained with the same settings.
 _COCO_2017 = DataSet(
     "coco-2017",
     (

@@ -1,4 +1,4 @@
-"""Reads foreign JSON, so that every wrong shape becomes the same error."""
+"""Reader of foreign JSON, with one error for every malformed document."""
 
 import json
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ _EXCERPT = 80
 
 
 class ContractError(ValueError):
-    """A document or message does not have the shape that the contract gives it."""
+    """Document or message that does not follow the contract."""
 
 
 def excerpt(value: Any) -> str:
-    """Return the beginning of a value's `repr`, for an error: foreign values may be of any size."""
+    """Return the start of a value's `repr` for an error: foreign values may be of any size."""
     text = repr(value[:_EXCERPT] if isinstance(value, str) else value)
     return text if len(text) <= 2 * _EXCERPT else f"{text[: 2 * _EXCERPT]}..."
 
 
 def parse_object(text: str, what: str) -> dict[str, Any]:
     """Parse a JSON object; a ContractError names the text as `what`."""
-    if not isinstance(text, str):  # DynamoDB and queues promise text, and other writers may not keep it.
+    if not isinstance(text, str):  # DynamoDB and queues return text; other sources may not.
         raise ContractError(f"{what} must be JSON text, got {excerpt(text)}")
     try:
         value = json.loads(text)
@@ -35,11 +35,11 @@ def parse_object(text: str, what: str) -> dict[str, Any]:
 
 
 def parse_last_line(output: str, what: str) -> dict[str, Any]:
-    """Parse the last line of a remote shell's output that begins an object: start-up files may print as well."""
+    """Parse the last line of a remote shell's output that starts an object: start-up files may print other lines."""
     lines = [line for line in output.splitlines() if line.startswith("{")]
     if not lines:
         said = output.strip().splitlines()[-1:]
-        raise ContractError(f"the answer must hold {what}, got {excerpt(said[0]) if said else 'nothing'}")
+        raise ContractError(f"the output must contain {what}, got {excerpt(said[0]) if said else 'nothing'}")
     return parse_object(lines[-1], what)
 
 
@@ -50,7 +50,7 @@ def parse_record(kind: type[T], text: str, what: str) -> T:
 
 def read_record(kind: type[T], document: Any, what: str) -> T:
     """
-    Read a dataclass from a JSON object: its fields are the shape, and a field with a default may be absent.
+    Read a dataclass from a JSON object; only a field with a default may be absent.
 
     Field types: str, int, float, bool, Any, enumerations, literals, dataclasses, and `X | None`, `tuple[X, ...]` and
     `Mapping[str, X]` of them. Unknown keys are ignored, so that a later version may add some.
@@ -72,7 +72,7 @@ def field(document: Mapping[str, Any], key: str, kind: type[T], what: str) -> T:
 
 
 def check_type(value: Any, kind: type[T], what: str) -> T:
-    """Return a value of the type; ContractError for another one, of which True is no number."""
+    """Return a value of the type; ContractError for another one. A boolean is no number."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ContractError(f"{what} must be of type {kind.__name__}, got {excerpt(value)}")
     return value

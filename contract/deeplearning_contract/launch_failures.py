@@ -1,7 +1,7 @@
 """
-The ways in which a launch fails, as data: how Auto Scaling words them, what they mean and what a user can do.
+Kinds of failed launches, as data: Auto Scaling's message, the meaning and the remedy.
 
-Status messages carry EC2's sentence and only sometimes its code, so each kind is known by either.
+Status messages contain EC2's sentence and only sometimes its code, so each pattern matches either.
 """
 
 import re
@@ -9,21 +9,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _PASSING_SECONDS = 45
-"""A new role or profile is mostly known everywhere in ten; the reason is wanted within a minute of its cause."""
+"""A new role or profile usually propagates in ten; the reason should follow within a minute of its cause."""
 _THROTTLED_SECONDS = 180
 _VALIDATION_SECONDS = 600
-"""AWS: "normally resolved within minutes", and up to 4 hours; Auto Scaling tries again meanwhile."""
+"""AWS: "normally resolved within minutes", and up to 4 hours; Auto Scaling retries meanwhile."""
 
 
 @dataclass(frozen=True)
 class LaunchFailureKind:
-    """A way in which a launch fails."""
+    """Kind of a failed launch."""
 
-    name: str  # EC2's error code, or the nearest there is
+    name: str  # EC2's error code, or the most similar one
     pattern: str  # Matches the status message, in any case
     remedy: str  # What the user can do
-    is_configuration: bool = False  # A mistake that no later attempt mends
-    grace_seconds: int = 0  # How long the group's next attempts may still mend it, from the first failure of the kind
+    is_configuration: bool = False  # A mistake that no retry corrects
+    grace_seconds: int = 0  # Time for which retries may still succeed, from the first failure of the kind
 
     def matches(self, message: str) -> bool:
         """Return whether a status message is of this kind."""
@@ -39,7 +39,7 @@ LAUNCH_FAILURE_KINDS = (
         "wait for AWS's mail that the account is validated in this region, then deploy again if the stack has failed",
         grace_seconds=_VALIDATION_SECONDS,
     ),
-    # Before the quotas, whose words these are too.
+    # Before the quotas, whose patterns match these messages too.
     LaunchFailureKind(
         "RequestLimitExceeded",
         r"RequestLimitExceeded|request limit exceeded|request rate limit",
@@ -49,38 +49,38 @@ LAUNCH_FAILURE_KINDS = (
     LaunchFailureKind(
         "MaxSpotInstanceCountExceeded",
         r"MaxSpotInstanceCountExceeded|max spot instance count",
-        "raise the quota for Spot instance requests of this type, or take on-demand instances",
+        "raise the quota for Spot instance requests of this type, or use on-demand instances",
     ),
     LaunchFailureKind(
         "SpotPriceTooLow",
         r"SpotMaxPriceTooLow|spot (request )?price .*(lower|minimum)",
-        "raise or drop the maximum Spot price, or take on-demand instances",
+        "raise or remove the maximum Spot price, or use on-demand instances",
     ),
     LaunchFailureKind(
         "InsufficientSpotCapacity",
         r"UnfulfillableCapacity|no spot capacity|capacity-not-available",
-        "try again later, choose another zone or instance type, or take on-demand instances",
+        "try again later, choose another zone or instance type, or use on-demand instances",
     ),
     LaunchFailureKind(
         "VolumeLimitExceeded",
         r"VolumeLimitExceeded|maximum .*(volume|storage)|MaxIOPSLimitExceeded",
-        "ask for more of the EBS quota of gp3 storage in Service Quotas, or lower workers.volume_size",
+        "request an increase of the EBS quota of gp3 storage in Service Quotas, or lower workers.volume_size",
     ),
     LaunchFailureKind(
         "VcpuLimitExceeded",
         r"VcpuLimitExceeded|vCPU (capacity|limit)",
-        "ask for more of the EC2 quota {quota} in Service Quotas, or take fewer or smaller instances",
+        "request an increase of the EC2 quota {quota} in Service Quotas, or use fewer or smaller instances",
     ),
     LaunchFailureKind(
         "InstanceLimitExceeded",
         r"InstanceLimitExceeded|more instances \([0-9]+\) than your current instance limit"
         r"|quota.*exceeded|quota allows for|limit exceeded",
-        "ask for more of the EC2 quota {quota} in Service Quotas, or take fewer instances",
+        "request an increase of the EC2 quota {quota} in Service Quotas, or use fewer instances",
     ),
     LaunchFailureKind(
         "InsufficientFreeAddressesInSubnet",
         r"InsufficientFreeAddressesInSubnet|not enough free addresses",
-        "free addresses in the subnet, or take a larger one",
+        "free addresses in the subnet, or use a larger one",
     ),
     LaunchFailureKind(
         "ReservationCapacityExceeded",
@@ -103,14 +103,14 @@ LAUNCH_FAILURE_KINDS = (
     LaunchFailureKind(
         "UnauthorizedOperation",
         r"UnauthorizedOperation|not authorized|AccessDenied|access denied|OptInRequired",
-        "check what the Auto Scaling service-linked role may do, and the organization's policies",
+        "check the permissions of the Auto Scaling service-linked role, and the organization's policies",
         is_configuration=True,
         grace_seconds=_PASSING_SECONDS,
     ),
     LaunchFailureKind(
         "InvalidKmsKey",
         r"Client\.InternalError|client error on launch|KMS|InvalidKMSKey",
-        "let the policy of {key} admit the service-linked role AWSServiceRoleForAutoScaling to kms:CreateGrant (with "
+        "allow in the policy of {key} the service-linked role AWSServiceRoleForAutoScaling to kms:CreateGrant (with "
         "kms:GrantIsForAWSResource), kms:Decrypt, kms:DescribeKey, kms:Encrypt, kms:GenerateDataKey* and "
         "kms:ReEncrypt*, and check that the key is enabled",
         is_configuration=True,
@@ -172,7 +172,7 @@ QUOTAS = (
     (r"hpc[0-9]", "Running On-Demand HPC instances"),
     (r"(a|c|d|h|i|im|is|m|mac|r|t|z)[0-9]", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"),
 )
-"""Start of an instance type -> the EC2 quota of its vCPUs, as Service Quotas names it."""
+"""Start of an instance type -> name of the EC2 quota of its vCPUs in Service Quotas."""
 UNKNOWN_QUOTA = "Running On-Demand instances of the type's family"
 
 _UNKNOWN_KEY = "the KMS key that encrypts the volumes"
@@ -183,13 +183,13 @@ _INSTANCE_TYPE = re.compile(
 
 
 def classify_failure(message: str) -> LaunchFailureKind:
-    """Find the kind of a failed launch by its status message."""
+    """Return the kind of a failed launch by its status message."""
     return next((kind for kind in LAUNCH_FAILURE_KINDS if kind.matches(message)), UNKNOWN_FAILURE)
 
 
 def find_remedy(message: str, instance_types: Iterable[str] = (), key: str = "") -> str:
     """
-    Return what a user can do about a failed launch with this status message.
+    Return the remedy of a failed launch with this status message.
 
     The group's instance types name the quota where the message names no type, and `key` the KMS key of the nodes'
     volumes.

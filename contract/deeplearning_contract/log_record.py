@@ -1,7 +1,7 @@
 """
-The log line of nodes and Lambda in CloudWatch Logs: one JSON object, the same fields whoever writes it.
+Log line of nodes and Lambda functions in CloudWatch Logs: one JSON object with the same fields for every writer.
 
-What a record says besides, such as `step` and `seconds`, or a metric, lies beside these fields.
+Details of a record, such as `step` and `seconds`, or a metric, are further keys of the object.
 """
 
 import json
@@ -15,13 +15,13 @@ from deeplearning_contract.document import ContractError, parse_object
 from deeplearning_contract.document import field as take
 
 FIELDS = ("time", "level", "cluster", "generation", "node", "role", "logger", "message")
-"""What every line has, in this order."""
+"""Fields of every line, in this order."""
 ADJUSTER = "adjuster"
 """Node and role of the capacity adjuster's lines."""
 MOST_LINE_BYTES = 256 * 1024 - 26
-"""CloudWatch Logs' limit on an event, which counts 26 bytes for itself."""
+"""Limit of CloudWatch Logs for an event, which counts 26 bytes in addition."""
 MOST_MESSAGE_CHARACTERS = 16_000
-"""A character takes at most twelve bytes of JSON, so that this fits whatever it is."""
+"""Most characters of a message; each takes at most twelve bytes of JSON, so any text fits."""
 MOST_DETAIL_CHARACTERS = 2_000
 STEP = "step"
 SECONDS = "seconds"
@@ -31,19 +31,19 @@ OUTPUT = "output"
 TRACEBACK = "traceback"
 SOURCE_FILE = "source_file"
 """
-Details: what was done, how long it took, why it failed, what to do, the ends of a program's output and of an error's
-traceback, and the file of this line.
+Details: step, duration, cause of a failure, remedy, the ends of a program's output and of an error's traceback, and the
+file of this line.
 """
 
 PROVIDER = "provider"
-"""Detail: by what NCCL's traffic leaves the node, `efa` or `tcp`, and why; a warning where EFA was meant."""
+"""Detail: network provider of NCCL, `efa` or `tcp`, with the reason; a warning if EFA was configured."""
 
 PROVISION = "provision"
 STATE = "state"
 DETAIL = "detail"
 """
-Details: what jobs need that is brought to the node, such as `environment` or `data:NAME`; how far that is, such as
-`running (42 %)` or `failed`; and what happens, or the cause of a failure with its remedy.
+Details: step of the provisioning, such as `environment` or `data:NAME`; its state, such as `running (42 %)` or
+`failed`; and the current activity, or the cause of a failure with its remedy.
 """
 
 
@@ -57,24 +57,24 @@ class Speaker:
 
     @property
     def stream(self) -> str:
-        """The node's stream in the cluster's log group; a role may write below its own name only."""
+        """Stream of the node in the cluster's log group; a role may write only below its own name."""
         return f"{self.role}/{self.node}"
 
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line."""
+    """Log line."""
 
-    time: float  # When it was said, seconds since the epoch
+    time: float  # Seconds since the epoch
     level: str  # `INFO`, `WARNING`, `ERROR` and so on
-    speaker: Speaker  # Who said it
-    generation: int  # The generation that the speaker knew; 0 before the first
-    logger: str  # The part of the program that said it
-    message: str  # What was said
-    details: Mapping[str, Any] = field(default_factory=dict)  # What it says besides
+    speaker: Speaker  # Writer of the line
+    generation: int  # Generation of the writer; 0 before the first
+    logger: str  # Part of the program
+    message: str  # Text
+    details: Mapping[str, Any] = field(default_factory=dict)  # Further fields
 
     def to_text(self) -> str:
-        """Return the line: ASCII without line breaks, whatever was said, and no longer than CloudWatch takes."""
+        """Return the line: ASCII without line breaks, within CloudWatch's limit."""
         document = {
             "time": format_time(self.time),
             "level": self.level,
@@ -106,8 +106,8 @@ class LogLine:
 
 
 def format_time(seconds: float) -> str:
-    """Return a time since the epoch in UTC, with whole milliseconds; what was read back gives the same text."""
-    # By way of microseconds, which a float of these years holds: 0.406 s is often a little less.
+    """Return a time since the epoch in UTC, with whole milliseconds; parsing and formatting it gives the same text."""
+    # Through microseconds, which a float of these years can represent: 0.406 s is often a little less.
     whole, milliseconds = divmod(round(seconds * 1_000_000) // 1000, 1000)
     return f"{datetime.fromtimestamp(whole, timezone.utc):%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"
 
@@ -124,7 +124,7 @@ def _shorten(text: str, most: int) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can say: other values as text, and no number that is none."""
+    """Return a value that JSON can represent: others as text, and no NaN or infinity."""
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int):

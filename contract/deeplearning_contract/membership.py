@@ -1,4 +1,4 @@
-"""Members of a cluster, from which hosts, workers file and hostfile are made."""
+"""Members of a cluster, the source of hosts, workers file and hostfile."""
 
 import ipaddress
 import re
@@ -17,13 +17,13 @@ _PUBLIC_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521))
 
 @dataclass(frozen=True)
 class Member:
-    """One node of the cluster, as it described itself."""
+    """Node of the cluster, as it described itself."""
 
     instance_id: str  # EC2 instance id
     address: str  # Private IPv4 address
     gpu_count: int  # GPUs measured on the node; 0 on a CPU node
     host_key: str  # The node's SSH host public key, `<type> <base64>`
-    trains: bool = True  # Whether ranks run on it. Only a master may lead without training.
+    trains: bool = True  # Whether ranks run on it; only a master may be without them (a head node)
 
     def __post_init__(self) -> None:
         if not _INSTANCE_ID.fullmatch(self.instance_id):
@@ -33,7 +33,7 @@ class Member:
         except ValueError as error:
             raise ContractError(f"member.address must be an IPv4 address, got {excerpt(self.address)}") from error
         if not is_unicast(address):
-            raise ContractError(f"member.address must be one that other nodes reach, got {self.address}")
+            raise ContractError(f"member.address must be reachable by other nodes, got {self.address}")
         if not 0 <= self.gpu_count <= _MOST_GPUS:
             raise ContractError(f"member.gpu_count must be from 0 to {_MOST_GPUS}, got {self.gpu_count}")
         if not is_public_key(self.host_key):
@@ -41,7 +41,7 @@ class Member:
 
     @property
     def slots(self) -> int:
-        """Ranks that the node runs: one a GPU, and one on a CPU node."""
+        """Number of ranks of the node: one a GPU, and one on a CPU node."""
         return max(1, self.gpu_count)
 
     @classmethod
@@ -52,13 +52,13 @@ class Member:
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object that `from_document` reads."""
         document = asdict(self)
-        if self.trains:  # The default; older agents know no other.
+        if self.trains:  # The default; older agents accept no other.
             del document["trains"]
         return document
 
 
 def is_unicast(address: ipaddress.IPv4Address) -> bool:
-    """Return whether an address can be that of one node on a network: it may be any that a VPC can have."""
+    """Return whether an address can belong to one node; any address of a VPC can."""
     is_special = address.is_loopback or address.is_link_local or address.is_multicast or address.is_reserved
     return not is_special and address not in _THIS_NETWORK
 
@@ -69,7 +69,7 @@ def is_public_key(text: str) -> bool:
 
 
 def has_head_node(members: tuple[Member, ...]) -> bool:
-    """Return whether the first member, the master, leads without training."""
+    """Return whether the first member, the master, does not train."""
     return bool(members) and not members[0].trains
 
 
@@ -89,7 +89,7 @@ def named_members(members: tuple[Member, ...]) -> tuple[tuple[str, Member], ...]
 
 
 def worker_gpu_count(members: tuple[Member, ...], own: Member) -> int:
-    """Return the GPUs that scripts on a node may count on: its own, or the first worker's where it does not train."""
+    """Return the GPU count for scripts on a node: its own, or the first worker's on a head node."""
     if own.trains:
         return own.gpu_count
     return next((member.gpu_count for member in training_members(members)), 0)

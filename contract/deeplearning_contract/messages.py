@@ -1,8 +1,8 @@
 """
-The messages on the cluster's queues.
+Messages on the cluster's queues.
 
-A doorbell carries no truth: it says "read the state item". A report carries what a node says of
-itself; who sent it is proved by the queue's `SenderId`, never by its body.
+A doorbell has no content but "read the state record". A report contains a node's description of itself; the
+queue's `SenderId` proves its sender, never its body.
 """
 
 import json
@@ -15,12 +15,12 @@ from deeplearning_contract.reason import MAX_REASON
 
 _REASON_FIELDS = ("reason", "cause", "remedy", "output")
 MOST_COUNTED = 2**31 - 1
-"""Of generations, and of the reports of one node."""
+"""Highest number of a generation, and of a node's report."""
 
 
 @dataclass(frozen=True)
 class Doorbell:
-    """Says that the state item of a cluster has reached a generation."""
+    """Notification that the state record of a cluster has reached a generation."""
 
     cluster: str
     generation: int
@@ -31,7 +31,7 @@ class Doorbell:
 
 
 class ReportStage(str, Enum):
-    """What a node reports."""
+    """Stage that a node reports."""
 
     JOINED = "joined"
     READY = "ready"
@@ -45,16 +45,16 @@ class NodeReport:
 
     cluster: str
     instance_id: str  # The sender; must agree with the queue's `SenderId`
-    # `joined` describes the node, `ready` acknowledges a generation, `failed` and `leaving` end membership: it is of no
-    # use any more, or EC2 is about to take it away
+    # `joined` describes the node, `ready` acknowledges a generation, `failed` and `leaving` end membership: the node
+    # failed, or EC2 is about to interrupt it
     stage: ReportStage
-    generation: int = 0  # The generation acknowledged; 0 in the other stages
-    member: Member | None = None  # The node's description; only in `joined`
-    reason: str = ""  # Composed reason for which the node failed or leaves; empty in the other stages
-    sequence: int = 0  # Counts the node's reports, so that a late one is known; 0 when the node does not count
-    cause: str = ""  # Its cause; older nodes send the reason alone
+    generation: int = 0  # Acknowledged generation; 0 in the other stages
+    member: Member | None = None  # Description of the node; only in `joined`
+    reason: str = ""  # Composed reason of a failure or departure; empty in the other stages
+    sequence: int = 0  # Number of the report, to recognize a late one; 0 when the node does not count
+    cause: str = ""  # Its cause; older nodes send only the reason
     remedy: str = ""
-    output: str = ""  # The end of a program's output that belongs to it
+    output: str = ""  # End of a program's output that belongs to it
 
     def to_body(self) -> str:
         """Return the message body."""
@@ -63,14 +63,14 @@ class NodeReport:
 
     @classmethod
     def from_body(cls, body: str) -> "NodeReport":
-        """Read a report from a message body; ContractError for one of another shape."""
+        """Read a report from a message body; ContractError for a malformed one."""
         document = parse_object(body, "report")
         if document.get("kind") != "report":
             raise ContractError(f"report.kind must be 'report', got {excerpt(document.get('kind'))}")
         report = read_record(cls, document, "report")
         member = report.member
         if (member is not None) != (report.stage is ReportStage.JOINED):
-            raise ContractError(f"report.member must be there in the stage joined alone, got {report.stage.value}")
+            raise ContractError(f"report.member must be present only in the stage joined, got {report.stage.value}")
         if member and member.instance_id != report.instance_id:
             raise ContractError(
                 f"report.member must describe the sender {report.instance_id}, got {member.instance_id}"

@@ -1,7 +1,7 @@
 """
-The metrics that nodes and Lambda write into their log lines, in CloudWatch's embedded metric format.
+Metrics in the log lines of nodes and Lambda functions, in CloudWatch's embedded metric format.
 
-CloudWatch Logs makes metrics of them by itself: nobody needs the right to write metrics, and no call is made for them.
+CloudWatch Logs extracts them: no role needs the right to write metrics, and they need no call.
 """
 
 import math
@@ -16,17 +16,18 @@ PHASE = "Phase"
 FORMATION_PHASES = ("boot", "join", "publish", "ready", "formed")
 """
 Values of the dimension `Phase`: each node's preparation; on the master, until every worker has joined, until the
-roster is written, until every worker has acknowledged it; and all, from the master's first step to the formed cluster.
+membership is written, until every worker has acknowledged it; and the whole, from the master's first step to the formed
+cluster.
 """
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric."""
+    """Metric in CloudWatch."""
 
     name: str
     unit: str  # CloudWatch's unit
-    # Sets of dimensions by which it is kept; `Cluster` is in each
+    # Its sets of dimensions; each contains `Cluster`
     dimensions: tuple[tuple[str, ...], ...] = ((CLUSTER,),)
 
 
@@ -40,7 +41,7 @@ NODES_LOST = Metric("NodesLost", "Count")
 FORMATION_SECONDS = Metric("FormationSeconds", "Seconds", ((CLUSTER, PHASE),))
 GPU_UTILIZATION = Metric("GpuUtilization", "Percent", ((CLUSTER,), (CLUSTER, NODE)))
 FILE_SYSTEM_READ = Metric("FileSystemReadMiBPerSecond", "None")
-"""CloudWatch has no unit for MiB; the name says it."""
+"""The name contains the unit, since CloudWatch has none for MiB."""
 FILE_SYSTEM_WRITE = Metric("FileSystemWriteMiBPerSecond", "None")
 TRAINING_THROUGHPUT = Metric("TrainingThroughput", "Count/Second")
 METRICS = (
@@ -61,10 +62,10 @@ METRICS = (
 
 def embed_metrics(values: Mapping[Metric, float], dimensions: Mapping[str, str], at: float) -> dict[str, Any]:
     """
-    Return the fields of a log line that CloudWatch turns into metrics.
+    Return the fields of a log line from which CloudWatch extracts metrics.
 
-    Values that are no number are left out. `at` is the time of the measurement in seconds since the epoch. KeyError for
-    a metric whose dimension has no value.
+    NaN and infinity are left out. `at` is the time of the measurement in seconds since the epoch. KeyError for a
+    metric whose dimension has no value.
     """
     kept = {metric: value for metric, value in values.items() if math.isfinite(value)}
     if not kept:
@@ -86,7 +87,7 @@ def embed_metrics(values: Mapping[Metric, float], dimensions: Mapping[str, str],
 
 
 def read_metrics(details: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics that a line's details carry, by name; none when they carry none."""
+    """Return the metrics in a line's details by name; none without any."""
     names = {metric.name for metric in METRICS}
     return {
         name: float(value)

@@ -1,4 +1,4 @@
-"""Failure reasons as documents, and the sentence that CloudFormation and older readers get of them."""
+"""Failure reasons as documents, and their composed sentence for CloudFormation and older readers."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ _LAST_LINES = "; last lines: "
 
 
 class _Explained(Protocol):
-    """Documents that carry a composed `reason` and, since version 1, its parts."""
+    """Document with a composed `reason` and, since version 1, its parts."""
 
     @property
     def reason(self) -> str: ...
@@ -24,11 +24,11 @@ class Reason:
     """Reason of a failure."""
 
     cause: str  # Place and cause: `worker i-0a (10.0.0.7) failed to mount the file system: it timed out`
-    remedy: str = ""  # What the user can do; empty when nothing is known
+    remedy: str = ""  # Action for the user; empty when unknown
     output: str = ""  # End of a program's output, in lines; empty without one
 
     def __bool__(self) -> bool:
-        """Return whether there is one."""
+        """Return whether there is a reason."""
         return bool(self.cause)
 
     def __str__(self) -> str:
@@ -36,7 +36,7 @@ class Reason:
         return compose_reason(self)
 
     def prefix(self, head: str) -> "Reason":
-        """Return the same reason with words before its cause."""
+        """Return the same reason with `head` before its cause."""
         return replace(self, cause=f"{head}{self.cause}")
 
     def to_fields(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def compose_reason(reason: Reason) -> str:
     """
     Return the sentence `cause; remedy; last lines: output` within `MAX_REASON`.
 
-    CloudFormation shows 1,024 characters of a signal's reason. The output gives way first, then the end of the cause.
+    CloudFormation shows 1,024 characters of a signal's reason. The output is cut first, then the end of the cause.
     """
     tail = f"; {reason.remedy}" if reason.remedy else ""
     room = MAX_REASON - len(tail)

@@ -1,4 +1,4 @@
-"""What the settings of a node are made of: scripts, file systems, hardware, data and the environment of jobs."""
+"""Parts of a node's settings: scripts, file systems, hardware, data and the environment of jobs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -8,20 +8,20 @@ from typing import Any
 
 @dataclass(frozen=True)
 class FileSystemSettings:
-    """How a node mounts a shared file system."""
+    """Mount of a shared file system on a node."""
 
     # `nfs4` (plain NFS 4.1 inside the security groups), `efs` (efs-utils: access point, IAM, TLS) or `lustre`
     kind: str
-    # What `mount` mounts: `<id>.efs.<region>.<suffix>:/`, `<id>:/` for `efs`, `<dns name>@tcp:/<mount name>` for
+    # Source for `mount`: `<id>.efs.<region>.<suffix>:/`, `<id>:/` for `efs`, `<dns name>@tcp:/<mount name>` for
     # `lustre`
     source: str
     options: str  # Mount options, comma-separated
-    mount_point: str  # Absolute path; the value of `EFS_MOUNT`, or for `lustre` of its own
+    mount_point: str  # Absolute path; the value of `EFS_MOUNT`, or for `lustre` another
 
 
 @dataclass(frozen=True)
 class ScriptSettings:
-    """A file of the user's, an object in S3 with its SHA-256 in hex."""
+    """File of the user: an object in S3 with its SHA-256 in hex."""
 
     bucket: str
     key: str
@@ -30,67 +30,68 @@ class ScriptSettings:
 
 @dataclass(frozen=True)
 class HardwareSettings:
-    """What the instance type of a role has, from the catalogue."""
+    """Hardware of the instance type of a role, from the catalogue."""
 
     instance_type: str  # EC2 instance type, such as `p5.48xlarge`
     gpu_count: int  # NVIDIA GPUs of an instance
     network_cards: int
-    efa_cards: int  # How many of them take an EFA
-    compute_capability: str = ""  # Of its GPUs, such as `7.0`; empty without GPUs, or where it is not known
+    efa_cards: int  # Number of network cards that support EFA
+    compute_capability: str = ""  # Compute capability of its GPUs, such as `7.0`; empty without GPUs, or when unknown
 
 
 @dataclass(frozen=True)
 class DataSettings:
-    """Data in S3 that jobs read, and where to it is brought."""
+    """Data in S3 for jobs, and the target of its staging."""
 
-    name: str  # The entry of /opt/deeplearning/data that shows it on every node
+    name: str  # Name of its entry in /opt/deeplearning/data on every node
     bucket: str
     # An archive (`.tar`, `.tar.gz`, `.tgz`, `.zip`), or a prefix that ends with `/`; empty for the whole bucket
     key: str
     target: str  # `efs`, `lustre`, `local` (a disk of each node) or `stream` (it stays in S3)
-    sha256: str = ""  # Of the archive, in hex; empty when it is not known
+    sha256: str = ""  # SHA-256 of the archive in hex; empty when unknown
 
 
 @dataclass(frozen=True)
 class EnvironmentCacheSettings:
-    """Where finished environments are kept for other clusters."""
+    """Cache of finished environments for other clusters."""
 
     bucket: str
-    prefix: str = ""  # Of the keys; empty, or ends with `/`
+    prefix: str = ""  # Prefix of the keys; empty, or ends with `/`
 
 
 @dataclass(frozen=True)
 class EnvironmentSettings:
-    """The software that jobs run in."""
+    """Software environment of jobs."""
 
     kind: str  # `horovod` (the image's framework, or a pinned one), `requirements` (pip), `conda` or `container`
-    file: ScriptSettings | None = None  # The requirements or conda file; None for the others
-    image: str = ""  # The container's image; empty for the others
-    horovod: str = ""  # Version of Horovod that is built for the environment's framework; empty for none
-    # Of kind `horovod`: the requirement that is installed where the image has no framework, such as `torch==2.7.1`;
-    # empty where the image must have one
+    file: ScriptSettings | None = None  # Requirements or conda file; None for the other kinds
+    image: str = ""  # Image of the container; empty for the other kinds
+    horovod: str = ""  # Version of Horovod to build for the environment's framework; empty for none
+    # Requirement of kind `horovod` for an image without a framework, such as `torch==2.7.1`; empty if the image must
+    # have
+    # one
     framework: str = ""
-    # Where finished environments are kept for other clusters; None for nowhere but the shared file system
+    # Cache of finished environments for other clusters; None for only the shared file system
     cache: EnvironmentCacheSettings | None = None
 
 
 @dataclass(frozen=True)
 class JobNeeds:
-    """What jobs find on a node beside its contract."""
+    """Requirements of jobs in addition to the contract."""
 
-    # Role -> what its instance type has; empty where the type is not known
+    # Role -> hardware of its instance type; empty for an unknown type
     hardware: Mapping[str, HardwareSettings] = field(default_factory=dict)
-    data: tuple[DataSettings, ...] = ()  # What is staged from S3
-    environment: EnvironmentSettings | None = None  # The software that jobs run in; None for the image's own
-    lustre: FileSystemSettings | None = None  # How FSx for Lustre is mounted; None without one
-    has_head_node: bool = False  # Whether the master leads without training, because it lacks the workers' accelerators
+    data: tuple[DataSettings, ...] = ()  # Data to stage from S3
+    environment: EnvironmentSettings | None = None  # Software environment of jobs; None for the image's own
+    lustre: FileSystemSettings | None = None  # Mount of FSx for Lustre; None without one
+    has_head_node: bool = False  # Whether the master does not train, since it lacks the workers' accelerators
 
 
 NO_NEEDS = JobNeeds()
 
 
 def compact(value: Any) -> Any:
-    """Return settings as JSON without what they have by default: user data is short of bytes."""
+    """Return settings as JSON without defaults, since user data has a limited size."""
     if is_dataclass(value):
         given = {entry.name: getattr(value, entry.name) for entry in fields(value)}
         return {entry.name: compact(given[entry.name]) for entry in fields(value) if given[entry.name] != entry.default}

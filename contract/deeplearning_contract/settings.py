@@ -1,8 +1,8 @@
 """
-Settings that the constructs give to the programs: the node's file and the Lambda's environment.
+Settings of the programs, from the constructs: the node's file and the Lambda function's environment.
 
-The constructs write them at synth with CloudFormation tokens in the values; the agent and the
-adjuster read them at run time. Both sides use these classes, so a name exists once.
+The constructs write them at synthesis with CloudFormation tokens in the values; the agent and the
+adjuster read them at run time. Both sides use these classes, so that each name is defined once.
 """
 
 from collections.abc import Mapping
@@ -21,34 +21,34 @@ class NodeSettings:
     cluster: str
     role: NodeRole
     region: str  # AWS region
-    state_table: str  # Name of the DynamoDB table that holds the state item
-    master_queue_url: str  # Doorbells from the adjuster to the master
-    worker_queue_url: str  # Doorbells from the master to the workers
+    state_table: str  # Name of the DynamoDB table with the state record
+    master_queue_url: str  # Notifications from the adjuster to the master
+    worker_queue_url: str  # Notifications from the master to the workers
     report_queue_url: str  # Reports from the workers to the master
     report_sender: str  # IAM unique id (AROA…) of the workers' role, the first half of a report's `SenderId`
     signal_url: str  # Presigned URL of the stack's WaitConditionHandle; empty on workers
     login_user: str  # The image's login user; logins and training run as this user
-    file_system: FileSystemSettings  # How the shared file system is mounted
-    expected_gpu_count: int  # GPUs that the instance type has; 0 when it has none or it is not known
-    # Packages that the node installs only where the image lacks what they provide: command -> packages
+    file_system: FileSystemSettings  # Mount of the shared file system
+    expected_gpu_count: int  # GPUs of the instance type; 0 for none or an unknown type
+    # Packages that the node installs only if the image lacks their command: command -> packages
     packages: Mapping[str, tuple[str, ...]]
-    worker_min_capacity: int  # Fewest workers with which the user wants the cluster
+    worker_min_capacity: int  # Minimum number of workers
     setup_seconds: int  # Time from the agent's first start to the end of formation; less than the stack's own time-out
-    setup_script: ScriptSettings | None = None  # Runs as root on every node before it reports; None without one
-    # Runs as the login user on the master once the cluster has formed; None without one
+    setup_script: ScriptSettings | None = None  # Runs as root on every node before its report; None for none
+    # Runs as the login user on the master once the cluster has formed; None for none
     run_script: ScriptSettings | None = None
-    needs: JobNeeds = NO_NEEDS  # What jobs find on the node beside its contract
-    log_group: str = ""  # CloudWatch log group that takes the node's log; empty when it is not shipped
-    stop_when_idle_seconds: int = 0  # How long the cluster may do nothing before its master ends it; 0 for ever
+    needs: JobNeeds = NO_NEEDS  # Requirements of jobs in addition to the contract
+    log_group: str = ""  # CloudWatch log group of the node's log; empty when it is not shipped
+    stop_when_idle_seconds: int = 0  # Idle time after which the master ends the cluster; 0 for never
 
     def to_document(self) -> dict[str, Any]:
-        """Return the JSON object that `from_json` reads; values may be CDK tokens, and lists are no tuples, for it."""
+        """Return the JSON object for `from_json`; values may be CDK tokens, and tuples become lists."""
         document: dict[str, Any] = compact(self)
         return document
 
     @classmethod
     def from_json(cls, text: str) -> "NodeSettings":
-        """Read the settings file; ContractError for one of another shape."""
+        """Read the settings file; ContractError for a malformed one."""
         return parse_record(cls, text, "settings")
 
 
@@ -57,31 +57,31 @@ class AdjusterSettings:
     """Settings of the capacity adjuster, from the function's environment."""
 
     cluster: str  # The cluster's name, also the value of the `deeplearning:cluster` tag of its groups
-    state_table: str  # Name of the DynamoDB table that holds the state item
-    master_queue_url: str  # Doorbells from the adjuster to the master
+    state_table: str  # Name of the DynamoDB table with the state record
+    master_queue_url: str  # Notifications from the adjuster to the master
     signal_url: str  # Presigned URL of the stack's WaitConditionHandle
-    worker_min_capacity: int  # Fewest workers with which the user wants the cluster
-    settle_seconds: int  # Time between the two equal reads that a decision needs
-    # The capacity block that the nodes run in, whose end is announced; empty without one
+    worker_min_capacity: int  # Minimum number of workers
+    settle_seconds: int  # Seconds between the two equal reads that a decision needs
+    # Capacity Block of the nodes, whose end is announced; empty without one
     capacity_reservation_id: str = ""
-    stop_after_seconds: int = 0  # How long the groups may exist before the adjuster stops the cluster; 0 for ever
-    budget_topic_arn: str = ""  # The topic on which AWS Budgets says that the cluster is to stop; empty without one
-    encryption_key: str = ""  # ARN of the key that encrypts the nodes' volumes, for the remedy of a refused launch
+    stop_after_seconds: int = 0  # Age of the groups at which the adjuster stops the cluster; 0 for never
+    budget_topic_arn: str = ""  # Topic on which AWS Budgets requests a stop of the cluster; empty without one
+    encryption_key: str = ""  # ARN of the key of the nodes' volumes, for the remedy of a refused launch
 
     @property
     def has_end(self) -> bool:
-        """Whether the adjuster may stop the cluster."""
+        """True if the adjuster may stop the cluster."""
         return self.stop_after_seconds > 0 or bool(self.budget_topic_arn)
 
     def to_environment(self) -> dict[str, str]:
-        """Return the Lambda's environment variables, but those of defaults; values may be CDK tokens."""
+        """Return the Lambda function's environment variables without defaults; values may be CDK tokens."""
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         wanted = {each.name: given[each.name] for each in fields(self) if each.default is MISSING or given[each.name]}
         return {adjuster_variable(name): str(value) for name, value in wanted.items()}
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "AdjusterSettings":
-        """Read the Lambda's environment variables; ContractError for a missing or malformed one."""
+        """Read the Lambda function's environment variables; ContractError for a missing or malformed one."""
         values: dict[str, Any] = {}
         try:
             for each in fields(cls):
@@ -95,5 +95,5 @@ class AdjusterSettings:
 
 
 def adjuster_variable(name: str) -> str:
-    """Return the variable of the Lambda's environment that holds one of the adjuster's settings."""
+    """Return the environment variable of one of the adjuster's settings."""
     return f"DEEPLEARNING_{name.upper()}"

@@ -1,7 +1,7 @@
 """
-The signal that ends the stack's WaitCondition, through the presigned URL of its handle.
+Signal that ends the stack's WaitCondition, through the presigned URL of its handle.
 
-The API's SignalResource carries no reason, so the URL is used. CloudFormation takes the first
+The API's SignalResource has no reason, so the URL is used. CloudFormation uses the first
 signal of a UniqueId and ignores repetitions.
 """
 

@@ -1,3 +1,3 @@
-"""The version of the project: the wheel, the nodes' programs and the functions carry the same one."""
+"""Version of the project, the same for the wheel, the nodes' programs and the functions."""
 
 VERSION = "0.1.0"

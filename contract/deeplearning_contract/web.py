@@ -1,7 +1,7 @@
 """
-Opens addresses of the web, and nothing else that urllib knows.
+Requests over HTTP and HTTPS, without urllib's other schemes.
 
-An address often comes from a setting or an answer; none of them may make a program read a file.
+An address often comes from a setting or a response, which must not make a program read a file.
 """
 
 import urllib.request
@@ -19,7 +19,7 @@ _HANDLERS = (
 
 
 def open_address(request: urllib.request.Request, timeout_seconds: float) -> Any:
-    """Return the response to a request over HTTP or HTTPS, to be closed after use; OSError without a good one."""
+    """Return the response to a request over HTTP or HTTPS, which the caller closes; OSError without success."""
     opener = urllib.request.OpenerDirector()
     for handler in _HANDLERS:
         opener.add_handler(handler())

@@ -1,5 +1,5 @@
 """
-The Lambda that adjusts the workers' capacity to what launched, and tells the master or the stack.
+Lambda function that adjusts the workers' capacity to what launched, and notifies the master or the stack.
 
-`policy` is pure; `reconcile` carries it out; `events` reads what wakes the function; `aws` reaches the services.
+`policy` is pure; `reconcile` applies it; `events` reads the function's events; `aws` calls the services.
 """

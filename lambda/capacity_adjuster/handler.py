@@ -1,8 +1,8 @@
 """
-The Lambda's entry point: every event, whatever it is, leads to one reconciliation.
+Entry point of the Lambda function: every event leads to one reconciliation.
 
-Only a test of the notifications leads to none, and the warning that a capacity block ends is told to the nodes. What
-AWS Budgets says on its own topic stops the cluster. CloudFormation's requests say what capacity is wanted.
+Exceptions: a test notification leads to none; the warning of the end of a Capacity Block is announced to the nodes; a
+message of AWS Budgets stops the cluster; CloudFormation's requests set the requested capacity.
 """
 
 import logging
@@ -37,9 +37,9 @@ _CONFIG = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard"
 
 def handle(event: Any, context: Any) -> dict[str, str]:
     """
-    Reconcile the cluster's capacity, whatever the event is, and return the outcome.
+    Reconcile the cluster's capacity, for any event, and return the outcome.
 
-    Any error ends the invocation, so that Lambda retries it; the timer does in any case.
+    Any error ends the invocation, so that Lambda retries it; the timer invokes the function again in any case.
     """
     logger.info("event: %s", describe_event(event))
     if is_test(event):
@@ -61,14 +61,14 @@ def handle(event: Any, context: Any) -> dict[str, str]:
                 warning, reservation_id=reservation_id, records=records, notify_master=adapters.notify_master
             )
     except Exception:
-        logger.exception("invocation failed; the next event or minute tries again")
+        logger.exception("invocation failed; the next event or the timer retries")
         raise
     logger.info("outcome: %s", outcome)
     return {"outcome": outcome}
 
 
 def make_adapters(settings: AdjusterSettings, clock: InvocationClock) -> Adapters:
-    """Connect a reconciliation to AWS."""
+    """Return the adapters of one invocation to AWS."""
     sqs = _make_client("sqs")
 
     def notify_master(doorbell: Doorbell) -> None:
@@ -80,11 +80,11 @@ def make_adapters(settings: AdjusterSettings, clock: InvocationClock) -> Adapter
     def send_event(event: ClusterEvent) -> None:
         try:
             answer = _make_client("events").put_events(**put_events_request(event))
-        except (BotoCoreError, ClientError) as error:  # An event too few must not keep a cluster running.
+        except (BotoCoreError, ClientError) as error:  # A lost event must not keep a cluster running.
             logger.warning("could not send the event %s: %s", event.kind.value, error)
             return
         if answer.get("FailedEntryCount"):
-            logger.warning("EventBridge did not take the event %s: %s", event.kind.value, answer["Entries"])
+            logger.warning("EventBridge refused the event %s: %s", event.kind.value, answer["Entries"])
 
     return Adapters(
         groups=AutoScalingGroups(_make_client("autoscaling"), settings.cluster),
@@ -98,5 +98,5 @@ def make_adapters(settings: AdjusterSettings, clock: InvocationClock) -> Adapter
 
 @cache
 def _make_client(service: str) -> Any:
-    # Loading a service's model takes longer than the calls; a warm environment keeps it, and keeps nothing else.
+    # Loading a service's model takes longer than the calls; a warm environment keeps only that.
     return boto3.client(service, config=_CONFIG)

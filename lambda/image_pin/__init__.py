@@ -1,1 +1,1 @@
-"""Pins the image of a cluster: what a parameter named at the creation, until the user asks for the current one."""
+"""Pinned image of a cluster: the one that a parameter named at the creation, until the user adopts the current one."""

@@ -1,4 +1,4 @@
-"""The service: `python -m deeplearning_agent`, or with `--check` only to see whether it could run."""
+"""Entry point of the service: `python -m deeplearning_agent`; `--check` only validates the settings."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ LOG = logging.getLogger("deeplearning_agent")
 
 def main(arguments: list[str], root: Path = Path("/")) -> int:
     """
-    Run the agent of the role that the settings give; it never ends by itself.
+    Run the agent in the role that the settings name, until a failure.
 
     Returns the exit status: 0 after `--check`, 1 when the instance has no identity (the service retries), 2 when the
     settings or the arguments are wrong.
@@ -59,7 +59,7 @@ def main(arguments: list[str], root: Path = Path("/")) -> int:
 
 
 def make_role(settings: NodeSettings, root: Path) -> Role:
-    """Return the role of this node; StageFailure when the instance metadata service does not answer."""
+    """Return the role of this node; StageFailure without a response from the instance metadata service."""
     clock = Clock()
     programs = Programs(system_path(os.environ.get("PATH", "")))
     node = Node(settings, read_identity(clock), root, programs, clock)
@@ -68,7 +68,7 @@ def make_role(settings: NodeSettings, root: Path) -> Role:
 
 
 def start_telemetry(role: Role) -> TelemetryPublisher | None:
-    """Start to ship this node's log and metrics, if there is a log group."""
+    """Start shipping this node's log and metrics, if there is a log group."""
     if not role.node.settings.log_group:
         return None
     telemetry = TelemetryPublisher(role.node, role.clients, role.store.measure if isinstance(role, Master) else None)
@@ -77,7 +77,7 @@ def start_telemetry(role: Role) -> TelemetryPublisher | None:
 
 
 def start_log(path: Path) -> None:
-    """Log to the journal, through standard output, and to a file that users find; both in UTC."""
+    """Log to the journal, through standard output, and to a file for users; both in UTC."""
     path.parent.mkdir(parents=True, exist_ok=True)
     logging.Formatter.converter = time.gmtime
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stdout), logging.FileHandler(path)]

@@ -28,21 +28,21 @@ from deeplearning_node.ssh import make_user_key
 
 LOG = logging.getLogger(__name__)
 SERVE_SECONDS = 10
-"""How often the master of a formed cluster reads the item, to find out soon that it was followed by another."""
+"""Interval at which the master of a formed cluster reads the state record, to notice its replacement soon."""
 ROUND_SECONDS = 2
-"""How often the master looks at a formed cluster."""
+"""Length of a round in which the master of a formed cluster receives reports and probes the members."""
 FORM_SECONDS = 10
-"""How long the master listens for acknowledgements before it looks at who is alive."""
+"""Time for which the master receives acknowledgements before it probes the members."""
 TAKE_OVER_SECONDS = 60
-"""How long the master of a cluster that had formed waits for acknowledgements."""
+"""Time for which a new master of a formed cluster waits for acknowledgements."""
 
 
 class MasterEpoch:
     """
-    The generation from which on this instance was to be the master, kept on its disk.
+    First generation with this instance as the master, kept on its disk.
 
     Auto Scaling can run two masters for a while: one that it has given up, and its replacement. The newer one takes
-    over; the older one finds itself replaced in a generation that is not before its own, and stands by.
+    over. The older one reads that it was replaced, in its own generation or a later one, and stands by.
     """
 
     def __init__(self, node: Node) -> None:
@@ -50,14 +50,14 @@ class MasterEpoch:
 
     def record(self, generation: int) -> None:
         """
-        Note that this instance is about to write itself into a generation.
+        Record that this instance is about to become the master in a generation.
 
-        It comes before the write: an agent that dies between both finds an item before its claim, and may try again.
+        Call it before the write of the state record: an agent that dies between both may then try again.
         """
         write_file(self._file, f"{generation}\n")
 
     def is_superseded(self, state: ClusterState) -> bool:
-        """Return whether another master has followed, when the item names one that is not this instance."""
+        """Return whether the master that the state record names, another instance, has followed this one."""
         try:
             claimed = int(self._file.read_text())
         except (OSError, ValueError):
@@ -66,20 +66,20 @@ class MasterEpoch:
 
 
 class Master(Role):
-    """The master's role; one instance at a time has it."""
+    """Role of the master; one instance at a time has it."""
 
     store: ReportingStore
 
     user_key = ""
     monitor: MemberMonitor | None = None
-    """Monitor of the workers. Default: through the network."""
+    """Monitor of the workers. Default: a probe over the network."""
 
     def __init__(self, node: Node, clients: AwsClients, poll_seconds: int = POLL_SECONDS) -> None:
         super().__init__(node, clients, poll_seconds)
         self.store = ReportingStore(node, clients)
         self.outcome = FormationOutcome(node, clients, self.store, self.call)
         self.notified: tuple[int, bool] | None = None
-        """Generation that the workers were last notified of, and whether it had only launched."""
+        """Generation of the last notification to the workers, and whether it had only launched."""
 
     def run_role(self) -> NoReturn:
         """Prepare the node, then reconcile the state record at each notification and once a minute."""
@@ -101,7 +101,7 @@ class Master(Role):
             self.follow()
 
     def follow(self) -> None:
-        """Read the state record, reconcile it, and wait for news unless it must be read again at once."""
+        """Read the state record, reconcile it, and wait for a change unless it must be read again at once."""
         state = None
         try:
             state = self.call(self.store.read)
@@ -109,7 +109,7 @@ class Master(Role):
                 return
             generation = state.generation if state else -1
             self.call(lambda: self.notifications.wait(generation, self.poll_deadline(state)))
-            if not is_decided(state):  # From then on reports are another master's, or nobody's.
+            if not is_decided(state):  # Later reports are for another master, or for none.
                 self.collector.receive(self.node.limit(PEEK_SECONDS))
         except (StageFailure, ContractError) as error:
             is_denied = isinstance(error, AwsFailure) and error.is_denied
@@ -156,7 +156,8 @@ class Master(Role):
         self.store.mark("join")
         found = [self.member, *(self.collector.reports.member(name) for name in workers if name not in lost)]
         members = tuple(member for member in found if member is not None)
-        # Who joined and is not expected may have died since; who lives asks again once it reads the roster.
+        # A worker that joined and is not expected may have died since; a live one joins again when it reads the
+        # members.
         self.collector.reports.forget_others(state.expected)
         following = publish(state, members, lost, self.user_key)
         self.epoch.record(following.generation)
@@ -165,9 +166,9 @@ class Master(Role):
 
     def notify_workers(self, state: ClusterState) -> None:
         """
-        Notify the workers of a generation, unless they were or there are none.
+        Notify the workers of a generation, once when it has launched and once when it is published.
 
-        A generation has news twice at most: a new master asks for reports when it has launched, and then publishes it.
+        The first notification requests reports; only a new master sends it.
         """
         news = (state.generation, state.phase is Phase.LAUNCHED)
         if self.notified != news and len(state.members or state.expected) > 1:
@@ -188,11 +189,11 @@ class Master(Role):
             self.call(lambda: self.store.write(state.advance(Phase.FORMED, has_formed=True)))
 
     def maintain(self, state: ClusterState) -> None:
-        """Maintain a formed cluster for some seconds, or until its membership changes."""
+        """Maintain a formed cluster for `SERVE_SECONDS`, or until its membership changes."""
         self.notify_workers(state)
         if self.install(state) and self.member:
             self.outcome.report_success(state)
-            self.controller.write_ready_hosts(state)  # A run script asks for it at once.
+            self.controller.write_ready_hosts(state)  # A run script reads it at once.
             if self.run_script.is_due and not state.run_ended:
                 members, own = state.members, self.member
                 run_stage(self.node.clock, "start the run script", lambda: self.run_script.start(members, own))
@@ -210,7 +211,7 @@ class Master(Role):
             self.listen()
 
     def listen(self) -> None:
-        """Take reports for the length of a round; what AWS does not answer must not keep the master from looking."""
+        """Receive reports for one round; a failure of AWS must not keep the master from probing the members."""
         end, count = self.node.limit(ROUND_SECONDS), 0
         try:
             count = self.collector.receive(end)
@@ -227,9 +228,9 @@ class Master(Role):
 
     def take_over_or_stand_by(self, state: ClusterState) -> bool:
         """
-        Take over from a master that this instance replaced; stand by when this one was replaced itself.
+        Take over from a master that this instance replaces; stand by when this instance was itself replaced.
 
-        Two instances can follow one master; when the one that won is gone for minutes, the other takes over. Returns
+        Two instances can follow one master; when the current one is silent for minutes, the other takes over. Returns
         False when the record must be read again at once.
         """
         if self.member is None or (
@@ -239,7 +240,7 @@ class Master(Role):
             self.run_script.stop()
             self.idle_service.stop()
             return True
-        # What it heard when it was the master before is old; who lives and is no member asks again.
+        # Reports from an earlier time as the master are stale; live nodes that are no members join again.
         self.collector.reports.forget_others([member.instance_id for member in state.members])
         following = take_over(state, self.member, self.user_key)
         self.epoch.record(following.generation)
@@ -248,9 +249,9 @@ class Master(Role):
         return False
 
     def poll_deadline(self, state: ClusterState | None) -> Deadline:
-        """Return until when to wait for news: a minute, or less when the set-up time ends before."""
+        """Return the deadline of the next wait: a minute, or the end of the set-up time if that is sooner."""
         return self.node.limit(READ_SECONDS) if is_decided(state) else self.deadline.at_most(READ_SECONDS)
 
     def report_failure(self, failure: StageFailure) -> bool:
-        """Signal CloudFormation and write the record; the master of a formed cluster retries."""
+        """Signal CloudFormation and write the failure to the state record; the master of a formed cluster retries."""
         return self.outcome.report_failure(failure.reason(str(self.node)))

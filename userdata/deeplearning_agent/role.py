@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LOG = logging.getLogger(__name__)
 READ_SECONDS = 60
-"""The item is read at least this often, whatever rings were lost."""
+"""Interval at which the state record is read even without a notification."""
 AWS_SECONDS = 300
-"""How long a call to AWS is tried again before it counts as failed."""
+"""Time for which a call to AWS is retried before it counts as failed."""
 IDLE_SECONDS = 3600
 
 
 class Role(ABC):
-    """A role of one node."""
+    """Role of one node."""
 
     deadline: Deadline
-    """The end of the set-up time."""
+    """End of the set-up time."""
 
     def __init__(self, node: Node, clients: AwsClients, poll_seconds: int = POLL_SECONDS) -> None:
         """Bind the node to its cluster; nothing is called yet. Tests shorten the long poll."""
@@ -57,15 +57,15 @@ class Role(ABC):
 
     def run(self) -> NoReturn:
         """
-        Do the role; never returns, so that the service's restart is for crashes only.
+        Run the role; never returns, so that the service restarts only after a crash.
 
-        After a failure that is final the agent only repeats it once an hour; a restart of the service, or of the node,
+        After a final failure the agent only reports it again once an hour; a restart of the service, or of the node,
         tries again.
         """
         while True:
             try:
                 self.run_role()
-            except Exception as error:  # whatever it was, somebody waits for its reason
+            except Exception as error:  # the reason of any failure must be reported
                 failure = describe_failure(error, "run the agent")
                 log_tail(self.node, BOOTSTRAP_LOG)
                 reason = failure.reason(str(self.node))
@@ -74,11 +74,11 @@ class Role(ABC):
             self.node.clock.wait(READ_SECONDS)
             while is_final:
                 self.node.clock.wait(IDLE_SECONDS)
-                self.report_failure(failure)  # Who heard it first may have died since.
+                self.report_failure(failure)  # The first receiver may have died since.
 
     @abstractmethod
     def run_role(self) -> NoReturn:
-        """Prepare the node, then follow the cluster for as long as the machine lives."""
+        """Prepare the node, then follow the cluster's state record; never returns."""
 
     @abstractmethod
     def report_failure(self, failure: StageFailure) -> bool:
@@ -86,20 +86,22 @@ class Role(ABC):
 
     def begin_setup(self) -> Deadline:
         """
-        Set `deadline`, the end of the set-up time, kept in /run/deeplearning/agent-started; return that for preparing.
+        Set `deadline`, the end of the set-up time, from /run/deeplearning/agent-started; return that of the
+        preparation.
 
-        An agent that starts after it, say after a crash on the third day, has the whole time anew to prepare the node.
+        An agent that starts later, such as after a crash on the third day, gets the whole time again to prepare the
+        node.
         """
         seconds = self.node.settings.setup_seconds
         self.deadline = setup_deadline(self.node.clock, self.node.path(STARTED_FILE), seconds)
         return self.node.limit(seconds) if self.deadline.is_over else self.deadline
 
     def call(self, action: Callable[[], T]) -> T:
-        """Call AWS, retrying for five minutes; AwsFailure when it refuses or does not answer."""
+        """Call AWS, retrying for five minutes; AwsFailure when it refuses or does not respond."""
         return call_for(self.node.clock, AWS_SECONDS, action)
 
     def publish_notice(self, notice: str) -> None:
-        """Write or remove /opt/deeplearning/notice, by which the training learns that capacity ends soon."""
+        """Write or remove /opt/deeplearning/notice, which warns the training that capacity ends soon."""
         if notice:
             write_notice(self.node, notice)
         elif self.notice:

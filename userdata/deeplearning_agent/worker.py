@@ -19,36 +19,36 @@ from deeplearning_node.node_facts import installed_generation
 
 LOG = logging.getLogger(__name__)
 REPEAT_SECONDS = {ReportStage.JOINED: 50, ReportStage.READY: 15}
-"""A report that nothing came of is sent again after this time, then after twice that, and so on.
+"""Time after which a report without effect is sent again; it doubles with each report.
 
-A new master waits a minute for acknowledgements, and the old one may have taken the first.
+A new master waits a minute for acknowledgements, and the old one may have received the first.
 """
 INSIST_SECONDS = 50
-"""A master drops a newcomer that has not acknowledged within a minute."""
+"""Just below the minute after which a master evicts a newcomer without an acknowledgement."""
 NOTICE_SECONDS = 20
-"""EC2 gives two minutes of notice before it takes a spot instance away."""
+"""Interval of polls for EC2's notice, which comes two minutes before the interruption of a spot instance."""
 ADMISSION_SECONDS = 5
-"""How often a newcomer of a formed cluster reads the item, for its first minute."""
+"""Interval at which a newcomer of a formed cluster reads the state record, for its first minute."""
 
 
 class Worker(Role):
-    """The role of every node but the master."""
+    """Role of every node except the master."""
 
     seen_generation = -1
-    """Rings up to this generation bring no news."""
+    """Notifications up to this generation are ignored."""
     is_acknowledged = False
-    """Whether this node has acknowledged any generation, as far as this run of the agent knows."""
+    """True after this run of the agent has acknowledged a generation."""
     last_report: tuple[ReportStage, int] | None = None
     """Stage and generation of the last report."""
     repeat: Deadline | None = None
     repeat_seconds = 0
     is_hurried = False
-    """Whether the master waits for this worker's acknowledgement."""
+    """True while the master waits for this worker's acknowledgement."""
     insistence: Deadline | None = None
-    """While it runs, a newcomer of a formed cluster acknowledges again."""
+    """Until this time, a newcomer of a formed cluster repeats its acknowledgement."""
     noticed = ""
     admission: Deadline | None = None
-    """While it runs, the worker looks often whether it was admitted."""
+    """Until this time, the worker often checks whether it was admitted."""
 
     def run_role(self) -> NoReturn:
         """Prepare the node, then reconcile the state record at each notification and once a minute."""
@@ -85,11 +85,11 @@ class Worker(Role):
     def take_membership(self, state: ClusterState) -> None:
         """Install a membership that names this node, and acknowledge it unless that was done before."""
         sent_file = self.node.instance_file("acknowledged")
-        # An agent can die between installing and reporting: only the file says that the master was told.
+        # An agent can die between installing and reporting: only the file proves that the report was sent.
         was_sent = sent_file.exists() and installed_generation(self.node) == state.generation
         self.is_acknowledged = self.is_acknowledged or was_sent
         is_wanted = state.phase is Phase.PUBLISHED
-        if not is_wanted and not self.is_acknowledged:  # What says that the master heard it is only that it keeps us.
+        if not is_wanted and not self.is_acknowledged:  # Only continued membership proves that the master received it.
             self.insistence = self.node.limit(INSIST_SECONDS)
         is_wanted = is_wanted or not (self.insistence is None or self.insistence.is_over)
         self.is_hurried = is_wanted
@@ -99,7 +99,7 @@ class Worker(Role):
             self.is_acknowledged = True
 
     def forget_acknowledgement(self) -> None:
-        """Acknowledge anew when this node is a member again: the master has forgotten it with the membership."""
+        """Acknowledge again when this node becomes a member again: the master has forgotten the acknowledgement."""
         self.node.instance_file("acknowledged").unlink(missing_ok=True)
         self.is_acknowledged = False
 
@@ -128,7 +128,7 @@ class Worker(Role):
             self.noticed = notice
 
     def report_until_news(self, stage: ReportStage, generation: int) -> None:
-        """Report, and report again from time to time while the item goes on asking for it."""
+        """Report, and repeat the report while the state record still requires it."""
         if (stage, generation) != self.last_report:
             self.last_report, self.repeat_seconds = (stage, generation), REPEAT_SECONDS[stage]
         elif self.repeat is None or not self.repeat.is_over:
@@ -152,7 +152,7 @@ class Worker(Role):
         LOG.info("reported %s", stage.value)
 
     def count_report(self) -> int:
-        """Return the number of the next report, used once whatever becomes of the agent; 0 when the disk is full."""
+        """Return the number of the next report, used only once even over restarts; 0 when the disk is full."""
         path = self.node.instance_file("reports-sent")
         try:
             number = int(path.read_text()) + 1
@@ -166,7 +166,7 @@ class Worker(Role):
         return number
 
     def report_failure(self, failure: StageFailure) -> bool:
-        """Send the reason to the master, who tells CloudFormation or has this node replaced."""
+        """Send the reason to the master, which signals CloudFormation or requests this node's replacement."""
         try:
             self.report(ReportStage.FAILED, reason=failure.reason(str(self.node)))
         except StageFailure as error:

@@ -1,5 +1,5 @@
 """
-`deeplearning`, the command that users have on every node.
+`deeplearning`: command for users on every node.
 
-`main.py` has the table of its subcommands, each of which is one module.
+`main.py` has the table of its subcommands; each is one module.
 """

@@ -1,4 +1,4 @@
-"""`python3 -m deeplearning_command`: the command on a machine where no agent has installed it."""
+"""`python3 -m deeplearning_command`: the command on a machine without an agent."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`deeplearning completion`: the completion of its commands in bash."""
+"""`deeplearning completion`: completion of the subcommands in bash."""
 
 import argparse
 
@@ -6,7 +6,7 @@ from deeplearning_command.context import Context
 from deeplearning_command.main import COMMANDS
 from deeplearning_command.terminal import print_line
 
-DESCRIPTION = "Print what makes bash complete the commands: source <(deeplearning completion bash)"
+DESCRIPTION = "Print the completion of the commands for bash: source <(deeplearning completion bash)"
 BASH = """\
 _deeplearning() {{
     [ "$COMP_CWORD" = 1 ] && COMPREPLY=($(compgen -W "{names}" -- "$2"))

@@ -1,4 +1,4 @@
-"""The entry point of `deeplearning`: the table of commands, and the parser that is made from it."""
+"""Entry point of `deeplearning`: the table of commands and its parser."""
 
 import argparse
 import sys
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from deeplearning_command.terminal import RefusedError, is_output_closed
 from deeplearning_contract.version import VERSION
 
-if TYPE_CHECKING:  # a parser that only prints its help needs neither
+if TYPE_CHECKING:  # the help needs neither
     from deeplearning_node.deadline import Clock
     from deeplearning_node.programs import Programs
 
@@ -20,10 +20,10 @@ DESCRIPTION = "Use a cluster from its nodes: run jobs, manage their data and sof
 
 class Command(NamedTuple):
     """
-    A subcommand.
+    Subcommand.
 
-    Its module is imported when the command is used, and has `DESCRIPTION`, `run(options, context) -> int`, and
-    `add_options(parser)` where the command has options.
+    Its module is imported at its use, and has `DESCRIPTION`, `run(options, context) -> int`, and `add_options(parser)`
+    if the command has options.
     """
 
     name: str
@@ -32,69 +32,69 @@ class Command(NamedTuple):
     statuses: Mapping[int | str, str]
     alias: str = ""
     is_internal: bool = False
-    """True for a command that only programs of the node run: no help lists it, and no message offers it."""
+    """True for a command of the node's own programs, which is not listed in the help."""
 
 
 COMMANDS = (
     Command(
         "hosts",
         "cluster.hosts",
-        "list the nodes, and which of them answer",
-        {0: "all nodes answer or none was asked", 1: "some do not", 2: "the cluster has not formed"},
+        "list the nodes, and whether they respond",
+        {0: "all nodes respond or none was checked", 1: "some do not", 2: "the cluster has not formed"},
     ),
     Command(
         "health",
         "cluster.health",
         "check the health of every node",
-        {0: "all nodes are healthy", 1: "some are not or did not answer", 2: "no node could be asked"},
+        {0: "all nodes are healthy", 1: "some are not or did not respond", 2: "no node could be checked"},
     ),
     Command(
         "check",
         "check.check",
-        "check this node against the contract, or a machine that becomes an image",
-        {0: "everything is right", 1: "something is not", 2: "the checks could not run"},
+        "check this node against the contract, or a machine for an image",
+        {0: "all checks passed", 1: "some failed", 2: "the checks could not run"},
     ),
     Command(
         "exec",
         "cluster.exec",
         "run a command on every host",
-        {0: "the command ended with 0 on every host", 1: "not on every one", 2: "it was not run at all"},
+        {0: "the command ended with 0 on every host", 1: "not on every host", 2: "it was not run"},
     ),
     Command(
         "provision",
         "provision.provision",
-        "bring data and environment to this node",
-        {0: "everything is there", 1: "something failed for good", 2: "refused", 75: "a later attempt may succeed"},
+        "install data and environment on this node",
+        {0: "everything is installed", 1: "a step failed permanently", 2: "refused", 75: "a retry may succeed"},
     ),
     Command(
         "data",
         "provision.data",
         "show the data that jobs read, or stage it again",
-        {0: "all data is there", 1: "some is not", 2: "the state is not known"},
+        {0: "all data is complete", 1: "some is not", 2: "the state is unknown"},
     ),
     Command(
         "environment",
         "provision.environment",
         "show, build or enter the software environment of jobs",
-        {0: "the environment is there", 1: "it is not", 2: "none was declared or no node could be asked"},
+        {0: "the environment is installed", 1: "it is not", 2: "none was declared or no node could be checked"},
         alias="env",
     ),
     Command(
         "setup",
         "cluster.setup",
         "run the set-up script again on all nodes",
-        {0: "the script ended with 0 on every node", 1: "not on every one", 2: "it was not run at all"},
+        {0: "the script ended with 0 on every node", 1: "not on every node", 2: "it was not run"},
     ),
     Command(
         "wait",
         "provision.wait",
-        "wait until data and environment are on every node",
-        {0: "all is there", 1: "something failed for good", 2: "no node could be asked"},
+        "wait until every node has data and environment",
+        {0: "every node has them", 1: "a step failed permanently", 2: "no node could be checked"},
     ),
     Command(
         "plan",
         "jobs.plan",
-        "show what a job would run, and why",
+        "show the plan of a job, with reasons",
         {0: "planned", 1: "planned, but run would refuse it now", 2: "it cannot be planned"},
     ),
     Command(
@@ -102,7 +102,7 @@ COMMANDS = (
         "jobs.run",
         "run a job on the cluster",
         {
-            "that of the job,": "which is the status of the rank that failed first where the launcher reports it",
+            "that of the job,": "which is the status of the rank that failed first if the launcher reports it",
             2: "the job was not started",
             127: "its launcher could not be started",
             130: "stopped by Ctrl-C",
@@ -112,12 +112,12 @@ COMMANDS = (
         "stop",
         "jobs.stop",
         "end a job on every host",
-        {0: "nothing of the job is left", 1: "something may be", 2: "there is no such job"},
+        {0: "no process of the job is left", 1: "some may be", 2: "there is no such job"},
     ),
     Command(
         "logs",
         "jobs.logs",
-        "show what a job wrote",
+        "show the output of a job",
         {0: "shown", 1: "not by all hosts (--agent)", 2: "there is no such job, run or log"},
     ),
     Command("end", "cluster.end", "end the cluster", {0: "the cluster ends", 2: "it does not"}),
@@ -127,11 +127,11 @@ COMMANDS = (
         "stop-when-idle", "cluster.stop_when_idle", "", {0: "the cluster ends", 2: "it does not"}, is_internal=True
     ),
 )
-"""In the order of the help."""
+"""Commands in the order of the help."""
 
 
 class CommandParser(argparse.ArgumentParser):
-    """The parser of one command; imports the command's module when it begins to parse."""
+    """Parser of one command; imports the command's module when it starts to parse."""
 
     module = ""
 
@@ -150,10 +150,10 @@ def main(
     arguments: Sequence[str], root: Path = Path("/"), programs: "Programs | None" = None, clock: "Clock | None" = None
 ) -> int:
     """
-    Run one command, and return its exit status: 0, 1 for bad news, 2 for no answer, 130 when interrupted, 141 when the
-    reader of its output ended.
+    Run one command, and return its exit status: 0, 1 for a failure, 2 if it could not run, 130 when interrupted, 141
+    when the reader of its output ended.
 
-    `root` is where the node's file tree begins. Default: the programs of the user's `PATH` and of the system, and the
+    `root` is the root of the node's file tree. Default: the programs of the user's `PATH` and of the system, and the
     machine's clock.
     """
     try:
@@ -175,7 +175,7 @@ def _run(arguments: Sequence[str], root: Path, programs: "Programs | None", cloc
         make_parser().print_help(sys.stderr)
         return REFUSED
     options = make_parser(*arguments[:1]).parse_args(arguments)
-    from deeplearning_command.context import Context  # noqa: PLC0415 - help is printed without it
+    from deeplearning_command.context import Context  # noqa: PLC0415 - the help does not need it
 
     try:
         status: int = options.run(options, Context(root, programs, clock))
@@ -186,7 +186,7 @@ def _run(arguments: Sequence[str], root: Path, programs: "Programs | None", cloc
 
 
 def make_parser(named: str = "") -> argparse.ArgumentParser:
-    """Return the parser of all commands for users, and of the one that is `named`."""
+    """Return the parser of all commands for users, and of the command `named`."""
     parser = argparse.ArgumentParser(
         prog="deeplearning",
         description=DESCRIPTION,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 
 class RefusedError(Exception):
-    """A command cannot run; the text is the cause and the remedy as the user reads them, and only `main` prints it."""
+    """Refusal of a command; the message has cause and remedy for the user, and only `main` prints it."""
 
 
 def print_line(line: str) -> None:
@@ -27,7 +27,7 @@ def is_output_closed() -> bool:
 
 
 def on_change(report: Callable[[str], None]) -> Callable[[str], None]:
-    """Return a function that reports a text unless it is the same as the one before."""
+    """Return a function that reports a text unless it equals the previous one."""
     reported: list[str] = []
 
     def report_change(text: str) -> None:
@@ -39,12 +39,12 @@ def on_change(report: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def align(rows: Sequence[Sequence[str]]) -> str:
-    """Return a line for each row, its cells as wide as the widest of their column."""
+    """Return one line a row, with aligned columns."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 def draw_table(rows: Sequence[Sequence[str]], total: str) -> str:
-    """Return the rows and, after an empty line, their sum."""
+    """Return the aligned rows and, after an empty line, the total."""
     return f"{align(rows)}\n{total}\n"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs a program with Horovod Elastic on the cluster, and goes on when nodes are lost, replaced or added.
+# Runs a program with Horovod Elastic on the cluster, and continues when nodes are lost, replaced or added.
 # usage: bash elastic_horovod.sh [PROGRAM [ARGUMENT...]]        default: $EFS_MOUNT/train_elastic.py
-# Start it on the master, as the login user. The program must write checkpoints and go on from the newest: after a
-# failure of the whole job it is started anew, ELASTIC_TRIES times in all. ELASTIC_STARTER, python3 unless it is set,
-# starts the program of each rank; where it is set to nothing, PROGRAM is a command line of its own.
+# Start it on the master, as the login user. The program must write checkpoints and resume from the newest: after a
+# failure of the whole job it is restarted, ELASTIC_TRIES attempts in all. ELASTIC_STARTER, by default python3, starts
+# the program of each rank; if it is empty, PROGRAM is a complete command line.
 # Reads only the cluster's contract (EFS_MOUNT) and /opt/deeplearning/discover_hosts, which prints `host:slots`.
 set -euo pipefail
 discover=/opt/deeplearning/discover_hosts
@@ -14,7 +14,7 @@ starter=${ELASTIC_STARTER-python3}
 python=${ELASTIC_PYTHON:-python3}
 [ $# -gt 0 ] || set -- "$EFS_MOUNT/train_elastic.py"
 
-# Our own line of discover_hosts, and the interface and address under which the cluster knows this node.
+# This node's line of discover_hosts, and its interface and address in the cluster.
 for line in $("$discover"); do
     address=$(getent ahostsv4 "${line%:*}" | awk 'NR == 1 { print $1 }')
     interface=$(ip -oneline -4 address show to "${address:-none}" 2> /dev/null | awk 'NR == 1 { print $2 }')
@@ -26,20 +26,20 @@ private=$(mktemp -d)
 shared=$(mktemp -d "$EFS_MOUNT/.run-elastic-XXXXXX")
 trap 'rm -rf "$private" "$shared"' EXIT
 
-# Horovod's ssh turns the check of host keys off. The first value of an option wins, so this one keeps it on.
-# Horovod takes a rank for lost when its ssh ends, which ssh by itself never does when the host falls silent: it asks
-# every 2 s and gives up after 2 questions without an answer, 6 s at most. A new connection must come within 5 s.
+# Horovod's ssh turns the check of host keys off. The first value of an option wins, so this one keeps it.
+# For Horovod a rank is lost when its ssh ends, which by default never happens when the host becomes silent: here ssh
+# probes every 2 s and ends after 2 probes without a response, 6 s at most. A connection must be made within 5 s.
 cat > "$private/ssh" << SHIM
 #!/bin/sh
 exec "$(command -v ssh)" -o StrictHostKeyChecking=yes -o BatchMode=yes -o ConnectTimeout=5 \\
     -o ServerAliveInterval=2 -o ServerAliveCountMax=2 "\$@"
 SHIM
 
-# Horovod asks this every second.
-# - The first answer is this node alone: Horovod orders hosts by when it saw them first, and so rank 0 is here, where
-#   horovodrun can reach it as long as it lives. See the time-out below.
-# - Another host is listed once the framework has been loaded there. All ranks wait for one that starts, and where an
-#   image's disk is read for the first time that takes minutes; so they go on training meanwhile.
+# Horovod runs this every second.
+# - The first output is only this node: Horovod orders hosts by their first appearance, so rank 0 is here, where
+#   horovodrun can always reach it. See the time-out below.
+# - Another host is listed once the framework has been loaded there. All ranks wait for one that starts, and the first
+#   read of an image's disk takes minutes; until then they continue to train.
 cat > "$private/discover_hosts" << DISCOVER
 #!/bin/sh
 cd "$private" || exit 1
@@ -55,7 +55,7 @@ touch asked
 done
 DISCOVER
 
-# What each rank runs. A rank that ends with 0 has seen the job's end: horovodrun's own status may hide a lost job.
+# Script of each rank. A rank that ends with 0 has completed the job: horovodrun's own status may hide a lost job.
 cat > "$shared/rank" << 'RANK'
 #!/bin/sh
 done=$1
@@ -64,12 +64,12 @@ shift
 RANK
 chmod 700 "$private/ssh" "$private/discover_hosts" "$shared/rank"
 
-# horovodrun with a time-out for connections. It tells rank 0 of changed hosts, three times if need be, and handles no
-# loss meanwhile: when rank 0's host is the lost one, its connections would wait for minutes each.
+# horovodrun with a time-out for connections. It notifies rank 0 of changed hosts, up to three times, and handles no
+# loss meanwhile: if rank 0's host is the lost one, each of its connections would wait for minutes.
 launch='import socket; socket.setdefaulttimeout(1.5); from horovod.runner.launch import run_commandline as run; run()'
 
-# So long ranks wait for one that starts; when one never comes, the whole job is started anew. A lost rank is found in
-# seconds by a program that looks at its connections as train_elastic.py does, and in this time by any other.
+# Time for which ranks wait for one that starts; without it, the whole job is restarted. A program that checks its
+# connections, as train_elastic.py does, detects a lost rank in seconds, any other in this time.
 export HOROVOD_GLOO_TIMEOUT_SECONDS=${HOROVOD_GLOO_TIMEOUT_SECONDS:-60}
 
 count_slots() { awk -F : '{ total += $NF } END { print total + 0 }'; }
@@ -85,9 +85,9 @@ for ((try = 1; try <= tries; try++)); do
     rm -f "$private/asked"
     began=$SECONDS
     # --network-interfaces: with any other, Horovod does not start on one host; without, not on fewer than two. But no
-    # other host could join on the loopback interface, so each rank is told the right one and the right address.
-    # --elastic-timeout: so long may a host be away that was there when the job was started; then it is started anew.
-    # --blacklist-cooldown-range: a host that was lost and came back is taken again after 20 s, at most 60 s.
+    # other host could join on the loopback interface, so each rank gets the right interface and address.
+    # --elastic-timeout: time for which a host of the job's start may be absent before the job is restarted.
+    # --blacklist-cooldown-range: a lost host that returns is used again after 20 s, at most 60 s.
     PATH=$private:$PATH python3 -c "$launch" --gloo -np "$ranks" --min-np 1 \
         --host-discovery-script "$private/discover_hosts" --network-interfaces lo \
         --elastic-timeout 60 --blacklist-cooldown-range 10 60 \

@@ -30,7 +30,7 @@ RESERVED = frozenset(
         *(name for each in LAUNCHERS.values() for name in each.reserved),
     }
 )
-"""Of all launchers: one value of `--env` would make all ranks the same, for a library inside the program too."""
+"""Variables that every launcher reserves: one value of `--env` would be the same for all ranks."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -97,17 +97,17 @@ def _explain_network(job: Job) -> list[Reason]:
 
 def _explain_variables(job: Job) -> list[Reason]:
     whys = {
-        JOB_VARIABLE: "the run's processes are known by it: `deeplearning stop` ends these and no others",
-        CHECKPOINT_VARIABLE: "where every run of the job keeps its checkpoints",
-        RESUME_VARIABLE: "the newest checkpoint, from which the program may go on; empty for none",
-        DATA_VARIABLE: "on every host, an entry a source of data, wherever it lies",
-        METRICS_PATH_VARIABLE: "where rank 0 may say how fast it trains, which the cluster's dashboard shows",
-        UNBUFFERED_VARIABLE: "a log shows a line when it is written",
+        JOB_VARIABLE: "mark of the run's processes: `deeplearning stop` ends only these",
+        CHECKPOINT_VARIABLE: "folder in which every run of the job keeps its checkpoints",
+        RESUME_VARIABLE: "the newest checkpoint, from which the program may resume; empty for none",
+        DATA_VARIABLE: "on every host, one entry for each source of data, on any disk",
+        METRICS_PATH_VARIABLE: "file in which rank 0 may report its throughput for the cluster's dashboard",
+        UNBUFFERED_VARIABLE: "writes each line to the log at once",
     }
     reasons = [Reason(f"{name}={job.variables[name]}", why) for name, why in whys.items()]
     known = {*whys, *LEFT_TO_EFA, *LEFT_TO_NCCL}
     yours = {name: value for name, value in job.request.environment.items() if name not in known}
-    reasons += [Reason(f"{name}={value}", "you gave it with --env") for name, value in yours.items()]
+    reasons += [Reason(f"{name}={value}", "from --env") for name, value in yours.items()]
     if job.request.python and not job.request.container:
         reasons.append(Reason(f"PATH={job.request.python}:…", "the environment that the cluster declares"))
     if job.request.container:

@@ -1,1 +1,1 @@
-"""The spine of all node programs: files, AWS clients, deadlines, facts, packages, programs and SSH."""
+"""Common modules of all node programs: files, AWS clients, deadlines, facts, packages, programs and SSH."""

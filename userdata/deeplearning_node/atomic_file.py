@@ -1,4 +1,4 @@
-"""Writes files whole or not at all, and only when they change."""
+"""Atomic writes of files, only when their content changes."""
 
 import contextlib
 import os
@@ -12,9 +12,9 @@ END = f"# END {MARK}"
 
 def write_file(path: Path, text: str, mode: int = 0o644, owner: tuple[int, int] | None = None) -> bool:
     """
-    Replace a file, and its missing parent folders, by a text; return whether anything changed.
+    Replace a file's content by a text, creating missing parent folders; return whether anything changed.
 
-    A reader sees the old bytes or the new ones, also when the disk is full or the machine stops. `owner` is a user and
+    A reader sees the old bytes or the new ones, even when the disk is full or the machine stops. `owner` is a user and
     group id; default: the agent's. OSError names the path.
     """
     if has_content(path, text, mode, owner):
@@ -46,9 +46,9 @@ def _replace(path: Path, data: bytes, mode: int, owner: tuple[int, int] | None) 
 
 def encode(text: str) -> bytes:
     """
-    Return a text's bytes; bytes of other writers that are not UTF-8 come back as they were.
+    Return a text's bytes; bytes of other writers that are not UTF-8 are preserved.
 
-    Half of a surrogate pair, which JSON can carry and UTF-8 cannot, becomes a question mark.
+    Half of a surrogate pair, which JSON allows and UTF-8 does not, becomes a question mark.
     """
     try:
         return text.encode("utf-8", "surrogateescape")
@@ -57,7 +57,7 @@ def encode(text: str) -> bytes:
 
 
 def has_content(path: Path, text: str, mode: int, owner: tuple[int, int] | None) -> bool:
-    """Return whether a file is as it should be."""
+    """Return whether a file has this text, mode and owner."""
     try:
         status = path.lstat()
         same_owner = owner is None or (status.st_uid, status.st_gid) == owner
@@ -70,7 +70,7 @@ def replace_block(text: str, block: str, *, at_top: bool = False) -> str:
     """
     Return a text with the block between the agent's markers replaced; an empty block removes it.
 
-    A file without the block gets it at its end, or at its top. Everything outside the markers stays.
+    Without such a block it is added at the end, or at the top. Everything outside the markers is preserved.
     """
     lines = text.splitlines(keepends=True)
     marks = [line.rstrip("\n") for line in lines]
@@ -78,7 +78,7 @@ def replace_block(text: str, block: str, *, at_top: bool = False) -> str:
     if BEGIN in marks and END in marks[marks.index(BEGIN) :]:
         begin = marks.index(BEGIN)
         return "".join(lines[:begin]) + body + "".join(lines[marks.index(END, begin) + 1 :])
-    # A marker that somebody left alone must not meet the new ones.
+    # A marker without its counterpart must not pair with the new ones.
     rest = "".join(line for line, mark in zip(lines, marks, strict=True) if mark not in (BEGIN, END))
     if at_top:
         return body + rest

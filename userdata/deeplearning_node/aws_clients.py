@@ -1,8 +1,7 @@
 """
-Clients of the AWS services, made when first needed.
+Clients of the AWS services, created at their first use.
 
-They come from botocore, which boto3 carries: importing boto3 itself would cost every node memory for
-resources that the agent does not use.
+They are botocore's: importing boto3 would cost every node memory for resources that the agent does not use.
 """
 
 import http
@@ -18,7 +17,7 @@ import botocore.session
 from botocore.config import Config
 from botocore.parsers import ResponseParserError
 
-from deeplearning_node.aws_errors import AwsError as AwsError  # noqa: PLC0414 - who calls clients catches it
+from deeplearning_node.aws_errors import AwsError as AwsError  # noqa: PLC0414 - callers of clients catch it
 from deeplearning_node.aws_errors import is_denied, is_passing, is_skewed, read_skew
 from deeplearning_node.deadline import Clock, Deadline
 from deeplearning_node.failure import StageFailure
@@ -28,30 +27,30 @@ T = TypeVar("T")
 
 CONNECT_SECONDS = 5
 ANSWER_SECONDS = 30
-"""More than the 20 s of a long poll."""
+"""Longer than the 20 s of a long poll."""
 ATTEMPTS = 2
-"""Of one call of a client; `call_until` makes further ones, and looks at its deadline between them."""
+"""Attempts of one call of a client; `call_until` repeats the call, and checks its deadline between calls."""
 LONGEST_CALL_SECONDS = ATTEMPTS * (CONNECT_SECONDS + ANSWER_SECONDS) + 1
-"""What a call that began just before a deadline may take beyond it; a second is botocore's longest first pause."""
+"""Longest time by which a call can exceed a deadline; a second is botocore's longest first pause."""
 DENIED_SECONDS = 60
-"""A new role can be denied for a while, until IAM has spread it."""
+"""Time for which a new role can be denied until IAM has propagated it."""
 CREDENTIALS_SECONDS = 180
 METADATA_SECONDS = 5
-"""What instance metadata may take to answer; botocore's own second is too short for a node that is busy booting."""
+"""Time-out of instance metadata; botocore's default of a second is too short for a node that is busy booting."""
 
 
 class AwsFailure(StageFailure):
-    """AWS refused a call, or did not answer it in time."""
+    """A call that AWS refused, or did not answer in time."""
 
     is_denied = False
-    """Whether AWS refused the caller, which no later call mends by itself."""
+    """True if AWS denied access, which a retry cannot change."""
 
 
 class AwsClients:
-    """The clients of one agent, in one region."""
+    """Clients of one agent in one region."""
 
     def __init__(self, region: str) -> None:
-        """Make the session; it reads credentials when a client first calls."""
+        """Create the session; it reads credentials at the first call."""
         self.region = region
         self._making = threading.Lock()
         self.session = botocore.session.Session()
@@ -96,7 +95,7 @@ class AwsClients:
         raise StageFailure(f"no AWS credentials: {cause}", "check the node's instance profile and role")
 
     def _client(self, service: str) -> Any:
-        # A test's or an emulator's endpoint has no host name for each bucket.
+        # The endpoint of a test or an emulator has no host name for each bucket.
         addressing = "path" if "AWS_ENDPOINT_URL" in os.environ else "auto"
         config = Config(
             connect_timeout=CONNECT_SECONDS,
@@ -104,16 +103,16 @@ class AwsClients:
             retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
             s3={"addressing_style": addressing},
         )
-        with self._making:  # Clients may be shared by threads, and the session that makes them may not.
+        with self._making:  # Threads may share clients, but not the session that creates them.
             return self.session.create_client(service, region_name=self.region, config=config)
 
 
 def check_wholeness(http_response: Any, model: Any, **_: Any) -> None:
     """
-    Refuse half of a response, and a page that is not AWS's: botocore takes both for an empty response.
+    Refuse a truncated response, and a page that is not AWS's: botocore takes both for an empty response.
 
-    An item that could not be read must not look like one that nobody has written. ResponseParserError lets the call be
-    repeated.
+    An item that could not be read must not look like one that does not exist. ResponseParserError makes the call
+    retryable.
     """
     if model.has_streaming_output or http_response.status_code != http.HTTPStatus.OK:
         return
@@ -129,9 +128,9 @@ def check_wholeness(http_response: Any, model: Any, **_: Any) -> None:
 
 def call_until(deadline: Deadline, action: Callable[[], T]) -> T:
     """
-    Call AWS until it answers: through throttling, outages and the minute in which IAM spreads a new role.
+    Call AWS, retrying on throttling, on outages, and during the minute in which IAM propagates a new role.
 
-    The call must be safe to repeat. AwsFailure at the deadline, or when AWS refuses; its words name the action.
+    The call must be safe to repeat. AwsFailure at the deadline, or when AWS refuses; it names the action.
     """
     denied = deadline.at_most(DENIED_SECONDS)
     for _ in deadline.attempts():
@@ -157,5 +156,5 @@ def describe_aws_error(error: Exception, now: Callable[[], float] = time.time) -
 
 
 def call_for(clock: Clock, seconds: float, action: Callable[[], T]) -> T:
-    """Call AWS until it answers, for at most so many seconds; else as `call_until`."""
+    """Call AWS as `call_until`, for at most `seconds`."""
     return call_until(Deadline.after(clock, seconds), action)

@@ -1,4 +1,4 @@
-"""What the errors of AWS and of the way there mean: try again, wait for IAM or for the clock, or give up."""
+"""Classification of errors of AWS and of the network: retry, wait for IAM or the clock, or fail."""
 
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -18,9 +18,9 @@ from botocore.exceptions import ConnectionError as NoConnectionError
 from botocore.parsers import ResponseParserError
 
 AwsError = (BotoCoreError, ClientError, ResponseParserError)
-"""All that a client raises when AWS refuses a call or does not answer it."""
+"""Errors that a client raises when AWS refuses a call or does not respond."""
 SKEW_SECONDS = 240
-"""AWS refuses signatures whose time is five minutes off."""
+"""Just below the five minutes from which on AWS refuses the time of a signature."""
 
 _PASSING_CODES = (
     "Throttl",
@@ -37,7 +37,7 @@ _PASSING_CODES = (
     "ServiceUnavailable",
 )
 _SKEWED_CODES = ("RequestExpired", "RequestTimeTooSkewed", "RequestInTheFuture", "InvalidSignature", "SignatureDoesNot")
-"""A node's clock can be wrong until it has asked a time server, which may be after the agent started."""
+"""A node's clock can be wrong until it is synchronized, which may happen after the agent's start."""
 _DENIED_CODES = (
     "AccessDenied",
     "UnrecognizedClient",
@@ -59,11 +59,11 @@ _PASSING_ERRORS = (
     CredentialRetrievalError,
     MetadataRetrievalError,
 )
-"""Of the errors that are not AWS's own words: no answer, half of one, or no credentials for the moment."""
+"""Errors without a code of AWS: no response, a truncated one, or no credentials at the moment."""
 
 
 def error_code(error: Exception) -> str:
-    """Return the code that AWS gave an error, or nothing."""
+    """Return the code that AWS gave an error; empty without one."""
     return str(_response(error).get("Error", {}).get("Code", ""))
 
 
@@ -72,7 +72,7 @@ def is_denied(error: Exception) -> bool:
 
 
 def is_skewed(error: Exception) -> bool:
-    """Return whether AWS refused the time of a signature; a wrong secret looks the same, but nodes have none."""
+    """Return whether AWS refused the time of a signature; a wrong secret has the same codes, but nodes have none."""
     return any(code in error_code(error) for code in _SKEWED_CODES)
 
 
@@ -80,18 +80,18 @@ def is_passing(error: Exception) -> bool:
     """
     Return whether the same call may succeed later.
 
-    It may without an answer, after too many calls, a fault of the service, or with a clock that is set meanwhile.
+    It may after no response, throttling, a fault of the service, or a wrong clock that is corrected meanwhile.
     """
     if not isinstance(error, ClientError):
         return isinstance(error, _PASSING_ERRORS)
     status = _metadata(error).get("HTTPStatusCode", 0)
-    if error_code(error).isdigit():  # The status in place of a code: the refusal is not whole, or not AWS's.
+    if error_code(error).isdigit():  # A status in place of a code: the response is truncated, or not AWS's.
         return True
     return status >= 500 or is_skewed(error) or any(code in error_code(error) for code in _PASSING_CODES)  # noqa: PLR2004
 
 
 def read_skew(error: Exception, now: float) -> float:
-    """Return the seconds by which this node's clock is ahead of AWS's, as the refusal dates it; 0 when unknown."""
+    """Return the seconds by which this node's clock is ahead of the date of AWS's response; 0 when unknown."""
     try:
         skew = now - parsedate_to_datetime(_metadata(error)["HTTPHeaders"]["date"]).timestamp()
     except (KeyError, TypeError, ValueError):

@@ -1,5 +1,5 @@
 """
-The contract's variables, wherever a training script may be started from.
+Variables of the contract, in every environment that starts training scripts.
 
 | started by | reads |
 |---|---|
@@ -41,7 +41,7 @@ def contract_variables(node: Node, workers_count: int, gpu_count: int) -> dict[s
 
 
 def list_variables(mount_point: str, workers_count: int, gpu_count: int) -> dict[str, str]:
-    """Return the contract's variables in their order."""
+    """Return the contract's variables in order."""
     values = {
         WORKERS_PATH_VARIABLE: WORKERS_FILE,
         WORKERS_COUNT_VARIABLE: str(workers_count),
@@ -53,9 +53,9 @@ def list_variables(mount_point: str, workers_count: int, gpu_count: int) -> dict
 
 def write_environment(node: Node, variables: Mapping[str, str]) -> None:
     """
-    Give the variables to every process that starts on this node from now on.
+    Set the variables for every process that starts on this node later.
 
-    Effects: the files above; systemd reads its configuration again when that changed.
+    Effects: the files above; systemd reloads its configuration when that changed.
     """
     plain = "".join(f"{name}={value}\n" for name, value in variables.items())
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
@@ -72,7 +72,7 @@ def write_environment(node: Node, variables: Mapping[str, str]) -> None:
 
 
 def _write_sudoers(node: Node, variables: Mapping[str, str]) -> None:
-    """A broken file there would lock everybody out of sudo: visudo sees it first, where there is one."""
+    """Write the sudoers file after a check by visudo, if present: an invalid file would disable sudo."""
     text = f'Defaults env_keep += "{" ".join(variables)}"\n'
     if node.programs.has("visudo"):
         with tempfile.TemporaryDirectory() as directory:

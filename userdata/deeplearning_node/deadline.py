@@ -1,10 +1,9 @@
 """
-Waits that end: monotonic clocks, deadlines and backoff. Nothing else in the agent sleeps.
+Bounded waits: monotonic clocks, deadlines and backoff. Nothing else in the agent sleeps.
 
 The kernel's monotonic clock counts from the boot of the machine, is the same for every process
-and does not jump when NTP sets the wall clock. So a deadline that is kept as a monotonic time
-survives restarts of the agent, and means nothing after a reboot: it is kept below /run, which
-a reboot empties.
+and does not jump when NTP sets the wall clock. So a deadline as a monotonic time survives
+restarts of the agent and is void after a reboot: it is kept below /run, which a reboot empties.
 """
 
 import math
@@ -20,19 +19,19 @@ LONGEST_PAUSE_SECONDS = 30.0
 
 
 class Clock:
-    """The machine's monotonic clock; tests give another one."""
+    """Monotonic clock of the machine; tests inject another one."""
 
     def read(self) -> float:
-        """Return seconds since the machine booted."""
+        """Return the seconds since the boot of the machine."""
         return time.monotonic()
 
     def wait(self, seconds: float) -> None:
-        """Do nothing for a time; a negative time is none."""
+        """Sleep for `seconds`; not at all for a negative number."""
         time.sleep(max(0.0, seconds))
 
 
 class Deadline:
-    """A moment on a clock at which waiting ends."""
+    """Time on a clock at which a wait ends."""
 
     def __init__(self, clock: Clock, at: float) -> None:
         """Set the deadline; `at` is a reading of the clock in seconds."""
@@ -46,7 +45,7 @@ class Deadline:
 
     @property
     def remaining(self) -> float:
-        """Seconds that are left, never negative."""
+        """Seconds until the deadline, never negative."""
         return max(0.0, self.at - self.clock.read())
 
     @property
@@ -93,7 +92,7 @@ def setup_deadline(clock: Clock, started_file: Path, seconds: float) -> Deadline
         started = float(started_file.read_text())
     except (OSError, ValueError):
         started = math.nan
-    # A time of another boot, which an image that was made from a node may carry, can lie ahead of this boot's clock.
+    # The file may come from the image, with a time of another boot that is ahead of this boot's clock.
     if not 0 <= started <= now:
         started = now
         write_file(started_file, f"{started!r}\n")

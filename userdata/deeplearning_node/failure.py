@@ -5,14 +5,14 @@ from deeplearning_node.programs import ProgramError
 
 
 class StageFailure(Exception):  # noqa: N818 - a failure of the cluster, not an error of the program
-    """A stage of the node that ended without its result."""
+    """Failure of a stage of the node."""
 
     def __init__(self, cause: str, remedy: str, *, stage: str = "", output: str = "", where: str | None = None) -> None:
         """
         Describe the failure: cause and remedy in one line each.
 
-        The stage is the node's activity as an infinitive, which the stage's runner adds. `where` begins the reason in
-        place of node and stage; empty for the cause alone.
+        The stage is the node's activity as an infinitive; the stage's runner adds it. `where` replaces node and stage
+        at the start of the reason; empty for the cause alone.
         """
         super().__init__(f"{where or ''}{cause}")
         self.cause = cause
@@ -22,13 +22,13 @@ class StageFailure(Exception):  # noqa: N818 - a failure of the cluster, not an 
         self.where = where
 
     def reason(self, node: str) -> Reason:
-        """Return the reason, of which the cause begins with the place of the failure."""
+        """Return the reason; its cause begins with the place of the failure."""
         where = f"{node} failed to {self.stage}: " if self.where is None else self.where
         return Reason(f"{where}{self.cause}", self.remedy, self.output)
 
 
 def describe_failure(error: Exception, stage: str) -> StageFailure:
-    """Turn any error of a stage into a failure that names the stage."""
+    """Return an error of a stage as a failure that names the stage."""
     if isinstance(error, StageFailure):
         error.stage = error.stage or stage
         return error

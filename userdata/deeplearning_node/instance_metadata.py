@@ -23,7 +23,7 @@ _INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
 _ADDRESS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _BLOCKS = "vpc-ipv4-cidr-blocks"
-"""All IPv4 blocks of the VPC, one a line; AWS's own aws/amazon-vpc-cni-k8s reads it so (pkg/awsutils/imds.go)."""
+"""Path of all IPv4 blocks of the VPC, one a line, as in aws/amazon-vpc-cni-k8s (pkg/awsutils/imds.go)."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Identity:
 
 
 def read_identity(clock: Clock, environment: Mapping[str, str] = os.environ) -> Identity:
-    """Read the instance's identity from the metadata service, retrying for two minutes; StageFailure after them."""
+    """Read the instance's identity from the metadata service, retrying for two minutes; StageFailure after that."""
     cause = ""
     for _ in Deadline.after(clock, LIMIT_SECONDS).attempts():
         try:
@@ -49,14 +49,16 @@ def read_identity(clock: Clock, environment: Mapping[str, str] = os.environ) -> 
         except (OSError, ValueError) as error:  # noqa: PERF203 - waiting dwarfs it
             cause = str(error)
     raise StageFailure(
-        f"the instance metadata service at {find_endpoint(environment)} gave no identity: {cause}",
+        f"the instance metadata service at {find_endpoint(environment)} returned no identity: {cause}",
         "enable it with tokens required, and a hop limit that reaches the node",
         stage="read the instance metadata",
     )
 
 
 def explain_missing_credentials(environment: Mapping[str, str] = os.environ) -> str:
-    """Return why instance metadata gives no credentials, in up to three requests; empty when it gives them."""
+    """
+    Return the reason for missing credentials in instance metadata; empty when there are some. Up to three requests.
+    """
     try:
         read = open_metadata(environment)
         role = read("iam/security-credentials/").splitlines()[0]
@@ -64,11 +66,11 @@ def explain_missing_credentials(environment: Mapping[str, str] = os.environ) -> 
         found = {key: answer.get(key) for key in ("Code", "Message")}  # The rest is secret.
     except (OSError, ValueError, AttributeError) as error:
         return f"{error}"
-    return "" if found["Code"] == "Success" else f"instance metadata says of role {role}: {found}"
+    return "" if found["Code"] == "Success" else f"instance metadata for role {role}: {found}"
 
 
 def find_endpoint(environment: Mapping[str, str]) -> str:
-    """Return the address of the metadata service, without a slash at its end."""
+    """Return the address of the metadata service without a trailing slash."""
     return environment.get(ENDPOINT_VARIABLE, DEFAULT_ENDPOINT).rstrip("/")
 
 
@@ -81,7 +83,7 @@ def open_metadata(environment: Mapping[str, str]) -> Callable[[str], str]:
 
 def request(url: str, method: str, headers: dict[str, str]) -> str:
     """Return the text of one response; HTTPError for an error status, OSError without a response."""
-    asked = urllib.request.Request(url, method=method, headers=headers)  # noqa: S310 - the scheme is ours
+    asked = urllib.request.Request(url, method=method, headers=headers)  # noqa: S310 - the scheme is fixed
     try:
         with open_address(asked, ANSWER_SECONDS) as response:
             text: str = response.read(_MOST_BYTES).decode().strip()
@@ -91,12 +93,12 @@ def request(url: str, method: str, headers: dict[str, str]) -> str:
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise OSError(f"{method} {url}: {error!r}") from error
     if not text:
-        raise OSError(f"{method} {url} answered with nothing")
+        raise OSError(f"{method} {url}: empty response")
     return text
 
 
 def check_answer(pattern: "re.Pattern[str]", text: str) -> str:
-    """Return a text of the right form; ValueError when something else answers at the service's address."""
+    """Return a text of the right form; ValueError when another service responds at the address."""
     if not pattern.fullmatch(text):
         raise ValueError(f"instance metadata must be like {pattern.pattern}, got {text[:80]!r}")
     return text

@@ -1,4 +1,4 @@
-"""The node, as the other modules use it."""
+"""Node, its login user and its files."""
 
 import pwd
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from deeplearning_node.deadline import Clock, Deadline
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.programs import Programs
 
-if TYPE_CHECKING:  # they would take a third of the start of `deeplearning` on every host
+if TYPE_CHECKING:  # their import would take a third of the start of `deeplearning` on every host
     from deeplearning_contract.settings import NodeSettings
     from deeplearning_node.instance_metadata import Identity
 
@@ -20,7 +20,7 @@ STARTED_FILE = "/run/deeplearning/agent-started"
 
 @dataclass(frozen=True)
 class LoginUser:
-    """The account under which users log in and training runs."""
+    """Account of users and of training."""
 
     name: str
     user_id: int
@@ -29,7 +29,7 @@ class LoginUser:
 
     @property
     def owner(self) -> tuple[int, int]:
-        """User and group id, as `chown` takes them."""
+        """User and group id, for `chown`."""
         return self.user_id, self.group_id
 
 
@@ -37,26 +37,26 @@ class LoginUser:
 class Node:
     """One node."""
 
-    settings: "NodeSettings"  # What user data said
-    identity: "Identity"  # What EC2 says of the instance
-    root: Path = Path("/")  # Where its file tree begins; `/` but for tests
+    settings: "NodeSettings"  # Settings from user data
+    identity: "Identity"  # Identity of the instance in EC2
+    root: Path = Path("/")  # Root of its file tree; `/` except in tests
     programs: Programs = field(default_factory=Programs)
     clock: Clock = field(default_factory=Clock)  # Its time
 
     @property
     def is_master(self) -> bool:
-        """Whether the settings make this node the master."""
+        """True if the settings make this node the master."""
         return self.settings.role is NodeRole.MASTER
 
     def path(self, absolute: str) -> Path:
-        """Return where an absolute path of the node lies."""
+        """Return the location of an absolute path of the node."""
         return self.root / absolute.lstrip("/")
 
     def instance_file(self, name: str) -> Path:
         """
-        Return a file that belongs to this instance alone.
+        Return the path of a file of this instance alone.
 
-        An image that was made from a node carries the folders of other instances; they mean nothing here.
+        An image of a node contains the folders of other instances, which are ignored.
         """
         return self.path(f"{INSTANCES_DIRECTORY}/{self.identity.instance_id}/{name}")
 
@@ -65,7 +65,7 @@ class Node:
         return Deadline.after(self.clock, seconds)
 
     def login_user(self) -> LoginUser:
-        """Look the login user up; StageFailure when the image has no such user."""
+        """Return the login user; StageFailure when the image has no such user."""
         name = self.settings.login_user
         try:
             entry = pwd.getpwnam(name)

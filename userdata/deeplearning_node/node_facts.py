@@ -1,7 +1,7 @@
 """
 Facts of a node that every user may read, for the command `deeplearning`.
 
-The settings are root's alone, since they hold the master's signal URL; these facts hold no secret.
+Only root may read the settings, which contain the master's signal URL; these facts contain no secret.
 """
 
 import json
@@ -19,27 +19,27 @@ from deeplearning_node.node import INSTANCES_DIRECTORY, Node
 FACTS_FILE = "/opt/deeplearning/node.json"
 COMMAND_FILE = "/usr/local/bin/deeplearning"
 RUN_SCRIPT_STARTED = "/run/deeplearning/run-script-started"
-"""Below /run, which a reboot empties: a script that a loss of power cut off is started again."""
+"""Below /run, which a reboot empties: a script that a loss of power ended is started again."""
 RUN_SCRIPT_STATUS = "run-script-status"
-"""The file of this instance that says with what the script ended."""
+"""File of this instance with the exit status of the script."""
 
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """One node, as its programs know it without its settings."""
+    """Public facts of one node."""
 
     cluster: str
     role: str  # `master` or `worker`
     instance_id: str  # EC2 instance id
-    login_user: str  # The account under which users log in
-    mount_point: str  # Where the shared file system is mounted
-    expected_gpu_count: int  # GPUs that the instance type has; 0 when it has none or it is not known
+    login_user: str  # Account of the users
+    mount_point: str  # Mount point of the shared file system
+    expected_gpu_count: int  # GPUs of the instance type; 0 for none or an unknown type
     region: str = ""  # AWS region
-    needs: JobNeeds = NO_NEEDS  # What jobs find on the node beside its contract
+    needs: JobNeeds = NO_NEEDS  # Requirements of jobs in addition to the contract
 
     @classmethod
     def of(cls, node: Node) -> "NodeFacts":
-        """Take the facts from the settings and the identity."""
+        """Return the facts of a node from its settings and identity."""
         settings = node.settings
         return cls(
             cluster=settings.cluster,
@@ -53,19 +53,19 @@ class NodeFacts:
         )
 
     def write(self, root: Path) -> None:
-        """Write the facts to /opt/deeplearning/node.json, for everybody on the node."""
+        """Write the facts to /opt/deeplearning/node.json, for all users of the node."""
         write_file(root / FACTS_FILE.lstrip("/"), json.dumps(asdict(self), indent=2, sort_keys=True) + "\n")
 
     @classmethod
     def read(cls, root: Path) -> "NodeFacts":
-        """Read the facts that the agent wrote; OSError before it has, ContractError for a malformed file."""
+        """Read the facts; OSError before the agent has written them, ContractError for a malformed file."""
         text = (root / FACTS_FILE.lstrip("/")).read_text(encoding="utf-8")
         return parse_record(cls, text, "node facts")
 
 
 @dataclass(frozen=True)
 class InstalledMembership:
-    """The membership as it is on this node's disk."""
+    """Membership on this node's disk."""
 
     generation: int = 0  # Its number; 0 when none is installed
     members: tuple[tuple[str, Member], ...] = ()  # Host name and description of each node, master first
@@ -84,20 +84,20 @@ class InstalledMembership:
 
     @property
     def hosts(self) -> tuple[tuple[str, Member], ...]:
-        """Those that train, which the workers file lists."""
+        """Hosts that train, as in the workers file."""
         trains = set(training_members(tuple(member for _, member in self.members)))
         return tuple((host, member) for host, member in self.members if member in trains)
 
     def find(self, instance_id: str) -> Member | None:
-        """Return how an instance described itself when it joined; None when it is no member."""
+        """Return the member with an instance id; None when there is none."""
         return next((member for _, member in self.members if member.instance_id == instance_id), None)
 
 
 def installed_generation(node: Node) -> int:
     """
-    Return the generation that this instance has installed; 0 when it has none.
+    Return the generation that this instance has installed; 0 for none.
 
-    A file that an image brought along names other instances and counts as none.
+    A file from the image names other instances and counts as none.
     """
     try:
         membership = InstalledMembership.read(node.root)
@@ -115,7 +115,7 @@ def find_running_script(root: Path, instance_id: str) -> bool:
         is_over = status.exists()
         os.killpg(group, 0)
     except PermissionError:
-        return True  # It is root's shell that waits for it, and it is there.
+        return True  # The process is root's shell, which waits for the script.
     except (OSError, ValueError):
         return False
     return not is_over

@@ -1,4 +1,4 @@
-"""Runs programs by argument list, with a time limit that holds even for a process that cannot be killed."""
+"""Execution of programs by argument list, with a time limit even for a process that cannot be killed."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ KEPT_OUTPUT = 4000
 
 
 class ProgramError(Exception):
-    """A program is missing, ran too long or ended with a status other than 0."""
+    """Program that is missing, ran too long or ended with a status other than 0."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class ProgramError(Exception):
         status: int | None = None,
     ) -> None:
         """
-        Describe the failure: `is_late` when the program was killed for its time, `status` when it ended by itself.
+        Describe the failure: `is_late` when the program exceeded its time, `status` when it ended by itself.
 
         A negative status is a signal.
         """
@@ -40,19 +40,19 @@ class ProgramError(Exception):
 
 @dataclass(frozen=True)
 class Programs:
-    """The programs of a node."""
+    """Programs of a node."""
 
-    search_path: str = SYSTEM_PATH  # Where they are looked for, as in `PATH`
+    search_path: str = SYSTEM_PATH  # Folders as in `PATH`
 
     def has(self, command: str) -> bool:
         return shutil.which(command, path=self.search_path) is not None
 
     def run(self, argv: Sequence[str], *, timeout_seconds: float, environment: Mapping[str, str] | None = None) -> str:
         """
-        Run a program to its end, without a shell; return its standard output and error in order; else ProgramError.
+        Run a program without a shell; return its standard output and error in order. ProgramError when it fails.
 
         After `timeout_seconds` the program and its children are killed; one that the kernel cannot kill, such as a
-        mount of a silent server, is left behind. Variables besides `PATH` are the agent's by default.
+        mount of a silent server, is left behind. Variables other than `PATH` are the agent's by default.
         """
         process = self.start(argv, environment=environment, output=subprocess.PIPE)
         try:
@@ -91,13 +91,13 @@ class Programs:
                 start_new_session=True,
             )
         except FileNotFoundError as error:
-            if Path(argv[0]).is_absolute() and Path(argv[0]).exists():  # Linux says the same of a script's interpreter.
-                raise ProgramError(f"{argv[0]} cannot be executed: its first line names no program") from error
+            if Path(argv[0]).is_absolute() and Path(argv[0]).exists():  # Its interpreter is missing.
+                raise ProgramError(f"{argv[0]} cannot be executed: its interpreter is not installed") from error
             raise ProgramError(f"{argv[0]} is not installed", is_missing=True) from error
         except OSError as error:
             raise ProgramError(f"{argv[0]} cannot be executed: {error.strerror}") from error
 
 
 def system_path(inherited: str) -> str:
-    """Return the inherited `PATH` with the system's own folders behind it."""
+    """Return the inherited `PATH`, followed by the system's own folders."""
     return ":".join(dict.fromkeys([*filter(None, inherited.split(":")), *SYSTEM_PATH.split(":")]))

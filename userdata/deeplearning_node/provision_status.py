@@ -1,8 +1,8 @@
 """
-Provisioning status of a node: one file that everybody may read, written while the node is provisioned.
+Provisioning status of a node: one file for all users, written while the node is provisioned.
 
-The file belongs to one boot of one machine. An image that was made from a node carries that node's file, and a reboot
-may empty a local disk, so a file of another boot counts as none.
+The file belongs to one boot of one machine. An image of a node contains that node's file, and a reboot may empty a
+local disk, so a file of another boot counts as none.
 """
 
 from collections.abc import Mapping
@@ -23,21 +23,21 @@ NOT_STARTED = "provisioning has not come to it yet"
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that jobs need."""
+    """Provisioning of one requirement of jobs."""
 
     state: str = WAITING  # `waiting`, `running`, `done` or `failed`
     detail: str = ""  # Present activity, or the cause of a failure with its remedy
-    done: int = 0  # How much of it is done
-    total: int = 0  # How much there is; 0 when that is not known
-    unit: str = ""  # Of what: `bytes`, `packages`, `%`, or empty
-    rate: float = 0.0  # Units a second since this part of it began; 0 when it is not known
-    final: bool = False  # Whether a failure stays one until somebody mends its cause
+    done: int = 0  # Completed amount
+    total: int = 0  # Whole amount; 0 when it is unknown
+    unit: str = ""  # Unit of both: `bytes`, `packages`, `%`, or empty
+    rate: float = 0.0  # Units a second since the start of this activity; 0 when it is unknown
+    final: bool = False  # Whether a failure persists until a user removes its cause
     cause: str = ""  # Cause of a failure
     remedy: str = ""
     output: str = ""  # The end of a program's output that belongs to the failure
 
     def to_document(self) -> dict[str, Any]:
-        """Return it as JSON, with the rate in whole units."""
+        """Return the step as JSON, with the rate in whole units."""
         return {**asdict(self), "rate": round(self.rate)}
 
 
@@ -48,17 +48,17 @@ class _StatusFile:
 
 
 def data_step(name: str) -> str:
-    """Return the name of the step that brings one source of data."""
+    """Return the name of the step for one source of data."""
     return f"data:{name}"
 
 
 def name_steps(needs: JobNeeds) -> list[str]:
-    """Return the names of all steps that needs make."""
+    """Return the names of the steps for all requirements."""
     return [data_step(source.name) for source in needs.data] + ([ENVIRONMENT_STEP] if needs.environment else [])
 
 
 def read_boot(root: Path) -> str:
-    """Return what the kernel calls this boot; empty where it does not say."""
+    """Return the kernel's id of this boot; empty without one."""
     try:
         return (root / BOOT_FILE.lstrip("/")).read_text().strip()
     except OSError:
@@ -67,7 +67,7 @@ def read_boot(root: Path) -> str:
 
 def read_status(root: Path) -> Mapping[str, Step]:
     """
-    Read the step of each thing that the node's settings ask for, in their order; empty when they ask for nothing.
+    Read the step of each requirement of the node's settings, in order; empty without requirements.
 
     OSError before the agent has described the node, ContractError for a malformed description.
     """
@@ -80,12 +80,12 @@ def is_ready(steps: Mapping[str, Step]) -> bool:
 
 
 def is_settled(steps: Mapping[str, Step]) -> bool:
-    """Return whether nothing will change without somebody's help."""
+    """Return whether every step is done, or failed until a user acts."""
     return all(step.state == DONE or (step.state == FAILED and step.final) for step in steps.values())
 
 
 def load_steps(root: Path) -> Mapping[str, Step]:
-    """Return the steps written in this boot; none where the file is absent or malformed."""
+    """Return the steps written during this boot; none if the file is absent or malformed."""
     try:
         text = (root / PROVISION_FILE.lstrip("/")).read_text(encoding="utf-8")
         found = parse_record(_StatusFile, text, "provision status")

@@ -1,5 +1,5 @@
 """
-SSH between nodes: the node's host key, the master's user key, the files that make both known, and the `ssh` command.
+SSH between nodes: the node's host key, the master's user key, their files, and the `ssh` command.
 
 A private key never leaves the node that made it; only public keys travel.
 """
@@ -21,8 +21,8 @@ KEYGEN_SECONDS = 30
 SSHD_SECONDS = 300
 CONNECT_SECONDS = 10
 
-# Only the agent's own known_hosts counts, no configuration of the user's changes where the call goes, and without one
-# no connection is shared: nothing is left behind.
+# Use only the agent's known_hosts. Ignore the user's configuration: it could redirect the call, or share a connection
+# that outlives it.
 SSH_OPTIONS = (
     "BatchMode=yes",
     "StrictHostKeyChecking=yes",
@@ -39,8 +39,7 @@ def read_host_key(node: Node) -> str:
     """
     Return the public half of the node's ed25519 host key, `<type> <base64>`.
 
-    Effects: makes the key when the image has none, or an empty file; one that is there stays, so a reboot does not
-    change it.
+    Effects: creates the key when the image has none, or an empty file; an existing key is kept, also over a reboot.
     """
     key = node.path(HOST_KEY)
     if not _is_there(key):
@@ -50,7 +49,7 @@ def read_host_key(node: Node) -> str:
 
 
 def wait_for_sshd(node: Node, host_key: str, deadline: Deadline) -> None:
-    """Wait until sshd answers with the node's host key; StageFailure after five minutes."""
+    """Wait until sshd presents the node's host key; StageFailure after five minutes."""
     argv = ["ssh-keyscan", "-T", "5", "-t", "ed25519", node.identity.address]
     answer = ""
     for _ in deadline.at_most(SSHD_SECONDS).attempts():
@@ -61,7 +60,7 @@ def wait_for_sshd(node: Node, host_key: str, deadline: Deadline) -> None:
         if host_key in answer:
             return
     raise StageFailure(
-        f"sshd at {node.identity.address} must answer with the key of {HOST_KEY}",
+        f"sshd at {node.identity.address} must present the key of {HOST_KEY}",
         "see `systemctl status ssh` (or sshd) and the HostKey lines of its configuration",
         output=answer,
     )
@@ -71,7 +70,7 @@ def make_user_key(node: Node) -> str:
     """
     Return the public half of the login user's key on the master.
 
-    Effects: makes `~/.ssh/id_ed25519` of the login user once; a key that is there is used.
+    Effects: creates `~/.ssh/id_ed25519` of the login user once; an existing key is used.
     """
     user = node.login_user()
     directory = _ssh_directory(node, user)
@@ -87,7 +86,7 @@ def authorize(node: Node, user_key: str) -> None:
     """
     Let the master's user key, one plain public key, log in as the login user.
 
-    Effects: a block in the login user's `~/.ssh/authorized_keys`; keys outside the block stay.
+    Effects: a block in the login user's `~/.ssh/authorized_keys`; keys outside the block are kept.
     """
     if not is_public_key(user_key):
         raise StageFailure(f"the state item's user_key must be an SSH public key, got {user_key[:80]!r}", "")
@@ -98,15 +97,15 @@ def authorize(node: Node, user_key: str) -> None:
 
 def write_known_hosts(node: Node, members: tuple[Member, ...]) -> None:
     """
-    Make every member's host key known under its names and its address.
+    Write every member's host key under its names and its address.
 
-    Effects: a block in /etc/ssh/ssh_known_hosts, so an address that was used before has only its new key.
+    Effects: a block in /etc/ssh/ssh_known_hosts; a reused address has only its new key.
     """
     write_block(node.path(KNOWN_HOSTS), "\n".join(known_hosts_lines(members)))
 
 
 def known_hosts_lines(members: tuple[Member, ...]) -> list[str]:
-    """Return a line a member, master first."""
+    """Return one line a member, master first."""
     return [
         ",".join(dict.fromkeys([name, *([MASTER_HOST] if rank == 0 else []), member.instance_id, member.address]))
         + f" {member.host_key}"
@@ -118,9 +117,9 @@ def ssh_command(
     user: LoginUser, address: str, shell_text: str, *, is_root: bool, has_terminal: bool = False
 ) -> list[str]:
     """
-    Return the program that runs a text in the login user's shell on a node, with the master's user key.
+    Return the command line that runs a text in the login user's shell on a node, with the master's user key.
 
-    A caller that is root becomes the login user first. Default: without a terminal and standard input.
+    A caller that is root switches to the login user first. Default: without a terminal and standard input.
     """
     become = ["runuser", "-u", user.name, "--"] if is_root else []
     terminal = ["-t"] if has_terminal else ["-n", "-T"]
@@ -138,12 +137,12 @@ def _ssh_directory(node: Node, user: LoginUser) -> str:
 
 
 def _is_there(key: Path) -> bool:
-    """A key that was being written when the machine stopped is empty."""
+    """Return whether a key exists; one that was being written when the machine stopped is empty."""
     return key.exists() and key.stat().st_size > 0
 
 
 def _make_key(node: Node, path: str, comment: str) -> None:
-    """Make it under another name first: half of a key would be refused at every later start."""
+    """Create a key under another name first: a truncated key would be refused at every later start."""
     draft = f"{path}.new"
     for name in (draft, f"{draft}.pub"):
         Path(name).unlink(missing_ok=True)
@@ -154,7 +153,7 @@ def _make_key(node: Node, path: str, comment: str) -> None:
 
 
 def _public_part(node: Node, path: str) -> str:
-    """Read it from the private key: the file beside it can be stale or absent."""
+    """Read the public part from the private key: the file beside it can be stale or absent."""
     written = node.programs.run(["ssh-keygen", "-y", "-P", "", "-f", path], timeout_seconds=KEYGEN_SECONDS)
     public = " ".join(written.split()[:2])
     if not is_public_key(public):

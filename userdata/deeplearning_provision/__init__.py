@@ -1,1 +1,1 @@
-"""Data and software environments of jobs, brought to the nodes while the cluster forms."""
+"""Provisioning of nodes with data and software environments of jobs, while the cluster forms."""

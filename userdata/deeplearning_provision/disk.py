@@ -1,4 +1,4 @@
-"""Room on disks, and errors of writing in users' words."""
+"""Free space on disks, and disk errors for users."""
 
 import contextlib
 import ctypes
@@ -14,8 +14,8 @@ from deeplearning_provision.steps import ProvisionFailure
 RESERVE_BYTES = 256 * 1024 * 1024
 """Reserve for logs and programs; below 64 MiB a node is unfit and leaves the cluster."""
 RESERVE_INODES = 2000
-REMEDY = "free the disk, give it more room, or stage the source elsewhere (target efs)"
-STAGE_REMEDY = "free the disk or give it more room, then run: deeplearning data --stage"
+REMEDY = "free space, enlarge the disk, or stage the source elsewhere (target efs)"
+STAGE_REMEDY = "free space or enlarge the disk, then run: deeplearning data --stage"
 _FULL = {errno.ENOSPC: "no space is left", errno.EDQUOT: "the quota is used up", errno.EFBIG: "a file is too large"}
 _WRONG = {
     errno.EACCES: "give the folder to the login user",
@@ -39,7 +39,7 @@ def check_room(what: str, folder: Path, size: int, files: int, *, how: str = "",
     """
     Raise ProvisionFailure unless `size` bytes in `files` files and folders fit; EFS reports no limit.
 
-    The error names `what` is written, and `how` its size was found.
+    The error names `what` is written, and `how` its size was computed.
     """
     found = read_room(folder)
     free = found.f_bavail * found.f_frsize
@@ -62,14 +62,14 @@ def explain_disk_errors(what: str, remedy: str = STAGE_REMEDY) -> Iterator[None]
 
 def _explain(what: str, error: OSError, remedy: str) -> ProvisionFailure:
     where = f" at {error.filename}" if error.filename else ""
-    cause = f"{what} could not be written{where}: {error.strerror or error}"
+    cause = f"could not write {what}{where}: {error.strerror or error}"
     if error.errno in _FULL:
         return FullDiskError(
-            f"{what}: {_FULL[error.errno]} on its disk: {error.strerror}; nothing of it is kept", remedy
+            f"{what}: {_FULL[error.errno]} on its disk: {error.strerror}; its files were removed", remedy
         )
     if error.errno in _WRONG:
         return ProvisionFailure(cause, _WRONG[error.errno])
-    return ProvisionFailure(cause, "it is tried again; see the kernel's log of the node", is_final=False)
+    return ProvisionFailure(cause, "retrying; see the kernel's log of the node", is_final=False)
 
 
 def sync_disk(folder: Path) -> None:
@@ -86,7 +86,7 @@ def sync_disk(folder: Path) -> None:
 
 def switch_link(link: Path, target: Path | str, scratch: Path | None = None) -> None:
     """
-    Point a symbolic link, which may exist, to a target by one rename, so that it always points to one of the two.
+    Point a symbolic link, which may exist, to a target by one rename, so that it always has the old or the new target.
 
     An interruption may leave a hidden link in `scratch`, a folder of the same file system. Default: the link's folder.
     """

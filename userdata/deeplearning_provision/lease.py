@@ -1,9 +1,9 @@
 """
-The lease of one node on work on the shared file system.
+Lease of one node on work on the shared file system.
 
 The owner creates a file and touches it every 15 seconds. A node that waits measures on its own clock for how long the
-file has not changed; clocks of nodes are not compared. Two owners at once do no harm: they make the result twice, and
-each renames a whole one into place.
+file has not changed; clocks of nodes are not compared. Two concurrent owners do no harm: they make the result twice,
+and each renames a complete one into place.
 """
 
 import contextlib
@@ -18,18 +18,18 @@ from deeplearning_node.deadline import Clock
 
 BEAT_SECONDS = 15.0
 STALE_SECONDS = 120.0
-"""More than the minute for which an NFS client may cache a file's attributes."""
+"""Longer than the minute for which an NFS client may cache a file's attributes."""
 LOOK_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Lease:
-    """A lease, and the claim of this node to it."""
+    """Lease with this node's claim to it."""
 
     path: Path  # File that names the owner
-    instance: str  # This node; `status.lock_file` admits one process, so a file that names it is a dead process's
+    instance: str  # This node; `status.lock_file` admits one process, so a file that names it is from a dead process
     clock: Clock
-    lost: threading.Event = field(default_factory=threading.Event)  # Set when another node took the lease over
+    lost: threading.Event = field(default_factory=threading.Event)  # Set when another node took over the lease
 
     @contextlib.contextmanager
     def hold(self, is_done: Callable[[], bool], on_wait: Callable[[str], None]) -> Iterator[bool]:
@@ -55,7 +55,7 @@ class Lease:
                 self.path.unlink(missing_ok=True)
 
     def is_lost(self) -> bool:
-        """Read whether another node owns the lease, and set `lost`."""
+        """Return whether another node owns the lease, and set `lost`."""
         if self._read()[0] not in {"", self.instance}:
             self.lost.set()
         return self.lost.is_set()

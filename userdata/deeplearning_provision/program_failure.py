@@ -1,4 +1,4 @@
-"""Failures of programs: the meaning of what pip, compilers, conda, docker, apt-get and dnf write, as one table each."""
+"""Failures of programs: one table each for the output of pip, compilers, conda, docker, apt-get and dnf."""
 
 import contextlib
 import re
@@ -10,7 +10,7 @@ from deeplearning_provision.steps import ProvisionFailure
 
 TOLD_LINES = 3
 NETWORK = re.compile(
-    # The system's own words, and those of Python's sockets, urllib3 and pip
+    # Messages of the system, and of Python's sockets, urllib3 and pip
     r"Temporary failure in name resolution|Name or service not known|Connection refused|Connection timed out"
     r"|Network is unreachable|Read timed out|\b5\d\d (Internal )?Server Error|Too Many Requests"
     r"|(NewConnection|ConnectTimeout|ReadTimeout|ConnectionReset|Protocol)Error[(:]"
@@ -19,16 +19,16 @@ NETWORK = re.compile(
     r"|Could not resolve host|Failed to connect to|i/o timeout|TLS handshake timeout"
     r"|CondaHTTPError: HTTP (000|429|5\d\d)"
 )
-"""A network or a server that may be there later, in words that no compiler or resolver writes."""
+"""Temporary failures of a network or server, in words that no compiler or resolver writes."""
 FULL_DISK = re.compile(r"No space left on device")
 LATE = re.compile(r"^.* took longer than \d+ s$", re.MULTILINE)
-"""Of the error itself, see `Transcript.run`."""
+"""Text of the error itself, see `Transcript.run`."""
 NO_COMPILER = re.compile(
     r"g(cc|\+\+)' failed: No such file|No such file or directory: '(gcc|g\+\+|cc|c\+\+)'|unable to execute 'gcc'"
     r"|Python\.h: No such file|No CMAKE_C(XX)?_COMPILER could be found"
 )
 _COMPILER = r"(:\d+(:\d+)?|\(\d+\)): (fatal |catastrophic )?error\b|^\s*(nvcc|ld|collect2)\b.*\berror\b"
-"""As g++ (`a.cc:3:7: error:`), nvcc (`a.cu(3): error:`) and the linker write it."""
+"""Errors of g++ (`a.cc:3:7: error:`), nvcc (`a.cu(3): error:`) and the linker."""
 _BUILD_ERROR = re.compile(rf"{_COMPILER}|^CMake\b.*\berror\b", re.IGNORECASE)
 _PERMANENT = re.compile(
     rf"{_COMPILER}|ResolutionImpossible|UnsatisfiableError|ResolvePackageNotFound", re.IGNORECASE | re.MULTILINE
@@ -39,7 +39,7 @@ _ERRORS = ("ERROR:", "error:", "Error:", "E:", "Err:", "sudo:")
 
 @dataclass(frozen=True)
 class Meaning:
-    """A row of a table: what failed when a pattern is in a program's error or output."""
+    """Row of a table: pattern in a program's error or output, and its cause and remedy."""
 
     pattern: re.Pattern[str]
     cause: str
@@ -49,9 +49,9 @@ class Meaning:
 
 def explain_failure(error: ProgramError, meanings: Iterable[Meaning], cause: str, remedy: str) -> ProvisionFailure:
     """
-    Return the failure of the first row that fits, else a final one of `cause` and `remedy`.
+    Return the failure of the first row that matches, else a final one of `cause` and `remedy`.
 
-    A row that may pass does not fit the output of a failure that is permanent.
+    A row that may pass does not match the output of a permanent failure.
     """
     told = choose_lines(error.output)
     text = f"{error}\n{error.output}"

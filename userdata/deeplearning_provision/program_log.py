@@ -1,4 +1,4 @@
-"""Long-running programs: their log, and the progress that their output shows."""
+"""Long-running programs: their log, and the progress in their output."""
 
 import contextlib
 import os
@@ -15,17 +15,17 @@ from deeplearning_node.deadline import Clock
 from deeplearning_node.programs import ProgramError, Programs
 
 KEPT_LINES = 10_000
-"""A compiler may write thousands of notes after its first error."""
+"""Lines to keep; a compiler may write thousands of notes after its first error."""
 LARGEST_LOG = 10 << 20
 LEAST_PERCENT = 5
-"""Progress from which the time left can be estimated."""
+"""Least progress for an estimate of the remaining time."""
 _PERCENT = re.compile(r"\[\s*(\d{1,3})%\]")
 _COLLECTING = re.compile(r"(Collecting|Processing) ")
 _DOWNLOADING = re.compile(r"\s*Downloading (\S+)(?: \(([^)]+)\))?")
 _BUILDING = re.compile(r"\s*Building wheel for (\S+)")
 
-Tell = Callable[[str, int, int, str], None]
-"""Takes a detail, the amount that is done, the total and the unit."""
+Report = Callable[[str, int, int, str], None]
+"""Receiver of a detail, the completed amount, the total and the unit."""
 
 
 def ignore_line(_line: str) -> None:
@@ -38,7 +38,7 @@ class Transcript:
 
     log: Path
     programs: Programs
-    environment: Mapping[str, str] = field(default_factory=dict)  # Beside the variables of this process
+    environment: Mapping[str, str] = field(default_factory=dict)  # In addition to the variables of this process
 
     def begin(self) -> None:
         """Make the log's folder; rotate a log over 10 MiB."""
@@ -58,7 +58,7 @@ class Transcript:
         """
         Run a program and return its last 10,000 lines; kill it with its children after the timeout.
 
-        ProgramError has those lines too.
+        ProgramError contains those lines too.
         """
         variables = {**os.environ, **self.environment, **(environment or {})}
         process = (programs or self.programs).start(argv, environment=variables, output=subprocess.PIPE)
@@ -104,11 +104,11 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def follow_pip(tell: Tell, total: int) -> Callable[[str], None]:
+def follow_pip(report: Report, total: int) -> Callable[[str], None]:
     """
     Return a reader of pip's lines that reports progress in packages.
 
-    pip writes a line when it begins a package or a download; it counts bytes only on a terminal.
+    pip writes a line at the start of a package or a download; it counts bytes only on a terminal.
     """
     seen, last = 0, ""
 
@@ -125,12 +125,12 @@ def follow_pip(tell: Tell, total: int) -> Callable[[str], None]:
         elif line.startswith("Installing collected packages"):
             seen, last = total, "installing packages"
         if (seen, last) != before:
-            tell(last or "collecting packages", max(0, seen - 1) if seen < total else seen, total, "packages")
+            report(last or "collecting packages", max(0, seen - 1) if seen < total else seen, total, "packages")
 
     return read
 
 
-def follow_compiler(tell: Tell, what: str, clock: Clock) -> Callable[[str], None]:
+def follow_compiler(report: Report, what: str, clock: Clock) -> Callable[[str], None]:
     """Return a reader of make's lines that reports progress; CMake's Makefiles write `[ 42%]`."""
     begin, most = clock.read(), 0
 
@@ -140,8 +140,8 @@ def follow_compiler(tell: Tell, what: str, clock: Clock) -> Callable[[str], None
         if not found or not most < int(found[1]) <= 100:  # noqa: PLR2004 - percent
             return
         most = int(found[1])
-        # In minutes, since every new detail is written at once.
+        # Whole minutes, since every new detail is written at once.
         minutes = max(1, round((clock.read() - begin) * (100 - most) / most / 60))
-        tell(f"{what}, about {minutes} min left" if most >= LEAST_PERCENT else what, most, 100, "%")
+        report(f"{what}, about {minutes} min left" if most >= LEAST_PERCENT else what, most, 100, "%")
 
     return read

@@ -28,11 +28,11 @@ R = TypeVar("R")
 CONNECT_SECONDS = 5
 ANSWER_SECONDS = 60
 ATTEMPTS = 4
-"""Attempts of botocore for each attempt of `ObjectStore.call`."""
+"""Attempts of botocore in each attempt of `ObjectStore.call`."""
 MOST_FAILURES = 8
-"""Failures in a row, without a new byte between them."""
+"""Most failures in a row without a new byte."""
 DENIED_PAUSES = 5
-"""Denials that are retried: IAM propagates a new role for up to a minute."""
+"""Number of denials that are retried: IAM propagates a new role for up to a minute."""
 FIRST_PAUSE_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 30.0
 BLOCK_BYTES = 1 << 20
@@ -42,10 +42,10 @@ _HIDING = frozenset({"403", "AccessDenied"})
 _CHANGED = frozenset({"PreconditionFailed", "InvalidRange", "412", "416"})
 _RULES = {
     "NoSuchKey": ("must exist", "upload it, or correct the key of the source and deploy"),
-    "NoSuchBucket": ("must lie in a bucket that exists", "correct the bucket of the source and deploy"),
+    "NoSuchBucket": ("must be in an existing bucket", "correct the bucket of the source and deploy"),
 }
-"""Code for what is missing -> rule and remedy."""
-_DENIED = "let the node role have s3:GetObject on it and s3:ListBucket on its bucket, which also hides a missing key"
+"""Code of a missing object or bucket -> rule and remedy."""
+_DENIED = "allow the node role s3:GetObject on it and s3:ListBucket on its bucket"
 
 
 class SourceChangedError(Exception):
@@ -57,7 +57,7 @@ class MissingObjectError(ProvisionFailure):
 
 
 class BrokenAnswerError(Exception):
-    """A connection ended within an object."""
+    """Connection that ended within an object."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Crc32:
 
 @dataclass(frozen=True)
 class Check:
-    """The digest that a file must have."""
+    """Digest that a file must have."""
 
     name: str  # In messages
     expected: bytes
@@ -190,7 +190,7 @@ class ObjectStore:
                 return self.client.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
             except ClientError as error:
                 self.refuse_missing(bucket, key, error)
-                if error_code(error).isdigit():  # A refused HEAD has no body with a code; the same GET has.
+                if error_code(error).isdigit():  # The response to a refused HEAD has no code; that to the same GET has.
                     self.client.get_object(Bucket=bucket, Key=key)["Body"].close()
                 raise
 
@@ -312,7 +312,7 @@ class ObjectStore:
         return chain([next(blocks)], blocks)
 
     def call(self, action: Callable[[], T], what: str) -> T:
-        """Return an action's result; retry what may pass, else raise ProvisionFailure or SourceChangedError."""
+        """Return an action's result; retry temporary errors, else raise ProvisionFailure or SourceChangedError."""
         failures = 0
         while True:
             try:
@@ -335,18 +335,18 @@ def _read_body(body: Any, expected: int) -> Iterator[bytes]:
                 block = body.read(BLOCK_BYTES)
             except AwsError:
                 raise
-            except Exception as error:  # Of sockets and TLS, which the HTTP library lets through.
+            except Exception as error:  # Errors of sockets and TLS, which the HTTP library does not convert.
                 raise BrokenAnswerError(f"{type(error).__name__}: {error}") from error
             if not block:
                 break
             expected -= len(block)
             yield block
     if expected:
-        raise BrokenAnswerError(f"the answer was {expected} bytes too short")
+        raise BrokenAnswerError(f"the response was {expected} bytes too short")
 
 
 def explain_error(error: Exception, what: str) -> ProvisionFailure:
-    """Return the failure that explains an error of botocore or a broken connection to users."""
+    """Return an error of botocore, or a broken connection, as a failure for users."""
     code = error_code(error)
     if code in _RULES:
         rule, remedy = _RULES[code]
@@ -357,6 +357,6 @@ def explain_error(error: Exception, what: str) -> ProvisionFailure:
     if is_denied(error):
         return ProvisionFailure(f"{what} must be readable by the nodes, got {code}: {error}", _DENIED)
     if code and not is_passing(error):
-        return ProvisionFailure(f"{what} must be readable, got {code}: {error}", "mend what S3 says and stage again")
-    cause = f"{what} could not be read: {error}"
-    return ProvisionFailure(cause, "it is tried again; see whether the nodes reach S3", is_final=False)
+        return ProvisionFailure(f"{what} must be readable, got {code}: {error}", "correct the cause and stage again")
+    cause = f"could not read {what}: {error}"
+    return ProvisionFailure(cause, "retrying; check that the nodes can reach S3", is_final=False)

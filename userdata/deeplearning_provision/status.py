@@ -15,11 +15,11 @@ from deeplearning_node.deadline import Clock
 from deeplearning_node.provision_status import DONE, FAILED, RUNNING, WAITING, Step, load_steps, read_boot
 
 PROGRESS_SECONDS = 1.0
-"""Interval of progress; a new state is written at once."""
+"""Interval at which progress is written; a new state is written at once."""
 
 
 class Status:
-    """Writes the steps of this process to the file that the node's processes share; any thread may call it."""
+    """Writer of this process's steps to the file that the node's processes share; any thread may call it."""
 
     def __init__(self, root: Path, clock: Clock, on_change: Callable[[str, Step], None] | None = None) -> None:
         """Call `on_change` with each step that is written."""
@@ -39,7 +39,7 @@ class Status:
         self._put(name, Step(WAITING, detail))
 
     def start(self, name: str, detail: str, total: int = 0, unit: str = "", done: int = 0) -> None:
-        """Report that a step or a part of it begins; a `total` of 0 is unknown, `done` is of an earlier attempt."""
+        """Report the start of a step or of a part; a `total` of 0 is unknown, `done` is from an earlier attempt."""
         self._began[name] = (self._clock.read(), done)
         self._put(name, Step(RUNNING, detail, done, total, unit))
 
@@ -84,7 +84,7 @@ class Status:
 
 @contextlib.contextmanager
 def lock_file(root: Path, name: str, *, is_patient: bool = True) -> Iterator[None]:
-    """Hold a lock of this node until its holder dies; BlockingIOError if another holds it and `is_patient` is false."""
+    """Hold a lock of this node until its process ends; BlockingIOError if it is taken and `is_patient` is false."""
     path = (root / PROVISION_FILE.lstrip("/")).with_name(f".{name}.lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:

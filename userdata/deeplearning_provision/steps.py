@@ -24,7 +24,7 @@ class ProvisionFailure(StageFailure):
 
 
 class WrongContentError(ProvisionFailure):
-    """The content of a source is refused, now and on every retry."""
+    """Content of a source that is refused, now and on every retry."""
 
 
 class Outcome(IntEnum):
@@ -54,7 +54,7 @@ def settle_step(status: Status, name: str, action: Callable[[], str], clock: Clo
     for number in range(1, tries + 1):
         try:
             status.finish(name, action())
-        except Exception as error:  # noqa: PERF203 - each is shown to the user; none may end the other steps
+        except Exception as error:  # noqa: PERF203 - the user sees each error; none may end the other steps
             reason = describe_failure(error)
             is_final = getattr(error, "is_final", False)
             LOG.warning("%s, attempt %d of %d: %s", name, number, tries, reason, exc_info=not is_final)

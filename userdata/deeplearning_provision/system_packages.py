@@ -36,7 +36,7 @@ _UNREACHED = re.compile(
     r"Temporary failure resolving|Could not resolve '|Could not connect|Unable to connect|Connection failed"
     r"|Failed to fetch|Failed to download|Curl error"
 )
-"""As apt-get and dnf write it."""
+"""Network failures in the output of apt-get and dnf."""
 _LOCKED = re.compile(r"Could not get lock|Unable to acquire the dpkg frontend lock")
 _NO_SUDO = re.compile(r"sudo is not installed|sudo: a password is required|may not run sudo")
 
@@ -58,7 +58,7 @@ def name_packages(needs: Sequence[str], programs: Programs) -> list[str]:
 
 
 def install_system_packages(
-    programs: Programs, transcript: Transcript, names: Sequence[str], tell: Callable[[str], None]
+    programs: Programs, transcript: Transcript, names: Sequence[str], report: Callable[[str], None]
 ) -> None:
     """
     Install packages that are missing; installed ones keep their version and need no network.
@@ -69,13 +69,13 @@ def install_system_packages(
     missing = [name for name in names if name not in _list_installed(manager, names, programs)]
     if not missing:
         return
-    tell(f"installing {', '.join(missing)} with {manager}")
+    report(f"installing {', '.join(missing)} with {manager}")
     *updates, install = MANAGERS[manager]
     heard = ""
     try:
         for argv in updates:
             heard += _run(transcript, programs, argv)
-    except ProgramError as error:  # A broken index of another vendor may not be needed.
+    except ProgramError as error:  # A broken index of another vendor may not matter.
         heard += error.output
     try:
         _run(transcript, programs, (*install, *_OPTIONS[manager], *missing))
@@ -89,7 +89,7 @@ def _find_manager(what: Sequence[str], programs: Programs) -> str:
     if not manager:
         raise ProvisionFailure(
             f"the image lacks {', '.join(what)}, and has neither apt-get nor dnf to install them",
-            "give an image that has them, or install them in the set-up script",
+            "use an image that has them, or install them in the set-up script",
         )
     return manager
 
@@ -97,7 +97,7 @@ def _find_manager(what: Sequence[str], programs: Programs) -> str:
 def _list_installed(manager: str, names: Sequence[str], programs: Programs) -> set[str]:
     try:
         output = programs.run([*_ASK[manager], *names], timeout_seconds=ASK_SECONDS)
-    except ProgramError as error:  # It fails for an unknown package, after it has named the others.
+    except ProgramError as error:  # It fails for an unknown package, after it has listed the others.
         output = error.output
     return {name for name, _, state in (line.partition(" ") for line in output.splitlines()) if state == "installed"}
 
@@ -112,16 +112,16 @@ def _run(transcript: Transcript, programs: Programs, argv: Sequence[str]) -> str
 def _explain(error: ProgramError, names: Sequence[str], log: Path) -> ProvisionFailure:
     what = ", ".join(names)
     unreached = (
-        f"{what} could not be fetched from the system's package server",
-        "see the route to it; nodes without one need an image that has them; it is tried again",
+        f"could not fetch {what} from the system's package server",
+        "check the route to it; nodes without one need an image that has them; retrying",
     )
     meanings = (
         Meaning(
             _NO_SUDO,
             f"{what} must be installed for the build, and the login user may not use sudo",
-            "let the user run sudo without a password, give an image that has them, or use the set-up script",
+            "let the user run sudo without a password, use an image that has them, or use the set-up script",
         ),
         *(Meaning(pattern, *unreached, may_pass=True) for pattern in (NETWORK, _UNREACHED, _LOCKED, LATE)),
     )
-    remedy = f"give an image that has them, or use the set-up script (all of it is in {log})"
-    return explain_failure(error, meanings, f"{what} could not be installed", remedy)
+    remedy = f"use an image that has them, or the set-up script (full log: {log})"
+    return explain_failure(error, meanings, f"could not install {what}", remedy)

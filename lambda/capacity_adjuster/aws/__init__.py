@@ -1,1 +1,1 @@
-"""The AWS services behind the adjuster: Auto Scaling groups, the state table, and its own log lines."""
+"""AWS services of the adjuster: Auto Scaling groups, the state table, and its own log lines."""

@@ -1,4 +1,4 @@
-"""The Auto Scaling edge: finds the cluster's groups by their tags, reads them, and acts on them."""
+"""Auto Scaling groups of the cluster: found by their tags, read and changed."""
 
 import json
 import re
@@ -34,7 +34,7 @@ class AutoScalingGroups:
 
     def read_activities(self, group: str, since: float = 0.0) -> tuple[Activity, ...] | None:
         """
-        Read the scaling activities of a group, newest first; None when the group has gone.
+        Read the scaling activities of a group, newest first; None when the group no longer exists.
 
         Auto Scaling keeps activities for six weeks: pages that begin before `since`, in seconds since the epoch, are
         not read.
@@ -53,12 +53,12 @@ class AutoScalingGroups:
         return tuple(found)
 
     def suspend(self, group: str, processes: tuple[str, ...]) -> None:
-        """Suspend processes of a group; none are named, none are suspended."""
-        if processes:  # Without names, Auto Scaling takes all of them.
+        """Suspend the named processes of a group; none for an empty tuple."""
+        if processes:  # Without names, Auto Scaling suspends all of them.
             self._client.suspend_processes(AutoScalingGroupName=group, ScalingProcesses=list(processes))
 
     def resume(self, group: str, processes: tuple[str, ...]) -> None:
-        """Resume processes of a group; none are named, none are resumed. A group that has gone has none."""
+        """Resume the named processes of a group; none for an empty tuple, or a group that no longer exists."""
         if not processes:
             return
         try:
@@ -73,7 +73,7 @@ class AutoScalingGroups:
 
 
 def _is_missing(error: ClientError) -> bool:
-    # Auto Scaling has one code for all that is wrong with a request; the words differ between its operations.
+    # Auto Scaling has one code for every invalid request; the message differs between its operations.
     details = error.response["Error"]
     return details["Code"] == "ValidationError" and "not found" in details.get("Message", "")
 
@@ -81,7 +81,7 @@ def _is_missing(error: ClientError) -> bool:
 def _read_group(document: Mapping[str, Any], cluster: str) -> GroupObservation | None:
     tags = {tag["Key"]: tag.get("Value") for tag in document.get("Tags", ())}
     role = _ROLES.get(tags.get(ROLE_TAG) or "")
-    # The filter is the server's; what is about to be changed is looked at once more.
+    # The server applied the filter; check it again before any change.
     if role is None or tags.get(CLUSTER_TAG) != cluster:
         return None
     return GroupObservation(
@@ -130,7 +130,7 @@ def _read_time(moment: datetime | None) -> float | None:
 
 
 def _read_zone(details: str) -> str:
-    # Not every activity has details, nor do all details name the zone.
+    # Not every activity has details, and not all details name the zone.
     try:
         document = json.loads(details)
     except ValueError:

@@ -1,7 +1,7 @@
 """
-The adjuster's log: a JSON object a line, with the fields that the nodes' lines have, whatever Lambda's log format is.
+Log of the adjuster: a JSON object a line, with the fields of the nodes' lines, in any of Lambda's log formats.
 
-CloudWatch Logs makes metrics of a line only when nothing stands before or behind its JSON.
+CloudWatch Logs extracts metrics from a line only if it has no text before or after its JSON.
 """
 
 import logging
@@ -18,7 +18,7 @@ _EXTRA = ("generation", "details", "metrics")
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a record as a log line of the contract, with an ending that the handler wants behind it."""
+    """Formatter of log lines of the contract, with the line ending that the handler needs."""
 
     def __init__(self, cluster: str, ending: str = "") -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class LineFormatter(logging.Formatter):
         self._ending = ending
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line; what the record says besides is in the attributes that `besides` gave it."""
+        """Return the line, with the fields that `line_fields` added to the record."""
         generation, details, metrics = (getattr(record, name, None) for name in _EXTRA)
         details = dict(details or {})
         if record.exc_info:
@@ -46,18 +46,18 @@ class LineFormatter(logging.Formatter):
         return line.to_text() + self._ending
 
 
-def besides(
+def line_fields(
     generation: int = 0, details: Mapping[str, Any] | None = None, metrics: Mapping[Metric, float] | None = None
 ) -> dict[str, Any]:
-    """Return the `extra` of a log call: the generation that it is about, further fields of the line, and metrics."""
+    """Return the `extra` of a log call: the generation, further fields of the line, and metrics."""
     return dict(zip(_EXTRA, (generation, details, metrics), strict=True))
 
 
 def write_lines(environment: Mapping[str, str] = os.environ) -> None:
-    """Make the handlers that Lambda's runtime has set up write lines of the contract; anywhere else nothing happens."""
+    """Set the formatter of the handlers of Lambda's runtime; without effect elsewhere."""
     if _LAMBDA_VARIABLE not in environment:
         return
     for handler in logging.getLogger().handlers:
-        # A stream's handler ends its lines by itself; Lambda's own leaves that to the formatter.
+        # A stream's handler adds the line ending; Lambda's own leaves it to the formatter.
         ending = "" if isinstance(handler, logging.StreamHandler) else "\n"
         handler.setFormatter(LineFormatter(environment.get(CLUSTER_VARIABLE, ""), ending))

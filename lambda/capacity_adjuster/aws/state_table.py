@@ -1,8 +1,8 @@
 """
-The DynamoDB edge: the state item, and beside it items of the adjuster's own.
+DynamoDB table of the cluster: the state record, and the adjuster's own records.
 
-They record what the stack asks for, a shrink, the breaker, stops and which invocation looks closely. All are read
-consistently and written by compare-and-set.
+The latter record the requested capacity, a shrink, the breaker, stops and the lock of the deciding invocation. All are
+read consistently and written by compare-and-set.
 """
 
 import json
@@ -33,9 +33,9 @@ _RECORDS: Mapping[type[Record], tuple[str, Record]] = {
     StopRecord: ("stop", StopRecord()),
     RequestedCapacity: ("wish", BLANK_REQUEST),
 }
-"""Kind -> the end of its item's key, and the record that stands for one that cannot be read."""
+"""Kind -> end of its item's key, and the record that replaces an unreadable one."""
 _DENIALS_APART_SECONDS = 150
-"""Denials that the timer meets are a minute apart; Lambda's retries come in between."""
+"""Longest time between two denials in a row: the timer's are a minute apart, with Lambda's retries in between."""
 LOST_RACE_CODE = "ConditionalCheckFailedException"
 
 
@@ -48,14 +48,14 @@ class StateTable:
         self._cluster = cluster
 
     def read_state(self) -> ClusterState | None:
-        """Read the state item; None when there is none."""
+        """Read the state record; None when there is none."""
         item = self._get(get_request(self._table, self._cluster))
         if not item:
             return None
         return ClusterState.from_item(item, [self._get(request) for request in part_requests(self._table, item)])
 
     def write_state(self, state: ClusterState) -> bool:
-        """Write the state item; return False when another writer was faster."""
+        """Write the state record; return False when another writer was faster."""
         *parts, request = put_requests(self._table, state)
         for part in parts:
             self._client.put_item(**part)
@@ -65,7 +65,7 @@ class StateTable:
         """
         Read the record of a kind; None when there is none.
 
-        A record that no version of this code writes counts as a blank one of its item's revision, and is written anew.
+        An unreadable record counts as a blank one of its item's revision, and is written again.
         """
         suffix, blank = _RECORDS[kind]
         key = f"{self._cluster}#{suffix}"
@@ -76,7 +76,7 @@ class StateTable:
             return parse_record(kind, item.get("document", {}).get("S", ""), suffix)
         except ContractError:
             revision = item.get("revision", {}).get("N", "0")
-            logger.exception("record %s must be readable, got revision %s; it is written anew", key, revision)
+            logger.exception("record %s must be readable, got revision %s; it is replaced", key, revision)
             return cast("_Record", replace(blank, revision=int(revision)))
 
     def write(self, record: Record) -> bool:
@@ -96,9 +96,9 @@ class StateTable:
 
     def acquire_lock(self, now: float, until: float) -> bool:
         """
-        Acquire the lock of the one invocation that decides, until a moment; return False while another one holds it.
+        Acquire the lock of the deciding invocation until a time; return False while another invocation has it.
 
-        Both times are seconds since the epoch. The lock expires by itself, should this invocation die.
+        Both times are seconds since the epoch. The lock expires by itself if this invocation dies.
         """
         return self._put(
             self._lock_item(until)
@@ -110,11 +110,11 @@ class StateTable:
         )
 
     def release_lock(self) -> None:
-        """Let another invocation look closely."""
+        """Release the lock of the deciding invocation."""
         self._client.put_item(**self._lock_item(0))
 
     def note_denial(self, now: float) -> float:
-        """Record a denied call; return the time of the first of the denials in a row, in seconds since the epoch."""
+        """Record a denied call; return the time of the first denial in a row, in seconds since the epoch."""
         item = self._get(get_request(self._table, f"{self._cluster}#denial"))
         first, last = (float(item.get(name, {}).get("N", 0)) for name in ("first", "last"))
         since = first if now - last <= _DENIALS_APART_SECONDS else now

@@ -1,1 +1,1 @@
-"""Events that wake the adjuster: CloudFormation requests, budget messages and the end of Capacity Blocks."""
+"""Events of the adjuster: CloudFormation requests, budget messages and the end of Capacity Blocks."""

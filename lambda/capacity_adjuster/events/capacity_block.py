@@ -1,8 +1,8 @@
 """
-A capacity block ends for all nodes at once: its end is announced in the state item, so that training can checkpoint.
+End of a Capacity Block, for all nodes at once: announced in the state record, so that training can checkpoint.
 
 EC2 sends the warning 40 minutes before the end and begins to terminate ten minutes later (EC2 User Guide, "Monitor
-Capacity Blocks using EventBridge"). It is the one event that is believed, because nothing that can be read says it.
+Capacity Blocks using EventBridge"). It is the only event that is trusted, since no call of an API returns the same.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,18 +14,18 @@ from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.messages import Doorbell
 
 WARNING_TYPES = frozenset({"Capacity Block Expiration Warning", "Capacity Block Reservation Expiration Warning"})
-"""The guide's copies differ in the words."""
+"""Detail types of the warning, which differ between copies of the guide."""
 _WRITE_ATTEMPTS = 5
-"""The master writes the item too, some times a generation: who loses so often is too slow to matter."""
+"""Attempts to write the record; the master writes it too, a few times a generation."""
 _LONGEST_TEXT = 64
 
 
 @dataclass(frozen=True)
 class ExpiryWarning:
-    """EC2's warning that a capacity block ends."""
+    """Warning of EC2 that a Capacity Block ends."""
 
     reservation_id: str
-    end: str  # When it ends, in EC2's words; empty when EC2 did not say
+    end: str  # End in EC2's format; empty when EC2 sent none
 
     @property
     def notice(self) -> str:
@@ -37,7 +37,7 @@ class ExpiryWarning:
 
 
 def read_warning(event: Any) -> ExpiryWarning | None:
-    """Read an event as a warning; None when it is anything else, and nothing is raised."""
+    """Return the warning of an event; None for any other event. Raises nothing."""
     if not isinstance(event, Mapping) or event.get("source") != "aws.ec2":
         return None
     kind, detail = event.get("detail-type"), event.get("detail")
@@ -55,19 +55,19 @@ def announce_expiry(
     """
     Write a warning into the state record and notify the master; return the outcome for the log.
 
-    A warning that is known changes nothing. RuntimeError where other writers are faster each time: Lambda retries.
+    A repeated warning changes nothing. RuntimeError when other writers are faster each time: Lambda retries.
     """
     if warning.reservation_id != reservation_id:
         return f"no node of this cluster is in {warning.reservation_id}"
     for _ in range(_WRITE_ATTEMPTS):
         state = records.read_state()
         if state is None or state.phase is Phase.FAILED:
-            return "there is no cluster to tell"
+            return "there is no cluster to notify"
         if state.notice == warning.notice:
-            # The first delivery may have died before it rang; a doorbell too many only costs a read.
+            # The first delivery may have died before its notification; one notification too many only costs a read.
             notify_master(Doorbell(state.cluster, state.generation))
-            return "the notice is known"
+            return "the notice was announced before"
         if records.write_state(state.advance(state.phase, notice=warning.notice)):
             notify_master(Doorbell(state.cluster, state.generation))
             return f"notice: {warning.notice}"
-    raise RuntimeError(f"the notice must be written within {_WRITE_ATTEMPTS} attempts, got as many faster writers")
+    raise RuntimeError(f"could not write the notice: another writer was faster {_WRITE_ATTEMPTS} times; Lambda retries")

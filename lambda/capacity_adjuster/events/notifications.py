@@ -1,9 +1,9 @@
 """
-Reads the events that wake the adjuster: their description for its log, tests of the notifications, and budgets.
+Notifications to the adjuster: their description for its log, test notifications, and messages of budgets.
 
-Events are lost, repeated, late and in any order, and some say nothing at all; no decision about capacity rests on one.
-AWS Budgets asks for a stop by publishing to a topic of its own. The topic identifies that message, never its text: only
-AWS Budgets may publish there, and a budget notifies it of one thing alone, that it is used up.
+Events may be lost, repeated, late, reordered or empty, so no decision about capacity relies on one. AWS Budgets
+requests a stop by publishing to a separate topic. The topic identifies that message, not its text: only AWS Budgets may
+publish there, and only when a budget is used up.
 """
 
 import json
@@ -16,7 +16,7 @@ _MOST_RECORDS = 10
 
 
 def describe_event(event: Any) -> str:
-    """Return a description of any event in one line; raises nothing."""
+    """Return a one-line description of any event; raises nothing."""
     if not isinstance(event, Mapping):
         return f"an unknown event: {_shorten(event)}"
     if "RequestType" in event and "ResponseURL" in event:  # The URL is a secret of the stack.
@@ -33,7 +33,7 @@ def describe_event(event: Any) -> str:
 
 
 def is_test(event: Any) -> bool:
-    """Return whether an event only says that notifications were set up, so that nothing can have changed."""
+    """Return whether an event is the test notification of a new setup, so that no capacity has changed."""
     records = event.get("Records") if isinstance(event, Mapping) else None
     if not isinstance(records, list) or not records:
         return False

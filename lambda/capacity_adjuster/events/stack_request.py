@@ -1,8 +1,8 @@
 """
-The adjuster's answers to CloudFormation, for which it is the function behind `Custom::RequestedCapacity`.
+Requests of CloudFormation, for which the adjuster is the function of `Custom::RequestedCapacity`.
 
-CloudFormation asks once the groups and all that nodes need exist, again when the counts change, and before it deletes
-the groups. It is answered as soon as the request is recorded and, where AWS lets it, carried out.
+CloudFormation sends one once the groups and everything that nodes need exist, another when the counts change, and one
+before it deletes the groups. The response follows once the request is recorded and, if AWS allows it, applied.
 """
 
 import json
@@ -27,11 +27,11 @@ from deeplearning_contract.names import FIRST_CANDIDATE
 
 logger = logging.getLogger(__name__)
 PAUSE_SECONDS = 2
-"""Time between two attempts; a new role is denied its rights for some seconds."""
+"""Time between two attempts; a new role is denied for some seconds."""
 RESERVE_SECONDS = 60
-"""Kept of an invocation's time for the answer; a call may take that long with its retries."""
+"""Time of an invocation that is reserved for the response, whose call may take that long with its retries."""
 _MOST_REASON = 1000
-"""CloudFormation takes answers of up to 4,096 bytes in all; JSON may need two for a character of ASCII."""
+"""Characters of a reason: a response has at most 4,096 bytes, and JSON may need two for an ASCII character."""
 _MOST_DIGITS = 9
 _WISHED = ("Master", "Workers", "Candidate")
 _TYPES = frozenset({"Create", "Update", "Delete"})
@@ -39,11 +39,11 @@ _ID = "PhysicalResourceId"
 
 
 class RequestError(ValueError):
-    """The resource's properties are not those of the construct; the text says which."""
+    """Properties of the resource that are not those of the construct; the message names them."""
 
 
 def is_stack_request(event: Any) -> bool:
-    """Return whether an event is CloudFormation's, which waits for an answer."""
+    """Return whether an event is from CloudFormation, which waits for a response."""
     return isinstance(event, Mapping) and event.get("RequestType") in _TYPES and "ResponseURL" in event
 
 
@@ -51,9 +51,9 @@ def answer_stack(
     event: Mapping[str, Any], *, adapters: Adapters, capacity_change: CapacityChange, send: Callable[[str, bytes], None]
 ) -> str:
     """
-    Record a request of CloudFormation for capacity, apply it, and send the response; return the outcome for the log.
+    Record CloudFormation's request for capacity, apply it, and send the response; return the outcome for the log.
 
-    Raises RuntimeError where another invocation changes capacity while the cluster is to be deleted, and OSError where
+    Raises RuntimeError if another invocation changes capacity during the deletion of the cluster, and OSError if
     CloudFormation's URL refuses the response: Lambda retries.
     """
     answer = {name: event[name] for name in ("StackId", "RequestId", "LogicalResourceId")}
@@ -65,9 +65,9 @@ def answer_stack(
             else _ask(event, answer, adapters, capacity_change)
         )
     except (RequestError, BotoCoreError, ClientError) as error:
-        # A failure without an answer would keep the stack waiting.
-        outcome = f"the stack's request for capacity could not be recorded: {error}"
-        if event["RequestType"] != "Delete":  # Groups that are deleted ask for nothing, whatever the record says.
+        # Without a response to this failure the stack would keep waiting.
+        outcome = f"could not record the stack's request for capacity: {error}"
+        if event["RequestType"] != "Delete":  # Deleted groups need no capacity, with any record.
             reason = outcome.encode("ascii", "backslashreplace").decode()
             answer |= {"Status": "FAILED", "Reason": reason[:_MOST_REASON]}
     send(event["ResponseURL"], json.dumps(answer).encode())
@@ -84,8 +84,8 @@ def _ask(
     try:
         return str(_persist(adapters, lambda: _carry_out(capacity_change)))
     except (BotoCoreError, ClientError, ContractError, TimeoutError) as error:
-        # It is recorded, so that the timer goes on.
-        logger.warning("capacity was not asked for yet: %s", error)
+        # The request is recorded, so the timer continues it.
+        logger.warning("could not set the capacity; retrying: %s", error)
         return "the request is recorded"
 
 
@@ -107,26 +107,26 @@ def read_request(event: Mapping[str, Any], resource: str) -> CapacityRequest:
 
 
 def _is_unchanged(event: Mapping[str, Any]) -> bool:
-    # CloudFormation updates the resource for any property, and a user may have scaled by hand since it asked.
+    # CloudFormation updates the resource for any property, and a user may have scaled by hand since its request.
     old = event.get("OldResourceProperties")
     return isinstance(old, Mapping) and all(old.get(name) == event["ResourceProperties"].get(name) for name in _WISHED)
 
 
 def _carry_out(capacity_change: CapacityChange) -> str:
     outcome = capacity_change.run()
-    return "" if capacity_change.is_under_way() else outcome or "the request was carried out before"
+    return "" if capacity_change.is_under_way() else outcome or "the request was applied before"
 
 
 def _end(adapters: Adapters, resource: str) -> str:
     try:
         _persist(adapters, lambda: _write_next(adapters, lambda requested: cancel_request(requested, resource)))
     except TimeoutError as error:
-        raise RuntimeError("another invocation asks for capacity; the deletion waits for it") from error
-    return "the cluster is deleted, so that no more capacity is asked for"
+        raise RuntimeError("another invocation sets the capacity; the deletion waits for it") from error
+    return "the cluster is being deleted; no more capacity is requested"
 
 
 def _write_next(adapters: Adapters, follow: Callable[[RequestedCapacity | None], RequestedCapacity | None]) -> bool:
-    """Write the record that follows the present one, which no living invocation may hold; None needs no write."""
+    """Write the successor of the current record, unless a live invocation has it; None needs no write."""
     requested = adapters.records.read(RequestedCapacity)
     following = follow(requested)
     if following is None:
@@ -135,7 +135,7 @@ def _write_next(adapters: Adapters, follow: Callable[[RequestedCapacity | None],
 
 
 def _persist(adapters: Adapters, attempt: Callable[[], Any]) -> Any:
-    """Repeat an attempt until it comes to something; raise its last error, or TimeoutError, when time runs out."""
+    """Repeat an attempt until it returns a true value; raise its last error, or TimeoutError, when time runs out."""
     while True:
         failure: Exception | None = None
         try:
@@ -144,5 +144,5 @@ def _persist(adapters: Adapters, attempt: Callable[[], Any]) -> Any:
         except (BotoCoreError, ClientError) as error:
             failure = error
         if adapters.clock.remaining() < RESERVE_SECONDS:
-            raise failure or TimeoutError("nothing came of it in this invocation")
+            raise failure or TimeoutError("the request could not be completed in this invocation")
         adapters.clock.sleep(PAUSE_SECONDS)

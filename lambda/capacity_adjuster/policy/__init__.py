@@ -1,1 +1,1 @@
-"""The policy, pure: observations, records and the decisions that follow from them."""
+"""Policy, as pure functions: observations, records and the decisions from them."""

@@ -1,8 +1,8 @@
 """
-The circuit breaker: workers that launch, never join the cluster and die are not launched for ever.
+Circuit breaker: stops launches of workers that repeatedly die before they join the cluster.
 
-Its record is an item of its own beside the state item, so that a crash in the middle, or a user who resumes the
-launches, is known for what it is. The policy is pure; it never changes the desired capacity.
+Its record is a separate item beside the state record, which distinguishes a crash during the suspension from a user who
+resumes the launches. The policy is pure; it never changes the desired capacity.
 """
 
 import math
@@ -15,27 +15,28 @@ from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.reason import Reason
 
 MOST_FAILURES = 3
-"""Workers lost before they joined that trip it: one is an accident, two can be a bad host, three repeat themselves."""
+"""Workers lost before they joined that trip it: one can be chance, two a bad host, three are a pattern."""
 FAILURE_SHARE = 0.05
-"""The same for a large group, as a share of what it wants: bad hosts among hundreds are no fault of the cluster."""
+"""The same as a share of a large group's desired capacity: bad hosts among hundreds are no fault of the cluster."""
 FAILURE_SECONDS = 1800
-"""Only losses this close together are one fault: a worker boots, dies and is replaced in some minutes."""
+"""Longest time between losses of one fault: a worker boots, dies and is replaced in some minutes."""
 LAUNCH_PROCESS = "Launch"
 _MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
 class Breaker:
-    """The breaker's record."""
+    """Record of the breaker."""
 
     revision: int  # Counts every write; the compare-and-set condition
     group: str  # Name of the workers' group
-    members: tuple[str, ...] = ()  # Instances that have been members; the state item remembers only the last that left
-    is_tripped: bool = False  # Whether launches are, or were to be, suspended
-    reason: str = ""  # Why it tripped; empty before
-    counted_from: int = 0  # Losses before this moment count no more, in seconds since the epoch
-    # While the suspension is under way, the time after which its invocation cannot be alive any more, in seconds since
-    # the epoch; 0 once it is done
+    members: tuple[str, ...] = ()  # Instances that have been members; the state record contains only the last that left
+    is_tripped: bool = False  # Whether launches are suspended, or a suspension was started
+    reason: str = ""  # Reason of the trip; empty before
+    counted_from: int = 0  # Earlier losses do not count, in seconds since the epoch
+    # During the suspension, the time after which its invocation is certainly over, in seconds since the epoch; 0 once
+    # it
+    # is done
     lease_until: int = 0
     cause: str = ""  # Cause of the reason; empty in records of an older version
     remedy: str = ""  # Remedy of the reason
@@ -45,7 +46,7 @@ class Breaker:
         return replace(self, revision=self.revision + 1, lease_until=0)
 
     def rearm(self, counted_from: int) -> "Breaker":
-        """Return the next revision, which counts anew."""
+        """Return the next revision, which counts from zero."""
         revision = self.revision + 1
         return replace(self, revision=revision, is_tripped=False, counted_from=counted_from, lease_until=0)
 
@@ -54,20 +55,20 @@ class Breaker:
 class Trip:
     """Suspend the launches of the workers' group."""
 
-    breaker: Breaker  # The record to write, but for its lease
-    failed: tuple[str, ...]  # Ids of the workers that were lost; what is decided
+    breaker: Breaker  # The record to write, without its lease
+    failed: tuple[str, ...]  # Ids of the lost workers, which determine the decision
 
 
 @dataclass(frozen=True)
 class Rearm:
-    """Count anew, because a user has resumed the launches."""
+    """Count from zero, since a user has resumed the launches."""
 
     breaker: Breaker
 
 
 @dataclass(frozen=True)
 class Remember:
-    """Write down who is a member, so that a node is known when it has left."""
+    """Record the members, to recognize a member after it has left."""
 
     breaker: Breaker
 
@@ -76,15 +77,15 @@ def judge_breaker(
     workers: GroupObservation, state: ClusterState | None, breaker: Breaker | None, now: float
 ) -> Trip | Rearm | Remember | None:
     """
-    Decide what the breaker does at a time in seconds since the epoch; None for nothing.
+    Decide the action of the breaker at a time in seconds since the epoch; None for none.
 
-    The state was read after the group's activities, so that it knows the workers that joined before they died.
-    `breaker` is None before there is a record, or when it cannot matter.
+    The state was read after the group's activities, so that it contains the workers that joined before they died.
+    `breaker` is None before the first record, or when it cannot matter.
     """
     found = breaker if breaker is not None and breaker.group == workers.name else None
     is_held = LAUNCH_PROCESS in workers.suspended
     if found is not None and found.is_tripped and not found.lease_until:
-        # Before a roster is published the cluster fails of it, whatever became of the suspension.
+        # Before a membership is published this fails the cluster, with or without the suspension.
         return None if is_held or not _is_published(state) else Rearm(found)
     if found is not None and now < found.lease_until <= now + LONGEST_LEASE_SECONDS:
         return None
@@ -108,7 +109,7 @@ def judge_breaker(
 
 
 def count_most(workers: GroupObservation) -> int:
-    """Return how many failures trip the breaker of a group."""
+    """Return the number of failures that trip the breaker of a group."""
     return max(MOST_FAILURES, math.ceil(FAILURE_SHARE * workers.desired))
 
 
@@ -116,9 +117,9 @@ def find_failures(
     workers: GroupObservation, state: ClusterState | None, breaker: Breaker | None, now: float
 ) -> tuple[str, ...]:
     """
-    Find the workers that a health check took out of service lately and that never were members; their ids.
+    Return the ids of workers that a health check took out of service recently and that never were members.
 
-    An instance that died before it was in service is a failed launch, which has a reason of its own.
+    An instance that died before it was in service is a failed launch, which has its own reason.
     """
     since = max(now - FAILURE_SECONDS, breaker.counted_from if breaker else 0)
     known = set(breaker.members) if breaker else set()
@@ -130,7 +131,7 @@ def find_failures(
 
 
 def needs_record(workers: GroupObservation, state: ClusterState | None, now: float) -> bool:
-    """Return whether the breaker's record may matter, to spare its read while a cluster forms."""
+    """Return whether the breaker's record may matter; it is not read while a cluster forms."""
     is_held = LAUNCH_PROCESS in workers.suspended
     return is_held or _is_published(state) or len(find_failures(workers, state, None, now)) >= count_most(workers)
 
@@ -144,7 +145,7 @@ def _find_losses(workers: GroupObservation) -> list[Activity]:
 
 
 def _keep_recent(members: tuple[str, ...], workers: GroupObservation) -> set[str]:
-    """Forget members that neither live nor have died lately: no activity that is read names them any more."""
+    """Drop members that neither live nor have died recently: no activity that is read names them."""
     if workers.activities is None:
         return set(members)
     present = {instance.instance_id for instance in workers.instances}
@@ -157,6 +158,6 @@ def _explain(failed: tuple[str, ...], workers: GroupObservation) -> Reason:
     return Reason(
         f"workers must join the cluster, got {len(failed)} that died before within {FAILURE_SECONDS // 60} minutes "
         f"({named}), the last {last.loss_words}",
-        f"no more are launched: see /var/log/deeplearning-agent.log of such a node, correct the cause, then resume the "
-        f"process {LAUNCH_PROCESS} of {workers.name}",
+        f"launches are suspended: see /var/log/deeplearning-agent.log of such a node, correct the cause, then resume "
+        f"the process {LAUNCH_PROCESS} of {workers.name}",
     )

@@ -1,10 +1,10 @@
 """
-The policy: what to do about what was seen. Pure, so that every rule can be tried on values.
+Policy of the adjuster: the decision from an observation, as pure functions.
 
-It waits while anything is in progress. It only ever lowers the workers' desired capacity, to what launched, never below
-the minimum, and only when a failed launch explains what is missing. It says `launched` or `failed`; as long as no
-roster is published it says `launched` again, for the next generation, when others are there than it had said. After
-that the master keeps the membership, and only the breaker is left.
+It waits while anything is in progress. It only lowers the workers' desired capacity, to what launched, never below the
+minimum, and only when a failed launch explains the missing workers. Its verdict is `launched` or `failed`. Until a
+membership is published, other launched instances lead to a new verdict `launched`, for the next generation. After that
+the master maintains the membership, and only the breaker acts.
 """
 
 from dataclasses import dataclass, field, replace
@@ -32,7 +32,7 @@ from deeplearning_contract.reason import NO_REASON, Reason
 from deeplearning_contract.settings import AdjusterSettings
 
 DENIED_SECONDS = 180
-"""A new role can be denied what it may do for a while, until AWS has spread its policy."""
+"""Time for which a new role can be denied until AWS has propagated its policy."""
 _FIRST = 1
 """Revision and generation of the first verdict."""
 
@@ -41,14 +41,14 @@ _FIRST = 1
 class Wait:
     """Do nothing now."""
 
-    why: str  # What is waited for
-    # When to look again, where that is known; 0 where it is not. No part of what is decided.
+    why: str  # Reason of the wait
+    # Time of the next read; 0 when unknown. Not compared between decisions.
     seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)
 class Resume:
-    """Resume what a shrink suspended whose invocation has died."""
+    """Resume the processes that a shrink suspended whose invocation has died."""
 
     adjustment: Adjustment
 
@@ -60,15 +60,15 @@ class Shrink:
     group: str  # Name of the workers' group
     desired: int  # Its desired capacity
     launched: tuple[str, ...]  # Ids of the workers that launched
-    requested: int  # Workers asked for
-    reason: Reason  # Why fewer launched
-    # Processes to suspend, those that nobody has suspended; no part of what is decided
+    requested: int  # Requested workers
+    reason: Reason  # Reason of the shortfall
+    # Processes to suspend, without those that are suspended already; not compared between decisions
     processes: tuple[str, ...] = field(compare=False)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Write the state item; when it says `failed`, signal the failure first."""
+    """Write the state record; in phase `failed`, signal the failure first."""
 
     state: ClusterState
 
@@ -77,7 +77,7 @@ Decision = Wait | Resume | Shrink | Verdict | Trip | Rearm | Remember
 
 
 def describe_decision(decision: Decision) -> str:
-    """Return a decision as a reader of the log wants it: what, and why."""
+    """Return a decision with its reason, for the log."""
     match decision:
         case Wait():
             return f"wait: {decision.why}"
@@ -86,7 +86,7 @@ def describe_decision(decision: Decision) -> str:
             counts = f"generation {state.generation}, {len(state.expected)} of {state.requested} nodes"
             return f"{state.phase.value}, {counts}" + (f": {state.reason}" if state.reason else "")
         case Resume():
-            return "resume what a shrink that died had suspended"
+            return "resume the processes that an interrupted shrink had suspended"
         case Shrink():
             return f"shrink from {decision.requested} to {decision.desired} workers: {decision.reason}"
         case _:
@@ -95,7 +95,7 @@ def describe_decision(decision: Decision) -> str:
 
 @dataclass(frozen=True)
 class _Situation:
-    """What a verdict rests on; both groups are there."""
+    """Input of a verdict; both groups exist."""
 
     master: GroupObservation
     workers: GroupObservation
@@ -106,15 +106,15 @@ class _Situation:
 
     @property
     def requested(self) -> int:
-        """Workers that were asked for."""
+        """Number of requested workers."""
         return count_requested(self.workers, self.adjustment)
 
     @property
     def minimum(self) -> int:
         """
-        Fewest workers with which the cluster is wanted.
+        Minimum number of workers.
 
-        A user who raises the group's own minimum has raised it too: Auto Scaling would refuse less.
+        A user who raises the group's own minimum raises it too: Auto Scaling would refuse less.
         """
         return max(self.settings.worker_min_capacity, self.workers.min_size)
 
@@ -129,9 +129,9 @@ def decide(
     now: float,
 ) -> Decision:
     """
-    Decide what to do at a time in seconds since the epoch.
+    Return the decision at a time in seconds since the epoch.
 
-    State and records are None before there are any; the records also when they cannot matter.
+    State and records are None before their first write; the records also when they cannot matter.
     """
     if adjustment is not None and adjustment.is_open:
         return Wait("another invocation adjusts") if adjustment.is_held(now) else Resume(adjustment)
@@ -139,7 +139,7 @@ def decide(
         return Wait("the cluster has failed")
     master, workers = observed.master, observed.workers
     if master is None or workers is None or master.is_deleting or workers.is_deleting:
-        return Wait("a group is not there yet, or is being deleted")
+        return Wait("a group does not exist yet, or is being deleted")
     situation = _Situation(master, workers, state, adjustment, settings, now)
     return judge_breaker(workers, state, breaker, now) or _judge_capacity(situation, breaker)
 
@@ -147,7 +147,7 @@ def decide(
 def _judge_capacity(situation: _Situation, breaker: Breaker | None) -> Decision:
     master, workers, state = situation.master, situation.workers, situation.state
     if state is not None and state.phase is not Phase.LAUNCHED:
-        return Wait("a roster is published, so the master keeps the membership")
+        return Wait("a membership is published, which the master maintains")
     if breaker is not None and breaker.is_tripped:
         return _fail(situation, Reason.of(breaker))
     if master.is_busy or not master.launched:
@@ -159,9 +159,9 @@ def _judge_capacity(situation: _Situation, breaker: Breaker | None) -> Decision:
 
 def count_requested(workers: GroupObservation, adjustment: Adjustment | None) -> int:
     """
-    Count the workers that were asked for.
+    Return the number of requested workers.
 
-    Desired says so, unless it is what a shrink of ours left; a user who has changed it since has asked anew.
+    It is the desired capacity, unless a shrink of the adjuster set it and no user has changed it since.
     """
     is_ours = adjustment is not None and adjustment.explains(workers.name, workers.desired)
     return adjustment.requested if adjustment is not None and is_ours else workers.desired
@@ -171,7 +171,7 @@ def judge_denial(
     observed: ClusterObservation, denial: str, *, settings: AdjusterSettings, now: float, since: float
 ) -> Decision:
     """
-    Decide what to do when AWS denies the adjuster a call, in words that name the action.
+    Return the decision after AWS denied the adjuster a call; `denial` names the action.
 
     `since` is the first denial in a row, and `now` this one, in seconds since the epoch.
     """
@@ -197,7 +197,7 @@ def _judge_master(situation: _Situation) -> Decision:
 def _judge_complete(situation: _Situation) -> Decision:
     master, workers, adjustment, state = situation.master, situation.workers, situation.adjustment, situation.state
     if any(len(group.launched) > group.desired and not group.keeps_surplus for group in (master, workers)):
-        return Wait("a group is about to terminate what it has too many")
+        return Wait("a group is about to terminate its surplus instances")
     if len(master.launched) != 1:
         return Wait("there is more than one master")
     expected = (*master.launched, *workers.launched)
@@ -217,7 +217,7 @@ def _judge_workers(situation: _Situation) -> Decision:
         return Wait("the workers' group is busy")
     failure = find_failure(workers)
     if failure is None:
-        return Wait("workers are missing and no launch has failed, so their launch is still to come")
+        return Wait("workers are missing and no launch has failed, so their launch is pending")
     grace = count_grace(workers, failure, situation.now)
     if grace:
         return Wait(explain_wait(NodeRole.WORKER, failure), grace)
@@ -226,7 +226,7 @@ def _judge_workers(situation: _Situation) -> Decision:
     if shortfall.launched < minimum or is_hopeless(workers):
         return _fail(situation, explain_failure(shortfall, failure, _types(workers), situation.settings.encryption_key))
     if workers.elsewhere:
-        return Wait("workers of another group are asked for too, so that none is lowered")
+        return Wait("workers are requested from another group too, so none is lowered")
     return Shrink(
         group=workers.name,
         desired=workers.desired,
@@ -255,7 +255,7 @@ def _follow(
     reason: Reason,
     expected: tuple[str, ...] = (),
 ) -> ClusterState:
-    """Follow the last verdict with the next; what is not the adjuster's to say stays as it was."""
+    """Return the successor of the last verdict; fields of other writers are kept."""
     if state is None:
         return ClusterState(settings.cluster, _FIRST, _FIRST, phase, requested, expected).explain(reason)
     generation = state.generation + (phase is Phase.LAUNCHED)

@@ -1,4 +1,4 @@
-"""Judges failed launches, and turns them into a reason that a user can act on."""
+"""Reasons of failed launches, with remedies."""
 
 import re
 from collections.abc import Iterable
@@ -11,26 +11,26 @@ from deeplearning_contract.names import NodeRole
 from deeplearning_contract.reason import Reason
 
 _NOISE = re.compile(r"\s*(Launching EC2 instance failed\.?|Encoded authorization failure message: \S+)")
-"""What says nothing, and what differs at each attempt."""
+"""Text without information, and text that differs between attempts."""
 _DEATHS_EACH = 2
-"""Early deaths for each instance that is asked for, after which another attempt is not waited for."""
+"""Early deaths for each requested instance after which no further attempt is awaited."""
 
 
 @dataclass(frozen=True)
 class Shortfall:
-    """How far a group came."""
+    """Launched and requested instances of a group."""
 
     role: NodeRole  # The group's role
     launched: int  # Instances that launched
-    requested: int  # Instances that were asked for
-    minimum: int  # Fewest with which the cluster is wanted
+    requested: int  # Requested instances
+    minimum: int  # Minimum of the cluster
 
 
 def is_hopeless(group: GroupObservation) -> bool:
     """
-    Return whether every launch failed for a mistake in the configuration: then no instance will ever come.
+    Return whether every launch failed for a mistake in the configuration, so that no instance will ever launch.
 
-    What passes by itself says nothing: the mistake comes to light after it.
+    Temporary failures do not count: the mistake may show after them.
     """
     kinds = [classify_failure(activity.message) for activity in group.failed_launches]
     judged = [kind.is_configuration for kind in kinds if kind.is_configuration or not kind.grace_seconds]
@@ -39,39 +39,39 @@ def is_hopeless(group: GroupObservation) -> bool:
 
 def keeps_dying(group: GroupObservation) -> bool:
     """
-    Return whether launches die before they are in service again and again for a mistake in the configuration.
+    Return whether launches die repeatedly before they are in service for a mistake in the configuration.
 
-    The group tries again at once, so that it is hardly ever quiet; the attempt under way will end like those before it.
+    The group retries at once, so that it is rarely quiet; the current attempt will end like the earlier ones.
     """
     deaths = sum(activity.is_early_death for activity in group.failed_launches)
     return deaths >= _DEATHS_EACH * max(1, group.desired) and is_hopeless(group)
 
 
 def find_failure(group: GroupObservation) -> Activity | None:
-    """Find the failed launch that explains why a group lacks instances; None while an attempt may still succeed."""
+    """Return the failed launch that explains a group's missing instances; None while an attempt may still succeed."""
     if keeps_dying(group):
         return group.failed_launches[-1]
     return None if group.is_busy else group.standing_failure
 
 
 def count_grace(group: GroupObservation, failure: Activity, now: float) -> float:
-    """Count the seconds in which a group's failed launch may still pass by itself; 0 when there are none."""
+    """Return the seconds for which a group's failed launch may still be temporary; 0 for none."""
     kind = classify_failure(failure.message)
-    # A kind begins anew only once, so that kinds that take turns come to an end.
+    # Each kind restarts its grace period only once, so that alternating kinds end.
     first = next(other for other in group.failed_launches if classify_failure(other.message) is kind)
     return max(0.0, kind.grace_seconds - (now - first.last_moment)) if kind.grace_seconds else 0.0
 
 
 def explain_wait(role: NodeRole, failure: Activity) -> str:
-    """Return the reason for which a group's next launch is awaited."""
-    return str(_explain(f"{role.value} has not launched yet", failure, "Auto Scaling tries again"))
+    """Return the reason to wait for a group's next launch."""
+    return str(_explain(f"{role.value} has not launched yet", failure, "Auto Scaling retries"))
 
 
 def explain_failure(
     shortfall: Shortfall, failure: Activity, instance_types: Iterable[str] = (), key: str = ""
 ) -> Reason:
     """
-    Return why there is no cluster, and what to do.
+    Return the reason and remedy of a cluster that cannot form.
 
     The group's instance types name the quota, and `key` the KMS key of the nodes' volumes; empty where unknown.
     """
@@ -88,8 +88,8 @@ def explain_failure(
 def explain_shrink(
     shortfall: Shortfall, failure: Activity, instance_types: Iterable[str] = (), key: str = ""
 ) -> Reason:
-    """Return why the cluster is smaller than requested, and what to do; arguments as of `explain_failure`."""
-    what = f"{shortfall.launched} of {shortfall.requested} workers launched, at least {shortfall.minimum} were wanted"
+    """Return the reason and remedy of a cluster below its requested size; arguments as of `explain_failure`."""
+    what = f"{shortfall.launched} of {shortfall.requested} workers launched, at least {shortfall.minimum} were required"
     return _explain(what, failure, find_remedy(failure.message, instance_types, key))
 
 

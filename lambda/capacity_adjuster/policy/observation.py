@@ -1,8 +1,8 @@
 """
-What the adjuster saw of the Auto Scaling groups, as values.
+Observations of the Auto Scaling groups, as values.
 
 Only `InService` and healthy counts as launched. Every other lifecycle state, known or not, counts as in
-progress: Auto Scaling adds states, and waiting costs less than deciding on one that means something.
+progress: Auto Scaling adds states, and waiting costs less than a wrong decision.
 """
 
 from collections.abc import Iterable
@@ -13,12 +13,12 @@ from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import FIRST_CANDIDATE, NodeRole
 
 SUSPENDED_PROCESSES = ("Launch", "AZRebalance", "ReplaceUnhealthy")
-"""What a group must not do while its desired capacity is set to what it has."""
+"""Processes that must not run while a group's desired capacity is set to what it has."""
 
 
 @dataclass(frozen=True)
 class Instance:
-    """An instance as its group lists it."""
+    """Instance as its group lists it."""
 
     instance_id: str
     lifecycle: str
@@ -28,29 +28,29 @@ class Instance:
 
     @property
     def is_launched(self) -> bool:
-        """Whether it is in service, and nothing is known against it."""
+        """True if it is in service and healthy."""
         return self.lifecycle == "InService" and self.health == "Healthy"
 
     @property
     def is_leaving(self) -> bool:
-        """Whether its group terminates it, or is about to."""
+        """True if its group terminates it, or is about to."""
         return self.lifecycle.startswith("Terminating") or self.health != "Healthy"
 
 
 @dataclass(frozen=True)
 class GroupObservation:
-    """One Auto Scaling group."""
+    """Observation of one Auto Scaling group."""
 
     name: str
     role: NodeRole  # Value of its role tag
     min_size: int  # The group's own minimum, which Auto Scaling enforces; not the user's minimum
     desired: int  # Desired capacity
     max_size: int  # Maximum
-    instances: tuple[Instance, ...] = ()  # All instances that it lists
-    # Its scaling activities; None when they were not read, and then the group counts as busy
+    instances: tuple[Instance, ...] = ()  # Instances that it lists
+    # Scaling activities; None when they were not read: the group then counts as busy
     activities: tuple[Activity, ...] | None = ()
-    suspended: frozenset[str] = frozenset()  # Processes that somebody suspended
-    created: float = 0.0  # When it was made, seconds since the epoch
+    suspended: frozenset[str] = frozenset()  # Suspended processes
+    created: float = 0.0  # Creation in seconds since the epoch
     is_deleting: bool = False  # Whether it is being deleted
     candidate: str = FIRST_CANDIDATE  # Value of its candidate tag, its place among the groups of its role
     elsewhere: int = 0  # Desired capacity of the other groups of its role, which `desired` counts too
@@ -62,41 +62,41 @@ class GroupObservation:
 
     @property
     def has_unsettled_instances(self) -> bool:
-        """Whether an instance comes or goes."""
+        """True while an instance launches or terminates."""
         return not all(instance.is_launched for instance in self.instances)
 
     @property
     def has_leaving_instances(self) -> bool:
-        """Whether an instance goes, so that the activities may say why."""
+        """True while an instance terminates, for which the activities may have a cause."""
         return any(instance.is_leaving for instance in self.instances)
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is in progress, or might be."""
+        """True while anything is in progress, or might be."""
         if self.has_unsettled_instances or self.activities is None:
             return True
         return any(activity.is_in_progress for activity in self.activities)
 
     @property
     def keeps_surplus(self) -> bool:
-        """Whether the group cannot terminate what it has beyond its desired capacity."""
+        """True if the group cannot terminate instances beyond its desired capacity."""
         unprotected = sum(not instance.is_protected for instance in self.instances)
         return "Terminate" in self.suspended or unprotected == 0
 
     @property
     def failed_launches(self) -> tuple[Activity, ...]:
-        """Launches that failed, oldest first."""
+        """Failed launches, oldest first."""
         failed = (activity for activity in self.activities or () if activity.is_failed_launch)
         return tuple(sorted(failed, key=lambda activity: activity.last_moment))
 
     @property
     def standing_failure(self) -> Activity | None:
         """
-        The failed launch that explains why instances are missing; None when something else does.
+        Failed launch that explains missing instances; None without one.
 
-        A group tries a failed launch again, for ever, and replaces what it terminates. So when anything began after
-        the last failure had ended, the next attempt is still to come, and the failure explains nothing any more.
-        The termination of an instance that died before it was in service belongs to its failed launch.
+        A group retries a failed launch for ever, and replaces terminated instances. So when an activity began after
+        the end of the last failure, the next attempt is pending, and the failure no longer explains anything. The
+        termination of an instance that died before it was in service belongs to its failed launch.
         """
         failed = self.failed_launches
         if not failed:
@@ -116,10 +116,10 @@ class GroupObservation:
 @dataclass(frozen=True)
 class ClusterObservation:
     """
-    The groups of one cluster.
+    Groups of one cluster.
 
-    A role may have several, its candidates, of which one is asked for capacity at a time. Together they count as one
-    group: what launched, what is busy and what is desired is that of all of them.
+    A role may have several groups, its candidates, of which one has capacity requested at a time. Together they count
+    as one group: launched instances, activity and desired capacity are those of all of them.
     """
 
     groups: tuple[GroupObservation, ...] = ()
@@ -136,7 +136,7 @@ class ClusterObservation:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is in progress in any group, or might be."""
+        """True while anything is in progress in any group, or might be."""
         return any(group.is_busy for group in self.groups)
 
 
@@ -144,9 +144,9 @@ def needs_activities(group: GroupObservation, groups: Iterable[GroupObservation]
     """
     Return whether a decision needs the activities of a group.
 
-    While instances come and go it mostly does not, and a cluster of N nodes wakes the adjuster N times. A group that
-    lacks instances without any on the way may have failed, and that must not wait for other groups; one that loses
-    instances may lose them again and again.
+    While instances launch and terminate it mostly does not, and a cluster of N nodes invokes the adjuster N times. A
+    group that lacks instances while none launches may have failed, which must not wait for other groups; one that loses
+    instances may lose them repeatedly.
     """
     if group.has_leaving_instances:
         return True
@@ -157,9 +157,10 @@ def needs_activities(group: GroupObservation, groups: Iterable[GroupObservation]
 
 def needs_decision(groups: tuple[GroupObservation, ...]) -> bool:
     """
-    Return whether there may be anything to decide.
+    Return whether a decision may be needed.
 
-    There is not while instances come and go everywhere, unless a suspended process shows that a shrink was cut short.
+    None is needed while instances launch or terminate in all groups, unless a suspended process is from an interrupted
+    shrink.
     """
     has_suspension = any(not group.suspended.isdisjoint(SUSPENDED_PROCESSES) for group in groups)
     return has_suspension or any(needs_activities(group, groups) for group in groups)
@@ -167,9 +168,9 @@ def needs_decision(groups: tuple[GroupObservation, ...]) -> bool:
 
 def is_standing(observed: ClusterObservation, state: ClusterState | None) -> bool:
     """
-    Return whether the last verdict still says what there is, so that nothing needs a closer look.
+    Return whether the last verdict still matches the groups, so that no decision is needed.
 
-    A process that is suspended may be a shrink cut short, whatever the verdict is.
+    A suspended process may be from an interrupted shrink, with any verdict.
     """
     if state is None or any(not group.suspended.isdisjoint(SUSPENDED_PROCESSES) for group in observed.groups):
         return False
@@ -181,7 +182,7 @@ def is_standing(observed: ClusterObservation, state: ClusterState | None) -> boo
 
 
 def _join(groups: tuple[GroupObservation, ...], role: NodeRole) -> GroupObservation | None:
-    """Join the groups of a role under the name of the one that is asked: the first candidate that wants instances."""
+    """Return the groups of a role as one, named after the first candidate with a desired capacity."""
     found = sorted((group for group in groups if group.role is role), key=_rank)
     if not found[1:]:
         return found[0] if found else None

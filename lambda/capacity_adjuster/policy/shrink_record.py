@@ -1,46 +1,45 @@
 """
-The record of a shrink, written before the shrink begins: a second item beside the state item, for the adjuster alone.
+Record of a shrink, written before its start: an item beside the state record, only for the adjuster.
 
-It answers what a crash between two calls would make unanswerable. How many workers were asked for, once desired has
-been lowered? Which suspended processes are ours to resume, and which are a user's? Is another invocation at it now?
+It keeps, over a crash between two calls, the number of requested workers, the suspended processes that the adjuster
+must resume (rather than a user's), and the lease of the invocation that shrinks.
 """
 
 from dataclasses import dataclass, replace
 
 LONGEST_LEASE_SECONDS = 1800
-"""No lease of ours ends later than that from now: Lambda ends every function after 15 minutes."""
+"""Longest valid lease: Lambda ends every function after 15 minutes."""
 
 
 @dataclass(frozen=True)
 class Adjustment:
-    """A shrink of the workers' group."""
+    """Shrink of the workers' group."""
 
     revision: int  # Counts every write; the compare-and-set condition
     group: str
-    requested: int  # Workers asked for before the first shrink
-    before: int  # Desired capacity when the shrink began
-    # Workers that had launched; what desired is, or was to be, lowered to. Once it is known whether it was, both are
-    # what desired is.
+    requested: int  # Requested workers before the first shrink
+    before: int  # Desired capacity at the start of the shrink
+    # Launched workers, the target of the shrink. After the shrink, this and `before` are the actual desired capacity.
     target: int
-    reason: str  # Why fewer launched, for the user
-    processes: tuple[str, ...]  # Processes that were not suspended before, so that they are ours to resume
-    # While the shrink is under way, the time after which its invocation cannot be alive any more, in seconds since the
-    # epoch; 0 once the processes are resumed
+    reason: str  # Reason for the user
+    processes: tuple[str, ...]  # Processes that the shrink itself suspends, and must resume
+    # During the shrink, the time after which its invocation is certainly over, in seconds since the epoch; 0 once the
+    # processes are resumed
     lease_until: int
     cause: str = ""  # Cause of the reason; empty in records of an older version
     remedy: str = ""  # Remedy of the reason
 
     @property
     def is_open(self) -> bool:
-        """Whether its processes may still be suspended."""
+        """True while its processes may still be suspended."""
         return self.lease_until > 0
 
     def is_held(self, now: float) -> bool:
-        """Return whether its invocation may be alive; a lease that ends too far ahead is none of ours."""
+        """Return whether its invocation may be alive; a lease that ends too late is invalid."""
         return now < self.lease_until <= now + LONGEST_LEASE_SECONDS
 
     def explains(self, group: str, desired: int) -> bool:
-        """Return whether a group's desired capacity is what this shrink left, or found."""
+        """Return whether a group's desired capacity is that after this shrink, or before it."""
         return group == self.group and desired in (self.before, self.target)
 
     def close(self) -> "Adjustment":
@@ -48,5 +47,5 @@ class Adjustment:
         return replace(self, revision=self.revision + 1, processes=(), lease_until=0)
 
     def end_at(self, desired: int) -> "Adjustment":
-        """Return the next revision, with its processes resumed and what became of desired."""
+        """Return the next revision, with its processes resumed and the actual desired capacity."""
         return replace(self.close(), before=desired, target=desired)

@@ -1,10 +1,10 @@
 """
-When a cluster stops by itself. Pure, so that every rule can be tried on values.
+Policy of automatic stops, as pure functions.
 
-A deadline counts from the creation of the groups, which nothing but their replacement changes: a redeployment with
-another time takes effect at once. Stopped once, the cluster is left alone until its user scales it up again, whose
-allowance then begins anew. A stop lowers the desired capacity of both groups to their own minimum, which is 0 unless a
-user has raised it; it says nothing of the membership.
+A deadline counts from the creation of the groups, which changes only with their replacement: a redeployment with
+another time takes effect at once. After a stop the cluster is left alone until its user scales it up again, which
+starts a new allowance. A stop lowers the desired capacity of both groups to their own minimum, which is 0 unless a user
+has raised it; it does not change the membership.
 """
 
 import math
@@ -19,47 +19,46 @@ from deeplearning_contract.settings import AdjusterSettings
 DEADLINE = "deadline"
 BUDGET = "budget used up"
 WARNING_SECONDS = 900
-"""How long before its deadline the nodes are told, so that training can write a checkpoint."""
+"""Time before the deadline at which the nodes are notified, so that training can write a checkpoint."""
 SETTLED_SECONDS = 60
-"""What is read so soon after a stop may be older than it."""
+"""Time after a stop during which reads may be older than it."""
 NOTICE_BEGIN = "the cluster stops by itself at "
-"""By which a notice of ours is known."""
+"""Prefix of the adjuster's notices of a stop."""
 
 
 @dataclass(frozen=True)
 class StopRecord:
     """
-    Record of stops: an item beside the state item, for the adjuster alone.
+    Record of stops: an item beside the state record, only for the adjuster.
 
-    A stop happens once, whatever dies in the middle, and a user who scales the cluster up again has a new allowance.
+    A stop happens once, even if an invocation dies during it; a user who scales the cluster up again has a new
+    allowance.
     """
 
     revision: int = 0  # Counts every write; the compare-and-set condition
-    # When the present allowance began, in seconds since the epoch; 0 for the first, which began when the groups were
-    # made
+    # Start of the current allowance in seconds since the epoch; 0 for the first, which starts with the groups' creation
     counted_from: int = 0
-    cause: str = ""  # Why the cluster stops, or stopped last; empty before the first stop
-    message_id: str = ""  # The last message of AWS Budgets that stopped it, so that its copies do not
-    # While a stop is under way, the time after which its invocation cannot be alive any more, in seconds since the
-    # epoch; 0 while none is
+    cause: str = ""  # Cause of the current or last stop; empty before the first
+    message_id: str = ""  # Last message of AWS Budgets that stopped it, to ignore its copies
+    # During a stop, the time after which its invocation is certainly over, in seconds since the epoch; else 0
     lease_until: int = 0
-    stopped_at: int = 0  # When it was stopped, in the same; 0 while its allowance runs
+    stopped_at: int = 0  # Time of the stop in seconds since the epoch; 0 while its allowance runs
 
     @property
     def is_open(self) -> bool:
-        """Whether a stop is under way."""
+        """True during a stop."""
         return self.lease_until > 0
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the cluster was stopped and its user has not been seen to scale it up again."""
+        """True after a stop until its user scales the cluster up again."""
         return self.stopped_at > 0
 
     def believe(self, now: float) -> "StopRecord":
         """
-        Return the same revision without times that no invocation of ours can have written, because they lie far ahead.
+        Return the same revision without invalid times, far in the future.
 
-        Such a record would keep the cluster from ever stopping.
+        Such times would prevent every stop.
         """
         limit = now + LONGEST_LEASE_SECONDS
         return replace(
@@ -70,7 +69,7 @@ class StopRecord:
         )
 
     def begin(self, cause: str, message_id: str) -> "StopRecord":
-        """Return the next revision, with a stop begun but for its lease."""
+        """Return the next revision, with a started stop, without its lease."""
         return replace(self, revision=self.revision + 1, cause=cause, message_id=message_id, stopped_at=0)
 
     def close(self, now: int) -> "StopRecord":
@@ -78,27 +77,27 @@ class StopRecord:
         return replace(self, revision=self.revision + 1, lease_until=0, stopped_at=now)
 
     def allow(self, now: int) -> "StopRecord":
-        """Return the next revision, with an allowance that begins now."""
+        """Return the next revision, with an allowance that starts now."""
         return replace(self, revision=self.revision + 1, counted_from=now, lease_until=0, stopped_at=0)
 
 
 @dataclass(frozen=True)
 class StartStop:
-    """Stop the cluster; the record to write, but for its lease."""
+    """Stop the cluster; the record to write, without its lease."""
 
     record: StopRecord
 
 
 @dataclass(frozen=True)
 class ScaledUpAgain:
-    """StartStop a new allowance, because a user has scaled the stopped cluster up."""
+    """Start a new allowance, since a user has scaled the stopped cluster up."""
 
     record: StopRecord
 
 
 @dataclass(frozen=True)
 class AlreadyStopped:
-    """Leave everything as it is, because the cluster is stopped or another invocation stops it."""
+    """Change nothing, since the cluster is stopped or another invocation stops it."""
 
     why: str
 
@@ -107,9 +106,9 @@ def judge_stop(
     groups: Sequence[GroupObservation], record: StopRecord, *, settings: AdjusterSettings, message_id: str, now: float
 ) -> StartStop | ScaledUpAgain | AlreadyStopped | None:
     """
-    Decide whether the cluster stops at a time in seconds since the epoch; None when it goes on.
+    Decide whether the cluster stops at a time in seconds since the epoch; None while it continues.
 
-    `message_id` is that of a message by which AWS Budgets asks for a stop; empty without one.
+    `message_id` is the id of a message with which AWS Budgets requests a stop; empty without one.
     """
     if not groups or any(group.is_deleting for group in groups):
         return None
@@ -129,8 +128,8 @@ def judge_stop(
 
 
 def find_deadline(groups: Sequence[GroupObservation], record: StopRecord, settings: AdjusterSettings) -> int | None:
-    """Return when the cluster stops, in seconds since the epoch; None when nothing says so."""
-    # A group without a time of creation is one that could not be read whole: it must not look as old as the epoch.
+    """Return the time of the cluster's stop in seconds since the epoch; None without a deadline."""
+    # A group without a creation time was not read completely: it must not count as old as the epoch.
     created = [group.created for group in groups if group.created > 0]
     begin = record.counted_from or (math.floor(min(created)) if created else 0)
     return begin + settings.stop_after_seconds if begin and settings.stop_after_seconds else None
@@ -139,7 +138,7 @@ def find_deadline(groups: Sequence[GroupObservation], record: StopRecord, settin
 def plan_notice(
     groups: Sequence[GroupObservation], record: StopRecord, *, settings: AdjusterSettings, now: float
 ) -> str:
-    """Return the notice of the cluster's end for the nodes; empty while it is far, and after it."""
+    """Return the notice of the stop for the nodes; empty long before the stop, and after it."""
     record = record.believe(now)
     deadline = find_deadline(groups, record, settings)
     if deadline is None or record.is_stopped or now < deadline - WARNING_SECONDS:
@@ -151,10 +150,10 @@ def plan_notice(
 
 
 def is_at_rest(groups: Sequence[GroupObservation], record: StopRecord, now: float) -> bool:
-    """Return whether a cluster was stopped and shows no sign of having been scaled up again."""
+    """Return whether a cluster was stopped and has not been scaled up again."""
     return record.is_stopped and (now < record.stopped_at + SETTLED_SECONDS or not is_up(groups))
 
 
 def is_up(groups: Sequence[GroupObservation]) -> bool:
-    """Return whether any group asks for instances beyond those that its own minimum holds."""
+    """Return whether any group's desired capacity exceeds its own minimum."""
     return any(group.desired > group.min_size for group in groups)

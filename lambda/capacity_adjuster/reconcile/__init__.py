@@ -1,1 +1,1 @@
-"""Reconciliation: carries decisions out, confirms them, and shuts a cluster down."""
+"""Reconciliation: confirms decisions, applies them, and shuts down a cluster."""

@@ -1,4 +1,4 @@
-"""AWS as one invocation uses it: its services and its time; the tests put a model of them in their place."""
+"""Services and clock of one invocation; the tests replace them by a model."""
 
 import math
 import time
@@ -13,7 +13,7 @@ from deeplearning_contract.messages import Doorbell
 
 LOST_RACE = "another writer was faster"
 _SKEW_SECONDS = 5
-"""Clocks of two invocations differ by less."""
+"""Above the difference between the clocks of two invocations."""
 
 
 class InvocationClock:
@@ -27,7 +27,7 @@ class InvocationClock:
         return time.time()
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Sleep for `seconds`."""
         time.sleep(seconds)
 
     def remaining(self) -> float:
@@ -37,15 +37,15 @@ class InvocationClock:
 
 @dataclass(frozen=True)
 class Adapters:
-    """AWS, as one invocation uses it."""
+    """Services of AWS, for one invocation."""
 
     groups: AutoScalingGroups
-    records: StateTable  # The state item and the adjuster's own records
+    records: StateTable  # State record and the adjuster's own records
     notify_master: Callable[[Doorbell], None]  # Sends a doorbell to the master's queue
     signal_failure: Callable[[str], None]  # Signals the stack that the cluster failed, with the reason
     clock: InvocationClock
     send_event: Callable[[ClusterEvent], None]  # Publishes an event to EventBridge; raises nothing
 
     def end_lease(self) -> int:
-        """Return the second since the epoch after which this invocation is certainly over."""
+        """Return the time after which this invocation is certainly over, in seconds since the epoch."""
         return math.ceil(self.clock.now() + self.clock.remaining() + _SKEW_SECONDS)

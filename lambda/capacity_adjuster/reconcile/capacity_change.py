@@ -1,9 +1,9 @@
 """
-Applies a request of the stack: sets the desired capacity of its groups.
+Application of a request of the stack: sets the desired capacity of its groups.
 
-The request's record is written before the first call and after the last, so that the next invocation goes on where one
-has died. A shrink and a stop change desired too. A request waits for a shrink, which reads again before it acts; a stop
-and a request write their records and then read each other's, so that one of them sees the other and gives way.
+The request's record is written before the first call and after the last, so that the next invocation resumes after one
+that died. A shrink and a stop change desired too. A request waits for a shrink, which reads again before it acts; a
+stop and a request write their records and then read each other's, so that one of them sees the other and yields.
 """
 
 import logging
@@ -18,12 +18,12 @@ from capacity_adjuster.reconcile.adapters import LOST_RACE, Adapters
 from capacity_adjuster.reconcile.confirmation import Confirmation
 
 logger = logging.getLogger(__name__)
-ASKED = "capacity was asked for"
-SETTLED = "nothing is asked for: the cluster is stopped, has failed, or had capacity before"
+ASKED = "capacity was requested"
+SETTLED = "no capacity is requested: the cluster is stopped, has failed, or had capacity before"
 
 
 class CapacityChange:
-    """Applies the stack's request for capacity, as far as one invocation gets."""
+    """Application of the stack's request for capacity, over one or several invocations."""
 
     def __init__(self, adapters: Adapters, confirmation: Confirmation) -> None:
         self._adapters = adapters
@@ -31,16 +31,16 @@ class CapacityChange:
 
     def run(self, groups: Sequence[GroupObservation] | None = None) -> str:
         """
-        Apply the last request if it is still open; return the outcome, empty when there is nothing to do.
+        Apply the last request if it is still open; return the outcome, empty for no open request.
 
-        Reads the groups unless they are given. A refused call ends the invocation; the next one goes on from there.
+        Reads the groups unless they are given. A refused call ends the invocation; the next one resumes from there.
         """
         records = self._adapters.records
         requested = records.read(RequestedCapacity)
         if requested is None or not requested.is_open:
             return ""
         if is_held(requested, self._adapters.clock.now()):
-            return "another invocation asks for capacity"
+            return "another invocation sets the capacity"
         groups = self._adapters.groups.find() if groups is None else groups
         asks = plan_targets(requested, groups)
         if asks is None:
@@ -58,12 +58,12 @@ class CapacityChange:
         return outcome if records.write(intended.close()) else LOST_RACE
 
     def is_under_way(self) -> bool:
-        """Return whether capacity is being asked for."""
+        """Return whether a request is being applied."""
         requested = self._adapters.records.read(RequestedCapacity)
         return requested is not None and requested.is_open
 
     def _is_stopped(self, groups: Sequence[GroupObservation]) -> bool:
-        # A stopped cluster stays stopped, whatever the stack asks for, until its user scales it up.
+        # A stopped cluster stays stopped, with any request of the stack, until its user scales it up.
         record = self._adapters.records.read(StopRecord)
         if record is None:
             return False
@@ -77,6 +77,6 @@ class CapacityChange:
                 logger.info("desired capacity of %s: %d -> %d", ask.group, ask.before, ask.target)
                 self._adapters.groups.set_desired(ask.group, ask.target)
         except (BotoCoreError, ClientError):
-            # A new role is denied its rights for some seconds: nobody need wait for this invocation's end.
+            # A new role is denied for some seconds: others need not wait for this invocation's end.
             self._adapters.records.write(requested.release(requested.asks))
             raise

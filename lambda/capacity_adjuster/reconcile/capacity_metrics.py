@@ -1,9 +1,9 @@
-"""What an invocation has seen of the cluster's capacity, as metrics."""
+"""Metrics of the cluster's capacity, from one invocation's observation."""
 
 import logging
 from collections.abc import Callable
 
-from capacity_adjuster.aws.log_lines import besides
+from capacity_adjuster.aws.log_lines import line_fields
 from capacity_adjuster.policy.decision import count_requested
 from capacity_adjuster.policy.observation import ClusterObservation
 from capacity_adjuster.policy.shrink_record import Adjustment
@@ -19,13 +19,13 @@ from deeplearning_contract.metrics import (
 
 logger = logging.getLogger(__name__)
 RECENT_SECONDS = 120
-"""A launch that failed longer ago is no news; the timer looks once a minute, so that each is seen."""
+"""Age of a failed launch up to which it counts; the timer runs once a minute, so that each is counted."""
 PATIENCE_SECONDS = 600
-"""While instances come and go the state is not read; of older groups it is, to tell a formation from growth."""
+"""Age of groups from which on the state is read even while instances launch, to distinguish growth from formation."""
 
 
 def log_capacity(confirmation: Confirmation, now: float, read_state: Callable[[], ClusterState | None]) -> None:
-    """Log what was seen, as metrics; raises nothing. Reads the state record where the invocation had no reason to."""
+    """Log the metrics; raises nothing. Reads the state record if the invocation has not."""
     try:
         state, is_known = confirmation.state, confirmation.has_read_state
         workers = confirmation.observed.workers
@@ -33,11 +33,11 @@ def log_capacity(confirmation: Confirmation, now: float, read_state: Callable[[]
             state, is_known = read_state(), True
         metrics = measure_capacity(confirmation.observed, state, confirmation.adjustment, now, is_state_known=is_known)
     except Exception:
-        logger.exception("the capacity could not be measured")
+        logger.exception("could not measure the capacity")
         return
     if metrics:
         words = ", ".join(f"{metric.name} {value:.6g}" for metric, value in metrics.items())
-        logger.info("measured: %s", words, extra=besides(state.generation if state else 0, metrics=metrics))
+        logger.info("measured: %s", words, extra=line_fields(state.generation if state else 0, metrics=metrics))
 
 
 def measure_capacity(
@@ -51,13 +51,13 @@ def measure_capacity(
     """
     Return the metrics of an observation; none while the groups are absent.
 
-    `is_state_known` tells a state that was not read from one that is not there.
+    `is_state_known` distinguishes an unread state from an absent one.
     """
     master, workers = observed.master, observed.workers
     if master is None or workers is None:
         return {}
     asked = master.desired + count_requested(workers, adjustment)
-    if state is not None and state.reason:  # It says why there are fewer than asked for.
+    if state is not None and state.reason:  # The reason explains the missing nodes.
         asked = max(asked, state.requested)
     metrics: dict[Metric, float] = {
         CAPACITY_ASKED: asked,

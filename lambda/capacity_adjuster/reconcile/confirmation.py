@@ -1,4 +1,4 @@
-"""Observations of one invocation: no more reads than the decision needs, and a second read that confirms it."""
+"""Observations of one invocation: only the reads that the decision needs, and a second read that confirms it."""
 
 from dataclasses import replace
 
@@ -25,11 +25,11 @@ from deeplearning_contract.names import NodeRole
 from deeplearning_contract.settings import AdjusterSettings
 
 RESERVE_SECONDS = 10
-"""Kept of an invocation's time for acting on the last look."""
+"""Time of an invocation that is reserved for the action after the last read."""
 
 
 class Confirmation:
-    """Observations of one invocation; the records are None before there are any."""
+    """Observations of one invocation; the records are None before their first write."""
 
     def __init__(self, settings: AdjusterSettings, adapters: Adapters) -> None:
         self._settings = settings
@@ -37,29 +37,29 @@ class Confirmation:
         self._found: tuple[GroupObservation, ...] = ()
         self._breaker: Breaker | None = None
         self._dying: set[str] = set()
-        """Groups whose launches die early, so that the next attempt is under way at most looks."""
+        """Groups whose launches die early, so that most reads see a running attempt."""
         self.observed = ClusterObservation()
         self.state: ClusterState | None = None
-        self.adjustment: Adjustment | None = None  # None also when it cannot matter
-        self.has_read_state = False  # While instances come and go the state record is not read
+        self.adjustment: Adjustment | None = None  # Also None when it cannot matter
+        self.has_read_state = False  # The state record is not read while instances launch or terminate
 
     @property
     def is_published(self) -> bool:
-        """Whether the membership is the master's, or nobody's any more."""
+        """True once the master maintains the membership, or the cluster has failed."""
         return self.state is not None and self.state.phase is not Phase.LAUNCHED
 
     @property
     def may_have_request(self) -> bool:
-        """Whether to look for a request; while instances come for all groups it waits."""
+        """True if a request may be open; it waits while instances launch in all groups."""
         found = self.observed.groups
         return needs_decision(found) or any(not group.desired for group in found)
 
     def read_once(self) -> str:
-        """Return why nothing needs a decision; empty when something may."""
+        """Return the reason why no decision is needed; empty when one may be."""
         self._found = self._adapters.groups.find()
         self.observed = ClusterObservation(self._found)
         if not needs_decision(self._found):
-            return "instances come and go, or the groups are not there yet"
+            return "instances launch or terminate, or the groups do not exist yet"
         self.state = self._adapters.records.read_state()
         self.has_read_state = True
         if self.state is not None and is_standing(self.observed, self.state):
@@ -68,11 +68,11 @@ class Confirmation:
 
     def read_until_stable(self, own: Adjustment | None = None) -> Decision:
         """
-        Read until two reads, some time apart, lead to the same decision, or to one that destroys nothing.
+        Read until two reads, some time apart, lead to the same decision, or to one that is safe.
 
-        `own` is the record of the shrink under way, in place of the one that is read.
+        `own` is the record of the current shrink, in place of the stored one.
         """
-        clock, last, decision = self._adapters.clock, None, self._look(own)
+        clock, last, decision = self._adapters.clock, None, self._read_decision(own)
         while decision != last:
             pause = self._choose_pause(decision, is_held=own is not None)
             if pause is None:
@@ -80,20 +80,20 @@ class Confirmation:
             if clock.remaining() < pause + RESERVE_SECONDS:
                 return Wait("no time is left in this invocation")
             clock.sleep(pause)
-            if self.state is not None:  # Who joined before it died is in it only now.
+            if self.state is not None:  # A worker that joined before it died is only now in it.
                 self.state = self._adapters.records.read_state()
-            last, decision = decision, self._look(own)
+            last, decision = decision, self._read_decision(own)
         return decision
 
     def has_no_shrink(self) -> bool:
-        """Return whether no shrink is under way that changes desired; one whose invocation has died is ended."""
+        """Return whether no shrink is in progress; ends one whose invocation has died."""
         shrink = self._adapters.records.read(Adjustment)
         if shrink is None or not shrink.is_open:
             return True
         return not shrink.is_held(self._adapters.clock.now()) and self.resume_shrink(shrink)
 
     def resume_shrink(self, orphan: Adjustment) -> bool:
-        """Resume what a dead invocation suspended; only the invocation that takes over its record may."""
+        """Resume the processes that a dead invocation suspended, after taking over its record."""
         adapters = self._adapters
         taken = replace(orphan, revision=orphan.revision + 1, lease_until=adapters.end_lease())
         if not adapters.records.write(taken):
@@ -103,7 +103,7 @@ class Confirmation:
         return adapters.records.write(self.adjustment)
 
     def _choose_pause(self, decision: Decision, *, is_held: bool) -> float | None:
-        """Choose the seconds until the next look; None when there is none, in this invocation."""
+        """Return the seconds until the next read; None for no further read in this invocation."""
         seconds = self._settings.settle_seconds
         if isinstance(decision, Shrink | Verdict | Trip | Rearm):
             return seconds
@@ -112,7 +112,7 @@ class Confirmation:
         has_time = self._adapters.clock.remaining() >= decision.seconds + seconds + 2 * RESERVE_SECONDS
         return decision.seconds if has_time else None
 
-    def _look(self, own: Adjustment | None) -> Decision:
+    def _read_decision(self, own: Adjustment | None) -> Decision:
         adapters, now = self._adapters, self._adapters.clock.now()
         found, self._found = self._found or adapters.groups.find(), ()
         self.observed = ClusterObservation(tuple(self._add_activities(group, found, now) for group in found))
@@ -137,7 +137,7 @@ class Confirmation:
     ) -> GroupObservation:
         groups = self._adapters.groups
         if self.is_published:
-            # Only the breaker is left, and it looks at the workers' losses.
+            # Only the breaker acts, which needs the workers' losses.
             is_worker = group.role is NodeRole.WORKER
             since = now - FAILURE_SECONDS
             return replace(group, activities=groups.read_activities(group.name, since)) if is_worker else group
@@ -149,7 +149,9 @@ class Confirmation:
         return seen
 
     def _may_have_adjustment(self) -> bool:
-        """Spare the read while the groups are busy or the master keeps them; a suspended process shows itself."""
+        """
+        Return whether to read the shrink's record: not while the groups are busy or after the membership was published.
+        """
         suspended = {name for group in self.observed.groups for name in group.suspended}
         is_quiet = not self.is_published and not self.observed.is_busy
         return is_quiet or not suspended.isdisjoint(SUSPENDED_PROCESSES)

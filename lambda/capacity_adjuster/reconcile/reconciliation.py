@@ -1,8 +1,8 @@
 """
-Carries decisions out: looks, looks again, acts, and may die between any two calls.
+Reconciliation: reads, reads again, acts, and may die between any two calls.
 
-Every step is safe to repeat and leaves behind what the next invocation needs. What must happen once is written by
-compare-and-set; who loses that race stops, because another invocation, or the master, is at it.
+Every step is safe to repeat and leaves what the next invocation needs. Steps that must happen once are written by
+compare-and-set; the loser of that race stops, since another invocation, or the master, continues.
 """
 
 import logging
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from botocore.exceptions import ClientError
 
-from capacity_adjuster.aws.log_lines import besides
+from capacity_adjuster.aws.log_lines import line_fields
 from capacity_adjuster.policy.breaker import LAUNCH_PROCESS, Rearm, Remember, Trip
 from capacity_adjuster.policy.decision import (
     Resume,
@@ -38,7 +38,7 @@ _DENIED_CODES = frozenset({"AccessDenied", "AccessDeniedException", "Unauthorize
 
 class Reconciliation:
     """
-    One run from observation to action; `budget_message` is the id of a message by which AWS Budgets asks for a stop.
+    One run from observation to action; `budget_message` is the id of a message with which AWS Budgets requests a stop.
     """
 
     def __init__(self, settings: AdjusterSettings, adapters: Adapters, budget_message: str = "") -> None:
@@ -52,15 +52,15 @@ class Reconciliation:
 
     def run(self) -> str:
         """
-        Reconcile as far as one invocation goes, and return the outcome for the log.
+        Reconcile as far as possible in one invocation, and return the outcome for the log.
 
-        Raises ClientError where AWS refuses a call, and OSError where the stack's URL refuses the signal; the next
-        invocation goes on from there.
+        Raises ClientError if AWS refuses a call, and OSError if the stack's URL refuses the signal; the next invocation
+        resumes from there.
         """
         confirmation = self.confirmation
         try:
             why = confirmation.read_once()
-            # A message of AWS Budgets comes once: its stop is recorded first, and the request then gives way to it.
+            # A message of AWS Budgets arrives once: its stop is recorded first, and the request then yields to it.
             may_ask = confirmation.may_have_request and not self._budget_message
             if may_ask and (asked := self.capacity_change.run(confirmation.observed.groups)):
                 return asked
@@ -81,7 +81,7 @@ class Reconciliation:
                     logger.warning("%s", self._write_verdict(decision, is_blind=error.operation_name == "GetItem"))
             raise
         finally:
-            # Once a roster is published nothing is urgent any more, so that a watch may end by itself.
+            # Once a membership is published nothing is urgent, so the lock may expire by itself.
             if self._is_watching and not confirmation.is_published:
                 self._adapters.records.release_lock()
 
@@ -110,9 +110,9 @@ class Reconciliation:
 
     def _acquire_lock(self) -> bool:
         """
-        Let one invocation decide, because a cluster of N nodes wakes N of them at about the same time.
+        Acquire the lock of the deciding invocation: a cluster of N nodes starts N of them at about the same time.
 
-        It only spares calls: what is decided is kept safe by compare-and-set.
+        It only saves calls: compare-and-set protects the decision.
         """
         now = self._adapters.clock.now()
         until = now + self._settings.settle_seconds + RESERVE_SECONDS
@@ -120,7 +120,7 @@ class Reconciliation:
         return self._is_watching
 
     def _shrink(self, decision: Shrink) -> bool:
-        """Lower desired to what launched, unless that changes before nothing can launch any more."""
+        """Lower desired to what launched, unless that changes before the launches are suspended."""
         groups, records, confirmation = self._adapters.groups, self._adapters.records, self.confirmation
         opened = Adjustment(
             revision=1 + (confirmation.adjustment.revision if confirmation.adjustment else 0),
@@ -139,7 +139,7 @@ class Reconciliation:
         state, desired = confirmation.state, opened.before
         try:
             groups.suspend(opened.group, opened.processes)
-            # A master that publishes after this read has a group of what lives, as if the shrink had come first.
+            # For a master that publishes after this read, the group is as if the shrink had come first.
             is_same = (
                 confirmation.read_until_stable(own=opened.close()) == decision and not self._shutdown.is_under_way()
             )
@@ -152,7 +152,9 @@ class Reconciliation:
         return records.write(confirmation.adjustment)
 
     def _trip(self, decision: Trip) -> bool:
-        """Suspend the launches; the record comes first, so that a crash in between is made good."""
+        """
+        Suspend the launches; the record comes first, so that the next invocation recovers from a crash in between.
+        """
         records, breaker = self._adapters.records, replace(decision.breaker, lease_until=self._adapters.end_lease())
         if not records.write(breaker):
             return False
@@ -163,13 +165,13 @@ class Reconciliation:
     def _write_verdict(self, verdict: Verdict, *, is_blind: bool = False) -> str:
         records, state = self._adapters.records, verdict.state
         if state.phase is Phase.FAILED:
-            # A master that publishes after this read has a cluster that cannot be: the stack's failure stays right.
-            # Who may not read the item tells the stack all the same; the conditional write overwrites nothing.
+            # A master that publishes after this read has an impossible cluster: the stack's failure stays correct.
+            # Without access to the record, signal the stack nevertheless; the conditional write overwrites nothing.
             if not is_blind and records.read_state() != self.confirmation.state:
                 return LOST_RACE
-            # The signal is safe to repeat, and the item says that nothing is left to do: so the item comes second.
+            # The signal is safe to repeat, and the record ends the work: so the record comes second.
             logger.error(
-                "%s", state.reason, extra=besides(state.generation, {REASON: state.cause, REMEDY: state.remedy})
+                "%s", state.reason, extra=line_fields(state.generation, {REASON: state.cause, REMEDY: state.remedy})
             )
             self._adapters.signal_failure(state.reason)
         if not records.write_state(state):

@@ -1,9 +1,9 @@
 """
-Stops the cluster when its time or its budget is over, and announces it to the nodes before.
+Stop of the cluster when its time or its budget is over, with a notice to the nodes before.
 
-The record of a stop comes first, so that a later invocation carries it on; the calls after it are safe to repeat. A
-shrink, or a request that is applied, raises desired from nothing when a stop comes between its last read and its own
-call, so each writes its record and then reads the others': one of them sees the other and gives way.
+The record of a stop comes first, so that a later invocation continues it; the calls after it are safe to repeat. A
+shrink or a request would raise desired from zero when a stop comes between its last read and its own call, so each
+writes its record and then reads the others': one of them sees the other and yields.
 """
 
 import logging
@@ -31,11 +31,11 @@ from deeplearning_contract.settings import AdjusterSettings
 
 logger = logging.getLogger(__name__)
 _OVER = 1
-"""A lease that is over in any case: the next invocation carries the stop on."""
+"""Expired lease: the next invocation continues the stop."""
 
 
 class Shutdown:
-    """Stops the cluster, as far as one invocation gets."""
+    """Stop of the cluster, over one or several invocations."""
 
     def __init__(self, settings: AdjusterSettings, adapters: Adapters, confirmation: Confirmation) -> None:
         self._settings = settings
@@ -44,10 +44,10 @@ class Shutdown:
 
     def run(self, message_id: str = "") -> str:
         """
-        Stop the cluster, or announce its stop, if it is time; return the outcome, empty when the cluster goes on.
+        Stop the cluster, or announce its stop, if it is due; return the outcome, empty while the cluster continues.
 
-        `message_id` is that of a message by which AWS Budgets asks for a stop; empty without one. A refused call ends
-        the invocation; the next one goes on from there.
+        `message_id` is the id of a message with which AWS Budgets requests a stop; empty without one. A refused call
+        ends the invocation; the next one resumes from there.
         """
         if not self._settings.has_end:
             return ""
@@ -59,12 +59,12 @@ class Shutdown:
             case AlreadyStopped(why=why):
                 return self._withdraw() or why
             case ScaledUpAgain(record=following):
-                logger.info("the cluster was scaled up after its stop (%s): its time begins anew", following.cause)
+                logger.info("the cluster was scaled up after its stop (%s): its time starts again", following.cause)
                 return "" if self._adapters.records.write(following) else LOST_RACE
         return self._tell(plan_notice(groups, record, settings=self._settings, now=now))
 
     def is_under_way(self) -> bool:
-        """Return whether the cluster is stopped, or is just being stopped."""
+        """Return whether the cluster is stopped or being stopped."""
         record = self._adapters.records.read(StopRecord) if self._settings.has_end else None
         if record is None:
             return False
@@ -80,7 +80,7 @@ class Shutdown:
             return why
         groups = sorted(self._confirmation.observed.groups, key=lambda group: group.role is NodeRole.MASTER)
         if is_up(groups):
-            logger.warning("the cluster stops: %s", record.cause)
+            logger.warning("stopping the cluster: %s", record.cause)
             self._send_end(record.cause)
         for group in groups:
             if group.desired > group.min_size:
@@ -90,9 +90,9 @@ class Shutdown:
         return f"stopped: {record.cause}"
 
     def _find_hindrance(self) -> str:
-        """Return which invocation may raise again what a stop lowers; a shrink that died is ended."""
+        """Return the reason to wait, as another invocation may raise desired again; ends a shrink that died."""
         if is_held(self._adapters.records.read(RequestedCapacity), self._adapters.clock.now()):
-            return "the stop waits for capacity that is being asked for"
+            return "the stop waits for a request for capacity"
         return "" if self._confirmation.has_no_shrink() else "the stop waits for a shrink"
 
     def _send_end(self, cause: str) -> None:
@@ -105,7 +105,7 @@ class Shutdown:
         return self._tell("") if self._confirmation.state is not None else ""
 
     def _tell(self, notice: str) -> str:
-        """Let the item say that the cluster stops soon, or does not; another notice, of a capacity block, stays."""
+        """Write or remove the notice of a stop in the state record; the notice of a Capacity Block stays."""
         adapters, state = self._adapters, self._confirmation.state
         if state is None and notice:
             state = adapters.records.read_state()
@@ -116,4 +116,4 @@ class Shutdown:
         if not adapters.records.write_state(state.advance(state.phase, notice=notice)):
             return LOST_RACE
         adapters.notify_master(Doorbell(state.cluster, state.generation))
-        return f"notice: {notice or 'none any more'}"
+        return f"notice: {notice or 'removed'}"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deeplearning_agent.coordination.queues import is_sent_by, ring_generation
+from deeplearning_agent.coordination.queues import is_sent_by, notification_generation
 from deeplearning_agent.membership.host_files import hosts_lines
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.document import ContractError
@@ -126,7 +126,7 @@ def test_nothing_hides_behind_a_value_that_is_right(key, tail):
 
 @given(body=st.text() | JSON.map(json.dumps))
 def test_any_body_is_a_ring_of_a_number_or_none(body):
-    assert isinstance(ring_generation(body, "c"), int)
+    assert isinstance(notification_generation(body, "c"), int)
 
 
 @given(
@@ -150,4 +150,4 @@ def test_a_body_of_any_size_is_read_or_refused_in_one_go(size):
     assert read_report("[" * size) is None
     long_reason = json.dumps(REPORT | {"stage": "failed", "member": None, "reason": "$(reboot)" * (size // 9)})
     assert len(read_report(long_reason).reason) == MAX_REASON
-    assert ring_generation('{"kind": "doorbell", "cluster": "c", "generation": ' + "9" * 4000 + "}", "c") > 0
+    assert notification_generation('{"kind": "doorbell", "cluster": "c", "generation": ' + "9" * 4000 + "}", "c") > 0

@@ -118,7 +118,7 @@ def test_no_report_of_its_own_moves_another_member(master, claims, repeated):
 def test_who_claims_the_address_of_another_has_failed_and_the_other_stays(master):
     reports, keeper, state = master
     reports.record(report(HOSTILE, member=make_member(HOSTILE, make_member(1).address)))
-    assert "at which another node answers" in reports.reason(f"i-{HOSTILE:017x}").cause
+    assert "which belongs to another node" in reports.reason(f"i-{HOSTILE:017x}").cause
     assert keeper.plan_change(state).joined == ()
 
 
@@ -250,7 +250,7 @@ def test_an_address_outside_of_the_vpc_is_refused_with_the_reason(master, addres
 def test_an_address_that_no_node_can_have_is_no_report(address):
     body = json.loads(report(HOSTILE).to_body())
     body["member"]["address"] = address
-    with pytest.raises(ContractError, match="must be one that other nodes reach"):
+    with pytest.raises(ContractError, match="must be reachable by other nodes"):
         NodeReport.from_body(json.dumps(body))
 
 

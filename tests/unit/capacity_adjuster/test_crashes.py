@@ -55,7 +55,7 @@ def test_a_crash_around_any_call_of_a_shrink_changes_nothing_in_the_end():
         assert world.state.phase is Phase.LAUNCHED
         assert (world.state.requested, len(world.state.expected)) == (5, 4)
         assert world.workers.desired == 3
-        assert world.state.reason.startswith("3 of 4 workers launched, at least 1 were wanted: InsufficientInstanceCap")
+        assert world.state.reason.startswith("3 of 4 workers launched, at least 1 were required: InsufficientInst")
         assert not world.workers.suspended, "D15: a suspension was left behind"
 
 

@@ -154,7 +154,7 @@ def test_a_worker_that_cannot_be_replaced_before_the_roster_is_given_up():
     kill(world, WORKER, replacement="capacity")
     state = read_until_stable(world)
     assert (state.generation, state.requested, len(state.expected), world.workers.desired) == (2, 4, 3, 2)
-    assert state.reason.startswith("2 of 3 workers launched, at least 1 were wanted: InsufficientInstanceCapacity")
+    assert state.reason.startswith("2 of 3 workers launched, at least 1 were required: InsufficientInstanceCapacity")
 
 
 @pytest.mark.fault(1)
@@ -267,7 +267,7 @@ def test_three_workers_that_never_join_stop_the_launches():
     assert world.breaker.reason.startswith(
         "workers must join the cluster, got 3 that died before within 30 minutes (i-"
     )
-    assert "taken out of service in response to an EC2 health check indicating; no more are launched" in (
+    assert "taken out of service in response to an EC2 health check indicating; launches are suspended" in (
         world.breaker.reason
     )
     assert read_until_stable(world) == state, "the membership is the master's"

@@ -116,7 +116,7 @@ def test_a_metadata_service_that_comes_late_is_waited_for_and_one_that_never_doe
     imds.refusals = 3
     assert read_identity(imds.clock, {"AWS_EC2_METADATA_SERVICE_ENDPOINT": imds.url}).address == "10.1.2.3"
     imds.refusals = 1000
-    with pytest.raises(StageFailure, match=r"gave no identity: HTTP Error 401: .* PUT .*/latest/api/token"):
+    with pytest.raises(StageFailure, match=r"returned no identity: HTTP Error 401: .* PUT .*/latest/api/token"):
         read_identity(imds.clock, {"AWS_EC2_METADATA_SERVICE_ENDPOINT": imds.url})
 
 

@@ -101,8 +101,8 @@ def test_a_node_that_keeps_the_contract_passes_every_check(node, fakes, capsys):
     assert {name: check["detail"] for name, check in checks.items() if check["state"] != "ok"} == {}
     assert list(checks) == NAMES
     assert status == 0
-    assert checks["ssh host cmd"]["detail"] == "the variables are right on 2 of 2 hosts"
-    assert checks["hosts loop"]["detail"] == "`ssh $host hostname` gives 2 names"
+    assert checks["ssh host cmd"]["detail"] == "the variables are correct on 2 of 2 hosts"
+    assert checks["hosts loop"]["detail"] == "`ssh $host hostname` prints 2 names"
 
 
 def drop(path, text):
@@ -131,9 +131,9 @@ PLANTS = {
     ),
     "host keys": (
         lambda n, _: drop(n.path("/etc/ssh/ssh_known_hosts"), "10.0.0.10"),
-        "/etc/ssh/ssh_known_hosts must hold the key of deeplearning-worker2",
+        "/etc/ssh/ssh_known_hosts must contain the key of deeplearning-worker2",
     ),
-    "hosts loop": (lambda _, f: (f / "ssh").write_text("#!/bin/sh\nexit 1"), "must give 2 lines, gave 0"),
+    "hosts loop": (lambda _, f: (f / "ssh").write_text("#!/bin/sh\nexit 1"), "must print 2 lines, got 0"),
     "shared file system": (lambda n, _: n.path("/mnt/efs/.mounted").unlink(), "mountpoint -q"),
     "discover_hosts": (
         lambda n, _: n.path("/opt/deeplearning/ready_hosts").write_text("i-00000000000000000:8\n"),
@@ -176,7 +176,7 @@ def test_without_mpirun_nothing_is_wrong(node, fakes, capsys):
     (fakes / "mpirun").unlink()
     status, checks = look(node, capsys)
     assert (status, checks["mpirun -x"]["state"]) == (0, "absent")
-    assert checks["mpirun -x"]["detail"] == "there is no mpirun here"
+    assert checks["mpirun -x"]["detail"] == "mpirun is not installed"
 
 
 def test_a_line_for_each_check_says_the_remedy_of_what_is_wrong(node, fakes, capsys):
@@ -186,7 +186,7 @@ def test_a_line_for_each_check_says_the_remedy_of_what_is_wrong(node, fakes, cap
     assert [line.split("  ")[0] for line in lines[1:]].count("ok") == len(NAMES) - 1
     [fault] = [line for line in lines if line.startswith("FAULT")]
     assert f"interactive shell   {GPUS} is unset, expected 2; read the agent's log" in fault
-    assert lines[-1] == f"{len(NAMES) - 1} are right, 0 absent, 1 wrong"
+    assert lines[-1] == f"{len(NAMES) - 1} passed, 0 absent, 1 failed"
 
 
 def test_nothing_is_left_on_the_node(lab, node, fakes, capsys):
@@ -218,7 +218,7 @@ def test_a_worker_tries_all_but_the_way_to_the_others(lab, capsys, monkeypatch):
     assert {name: check["detail"] for name, check in checks.items() if check["state"] == "fault"} == {}
     assert status == 0
     assert checks["ssh host cmd"]["state"] == "absent"
-    assert checks["hosts loop"]["detail"] == "it reads 2 hosts; only the master's key opens them"
+    assert checks["hosts loop"]["detail"] == "it reads 2 hosts; only the master can log in to them"
 
 
 def test_a_node_that_is_no_member_is_told_so(node, capsys):
@@ -230,7 +230,7 @@ def test_a_node_that_is_no_member_is_told_so(node, capsys):
 def test_a_machine_that_is_no_node_is_sent_to_the_other_check(node, capsys):
     node.path("/opt/deeplearning/node.json").unlink()
     assert run(node, "check") == 2
-    assert "for an image: --image" in capsys.readouterr().err
+    assert "to check an image, add --image" in capsys.readouterr().err
 
 
 def test_another_user_is_refused(node, fakes, capsys, monkeypatch):

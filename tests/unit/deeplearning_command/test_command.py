@@ -23,12 +23,12 @@ FIT = (
     Finding.fit("network", "efa: libfabric lists 4 of 4 devices"),
 )
 TABLE = """\
-HOST                  INSTANCE             VERDICT    NETWORK  WHAT IS WRONG                                                    REMEDY
+HOST                  INSTANCE             VERDICT    NETWORK  FAULT                                                            REMEDY
 deeplearning-worker1  i-00000000000000000  healthy    efa
 deeplearning-worker2  i-00000000000000001  unfit      efa      GPU memory: GPU 3 has uncorrected ECC errors                     terminate the instance
                                                                disk: /var: is read-only                                         free the disk
 deeplearning-worker3  i-00000000000000002  unfit      efa      membership: generation 2 is installed, the master has 3          wait a minute; then read the agent's log on the node
-deeplearning-worker4  i-00000000000000003  no answer  -        SSH: ssh: connect to host 10.0.0.12 port 22: Connection refused  see whether the instance runs; if it stays so, terminate it
+deeplearning-worker4  i-00000000000000003  no answer  -        SSH: ssh: connect to host 10.0.0.12 port 22: Connection refused  check that the instance runs; if the fault persists, terminate it
 
 1 of 4 nodes of master-of-names are healthy (generation 3)
 """  # noqa: E501 - as it is printed
@@ -250,7 +250,7 @@ def test_a_worker_sends_the_user_to_the_master(lab, capsys):
 
 def test_before_the_node_is_prepared_or_the_cluster_formed_that_is_what_it_says(node, capsys):
     assert run(node, "health") == 2
-    assert "the cluster has not formed yet, read the agent's log: " in refusal(capsys)
+    assert "the cluster has not formed yet: " in refusal(capsys)
     node.path("/opt/deeplearning/membership.json").write_text("{torn")
     assert run(node, "health") == 2
     assert "the cluster has not formed yet" in refusal(capsys)
@@ -266,7 +266,7 @@ def test_a_user_whose_key_opens_nothing_is_told_so(node, capsys, monkeypatch):
     write_membership(node, 1)
     monkeypatch.setattr(os, "geteuid", lambda: 54321)
     assert run(node, "health") == 2
-    assert f"the user must be {node.settings.login_user}, " in refusal(capsys)
+    assert f"the user must be {node.settings.login_user} or root; " in refusal(capsys)
 
 
 def test_a_login_user_that_the_image_lacks_is_no_crash(node, capsys):

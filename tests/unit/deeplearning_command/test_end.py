@@ -88,7 +88,7 @@ def test_the_workers_end_first_and_the_master_last_and_another_cluster_not_at_al
     assert (event.kind, event.cluster, event.reason) == (
         EventKind.FINISHED,
         "digits",
-        "somebody ended it on its master",
+        "ended by a user on its master",
     )
     assert event.nodes == len(job_lab.addresses)
     assert groups() == {"digits-master": 0, "digits-worker": 0, "other-worker": 2}
@@ -121,7 +121,7 @@ def test_an_event_that_cannot_be_sent_keeps_no_cluster_running(job_lab, groups, 
     monkeypatch.setattr(end_command, "EVENT_SECONDS", 0)
     assert end(job_lab, "--yes") == 0
     assert groups() == {"digits-master": 0, "digits-worker": 0, "other-worker": 2}
-    assert "the event that the cluster has finished was not sent: Could not connect" in capsys.readouterr().out
+    assert "could not send the event that the cluster has finished: Could not connect" in capsys.readouterr().out
 
 
 def test_a_job_that_was_stopped_or_never_began_does_not_end_the_cluster(job_lab, groups):
@@ -151,7 +151,7 @@ class Terminal:
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""])
 def test_a_person_who_does_not_agree_keeps_the_cluster(job_lab, groups, monkeypatch, capsys, answer):
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
-    with pytest.raises(RefusedError, match="must be agreed to"):
+    with pytest.raises(RefusedError, match="must be confirmed"):
         end(job_lab)
     assert "all 2 instances of digits will be terminated" in capsys.readouterr().err
     assert groups()["digits-master"] == 1
@@ -202,15 +202,15 @@ def test_it_waits_until_no_job_and_no_gpu_has_been_busy_for_so_many_minutes(job_
     said = capsys.readouterr().out.splitlines()
     assert said[:4] == [
         "busy: deeplearning-worker1 runs train/1",
-        "idle; the cluster ends after 2 minutes of it",
+        "idle; the cluster ends after 2 idle minutes",
         "busy: deeplearning-worker2 has a GPU that is busy 60 % of its time",
-        "idle; the cluster ends after 2 minutes of it",
+        "idle; the cluster ends after 2 idle minutes",
     ]
 
 
 def test_a_host_that_does_not_answer_may_be_busy():
     said = end_command.find_activity(HostResult("deeplearning-worker2", None, "", "timed out"))
-    assert said == "deeplearning-worker2 does not answer: timed out"
+    assert said == "deeplearning-worker2 does not respond: timed out"
 
 
 @pytest.mark.fault(68)
@@ -220,7 +220,7 @@ def test_a_host_whose_driver_is_late_is_judged_by_what_else_it_does(job_lab, gro
     job_lab.write_program("timeout", hurry)
     job_lab.write_program("nvidia-smi", 'case "$1" in *utilization*) exec sleep 1000 ;; esac; echo "0, GPU-1, 0, 0, 0"')
     assert end(job_lab, "--yes", "--when-idle", "1", clock=Minutes(lambda _waits: None)) == 0
-    assert capsys.readouterr().out.splitlines()[0] == "idle; the cluster ends after 1 minutes of it"
+    assert capsys.readouterr().out.splitlines()[0] == "idle; the cluster ends after 1 idle minutes"
     assert groups()["digits-master"] == 0
 
 
@@ -246,7 +246,7 @@ def find_activity(**changes):
 )
 def test_a_host_is_busy_while_it_is_given_data_or_software(state, is_busy):
     said = find_activity(steps={"data:coco": Step(state, "", 1, 2, "bytes")})
-    assert said == ("deeplearning-worker1 is still being given data:coco" if is_busy else "")
+    assert said == ("deeplearning-worker1 is still provisioned with data:coco" if is_busy else "")
 
 
 def test_a_host_without_anything_to_do_is_idle():
@@ -288,7 +288,7 @@ def test_it_waits_for_the_run_script_and_then_ends_the_cluster_and_says_why(
     assert clock.waits == 5
     assert groups() == {"digits-master": 0, "digits-worker": 0, "other-worker": 2}
     said = capsys.readouterr().out.splitlines()
-    assert said[:2] == ["busy: the run script runs", "idle; the cluster ends after 2 minutes of it"]
+    assert said[:2] == ["busy: the run script is running", "idle; the cluster ends after 2 idle minutes"]
     (event,) = events()
     assert event["detail-type"] == "Deep Learning Cluster Finished"
     assert (event["detail"]["cluster"], event["detail"]["nodes"], event["detail"]["reason"]) == ("digits", 2, "idle")

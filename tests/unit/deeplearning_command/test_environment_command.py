@@ -76,7 +76,7 @@ def test_build_makes_it_in_the_foreground(declared, capsys, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     assert run(declared, "environment", "--build") == 0
     out = capsys.readouterr().out
-    assert out.splitlines()[-1].startswith("done: 0 packages; made here in ")
+    assert out.splitlines()[-1].startswith("done: 0 packages; built here in ")
     assert run(declared, "environment", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["state"] == "done"
@@ -89,7 +89,7 @@ def test_build_makes_it_in_the_foreground(declared, capsys, monkeypatch):
 def test_build_is_refused_while_the_service_is_at_it(declared, capsys):
     with lock_file(declared.root, ENVIRONMENT_STEP):
         assert run(declared, "environment", "--build") == 2
-    assert "the node's own service is at it" in capsys.readouterr().err
+    assert "another process is installing it" in capsys.readouterr().err
 
 
 def test_a_build_that_fails_is_bad_news(declared, capsys):
@@ -114,7 +114,7 @@ def test_all_nodes_are_asked_and_one_that_is_not_ready_is_bad_news(lab, declared
         "deeplearning-worker2  running    aaa     installing packages",
         "deeplearning-worker3  no answer  -       No route to host",
         "",
-        "1 of 3 nodes have the environment; not all have the same one",
+        "1 of 3 nodes have the environment; they differ",
     ]
     assert run(declared, "environment", "--all", "--json") == 1
     assert [node["state"] for node in json.loads(capsys.readouterr().out)] == ["done", "running", "no answer"]
@@ -132,7 +132,7 @@ def test_a_shell_has_the_environments_programs_first(declared, capsys, monkeypat
     monkeypatch.setattr(environment_command.os, "execve", lambda *call: calls.append(call))
     monkeypatch.setenv("SHELL", "/bin/bash")
     assert run(declared, "environment", "--shell") == 2
-    assert "must be on this node, and is not yet" in capsys.readouterr().err
+    assert "must be installed on this node" in capsys.readouterr().err
     current = declared.path("/opt/deeplearning/environments/current")
     (current / "bin").mkdir(parents=True)
     (current / "bin/python").touch()

@@ -63,7 +63,7 @@ def test_a_host_that_does_not_answer_is_named(lab, hosts, capsys):
     assert run(hosts, "exec", "--", "true") == 1
     table = capsys.readouterr().err
     assert "deeplearning-worker3  none    No route to host\n" in table
-    assert table.endswith("2 of 3 hosts ended with status 0; no answer from deeplearning-worker3\n")
+    assert table.endswith("2 of 3 hosts ended with status 0; no response from deeplearning-worker3\n")
 
 
 def test_several_words_are_a_program_and_its_arguments_as_they_are(hosts, capsys):
@@ -92,7 +92,7 @@ def test_a_command_that_takes_too_long_is_ended_on_the_host(hosts, capsys):
         ([], "a command must be given"),
         (["--"], "a command must be given"),
         (["--hosts", ",", "--", "true"], "--hosts must name hosts separated by commas, got ','"),
-        (["--hosts", "nobody", "--", "true"], "host must be one that `deeplearning hosts` shows, got 'nobody'"),
+        (["--hosts", "nobody", "--", "true"], "host must be one of `deeplearning hosts`, got 'nobody'"),
     ],
 )
 def test_nothing_to_run_and_nowhere_to_run_it_are_refused(hosts, capsys, arguments, message):

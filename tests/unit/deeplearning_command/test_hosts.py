@@ -11,10 +11,10 @@ TABLE = """\
 HOST                  ROLE    INSTANCE             ADDRESS    GPUS  GENERATION  ANSWERS
 deeplearning-worker1  master  i-00000000000000000  10.0.0.9   2     3           yes
 deeplearning-worker2  worker  i-00000000000000001  10.0.0.10  2     2           yes
-deeplearning-worker3  worker  i-00000000000000002  10.0.0.11  2     0           i-0000000000000000f is there instead
+deeplearning-worker3  worker  i-00000000000000002  10.0.0.11  2     0           i-0000000000000000f has its address
 deeplearning-worker4  worker  i-00000000000000003  10.0.0.12  2     0           Connection refused
 
-4 nodes of master-of-names, generation 3; 2 answer
+4 nodes of master-of-names, generation 3; 2 respond
 """
 
 
@@ -64,7 +64,7 @@ def test_all_that_answer_end_with_status_0(lab, node, capsys):
     write_membership(node, 1)
     lab.program(0, "ssh", """echo '{"instance_id": "i-00000000000000000", "generation": 3}'""")
     assert run(node, "hosts") == 0
-    assert "1 nodes of master-of-names, generation 3; 1 answer" in capsys.readouterr().out
+    assert "1 nodes of master-of-names, generation 3; 1 respond" in capsys.readouterr().out
 
 
 def test_a_node_without_the_command_says_its_last_words(lab, node, capsys):
@@ -94,4 +94,4 @@ def test_a_worker_lists_the_nodes_and_asks_nobody(lab, capsys):
 
 def test_before_the_cluster_has_formed_that_is_what_it_says(node, capsys):
     assert run(node, "hosts") == 2
-    assert "deeplearning hosts: the cluster has not formed yet, read the agent's log: " in capsys.readouterr().err
+    assert "deeplearning hosts: the cluster has not formed yet: " in capsys.readouterr().err

@@ -60,7 +60,7 @@ PLANTS = {
     "sshd": (remove("sshd"), "missing: sshd"),
     "sshd without PAM": (write("etc/ssh/sshd_config", "#UsePAM yes\n"), "UsePAM must be yes, got not set"),
     "sshd refusing PAM": (write("etc/ssh/sshd_config", "usepam no\n"), "UsePAM must be yes, got no"),
-    "/etc/environment": (write("etc/pam.d/sshd", "# session required pam_env.so\n"), "nothing in /etc/pam.d reads it"),
+    "/etc/environment": (write("etc/pam.d/sshd", "# session required pam_env.so\n"), "no file in /etc/pam.d reads it"),
     "sudo": (remove("sudo"), "missing: sudo"),
     "sudo without includes": (write("etc/sudoers", "# @includedir /etc/sudoers.d x\n"), "does not read"),
     "bashrc": (lambda image: (image / "etc/bash.bashrc").unlink(), "neither /etc/bash.bashrc nor /etc/bashrc"),
@@ -95,7 +95,7 @@ def test_an_image_without_efas_software_is_told_what_its_nodes_do(image):
     (image / "opt/amazon/efa/bin/fi_info").unlink()
     check = look(image)["EFA"]
     assert (check.state, check.detail) == ("absent", "missing: fi_info")
-    assert "each node installs it when it starts" in check.remedy
+    assert "each node installs it at its start" in check.remedy
 
 
 def test_a_tool_that_does_not_run_is_a_fault(image):

@@ -73,7 +73,7 @@ def test_offline_no_host_is_asked_and_the_page_says_what_is_an_example(job_lab):
     done = job_lab.run("plan", "--offline", "--launcher", "mxnet", "--", job_lab.write_job("true"))
     assert done.returncode == 0
     assert done.stderr == (
-        "note: GPUs, EFA and interfaces are as this node has them installed, and ports are examples: --offline\n"
+        "note: GPUs, EFA and interfaces are from this node's files, and ports are examples: --offline\n"
     )
     assert "DMLC_PS_ROOT_PORT=20000" in done.stdout
     assert "DMLC_INTERFACE=ens5" in done.stdout
@@ -92,8 +92,8 @@ def test_a_plan_tells_what_run_would_refuse_and_shows_the_whole_cluster_all_the_
     done = job_lab.run("plan", "--", job_lab.write_job("true"))
     assert done.returncode == 1
     assert "2 ranks = 2 hosts x 1 slot" in done.stdout
-    assert "ports are examples: deeplearning-worker2 does not answer" in done.stderr
-    assert "run would refuse this: deeplearning-worker2 (i-00000000000000001) does not answer" in done.stderr
+    assert "ports are examples: deeplearning-worker2 does not respond" in done.stderr
+    assert "run would refuse this: deeplearning-worker2 (i-00000000000000001) does not respond" in done.stderr
 
 
 @pytest.mark.parametrize(

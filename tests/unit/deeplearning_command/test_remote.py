@@ -70,7 +70,7 @@ def test_the_status_is_the_texts_own_even_255(remote, text, status, output):
         ("echo Host key verification failed. >&2; exit 255", "Host key verification failed."),
         ("exit 255", "ssh ended with status 255"),
         ("kill -9 $$", "ssh ended with status -9"),
-        ("sleep 600", "no answer in 1 s"),
+        ("sleep 600", "no response in 1 s"),
     ],
 )
 def test_a_host_without_an_answer_has_a_cause_and_no_status(remote, ssh, body, cause):
@@ -157,7 +157,7 @@ def test_a_host_has_three_names(remote, name):
 
 def test_an_unknown_host_is_refused_before_any_is_asked(remote, ssh, tmp_path):
     ssh(f": > {tmp_path}/asked")
-    with pytest.raises(RefusedError, match=r"host must be one that `deeplearning hosts` shows, got 'nobody'"):
+    with pytest.raises(RefusedError, match=r"host must be one of `deeplearning hosts`, got 'nobody'"):
         ask(remote, "true", ["deeplearning-worker1", "nobody"])
     assert not (tmp_path / "asked").exists()
 

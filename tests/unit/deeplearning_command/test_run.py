@@ -98,10 +98,13 @@ HALF = {"state": "running", "detail": "fetching digits.tar", "done": 2, "total":
 CORRUPT = {"state": "failed", "detail": "digits.tar is no archive", "done": 0, "total": 0, "unit": "", "final": True}
 BROKEN_BUILD = {**CORRUPT, "detail": "Horovod could not be compiled"}
 REFUSALS = {
-    "a host does not answer": (
+    "a host does not respond": (
         lambda lab: lab.silence(1),
         [],
-        "deeplearning-worker2 (i-00000000000000001) does not answer: ssh: connect to host 10.0.0.10 port 22: timed out",
+        (
+            "deeplearning-worker2 (i-00000000000000001) does not respond: "
+            "ssh: connect to host 10.0.0.10 port 22: timed out"
+        ),
     ),
     "a host is behind": (
         lambda lab: lab.install(2, only=0),
@@ -121,7 +124,7 @@ REFUSALS = {
     "data is on its way": (
         lambda lab: need_data(lab, HALF),
         ["--no-wait"],
-        "data:digits is running 25 % of 8 bytes on deeplearning-worker2: fetching digits.tar; leave out --no-wait to",
+        "data:digits is running 25 % of 8 bytes on deeplearning-worker2: fetching digits.tar; omit --no-wait to",
     ),
     "data cannot come": (
         lambda lab: need_data(lab, CORRUPT),
@@ -162,7 +165,7 @@ def test_a_program_that_a_host_lacks_is_named_with_the_host(job_lab):
 def test_every_reason_is_told_at_once(job_lab):
     job_lab.silence(1)
     done = job_lab.run("run", "--", "./missing.sh")
-    assert "\n  - deeplearning-worker2 (i-00000000000000001) does not answer" in done.stderr
+    assert "\n  - deeplearning-worker2 (i-00000000000000001) does not respond" in done.stderr
     assert "missing.sh does not exist on deeplearning-worker1" in done.stderr
 
 
@@ -311,7 +314,7 @@ def test_stop_says_what_runs_when_it_does_not_know_the_job(job_lab):
     start_for_ever(job_lab)
     done = job_lab.run("stop", "other")
     assert done.returncode == 2
-    assert "job must be one that runs, got 'other'; running: train/1" in done.stderr
+    assert "job must be a running one, got 'other'; running: train/1" in done.stderr
     assert job_lab.processes()
 
 
@@ -389,7 +392,7 @@ def test_a_job_of_the_same_name_goes_on_from_its_newest_checkpoint(job_lab):
     newest = f"{checkpoints}/epoch-1"
     done = job_lab.run(*options, "{checkpoint}")
     assert done.stdout.startswith(f"resume={newest} arguments={newest} --load={newest}\n")
-    assert f"goes on from {newest}" in done.stderr
+    assert f"resumes from {newest}" in done.stderr
     assert job_lab.status("train/3")["resumed_from"] == newest
 
 

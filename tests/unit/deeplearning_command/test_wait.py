@@ -78,7 +78,7 @@ def test_a_failure_that_is_tried_again_is_waited_for(lab, node):
 
 def test_a_node_that_is_silent_is_waited_for_until_it_is_no_member_any_more(lab, node, capsys):
     assert wait(lab, node, [[DONE, DONE, None], [DONE, DONE]]) == 0
-    assert "deeplearning-worker3 does not answer: refused" in capsys.readouterr().out
+    assert "deeplearning-worker3 does not respond: refused" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("step", [HALF, PASSING])

@@ -126,9 +126,9 @@ def test_a_value_of_any_depth_is_refused():
         ({"address": "10.0.0.256"}, "member.address must be an IPv4 address"),
         ({"address": "10.0.0.1 evil"}, "member.address must be an IPv4 address"),
         ({"address": "::1"}, "member.address must be an IPv4 address"),
-        ({"address": "127.0.0.1"}, "member.address must be one that other nodes reach"),
-        ({"address": "0.0.0.0"}, "member.address must be one that other nodes reach"),  # noqa: S104 - to refuse it
-        ({"address": "224.0.0.1"}, "member.address must be one that other nodes reach"),
+        ({"address": "127.0.0.1"}, "member.address must be reachable by other nodes"),
+        ({"address": "0.0.0.0"}, "member.address must be reachable by other nodes"),  # noqa: S104 - to refuse it
+        ({"address": "224.0.0.1"}, "member.address must be reachable by other nodes"),
         ({"gpu_count": -1}, "member.gpu_count must be from 0 to 1024, got -1"),
         ({"gpu_count": 1025}, "member.gpu_count must be from 0 to 1024, got 1025"),
         ({"host_key": 'command="rm" ' + KEY}, "member.host_key must be an SSH public key"),
@@ -201,7 +201,7 @@ def test_a_report_must_describe_its_sender():
     [
         ({"kind": "doorbell"}, "report.kind must be 'report', got 'doorbell'"),
         ({"stage": "dancing"}, "report.stage must be one of"),
-        ({"member": None}, "report.member must be there in the stage joined alone"),
+        ({"member": None}, "report.member must be present only in the stage joined"),
         ({"generation": True}, "report.generation must be of type int"),
     ],
 )

@@ -73,7 +73,7 @@ def test_elastic_horovod_is_refused_with_torchrun_as_the_way_out():
 
 
 def test_a_job_without_a_worker_is_refused():
-    with pytest.raises(PlanError, match="a worker must be there, got none: the master does not train"):
+    with pytest.raises(PlanError, match="workers must be at least one, got none: the master does not train"):
         plan("horovod", workers=0)
 
 

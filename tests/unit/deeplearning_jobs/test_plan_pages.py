@@ -98,9 +98,9 @@ def test_a_page_says_by_which_provider_nccl_speaks_and_why():
     hosts = make_hosts("p5.48xlarge")
     broken = [hosts[0], replace(hosts[1], efa_fault="libfabric lists no EFA")]
     page = render_plan(make_plan(broken, make_request("torchrun", broken)))
-    assert "  p5.48xlarge: 32 network cards, 32 with EFA\n      NCCL's traffic takes the EFAs (provider efa)" in page
+    assert "  p5.48xlarge: 32 network cards, 32 with EFA\n      NCCL uses the EFAs (provider efa)" in page
     assert "  deeplearning-worker2, p5.48xlarge: 32 network cards, 32 with EFA\n" in page
-    assert "goes by TCP (provider tcp) all the same, at a part of the speed: libfabric lists no EFA" in page
+    assert "uses TCP (provider tcp) nevertheless, at a fraction of the speed: libfabric lists no EFA" in page
 
 
 @pytest.mark.parametrize("name", SAMPLES)

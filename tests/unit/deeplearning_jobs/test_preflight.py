@@ -141,7 +141,7 @@ def test_an_elastic_job_starts_without_a_worker_but_not_without_the_master():
     assert survey(FIT, None, FIT).find_faults(is_elastic=True) == []
     assert len(survey(FIT, None, FIT).find_faults()) == 1
     assert (
-        "deeplearning-worker1 (i-1) does not answer: timed out"
+        "deeplearning-worker1 (i-1) does not respond: timed out"
         in survey(None, FIT, FIT).find_faults(is_elastic=True)[0]
     )
 

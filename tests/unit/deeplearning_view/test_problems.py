@@ -193,7 +193,7 @@ def test_an_instance_that_ec2_terminated_is_shown_and_one_that_was_scaled_in_is_
 
 
 def test_the_cause_of_a_smaller_cluster_is_shown_with_its_remedy():
-    cause = f"1 of 3 workers launched, at least 1 were wanted: InsufficientInstanceCapacity: {NO_CAPACITY}"
+    cause = f"1 of 3 workers launched, at least 1 were required: InsufficientInstanceCapacity: {NO_CAPACITY}"
     reason = Reason(cause, find_remedy(NO_CAPACITY)).to_fields()
     (problem,) = find(make_responses(item=make_item(**reason)))
     assert (problem.what, problem.cause) == ("cluster", cause)

@@ -21,14 +21,14 @@ CAUSES_AND_REMEDIES = {
         "choose an image that exists in this region",
     ),
     "capacity-none": ("We currently do not have sufficient p3dn.24xlarge capacity", "try again later, choose another"),
-    "disk-full": ("disk: /, /var, /tmp: 0 MiB are free", "free the disk, give it more room, or terminate the instance"),
+    "disk-full": ("disk: /, /var, /tmp: 0 MiB are free", "free space, enlarge the disk, or terminate the instance"),
     "gpu-missing": (
         "the instance type has 1 GPUs and the node shows 0",
-        "give an image whose NVIDIA driver supports them",
+        "use an image whose NVIDIA driver supports them",
     ),
     "gpu-missing-needed": (
         "1 of 2 workers failed and at least 2 must remain",
-        "give an image whose NVIDIA driver supports them",
+        "use an image whose NVIDIA driver supports them",
     ),
     "quota": ("You have requested more vCPU capacity than your current vCPU limit of 0", "in Service Quotas"),
     "worker-killed-before-joining": ("EC2 health check", "nothing: its group replaces it"),
@@ -72,7 +72,7 @@ def test_every_cause_comes_with_a_remedy_of_its_own(name):
 def test_a_master_that_fails_for_a_workers_reason_does_not_repeat_it():
     (problem,) = read_view("gpu-missing-needed").problems
     assert problem.what == "stack"
-    assert problem.remedy.startswith("give an image")
+    assert problem.remedy.startswith("use an image")
 
 
 def test_every_sample_is_read_by_a_test():

@@ -139,7 +139,7 @@ def test_a_metadata_service_that_fails_for_a_while_is_asked_again(imds, clock, f
         ("stall", TOKEN, "timed out"),
         ("no-http", TOKEN, "BadStatusLine"),
         ("other-page", INSTANCE_ID, "It works!"),
-        ("empty", INSTANCE_ID, "answered with nothing"),
+        ("empty", INSTANCE_ID, "empty response"),
     ],
 )
 def test_one_that_never_recovers_is_named_with_its_cause_in_bounded_time(imds, clock, name, operation, words):

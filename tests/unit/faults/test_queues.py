@@ -14,7 +14,7 @@ from deeplearning_agent.coordination.queues import (
     POLL_SECONDS,
     NotificationQueue,
     ReportQueue,
-    ring_generation,
+    notification_generation,
     send_report,
 )
 from deeplearning_agent.membership.worker_reports import WorkerReports
@@ -188,7 +188,7 @@ def test_a_body_of_a_mebibyte_is_dropped_or_cut_and_its_log_stays_short(body, ca
     assert deleted == ["r"]
     assert all(len(report.reason) <= MAX_REASON for report in found)
     assert all(len(record.getMessage()) < 2000 for record in caplog.records)
-    assert ring_generation(body, "training") == -1
+    assert notification_generation(body, "training") == -1
 
 
 @pytest.mark.fault(22)
@@ -199,7 +199,7 @@ def test_a_report_with_one_wrong_place_is_dropped_or_is_still_a_report(data):
     found, deleted = receive_from_fake(body)
     assert deleted == ["r"]
     assert all(report.cluster == "training" and report.instance_id == WORKER for report in found)
-    assert ring_generation(body, "training") == -1
+    assert notification_generation(body, "training") == -1
 
 
 @pytest.mark.fault(22)
@@ -207,7 +207,7 @@ def test_a_report_with_one_wrong_place_is_dropped_or_is_still_a_report(data):
 @given(st.one_of(st.text(max_size=200), documents.json_values.map(json.dumps)))
 def test_any_text_at_all_is_neither_a_report_nor_a_ring_and_ends_nothing(body):
     assert receive_from_fake(body) == ((), ["r"])
-    assert ring_generation(body, "training") == -1
+    assert notification_generation(body, "training") == -1
 
 
 @pytest.mark.fault(22)

@@ -154,7 +154,7 @@ def test_a_parameter_that_is_missing_fails_the_stack_with_its_name_and_a_remedy(
     assert answer["Status"] == "FAILED"
     assert PARAMETER in answer["Reason"]
     assert "ParameterNotFound" in answer["Reason"]
-    assert "look whether it exists in this region" in answer["Reason"]
+    assert "check that it exists in this region" in answer["Reason"]
 
 
 @given(value=st.text(min_size=1, max_size=200).filter(lambda text: not text.startswith("ami-")))
@@ -163,7 +163,7 @@ def test_what_is_no_image_id_never_becomes_one(value):
     patch = pytest.MonkeyPatch()
     patch.setattr(handler.boto3, "client", lambda *_, **__: type("C", (), {"get_parameter": lambda *_, **__: read})())
     try:
-        with pytest.raises(handler.ImageError, match="must hold the id of an AMI"):
+        with pytest.raises(handler.ImageError, match="must contain an AMI id"):
             handler.read_image({"Parameter": PARAMETER})
     finally:
         patch.undo()

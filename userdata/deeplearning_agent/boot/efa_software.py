@@ -1,8 +1,8 @@
 """
-Brings AWS's EFA software to a cluster that has EFA and whose image has none: driver, libfabric, aws-ofi-nccl, Open MPI.
+Installation of AWS's EFA software where the image lacks it: driver, libfabric, aws-ofi-nccl, Open MPI.
 
-A node without it joins nevertheless: its health says that it speaks TCP, and why. The master replaces it when the
-others have EFA; when none has, the cluster trains over TCP, and every command says so.
+A node without it joins nevertheless: its health reports TCP and the cause. The master replaces the node when the
+others have EFA; when no node has it, the cluster trains over TCP, and every command reports so.
 """
 
 import hashlib
@@ -28,30 +28,30 @@ LOG = logging.getLogger(__name__)
 VERSION = "1.47.0"
 SHA256 = "2df4201e046833c7dc8160907bee7f52b76ff80ed147376a2d0ed8a0dd66b2db"
 """
-As AWS publishes it (EC2 user guide, "Verify the EFA installer using a checksum", efa-verify).
+Digest that AWS publishes (EC2 user guide, "Verify the EFA installer using a checksum", efa-verify).
 
-The tarball is for all systems and both architectures that AWS supports. To take another version, copy both from there.
+The tarball is for all systems and both architectures that AWS supports. To change the version, copy both from there.
 """
 URL = f"https://efa-installer.amazonaws.com/aws-efa-installer-{VERSION}.tar.gz"
 OPTIONS = ("-y", "--mpi=openmpi4")
-"""As that guide recommends for NCCL (efa-start-nccl, step 5)."""
+"""Options that the same guide recommends for NCCL (efa-start-nccl, step 5)."""
 WORK_FOLDER = "/var/lib/deeplearning/efa-installer"
 LEAST_FREE_BYTES = 4 * 1024**3
 """The tarball has 0.7 GB, and as much again unpacked and installed."""
 CONNECTION_SECONDS = 30
 DOWNLOAD_SECONDS = 180
-"""How long a failed download is begun again; one that makes progress may go on."""
+"""Time during which a failed download is started again; one that makes progress may continue."""
 LIMITS_FOLDER = "/etc/security/limits.d"
 LIMITS = "* soft memlock unlimited\n* hard memlock unlimited\n"
-"""EFA registers memory, which counts against this limit; AWS's installer writes the same, unless it is told not to."""
+"""EFA registers memory, which counts against this limit; AWS's installer writes the same by default."""
 _CHUNK = 1024 * 1024
 
 
 def prepare_efa(node: Node, deadline: Deadline) -> None:
     """
-    Install the EFA software where it is missing, and log by which provider NCCL's traffic goes.
+    Install the EFA software where it is missing, and log the provider that NCCL uses.
 
-    A head node without EFA gets it as well: its Open MPI must be that of the workers, and what is built on it theirs.
+    A head node without EFA gets it as well: it needs the workers' Open MPI, and builds software for them.
 
     Effects: as `install`; /opt/deeplearning/efa-fault while an installation is unfinished or has failed.
     """
@@ -66,7 +66,7 @@ def prepare_efa(node: Node, deadline: Deadline) -> None:
             install(node, deadline.at_most(INSTALL_SECONDS))
         except (StageFailure, ProgramError, OSError) as error:
             output = error.output if isinstance(error, ProgramError) else ""
-            cause = f"{error}, it said: {last_line(output)}" if output else str(error)
+            cause = f"{error}, output: {last_line(output)}" if output else str(error)
             extra = LogFields(details={OUTPUT: output[-MOST_DETAIL_CHARACTERS:]}).extra
             LOG.warning("the EFA software could not be installed: %s", cause, extra=extra)
             write_file(fault, f"{clean(cause)}\n")
@@ -77,7 +77,7 @@ def prepare_efa(node: Node, deadline: Deadline) -> None:
     if provider.is_fault:
         LOG.warning("NCCL will not use the EFA of this node, %s; %s", provider.detail, REMEDY, extra=fields.extra)
     else:
-        LOG.info("NCCL's traffic goes by %s", provider.detail, extra=fields.extra)
+        LOG.info("NCCL uses %s", provider.detail, extra=fields.extra)
 
 
 def install(node: Node, deadline: Deadline) -> None:
@@ -94,7 +94,7 @@ def install(node: Node, deadline: Deadline) -> None:
         archive = folder / "installer.tar.gz"
         _download(URL, archive, deadline)
         _run(node, deadline, "tar", "--extract", f"--file={archive}", f"--directory={folder}", "--no-same-owner")
-        # The installer calls apt-get by itself, which waits for the image's unattended upgrade only when told to.
+        # The installer calls apt-get by itself, which waits for the image's unattended upgrade only with this option.
         write_file(folder / "apt.conf", f'DPkg::Lock::Timeout "{LOCK_SECONDS}";\n')
         if node.programs.has("apt-get"):
             _run(node, deadline, "apt-get", "update")
@@ -114,13 +114,13 @@ def _check_room(folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if free < LEAST_FREE_BYTES:
         raise StageFailure(
-            f"the EFA software needs {LEAST_FREE_BYTES // 1024**3} GiB of disk, {free / 1024**3:.1f} are free",
+            f"the EFA software needs {LEAST_FREE_BYTES // 1024**3} GiB of disk, got {free / 1024**3:.1f} GiB free",
             "give nodes a larger workers.volume_size",
         )
 
 
 def _download(url: str, target: Path, deadline: Deadline) -> None:
-    """Download the installer, and retry while the time lasts; StageFailure without one of the pinned digest."""
+    """Download the installer, retrying until the deadline; StageFailure without one of the pinned digest."""
     last: Exception = OSError("no attempt was made")
     for _ in deadline.at_most(DOWNLOAD_SECONDS).attempts():
         try:
@@ -134,7 +134,7 @@ def _download(url: str, target: Path, deadline: Deadline) -> None:
         last = OSError(f"its sha256 must be {SHA256}, got {found}; it was not run")
         LOG.warning("%s: %s", url, last)
     raise StageFailure(
-        f"{url} could not be had: {last}", "let nodes reach it, or give an image that has the EFA software"
+        f"could not download {url}: {last}", "let nodes reach it, or use an image that has the EFA software"
     )
 
 
@@ -143,7 +143,7 @@ def _receive(url: str, target: Path, deadline: Deadline) -> str:
     with open_address(urllib.request.Request(url), CONNECTION_SECONDS) as answer, target.open("wb") as file:  # noqa: S310 - HTTPS, and `open_address` takes nothing but the web
         while chunk := answer.read(_CHUNK):
             if deadline.is_over:
-                raise OSError("the time for it is over")
+                raise OSError("the time limit of the download is over")
             digest.update(chunk)
             file.write(chunk)
     return digest.hexdigest()

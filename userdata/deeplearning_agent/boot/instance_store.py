@@ -1,8 +1,8 @@
 """
-Makes the node's instance store one scratch folder, /opt/deeplearning/local, with or without declared data.
+Scratch folder on the node's instance store: /opt/deeplearning/local, with or without declared data.
 
-AWS's Deep Learning images join the instance store themselves and mount it on /opt/dlami/nvme. Elsewhere its devices
-come without a file system, and lose what is on them when the instance stops
+AWS's Deep Learning images combine the instance store's devices themselves and mount them on /opt/dlami/nvme. On other
+images the devices have no file system. They lose their content when the instance stops
 (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/add-instance-store-volumes.html). Several become one RAID 0, as
 AWS's guide to RAID describes (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/raid-config.html).
 """
@@ -34,7 +34,7 @@ ARRAY = f"/dev/md/{LABEL}"
 """The array's name: `--homehost=any` makes udev assemble it under this name on every machine (mdadm(8), md(4))."""
 ARRAY_SECONDS = 120
 NOTHING_FOUND = 2
-"""The status of `blkid -p` for a device that holds nothing that it knows."""
+"""Status of `blkid -p` for a device without content that it recognizes."""
 FORMAT_SECONDS = 300
 INSTALL_SECONDS = 120
 _FORMATS = (("mkfs.ext4", ("-q", "-m", "0", "-E", "nodiscard", "-L", LABEL)), ("mkfs.xfs", ("-q", "-K", "-L", LABEL)))
@@ -55,7 +55,7 @@ class StoreDevice:
 
     name: str  # Its path
     holding: Holding  # Its content
-    words: str = ""  # The content in words, for the log; empty when it holds nothing
+    words: str = ""  # Description of the content, for the log; empty for an empty device
 
 
 def prepare_local_disk(node: Node, deadline: Deadline) -> str:
@@ -63,7 +63,7 @@ def prepare_local_disk(node: Node, deadline: Deadline) -> str:
     Prepare the scratch folder on the instance store, or on the root volume where there is none, and return it.
 
     Effects: one file system over all empty instance-store devices, as a RAID 0 when there are several; its mount; the
-    folder, which belongs to the login user; the link /opt/deeplearning/local to it. A device that holds anything is
+    folder, which belongs to the login user; the link /opt/deeplearning/local to it. A device with any content is
     never written to. Installs mdadm where several devices need it and the image lacks it.
     """
     if is_mounted(node, IMAGE_MOUNT):
@@ -82,7 +82,7 @@ def prepare_local_disk(node: Node, deadline: Deadline) -> str:
 
 
 def _mount_store(node: Node, deadline: Deadline) -> bool:
-    """Mount the instance store, made into one file system if it holds nothing; return whether it is mounted."""
+    """Mount the instance store, formatting it if it is empty; return whether it is mounted."""
     devices = []
     for name in find_devices(node):
         try:
@@ -91,7 +91,7 @@ def _mount_store(node: Node, deadline: Deadline) -> bool:
             LOG.warning("%s cannot be used: %s", name, error)
     for device in devices:
         if device.holding is Holding.OTHER:
-            LOG.warning("%s is left alone: %s", device.name, device.words)
+            LOG.warning("%s is not used: %s", device.name, device.words)
     try:
         target = _choose(node, devices, deadline)
         return target is not None and _mount(node, target)
@@ -102,9 +102,9 @@ def _mount_store(node: Node, deadline: Deadline) -> bool:
 
 def _choose(node: Node, devices: list[StoreDevice], deadline: Deadline) -> str | None:
     """
-    Return the device that is to be mounted; None without any.
+    Return the device to mount; None without any.
 
-    What an earlier boot made comes first. Stopping an instance blanks all of its store, so then all are empty.
+    A file system of an earlier boot comes first. After a stop of the instance all devices are empty.
     """
     held = {kind: [device.name for device in devices if device.holding is kind] for kind in Holding}
     if held[Holding.MEMBER]:
@@ -116,7 +116,7 @@ def _choose(node: Node, devices: list[StoreDevice], deadline: Deadline) -> str |
         if install_optional(node, "mdadm", ["mdadm"], deadline.at_most(INSTALL_SECONDS)):
             return create_array(node, empty)
         LOG.warning(
-            "the image lacks mdadm, so only %s is used of %d instance-store devices; give an image that has it",
+            "the image lacks mdadm, so only %s of %d instance-store devices is used; use an image that has it",
             empty[0],
             len(empty),
         )
@@ -128,7 +128,7 @@ def _mount(node: Node, name: str) -> bool:
     if device.holding is Holding.NOTHING:
         _format(node, name)
     elif device.holding is not Holding.OWN:
-        LOG.warning("%s is left alone: %s", name, device.words)
+        LOG.warning("%s is not used: %s", name, device.words)
         return False
     node.programs.run(["mkdir", "-p", str(node.path(OWN_MOUNT))], timeout_seconds=PROBE_SECONDS)
     node.programs.run(["mount", name, str(node.path(OWN_MOUNT))], timeout_seconds=FORMAT_SECONDS)
@@ -140,11 +140,11 @@ def _format(node: Node, name: str) -> None:
         if node.programs.has(program):
             node.programs.run([program, *options, name], timeout_seconds=FORMAT_SECONDS)
             return
-    raise StageFailure("the image has neither mkfs.ext4 nor mkfs.xfs", "give an image that has one")
+    raise StageFailure("the image has neither mkfs.ext4 nor mkfs.xfs", "use an image that has one")
 
 
 def find_devices(node: Node) -> list[str]:
-    """Return the instance-store devices, each once: a namespace has two names. Partitions are none."""
+    """Return the instance-store devices without their partitions, each once: a namespace has two names."""
     folder = node.path(DEVICE_FOLDER)
     names = sorted(folder.glob(f"{DEVICE_PREFIX}*")) if folder.is_dir() else []
     found = {str(name.resolve()): str(name) for name in reversed(names) if "-part" not in name.name}
@@ -152,7 +152,7 @@ def find_devices(node: Node) -> list[str]:
 
 
 def read_device(node: Node, name: str) -> StoreDevice:
-    """Read the content from the device, since the system's list may be older; ProgramError if it is unreadable."""
+    """Read the content from the device, since the system's list may be stale; ProgramError if it is unreadable."""
     try:
         found = node.programs.run(["blkid", "-p", "-o", "export", name], timeout_seconds=PROBE_SECONDS)
     except ProgramError as error:
@@ -162,8 +162,8 @@ def read_device(node: Node, name: str) -> StoreDevice:
     facts = dict(line.split("=", 1) for line in found.splitlines() if "=" in line)
     is_member = facts.get("TYPE") == "linux_raid_member"
     if facts.get("LABEL", "").rpartition(":")[2] == LABEL:
-        return StoreDevice(name, Holding.MEMBER if is_member else Holding.OWN, "it is this program's own")
-    return StoreDevice(name, Holding.OTHER, f"it holds something: {' '.join(found.split())[:200]}")
+        return StoreDevice(name, Holding.MEMBER if is_member else Holding.OWN, "it belongs to this program")
+    return StoreDevice(name, Holding.OTHER, f"it is not empty: {' '.join(found.split())[:200]}")
 
 
 def create_array(node: Node, names: list[str]) -> str:
@@ -184,7 +184,7 @@ def assemble_array(node: Node, names: list[str]) -> str:
 
 
 def _see_unused(node: Node, name: str) -> StoreDevice:
-    """Return an empty device unless it is part of anything; blkid also ends so when it sees nothing at all."""
+    """Return an empty device unless it is in use; blkid ends with the same status when it cannot see the device."""
     real = Path(name).resolve().name
     holders = node.path(f"/sys/class/block/{real}/holders")
     if holders.is_dir() and any(holders.iterdir()):

@@ -1,4 +1,4 @@
-"""Mounts the shared file system and FSx for Lustre, so that jobs can use them and a reboot mounts them again."""
+"""Mounts of the shared file system and FSx for Lustre, for jobs, restored after a reboot."""
 
 import logging
 import re
@@ -13,7 +13,7 @@ from deeplearning_node.programs import ProgramError
 LOG = logging.getLogger(__name__)
 LONGEST_SECONDS = 300
 ATTEMPT_SECONDS = 30
-"""A mount of a server that does not answer hangs; it is given up after this time and tried again."""
+"""Time after which an attempt to mount is ended and retried; a mount hangs while its server does not respond."""
 PROBE_SECONDS = 15
 
 _MOUNT_POINT = re.compile(r"/[A-Za-z0-9._/-]+")
@@ -32,9 +32,9 @@ def mount_file_systems(node: Node, deadline: Deadline) -> None:
     """
     Mount the shared file system, and FSx for Lustre where the node has one, unless they are mounted.
 
-    Each access runs in a child with a time limit, and is retried for five minutes, or a third of the time that is left
-    if that is less: the failure still has to travel. The login user may write to the shared one, and to a Lustre that
-    is empty; a Lustre that shows a bucket keeps the permissions of its objects.
+    Each access runs in a child process with a time limit. It is retried for five minutes, or a third of the remaining
+    time if that is less, which leaves time to report the failure. The login user may write to the shared file system,
+    and to an empty Lustre; a Lustre that shows a bucket keeps the permissions of its objects.
 
     Effects: the mount points; a block in /etc/fstab; the owner of a fresh file system's root.
     """
@@ -43,10 +43,10 @@ def mount_file_systems(node: Node, deadline: Deadline) -> None:
     for settings in wanted:
         check_settings(settings)
     if lustre and not node.programs.has(LUSTRE_HELPER):
-        # Trying again would not bring it.
+        # A retry cannot help.
         raise StageFailure(
-            f"the image has no {LUSTRE_HELPER}, with which {lustre.source} is mounted",
-            "make an image with the Lustre client for its kernel, as the FSx for Lustre user guide says",
+            f"the image lacks {LUSTRE_HELPER}, which mounts {lustre.source}",
+            "build an image with the Lustre client for its kernel; the FSx for Lustre user guide describes it",
         )
     lines = (f"{s.source} {s.mount_point} {s.kind} {s.options},_netdev,nofail 0 0" for s in wanted)
     write_block(node.path("/etc/fstab"), "\n".join(lines))
@@ -89,7 +89,7 @@ def check_settings(settings: FileSystemSettings) -> None:
 
 
 def is_mounted(node: Node, mount_point: str) -> bool:
-    """Return whether something is mounted on the mount point; a hanging one counts as not."""
+    """Return whether something is mounted on the mount point; a mount that hangs counts as none."""
     try:
         node.programs.run(["mountpoint", "-q", str(node.path(mount_point))], timeout_seconds=PROBE_SECONDS)
     except ProgramError as error:
@@ -101,9 +101,9 @@ def is_mounted(node: Node, mount_point: str) -> bool:
 
 def open_to_login_user(node: Node, settings: FileSystemSettings) -> None:
     """
-    Let the login user write to the root of a file system, which gets a new and empty one.
+    Let the login user write to the root of a file system: an empty one gets that owner.
 
-    Several nodes do this at the same time, so a closed root is read once more before StageFailure calls it another's.
+    Several nodes do this at the same time, so access is checked once more before the StageFailure.
     """
     mount_point = str(node.path(settings.mount_point))
     user = node.login_user()
@@ -115,11 +115,11 @@ def open_to_login_user(node: Node, settings: FileSystemSettings) -> None:
     if _is_writable(node, user.name, mount_point):
         return
     if settings.kind == "lustre":
-        LOG.info("%s may read %s and not write to its root", user.name, settings.mount_point)
+        LOG.info("%s may read %s, but not write to its root", user.name, settings.mount_point)
         return
     raise StageFailure(
-        f"{user.name} may not write to {settings.mount_point}, which already holds files",
-        f"give its root to {user.name} or open it to them, or use an access point or a new file system",
+        f"{user.name} may not write to {settings.mount_point}, which already contains files",
+        f"make {user.name} its owner, let that user write to it, or use an access point or a new file system",
     )
 
 
@@ -127,7 +127,7 @@ def _is_writable(node: Node, user: str, path: str) -> bool:
     try:
         node.programs.run(["runuser", "-u", user, "--", "test", "-w", path], timeout_seconds=PROBE_SECONDS)
     except ProgramError as error:
-        if error.status is None:  # A file system that hangs says nothing of permissions.
+        if error.status is None:  # The file system hangs, so its permissions are unknown.
             raise
         return False
     return True

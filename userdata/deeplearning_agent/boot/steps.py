@@ -1,4 +1,4 @@
-"""The recipe by which every node gets ready; one log line a step."""
+"""Steps that prepare every node; one log line a step."""
 
 import logging
 import shlex
@@ -43,9 +43,9 @@ _COMMAND = (
 
 
 def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
-    """Prepare a node to join, whatever it has been through before; StageFailure when a step ends without its result."""
+    """Prepare a node to join, on its first boot or a later one; StageFailure when a step fails."""
     started = node.clock.read()
-    clear_notice(node)  # One that an image or an earlier life of the instance left says nothing of this one.
+    clear_notice(node)  # It may come from the image, or from an earlier boot.
 
     def run(name: str, action: Callable[[], T]) -> T:
         if deadline.is_over:
@@ -60,7 +60,7 @@ def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
     run("prepare the limits of jobs", lambda: prepare_job_limits(node))
     run("turn on the GPUs' persistence mode", lambda: turn_on_persistence(node))
     gpu_count = run("count GPUs", lambda: count_gpus(node))
-    # Fewer GPUs than the type has is a warning above; among its peers, the master judges it.
+    # Fewer GPUs than the type has is a warning above; the master compares the node with its peers.
     run("check the node's health", lambda: check_health(node, fewest_gpus=gpu_count))
     run("install the command", lambda: install_command(node))
     run("start provisioning", lambda: start_provisioning(node))
@@ -71,7 +71,7 @@ def prepare_node(node: Node, clients: AwsClients, deadline: Deadline) -> Member:
         WORKER_GPU_COUNT_VARIABLE: str(gpu_count),
     }
     run("run the set-up script", lambda: run_setup_script(node, clients, variables, deadline))
-    if not installed_generation(node):  # A restart of the agent on a member is no boot.
+    if not installed_generation(node):  # On a member this is a restart of the agent, not a boot.
         report_phase("boot", node.clock.read() - started)
     trains = not (node.is_master and node.settings.needs.has_head_node)
     return Member(node.identity.instance_id, node.identity.address, gpu_count, host_key, trains)
@@ -81,7 +81,7 @@ def install_command(node: Node) -> None:
     """
     Install /usr/local/bin/deeplearning, which runs the agent's interpreter, and the facts that it needs.
 
-    The same node leaves the same bytes.
+    Idempotent: the same node writes the same bytes.
     """
     NodeFacts.of(node).write(node.root)
     start = f'exec {shlex.quote(sys.executable)} -I -B -c {shlex.quote(_COMMAND)} "$@"'
@@ -89,7 +89,7 @@ def install_command(node: Node) -> None:
 
 
 def install_membership(node: Node, state: ClusterState, own: Member) -> None:
-    """Install a published membership on this node, `own`; the same state leaves the same bytes."""
+    """Install a published membership on this node, `own`. Idempotent: the same state writes the same bytes."""
 
     def install() -> None:
         authorize(node, state.user_key)
@@ -105,7 +105,7 @@ def run_stage(clock: Clock, name: str, action: Callable[[], T], *, generation: i
     """
     Run one step and log its duration; any error becomes a StageFailure that names the step.
 
-    `generation` is the one that the node knows from then on; None for none.
+    `generation` is the generation that the node has from then on; None when it does not change.
     """
     started = clock.read()
     try:

@@ -1,8 +1,8 @@
 """
-The SQS edge: notifications that are waited for, and reports that are believed only from whom they come.
+SQS queues: notifications for the workers, and authenticated reports for the master.
 
-A long poll costs one call in 20 s. Rings stay visible on the broadcast queue after they were read, so
-a poll that came back at once is followed by a pause up to those 20 s: nobody spins.
+A long poll costs one call in 20 s. Notifications stay visible on the broadcast queue after they were read, so
+a poll that returns at once is followed by a pause, up to those 20 s.
 """
 
 import json
@@ -16,13 +16,13 @@ from deeplearning_node.deadline import Deadline
 
 LOG = logging.getLogger(__name__)
 POLL_SECONDS = 20
-"""The longest long poll that SQS has."""
+"""Longest long poll of SQS."""
 BATCH = 10
-"""The most messages that SQS hands out or deletes in one call."""
+"""Most messages that SQS returns or deletes in one call."""
 
 
 class NotificationQueue:
-    """A queue of rings for one cluster."""
+    """Queue of notifications for one cluster."""
 
     def __init__(
         self, clients: AwsClients, url: str, cluster: str, *, is_shared: bool, poll_seconds: int = POLL_SECONDS
@@ -30,8 +30,8 @@ class NotificationQueue:
         """
         Bind the queue; nothing is called yet.
 
-        Messages of a shared queue stay for other nodes. `poll_seconds` is the length of a long poll, and the least time
-        between the beginnings of two.
+        Messages of a shared queue are not deleted. `poll_seconds` is the length of a long poll, and the least time from
+        the start of one to the start of the next.
         """
         self._clients = clients
         self._url = url
@@ -47,7 +47,7 @@ class NotificationQueue:
                 deadline.pause(self._poll_end.remaining)
             self._poll_end = Deadline.after(deadline.clock, self._poll_seconds)
             messages = self._receive(round(min(self._poll_seconds, deadline.remaining)))
-            if any(ring_generation(message["Body"], self._cluster) > known_generation for message in messages):
+            if any(notification_generation(message["Body"], self._cluster) > known_generation for message in messages):
                 return True
         return False
 
@@ -66,7 +66,7 @@ def send_report(clients: AwsClients, url: str, report: NodeReport) -> None:
 
 
 class ReportQueue:
-    """The queue on which workers report to the master."""
+    """Queue on which workers report to the master."""
 
     def __init__(
         self, clients: AwsClients, url: str, cluster: str, sender: str, poll_seconds: int = POLL_SECONDS
@@ -79,14 +79,14 @@ class ReportQueue:
         self._poll_seconds = poll_seconds
         self._read: list[dict[str, Any]] = []
         self.has_more = False
-        """Whether the last batch was as full as can be, so that more may wait."""
+        """True after a full batch: more messages may be waiting."""
 
     def receive(self, deadline: Deadline) -> tuple[NodeReport, ...]:
         """
-        Take up to ten reports, waiting for the first until the deadline or the end of one long poll.
+        Receive up to ten reports, waiting for the first until the deadline or the end of one long poll.
 
-        Messages that are malformed, foreign or of another cluster are logged and will be deleted like the others, so
-        that none comes back for ever. Deletion is left to `delete_read`, in tens.
+        Messages that are malformed, foreign or of another cluster are logged. `delete_read` deletes them with the
+        others, so that none returns for ever.
         """
         wait_seconds = min(self._poll_seconds, round(deadline.remaining))
         messages = self._clients.sqs.receive_message(
@@ -128,19 +128,19 @@ def is_sent_by(role_id: str, report: NodeReport, sender_id: str) -> bool:
     return bool(role_id) and sender_id == f"{role_id}:{report.instance_id}"
 
 
-def ring_generation(body: str, cluster: str) -> int:
-    """Return the generation of a ring; -1 for anything that is not a ring of the cluster."""
+def notification_generation(body: str, cluster: str) -> int:
+    """Return the generation of a notification; -1 for a message that is no notification of the cluster."""
     try:
         document = parse_object(body, "doorbell")
         if document.get("kind") == "doorbell" and document.get("cluster") == cluster:
             return field(document, "generation", int, "doorbell")
     except ContractError as error:
-        LOG.warning("ignored a malformed ring: %s", error)
+        LOG.warning("ignored a malformed notification: %s", error)
     return -1
 
 
 def delete_messages(clients: AwsClients, url: str, messages: list[dict[str, Any]]) -> None:
-    """Delete up to ten messages in one call; one that fails comes back, which does no harm."""
+    """Delete up to ten messages in one call; a message that stays is received again, which does no harm."""
     entries = [{"Id": str(index), "ReceiptHandle": m["ReceiptHandle"]} for index, m in enumerate(messages)]
     try:
         answer = clients.sqs.delete_message_batch(QueueUrl=url, Entries=entries)

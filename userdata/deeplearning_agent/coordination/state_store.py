@@ -20,7 +20,7 @@ LOST_RACE_CODE = "ConditionalCheckFailedException"
 
 
 class StateStore:
-    """The state item of one cluster."""
+    """State record of one cluster."""
 
     def __init__(self, clients: AwsClients, table: str, cluster: str) -> None:
         self._clients = clients
@@ -28,7 +28,7 @@ class StateStore:
         self._cluster = cluster
 
     def read(self) -> ClusterState | None:
-        """Read the state record; None before there is one. ContractError for one of another shape."""
+        """Read the state record; None before the first write. ContractError for an invalid one."""
         item = self._get(get_request(self._table, self._cluster))
         if not item:
             return None
@@ -36,10 +36,10 @@ class StateStore:
 
     def write(self, state: ClusterState) -> bool:
         """
-        Write the next revision; return False when another writer was faster, so that the caller reads and decides
-        again.
+        Write the next revision; return False when another writer was faster: the caller then reads and decides again.
 
-        A write whose response was lost is repeated and finds itself in the table: that counts as written.
+        A write whose response was lost is repeated; when the table contains that revision already, it counts as
+        written.
         """
         *parts, last = put_requests(self._table, state)
         for request in parts:
@@ -59,13 +59,13 @@ class StateStore:
 
 class ReportingStore(StateStore):
     """
-    The state item of one cluster, in the hands of its master.
+    State record of one cluster, as its master uses it.
 
-    What is told follows from the write that won the compare-and-set, so that two masters never tell the same.
+    Only a write that won the compare-and-set is reported, so two masters never report the same transition.
     """
 
     def __init__(self, node: Node, clients: AwsClients) -> None:
-        """Begin to count the time of the formation."""
+        """Start to measure the time of the formation."""
         super().__init__(clients, node.settings.state_table, node.settings.cluster)
         self._node = node
         self._known: ClusterState | None = None
@@ -77,33 +77,35 @@ class ReportingStore(StateStore):
         return self._known
 
     def write(self, state: ClusterState) -> bool:
-        """Write the next revision, as `StateStore`, and tell what it changes."""
+        """Write the next revision, as `StateStore`, and report the transition."""
         before = self._known
         is_written = super().write(state)
         if is_written:
             self._known = state
-            self._tell(before, state)
+            self._report_transition(before, state)
         return is_written
 
     def measure(self) -> dict[Metric, float]:
-        """Return the size and generation of the cluster, when it has formed and this node is its master."""
+        """
+        Return the size and generation of the cluster; empty until it has formed, and when another node is its master.
+        """
         state = self._known
         if state is None or state.phase is not Phase.FORMED or state.master != self._node.identity.instance_id:
             return {}
         return {NODES_FORMED: len(state.members), GENERATION: state.generation}
 
     def begin_phases(self) -> None:
-        """Begin the first phase of the formation: the node is prepared."""
+        """Start the first phase of the formation, in which the node is prepared."""
         self._marked = self._node.clock.read()
 
     def mark(self, phase: str) -> None:
-        """Report the duration of a phase of the first formation, which ends now."""
+        """Report the duration of the phase of the first formation that ends now."""
         now = self._node.clock.read()
         seconds, self._marked = now - self._marked, now
         if self._known is None or not self._known.has_formed:
             report_phase(phase, seconds)
 
-    def _tell(self, before: ClusterState | None, state: ClusterState) -> None:
+    def _report_transition(self, before: ClusterState | None, state: ClusterState) -> None:
         lost = find_lost(before, state)
         if lost:
             details = {REASON: "; ".join(f"{name}: {cause}" for name, cause in lost.items())}
@@ -140,7 +142,7 @@ class ReportingStore(StateStore):
 
 
 def find_lost(before: ClusterState | None, state: ClusterState) -> dict[str, str]:
-    """Return the members of before that are none any more, with the reasons of their departure."""
+    """Return the members that `state` no longer has, with the reasons of their departure."""
     reasons = {departure.instance_id: departure.reason for departure in state.departed}
     gone = [] if before is None or state.phase is Phase.FAILED else before.members
     return {
@@ -174,7 +176,7 @@ def find_events(before: ClusterState | None, state: ClusterState, lost: Mapping[
 
 
 def report_phase(phase: str, seconds: float) -> None:
-    """Ship how long a phase of the formation took; the log on the node tells its steps."""
+    """Ship the duration of a phase of the formation; the log on the node has its steps."""
     details = {STEP: phase, SECONDS: round(seconds, 3)}
     fields = LogFields(details=details, metrics={FORMATION_SECONDS: seconds}, phase=phase, is_local=False)
     LOG.info("%s: %.1f s", phase, seconds, extra=fields.extra)

@@ -1,4 +1,4 @@
-"""Reconciles the membership of a formed cluster: drops lost nodes, admits new ones, requests replacements."""
+"""Controller of the membership of a formed cluster: evicts lost nodes, admits new ones, requests replacements."""
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 VACANT_SECONDS = 180
-"""How long the master must be silent before one that was followed takes the place again."""
+"""Silence of the current master after which a former master takes over again."""
 DEAF_SECONDS = 900
-"""The same when nobody answers."""
+"""The same while no node responds."""
 ACKNOWLEDGE_SECONDS = 60
-"""A member that has not acknowledged any generation by then is dropped."""
+"""Time after which a member that has acknowledged no generation is evicted."""
 
 
 class MembershipController:
@@ -47,11 +47,11 @@ class MembershipController:
         found = self.probe(state)
         left = {worker.instance_id: reason for worker in workers if (reason := self._find_reason(worker, found))}
         newcomers = self._newcomers(state, found.unanswered)
-        short = self._find_short(workers, newcomers)
+        short = self._find_fewer_gpus(workers, newcomers)
         joined = tuple(member for member in newcomers if member.instance_id not in short)
         holders = {member.address: member.instance_id for member in joined}
         for worker in workers:
-            if worker.address in holders:  # EC2 gives an address anew only when its last holder has gone.
+            if worker.address in holders:  # EC2 reuses an address only after its last instance has gone.
                 left[worker.instance_id] = Reason(f"its address {worker.address} is {holders[worker.address]}'s now")
         self.write_ready_hosts(state, left)
         self._replacements.mark_unhealthy(short)
@@ -60,16 +60,16 @@ class MembershipController:
         return Change(left, joined)
 
     def probe(self, state: ClusterState) -> MemberHealth:
-        """Look at a membership, and at those of whom it matters whether they answer."""
+        """Probe the members, the workers that joined, and those whose replacement is pending."""
         candidates = [member for member in self._reports.joined() if not state.has_member(member.instance_id)]
         return self._monitor.probe(state.members, (*candidates, *self._replacements.awaited()))
 
     def is_vacant(self, state: ClusterState, own: Member) -> bool:
         """
-        Return whether the roster's master, another one, has been silent for minutes.
+        Return whether the membership's master, another instance, has been silent for minutes.
 
-        Another node that got the address of a dead master answers there, with a key of its own. It takes longer to
-        believe when nobody answers at all: then this node may be the one that is cut off.
+        A node that got the address of a dead master responds there with a key of its own, which counts as silence.
+        While no node responds the wait is longer, since this node may be the one that is cut off.
         """
         found = self._monitor.probe((own,), state.members)
         if state.master not in found.unanswered and not self._reports.has_lost_address(state.members[0]):
@@ -81,20 +81,20 @@ class MembershipController:
 
     def forget_departed(self, change: Change) -> None:
         """
-        Forget those that left, once the item says so.
+        Forget nodes that left, once the state record has the change.
 
-        One that failed before the cluster has formed is kept in mind: its replacement is ordered when it has.
+        A node that failed before the cluster has formed is kept: its replacement is requested when the cluster forms.
         """
         for instance_id, reason in change.left.items():
-            LOG.warning("%s is no member any more: %s", instance_id, reason)
+            LOG.warning("evicted %s: %s", instance_id, reason)
             if instance_id not in self._reports.failed() or self._replacements.has_ordered(instance_id):
                 self._reports.forget(instance_id)
             self._acknowledge_by.pop(instance_id, None)
         for member in change.joined:
-            LOG.info("%s (%s) is a member now", member.instance_id, member.address)
+            LOG.info("admitted %s (%s)", member.instance_id, member.address)
 
     def _find_reason(self, worker: Member, found: MemberHealth) -> Reason:
-        """Return why a worker cannot stay; false when it can."""
+        """Return the reason to evict a worker; a false one when it stays."""
         name = worker.instance_id
         reason = self._reports.reason(name) or Reason(found.unfit.get(name, "") or found.silent.get(name, ""))
         if reason or self._reports.is_ready(name, 1):
@@ -103,11 +103,11 @@ class MembershipController:
         late = Reason(f"it did not acknowledge its membership within {ACKNOWLEDGE_SECONDS} s")
         return late if limit.is_over else NO_REASON
 
-    def _find_short(self, workers: Sequence[Member], newcomers: Sequence[Member]) -> Mapping[str, str]:
+    def _find_fewer_gpus(self, workers: Sequence[Member], newcomers: Sequence[Member]) -> Mapping[str, str]:
         """
-        Find newcomers with fewer GPUs than most workers have, each beside the members; they are replaced.
+        Find newcomers with fewer GPUs than most workers have, each compared with the members; they are replaced.
 
-        A node that was left out for this comes back only when it joins with as many GPUs as the others.
+        A node that was left out for this is admitted only when it joins with as many GPUs as the others.
         """
         return {
             newcomer.instance_id: cause
@@ -116,7 +116,7 @@ class MembershipController:
         }
 
     def _newcomers(self, state: ClusterState, unanswered: Collection[str]) -> tuple[Member, ...]:
-        """Return who joined, answers and is no member yet; of two with one address, the one that joined last has it."""
+        """Return workers that joined, respond and are no members; of two with one address, the one that joined last."""
         holders = {member.address: member.instance_id for member in state.members}
         found = {
             member.address: member

@@ -1,4 +1,4 @@
-"""Formation: waits for workers, leaves out those that fail or stay away, and gives up in time."""
+"""Formation: waits for workers, leaves out failed and missing ones, and fails within the set-up time."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -16,7 +16,7 @@ _LONGEST_RESERVE_SECONDS = 120
 
 
 def reserve_seconds(setup_seconds: float) -> float:
-    """Return the time at the end of the set-up time that is kept for going on without those that are missing."""
+    """Return the time at the end of the set-up time that is reserved for a formation without the missing workers."""
     return min(_LONGEST_RESERVE_SECONDS, _RESERVE_SHARE * setup_seconds)
 
 
@@ -24,9 +24,8 @@ class Formation:
     """
     Rules for the workers before the cluster has formed.
 
-    "Continue with what you got": a worker that failed, is still missing near the end of the set-up time, or has fewer
-    GPUs than most others (it would hold them up, or break an even job), is left out if the user's minimum remains.
-    Otherwise the failure is the cluster's, at once.
+    A worker that failed, is still missing near the end of the set-up time, or has fewer GPUs than most others (it would
+    delay them, or break an even job), is left out if the user's minimum remains. Otherwise the cluster fails at once.
     """
 
     def __init__(self, node: Node, collector: ReportCollector, deadline: Deadline) -> None:
@@ -53,8 +52,8 @@ class Formation:
         """
         Wait for the workers of a generation to join, until a deadline at which the caller reads the state record again.
 
-        Returns the reasons of those to leave out, by instance id; None while some are still awaited. StageFailure means
-        that too few can join.
+        Returns the reasons of the workers to leave out, by instance id; None while some are still awaited. StageFailure
+        means that too few can join.
         """
         expected = tuple(workers)
 
@@ -74,8 +73,8 @@ class Formation:
         Members that have not by `limit` are left out; the caller reads the state record again at `until`. `look` finds
         members that are gone, and is called only while some are awaited.
 
-        Returns the reasons of those to leave out, by instance id; None while some are still awaited. StageFailure means
-        that too few are left of a cluster that never formed.
+        Returns the reasons of the members to leave out, by instance id; None while some are still awaited. StageFailure
+        means that too few are left of a cluster that never formed.
         """
         workers = tuple(member.instance_id for member in state.members[1:])
 
@@ -92,14 +91,14 @@ class Formation:
 
     def _minimum(self, state: ClusterState) -> int:
         """
-        Return the fewest workers with which the cluster may form; none once it has formed.
+        Return the fewest workers with which the cluster may form; 0 once it has formed.
 
-        The adjuster knows the groups, and so the number that holds; the user's is what this node's settings say.
+        The state record has the adjuster's number, which follows the groups; the user's is in this node's settings.
         """
         return 0 if state.has_formed else state.worker_minimum or self._settings.worker_min_capacity
 
     def _keep_lasting(self, gone: Mapping[str, str]) -> dict[str, str]:
-        """Return those that have been silent for longer than a reboot takes: no replacement comes before `formed`."""
+        """Return nodes that are silent for longer than a reboot: no replacement comes before the cluster has formed."""
         now = self._clock.read()
         self._gone_since = {name: self._gone_since.get(name, now) for name in gone}
         return {name: gone[name] for name, since in self._gone_since.items() if now - since >= REBOOT_SECONDS}
@@ -153,7 +152,7 @@ class Formation:
 def _blame(
     found: Mapping[str, Reason], lost: Mapping[str, Reason], workers: tuple[str, ...], minimum: int
 ) -> StageFailure:
-    """Return the failure of the cluster for the first of the workers, in that worker's words."""
+    """Return the failure of the cluster, with the reason of the first of the workers."""
     name, reason = next(iter(found.items()))
     where = "" if name in reason.cause else f"worker {name}: "
     if len(lost) > 1 or len(workers) > 1:

@@ -1,4 +1,6 @@
-"""Reports the outcome of a formation to CloudFormation and in the state record, and replaces a master that fails on."""
+"""
+Outcome of a formation: reported to CloudFormation and in the state record; a master that keeps failing is replaced.
+"""
 
 import http.client
 import logging
@@ -20,23 +22,23 @@ from deeplearning_node.node import Node
 LOG = logging.getLogger(__name__)
 WRITE_ATTEMPTS = 5
 SIGNAL_ATTEMPTS = 3
-"""Each of them is retried for two minutes; after that the stack has long been decided."""
+"""Each attempt is retried for two minutes; after all of them the stack has long ended its wait."""
 SIGNAL_SECONDS = 120
 FORBIDDEN = 403
-"""The presigned URL has expired: the stack was decided long ago."""
+"""Status of a presigned URL that has expired: the stack ended its wait long ago."""
 SUCCESS_FILE = "success-signalled"
 MOST_TRIES = 3
 TRY_SECONDS = 900
-"""How long a master tries at least: what passes, such as a file system that restarts, costs no instance."""
+"""Least time for which a master retries: a temporary fault, such as a file system's restart, costs no instance."""
 
 
 class FormationOutcome:
-    """The one outcome of a formation."""
+    """Outcome of a formation."""
 
     def __init__(
         self, node: Node, clients: AwsClients, store: StateStore, call: Callable[[Callable[[], Any]], Any]
     ) -> None:
-        """Bind the stack and the state record; `call` retries a call of AWS for a while."""
+        """Bind the stack and the state record; `call` retries a call to AWS for a limited time."""
         self._node = node
         self._clients = clients
         self._store = store
@@ -46,27 +48,27 @@ class FormationOutcome:
         self._failing_since = 0.0
 
     def report_success(self, state: ClusterState) -> None:
-        """Signal that the cluster has formed; once, for the stack waits only while it is created."""
+        """Signal that the cluster has formed; once, since the stack waits only during its creation."""
         formed = f"{len(state.members)} of {state.requested} nodes formed generation {state.generation}"
         if not self._node.instance_file(SUCCESS_FILE).exists():
             self._signal("SUCCESS", Reason.of(state).prefix(f"{formed}: ") if state.reason else Reason(formed))
 
     def report_decided_failure(self, state: ClusterState) -> None:
-        """Signal a failure that the item already says; CloudFormation may have missed it."""
+        """Signal a failure that the state record already contains; CloudFormation may have missed it."""
         self._signal("FAILURE", Reason.of(state))
 
     def report_failure(self, reason: Reason) -> bool:
         """
         Signal the failure, and write it unless the cluster has formed; return whether it is final. Raises nothing.
 
-        The signal comes first and waits for nothing. After a success of an earlier master CloudFormation ignores it. A
-        master that goes on failing in a formed cluster asks for its own replacement.
+        The signal comes first. After a success of an earlier master CloudFormation ignores it. A master that keeps
+        failing in a formed cluster requests its own replacement.
         """
         if not self._node.instance_file(SUCCESS_FILE).exists():
             self._signal("FAILURE", reason)
         try:
             return self._write_failure(reason)
-        except Exception as error:  # noqa: BLE001 - CloudFormation has been told
+        except Exception as error:  # noqa: BLE001 - CloudFormation has the signal
             LOG.error("could not write the state item: %s", error)  # noqa: TRY400 - the cause is in the line
             return False
 
@@ -77,7 +79,7 @@ class FormationOutcome:
                 self._signals_left = 0
 
     def _write_failure(self, reason: Reason) -> bool:
-        """Write it over whatever was written meanwhile, but not over a decision; return whether it is one."""
+        """Write the failure over any other state but a decided one; return whether the state is decided."""
         for _ in range(WRITE_ATTEMPTS):
             state = self._call(self._store.read)
             if state is not None and state.has_formed:
@@ -92,9 +94,9 @@ class FormationOutcome:
 
     def _replace_failing_master(self, state: ClusterState, reason: Reason) -> None:
         """
-        Count a failure of a formed cluster's master, and after several ask Auto Scaling to replace it. Raises nothing.
+        Count a failure of a formed cluster's master; request its replacement after several. Raises nothing.
 
-        Nobody else can replace the master: no node looks at it, and EC2 finds nothing wrong with the instance.
+        Nothing else replaces the master: no node monitors it, and EC2 sees a healthy instance.
 
         Effects: a call to Auto Scaling at each failure after the third and after a quarter of an hour; an event.
         """
@@ -111,14 +113,14 @@ class FormationOutcome:
                 InstanceId=own, HealthStatus="Unhealthy", ShouldRespectGracePeriod=False
             )
         except AwsError as error:
-            LOG.warning("Auto Scaling does not replace this master yet: %s", error)
+            LOG.warning("Auto Scaling refused to replace this master; retrying: %s", error)
         else:
             LOG.error("%s", words, extra=LogFields(details={REASON: words}, event=event, is_urgent=True).extra)
 
 
 def signal_stack(node: Node, status: Literal["SUCCESS", "FAILURE"], reason: Reason) -> bool:
     """
-    Signal CloudFormation, retrying for two minutes, and return whether it has the signal.
+    Signal CloudFormation, retrying for two minutes, and return whether it received the signal.
 
     Effects: one PUT; a file that records a success, since a reboot must not signal again.
     """
@@ -127,13 +129,13 @@ def signal_stack(node: Node, status: Literal["SUCCESS", "FAILURE"], reason: Reas
         try:
             send_signal(settings.signal_url, signal_body(settings.cluster, status, str(reason)))
         except urllib.error.HTTPError as error:  # noqa: PERF203 - waiting dwarfs it
-            LOG.warning("CloudFormation did not take %s: %s", status, error)
+            LOG.warning("CloudFormation refused %s: %s", status, error)
             if error.code == FORBIDDEN:
                 return False
         except (OSError, ValueError, http.client.HTTPException) as error:
             LOG.warning("could not signal %s: %s", status, error)
         else:
-            LOG.info("signalled %s: %s", status, reason)
+            LOG.info("sent the signal %s: %s", status, reason)
             break
     else:
         return False
@@ -141,11 +143,12 @@ def signal_stack(node: Node, status: Literal["SUCCESS", "FAILURE"], reason: Reas
         try:
             write_file(node.instance_file(SUCCESS_FILE), f"{reason}\n")
         except OSError as error:
-            # CloudFormation knows; a full disk must not undo a formed cluster. A reboot signals again, to no effect.
+            # CloudFormation has the signal; a full disk must not undo a formed cluster. A reboot signals again, to no
+            # effect.
             LOG.warning("%s", error)
     return True
 
 
 def is_decided(state: ClusterState | None) -> bool:
-    """Return whether nothing that happens now fails the cluster as a whole."""
+    """Return whether the cluster has formed or failed, so that no later failure of a node fails it as a whole."""
     return state is not None and (state.has_formed or state.phase in (Phase.FORMED, Phase.FAILED))

@@ -1,8 +1,8 @@
 """
-The files that a membership becomes: hosts, workers file, hostfile, discover_hosts and the membership itself.
+Files that list the members: hosts, workers file, hostfile, discover_hosts and the membership itself.
 
-Names by rank are dense, as the predecessor's loops want them, so a later generation may give one to another machine.
-Horovod Elastic remembers by its name a host that failed; it gets names that mean one machine for ever.
+Names by rank have no gaps, for loops over them, so a later generation may give one to another machine.
+Horovod Elastic remembers failed hosts by name; it gets names that never change their machine.
 """
 
 import json
@@ -24,16 +24,16 @@ from deeplearning_node.atomic_file import write_block, write_file
 from deeplearning_node.node import Node
 
 DISCOVER_SCRIPT = f"""#!/bin/sh
-# For Horovod Elastic: prints host:slots for each node that a rank can be started on now.
+# For Horovod Elastic: prints host:slots of each node that can start a rank now.
 exec cat {READY_HOSTS}
 """
 
 
 def write_host_files(node: Node, state: ClusterState) -> None:
     """
-    Write every file that names the members; the membership goes last, so it tells that the others are there.
+    Write every file that names the members; the membership comes last, as the sign that the others are complete.
 
-    Every value comes from a `Member`, which refuses all but instance ids, addresses, counts and public keys.
+    Every value comes from a `Member`, which accepts only instance ids, addresses, counts and public keys.
 
     Effects: a block in /etc/hosts and the files below /opt/deeplearning.
     """
@@ -44,7 +44,7 @@ def write_host_files(node: Node, state: ClusterState) -> None:
     write_file(node.path(WORKER_ADDRESSES_FILE), "".join(f"{member.address}\n" for member in members))
     write_file(node.path(HOSTFILE), "".join(f"{name} slots={m.slots}\n" for name, m in named))
     write_file(node.path(DISCOVER_HOSTS), DISCOVER_SCRIPT, 0o755)
-    if not node.is_master:  # The master knows better, and says so itself.
+    if not node.is_master:  # The master writes its own, from acknowledgements.
         write_ready_hosts(node, members)
     write_file(node.path(MEMBERSHIP_FILE), membership_text(state))
 
@@ -55,7 +55,7 @@ def write_ready_hosts(node: Node, members: Iterable[Member]) -> None:
 
 
 def hosts_lines(members: tuple[Member, ...]) -> list[str]:
-    """Return the lines of /etc/hosts: name by rank, for the first also the master's, and instance id."""
+    """Return the lines of /etc/hosts: name by rank, the master's name for rank 0, and instance id."""
     return [
         " ".join(dict.fromkeys([member.address, name, *([MASTER_HOST] if rank == 0 else []), member.instance_id]))
         for rank, (name, member) in enumerate(named_members(members))

@@ -1,8 +1,8 @@
 """
-Who answers on the network: thousands of nodes in one thread, within a few seconds, without a login.
+Liveness over the network: probes thousands of nodes in one thread, within a few seconds, without a login.
 
-A refused connection is as good an answer as an accepted one: the node's kernel is there. So the port that is asked
-first is one on which nobody listens, and no daemon is bothered.
+A refused connection is as good a response as an accepted one: the node's kernel runs. So the first port is one on
+which no program listens, and no daemon has work with it.
 """
 
 import errno
@@ -19,23 +19,23 @@ from deeplearning_node.deadline import Clock
 
 LOG = logging.getLogger(__name__)
 STEPS = ((9, 1.0), (22, 1.5))
-"""Port and seconds. A firewall may drop what goes to the first; logins must reach the second."""
+"""Port and seconds. A firewall may drop packets to the first; logins need the second."""
 STRIKES = 2
-"""Rounds in a row without an answer after which a node counts as gone."""
+"""Rounds in a row without a response after which a node counts as gone."""
 KEPT_DESCRIPTORS = 128
-"""Left to the rest of the agent."""
+"""File descriptors left for the rest of the agent."""
 MOST_SOCKETS = 4000
 
 _ANSWERS = frozenset({0, errno.ECONNREFUSED, errno.ECONNRESET})
 _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EAGAIN})
-"""What this machine lacks says nothing of another."""
+"""Errors of this machine, from which nothing follows for another."""
 
 
 def find_silent(
     addresses: Iterable[str], clock: Clock | None = None, steps: Sequence[tuple[int, float]] = STEPS
 ) -> set[str]:
     """
-    Find the IPv4 addresses at which nothing answers, not even with a refusal.
+    Find the IPv4 addresses without any response, not even a refusal.
 
     `steps` are ports, each with its time-out in seconds; an address that is silent on one is tried on the next. An
     address for which this machine had no socket does not count as silent.
@@ -47,7 +47,9 @@ def find_silent(
 
 
 def find_answering(addresses: Iterable[str], port: int, seconds: float, clock: Clock) -> set[str]:
-    """Try one port of each address, as many at once as files may be open; return who answered or had no socket."""
+    """
+    Try one port of each address, in parallel up to the limit of open files; return those that respond or had no socket.
+    """
     sweep = _Sweep(addresses, port, seconds, clock)
     with selectors.DefaultSelector() as selector:
         try:
@@ -61,12 +63,12 @@ def find_answering(addresses: Iterable[str], port: int, seconds: float, clock: C
 
 
 class _Sweep:
-    """One port of many addresses; no more than a window of them at a time."""
+    """Sweep over one port of many addresses, with a limited number at a time."""
 
     def __init__(self, addresses: Iterable[str], port: int, seconds: float, clock: Clock) -> None:
         self.waiting = deque(addresses)
         self.pending: dict[socket.socket, tuple[str, float]] = {}
-        """Address and deadline of each socket; as all wait equally long, the first deadline comes first."""
+        """Address and deadline of each socket; all have one time-out, so the first entry expires first."""
         self.answered: set[str] = set()
         self._port = port
         self._seconds = seconds
@@ -74,7 +76,7 @@ class _Sweep:
         self._room = count_room()
 
     def start(self, selector: selectors.BaseSelector) -> None:
-        """Start to connect wherever there is room."""
+        """Start connections up to the limit."""
         while self.waiting and len(self.pending) < self._room:
             address = self.waiting.popleft()
             status, connection = start_connecting(address, self._port)
@@ -85,13 +87,13 @@ class _Sweep:
                 self.waiting.appendleft(address)
                 self._room = len(self.pending)
             elif status in _NO_ROOM:
-                LOG.warning("cannot ask whether %s is alive: %s", address, os.strerror(status))
+                LOG.warning("cannot probe %s: %s", address, os.strerror(status))
                 self.answered.add(address)
             elif status in _ANSWERS:
                 self.answered.add(address)
 
     def take(self, selector: selectors.BaseSelector) -> None:
-        """Wait for the next answers or the next time-out, and take in what is there."""
+        """Wait for the next responses or the next time-out, and record them."""
         if not self.pending:
             return
         _, first = next(iter(self.pending.values()))
@@ -109,7 +111,7 @@ class _Sweep:
 
 
 def start_connecting(address: str, port: int) -> tuple[int, socket.socket | None]:
-    """Return a socket that is connecting, or else the error number with which it ended at once."""
+    """Return a socket that is connecting, or the error number of one that failed at once."""
     try:
         connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     except OSError as error:
@@ -122,17 +124,17 @@ def start_connecting(address: str, port: int) -> tuple[int, socket.socket | None
 
 
 def count_room() -> int:
-    """Return how many sockets may be open at once."""
+    """Return the number of sockets that may be open at once."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MOST_SOCKETS if limit == resource.RLIM_INFINITY else limit - KEPT_DESCRIPTORS
     return max(1, min(MOST_SOCKETS, most))
 
 
 class Watch:
-    """Watch over the same nodes: counts the rounds in which each was silent."""
+    """Watch over a set of nodes: counts the rounds in which each was silent."""
 
     def __init__(self, probe: Callable[[Iterable[str]], set[str]] = find_silent, strikes: int = STRIKES) -> None:
-        """Bind a probe, which returns the silent ones of addresses, and the silent rounds in a row that mean gone."""
+        """Bind a probe, which returns the silent addresses, and the number of silent rounds in a row that mean gone."""
         self._probe = probe
         self._needed = strikes
         self._strikes: Counter[str] = Counter()
@@ -141,7 +143,7 @@ class Watch:
         """
         Do one round; return the addresses that were silent now and in the rounds just before.
 
-        One answer clears an address, and so does a round that does not probe it.
+        One response clears an address, and so does a round that does not probe it.
         """
         silent = self._probe(list(addresses))
         self._strikes = Counter({address: self._strikes[address] + 1 for address in silent})
@@ -149,5 +151,5 @@ class Watch:
 
     @property
     def silent(self) -> set[str]:
-        """The addresses that did not answer in the last round, gone or not."""
+        """Addresses that did not respond in the last round, gone or not."""
         return set(self._strikes)

@@ -1,4 +1,4 @@
-"""Monitor of the members: who answers, every round, and who is unhealthy, once a minute over SSH."""
+"""Monitor of the members: liveness in every round, and health once a minute over SSH."""
 
 import logging
 import threading
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 INSPECT_SECONDS = 60
 FAULTS = (AGENT, CLOCK, DISK, FILE_SYSTEM, GPU, ECC, NETWORK, SSH)
-"""What makes a node leave; a membership that is behind does not, its owner sees to that."""
+"""Checks whose failure evicts a node; an outdated membership does not, since the node updates it itself."""
 TRIED_BY_MASTER = frozenset({FILE_SYSTEM, SSH})
-"""What the master tries on itself in the same way: if that fails too, it is nobody's fault."""
+"""Checks that the master also runs on itself: if they fail there too, no other node is at fault."""
 _UNFIT_TIMES = 2
-"""Inspections in a row that a worker must fail: one log-in can fail for reasons of its own."""
+"""Inspections in a row that a worker must fail: a single login can fail by chance."""
 
 
 @dataclass(frozen=True)
 class MemberHealth:
-    """Health of the workers, as the master found it."""
+    """Health of the workers, as the master probed it."""
 
-    # Instance id of each that does not answer -> the words for it
+    # Instance id of each that does not respond -> description
     silent: Mapping[str, str] = field(default_factory=dict)
-    unfit: Mapping[str, str] = field(default_factory=dict)  # Instance id of each that answers and is of no use -> why
-    unanswered: Collection[str] = frozenset()  # Instance ids of those that did not answer just now, members or not
-    has_answer: bool = True  # Whether anybody answered; if nobody did, the master itself may be cut off
+    unfit: Mapping[str, str] = field(default_factory=dict)  # Instance id of each unhealthy node -> reason
+    unanswered: Collection[str] = frozenset()  # Instance ids without a response in this round, members or not
+    has_answer: bool = True  # Whether any node responded; if none did, the master itself may be cut off
 
 
 class MemberMonitor:
@@ -52,7 +52,7 @@ class MemberMonitor:
         self._next: Deadline = node.limit(INSPECT_SECONDS)
 
     def probe(self, members: Sequence[Member], others: Sequence[Member] = ()) -> MemberHealth:
-        """Look who answers now; who is unfit is what the last two inspections found."""
+        """Probe liveness now; the unhealthy nodes are those of the last two inspections."""
         names = {worker.address: worker.instance_id for worker in members[1:]}
         asked = {node.address for node in others} | set(names)
         gone = self._liveness.find_silent(asked) & set(names)
@@ -60,7 +60,7 @@ class MemberMonitor:
         self._inspect_when_due(members)
         causes = self._causes
         return MemberHealth(
-            silent={names[address]: f"it is silent: {STRIKES} rounds without an answer" for address in gone},
+            silent={names[address]: f"it is silent: {STRIKES} rounds without a response" for address in gone},
             unfit={name: cause for name, cause in causes.items() if self._failures[name] >= _UNFIT_TIMES},
             unanswered=frozenset(node.instance_id for node in (*members[1:], *others) if node.address in mute),
             has_answer=not asked <= mute,
@@ -81,12 +81,12 @@ class MemberMonitor:
 
 def find_unhealthy(node: Node, members: Sequence[Member]) -> dict[str, str]:
     """
-    Check every member, the master itself too, over SSH: a check that fails on the master too blames no other node.
+    Check every member over SSH, the master included: a check that fails on the master too blames no other node.
 
-    Takes two and a half minutes at most. Raises nothing: a check that fails finds nobody unhealthy.
+    Takes two and a half minutes at most. Raises nothing: an error of the check evicts no node.
 
     Returns the reason to evict each unhealthy member, by instance id; never the master. A fault that most nodes have at
-    the same time is the cluster's, and evicts nobody.
+    the same time is the cluster's, and evicts no node.
     """
     try:
         check = ClusterCheck(node.login_user(), node.programs, is_root=True)
@@ -113,14 +113,14 @@ def find_causes(answers: Iterable[NodeCheck], own_id: str) -> dict[str, str]:
                 causes.setdefault(instance_id, []).append(str(fault))
         else:
             example = next(iter(bearers.values()))
-            LOG.warning("%d of %d nodes have a fault that makes nobody leave, %s", len(bearers), len(asked), example)
+            LOG.warning("%d of %d nodes have a fault that evicts no node, %s", len(bearers), len(asked), example)
     if own_id in causes:
-        LOG.warning("the master is unfit itself, %s", "; ".join(causes.pop(own_id)))
+        LOG.warning("the master itself is unhealthy, %s", "; ".join(causes.pop(own_id)))
     return {instance_id: "; ".join(found) for instance_id, found in causes.items()}
 
 
 def find_fewer_gpus(workers: Sequence[Member]) -> dict[str, str]:
-    """Find workers that joined with fewer GPUs than most others; `workers` are all members but the master."""
+    """Find workers that joined with fewer GPUs than most others; `workers` are all members except the master."""
     counts = Counter(worker.gpu_count for worker in workers)
     usual, holders = counts.most_common(1)[0] if counts else (0, 0)
     if 2 * holders <= len(workers):
@@ -134,8 +134,8 @@ def find_fewer_gpus(workers: Sequence[Member]) -> dict[str, str]:
 
 def is_of_one_node(name: str, bearers: int, nodes: int) -> bool:
     """
-    Return whether a fault that so many of all nodes have is theirs, rather than the cluster's.
+    Return whether a fault that `bearers` of all nodes have is theirs, rather than the cluster's.
 
-    Of two clocks that differ, nobody knows which one is wrong: that takes a third.
+    When only two clocks differ, either may be wrong; a third decides.
     """
     return 2 * bearers < nodes if name == CLOCK else 2 * bearers <= nodes

@@ -1,4 +1,4 @@
-"""Requests replacements of lost workers from Auto Scaling."""
+"""Replacements of lost workers, requested from Auto Scaling."""
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
@@ -13,9 +13,9 @@ from deeplearning_node.node import Node
 
 LOG = logging.getLogger(__name__)
 SILENT_SECONDS = 60
-"""How long a worker may be silent before it is replaced: a short loss of the network costs no instance."""
+"""Time for which a worker may be silent before it is replaced: a short loss of the network costs no instance."""
 RETURN_SECONDS = 600
-"""How long one that answers again may take to join."""
+"""Time within which a worker that responds again must join."""
 RETRY_SECONDS = 60
 
 
@@ -27,7 +27,7 @@ class _Silence:
 
 
 class Replacements:
-    """Replacements that were requested, and those that are to be."""
+    """Replacements that were requested or are scheduled."""
 
     def __init__(self, node: Node, clients: AwsClients, reports: WorkerReports) -> None:
         self._node = node
@@ -37,27 +37,27 @@ class Replacements:
         self._silences: dict[str, _Silence] = {}
         self._ordered: set[str] = set()
         self._refused: dict[str, Deadline] = {}
-        """Orders that Auto Scaling did not take -> when they are sent again."""
+        """Instance id of each request that Auto Scaling refused -> time of the retry."""
 
     def has_ordered(self, instance_id: str) -> bool:
         """Return whether a worker is being replaced, so that it is not admitted again."""
         return instance_id in self._ordered or instance_id in self._refused
 
     def mark_unhealthy(self, causes: Mapping[str, str]) -> None:
-        """Note that nodes are to be replaced, by instance id -> why, which are no members."""
+        """Mark nodes that are no members for replacement; `causes` maps instance ids to reasons."""
         for name in causes.keys() - self._ordered - self._refused.keys():
             LOG.warning("%s is not admitted: %s", name, causes[name])
             self._due.add(name)
 
     def awaited(self) -> tuple[Member, ...]:
-        """Return the silent workers of whom it matters whether they answer again."""
+        """Return the silent workers whose replacement is scheduled, which may respond again."""
         return tuple(silence.member for silence in self._silences.values())
 
     def schedule(self, left: Iterable[Member], found: MemberHealth) -> None:
         """
-        Note who is to be replaced: at once who failed, later who is silent, and not at all whom EC2 takes away.
+        Schedule replacements: at once for failed workers, later for silent ones, none for those that EC2 interrupts.
 
-        Nobody is, on account of silence, while no worker answers: then the fault may be the master's.
+        While no worker responds, silence schedules none: the fault may be the master's.
         """
         for member in left:
             name = member.instance_id
@@ -70,7 +70,7 @@ class Replacements:
 
     def submit_due(self, kept: Collection[str], found: MemberHealth) -> None:
         """
-        Request the replacements that are due, but for members that came back.
+        Request the replacements that are due, except of members that came back.
 
         Effects: a call to Auto Scaling for each. A failed call is retried a minute later, unless the group has replaced
         the instance already.
@@ -81,7 +81,7 @@ class Replacements:
             is_due = silence.due.is_over and is_time
             if name in kept or (is_due and self._replace(name)):
                 del self._silences[name]
-            elif is_due:  # Until the next call it may answer again.
+            elif is_due:  # It may respond again before the retry.
                 self._silences[name] = replace(silence, due=self._node.limit(RETRY_SECONDS))
         for name in sorted(self._due):
             self._due.discard(name)
@@ -90,17 +90,17 @@ class Replacements:
                 self._refused[name] = self._node.limit(RETRY_SECONDS)
 
     def _replace(self, instance_id: str) -> bool:
-        """Ask Auto Scaling to replace a worker; return whether that is settled."""
+        """Request a worker's replacement from Auto Scaling; return whether no retry is needed."""
         try:
             self._clients.autoscaling.set_instance_health(
                 InstanceId=instance_id, HealthStatus="Unhealthy", ShouldRespectGracePeriod=False
             )
         except AwsError as error:
             if "not found" not in str(error):
-                LOG.warning("Auto Scaling does not replace %s yet: %s", instance_id, error)
+                LOG.warning("Auto Scaling refused to replace %s; retrying: %s", instance_id, error)
                 return False
             LOG.info("Auto Scaling has replaced %s already", instance_id)
         else:
-            LOG.info("asked Auto Scaling to replace %s", instance_id)
+            LOG.info("requested the replacement of %s", instance_id)
         self._ordered.add(instance_id)
         return True

@@ -1,4 +1,4 @@
-"""Collects the workers' reports for the master, in few calls and never past the set-up time."""
+"""Collector of the workers' reports for the master; it needs few calls and ends with the set-up time."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -12,17 +12,17 @@ from deeplearning_node.node import Node
 
 LOG = logging.getLogger(__name__)
 PAUSE_SECONDS = 2
-"""Pause after a batch that was not full: the next call then takes many reports at once."""
+"""Pause after a batch that was not full, so that the next call receives many reports at once."""
 PEEK_SECONDS = 1
 MOST_BATCHES = 40
-"""In one round; a flood must not keep the master from looking at its workers."""
+"""Most batches in one round; a flood must not keep the master from probing its workers."""
 
 
 class ReportCollector:
     """Receiver of the workers' reports."""
 
     def __init__(self, node: Node, clients: AwsClients, poll_seconds: int = POLL_SECONDS) -> None:
-        """Read what an earlier run of the agent kept; nothing is called yet."""
+        """Read the reports that an earlier run of the agent kept; nothing is called yet."""
         settings = node.settings
         self.reports = WorkerReports(node)
         self._poll_seconds = poll_seconds
@@ -31,7 +31,7 @@ class ReportCollector:
         )
 
     def collect(self, is_done: Callable[[], bool], until: Deadline) -> bool:
-        """Receive reports until there are enough, or a deadline; return whether there are."""
+        """Receive reports until `is_done`, or a deadline; return whether they are complete."""
         while not is_done():
             if until.is_over:
                 self._queue.delete_read()
@@ -48,9 +48,9 @@ class ReportCollector:
 
     def receive(self, until: Deadline, *, is_partial_batch_kept: bool = False) -> int:
         """
-        Receive the reports that are there; they are deleted from the queue only once they are on disk.
+        Receive the waiting reports; they are deleted from the queue only once they are on disk.
 
-        However many one node sends, it costs the others a part of one round: of each node only the newest counts.
+        Only the newest report of each node counts, so a flood from one node delays the others by less than a round.
         Returns the number of authentic reports.
         """
         reports = list(call_until(until.at_least(PEEK_SECONDS), lambda: self._queue.receive(until)))
@@ -67,9 +67,9 @@ class ReportCollector:
 
 def newest_of_each(reports: Iterable[NodeReport]) -> tuple[NodeReport, ...]:
     """
-    Return what counts of many reports: of each node the newest, and its highest acknowledgement.
+    Return the newest report of each node, and its highest acknowledgement.
 
-    A node that cannot count its reports has 0 as the number of each; of them the last counts.
+    A node that cannot count its reports numbers each with 0; the last of them counts.
     """
     newest: dict[tuple[str, bool], NodeReport] = {}
     for report in reports:

@@ -1,4 +1,4 @@
-"""One membership after another, as values: who leaves, who comes, and in which order they stand."""
+"""Transitions from one membership to the next, as values: members that leave and join, and their order."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from deeplearning_contract.reason import NO_REASON, Reason
 
 @dataclass(frozen=True)
 class Change:
-    """Change of a membership."""
+    """Members that leave and join."""
 
     left: Mapping[str, Reason]  # Reason of each member that leaves, by instance id
-    joined: tuple[Member, ...] = ()  # Those that come, in the order in which they will stand
+    joined: tuple[Member, ...] = ()  # New members, in the order of their ranks
 
     def __bool__(self) -> bool:
         return bool(self.left or self.joined)
@@ -22,7 +22,7 @@ class Change:
 def publish(
     state: ClusterState, members: Sequence[Member], left_out: Mapping[str, Reason], user_key: str
 ) -> ClusterState:
-    """Return the first membership of a launched generation, master first, with the reasons of those left out."""
+    """Return the first membership of a launched generation, master first, with the reasons of nodes left out."""
     generation = max(1, state.generation)
     return explain(state.depart(generation, left_out), left_out).advance(
         Phase.PUBLISHED, generation=generation, members=tuple(members), user_key=user_key
@@ -31,9 +31,9 @@ def publish(
 
 def follow_up(state: ClusterState, change: Change) -> ClusterState:
     """
-    Return the next generation: those who stay keep their order, newcomers stand last; the phase stays.
+    Return the next generation in the same phase: remaining members keep their order, new ones come last.
 
-    Once the cluster is as large as was asked for, there is no reason any more why it is not.
+    The reason of a reduced size is removed once the cluster has its requested size.
     """
     generation = state.generation + 1
     stayed = tuple(member for member in state.members if member.instance_id not in change.left)
@@ -44,9 +44,9 @@ def follow_up(state: ClusterState, change: Change) -> ClusterState:
 
 def take_over(state: ClusterState, master: Member, user_key: str) -> ClusterState:
     """
-    Return the generation in which a new master stands first and the workers stay; all must acknowledge it.
+    Return the generation in which a new master comes first and the workers remain; all must acknowledge it.
 
-    EC2 gives an address anew only when its last holder has gone: a worker that had the new master's is none any more.
+    EC2 reuses an address only after its last instance has gone, so a worker with the new master's address is removed.
     """
     generation = state.generation + 1
     old = state.members[0]
@@ -60,7 +60,7 @@ def take_over(state: ClusterState, master: Member, user_key: str) -> ClusterStat
 
 
 def explain(state: ClusterState, left_out: Mapping[str, Reason]) -> ClusterState:
-    """Return the same revision, with nodes that were left out in its reason."""
+    """Return the same revision with the nodes that were left out in its reason."""
     reasons = [Reason.of(state), *(reason.prefix(f"left out {name}: ") for name, reason in left_out.items())]
     return state.explain(join_reasons([reason for reason in reasons if reason])) if left_out else state
 

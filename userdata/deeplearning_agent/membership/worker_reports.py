@@ -1,4 +1,4 @@
-"""Reports of the workers, kept on disk, so that a restart loses no report that was deleted from the queue."""
+"""Reports of the workers, kept on disk: a restart loses no report that was deleted from the queue."""
 
 import json
 import logging
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 PROOF_SECONDS = 60
-"""How long a proof is remembered, so that a node that claims again and again does not keep the master busy."""
+"""Time for which a check is cached, so that repeated claims of one node do not keep the master busy."""
 _ANSWER_SECONDS = 5
 _PROGRAM_SECONDS = 15
 
@@ -30,12 +30,12 @@ _PROGRAM_SECONDS = 15
 class WorkerReport:
     """Last report of a worker."""
 
-    sequence: int = 0  # Number of its newest report that counted; an older one that comes late changes nothing
-    member: Member | None = None  # How it described itself; None before it joined
+    sequence: int = 0  # Number of its newest report; an older one that arrives late changes nothing
+    member: Member | None = None  # Its description of itself; None before it joined
     ready: int = 0  # The highest generation that it acknowledged; 0 for none
-    reason: Reason = NO_REASON  # Why it failed or leaves; false while it does neither
-    is_leaving: bool = False  # Whether EC2 takes it away, so that nobody else need replace it
-    turn: int = 0  # Counts those that joined; of two with one address the later one has it
+    reason: Reason = NO_REASON  # Reason of its failure or departure; false while there is neither
+    is_leaving: bool = False  # Whether EC2 interrupts it, so that no replacement need be requested
+    turn: int = 0  # Order of joining; of two with one address the later one has it
 
 
 class Proof(Enum):
@@ -47,30 +47,30 @@ class Proof(Enum):
 
 
 class AddressCheck:
-    """Check of addresses by the key with which sshd answers there."""
+    """Check of addresses by the host key of the sshd there."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._known: dict[str, tuple[Member, Proof, Deadline]] = {}
-        """Instance id -> its last claim, who answered, and until when that is remembered."""
+        """Instance id -> its last claim, the result, and the time until which it is cached."""
 
     def verify(self, member: Member) -> Proof:
         """
-        Check whether a node answers at the address that it claims.
+        Check whether a node responds at the address that it claims.
 
-        A claim that differs from the node's last one waits until the minute is over, as if nobody answered.
+        A claim that differs from the node's last one waits until the minute is over, as without a response.
 
         Effects: one connection to port 22 of the address, at most once a minute for each node.
         """
         claim, proof, until = self._known.get(member.instance_id, (member, Proof.NOBODY, None))
         if until is not None and not until.is_over:
             return proof if (claim.address, claim.host_key) == (member.address, member.host_key) else Proof.NOBODY
-        proof = self._look(member)
-        LOG.info("at %s, which %s claims, %s answers", member.address, member.instance_id, proof.value)
+        proof = self._scan_host_key(member)
+        LOG.info("%s claims %s, where the response comes from %s", member.instance_id, member.address, proof.value)
         self._known[member.instance_id] = member, proof, self._node.limit(PROOF_SECONDS)
         return proof
 
-    def _look(self, member: Member) -> Proof:
+    def _scan_host_key(self, member: Member) -> Proof:
         kind = member.host_key.split()[0].removeprefix("ssh-")
         argv = ["ssh-keyscan", "-T", str(_ANSWER_SECONDS), "-t", kind, member.address]
         try:
@@ -84,10 +84,10 @@ class AddressCheck:
 
 
 class WorkerReports:
-    """The newest report of each worker."""
+    """Newest report of each worker."""
 
     def __init__(self, node: Node) -> None:
-        """Read what an earlier run of the agent kept on this instance."""
+        """Read the reports that an earlier run of the agent kept on this instance."""
         self._own_address = node.identity.address
         self._networks = tuple(map(ip_network, node.identity.networks))
         self._check = AddressCheck(node)
@@ -100,7 +100,7 @@ class WorkerReports:
                 LOG.warning("ignored %s: %s", path, error)
 
     def record(self, report: NodeReport) -> None:
-        """Record an authentic report on disk; a repeated one, or one that is older than another, changes nothing."""
+        """Record an authentic report on disk; a repeated or an outdated one changes nothing."""
         known = self._entry(report.instance_id)
         if report.stage is ReportStage.READY:
             self._keep(report.instance_id, replace(known, ready=max(known.ready, report.generation)))
@@ -122,10 +122,10 @@ class WorkerReports:
 
     def _may_join(self, member: Member, told: WorkerReport) -> bool:
         """
-        Return whether a node may call an address its own: one that another has too only when its key answers there.
+        Return whether a node may use the address that it claims.
 
-        Whoever came first: the one whose key answers has the address. Who claims an address at which another node
-        answers, or one outside of the VPC, has failed; at which nobody answers, it may ask again.
+        If several nodes claim one address, the host key there identifies its owner. A node that claims another node's
+        address, or one outside of the VPC, fails. Without a response it may claim again.
         """
         cause = self._find_foreign(member)
         if not cause:
@@ -137,13 +137,13 @@ class WorkerReports:
                 return True
             if self._check.verify(member) is not Proof.OTHER:
                 return False
-            cause = f"it claims the address {member.address}, at which another node answers"
-        LOG.warning("%s is refused: %s", member.instance_id, cause)
+            cause = f"it claims the address {member.address}, which belongs to another node"
+        LOG.warning("refused %s: %s", member.instance_id, cause)
         self._keep(member.instance_id, replace(told, member=None, reason=Reason(cause), is_leaving=False))
         return False
 
     def _find_foreign(self, member: Member) -> str:
-        """Return why an address is outside of the cluster's network; empty when it is inside."""
+        """Return the reason to refuse an address outside of the cluster's network; empty for one inside."""
         address, networks = ip_address(member.address), self._networks
         if any(address in network for network in networks):
             return ""
@@ -157,14 +157,14 @@ class WorkerReports:
         ]
 
     def _refute(self, holder: Member, claimants: Iterable[str]) -> None:
-        """Forget how those described themselves that claimed an address before the one that answers there."""
+        """Forget the descriptions of nodes that claimed the address of the verified holder before."""
         for name in claimants:
             LOG.warning("%s is not at %s, which is %s", name, holder.address, holder.instance_id)
             self._keep(name, replace(self._entry(name), member=None, ready=0, turn=0))
 
     def owns_address(self, member: Member) -> bool:
         """
-        Return whether a node answers at the address that it claims; never at the master's.
+        Return whether a node responds at the address that it claims; False for the master's address.
 
         Effects: one connection to port 22 of the address, at most once a minute for each claim.
         """
@@ -172,22 +172,22 @@ class WorkerReports:
 
     def has_lost_address(self, member: Member) -> bool:
         """
-        Return whether another node answers at a member's address, so that the member is gone.
+        Return whether another node responds at a member's address, so that the member is gone.
 
         Effects: one connection to port 22 of the address, at most once a minute.
         """
         return self._check.verify(member) is Proof.OTHER
 
     def member(self, instance_id: str) -> Member | None:
-        """Return how a worker described itself; None before it joined."""
+        """Return a worker's description of itself; None before it joined."""
         return self._entry(instance_id).member
 
     def reason(self, instance_id: str) -> Reason:
-        """Return why a worker failed or leaves; false while it does neither."""
+        """Return the reason of a worker's failure or departure; false while there is neither."""
         return self._entry(instance_id).reason
 
     def is_leaving(self, instance_id: str) -> bool:
-        """Return whether EC2 takes a worker away."""
+        """Return whether EC2 interrupts a worker."""
         return self._entry(instance_id).is_leaving
 
     def is_ready(self, instance_id: str, generation: int) -> bool:
@@ -195,28 +195,28 @@ class WorkerReports:
         return self._entry(instance_id).ready >= generation
 
     def joined(self) -> tuple[Member, ...]:
-        """Return the workers that joined and neither failed nor leave, in the order in which they did."""
+        """Return the workers that joined and neither failed nor leave, in the order of joining."""
         found = sorted(self._entries.values(), key=lambda entry: entry.turn)
         return tuple(entry.member for entry in found if entry.member is not None and not entry.reason)
 
     def has_joined_after(self, instance_id: str, other: str) -> bool:
-        """Return whether one worker joined after another, of which nothing may be known."""
+        """Return whether one worker joined after another; False when the first is unknown."""
         return self._entry(instance_id).turn > self._entry(other).turn
 
     def failed(self) -> tuple[str, ...]:
-        """Return the workers that failed; one that leaves has not."""
+        """Return the workers that failed, without those that leave."""
         return tuple(name for name, entry in self._entries.items() if entry.reason and not entry.is_leaving)
 
     def forget(self, instance_id: str) -> None:
         """
-        Forget a worker that is no member any more, all but the number of its last report.
+        Forget a former member, except the number of its last report.
 
-        When it comes back, its next report is a new one.
+        When it comes back, its next report is newer than that.
         """
         self._keep(instance_id, WorkerReport(sequence=self._entry(instance_id).sequence))
 
     def forget_others(self, expected: Collection[str]) -> None:
-        """Forget who joined and is not expected; who failed is kept, since somebody has to replace it."""
+        """Forget workers that joined and are not expected; failed ones are kept for their replacement."""
         for member in self.joined():
             if member.instance_id not in expected:
                 self.forget(member.instance_id)
@@ -232,7 +232,7 @@ class WorkerReports:
         return f"{instance_id} ({entry.member.address}) {state}"
 
     def describe_failures(self) -> str:
-        """Return what workers said of their failures, for a reason that names another cause; empty without any."""
+        """Return the failures that workers reported, to append to another cause; empty without any."""
         return "".join(f"; {self.describe(name)}" for name in self.failed())
 
     def _entry(self, instance_id: str) -> WorkerReport:

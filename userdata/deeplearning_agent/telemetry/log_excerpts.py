@@ -1,4 +1,4 @@
-"""Excerpts for the agent's log: the ends of other logs, and the progress of provisioning."""
+"""Excerpts for the agent's log: the tails of other logs, and the progress of provisioning."""
 
 import logging
 from collections.abc import Mapping
@@ -28,9 +28,9 @@ MOST_STATUS_BYTES = 1_000_000
 
 def log_tail(node: Node, path: str) -> None:
     """
-    Ship the last lines of a file of the node, each as a line; the log on the node does not repeat them.
+    Ship the last lines of a file of the node, each as a line, but do not repeat them in the log on the node.
 
-    A file that is absent or cannot be read has none.
+    A file that is absent or cannot be read counts as empty.
     """
     try:
         with node.path(path).open("rb") as file:
@@ -55,9 +55,9 @@ def log_provisioning(node: Node, known: Mapping[str, Mapping[str, str]]) -> Mapp
     """
     Log each step of provisioning that differs from the known ones, and return the steps; a failure is a warning.
 
-    A step that is retried and fails in another way is logged again.
+    A retried step that fails with another cause is logged again.
     """
-    path = node.path(PROVISION_FILE)  # The login user owns it: it may be a pipe, or of any size.
+    path = node.path(PROVISION_FILE)  # The login user owns it, so it may be a pipe, or of any size.
     is_readable = path.is_file() and path.stat().st_size <= MOST_STATUS_BYTES
     steps = {name: _describe_step(step) for name, step in load_steps(node.root).items()} if is_readable else {}
     for name, details in steps.items():

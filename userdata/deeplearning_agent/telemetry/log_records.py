@@ -15,11 +15,11 @@ MOST_LINES = 10_000
 MOST_BYTES = 4 * 1024 * 1024
 MOST_EVENTS = 20
 EVENT_BYTES = 26
-"""What CloudWatch Logs counts for an event beside its text."""
+"""Bytes that CloudWatch Logs counts for an event in addition to its text."""
 BATCH_LINES = 9_999
 BATCH_BYTES = 1_048_576 - 4096
 BATCH_SECONDS = 23 * 3600
-"""Below the limits of `PutLogEvents`: 10,000 events, 1 MiB, a day; a line that tells of dropped ones comes on top."""
+"""Below the limits of `PutLogEvents`: 10,000 events, 1 MiB, a day; a notice of dropped lines is added to these."""
 _FORMATTER = logging.Formatter()
 _ATTRIBUTE = "fields"
 
@@ -29,16 +29,16 @@ class LogFields:
     """Fields of a log record beside its message, for the shipped line."""
 
     details: Mapping[str, Any] = field(default_factory=dict)  # Fields of the shipped line, such as `step` and `seconds`
-    metrics: Mapping[Metric, float] = field(default_factory=dict)  # What was measured
-    phase: str = ""  # The phase that a metric of formation is about
-    event: ClusterEvent | None = None  # The event that the account's bus is told; None for none
-    generation: int | None = None  # The generation that the node has come to know; None when it is no news
+    metrics: Mapping[Metric, float] = field(default_factory=dict)  # Measured values
+    phase: str = ""  # Phase of a metric of the formation
+    event: ClusterEvent | None = None  # Event to publish on the account's bus
+    generation: int | None = None  # New generation of the node; None when it does not change
     is_urgent: bool = False  # Whether the line is shipped at once
-    is_local: bool = True  # Whether the line belongs into the log that people read on the node
+    is_local: bool = True  # Whether the line also goes to the log on the node
 
     @property
     def extra(self) -> dict[str, "LogFields"]:
-        """The fields as the calls of a logger take it."""
+        """The fields as `extra` of a logger's call."""
         return {_ATTRIBUTE: self}
 
 
@@ -52,44 +52,44 @@ def read_fields(record: logging.LogRecord) -> LogFields:
 
 
 def is_local(record: logging.LogRecord) -> bool:
-    """Return whether a record belongs into the log that people read on the node; a filter of handlers."""
+    """Return whether a record goes to the log on the node; a filter of handlers."""
     return read_fields(record).is_local
 
 
 @dataclass(frozen=True)
 class QueuedLine:
-    """A line, and when it was said: seconds since the epoch."""
+    """Log line with its time in seconds since the epoch."""
 
     at: float
     text: str
 
     @property
     def size(self) -> int:
-        """Its bytes, as CloudWatch Logs counts them; the text is ASCII."""
+        """Size in bytes, as CloudWatch Logs counts it; the text is ASCII."""
         return len(self.text) + EVENT_BYTES
 
 
 class LogQueue(logging.Handler):
     """
-    A handler that keeps lines and events until they are taken.
+    Log handler that queues lines and events for shipping.
 
-    When more is logged than is shipped, the oldest lines are dropped and counted.
+    When the queue is full, the oldest lines are dropped and counted.
     """
 
     def __init__(self, speaker: Speaker, generation: int = 0) -> None:
         super().__init__()
         self.speaker = speaker
         self.generation = generation
-        """The generation that the node knows."""
+        """Generation of the node."""
         self.has_urgent = threading.Event()
-        self._guard = threading.RLock()  # The end of the process may interrupt the main thread in the middle of a line.
+        self._guard = threading.RLock()  # A signal may interrupt the main thread while it logs a line.
         self._lines: deque[QueuedLine] = deque()
         self._bytes = 0
         self._dropped = 0
         self._events: deque[ClusterEvent] = deque(maxlen=MOST_EVENTS)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a record; raises nothing, whatever it holds."""
+        """Queue a record; raises nothing."""
         try:
             fields = read_fields(record)
             if fields.generation is not None:
@@ -103,7 +103,7 @@ class LogQueue(logging.Handler):
                 self._trim()
             if fields.is_urgent or record.levelno >= logging.ERROR:
                 self.has_urgent.set()
-        except Exception:  # noqa: BLE001 - a line that cannot be written must not end what it tells of
+        except Exception:  # noqa: BLE001 - a log line must not end the work that it reports
             self.handleError(record)
 
     @property
@@ -131,7 +131,7 @@ class LogQueue(logging.Handler):
         return sorted(taken, key=lambda line: line.at), dropped
 
     def restore(self, lines: Sequence[QueuedLine], dropped: int) -> None:
-        """Put lines back that could not be shipped, in front of what was said meanwhile."""
+        """Put lines back that could not be shipped, in front of newer ones."""
         with self._guard:
             self._dropped += dropped
             self._lines.extendleft(reversed(lines))
@@ -139,7 +139,7 @@ class LogQueue(logging.Handler):
             self._trim()
 
     def count_dropped(self, number: int) -> None:
-        """Count lines that will never arrive."""
+        """Count lines that were dropped."""
         with self._guard:
             self._dropped += number
 
@@ -150,7 +150,7 @@ class LogQueue(logging.Handler):
         return events
 
     def restore_events(self, events: Sequence[ClusterEvent]) -> None:
-        """Put events back that could not be sent; when there are too many, the oldest give way."""
+        """Put events back that could not be sent; when there are too many, the oldest are dropped."""
         with self._guard:
             merged = [*events, *self._events][-MOST_EVENTS:]
             self._events.clear()

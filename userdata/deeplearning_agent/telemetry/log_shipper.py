@@ -1,4 +1,4 @@
-"""Ships a node's log lines to CloudWatch Logs and its events to EventBridge; no failure of AWS reaches the agent."""
+"""Shipping of a node's log lines to CloudWatch Logs and events to EventBridge; AWS failures never reach the agent."""
 
 import logging
 import time
@@ -14,16 +14,16 @@ from deeplearning_node.deadline import Clock, Deadline
 
 LOG = logging.getLogger(__name__)
 PACE_SECONDS = 10.0
-"""Between two calls, unless something is urgent."""
+"""Pause between two calls, unless a line is urgent."""
 FIRST_SECONDS = 1.0
-"""Until the first one: the first lines show that the node is there."""
+"""Pause before the first call: the first lines show that the node runs."""
 MOST_EARLY = 3
 EARLY_SECONDS = 60.0
-"""After this time one more call may come early."""
+"""Time after which one more call may come early."""
 LONGEST_PAUSE_SECONDS = 120.0
 EVENT_RETRY_SECONDS = 10.0
 MOST_EVENT_ATTEMPTS = 20
-"""With the pauses between them, half an hour."""
+"""Half an hour, with the pauses between them."""
 EVENTS_A_CALL = 10
 """EventBridge's limit."""
 _GONE = "ResourceNotFoundException"
@@ -31,7 +31,7 @@ _EXISTS = "ResourceAlreadyExistsException"
 
 
 class RateLimit:
-    """Rate limit of one kind of call: some calls may come early, and failures lengthen the pause."""
+    """Rate limit of one kind of call: some calls may come early; failures double the pause."""
 
     def __init__(self, clock: Clock, seconds: float, *, first: float = 0.0, most_early: int = 0) -> None:
         """Allow a call each `seconds`, the first one after `first`, and up to `most_early` early ones in a row."""
@@ -42,10 +42,10 @@ class RateLimit:
         self._early = float(most_early)
         self._counted = clock.read()
         self.failures = 0
-        """Calls in a row that have failed."""
+        """Number of failed calls in a row."""
 
     def begin(self, *, is_urgent: bool = False) -> bool:
-        """Return whether a call may come now, and count it when it may; while calls fail nothing is urgent."""
+        """Return whether a call may start now, and count it if so; while calls fail, no call is urgent."""
         now = self._clock.read()
         self._early = min(self._most_early, self._early + (now - self._counted) / EARLY_SECONDS)
         self._counted = now
@@ -60,17 +60,17 @@ class RateLimit:
         self.failures = 0
 
     def fail(self) -> None:
-        """Note that a call was not taken; the pause before the next one doubles."""
+        """Record a failed call; the pause before the next one doubles."""
         pause = min(LONGEST_PAUSE_SECONDS, self._seconds * 2**self.failures)
         self.failures += 1
         self._next = self._clock.read() + pause
 
 
 class LogShipper:
-    """Sender of a node's lines to one log stream. One thread calls it."""
+    """Sender of a node's lines to one log stream; for one thread."""
 
     def __init__(self, clients: AwsClients, queue: LogQueue, group: str, clock: Clock) -> None:
-        """Bind the queue to a log group, in which the speaker has its stream; nothing is called yet."""
+        """Bind the queue to a log group, in which the node has its stream; nothing is called yet."""
         self._clients = clients
         self._queue = queue
         self._names = {"logGroupName": group, "logStreamName": queue.speaker.stream}
@@ -78,12 +78,12 @@ class LogShipper:
         self._pace = RateLimit(clock, PACE_SECONDS, first=FIRST_SECONDS, most_early=MOST_EARLY)
 
     def ship(self, *, is_urgent: bool = False) -> None:
-        """Make the call that is due, if one is, or an urgent one before its time; raises nothing that AWS can cause."""
+        """Make a call if one is due, or an urgent one early; raises nothing that AWS can cause."""
         if self._queue.has_lines and self._pace.begin(is_urgent=is_urgent):
             self._try()
 
     def finish(self, deadline: Deadline) -> None:
-        """Ship what is left, until AWS refuses or the time is over: the last lines before an end matter most."""
+        """Ship the remaining lines until AWS refuses or the deadline: the last lines before an end matter most."""
         while self._queue.has_lines and not deadline.is_over and self._try():
             pass
 
@@ -109,14 +109,14 @@ class LogShipper:
                 if error_code(error) != _EXISTS:
                     raise
             self._has_stream = True
-        sent = [*self._tell_dropped(lines, dropped), *lines]
+        sent = [*self._add_dropped_notice(lines, dropped), *lines]
         events = [{"timestamp": int(line.at * 1000), "message": line.text} for line in sent]
         answer = self._clients.logs.put_log_events(**self._names, logEvents=events)
         rejected, is_first_among = find_rejected(answer.get("rejectedLogEventsInfo") or {}, len(sent))
-        # Where the line that tells of them is among the rejected, those that it tells of are still untold.
+        # When the notice of dropped lines was itself rejected, the lines that it counts are still unreported.
         self._queue.count_dropped(rejected - 1 + dropped if dropped and is_first_among else rejected)
 
-    def _tell_dropped(self, lines: Sequence[QueuedLine], dropped: int) -> list[QueuedLine]:
+    def _add_dropped_notice(self, lines: Sequence[QueuedLine], dropped: int) -> list[QueuedLine]:
         if not dropped:
             return []
         at = lines[0].at if lines else time.time()
@@ -126,13 +126,15 @@ class LogShipper:
             speaker=self._queue.speaker,
             generation=self._queue.generation,
             logger=__name__,
-            message=f"{dropped} log lines before this one were dropped: CloudWatch Logs did not take them",
+            message=f"{dropped} log lines before this one were dropped: CloudWatch Logs refused them",
             details={"dropped": dropped},
         )
         return [QueuedLine(at, line.to_text())]
 
     def _fail(self, error: Exception, lines: Sequence[QueuedLine], dropped: int) -> None:
-        """Keep what may be taken later; what AWS refuses as such is dropped, or it would be in the way for ever."""
+        """
+        Keep lines for a retry; lines that AWS refuses as invalid are dropped, or they would block the others for ever.
+        """
         is_gone = error_code(error) == _GONE
         if is_gone:
             self._has_stream = False
@@ -140,8 +142,8 @@ class LogShipper:
             self._queue.restore(lines, dropped)
         else:
             self._queue.count_dropped(dropped + len(lines))
-        if self._pace.failures == 0:  # Once an outage.
-            LOG.warning("the log is not shipped for now: %s", describe_aws_error(error))
+        if self._pace.failures == 0:  # Log once an outage.
+            LOG.warning("could not ship the log; retrying: %s", describe_aws_error(error))
         self._pace.fail()
 
 
@@ -153,7 +155,7 @@ def find_rejected(info: dict[str, Any], number: int) -> tuple[int, bool]:
 
 
 class EventSender:
-    """Sender of a node's events to the account's default bus. One thread calls it."""
+    """Sender of a node's events to the account's default bus; for one thread."""
 
     def __init__(self, clients: AwsClients, queue: LogQueue, clock: Clock) -> None:
         self._clients = clients
@@ -161,20 +163,20 @@ class EventSender:
         self._retry = RateLimit(clock, EVENT_RETRY_SECONDS)
 
     def send(self) -> None:
-        """Send the waiting events; raises nothing that AWS or the way there can cause."""
+        """Send the waiting events; raises nothing that AWS or the network can cause."""
         if not self._queue.has_events or (self._retry.failures and not self._retry.begin()):
             return
         events = self._queue.take_events()
         try:
             answer = self._clients.events.put_events(**put_events_request(*events[:EVENTS_A_CALL]))
-        except Exception as error:  # noqa: BLE001 - whatever it was, the next attempt must not follow at once
+        except Exception as error:  # noqa: BLE001 - the next attempt must not follow at once
             self._retry.fail()
             if self._retry.failures == 1:
-                LOG.warning("events are not sent for now: %s", describe_aws_error(error))
+                LOG.warning("could not send events; retrying: %s", describe_aws_error(error))
             if self._retry.failures < MOST_EVENT_ATTEMPTS:
                 self._queue.restore_events(events)
             else:
-                LOG.warning("gave %d events up: %s", len(events), describe_aws_error(error))
+                LOG.warning("dropped %d events: %s", len(events), describe_aws_error(error))
             return
         self._retry.succeed()
         self._queue.restore_events(events[EVENTS_A_CALL:])

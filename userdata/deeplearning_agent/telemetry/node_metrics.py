@@ -29,62 +29,62 @@ MIB = 1024 * 1024
 READ_SECONDS = 5.0
 MOST_BYTES = 4096
 MOST_FILES = 8
-"""Jobs whose metrics are read; further ones that run at the same time are ignored."""
+"""Most jobs whose metrics are read at the same time; further ones are ignored."""
 Source = Callable[[], dict[Metric, float]]
 
 _MOUNT = re.compile(r"device (\S+) mounted on (\S+) with fstype nfs4?(?: |$)")
 _BYTES = re.compile(r"\s*bytes:\s+([0-9]+(?: [0-9]+){7})\s*")
 _SERVER_READ, _SERVER_WRITE = 4, 5
-"""Of the eight numbers: bytes that went over the network, whatever the page cache spared or added."""
+"""Positions of the bytes that went over the network, without those from the page cache, among eight numbers."""
 _LONGEST_PATH = 4096
 _MOST = 1e15
-"""CloudWatch takes larger numbers; nobody trains so fast."""
+"""Above any real throughput, and below CloudWatch's limit."""
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes that were read and written since the file system was mounted, and when they were counted, in seconds."""
+    """Bytes that were read and written since the file system was mounted, and the time of the count in seconds."""
 
     at: float
     read: int
     written: int
 
     def rates_since(self, before: "Traffic") -> tuple[float, float] | None:
-        """Return MiB read and written a second since an earlier count; None when it was of another mount."""
+        """Return MiB read and written a second since an earlier count; None after a new mount."""
         seconds = self.at - before.at
         read, written = self.read - before.read, self.written - before.written
         return None if seconds <= 0 or read < 0 or written < 0 else (read / MIB / seconds, written / MIB / seconds)
 
 
 class NodeMetrics:
-    """Metrics of one node. One thread calls it."""
+    """Metrics of one node; for one thread."""
 
     def __init__(self, node: Node, membership: Source | None = None) -> None:
-        """Bind the node, and what the master measures of the cluster; nothing is measured yet."""
+        """Bind the node, and the master's source of cluster metrics; nothing is measured yet."""
         self._node = node
         self._membership = membership or dict
         self._provisioning: Mapping[str, Mapping[str, str]] = {}
         self._traffic: Traffic | None = None
         self._reports: Mapping[str, str] = {}
-        """Path of each job's metrics file -> its text at the last look."""
+        """Path of each job's metrics file -> its text in the last round."""
 
     def wait(self) -> None:
         self._node.clock.wait(MINUTE_SECONDS)
 
     def log(self) -> None:
-        """Log the progress of provisioning and one line of metrics; an error is logged and no more."""
+        """Log the progress of provisioning and one line of metrics; logs errors and raises nothing."""
         try:
             self._provisioning = log_provisioning(self._node, self._provisioning)
             metrics = self.measure()
         except Exception:
-            LOG.exception("the node could not be measured")
+            LOG.exception("could not measure the node")
             return
         if metrics:
             words = ", ".join(f"{metric.name} {value:.6g}" for metric, value in metrics.items())
             LOG.info("measured: %s", words, extra=LogFields(metrics=metrics, is_local=False).extra)
 
     def measure(self) -> dict[Metric, float]:
-        """Return what can be measured on this node."""
+        """Return the metrics that this node can measure."""
         metrics = dict(self._membership())
         utilization = read_utilization(self._node.programs, GPU_SECONDS)
         if utilization is not None:
@@ -102,7 +102,7 @@ class NodeMetrics:
 
     def _measure_throughput(self) -> float | None:
         """
-        Return the samples a second of all jobs that have reported since the last look.
+        Return the samples a second of all jobs that have reported since the last round.
 
         None when no job runs, or none has reported: a job that hangs has no throughput.
         """
@@ -116,9 +116,9 @@ class NodeMetrics:
 
 def read_traffic(node: Node) -> Traffic | None:
     """
-    Count what the shared file system has carried so far.
+    Return the traffic of the shared file system since it was mounted; None without NFS, or while it is not mounted.
 
-    efs-utils mounts NFS too, from a proxy on the node itself. None where it is no NFS, or is not mounted.
+    efs-utils mounts NFS too, from a proxy on the node itself.
     """
     try:
         text = node.path(MOUNT_STATISTICS).read_text(encoding="utf-8", errors="replace")
@@ -129,7 +129,7 @@ def read_traffic(node: Node) -> Traffic | None:
 
 
 def parse_mount_statistics(text: str) -> dict[str, tuple[int, int]]:
-    """Return the bytes that each mounted NFS read from and wrote to its server, by mount point."""
+    """Return the bytes that each mounted NFS has read from and written to its server, by mount point."""
     found: dict[str, tuple[int, int]] = {}
     mount_point = ""
     for line in text.splitlines():
@@ -148,7 +148,7 @@ def read_metric_file(node: Node, path: str) -> str:
     """
     Return the time of a file's last change and its end; empty when it cannot be read.
 
-    The file is the job's, so the login user reads it, in a process that a hanging file system cannot hold for long.
+    The job owns the file, so the login user reads it, in a process with a time limit: a file system may hang.
     """
     user = node.settings.login_user
     argv = ["runuser", "-u", user, "--", "tail", "--bytes", str(MOST_BYTES), "--", path]
@@ -163,7 +163,7 @@ def read_metric_file(node: Node, path: str) -> str:
 
 
 def find_metric_files(proc: Path) -> list[str]:
-    """Return the files that the environments of this node's processes name, in the order of their names."""
+    """Return the files that the environments of this node's processes name, sorted."""
     found = set()
     prefix = f"{METRICS_PATH_VARIABLE}=".encode()
     try:
@@ -180,7 +180,7 @@ def find_metric_files(proc: Path) -> list[str]:
 
 
 def parse_throughput(text: str) -> float | None:
-    """Return the samples a second of the last line that says them; anything else is ignored."""
+    """Return the samples a second of the last line that contains them; other lines are ignored."""
     for line in reversed(text.splitlines()):
         try:
             document = json.loads(line)

@@ -1,4 +1,4 @@
-"""What shows the outside how a node is: threads beside the agent, which neither wait for it nor make it wait."""
+"""Publisher of a node's telemetry: threads beside the agent; neither waits for the other."""
 
 import logging
 import os
@@ -17,16 +17,16 @@ from deeplearning_node.node_facts import installed_generation
 
 LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 2.0
-"""Between two looks whether something is to be shipped; what is urgent is not looked for, it rings."""
+"""Pause between two checks for lines to ship; an urgent line ends it."""
 END_SECONDS = 4.0
-"""What the end of the agent may take to ship its last lines; systemd allows ninety."""
+"""Limit for shipping the last lines at the end of the agent; systemd allows ninety."""
 
 
 class TelemetryPublisher:
-    """Ships a node's log and events, and measures it once a minute."""
+    """Publisher of a node's log, events and metrics; it measures once a minute."""
 
     def __init__(self, node: Node, clients: AwsClients, membership: Source | None = None) -> None:
-        """Bind the node, and what the master measures of the cluster; nothing runs yet."""
+        """Bind the node, and the master's source of cluster metrics; nothing runs yet."""
         settings, name = node.settings, node.identity.instance_id
         speaker = Speaker(settings.cluster, name, settings.role.value)
         self._node = node
@@ -39,7 +39,7 @@ class TelemetryPublisher:
 
     def start(self) -> None:
         """
-        Start to ship the log and to measure.
+        Start shipping the log and measuring.
 
         Effects: two threads and a handler of the root logger; the end of the process waits for the last lines.
         """
@@ -49,18 +49,18 @@ class TelemetryPublisher:
         threading.Thread(target=self._measure, name="measure", daemon=True).start()
 
     def close(self, seconds: float = END_SECONDS) -> None:
-        """Ship what is left, for a few seconds at most."""
+        """Ship the remaining lines, for a few seconds at most."""
         self._is_ending.set()
         self.queue.has_urgent.set()
         self._has_ended.wait(seconds)
 
     def step(self, *, is_urgent: bool = False) -> None:
-        """Make the calls that are due, whatever comes of them."""
+        """Make the calls that are due; raises nothing."""
         try:
             self._sender.send()
             self._shipper.ship(is_urgent=is_urgent)
         except Exception:
-            LOG.exception("what is logged could not be shipped")
+            LOG.exception("could not ship the log")
 
     def _ship(self) -> None:
         while not self._is_ending.is_set():
@@ -77,9 +77,9 @@ class TelemetryPublisher:
             self._metrics.log()
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
-        """Let the last lines out, then end as the signal would have."""
-        # Not through the other handlers: the signal may have come in the middle of one of them.
-        self.queue.handle(LOG.makeRecord(LOG.name, logging.INFO, __file__, 0, "the agent is told to end", (), None))
+        """Ship the last lines, then end as the signal would have."""
+        # Bypass the other handlers: the signal may have interrupted one of them.
+        self.queue.handle(LOG.makeRecord(LOG.name, logging.INFO, __file__, 0, "received a signal to end", (), None))
         self.close()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)

@@ -1,1 +1,1 @@
-"""What a node runs for its user: set-up and run scripts, provisioning, idle and interruption notices."""
+"""Workload of a node: set-up and run scripts, provisioning, the idle service and interruption notices."""

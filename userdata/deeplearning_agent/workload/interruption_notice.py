@@ -1,4 +1,4 @@
-"""Notices that the node's capacity ends soon: read from EC2, and left where a training script finds them."""
+"""Notices that the node's capacity ends soon: read from EC2, and written to a file for training scripts."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ from deeplearning_node.node import Node
 
 LOG = logging.getLogger(__name__)
 DISABLED_VARIABLE = "AWS_EC2_METADATA_DISABLED"
-"""AWS's own: where it is true, nobody asks the service."""
+"""AWS's own variable; where it is true, the metadata service is not polled."""
 SPOT_PATH = "spot/instance-action"
 NO_NOTICE_STATUS = 404
 _ACTION = re.compile(r"[a-z-]{1,20}")
@@ -27,14 +27,14 @@ class SpotNotices:
     """Interruption notices of this spot instance, as instance metadata has them."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
-        """Bind the environment, which may name another metadata service, or none."""
+        """Bind the environment, which may name another metadata service or disable it."""
         self._environment = environment
         self.is_failing = False
-        """Whether the last poll had no response, which is logged once."""
+        """True after a poll without a response, which is logged once."""
 
     def read(self) -> str:
         """
-        Return EC2's interruption notice; empty for none, and without a response that EC2 documents.
+        Return EC2's interruption notice; empty for none, or without a response that EC2 documents.
 
         EC2 publishes it two minutes before; until then the path does not exist
         (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html).
@@ -58,22 +58,22 @@ def describe_action(text: str) -> str:
     document = parse_object(text, "spot notice")
     action, time = field(document, "action", str, "spot notice"), field(document, "time", str, "spot notice")
     if not _ACTION.fullmatch(action) or not _TIME.fullmatch(time):
-        raise ContractError(f"spot notice must hold an action and a time, got {text[:200]!r}")
+        raise ContractError(f"spot notice must contain an action and a time, got {text[:200]!r}")
     return f"EC2 will {action} this spot instance at {time}"
 
 
 def write_notice(node: Node, reason: str) -> None:
     """
-    Write /opt/deeplearning/notice, `{"reason": …, "at": …}`, with the UTC time at which the node learned of it.
+    Write /opt/deeplearning/notice, `{"reason": …, "at": …}`, with the UTC time at which the node received it.
 
-    A reason that is there already keeps its time. A full disk is logged and no more: the node must leave in time.
+    A repeated reason keeps its first time. A full disk is only logged: the node must leave in time.
     """
     path = node.path(NOTICE_FILE)
     try:
         if parse_object(path.read_text(encoding="utf-8"), "notice").get("reason") == reason:
             return
     except (OSError, ValueError):
-        pass  # There is none, or none that could be read: it is replaced.
+        pass  # It is absent or unreadable, and is replaced.
     at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     try:
         write_file(path, json.dumps({"reason": reason, "at": at}) + "\n")

@@ -1,7 +1,7 @@
 """
 Services of the login user beside the agent: one provisions the node, one ends an idle cluster.
 
-Each is a subcommand of `deeplearning`, whatever becomes of which the membership is not disturbed.
+Each is a subcommand of `deeplearning`; its failure does not affect the membership.
 """
 
 import logging
@@ -30,7 +30,7 @@ RETRY_SECONDS = 300
 RESTART_PROVISIONING = """RestartSec=30
 RestartPreventExitStatus=1
 """
-"""Status 1 is a failure that trying again cannot mend."""
+"""Status 1 is a failure that a retry cannot repair."""
 _UNIT = """[Unit]
 Description={description}
 Wants=network-online.target
@@ -60,7 +60,7 @@ def start_service(node: Node, name: str, description: str, subcommand: str, rest
 
 def start_provisioning(node: Node) -> None:
     """
-    Start the service that provisions this node, if the settings ask for anything; does not wait for it.
+    Start the service that provisions this node, if the settings require it, without waiting for it.
 
     Effects: folders of the login user's below /opt/deeplearning; the unit in /etc/systemd/system.
     """
@@ -70,27 +70,27 @@ def start_provisioning(node: Node) -> None:
         path = node.path(folder)
         path.mkdir(parents=True, exist_ok=True)
         os.chown(path, *node.login_user().owner)
-    description = "Brings data and software environment of training jobs to this node"
+    description = "Installs data and software environment of training jobs on this node"
     start_service(node, PROVISION_SERVICE, description, "provision", RESTART_PROVISIONING)
 
 
 def needs_provisioning(node: Node) -> bool:
-    """Return whether the user asked for data or an environment."""
+    """Return whether the settings contain data or an environment."""
     needs = node.settings.needs
     return bool(needs.data or needs.environment)
 
 
 class IdleService:
-    """Service that ends an idle cluster, on the master of a formed one; the next master's begins to count anew."""
+    """Service on the master that ends an idle cluster; each new master starts to count from zero."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._is_started: bool | None = None
-        """None while this run of the agent does not know."""
+        """None until this run of the agent has started or stopped it."""
         self._retry: Deadline | None = None
 
     def ensure(self) -> None:
-        """Start the idle service with its unit in /etc/systemd/system, unless it runs or is not wanted."""
+        """Start the idle service with its unit in /etc/systemd/system, unless it runs or the settings disable it."""
         seconds = self._node.settings.stop_when_idle_seconds
         if not seconds or self._is_started or not (self._retry is None or self._retry.is_over):
             return
@@ -105,13 +105,13 @@ class IdleService:
         self._is_started = True
 
     def stop(self) -> None:
-        """End the service, because another master watches the cluster now; raises nothing."""
+        """Stop the service, since another master has it now; raises nothing."""
         if not self._node.settings.stop_when_idle_seconds or self._is_started is False:
             return
         try:
             _systemctl(self._node, "stop", IDLE_SERVICE)
         except ProgramError as error:
-            LOG.warning("the idle service goes on: %s", error)
+            LOG.warning("could not stop the idle service: %s", error)
             return
         self._is_started = False
 

@@ -1,7 +1,7 @@
 """
-The user's scripts: the set-up script, and the run script on the master of a formed cluster.
+Scripts of the user: the set-up script, and the run script on the master of a formed cluster.
 
-The former runs as root on every node, once an instance; the latter once, and again on the next master.
+The set-up script runs as root on every node, once an instance; the run script once, and again on each new master.
 """
 
 import contextlib
@@ -38,9 +38,9 @@ _WRAPPER = (
     'set -C; echo $$ >"$1" || exit; status=$2; shift 2; "$@"; echo $? >|"$status.new"; mv "$status.new" "$status"'
 )
 """
-Whoever makes the first file runs the script: an agent that dies in the middle neither forgets it nor starts two.
+The shell that creates the first file runs the script: an agent that dies meanwhile neither loses it nor starts two.
 
-The file holds the id of the shell, which is that of its process group too.
+The file contains the id of the shell, which is also that of its process group.
 """
 
 
@@ -56,7 +56,7 @@ def run_setup_script(node: Node, clients: AwsClients, variables: Mapping[str, st
         return
     path = fetch_script(node, clients, script, "setup", deadline)
     environment = {"HOME": "/root", "USER": "root", **variables}
-    remedy = f"read {SETUP_LOG} on the node and mend the script"
+    remedy = f"read {SETUP_LOG} on the node and correct the script"
     try:
         output = node.programs.run([str(path)], timeout_seconds=max(1.0, deadline.remaining), environment=environment)
     except ProgramError as error:
@@ -70,7 +70,7 @@ def fetch_run_script(node: Node, clients: AwsClients, deadline: Deadline) -> Non
     """
     Fetch the user's run script before the cluster forms, so that a wrong one fails while the stack still waits.
 
-    A restart does without S3 if the script is there.
+    A restart does not need S3 when the script was fetched before.
     """
     script, path = node.settings.run_script, script_path(node, "run")
     if script is None or (path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() == script.sha256):
@@ -103,10 +103,10 @@ def fetch_script(node: Node, clients: AwsClients, script: ScriptSettings, name: 
 
 class RunScript:
     """
-    One master's run script.
+    Run script of one master.
 
-    It goes on while the agent follows the cluster, and outlives a restart of the agent. What it ended with is written
-    by a shell of its own, so that no restart misses it.
+    It runs beside the agent and outlives a restart of the agent. A shell of its own writes its exit status, so that no
+    restart misses it.
     """
 
     def __init__(self, node: Node) -> None:
@@ -118,32 +118,32 @@ class RunScript:
 
     @property
     def is_due(self) -> bool:
-        """Whether there is one that was not started on this boot, and never ended well on this instance."""
+        """True for a script that was not started on this boot and has never succeeded on this instance."""
         if self._node.settings.run_script is None or self._is_started:
             return False
         return not self.has_ended_well and not self._node.path(RUN_SCRIPT_STARTED).exists()
 
     @property
     def has_ended_well(self) -> bool:
-        """Whether it ended with status 0; an end is logged once."""
+        """True after it ended with status 0; logs each end once."""
         if self._node.settings.run_script is None or not self._status_file.exists():
             return False
         status = self._status_file.read_text().strip()
         if not self._is_told:
-            self._tell_end(status)
+            self._log_end(status)
             self._is_told = True
         return status == "0"
 
-    def _tell_end(self, status: str) -> None:
-        """Log the end; once also ship it, where a failure is an end too."""
+    def _log_end(self, status: str) -> None:
+        """Log the end, and publish it once when the script failed."""
         fields = LogFields(details={SCRIPT_STATUS: status}, is_urgent=True)
         is_news = not self._told_file.exists()
-        if is_news and status != "0":  # The end with status 0 is told by the write of the state item.
+        if is_news and status != "0":  # The write of the state record reports status 0.
             log_tail(self._node, RUN_LOG)
             fields = replace(fields, event=finish_event(self._node, f"the run script ended with status {status}"))
         LOG.info("the run script ended with status %s", status, extra=fields.extra)
         if is_news:
-            with contextlib.suppress(OSError):  # On a full disk it is told again after a restart.
+            with contextlib.suppress(OSError):  # On a full disk it is reported again after a restart.
                 write_file(self._told_file, f"{status}\n")
 
     def start(self, members: tuple[Member, ...], own: Member) -> None:
@@ -167,12 +167,12 @@ class RunScript:
         self._is_started = True
 
     def _wait(self) -> list[str]:
-        """Return what comes before the script: it finds data and environment complete on every node."""
+        """Return the command that waits for data and environment on every node before the script."""
         is_needed = needs_provisioning(self._node)
         return ["sh", "-c", f'{COMMAND_FILE} wait && exec "$0"'] if is_needed else []
 
     def stop(self) -> None:
-        """End the script, if it runs: another master runs it now, and two would write one checkpoint."""
+        """End the script if it runs: another master runs it now, and two would write the same checkpoint."""
         if self._node.settings.run_script is None or self._status_file.exists():
             return
         try:
@@ -184,7 +184,7 @@ class RunScript:
 
 
 def finish_event(node: Node, reason: str) -> ClusterEvent:
-    """Return the event that the cluster has done its work, or failed to."""
+    """Return the event for the end of the cluster's work, or for its failure."""
     try:
         membership = InstalledMembership.read(node.root)
     except (OSError, ValueError):  # ContractError is a ValueError.

@@ -1,1 +1,1 @@
-"""`deeplearning check`: the contract and the image, tried as users would."""
+"""`deeplearning check`: tests of the contract and of the image, as users would run them."""

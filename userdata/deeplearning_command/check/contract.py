@@ -29,46 +29,46 @@ from deeplearning_node.ssh import KNOWN_HOSTS, known_hosts_lines
 
 PROGRAM_SECONDS = 60
 SSH_SECONDS = 30
-REMEDY = "read the agent's log on the node, and see that nothing later in the shell's files changes the variables"
-LOG_REMEDY = "read the agent's log on the node: it writes this"
+REMEDY = "read the agent's log on the node, and check that no later line in the shell's files changes the variables"
+LOG_REMEDY = "read the agent's log on the node, which writes this"
 HOST_SECONDS = 20
-"""Most time of the predecessor's loop for a host, one after the other."""
+"""Time limit of the predecessor's loop for each host."""
 MOST_LISTED = 5
 _LAX = {"no", "off", "false"}
 _HOST_LINE = re.compile(r"(i-[0-9a-f]{8,17}):([1-9]\d*)")
 _LOOP = "while read -u 10 host; do {act}; done 10<$DEEPLEARNING_WORKERS_PATH"
 SSH_LOOP = _LOOP.format(act='ssh -o "StrictHostKeyChecking no" $host hostname')
-"""The predecessor's own loop, to the letter."""
+"""Loop of the predecessor, unchanged."""
 ECHO_LOOP = _LOOP.format(act="echo $host")
-MPIRUN_ABSENT, NO_MPIRUN = "no-mpirun-here", "there is no mpirun here"
+MPIRUN_ABSENT, NO_MPIRUN = "no-mpirun-here", "mpirun is not installed"
 _NAMES = "|".join(CONTRACT_VARIABLES)
 PRINT = f"printenv | grep -E '^({_NAMES})=' || true"
 _VARIABLE = re.compile(rf"^({_NAMES})=(.*)$", re.MULTILINE)
 
 
 class FaultError(Exception):
-    """A promise of the contract is broken; the text is the fault."""
+    """Violation of the contract; the message is the fault."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check."""
+    """Result of one check."""
 
     name: str
-    # `absent` where it is not there, or cannot be tried here, and nothing is wrong with that
+    # `absent` for an optional part, or one that cannot be tested here
     state: Literal["ok", "fault", "absent"]
     detail: str  # In one line
-    remedy: str = ""  # Empty when nothing is to be done
+    remedy: str = ""  # Empty when no action is needed
 
 
 def list_expected(membership: InstalledMembership, own: Member, mount_point: str) -> dict[str, str]:
-    """Return the variables on one node of a cluster."""
+    """Return the expected variables on one node of a cluster."""
     members = tuple(member for _, member in membership.members)
     return list_variables(mount_point, len(membership.hosts), worker_gpu_count(members, own))
 
 
 def compare(expected: Mapping[str, str], output: str) -> str:
-    """Return the differences between the variables and those printed; empty for none."""
+    """Return the differences between the expected variables and the printed ones; empty for none."""
     found = dict(_VARIABLE.findall(output.replace("\r", "")))
     wrong = [
         f"{name} is {found.get(name, 'unset')}, expected {value}"
@@ -79,7 +79,7 @@ def compare(expected: Mapping[str, str], output: str) -> str:
 
 
 def check_environment(context: Context, expected: Mapping[str, str]) -> list[Check]:
-    """Check the variables in every way in which this node starts a program."""
+    """Check the variables in every environment in which this node starts programs."""
     privilege = [] if context.is_root else ["sudo", "-n"]
     ways: dict[str, Callable[[], str]] = {
         "environment file": lambda: context.path(ENVIRONMENT_FILE).read_text(encoding="utf-8"),
@@ -106,7 +106,7 @@ def check_ssh(remote: Remote) -> Check:
         return Check(
             name, "fault", "; ".join(wrong), "run `deeplearning health`; then read the agent's log on the host"
         )
-    return Check(name, "ok", f"the variables are right on {len(results)} of {len(results)} hosts")
+    return Check(name, "ok", f"the variables are correct on {len(results)} of {len(results)} hosts")
 
 
 def _compare_way(read: Callable[[], str], expected: Mapping[str, str]) -> str:
@@ -115,11 +115,11 @@ def _compare_way(read: Callable[[], str], expected: Mapping[str, str]) -> str:
         return NO_MPIRUN
     if difference := compare(expected, output):
         raise FaultError(difference)
-    return "the variables are right"
+    return "the variables are correct"
 
 
 def _unit_text(context: Context) -> str:
-    """Return the text that runs a unit of this moment alone: a reboot empties /run, and the file is removed."""
+    """Return the text that runs a temporary unit: its file is removed, and a reboot empties /run."""
     name = f"deeplearning-check-{os.getpid()}"
     folder = context.path("/run/systemd/system")
     file, output = folder / f"{name}.service", context.path(f"/run/{name}")
@@ -132,29 +132,29 @@ def _unit_text(context: Context) -> str:
 
 
 def _mpirun_text() -> str:
-    """Return the text that gives MPI the names alone, as the predecessor does; the login shell has the values."""
+    """Return the text that passes only the names to MPI, as the predecessor does; the login shell has the values."""
     words = " ".join(f"-x {name}" for name in CONTRACT_VARIABLES)
     run = f"mpirun -np 1 {words} sh -c {shlex.quote(PRINT)}"
     return f"if command -v mpirun >/dev/null; then {run}; else echo {MPIRUN_ABSENT}; fi"
 
 
 def check_contract(context: Context, membership: InstalledMembership) -> list[Check]:
-    """Check everything but the variables, on a node whose membership is installed."""
+    """Check everything except the variables, on a node with an installed membership."""
     mount_point = context.facts.mount_point
     checks = (
         ("files agree", _compare_files, LOG_REMEDY),
         (
             "names resolve",
             _resolve,
-            "see that /etc/nsswitch.conf asks `files` first and nothing else in /etc/hosts has these names",
+            "check that /etc/nsswitch.conf lists `files` first and no other line of /etc/hosts has these names",
         ),
         (
             "host keys",
             _compare_host_keys,
-            f"remove what disagrees from {KNOWN_HOSTS} or from the login user's ~/.ssh/config",
+            f"remove the conflicting lines from {KNOWN_HOSTS} or from the login user's ~/.ssh/config",
         ),
         ("hosts loop", _run_loop, "run `deeplearning hosts` on the master; bash must be the shell that runs the loop"),
-        ("shared file system", _write_shared, f"see `mount | grep {mount_point}` and the permissions of its root"),
+        ("shared file system", _write_shared, f"check `mount | grep {mount_point}` and the permissions of its root"),
         ("discover_hosts", _discover, LOG_REMEDY),
     )
     return [_run_check(name, partial(check, context, membership), remedy) for name, check, remedy in checks]
@@ -199,12 +199,12 @@ def _resolve(context: Context, membership: InstalledMembership) -> str:
 
 
 def _compare_host_keys(context: Context, membership: InstalledMembership) -> str:
-    """Check that the members' keys are known, and that the login user's settings ask for them."""
+    """Check that the members' keys are known, and that the login user's configuration requires them."""
     lines = _read(context, KNOWN_HOSTS).splitlines()
     wanted = known_hosts_lines(tuple(member for _, member in membership.members))
     missing = [line.partition(",")[0] for line in wanted if line not in lines]
     if missing:
-        raise FaultError(f"{KNOWN_HOSTS} must hold the key of {_list(missing)}")
+        raise FaultError(f"{KNOWN_HOSTS} must contain the key of {_list(missing)}")
     settings = run_clean(context, ["ssh", "-G", membership.members[0][0]])
     strict = [line.split()[1] for line in settings.splitlines() if line.startswith("stricthostkeychecking ")]
     if not strict or strict[0] in _LAX:
@@ -219,10 +219,10 @@ def _run_loop(context: Context, membership: InstalledMembership) -> str:
     output = run_login(context, f"{loop}\ntrue", 30 + HOST_SECONDS * count)
     lines = [line for line in output.splitlines() if not line.startswith("Warning: Permanently added")]
     if len(lines) != count:
-        raise FaultError(f"the loop over {WORKERS_FILE} must give {count} lines, gave {len(lines)}: {_list(lines)}")
+        raise FaultError(f"the loop over {WORKERS_FILE} must print {count} lines, got {len(lines)}: {_list(lines)}")
     if is_master:
-        return f"`ssh $host hostname` gives {count} names"
-    return f"it reads {count} hosts; only the master's key opens them"
+        return f"`ssh $host hostname` prints {count} names"
+    return f"it reads {count} hosts; only the master can log in to them"
 
 
 def _write_shared(context: Context, _membership: InstalledMembership) -> str:
@@ -230,7 +230,7 @@ def _write_shared(context: Context, _membership: InstalledMembership) -> str:
     text = 'probe=$(mktemp "$1/.deeplearning-check.XXXXXX") && echo written >"$probe" && cat "$probe" && rm "$probe"'
     output = run_clean(context, ["sh", "-c", text, "sh", str(context.path(mount_point))])
     if output.split() != ["written"]:
-        raise FaultError(f"a file on {mount_point} must hold what was written to it, got {output!r}")
+        raise FaultError(f"a file on {mount_point} must contain its written content, got {output!r}")
     run_clean(context, ["mountpoint", "-q", str(context.path(mount_point))])
     return f"the login user writes to {mount_point}"
 
@@ -276,7 +276,7 @@ def run_login(context: Context, shell_text: str, seconds: float = PROGRAM_SECOND
 
 
 def _explain(error: Exception) -> str:
-    """Return in one line why a check failed; of a program its own last words."""
+    """Return the cause of a failed check in one line; for a program, its last line of output."""
     if isinstance(error, ProgramError) and not (error.is_late or error.is_missing):
         return last_line(error.output) or clean(str(error))
     return clean(str(error))

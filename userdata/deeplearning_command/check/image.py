@@ -1,4 +1,4 @@
-"""Checks of a machine that becomes an image: the programs and settings that the agent and users' jobs need."""
+"""Checks of a machine for an image: the programs and settings that the agent and users' jobs need."""
 
 import re
 import sys
@@ -24,11 +24,11 @@ _USE_PAM = re.compile(r"^\s*usepam\s+(\w+)", re.MULTILINE | re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Tool:
-    """A program that an image may have or not."""
+    """Program that an image may have."""
 
     name: str
-    programs: tuple[str, ...]  # One of which must be there
-    version: tuple[str, ...]  # Arguments with which the first of them prints its version; empty to run nothing
+    programs: tuple[str, ...]  # One of them must be installed
+    version: tuple[str, ...]  # Arguments to print the version of the first; empty to run nothing
     remedy: str
 
 
@@ -38,7 +38,7 @@ TOOLS = (
         ("mount.nfs4", "mount.efs"),
         (),
         "install nfs-common (Ubuntu), nfs-utils (Amazon Linux) or amazon-efs-utils; "
-        "without one each node installs it when it starts, and needs a package server for that",
+        "without one each node installs it at its start, and needs a package server for that",
     ),
     Tool("nvidia-smi", ("nvidia-smi",), ("-L",), "for GPU instance types install NVIDIA's driver; CPU types need none"),
     *(
@@ -53,7 +53,7 @@ TOOLS = (
 
 
 def check_image(root: Path, programs: Programs, version: Sequence[int] = sys.version_info[:3]) -> list[Check]:
-    """Check everything, and the version of the agent's interpreter; what only some jobs need is absent and no fault."""
+    """Check everything, and the agent's Python version; a missing requirement of only some jobs is no fault."""
     return [
         _check_python(version),
         _check_programs(programs),
@@ -77,8 +77,8 @@ def _check_python(version: Sequence[int]) -> Check:
 def _check_programs(programs: Programs) -> Check:
     missing = [name for name in AGENT_PROGRAMS if not programs.has(name)]
     if missing:
-        return Check("programs", "fault", f"missing: {', '.join(missing)}", "install the packages that bring them")
-    return Check("programs", "ok", f"all {len(AGENT_PROGRAMS)} that the agent runs are there")
+        return Check("programs", "fault", f"missing: {', '.join(missing)}", "install the packages that contain them")
+    return Check("programs", "ok", f"all {len(AGENT_PROGRAMS)} that the agent runs are installed")
 
 
 def _check_sshd(root: Path, programs: Programs) -> Check:
@@ -86,20 +86,20 @@ def _check_sshd(root: Path, programs: Programs) -> Check:
         return Check("sshd", "fault", "missing: sshd", "install openssh-server")
     files = [*sorted((root / "etc/ssh/sshd_config.d").glob("*.conf")), root / "etc/ssh/sshd_config"]
     found = [match for path in files for match in _USE_PAM.findall(_read(path))]
-    if not found or found[0].lower() != "yes":  # As sshd reads them: the first one counts; none is `no`.
+    if not found or found[0].lower() != "yes":  # As in sshd: the first one counts, and the default is `no`.
         value = found[0] if found else "not set"
         return Check("sshd", "fault", f"UsePAM must be yes, got {value}", "set `UsePAM yes` in /etc/ssh/sshd_config")
-    return Check("sshd", "ok", "it is there and uses PAM")
+    return Check("sshd", "ok", "it is installed and uses PAM")
 
 
 def _check_pam(root: Path) -> Check:
-    """Without pam_env, `ssh host cmd` of a shell other than bash finds no variables."""
+    """Check for pam_env, without which `ssh host cmd` of a shell other than bash has no variables."""
     for name in PAM_FILES:
         lines = [line.split("#")[0] for line in _read(root / "etc/pam.d" / name).splitlines()]
         if any("pam_env.so" in line and "readenv=0" not in line for line in lines):
             return Check("/etc/environment", "ok", f"/etc/pam.d/{name} reads it")
     remedy = "add `session required pam_env.so` to /etc/pam.d/sshd"
-    return Check("/etc/environment", "fault", "nothing in /etc/pam.d reads it when somebody logs in", remedy)
+    return Check("/etc/environment", "fault", "no file in /etc/pam.d reads it at a login", remedy)
 
 
 def _check_sudo(root: Path, programs: Programs) -> Check:
@@ -108,9 +108,9 @@ def _check_sudo(root: Path, programs: Programs) -> Check:
     try:
         text = (root / "etc/sudoers").read_text(encoding="utf-8")
     except PermissionError:
-        return Check("sudo", "absent", "/etc/sudoers is root's alone and was not read", "run the check as root")
+        return Check("sudo", "absent", "only root may read /etc/sudoers", "run the check as root")
     except (OSError, ValueError) as error:
-        return Check("sudo", "fault", str(error), "install sudo anew")
+        return Check("sudo", "fault", str(error), "reinstall sudo")
     if _SUDO_INCLUDE.search(text):
         return Check("sudo", "ok", "/etc/sudoers reads /etc/sudoers.d")
     remedy = "add `@includedir /etc/sudoers.d` to /etc/sudoers with visudo"
@@ -120,9 +120,9 @@ def _check_sudo(root: Path, programs: Programs) -> Check:
 def _check_bashrc(root: Path) -> Check:
     found = [path for path in BASHRC_FILES if (root / path.lstrip("/")).is_file()]
     if found:
-        return Check("bashrc", "ok", f"{found[0]} is there")
-    remedy = f"make an empty {BASHRC_FILES[0]} (Debian, Ubuntu) or {BASHRC_FILES[1]} that bash reads"
-    return Check("bashrc", "fault", f"neither {' nor '.join(BASHRC_FILES)} is there", remedy)
+        return Check("bashrc", "ok", f"{found[0]} exists")
+    remedy = f"create an empty {BASHRC_FILES[0]} (Debian, Ubuntu) or {BASHRC_FILES[1]} that bash reads"
+    return Check("bashrc", "fault", f"neither {' nor '.join(BASHRC_FILES)} exists", remedy)
 
 
 def _check_tool(programs: Programs, tool: Tool) -> Check:
@@ -130,20 +130,20 @@ def _check_tool(programs: Programs, tool: Tool) -> Check:
     if found is None:
         return Check(tool.name, "absent", f"missing: {' or '.join(tool.programs)}", tool.remedy)
     if not tool.version:
-        return Check(tool.name, "ok", f"{found} is there")
+        return Check(tool.name, "ok", f"{found} is installed")
     try:
         output = programs.run([found, *tool.version], timeout_seconds=VERSION_SECONDS)
     except ProgramError as error:
         return Check(tool.name, "fault", f"{error}: {_first_line(error.output)}", f"repair it; {tool.remedy}")
-    return Check(tool.name, "ok", _first_line(output) or f"{found} is there")
+    return Check(tool.name, "ok", _first_line(output) or f"{found} is installed")
 
 
 def _check_efa(root: Path, programs: Programs) -> Check:
     if has_software(programs, root):
-        return Check("EFA", "ok", "libfabric with EFA is there")
+        return Check("EFA", "ok", "libfabric with EFA is installed")
     remedy = (
         "for accelerated types with EFA install AWS's EFA software; "
-        "without it each node installs it when it starts, and needs a way to AWS's download for that"
+        "without it each node installs it at its start, and needs access to AWS's download for that"
     )
     return Check("EFA", "absent", "missing: fi_info", remedy)
 

@@ -1,1 +1,1 @@
-"""Subcommands about the nodes: hosts, health, exec, setup, end and the stop of idle clusters."""
+"""Subcommands for the nodes: hosts, health, exec, setup, end and the stop of idle clusters."""

@@ -1,4 +1,4 @@
-"""`deeplearning end`: the end of the cluster, so that it costs nothing more; the shared file system stays."""
+"""`deeplearning end`: end of the cluster and its cost; the shared file system is kept."""
 
 import argparse
 import re
@@ -22,14 +22,14 @@ EVENT_SECONDS = 30
 POLL_SECONDS = 60.0
 ANSWER_SECONDS = GPU_SECONDS + SURVEY_SECONDS
 BUSY_PERCENT = 5
-REQUESTED = "somebody ended it on its master"
+REQUESTED = "ended by a user on its master"
 DESCRIPTION = """
 Set the desired capacity of the cluster's node groups to 0, workers first, this master last. Every instance is
-terminated; the shared file system and the stack stay, and raising the groups again brings the cluster back.
+terminated; the shared file system and the stack are kept, and raising the groups again restores the cluster.
 """
 _GPU_LINE = re.compile(r"^gpu (\d+)$", re.MULTILINE)
 
-# Only the load that the driver reports of its GPUs; a host without the driver has none.
+# Only the load of the GPUs that the driver reports; a host without the driver has none.
 QUESTION = f"""
 if command -v nvidia-smi >/dev/null; then
     timeout --signal=KILL {GPU_SECONDS} nvidia-smi --query-gpu=utilization.gpu --format=csv,noheader,nounits |
@@ -40,18 +40,18 @@ exec {COMMAND_FILE} node-facts
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the condition and the agreement."""
+    """Add the condition and the confirmation."""
     parser.add_argument(
         "--when-idle",
         type=read_minutes,
         metavar="MINUTES",
-        help="wait until no host has run a job, and no GPU more than 5 %% of its time, for so long",
+        help="wait until no host has run a job, and no GPU was busy for more than 5 %% of the time, for M minutes",
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="skip the confirmation")
 
 
 def read_minutes(text: str) -> float:
-    """Read a positive number of minutes; argparse reports another text."""
+    """Parse a positive number of minutes; argparse reports other texts."""
     try:
         minutes = float(text)
     except ValueError:
@@ -62,7 +62,7 @@ def read_minutes(text: str) -> float:
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
-    """End the cluster, with --when-idle later."""
+    """End the cluster, with --when-idle after a wait."""
     confirm_end(context.remote, is_agreed=options.yes)
     if options.when_idle is not None:
         wait_until_idle(context, options.when_idle)
@@ -73,11 +73,11 @@ def run(options: argparse.Namespace, context: Context) -> int:
 
 def wait_until_idle(context: Context, minutes: float, find_more: Callable[[], str] = str) -> None:
     """
-    Return when no host has been busy for so many minutes; print a line when the cluster becomes busy or idle.
+    Return when no host has been busy for `minutes`; print a line when the cluster becomes busy or idle.
 
     `find_more` returns another activity of the cluster. The membership is read at each poll, since nodes are replaced.
-    A host that does not answer may be busy. One where only the driver does not answer is judged by its jobs and by its
-    provisioning: GPUs that work are started, and it is the driver of idle ones that is late (Azure/aks-gpu#105).
+    A host that does not respond may be busy. One where only the driver does not respond is judged by its jobs and its
+    provisioning: busy GPUs are initialized, and only the driver of idle ones is late (Azure/aks-gpu#105).
     """
     idle_since: float | None = None
     report = on_change(print_line)
@@ -87,7 +87,7 @@ def wait_until_idle(context: Context, minutes: float, find_more: Callable[[], st
         busy = next(filter(None, map(find_activity, results)), "") or find_more()
         now = context.clock.read()
         idle_since = None if busy else (now if idle_since is None else idle_since)
-        report(f"busy: {busy}" if busy else f"idle; the cluster ends after {minutes:g} minutes of it")
+        report(f"busy: {busy}" if busy else f"idle; the cluster ends after {minutes:g} idle minutes")
         if idle_since is not None and now - idle_since >= minutes * 60:
             return
         context.clock.wait(POLL_SECONDS)
@@ -97,32 +97,32 @@ def find_activity(result: HostResult) -> str:
     """Return one activity of a host; empty for none."""
     facts = result.read(read_facts)
     if isinstance(facts, str):
-        return f"{result.host} does not answer: {clean(facts)}"
+        return f"{result.host} does not respond: {clean(facts)}"
     if facts.jobs:
         return f"{result.host} runs {', '.join(facts.jobs)}"
     open_steps = sorted(name for name, step in facts.steps.items() if step.state in {"waiting", "running"})
     if open_steps:
-        return f"{result.host} is still being given {', '.join(open_steps)}"
+        return f"{result.host} is still provisioned with {', '.join(open_steps)}"
     percent = max(map(int, _GPU_LINE.findall(result.output)), default=0)
     return f"{result.host} has a GPU that is busy {percent} % of its time" if percent > BUSY_PERCENT else ""
 
 
 def confirm_end(remote: Remote, *, is_agreed: bool) -> None:
-    """Ask a person on a terminal whether the cluster may end; RefusedError when the answer is no."""
+    """Prompt on a terminal for a confirmation; RefusedError without it."""
     if is_agreed or not sys.stdin.isatty():
         return
     sys.stderr.write(f"all {len(remote.hosts)} instances of {remote.facts.cluster} will be terminated; go on? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise RefusedError("ending the cluster must be agreed to, got no; answer y, or add --yes")
+        raise RefusedError("the end of the cluster must be confirmed, got no; answer y, or add --yes")
 
 
 def end_cluster(remote: Remote, reason: str = REQUESTED) -> list[str]:
     """
-    Set the desired capacity of the cluster's groups to 0, the master's last: this node ends with it.
+    Set the desired capacity of the cluster's groups to 0, the master's last, which ends this node.
 
     AWS terminates the instances of both groups, and an event reports that the cluster has finished. Returns a line for
-    each group, and one when the event could not be sent; RefusedError where AWS refuses, or shows no group.
+    each group, and one when the event could not be sent; RefusedError if AWS refuses, or returns no group.
     """
     from deeplearning_node.aws_clients import AwsClients, AwsFailure, call_for  # noqa: PLC0415 - botocore is heavy
 
@@ -135,17 +135,17 @@ def end_cluster(remote: Remote, reason: str = REQUESTED) -> list[str]:
                 f"the cluster must have node groups, got none with the tag {CLUSTER_TAG}={facts.cluster}"
             )
         for name, _ in groups:
-            if name == groups[-1][0]:  # While this node is still there to send it.
+            if name == groups[-1][0]:  # While this node can still send it.
                 trouble = send_end(clients.events, remote, reason)
             call_for(clock, AWS_SECONDS, lambda name=name: _set_to_none(client, name))  # type: ignore[misc] # of lambda
     except AwsFailure as error:
         causes = filter(None, [str(error), error.remedy])
-        raise RefusedError(f"the cluster does not end: {'; '.join(causes)}") from error
+        raise RefusedError(f"could not end the cluster: {'; '.join(causes)}") from error
     return [*(f"desired capacity of {name} ({role}) is 0" for name, role in groups), *trouble]
 
 
 def send_end(client: Any, remote: Remote, reason: str) -> list[str]:
-    """Send the event that the cluster has finished; return a line when that fails, which keeps no cluster running."""
+    """Send the event that the cluster has finished; return a line on a failure, which does not stop the end."""
     from deeplearning_node.aws_clients import AwsFailure, call_for  # noqa: PLC0415 - botocore is heavy
 
     membership = remote.membership
@@ -155,7 +155,7 @@ def send_end(client: Any, remote: Remote, reason: str) -> list[str]:
     try:
         call_for(Clock(), EVENT_SECONDS, lambda: client.put_events(**put_events_request(event)))
     except AwsFailure as error:
-        return [f"the event that the cluster has finished was not sent: {error}"]
+        return [f"could not send the event that the cluster has finished: {error}"]
     return []
 
 

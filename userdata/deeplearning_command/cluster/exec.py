@@ -1,4 +1,4 @@
-"""`deeplearning exec -- cmd`: a command on many hosts at once."""
+"""`deeplearning exec -- cmd`: a command on many hosts in parallel."""
 
 import argparse
 import secrets
@@ -15,14 +15,14 @@ AT_ONCE = 32
 SECONDS = 600
 KILL_SECONDS = 5
 CONNECTION_SECONDS = 20
-"""Time to connect and to end, on top of the command's own."""
+"""Time to connect and to end, in addition to the command's own."""
 LATE, KILLED = 124, 128 + 9
-"""Exit statuses of `timeout` where it ended the program, and of a program that was killed."""
+"""Exit statuses of `timeout` after it ended the program, and of a killed program."""
 MARK = "DEEPLEARNING_EXEC"
 DESCRIPTION = """
-Run a command on every host at once, as the login user, and print its output with the host's name before each line. One
-word is a text for the host's shell; several are a program and its arguments, taken as they are. A table of the exit
-statuses follows on standard error. Ctrl-C ends the command on all hosts. Run it on the master.
+Run a command on every host in parallel, as the login user, and print its output with the host's name before each line.
+A single word is a text for the host's shell; several are a program and its arguments, passed unchanged. A table of the
+exit statuses follows on standard error. Ctrl-C ends the command on all hosts. Run it on the master.
 Example: deeplearning exec --hosts deeplearning-worker2 -- nvidia-smi -L
 """
 
@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
-    """Run the command; refused where there is nothing to run, or no such host."""
+    """Run the command; RefusedError without a command, or for an unknown host."""
     words = options.words[1:] if options.words[:1] == ["--"] else options.words
     if not words:
         raise RefusedError("a command must be given; for example: deeplearning exec -- nvidia-smi -L")
@@ -60,30 +60,30 @@ def run(options: argparse.Namespace, context: Context) -> int:
         raise
     silent = [result.host for result in results if result.status is None]
     total = f"{sum(result.status == 0 for result in results)} of {len(results)} hosts ended with status 0"
-    total += f"; no answer from {', '.join(silent)}" if silent else ""
+    total += f"; no response from {', '.join(silent)}" if silent else ""
     rows = [describe_result(result, options.timeout) for result in results]
     sys.stderr.write("\n" + draw_table([("HOST", "STATUS", ""), *rows], total))
     return 0 if all(result.status == 0 for result in results) else 1
 
 
 def describe_result(result: HostResult, seconds: int) -> tuple[str, str, str]:
-    """Return host, status and the cause of a result, of which some statuses have a known one."""
-    known = {LATE: f"took longer than {seconds} s", KILLED: "was killed, for memory or because it did not end"}
+    """Return host, status and cause of a result; some statuses have a known cause."""
+    known = {LATE: f"took longer than {seconds} s", KILLED: "was killed, for its memory or after its time"}
     status = "none" if result.status is None else str(result.status)
     return result.host, status, clean(result.cause or known.get(result.status or 0, ""))
 
 
 def read_count(text: str) -> int:
-    """Read a whole number of at least 1; argparse reports another one."""
+    """Parse a whole number of at least 1; argparse reports other texts."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
     return int(text)
 
 
 def _end(remote: Remote, hosts: Sequence[str], mark: str) -> None:
-    """End what the command left on the hosts: exactly the processes that carry its mark."""
+    """End the remaining processes of the command on the hosts: only those with its mark."""
     found = f"grep -lsz '^{mark}$' /proc/[0-9]*/environ | cut -d/ -f3"
     text = f'pids=$({found}); [ -z "$pids" ] || {{ kill $pids; sleep 2; kill -9 $({found}); }} 2>/dev/null; true'
     silent = [result.host for result in remote.run_all(hosts, text, seconds=CONNECTION_SECONDS) if result.status != 0]
-    end = f"ended on all hosts but {', '.join(silent)}" if silent else "ended on all hosts"
+    end = f"ended on all hosts except {', '.join(silent)}" if silent else "ended on all hosts"
     sys.stderr.write(f"\n{end}")

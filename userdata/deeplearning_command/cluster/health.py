@@ -1,4 +1,4 @@
-"""`deeplearning health`: the fitness of every node, for people and for programs."""
+"""`deeplearning health`: health of every node, as a table or JSON."""
 
 import argparse
 import json
@@ -14,23 +14,23 @@ from deeplearning_node.health.findings import Finding
 from deeplearning_node.health.network import NETWORK
 from deeplearning_node.health.node_check import MEMBERSHIP, check_node
 
-COLUMNS = ("HOST", "INSTANCE", "VERDICT", "NETWORK", "WHAT IS WRONG", "REMEDY")
+COLUMNS = ("HOST", "INSTANCE", "VERDICT", "NETWORK", "FAULT", "REMEDY")
 DESCRIPTION = """
-Ask every node of the cluster, over SSH, whether it is fit: GPU count and GPU memory (ECC), disk, shared file system,
-network (NETWORK is the provider of NCCL's traffic, efa or tcp), clock, agent and membership. Run it on the master as
-the login user, with --self on any node. The master asks the same once a minute; a node that is unfit twice in a row
-leaves the cluster and is replaced.
+Check the health of every node over SSH: GPU count and GPU memory (ECC), disk, shared file system, network (NETWORK is
+the provider of NCCL's traffic, efa or tcp), clock, agent and membership. Run it on the master as the login user, or
+with --self on any node. The master runs the same checks once a minute; a node that fails them twice in a row is evicted
+and replaced.
 """
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the forms of the answer."""
+    """Add the output formats."""
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--self", action="store_true", dest="is_self", help="check this node only and print JSON")
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
-    """Check this node, or all."""
+    """Check this node, or all nodes."""
     if options.is_self:
         report = check_node(context.facts, context.programs, context.root)
         print_line(report.to_line())
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
 
 
 def judge_generation(check: NodeCheck, generation: int) -> NodeCheck:
-    """Add the fault that a node's membership is not the master's; it may just be about to install it."""
+    """Add a fault if a node's membership is not the master's; it may be about to install it."""
     if check.verdict in {"no answer", "not asked"} or check.generation in {0, generation}:
         return check
     detail = f"generation {check.generation} is installed, the master has {generation}"
@@ -56,7 +56,7 @@ def judge_generation(check: NodeCheck, generation: int) -> NodeCheck:
 
 
 def draw_checks(cluster: str, generation: int, checks: Mapping[str, NodeCheck]) -> str:
-    """Return a line for each node, a further one for each further fault, and their sum."""
+    """Return a line for each node, one for each further fault, and a total."""
     rows: list[tuple[str, ...]] = [COLUMNS]
     for host, check in checks.items():
         provider = (finding.detail.partition(":")[0] for finding in check.findings if finding.name == NETWORK)
@@ -71,7 +71,7 @@ def draw_checks(cluster: str, generation: int, checks: Mapping[str, NodeCheck]) 
 
 
 def describe_checks(cluster: str, generation: int, checks: Mapping[str, NodeCheck]) -> str:
-    """Return the same as a JSON object, with all that is right as well."""
+    """Return the same as a JSON object, including passed checks."""
     nodes = [
         {
             "host": host,

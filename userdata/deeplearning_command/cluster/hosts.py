@@ -1,4 +1,4 @@
-"""`deeplearning hosts`: the nodes of the cluster, and which of them answer."""
+"""`deeplearning hosts`: nodes of the cluster, and whether they respond."""
 
 import argparse
 import json
@@ -16,14 +16,14 @@ ANSWER_SECONDS = 20
 YES, NOT_ASKED = "yes", "not asked"
 COLUMNS = ("HOST", "ROLE", "INSTANCE", "ADDRESS", "GPUS", "GENERATION", "ANSWERS")
 DESCRIPTION = """
-List the nodes of the cluster, master first: name, role, instance id, address, GPUs, the generation of the membership
-that each has installed, and whether it answers over SSH. Only the master can ask; on a worker no node is asked.
+List the nodes of the cluster, master first: name, role, instance id, address, GPUs, the installed generation of the
+membership, and whether the node responds over SSH. Only the master checks the nodes; on a worker none is checked.
 """
 
 
 @dataclass(frozen=True)
 class HostLine:
-    """One node, as it is printed; generation 0 when it is not known."""
+    """Line of one node; generation 0 when unknown."""
 
     host: str
     role: str
@@ -35,15 +35,15 @@ class HostLine:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the forms of the answer."""
+    """Add the output formats."""
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    form.add_argument("--addresses", action="store_true", help="print only the addresses, a line each, and ask no node")
-    form.add_argument("--self", action="store_true", dest="is_self", help="print this node only, as a line of JSON")
+    form.add_argument("--addresses", action="store_true", help="print only the addresses, one a line; check no node")
+    form.add_argument("--self", action="store_true", dest="is_self", help="print only this node, as a line of JSON")
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
-    """List this node, the addresses, or all nodes with their answers."""
+    """List this node, the addresses, or all nodes with their responses."""
     facts, membership = context.facts, context.membership
     if options.is_self:
         print_line(json.dumps({"instance_id": facts.instance_id, "generation": membership.generation}))
@@ -58,14 +58,14 @@ def run(options: argparse.Namespace, context: Context) -> int:
     else:
         rows = [COLUMNS, *(tuple(str(value) for value in asdict(line).values()) for line in lines)]
         asked = [line for line in lines if line.answers != NOT_ASKED]
-        answers = f"; {sum(line.answers == YES for line in asked)} answer" if asked else ""
+        answers = f"; {sum(line.answers == YES for line in asked)} respond" if asked else ""
         total = f"{len(lines)} nodes of {facts.cluster}, generation {membership.generation}{answers}"
         sys.stdout.write(draw_table(rows, total))
     return 0 if all(line.answers in {YES, NOT_ASKED} for line in lines) else 1
 
 
 def list_hosts(context: Context) -> list[HostLine]:
-    """Ask every node, on the master, and return a line for each."""
+    """Check every node, on the master, and return a line for each."""
     is_master = context.facts.role == NodeRole.MASTER.value
     membership = context.remote.membership if is_master else context.membership
     found = context.remote.ask(["hosts", "--self"], read_answer, seconds=ANSWER_SECONDS) if is_master else {}
@@ -83,8 +83,8 @@ def read_answer(document: dict[str, Any]) -> tuple[str, int]:
 
 
 def judge(member: Member, answer: tuple[str, int] | str) -> tuple[int, str]:
-    """Return the generation that a node has installed, and `yes` or why it has not answered."""
+    """Return the installed generation of a node, and `yes` or the reason for no response."""
     if isinstance(answer, str):
         return 0, answer
     instance_id, generation = answer
-    return (generation, YES) if instance_id == member.instance_id else (0, f"{instance_id} is there instead")
+    return (generation, YES) if instance_id == member.instance_id else (0, f"{instance_id} has its address")

@@ -1,4 +1,4 @@
-"""`deeplearning setup`: the user's set-up script once more, on many nodes at once."""
+"""`deeplearning setup`: another run of the user's set-up script, on many nodes in parallel."""
 
 import argparse
 import shlex
@@ -12,7 +12,7 @@ from deeplearning_contract.names import ENVIRONMENT_FILE, STATE_DIRECTORY
 from deeplearning_node.health.findings import clean
 
 SETUP_LOG = "/var/log/deeplearning-setup-script.log"
-"""The log to which the agent writes too; the agent's module would bring botocore, which takes half a second."""
+"""Log that the agent also uses; importing the agent's module would load botocore, which takes half a second."""
 SCRIPT = f"{STATE_DIRECTORY}/scripts/setup"
 SECONDS = 1800
 KILL_SECONDS = 10
@@ -21,9 +21,9 @@ NO_SCRIPT = "this node has no set-up script"
 ABSENT = 127
 SHOWN_LINES = 5
 DESCRIPTION = f"""
-Run the cluster's set-up script again as root, on all nodes at the same time. Every node has run it once before it
-joined; a new node runs it by itself. Its output is in {SETUP_LOG} on each node; the end of it is shown here for the
-nodes where it failed. A node whose role has no set-up script is left out. Run it on the master.
+Run the cluster's set-up script again as root, on all nodes in parallel. Every node has run it once before it joined; a
+new node runs it by itself. Its output is in {SETUP_LOG} on each node; the last lines are shown for the nodes where it
+failed. A node whose role has no set-up script is omitted. Run it on the master.
 """
 
 
@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
-    """Run the script; refused where no node has one."""
+    """Run the script; RefusedError if no node has one."""
     if options.timeout < 1:
         raise RefusedError(f"--timeout must be at least 1, got {options.timeout}")
     remote = context.remote
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
 
 
 def _has_none(result: HostResult) -> bool:
-    """Return whether the node's role has no script; a script may end with the same status."""
+    """Return whether the node's role has no script; the output decides, since a script may end with the same status."""
     return result.status == ABSENT and result.output.strip() == NO_SCRIPT
 
 

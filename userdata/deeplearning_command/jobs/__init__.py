@@ -1,1 +1,1 @@
-"""Subcommands about jobs: plan, run, logs, stop and the supervisor behind a run."""
+"""Subcommands for jobs: plan, run, logs, stop and the supervisor of a run."""

@@ -1,4 +1,4 @@
-"""`deeplearning logs`: the output of a job's ranks, and of the agents of all nodes."""
+"""`deeplearning logs`: output of a job's ranks, and of the agents of all nodes."""
 
 import argparse
 import shlex
@@ -24,13 +24,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", nargs="?", default="", metavar="JOB", help="JOB or JOB/RUN; default: the newest")
     parser.add_argument("--run", type=int, dest="number", metavar="K", help="default: the newest run")
     parser.add_argument("--rank", default="", metavar="R|NAME", help="a rank, or a log's name; default: rank 0")
-    parser.add_argument("--follow", action="store_true", help="go on until the run ends")
+    parser.add_argument("--follow", action="store_true", help="continue until the run ends")
     parser.add_argument("--lines", type=int, default=40, metavar="N", help="the last N lines; default: 40")
     parser.add_argument("--agent", action="store_true", help="show the logs of all nodes' agents")
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
-    """Show a log; refused where there is no such job, run or log."""
+    """Print a log; RefusedError for an unknown job, run or log."""
     if options.lines < 0:
         raise RefusedError(f"--lines must not be negative, got {options.lines}")
     if options.agent:
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
 
 
 def find_log(run: Run, rank: str) -> Path:
-    """Return the file with the output of a rank, or of another process of a run; RefusedError where there is none."""
+    """Return the file with the output of a rank, or of another process of a run; RefusedError without one."""
     names = sorted(path.stem for path in run.path.glob("*.log"))
     if not rank:
         return run.find_rank_zero_log()
@@ -60,7 +60,7 @@ def find_log(run: Run, rank: str) -> Path:
 
 
 def follow(run: Run, follower: LogFollower, instance_id: str, clock: Clock) -> None:
-    """Show further output until the run has ended, or its supervisor has."""
+    """Print further output until the run, or its supervisor, has ended."""
     while True:
         status = run.read_status()
         follower.poll()
@@ -71,7 +71,7 @@ def follow(run: Run, follower: LogFollower, instance_id: str, clock: Clock) -> N
 
 
 def show_agents(remote: Remote, lines: int) -> int:
-    """Show the last lines of every agent's log, under the name of its host."""
+    """Print the last lines of every agent's log, under the name of its host."""
     tail = f"tail -n {lines} {shlex.quote(AGENT_LOG)}"
     text = f"if [ -r {shlex.quote(AGENT_LOG)} ]; then {tail}; else sudo -n {tail}; fi"
     results = remote.run_all(remote.hosts, text, seconds=AGENT_SECONDS)
@@ -85,6 +85,6 @@ def show_agents(remote: Remote, lines: int) -> int:
 
 
 def write_out(data: bytes) -> None:
-    """Write bytes to standard output at once, as they are."""
+    """Write bytes to standard output at once."""
     sys.stdout.buffer.write(data)
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The job that the options of `deeplearning plan` and `deeplearning run` ask for."""
+"""Job in the options of `deeplearning plan` and `deeplearning run`."""
 
 import argparse
 import os
@@ -21,7 +21,7 @@ from deeplearning_jobs.runs.job_folder import JobFolder, JobsFolder, find_progra
 from deeplearning_node.provision_status import ENVIRONMENT_STEP
 
 PORT_COUNT = 48
-"""More than any launcher takes on a host with 16 GPUs."""
+"""More than any launcher needs on a host with 16 GPUs."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -31,7 +31,7 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
     add("--launcher", choices=tuple(LAUNCHERS), default="horovod", help="default: horovod")
     add("--np", type=int, dest="ranks", metavar="N", help="ranks in all; default: every slot of every host")
     add("--slots", type=int, metavar="N", help="ranks a host; default: one a GPU, and one on a host without GPUs")
-    add("--elastic", action="store_true", help="go on when hosts are lost, replaced or added")
+    add("--elastic", action="store_true", help="continue when hosts are lost, replaced or added")
     add(
         "--env",
         action="append",
@@ -42,16 +42,16 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--without-environment",
         action="store_true",
-        help="run in the image's own software, whatever became of the declared environment",
+        help="run in the image's own software, without the declared environment",
     )
     add("--container", metavar="IMAGE", help="run ranks in it; default: the cluster's own, if any")
-    add("--name", metavar="JOB", help="default: the program file's stem; its checkpoints are found by it")
-    add("program", nargs="+", metavar="PROGRAM", help="behind --: the program and its arguments")
+    add("--name", metavar="JOB", help="name of the job and its checkpoints; default: the program file's stem")
+    add("program", nargs="+", metavar="PROGRAM", help="after --: the program and its arguments")
     parser.usage = f"{parser.prog} [OPTION...] -- PROGRAM [ARGUMENT...]"
 
 
 def list_needless(options: argparse.Namespace) -> tuple[str, ...]:
-    """Return the steps of the provisioning that the job does without."""
+    """Return the steps of the provisioning that the job does not need."""
     return (ENVIRONMENT_STEP,) if options.without_environment else ()
 
 
@@ -80,7 +80,7 @@ def draft_job(options: argparse.Namespace, context: Context) -> tuple[JobFolder,
 def make_request(
     options: argparse.Namespace, needs: JobNeeds, program: Sequence[str], variables: Mapping[str, str]
 ) -> JobRequest:
-    """Return the request for a program with the job's own variables, of which those of --env win; without ports."""
+    """Return the request for a program with the job's variables, overridden by those of --env; without ports."""
     environment = None if options.without_environment else needs.environment
     is_image = environment is not None and environment.kind == "container"
     image = options.container or (environment.image if environment is not None and is_image else "")
@@ -101,14 +101,14 @@ def make_request(
 
 
 def count_offered_ports(request: JobRequest) -> int:
-    """Return how many free ports each host is asked for."""
+    """Return the number of free ports that each host must offer."""
     return max(PORT_COUNT, LAUNCHERS[request.launcher].ports(request.slots or 0))
 
 
 def survey_job(options: argparse.Namespace, request: JobRequest, remote: Remote) -> Preflight:
-    """Ask every host for its facts, for free ports, and for the programs and files that the job needs there."""
+    """Collect every host's facts, free ports, and the programs and files that the job needs there."""
     program, wanted = options.program, []
-    if not request.container:  # Only a container knows its own programs and files.
+    if not request.container:  # The programs and files of a container are only in it.
         wanted = [program[0]] if "/" not in program[0] else []
         if file := find_program_file(tuple(program)):
             wanted.append(str(Path.cwd() / file))

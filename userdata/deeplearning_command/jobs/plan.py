@@ -1,4 +1,4 @@
-"""`deeplearning plan`: the command lines, files and places of a job that `deeplearning run` would start, and why."""
+"""`deeplearning plan`: command lines, files and places of a job for `deeplearning run`, with reasons."""
 
 import argparse
 import json
@@ -25,38 +25,38 @@ from deeplearning_jobs.runs.job_folder import JobNameError
 
 FIRST_EXAMPLE_PORT = 20000
 RUN_ONLY = ("--wait", "--no-wait", "--detach", "--end-cluster", "--yes")
-"""Options of `run` that do not change the plan; so the word `run` of a command line can become `plan`."""
+"""Options of `run` without effect on the plan, accepted so that a user can replace `run` by `plan`."""
 DESCRIPTION = """
-Print what `deeplearning run` with the same options would run: the command lines, the files they need, where each rank
-would be with its GPU and network cards, and why each part is there. On the master every host is asked first, as `run`
-does; elsewhere, or with --offline, the plan is made from what this node has installed. Nothing is started or written.
+Print the plan of `deeplearning run` with the same options: the command lines, the files they need, the place of each
+rank with its GPU and network cards, and the reason for each part. On the master every host is probed first, as in
+`run`; elsewhere, or with --offline, the plan uses the files of this node. Nothing is started or written.
 """
 
 
 @dataclass(frozen=True)
 class Situation:
-    """The hosts that a plan is made from."""
+    """Hosts for a plan."""
 
     hosts: list[Host]  # In the membership's order
     ports: Mapping[str, tuple[int, ...]]  # Host name -> ports that it offers, or examples
-    notes: list[str]  # Parts of it that the hosts did not report themselves
-    faults: list[str]  # Reasons for which `run` would refuse the job now
+    notes: list[str]  # Facts that the hosts did not report themselves
+    faults: list[str]  # Reasons why `run` would refuse the job now
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `run`, and those of the plan alone."""
+    """Add the options of `run`, and those of only the plan."""
     add_job_options(parser)
-    parser.add_argument("--fresh", action="store_true", help="as if there were no checkpoint")
+    parser.add_argument("--fresh", action="store_true", help="ignore existing checkpoints")
     parser.add_argument("--resume-args", default="", metavar="WORDS", help="as for run")
     parser.add_argument("--checkpoint-pattern", default="", metavar="GLOB", help="as for run")
     for option in RUN_ONLY:
         parser.add_argument(option, action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--offline", action="store_true", help="ask no host")
+    parser.add_argument("--offline", action="store_true", help="probe no host")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a page")
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
-    """Print the plan; refused where the job cannot be planned."""
+    """Print the plan; RefusedError for a job that cannot be planned."""
     installed = list_installed(context)
     try:
         job, _, request = draft_job(options, context)
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
 
 
 def list_installed(context: Context) -> list[Host]:
-    """Return the hosts as this node has them installed; refused on a node that is no member."""
+    """Return the hosts of the installed membership; RefusedError on a node that is no member."""
     membership, facts = context.membership, context.facts
     own = membership.find(facts.instance_id)
     if own is None:
@@ -87,7 +87,7 @@ def list_installed(context: Context) -> list[Host]:
 def find_situation(
     options: argparse.Namespace, context: Context, request: JobRequest, installed: list[Host]
 ) -> Situation:
-    """Return the hosts as they report themselves, and as installed here where they do not."""
+    """Return the hosts as they report themselves, or from the installed membership for those that do not."""
     examples = tuple(range(FIRST_EXAMPLE_PORT, FIRST_EXAMPLE_PORT + count_offered_ports(request)))
     ports = {host.name: examples for host in installed}
     if options.offline:
@@ -98,7 +98,7 @@ def find_situation(
         return Situation(installed, ports, [describe_guess(str(error))], [])
     preflight = survey_job(options, request, remote)
     answered = {host.name: host for host in preflight.plan_hosts()}
-    notes = [describe_guess(f"{host} does not answer") for host in preflight.expected if host not in answered]
+    notes = [describe_guess(f"{host} does not respond") for host in preflight.expected if host not in answered]
     unready = preflight.find_unready(list_needless(options))
     faults = preflight.find_faults(is_elastic=options.elastic) + describe_unready(unready)
     hosts = [answered.get(host.name, host) for host in installed]
@@ -107,8 +107,8 @@ def find_situation(
 
 
 def describe_guess(cause: str) -> str:
-    """Return the note that parts of a plan come from the installed membership, and why."""
-    return f"GPUs, EFA and interfaces are as this node has them installed, and ports are examples: {cause}"
+    """Return the note, with its cause, that parts of a plan come from the installed membership."""
+    return f"GPUs, EFA and interfaces are from this node's files, and ports are examples: {cause}"
 
 
 def describe_plan(plan: LaunchPlan, situation: Situation) -> str:

@@ -1,4 +1,4 @@
-"""`deeplearning run`: checks that a job can run, starts it on every host, shows rank 0, and ends with its status."""
+"""`deeplearning run`: checks a job, starts it on every host, prints rank 0, and returns its status."""
 
 import argparse
 import fcntl
@@ -24,18 +24,18 @@ from deeplearning_node.provision_status import ENVIRONMENT_STEP
 POLL_SECONDS = 5.0
 LOCK_FILE = "tmp/deeplearning-run-{}.lock"
 DESCRIPTION = """
-Run a program on every slot of the cluster: run it on the master as the login user. Before anything starts, every host
-is asked whether it is fit for the job; `deeplearning plan` shows what would run. The job's output, a file a rank, and
-its checkpoints lie in jobs/JOB on the shared file system. A job of the same name goes on from its newest checkpoint:
-the program finds it in DEEPLEARNING_RESUME_FROM, and in place of {checkpoint} in an argument, and writes new ones to
-DEEPLEARNING_CHECKPOINT_PATH. Ctrl-C ends the job on all hosts; so does the end of the login session, but with --detach.
+Run a program on every slot of the cluster. Run it on the master as the login user. Every host is checked for the job
+first; `deeplearning plan` prints the plan. The job's output, a file a rank, and its checkpoints are in jobs/JOB on the
+shared file system. A job of the same name resumes from its newest checkpoint: the path is in DEEPLEARNING_RESUME_FROM,
+and replaces {checkpoint} in an argument; the program writes new ones to DEEPLEARNING_CHECKPOINT_PATH. Ctrl-C ends the
+job on all hosts, and so does the end of the login session, except with --detach.
 """
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the job, its checkpoints and its end."""
     add_job_options(parser)
-    parser.add_argument("--fresh", action="store_true", help="begin anew; the checkpoints are kept under another name")
+    parser.add_argument("--fresh", action="store_true", help="start over; the checkpoints are kept under another name")
     parser.add_argument(
         "--resume-args",
         default="",
@@ -43,21 +43,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="add these if there is a checkpoint: --resume-args='--load {checkpoint}'",
     )
     parser.add_argument(
-        "--checkpoint-pattern", default="", metavar="GLOB", help="which files are checkpoints; default: all"
+        "--checkpoint-pattern", default="", metavar="GLOB", help="pattern of the checkpoints; default: all files"
     )
     parser.add_argument(
         "--wait",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="wait until data and environment are there; --no-wait refuses the job",
+        help="wait for data and environment; --no-wait refuses the job instead",
     )
-    parser.add_argument("--detach", action="store_true", help="let the job outlive this session, and return at once")
+    parser.add_argument("--detach", action="store_true", help="return at once; the job continues after this session")
     parser.add_argument("--end-cluster", action="store_true", help="end the cluster when the job has ended")
-    parser.add_argument("--yes", action="store_true", help="do not ask whether the cluster may end")
+    parser.add_argument("--yes", action="store_true", help="skip the confirmation of --end-cluster")
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
-    """Start the job and return its status; refused where it cannot be started."""
+    """Run the job and return its status; RefusedError if it cannot start."""
     remote = context.remote
     if remote.is_root and remote.user.user_id != 0:
         raise RefusedError(f"the user must be {remote.user.name}, under whom jobs run, got root; leave sudo out")
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
         except (PlanError, JobNameError) as error:
             raise RefusedError(str(error)) from error
         except OSError as error:
-            raise RefusedError(f"the job's folder cannot be written: {error}") from error
+            raise RefusedError(f"could not write the job's folder: {error}") from error
         if options.detach:
             return detach(prepared, lock)
         prepared.begin()
@@ -77,23 +77,23 @@ def run(options: argparse.Namespace, context: Context) -> int:
 
 
 def prepare_run(options: argparse.Namespace, context: Context, steps: StepLog) -> PreparedRun:
-    """Check and plan a run, and write its folder on the shared file system; OSError where that fails."""
+    """Check and plan a run, and write its folder on the shared file system; OSError if that fails."""
     job, newest, request = draft_job(options, context)
     preflight = check_hosts(options, context, request, steps)
     check_running(context)
     run = job.next_run()
     ports = {host: answer.ports for host, answer in preflight.answers.items()}
     plan = make_plan(preflight.plan_hosts(), replace(request, folder=str(run.path), ports=ports))
-    goes_on = f", goes on from {newest}" if newest else ""
-    steps.report(f"plan: {plan.launcher}, {plan.ranks} ranks = {len(plan.hosts)} hosts x {plan.slots}{goes_on}")
+    resumes = f", resumes from {newest}" if newest else ""
+    steps.report(f"plan: {plan.launcher}, {plan.ranks} ranks = {len(plan.hosts)} hosts x {plan.slots}{resumes}")
     for line in describe_tcp(plan.hosts):
         steps.report(f"warning: {line}")
     if options.fresh and (kept := set_aside(job.checkpoints, run.number)):
-        steps.report(f"the checkpoints so far are kept as {kept}")
+        steps.report(f"the earlier checkpoints are kept as {kept}")
     try:
         job.start_run(run, context.user.name)
     except FileExistsError as error:
-        raise RefusedError(f"{run.name} was begun by another command at the same time; try again") from error
+        raise RefusedError(f"{run.name} was started by another command at the same time; retry") from error
     run.write_plan(plan, render_plan(plan))
     steps.keep(run.launch_log)
     steps.report(f"folder: {run.path}")
@@ -101,7 +101,7 @@ def prepare_run(options: argparse.Namespace, context: Context, steps: StepLog) -
 
 
 def check_hosts(options: argparse.Namespace, context: Context, request: JobRequest, steps: StepLog) -> Preflight:
-    """Refuse a job for which a host is not fit, with every reason; with --wait, poll until all are provisioned."""
+    """Refuse a job if a host is not ready for it, with every reason; with --wait, poll until all are provisioned."""
     report = on_change(steps.report)
     while True:
         preflight = survey_job(options, request, context.remote)
@@ -109,36 +109,36 @@ def check_hosts(options: argparse.Namespace, context: Context, request: JobReque
         unready = preflight.find_unready(list_needless(options))
         missing = describe_unready(unready)
         if faults or (unready and (not options.wait or has_failed(unready))):
-            hint = "" if has_failed(unready) else "; leave out --no-wait to wait for it"
+            hint = "" if has_failed(unready) else "; omit --no-wait to wait for it"
             if ENVIRONMENT_STEP in unready:
                 hint += "; add --without-environment to run in the image's own software"
             raise RefusedError(join_reasons([*faults, *(f"{line}{hint}" for line in missing)]))
         if not unready:
             silent = f", {len(preflight.silent)} do not" if preflight.silent else ""
-            report(f"preflight: {len(preflight.answers)} hosts answer{silent}, generation {preflight.generation}")
+            report(f"preflight: {len(preflight.answers)} hosts respond{silent}, generation {preflight.generation}")
             return preflight
         report(f"waiting: {'; '.join(missing)}")
         context.clock.wait(POLL_SECONDS)
 
 
 def check_running(context: Context) -> None:
-    """Refuse to run beside a job with a living supervisor; a status `running` alone counts for nothing."""
+    """Refuse to run beside a job with a live supervisor; the status `running` alone does not count."""
     for run, status in JobsFolder(context.jobs_path).runs_with_status():
         if status.is_running_on(context.facts.instance_id):
             raise RefusedError(f"job {run.name} is running; end it first: deeplearning stop {run.name}")
 
 
 def join_reasons(reasons: list[str]) -> str:
-    """Return one reason as it is, several in a line each."""
+    """Return a single reason unchanged, several with one line each."""
     return reasons[0] if len(reasons) == 1 else "".join(f"\n  - {reason}" for reason in reasons)
 
 
 @contextmanager
 def hold_lock(root: Path) -> Iterator[int]:
     """
-    Let one `run` at a time check and begin; RefusedError where another one holds the lock.
+    Hold the lock of the command that checks and starts a job; RefusedError while another command has it.
 
-    Yields the handle of the lock, which a child has too and must close; the kernel releases it with the process.
+    Yields the handle of the lock, which a child inherits and must close; the kernel releases it with the process.
     """
     path = root / LOCK_FILE.format(os.geteuid())
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -146,7 +146,7 @@ def hold_lock(root: Path) -> Iterator[int]:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(handle)
-        raise RefusedError("another `deeplearning run` is just beginning a job; wait for it") from error
+        raise RefusedError("another `deeplearning run` is starting a job; wait for it") from error
     try:
         yield handle
     finally:

@@ -1,4 +1,4 @@
-"""`deeplearning stop`: the end of a job on every host, and of nothing else."""
+"""`deeplearning stop`: end of a job on every host, and of no other process."""
 
 import argparse
 import os
@@ -19,22 +19,22 @@ from deeplearning_node.health.findings import clean, last_line
 from deeplearning_node.node_facts import COMMAND_FILE
 
 STOP_SECONDS = GRACE_SECONDS + KILL_SECONDS + 25
-"""Most time of one host, the connection included."""
+"""Time limit of one host, including the connection."""
 POLL_SECONDS = 0.1
 DESCRIPTION = """
-End a job on every host: its processes get SIGTERM, and SIGKILL after 10 s. Only those that belong to the job end.
+End a job on every host: its processes get SIGTERM, and SIGKILL after 10 s. Other processes are not affected.
 """
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the job."""
-    parser.add_argument("job", nargs="?", default="", metavar="JOB", help="JOB or JOB/RUN; default: the one that runs")
+    parser.add_argument("job", nargs="?", default="", metavar="JOB", help="JOB or JOB/RUN; default: the running one")
     parser.add_argument("--all", action="store_true", dest="is_all", help="end all jobs")
-    parser.add_argument("--here", action="store_true", dest="is_here", help="end its processes on this node only")
+    parser.add_argument("--here", action="store_true", dest="is_here", help="end only its processes on this node")
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
-    """End the job; refused where it is not clear which one is meant."""
+    """End the job; RefusedError if the job is ambiguous."""
     if options.is_here:
         if not options.job and not options.is_all:
             raise RefusedError("job must be named with --here, got none; name one or add --all")
@@ -47,10 +47,10 @@ def run(options: argparse.Namespace, context: Context) -> int:
 
 
 def stop_here(name: str, *, is_all: bool) -> int:
-    """End a run's processes on this node, and print how many there were."""
+    """End a run's processes on this node, and print their number."""
     ended = end_processes(lambda mark: is_all or is_meant(name, mark), Clock())
     if ended.left:
-        print_line(f"cannot be ended: process {', '.join(map(str, ended.left))}")
+        print_line(f"could not end process {', '.join(map(str, ended.left))}")
         return 1
     killed = f", {ended.killed} of them had to be killed" if ended.killed else ""
     print_line(f"{ended.count} processes ended{killed}")
@@ -58,20 +58,20 @@ def stop_here(name: str, *, is_all: bool) -> int:
 
 
 def end_run(remote: Remote, name: str) -> list[HostResult]:
-    """End what is left of a run on every host; return the results of those that did not end it."""
+    """End the remaining processes of a run on every host; return the results of failures."""
     text = shlex.join([COMMAND_FILE, "stop", "--here", "--", name])
     results = remote.run_all(remote.hosts, text, seconds=STOP_SECONDS)
     return [result for result in results if result.status != 0]
 
 
 def describe_left(results: Sequence[HostResult]) -> list[str]:
-    """Return a line for each host on which something of a job may be left."""
+    """Return a line for each host that may still have processes of a job."""
     causes = [(result.host, clean(result.cause) or last_line(result.output)) for result in results]
-    return [f"{host} may still run a part of it: {cause}" for host, cause in causes]
+    return [f"{host} may still run part of it: {cause}" for host, cause in causes]
 
 
 def find_running(remote: Remote, jobs: JobsFolder) -> list[str]:
-    """Return the runs that have a living supervisor here, or processes on any host."""
+    """Return the runs with a live supervisor here, or processes on any host."""
     here = remote.facts.instance_id
     watched = [run.name for run, status in jobs.runs_with_status() if status.is_running_on(here)]
     seen = [name for answer in survey_hosts(remote).answers.values() for name in answer.jobs]
@@ -79,10 +79,10 @@ def find_running(remote: Remote, jobs: JobsFolder) -> list[str]:
 
 
 def choose_runs(name: str, running: Sequence[str], *, is_all: bool) -> list[str]:
-    """Return the running ones that are meant; RefusedError where none is, or several run and none is named."""
+    """Return the running runs of a name; RefusedError for no match, or for several without a name."""
     chosen = [run for run in running if not name or is_meant(name, run)]
     if name and not chosen:
-        raise RefusedError(f"job must be one that runs, got {name!r}; running: {', '.join(running) or 'none'}")
+        raise RefusedError(f"job must be a running one, got {name!r}; running: {', '.join(running) or 'none'}")
     if len(chosen) > 1 and not name and not is_all:
         raise RefusedError(f"job must be named, got none and {', '.join(running)} run; name one or add --all")
     return chosen
@@ -102,15 +102,15 @@ def _stop(remote: Remote, jobs: JobsFolder, name: str) -> int:
     left = describe_left(end_run(remote, name))
     status = run.read_status() if run else None
     if run and status is not None and status.state == "running":
-        run.write_status(status.end("stopped", 128 + signal.SIGTERM, now(), "stopped; nobody looked after it any more"))
+        run.write_status(status.end("stopped", 128 + signal.SIGTERM, now(), "stopped; its supervisor had ended"))
     for line in left:
         sys.stderr.write(f"deeplearning stop: {line}\n")
-    print_line(f"{name} is stopped{' where hosts answer' if left else ''}")
+    print_line(f"{name} is stopped{' on hosts that respond' if left else ''}")
     return 1 if left else 0
 
 
 def _stop_supervisor(status: RunStatus) -> None:
-    """Let the supervisor end its run, so that it writes the run's status; return when it has, or after the limit."""
+    """Signal the supervisor to end its run and write the status; return when it has, or after the limit."""
     try:
         os.kill(status.supervisor.process_id, signal.SIGTERM)
     except (ProcessLookupError, PermissionError):

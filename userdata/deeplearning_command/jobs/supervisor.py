@@ -1,4 +1,4 @@
-"""The supervisor of a run: the command itself, or with --detach a child process that outlives the session."""
+"""Supervisor of a run: the command itself, or with --detach a child process that outlives the session."""
 
 import contextlib
 import os
@@ -25,10 +25,10 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StepLog:
-    """A log of the command's steps, each with the seconds since its start, on standard error and in a file."""
+    """Log of the command's steps with the seconds since its start, on standard error and in a file."""
 
     def __init__(self, clock: Clock) -> None:
-        """Begin to count; there is no file until `keep`."""
+        """Start to count the seconds; there is no file until `keep`."""
         self._clock = clock
         self._began = clock.read()
         self._lines: list[str] = []
@@ -41,7 +41,7 @@ class StepLog:
         self._append("".join(self._lines))
 
     def report(self, text: str) -> None:
-        """Report a step; a terminal that is gone, or a full disk, does not end the job."""
+        """Report a step; a closed terminal, or a full disk, does not end the job."""
         line = f"[{self._clock.read() - self._began:7.1f} s] {text}\n"
         self._lines.append(line)
         self._append(line)
@@ -56,14 +56,14 @@ class StepLog:
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """A run that is ready to start."""
+    """Run that is ready to start."""
 
     run: Run
     plan: LaunchPlan
     context: Context
     steps: StepLog
-    resumed_from: str  # The checkpoint from which it goes on; empty for none
-    ends_cluster: bool  # True where the cluster ends with it
+    resumed_from: str  # Checkpoint to resume from; empty for none
+    ends_cluster: bool  # Whether the cluster ends with it
 
     def begin(self) -> None:
         """Make this process the run's supervisor; the run's status becomes `running`."""
@@ -107,9 +107,9 @@ def supervise(prepared: PreparedRun) -> int:
 
 def detach(prepared: PreparedRun, lock: int) -> int:
     """
-    Let a child in a session of its own supervise the run, and return 0; the job's own status comes into the run's.
+    Start a child in its own session that supervises the run, and return 0; the run's status will contain the job's.
 
-    While `lock` is open no other command begins a job: this process and its child hold it until the run has a status.
+    While `lock` is open no other command starts a job: this process and its child have it until the run has a status.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -133,7 +133,7 @@ def detach(prepared: PreparedRun, lock: int) -> int:
         os.write(writer, b"begun")
         os.close(writer)
         status = supervise(prepared)
-    except Exception:  # noqa: BLE001 - nobody is above: what went wrong must reach the log
+    except Exception:  # noqa: BLE001 - top of the process: the error must reach the log
         traceback.print_exc()
     finally:
         sys.stderr.flush()
@@ -152,7 +152,7 @@ def stop_on_signals(supervision: Supervision) -> Iterator[None]:
 
 
 def write_terminal(handle: int, data: bytes) -> None:
-    """Write to a terminal or pipe as long as it is there."""
+    """Write to a terminal or pipe until it is closed."""
     with contextlib.suppress(OSError):
         while data:
             data = data[os.write(handle, data) :]
@@ -169,11 +169,11 @@ def _follow(prepared: PreparedRun) -> list[LogFollower]:
 
 
 def _end_everywhere(prepared: PreparedRun) -> None:
-    """End what is left of the run, on the hosts that are in the cluster by now."""
+    """End the remaining processes of the run, on the current hosts of the cluster."""
     try:
         left = end_run(prepared.context.open_remote(), prepared.run.name)
     except RefusedError as error:
-        prepared.steps.report(f"the hosts could not be asked to end what is left: {error}")
+        prepared.steps.report(f"could not end the remaining processes on the hosts: {error}")
         return
     for line in describe_left(left):
         prepared.steps.report(line)
@@ -204,7 +204,7 @@ def _end_cluster(prepared: PreparedRun) -> None:
 
 
 def _leave_terminal(log: Path) -> None:
-    """Hold nothing of the session: its end waits for whoever still has its terminal or pipes open."""
+    """Close the session's terminal and pipes: its end waits for every process that has them open."""
     with Path(os.devnull).open("rb") as nothing, log.open("ab") as kept:
         os.dup2(nothing.fileno(), 0)
         for handle in (1, 2):

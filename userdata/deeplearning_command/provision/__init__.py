@@ -1,1 +1,1 @@
-"""Subcommands about data and software: data, environment, provision and wait."""
+"""Subcommands for data and software: data, environment, provision and wait."""

@@ -1,4 +1,4 @@
-"""`deeplearning data`: the data that jobs read, its progress, and staging it again."""
+"""`deeplearning data`: data for jobs, the progress of its staging, and another staging."""
 
 import argparse
 import importlib
@@ -23,34 +23,34 @@ POLL_SECONDS = 2.0
 ANSWER_SECONDS = 30
 COLUMNS = ("SOURCE", "TARGET", "STATE", "PROGRESS", "DETAIL")
 _INNER = "data"
-"""Archives of deeplearning-cfn have everything in this folder."""
+"""Folder that contains everything in archives of deeplearning-cfn."""
 DESCRIPTION = """
-Show each source of data that the cluster's props name: where jobs find it, how far it is, and why it is not there. A
-source with target efs is staged by the master for all nodes, one with target local by each node for itself.
+Show each source of data of the cluster's props: its path for jobs, its progress, and the cause of a failure. The master
+stages a source with target efs for all nodes; each node stages a source with target local for itself.
 """
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the action and the form of the answer."""
+    """Add the action and the output format."""
     parser.add_argument("--json", action="store_true", help="print a line of JSON instead of a table")
     action = parser.add_mutually_exclusive_group()
-    action.add_argument("--all", action="store_true", dest="is_all", help="ask every node; on the master only")
-    action.add_argument("--wait", action="store_true", help="end only when nothing changes any more")
+    action.add_argument("--all", action="store_true", dest="is_all", help="show every node; only on the master")
+    action.add_argument("--wait", action="store_true", help="wait until no source changes any more")
     action.add_argument(
         "--stage",
         action="store_true",
-        help="look at S3 again and bring what is missing or changed, also what was refused before",
+        help="read S3 again and stage missing or changed data, and also refused data",
     )
     action.add_argument(
         "--preset",
         choices=tuple(DATA_SETS),
-        help="print where a known data set lies and what of it is missing, as JSON",
+        help="print the folder and the missing parts of a known data set as JSON",
     )
-    parser.add_argument("--at", default="", metavar="DIR", help="with --preset: look there, not where it is staged")
+    parser.add_argument("--at", default="", metavar="DIR", help="with --preset: check this folder instead")
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
-    """Show the data, after staging or waiting for it where that is asked for."""
+    """Show the data, after staging it or waiting for it if requested."""
     if options.preset:
         return show_preset(options.preset, Path(options.at or context.path(f"{DATA_DIRECTORY}/{options.preset}")))
     facts = context.facts
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
 
 
 def show_preset(name: str, staged: Path) -> int:
-    """Print as JSON the folder of a known data set, its parts (name -> path), and the names of those missing."""
+    """Print as JSON the folder of a known data set, its parts (name -> path), and the names of missing ones."""
     parts = DATA_SETS[name].parts
     folder = max((staged, staged / _INNER), key=lambda place: sum((place / path).exists() for path in parts.values()))
     missing = [part for part, path in parts.items() if not (folder / path).exists()]
@@ -85,7 +85,7 @@ def read_data_steps(root: Path) -> Mapping[str, Step]:
 
 
 def wait(context: Context) -> None:
-    """Poll this node's status, and report progress, until nothing changes any more."""
+    """Poll this node's status, and report progress, until no step changes any more."""
     progress = Progress(context.clock, describe_step)
     while True:
         steps = read_data_steps(context.root)
@@ -97,15 +97,15 @@ def wait(context: Context) -> None:
 
 
 def stage(context: Context) -> None:
-    """Stage the sources in this process, also those that were refused before."""
+    """Stage the sources in this process, including refused ones."""
     context.require_login_user()
     progress = Progress(context.clock, describe_step)
-    sources = importlib.import_module("deeplearning_provision.data.sources")  # It brings botocore.
+    sources = importlib.import_module("deeplearning_provision.data.sources")  # It loads botocore.
     status = Status(context.root, context.clock, progress.report)
     try:
         sources.stage_all(context.facts, status, context.root, context.programs, context.clock, is_forced=True)
     except BlockingIOError as error:
-        raise RefusedError("staging is under way already; follow it with: deeplearning data --wait") from error
+        raise RefusedError("another process is staging; follow it with: deeplearning data --wait") from error
     finally:
         progress.finish()
 
@@ -116,7 +116,7 @@ def describe_step(name: str, step: Step) -> str:
 
 
 def show_all(remote: Remote, *, is_json: bool) -> int:
-    """Ask every node for its sources."""
+    """Show the sources of every node."""
     nodes = remote.ask(["data", "--json"], read_sources, seconds=ANSWER_SECONDS)
     if is_json:
         found = [
@@ -157,7 +157,7 @@ def describe_sources(facts: NodeFacts, steps: Mapping[str, Step]) -> list[dict[s
 
 
 def draw_sources(nodes: Mapping[str, list[dict[str, Any]] | str]) -> str:
-    """Return a line for each source of each host, or why it has not answered; the name of this node alone is empty."""
+    """Return a line for each source of each host, or the reason for no response; a single node has an empty name."""
     has_hosts = any(nodes)
     rows: list[tuple[str, ...]] = [("HOST", *COLUMNS) if has_hosts else COLUMNS]
     for host, sources in nodes.items():

@@ -1,4 +1,4 @@
-"""`deeplearning environment`: the software in which jobs run, as it was declared and as it is on the nodes."""
+"""`deeplearning environment`: software environment of jobs, as declared and as installed on the nodes."""
 
 import argparse
 import json
@@ -20,23 +20,23 @@ from deeplearning_provision.status import Status, lock_file
 ANSWER_SECONDS = 60.0
 CURRENT = f"{ENVIRONMENT_DIRECTORY}/current"
 DESCRIPTION = """
-Show the software in which jobs run: what was declared, what it was made into, and how far this node is with it. The
-master makes it once, and keeps it on the shared file system, from which every node takes it, also those of later
-clusters. With --build on the master, the archive there is read to its end, and made anew if it is damaged.
+Show the software environment of jobs: the declaration, the result, and the progress on this node. The master makes it
+once and keeps it on the shared file system, from which every node copies it, also in later clusters. With --build on
+the master, the archive there is read to its end, and made again if it is damaged.
 """
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the action and the form of the answer."""
+    """Add the action and the output format."""
     parser.add_argument("--json", action="store_true", help="print JSON")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--all", action="store_true", dest="is_all", help="ask every node; run it on the master")
-    what.add_argument("--build", action="store_true", help="make or install it now, and show how that goes")
-    what.add_argument("--shell", action="store_true", help="start a shell in which its programs come first")
+    what.add_argument("--all", action="store_true", dest="is_all", help="show every node; only on the master")
+    what.add_argument("--build", action="store_true", help="make or install it now, and show the progress")
+    what.add_argument("--shell", action="store_true", help="start a shell with its programs first in PATH")
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
-    """Show, build or enter the environment; refused where none was declared."""
+    """Show, build or enter the environment; RefusedError if none was declared."""
     settings = context.facts.needs.environment
     if settings is None:
         raise RefusedError("the cluster must have an environment, got none; declare one and deploy, or use the image's")
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
 
 def describe_node(settings: EnvironmentSettings, context: Context) -> dict[str, Any]:
     """Return the declared environment with its state on this node."""
-    # Imported here: they bring botocore.
+    # Imported here, since they load botocore.
     from deeplearning_provision.environments.recipe import find_recipe  # noqa: PLC0415
     from deeplearning_provision.environments.site import SHARED_FOLDER  # noqa: PLC0415
     from deeplearning_provision.environments.store import COMPLETE, find_key  # noqa: PLC0415
@@ -97,7 +97,7 @@ def _describe_step(step: Step) -> str:
 
 
 def _describe_count(step: Step) -> str:
-    """Return the progress of a step in brackets; empty where nothing is counted or all is done."""
+    """Return the progress of a step in parentheses; empty without a count, or when it is done."""
     if step.state == DONE or not step.total:
         return ""
     if step.unit == "%":
@@ -118,7 +118,7 @@ def _show_all(remote: Remote, *, is_json: bool) -> int:
     else:
         rows = [(node["host"], node["state"], node["digest"] or "-", clean(node["detail"])) for node in nodes]
         total = f"{sum(node['state'] == DONE for node in nodes)} of {len(nodes)} nodes have the environment"
-        total += "; not all have the same one" if len(digests) > 1 else ""
+        total += "; they differ" if len(digests) > 1 else ""
         sys.stdout.write(draw_table([("HOST", "STATE", "DIGEST", ""), *rows], total))
     return 0 if len(digests) == 1 and all(node["state"] == DONE for node in nodes) else 1
 
@@ -128,7 +128,7 @@ def _read_node(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _build(context: Context) -> int:
-    # Imported here: they bring botocore.
+    # Imported here, since they load botocore.
     from deeplearning_provision.environments.kinds import build_or_install  # noqa: PLC0415
     from deeplearning_provision.steps import Outcome, settle_step  # noqa: PLC0415
 
@@ -137,7 +137,7 @@ def _build(context: Context) -> int:
         with lock_file(context.root, ENVIRONMENT_STEP, is_patient=False):
             pass
     except BlockingIOError as error:
-        raise RefusedError("the node's own service is at it; follow it with: deeplearning environment") from error
+        raise RefusedError("another process is installing it; follow it with: deeplearning environment") from error
     progress = Progress(context.clock, lambda _, step: _describe_step(step), sys.stdout)
     status = Status(context.root, context.clock, progress.report)
 
@@ -151,12 +151,12 @@ def _build(context: Context) -> int:
 
 
 def _enter(settings: EnvironmentSettings, context: Context) -> None:
-    """Become a shell; never returns."""
+    """Replace this process by a shell; never returns."""
     folder = context.path(CURRENT)
     if settings.kind == "container":
-        raise RefusedError(f"a container is entered with docker; run: docker run --rm -it {settings.image} bash")
+        raise RefusedError(f"--shell must have no container; run: docker run --rm -it {settings.image} bash")
     if not (folder / "bin" / "python").exists():
-        raise RefusedError("the environment must be on this node, and is not yet; see: deeplearning environment")
+        raise RefusedError("the environment must be installed on this node; see: deeplearning environment")
     shell = os.environ.get("SHELL", "/bin/sh")
     variables = {"PATH": f"{folder}/bin:{os.environ.get('PATH', '')}", "VIRTUAL_ENV": str(folder)}
     os.execve(shell, [shell], {**os.environ, **variables})  # noqa: S606 - it is the user's own shell

@@ -1,4 +1,4 @@
-"""Progress of provisioning steps, as people read it."""
+"""Progress of provisioning steps, for users."""
 
 import sys
 from collections.abc import Callable
@@ -9,16 +9,16 @@ from deeplearning_node.provision_status import RUNNING, Step
 from deeplearning_provision.disk import render_bytes
 
 LINE_SECONDS = 10.0
-"""Between two lines of progress where no line can be rewritten."""
+"""Pause between two lines of progress if lines cannot be rewritten."""
 REWRITE_SECONDS = 1.0
 MINUTE, HOUR = 60, 3600
 
 
 class Progress:
-    """Progress of steps on a stream: on a terminal one line that is rewritten, elsewhere a line now and then."""
+    """Progress of steps on a stream: one rewritten line on a terminal, elsewhere a line at intervals."""
 
     def __init__(self, clock: Clock, describe: Callable[[str, Step], str], stream: TextIO | None = None) -> None:
-        """Begin with nothing; `describe` returns the line of a step and its name. Default: standard error."""
+        """Bind a stream; `describe` returns the line of a step and its name. Default: standard error."""
         self._clock = clock
         self._describe = describe
         self._stream = stream or sys.stderr
@@ -27,7 +27,7 @@ class Progress:
         self._is_open = False
 
     def report(self, name: str, step: Step) -> None:
-        """Show a step when its state or detail changes, and its progress from time to time."""
+        """Print a step when its state or detail changes, and its progress at intervals."""
         now = self._clock.read()
         state, at = self._shown.get(name, ("", float("-inf")))
         found = f"{step.state} {step.detail}"
@@ -51,7 +51,7 @@ class Progress:
 
 
 def describe_progress(step: Step) -> str:
-    """Return the share of a step that is done, its rate, and the time that the rest takes; empty where unknown."""
+    """Return the completed share of a step, its rate and its remaining time; empty when unknown."""
     if step.unit != "bytes" or not step.total:
         return ""
     share = f"{100 * step.done // step.total}% of {render_bytes(step.total)}"
@@ -62,14 +62,14 @@ def describe_progress(step: Step) -> str:
 
 
 def estimate_seconds(step: Step) -> int | None:
-    """Return the seconds that the rest takes at the rate so far; None when that is not known."""
+    """Return the remaining seconds at the current rate; None when unknown."""
     if step.state != RUNNING or step.rate <= 0 or not step.total:
         return None
     return round(max(0, step.total - step.done) / step.rate)
 
 
 def render_seconds(seconds: int) -> str:
-    """Write a time for people."""
+    """Return a duration for users."""
     if seconds < MINUTE:
         return f"{seconds} s"
     if seconds < HOUR:

@@ -1,4 +1,4 @@
-"""`deeplearning provision`: the program of the service that brings the data and the environment of jobs to a node."""
+"""`deeplearning provision`: program of the service that installs data and environment of jobs on a node."""
 
 import argparse
 import importlib
@@ -11,13 +11,13 @@ from deeplearning_provision.status import Status
 from deeplearning_provision.steps import Outcome, join_outcomes, settle_step
 
 DESCRIPTION = """
-Bring what the cluster's jobs need to this node: data from S3 and the software environment. The service
-deeplearning-provision runs it after the shared file system is mounted; it does nothing for what is already there.
+Install the requirements of the cluster's jobs on this node: data from S3 and the software environment. The service
+deeplearning-provision runs it after the shared file system is mounted; completed parts are skipped.
 """
 
 
 def run(_options: argparse.Namespace, context: Context) -> int:
-    """Bring data and environment at the same time, as the login user."""
+    """Install data and environment concurrently, as the login user."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     facts, clock = context.facts, context.clock
     context.require_login_user()
@@ -26,7 +26,7 @@ def run(_options: argparse.Namespace, context: Context) -> int:
         status.wait(name, NOT_STARTED)
     node = (facts, status, context.root, context.programs, clock)
 
-    # Imported when they are used, because they bring what most commands never need.
+    # Imported here, since most commands never need them.
     def stage_data() -> Outcome:
         outcome: Outcome = importlib.import_module("deeplearning_provision.data.sources").stage_all(*node)
         return outcome

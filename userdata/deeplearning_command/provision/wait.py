@@ -1,4 +1,4 @@
-"""`deeplearning wait`: a wait until every node has the data and the environment of the cluster's jobs."""
+"""`deeplearning wait`: wait until every node has the data and the environment of the cluster's jobs."""
 
 import argparse
 
@@ -9,18 +9,18 @@ from deeplearning_jobs.hosts.preflight import describe_unready, has_failed
 
 POLL_SECONDS = 5.0
 DESCRIPTION = """
-Wait until every node has the data and the environment that the cluster's props ask for. A run script starts after that
-by itself. Run it on the master as the login user.
+Wait until every node has the data and the environment of the cluster's props. A run script starts by itself after
+that. Run it on the master as the login user.
 """
 
 
 def run(_options: argparse.Namespace, context: Context) -> int:
-    """Poll every node; the membership is read at each poll, so that a node that is dropped is not waited for."""
+    """Poll every node; the membership is read at each poll, so that evicted nodes are not awaited."""
     report = on_change(print_line)
     while True:
         survey = survey_hosts(context.open_remote())
         unready = survey.find_unready()
-        missing = describe_unready(unready) + [f"{host} does not answer: {why}" for host, why in survey.silent.items()]
+        missing = describe_unready(unready) + [f"{host} does not respond: {why}" for host, why in survey.silent.items()]
         report("\n".join(missing) or "data and environment are on every node")
         if not missing or has_failed(unready):
             return 1 if missing else 0

@@ -1,4 +1,4 @@
-"""`deeplearning node-facts`: the facts of one host before a job starts; other commands ask every host for them."""
+"""`deeplearning node-facts`: facts of one host; other commands run it on every host before a job starts."""
 
 import argparse
 import sys
@@ -16,18 +16,18 @@ from deeplearning_node.programs import Programs
 from deeplearning_node.provision_status import read_status
 
 SURVEY_SECONDS = GPU_SECONDS + 25.0
-"""More than a host takes whose driver hangs."""
+"""Longer than the facts take on a host whose driver hangs."""
 DESCRIPTION = (
-    "Print, as one line of JSON, what this node has and what runs on it. `deeplearning run` asks every node so."
+    "Print the facts of this node and its jobs as one line of JSON. `deeplearning run` runs this on every node."
 )
 read_facts = partial(read_record, HostFacts, what="answer")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the ports and the programs to look for."""
+    """Add the ports and the programs to find."""
     parser.add_argument("--ports", type=int, default=0, metavar="N", help="offer N free ports")
-    parser.add_argument("--search", default="", metavar="PATH", help="look for programs here too")
-    parser.add_argument("wanted", nargs="*", metavar="WANTED", help="a path, or a program, that must be there")
+    parser.add_argument("--search", default="", metavar="PATH", help="search for programs here too")
+    parser.add_argument("wanted", nargs="*", metavar="WANTED", help="a path, or a program, that must exist")
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
 
 
 def survey_hosts(remote: Remote, *, port_count: int = 0, wanted: Sequence[str] = (), search: str = "") -> Preflight:
-    """Ask every host for its facts, for free ports, and for `wanted` paths and programs, which `search` holds too."""
+    """Collect every host's facts, free ports, and `wanted` paths and programs, searched also in `search`."""
     question = ["node-facts", "--ports", str(port_count), "--search", search, "--", *wanted]
     found = remote.ask(question, read_facts, seconds=SURVEY_SECONDS)
     return Preflight(

@@ -1,4 +1,4 @@
-"""The nodes of the cluster over SSH, as the login user with the master's user key."""
+"""Nodes of the cluster over SSH, as the login user with the master's user key."""
 
 import contextlib
 import os
@@ -25,26 +25,26 @@ from deeplearning_node.ssh import ssh_command
 
 T = TypeVar("T")
 SSH_FAILED = 255
-"""Exit status of `ssh` itself when it fails, and of a program that ends with -1."""
+"""Exit status of `ssh` itself after a failure, and of a program that ends with -1."""
 KEPT_BYTES = 1 << 20
 LINE_BYTES = 1 << 16
 
-# Sent before the text: the shell there prints its own status, so that 255 from `ssh` alone means no answer.
+# Sent before the text: the remote shell prints its own status, so that 255 only from `ssh` means no response.
 PRINT_STATUS = 'trap \'printf "\\001%s\\n" "$?"\' EXIT\n'
 _STATUS = re.compile(rb"\x01(\d{1,3})\n")
 
 
 @dataclass(frozen=True)
 class HostResult:
-    """The end of a text on one host."""
+    """Result of a text on one host."""
 
     host: str
-    status: int | None  # None when the host did not answer, or not in time
+    status: int | None  # None when the host did not respond in time
     output: str  # Standard output and error in order; the last mebibyte
-    cause: str = ""  # Why there is no status; empty when there is one
+    cause: str = ""  # Reason for a missing status; else empty
 
     def read(self, read: Callable[[dict[str, Any]], T]) -> T | str:
-        """Read the JSON object that a command of ours printed last; return why where that fails."""
+        """Read the JSON object that a subcommand printed last; return the cause of a failure."""
         if self.status is None:
             return self.cause
         try:
@@ -59,7 +59,7 @@ class HostResult:
 
 @dataclass(frozen=True)
 class Remote:
-    """The way to every node of the cluster, from its master; root becomes the login user first."""
+    """Access to every node of the cluster, from its master; root switches to the login user first."""
 
     facts: NodeFacts
     membership: InstalledMembership
@@ -70,18 +70,18 @@ class Remote:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The nodes' names, master first."""
+        """Names of the nodes, master first."""
         return tuple(host for host, _ in self.membership.members)
 
     def find(self, host: str) -> Member:
-        """Return the member of a name, an instance id or an address; RefusedError where there is none."""
+        """Return the member of a name, an instance id or an address; RefusedError for an unknown one."""
         for rank, (name, member) in enumerate(self.membership.members):
             if host in {name, member.instance_id, member.address} or (rank == 0 and host == MASTER_HOST):
                 return member
-        raise RefusedError(f"host must be one that `deeplearning hosts` shows, got {host!r}")
+        raise RefusedError(f"host must be one of `deeplearning hosts`, got {host!r}")
 
     def choose(self, names: str | None) -> tuple[str, ...]:
-        """Return the hosts that `--hosts` names, each once; all for None. Names of no host are refused."""
+        """Return the hosts that `--hosts` names, each once; all for None. RefusedError for unknown names."""
         if names is None:
             return self.hosts
         hosts = tuple(dict.fromkeys(filter(None, (name.strip() for name in names.split(",")))))
@@ -92,12 +92,12 @@ class Remote:
         return hosts
 
     def command(self, host: str, shell_text: str, *, tty: bool = False) -> list[str]:
-        """Return the program that runs a text in the login user's shell on one host."""
+        """Return the command line that runs a text in the login user's shell on one host."""
         address = self.find(host).address
         return ssh_command(self.user, address, shell_text, is_root=self.is_root, has_terminal=tty)
 
     def ask(self, argv: Sequence[str], read: Callable[[dict[str, Any]], T], *, seconds: float) -> dict[str, T | str]:
-        """Run `deeplearning ARGV` on every host; read the JSON object that each prints, or return why there is none."""
+        """Run `deeplearning ARGV` on every host; read the JSON object of each, or return the cause of a failure."""
         results = self.run_all(self.hosts, shlex.join([COMMAND_FILE, *argv]), seconds=seconds)
         return {result.host: result.read(read) for result in results}
 
@@ -112,11 +112,11 @@ class Remote:
         on_line: Callable[[str, str], None] | None = None,
     ) -> list[HostResult]:
         """
-        Run a text in the login user's shell on hosts, so many at once, and return the results in their order.
+        Run a text in the login user's shell on hosts in parallel, and return the results in their order.
 
-        A host that is unknown to `find` is refused before any is asked. After `seconds` a host is given up, which does
-        not end what runs there; an interruption ends the `ssh` of each. `on_result` is called in this thread, and
-        `on_line` with host and line, one at a time.
+        A host that is unknown to `find` is refused before the first connection. After `seconds` a host counts as
+        silent, which does not end its processes; an interruption ends the `ssh` of each. `on_result` is called in this
+        thread, and `on_line` with host and line, one at a time.
         """
         commands = [self.command(host, PRINT_STATUS + shell_text) for host in hosts]
         lock = threading.Lock()
@@ -178,14 +178,14 @@ class Remote:
         if own_status is not None:
             return HostResult(host, own_status, output)
         if late.is_set():
-            return HostResult(host, None, output, f"no answer in {seconds:.0f} s")
+            return HostResult(host, None, output, f"no response in {seconds:.0f} s")
         if status < 0 or status == SSH_FAILED:
             return HostResult(host, None, output, last_line(output) or f"ssh ended with status {status}")
         return HostResult(host, status, output)
 
 
 def follow(process: "subprocess.Popen[bytes]", report_line: Callable[[str], None]) -> tuple[str, int | None]:
-    """Read a program's lines to the end; return the last of them, and the status that the shell there printed."""
+    """Read a program's lines to the end; return the last of them, and the status that the remote shell printed."""
     kept: deque[bytes] = deque()
     size, status = 0, None
     for line in _read_lines(process):
@@ -209,6 +209,6 @@ def _read_lines(process: "subprocess.Popen[bytes]") -> Iterator[bytes]:
 
 
 def kill(process: "subprocess.Popen[bytes]") -> None:
-    """End a program and what it started here."""
+    """End a program and its children on this node."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

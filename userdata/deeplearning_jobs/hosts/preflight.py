@@ -16,7 +16,7 @@ class HostFacts:
     """Facts of one host, as it reports them."""
 
     instance_id: str
-    # GPUs that its driver shows, or with which it joined where the driver is late; None when that fails
+    # GPUs that its driver reports, or with which it joined while the driver is late; None after a failure
     gpu_count: int | None
     gpu_detail: str  # Error of the driver; empty without one
     interface: str  # The network interface that carries the host's address; empty when none does
@@ -48,7 +48,7 @@ class Preflight:
     silent: Mapping[str, str]  # Host name -> why it did not respond
 
     def plan_hosts(self) -> list[Host]:
-        """Return the hosts that responded, as plans take them, the master first."""
+        """Return the hosts that responded, for a plan, the master first."""
         return [
             Host(
                 name=name,
@@ -74,11 +74,11 @@ class Preflight:
             answer = self.answers.get(host)
             if answer is None:
                 if host == master or not is_elastic:
-                    cause = self.silent.get(host, "no answer")
-                    faults.append(f"{host} ({instance_id}) does not answer: {cause}; see `deeplearning health`")
+                    cause = self.silent.get(host, "no response")
+                    faults.append(f"{host} ({instance_id}) does not respond: {cause}; see `deeplearning health`")
                 continue
             faults += [f"{host}: {fault}" for fault in self._judge(answer, instance_id)]
-            # A master that does not train runs the workers' image: its driver finds no GPU.
+            # A head node runs the workers' image: its driver finds no GPU.
             if answer.gpu_count is None and host != MASTER_HOST:
                 faults.append(
                     f"{host}: its NVIDIA driver does not respond: {answer.gpu_detail}; see `deeplearning health`"
@@ -106,7 +106,7 @@ class Preflight:
             yield f"has no network interface with the address {answer.address}; see `ip address` there"
 
     def _find_mixture(self) -> Iterable[str]:
-        """NCCL on TCP cannot connect to NCCL on EFA."""
+        """Yield a fault for a mixture of TCP and EFA, between which NCCL cannot connect."""
         faults = {host: answer.efa_fault for host, answer in self.answers.items() if answer.efa_cards}
         slow = [host for host, fault in faults.items() if fault]
         if slow and len(slow) < len(faults):

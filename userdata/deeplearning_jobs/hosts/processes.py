@@ -1,7 +1,7 @@
 """
 Processes of runs on one node: those whose environment names the run, and no others.
 
-A node may run another Python program of the same user. Every child of a rank inherits the mark in the environment, also
+A node may run another Python program of the same user. Every child of a rank inherits the mark in the environment, even
 one that left its process group and session.
 """
 
@@ -22,7 +22,7 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class EndedJob:
-    """Result of ending runs: processes that got a signal, those of them that got KILL, ids of those that remain."""
+    """Result of ending runs: processes that got a signal, processes among them that got KILL, ids of remaining ones."""
 
     count: int
     killed: int
@@ -57,7 +57,7 @@ def end_processes(
     ):
         deadline = Deadline.after(clock, seconds)
         while True:
-            # Listed again each time: a launcher may have started another rank.
+            # List them again each time: a launcher may have started another rank.
             present = {process for process, mark in find().items() if is_meant(mark)}
             if not present:
                 return EndedJob(len(terminated | killed), len(killed), ())

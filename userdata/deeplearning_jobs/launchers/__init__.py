@@ -1,4 +1,4 @@
-"""Launchers: a record and a module each, and the registry of all."""
+"""Launchers: one record and module each, and the registry."""
 
 from deeplearning_jobs.launchers.horovod import HOROVOD
 from deeplearning_jobs.launchers.mpi import MPI

@@ -12,8 +12,8 @@ ELASTIC_SOURCE = Path(__file__).parents[1] / ELASTIC
 TIMEOUT_VARIABLE = "HOROVOD_GLOO_TIMEOUT_SECONDS"
 TIMEOUT_SECONDS = 300
 TIMEOUT_WHY = (
-    "ranks wait so long for the last: the first load of a framework from a new disk takes minutes on some hosts; "
-    "a rank that ends ends the job at once all the same"
+    "ranks wait this long for the last one: the first load of a framework from a new disk takes minutes on some "
+    "hosts; a rank that fails still ends the job at once"
 )
 
 
@@ -26,15 +26,15 @@ def _draft_fixed(job: Job) -> Draft:
     layout = job.layout
     interface = "lo" if job.is_on_one_host else job.master.interface
     where = (
-        "all ranks are on one host, and there Horovod takes no other interface"
+        "all ranks are on one host, and there Horovod uses no other interface"
         if job.is_on_one_host
-        else "it carries the master's address of the cluster; the rank script gives each host its own"
+        else "it carries the master's address in the cluster; the rank script sets each host's own"
     )
     parts = [
         Part((job.path(START),), "puts the run's own ssh and the environment's programs first in PATH"),
         Part(("horovodrun",)),
         Part(("--gloo",), "ranks find each other over TCP; no MPI needs to be installed"),
-        Part(("-np", str(layout.ranks)), f"hosts x slots: {len(layout.hosts)} x {layout.slots}, asked for or not"),
+        Part(("-np", str(layout.ranks)), f"hosts x slots: {len(layout.hosts)} x {layout.slots}"),
         Part(("--hostfile", job.path(HOSTFILE)), hostfile_reason(job)),
         Part(("--network-interfaces", interface), where),
         Part((job.path(RANK),), "gives each rank its log, its host's interface and the job's variables"),
@@ -64,14 +64,14 @@ def _draft_elastic(job: Job) -> Draft:
         )
     parts = [
         Part((job.path(START),), "puts the environment's programs first in PATH"),
-        Part((job.path(ELASTIC),), "asks the agent which hosts are ready, starts the job anew when all of it is lost"),
+        Part((job.path(ELASTIC),), "reads the agent's list of ready hosts; restarts a job that is lost as a whole"),
         Part((job.path(RANK),), "gives each rank its log, its host's interface and the job's variables"),
         Part(job.request.program),
     ]
     files = {job.path(ELASTIC): ELASTIC_SOURCE.read_text(encoding="utf-8")}
     python = {"ELASTIC_PYTHON": f"{job.request.python}/python3"} if job.request.python else {}
     environment = {"ELASTIC_STARTER": "", **python, **job.variables}
-    reasons = [Reason("ELASTIC_STARTER=", "the rank script starts the program, whatever it is written in")]
+    reasons = [Reason("ELASTIC_STARTER=", "the rank script starts the program, in any language")]
     if python:
         reasons.append(Reason(f"ELASTIC_PYTHON={python['ELASTIC_PYTHON']}", "loads the framework on a host that joins"))
     launcher = Process(job.master.name, LAUNCHER, join_parts(parts), environment, is_essential=True)

@@ -1,4 +1,4 @@
-"""The record of a launcher, and what several launchers give their processes: hostfile, ports, GPUs and command line."""
+"""Record of a launcher, and the common parts of several: hostfile, ports, GPUs and command line."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -12,16 +12,16 @@ LAUNCHER = "launcher"
 """Name of the process of a central launcher."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 NO_GPUS = {VISIBLE: ""}
-"""A process that computes nothing would allocate memory on every GPU that it sees."""
+"""Variables of a process without GPUs; it would allocate memory on every visible one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Starter:
-    """The framework's own program that starts ranks. No field has a default."""
+    """Program of a framework that starts ranks. No field has a default."""
 
     program: str
     rank_variable: str  # The variable from which each rank reads its number
-    folder: str  # Where images have the program outside of PATH; empty for none
+    folder: str  # Folder of images with the program outside of PATH; empty for none
     fallback: tuple[str, ...]  # Lines of the start script for an environment that lacks the command
     is_in_container: bool  # Whether the program itself runs in the job's container
     first_failure: re.Pattern[str]  # Pattern of its report of the first failed rank, with the groups `rank` and `code`
@@ -32,7 +32,7 @@ class Starter:
 
 @dataclass(frozen=True, kw_only=True)
 class Launcher:
-    """Everything that differs between launchers. No field has a default: a new launcher decides each."""
+    """Record of a launcher. No field has a default: a new launcher sets each."""
 
     name: str
     draft: Callable[[Job], Draft]
@@ -47,12 +47,12 @@ class Launcher:
     why_no_container: str  # Why ranks cannot run in a container, with a remedy; empty where they can
 
     def starts_in_container(self, job: Job) -> bool:
-        """Return whether the job's container holds the starter, and not each rank."""
+        """Return whether the starter itself runs in the job's container, rather than each rank."""
         return bool(job.request.container) and self.starter is not None and self.starter.is_in_container
 
 
 def hostfile_reason(job: Job) -> str:
-    """Explain the slots of the hostfile."""
+    """Return the reason for the slots of the hostfile."""
     if not job.layout.has_gpus:
         return f"the run's own: ranks {job.layout.slots} a host, which has no GPUs"
     if job.layout.slots == job.first.gpu_count:
@@ -100,7 +100,7 @@ def make_process(job: Job, host: Host, name: str, own: Mapping[str, str], *, is_
 
 
 def explain_gpus(job: Job, *, has_servers: bool) -> Reason:
-    """Explain how the GPUs of a host are divided."""
+    """Return the reason for the division of a host's GPUs."""
     if not job.layout.has_gpus:
         return Reason(f"{VISIBLE} not set", "for workers: these hosts have no GPUs")
     each = (job.first.gpu_count or 0) // job.layout.slots if job.layout.drives_whole_host else 1

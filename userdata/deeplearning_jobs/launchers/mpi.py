@@ -8,7 +8,7 @@ from deeplearning_jobs.plan.job import HOSTFILE, RANK, SSH, START, Draft, Job, P
 from deeplearning_jobs.plan.launch_plan import Host, Process
 
 OPENMPI_FOLDER = "/opt/amazon/openmpi/bin"
-"""Where AWS's EFA installer, and so a deep-learning image, installs Open MPI."""
+"""Folder in which AWS's EFA installer, and so a deep-learning image, installs Open MPI."""
 
 
 def draft_mpi(job: Job) -> Draft:
@@ -19,16 +19,16 @@ def draft_mpi(job: Job) -> Draft:
     parts = [
         Part((job.path(START),), f"puts the environment's programs first in PATH, then {OPENMPI_FOLDER} where it is"),
         Part(("mpirun",)),
-        Part(("-np", str(layout.ranks)), f"hosts x slots: {len(layout.hosts)} x {layout.slots}, asked for or not"),
+        Part(("-np", str(layout.ranks)), f"hosts x slots: {len(layout.hosts)} x {layout.slots}"),
         Part(("--hostfile", job.path(HOSTFILE)), hostfile_reason(job)),
         Part(("--bind-to", "none"), "data loaders use all cores, not the one of their rank"),
         Part(("--map-by", "slot"), "ranks of a host are neighbours, as the topology shows"),
-        Part(("--mca", "pml", "ob1"), "messages go by the transports of btl, and by no other"),
-        Part(("--mca", "btl", "tcp,self"), "TCP between ranks: tensors of GPU ranks go by NCCL, not by MPI"),
+        Part(("--mca", "pml", "ob1"), "messages use only the transports of btl"),
+        Part(("--mca", "btl", "tcp,self"), "TCP between ranks: tensors of GPU ranks use NCCL, not MPI"),
         Part(("--mca", "btl_tcp_if_include", network), _explain_network(meeting)),
         Part(("--mca", "oob_tcp_if_include", network), "the same for Open MPI's daemons"),
-        Part(("--mca", "plm_rsh_agent", job.path(SSH)), "checks host keys, which the cluster's agent installed"),
-        Part(("--mca", "plm_rsh_no_tree_spawn", "1"), "only the master's login is sure to open every node"),
+        Part(("--mca", "plm_rsh_agent", job.path(SSH)), "checks the host keys that the agent installed"),
+        Part(("--mca", "plm_rsh_no_tree_spawn", "1"), "only the master can log in to every node"),
         *(Part(("-x", name)) for name in job.variables),
         Part((job.path(RANK),), "gives each rank its log, its host's interface and the job's variables"),
         Part(job.request.program),
@@ -38,7 +38,7 @@ def draft_mpi(job: Job) -> Draft:
 
 
 def find_network(hosts: tuple[Host, ...]) -> str:
-    """Return the common name of the hosts' interfaces, or the smallest network that holds all their addresses."""
+    """Return the common name of the hosts' interfaces, or the smallest network that contains all their addresses."""
     names = {host.interface for host in hosts}
     if len(names) == 1:
         return names.pop()
@@ -51,7 +51,7 @@ def find_network(hosts: tuple[Host, ...]) -> str:
 
 def _explain_network(hosts: tuple[Host, ...]) -> str:
     if len({host.interface for host in hosts}) == 1:
-        return "the interface that carries each host's address of the cluster; others, such as docker's, lead nowhere"
+        return "the interface that carries each host's address of the cluster; others, such as docker's, reach no host"
     return "the network of the hosts' addresses: their interfaces have different names"
 
 
@@ -74,5 +74,5 @@ MPI = Launcher(
     drives_whole_host=False,
     reserved=(),
     passed=(),
-    why_no_container="a rank of Open MPI speaks to its daemon on the host; use --launcher horovod or torchrun",
+    why_no_container="a rank of Open MPI needs its daemon on the host; use --launcher horovod or torchrun",
 )

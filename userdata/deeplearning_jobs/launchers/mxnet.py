@@ -51,15 +51,15 @@ def _interface(job: Job, host: Host) -> str:
 
 def _explain(shared: dict[str, str]) -> tuple[Reason, ...]:
     whys = (
-        "the scheduler's address: MXNet takes no host names here",
-        "free on the master when it was asked",
+        "the scheduler's address: MXNet accepts no host names here",
+        "free on the master at the time of the plan",
         "a parameter server a host",
-        "hosts x slots, asked for or not",
+        "hosts x slots",
     )
     return (
         *(Reason(f"{name}={value}", why) for (name, value), why in zip(shared.items(), whys, strict=True)),
         Reason("DMLC_ROLE", "scheduler and servers end with the workers; only workers decide how the job ended"),
-        Reason("DMLC_NODE_HOST, DMLC_INTERFACE", "each host's own; MXNet would take the first interface that it finds"),
+        Reason("DMLC_NODE_HOST, DMLC_INTERFACE", "of each host; MXNet would use the first interface that it finds"),
     )
 
 

@@ -1,9 +1,9 @@
 """
-The scripts that a run's processes go through, written for one run: no name, path or interface in them is hard-coded.
+Scripts that start the processes of one run; no name, path or interface in them is hard-coded.
 
 - `rank` starts a rank's program: its log, its network interface, its variables, its container.
 - `start` starts a launcher's own program, such as mpirun, with the run's programs first in `PATH`.
-- `bin/ssh` keeps the check of host keys on, which launchers turn off.
+- `bin/ssh` keeps the check of host keys, which launchers turn off.
 """
 
 import shlex
@@ -15,7 +15,7 @@ from deeplearning_jobs.plan.job import ADDRESSES, HOSTFILE, RANK, RANK_VARIABLE,
 from deeplearning_jobs.plan.network_environment import INTERFACE_VARIABLES
 
 PASSED_PREFIXES = ("CUDA_", "DEEPLEARNING_", "EFS_MOUNT", "FI_", "GLOO_", "NCCL_")
-"""Of variables that containers receive, whatever the launcher; each launcher's record adds its own."""
+"""Prefixes of variables that containers receive with any launcher; each launcher's record adds its own."""
 
 
 def make_scripts(job: Job, launcher: Launcher, draft: Draft, prefixes: tuple[str, ...]) -> dict[str, str]:
@@ -64,10 +64,10 @@ def _make_start_script(job: Job, starter: Starter, container: Sequence[str]) -> 
             *lines,
             f'export PATH={":".join(first)}:"$PATH"',
             *starter.fallback,
-            "# By its full path: so mpirun finds its own parts on the other hosts.",
+            "# By its full path, from which mpirun finds its own parts on the other hosts.",
             'launcher=$(command -v "$1") || {',
             '    echo "deeplearning: $1 must be installed on $(uname -n), got none in PATH=$PATH" >&2',
-            '    echo "declare it in the environment of the cluster, or take an image that has it" >&2',
+            '    echo "declare it in the environment of the cluster, or use an image that has it" >&2',
             "    exit 127",
             "}",
             "shift",
@@ -77,12 +77,12 @@ def _make_start_script(job: Job, starter: Starter, container: Sequence[str]) -> 
 
 
 def _make_ssh_shim(job: Job) -> str:
-    """Return the `ssh` that a launcher on the master finds first in `PATH`."""
+    """Return the text of the `ssh` that a launcher on the master finds first in `PATH`."""
     return _join(
         [
             "#!/bin/sh",
-            "# Launchers turn the check of host keys off. The first value of an option wins: this one keeps it on.",
-            "# A host that falls silent ends the job after two minutes instead of holding it for ever.",
+            "# Launchers turn the check of host keys off. The first value of an option wins, so this one keeps it.",
+            "# A host that becomes silent ends the job after two minutes.",
             "IFS=:",
             "for folder in $PATH; do",
             f'    [ "$folder" = {shlex.quote(job.path("bin"))} ] || [ ! -x "$folder/ssh" ] ||',
@@ -96,7 +96,7 @@ def _make_ssh_shim(job: Job) -> str:
 
 
 def _interface_lines(job: Job) -> list[str]:
-    """Return the lines that find this host's network interface; variables of `--env` are not touched."""
+    """Return the lines that find this host's network interface; variables of `--env` are kept."""
     names = [name for name in INTERFACE_VARIABLES if name not in job.request.environment]
     exports = [f"export {' '.join(f'{name}=$interface' for name in names)}"] if names else []
     exports = [line.replace("=$interface", '="$interface"') for line in exports]
@@ -104,7 +104,7 @@ def _interface_lines(job: Job) -> list[str]:
         return ["# Ranks of one host meet on its loopback interface.", "interface=lo", *exports]
     addresses = shlex.quote(WORKER_ADDRESSES_FILE if job.request.elastic else job.path(ADDRESSES))
     return [
-        "# The network interface that carries this host's own address of the cluster.",
+        "# The network interface that carries this host's own address in the cluster.",
         "interface=$(PATH=$PATH:/usr/sbin:/sbin ip -oneline -4 address show | awk '",
         "    NR == FNR { members[$1]; next }",
         '    { sub("/.*", "", $4) }',
@@ -121,7 +121,7 @@ def _interface_lines(job: Job) -> list[str]:
 def _export_lines(job: Job) -> list[str]:
     """Return the lines that set the job's and the user's variables, which override those of the launcher."""
     lines = [f"export {name}={shlex.quote(value)}" for name, value in job.variables.items()]
-    if job.request.python and not job.request.container:  # A container has programs of its own.
+    if job.request.python and not job.request.container:  # A container has its own programs.
         lines.append(f'export PATH={shlex.quote(job.request.python)}:"$PATH"')
     return lines
 
@@ -144,7 +144,7 @@ def _directory_lines(job: Job) -> list[str]:
     if not job.request.directory:
         return []
     folder = shlex.quote(job.request.directory)
-    return [f'cd {folder} 2> /dev/null || echo "deeplearning: $(uname -n) has no "{folder}", this rank is in $PWD"']
+    return [f'cd {folder} 2> /dev/null || echo "deeplearning: $(uname -n) has no "{folder}"; this rank runs in $PWD"']
 
 
 def _container_lines(job: Job, draft: Draft, prefixes: tuple[str, ...]) -> list[str]:
@@ -152,7 +152,7 @@ def _container_lines(job: Job, draft: Draft, prefixes: tuple[str, ...]) -> list[
     Return the lines that start `"$@"` in the job's container.
 
     The container runs as the login user: files on the shared file system keep their owner, and `deeplearning stop`
-    finds the processes like those of any other job.
+    finds the processes as in any other job.
     """
     mount = shlex.quote(job.mount_point)
     options = "--rm --init --network host --ipc host --ulimit memlock=-1"
@@ -162,11 +162,11 @@ def _container_lines(job: Job, draft: Draft, prefixes: tuple[str, ...]) -> list[
     names = " ".join(f"--env {name}" for name in (*job.variables, *others))
     return [
         f'set -- {shlex.quote(job.request.container)} "$@"',
-        "# Data lies on the shared file system, on another, or on a disk of this host.",
+        "# Data is on the shared file system, on another, or on a disk of this host.",
         f"for entry in {DATA_DIRECTORY}/*; do",
         '    [ -e "$entry" ] || continue',
         '    place=$(readlink "$entry" || echo "$entry")',
-        "    # Staged data is a link of its own, which is switched: only what is above it is resolved.",
+        "    # Staged data is itself a link, which is switched: resolve only the path above it.",
         '    place=$(readlink -f "${place%/*}")/${place##*/}',
         f'    case $place in {mount}/*) ;; *) set -- --volume "$place:$place" "$@" ;; esac',
         "done",

@@ -1,11 +1,11 @@
 """
-TensorFlow, whose processes the plan starts itself: each reads the cluster and its own task from `TF_CONFIG`.
+TensorFlow: the plan starts every process, which reads the cluster and its own task from `TF_CONFIG`.
 
-The rank script makes the variable from a file of the run: as a variable of each process, the command lines would grow
-with the square of the cluster's size.
+The rank script sets the variable from a file of the run: in the command lines its size would grow with the square of
+the cluster's.
 
 - `tf-ps`: a coordinator (`chief`) on the first host, a parameter server a host and a worker a slot. Servers and workers
-  never end by themselves; the job ends with its chief.
+never end by themselves; the job ends with its chief.
 - `tf-multiworker`: a worker a host, which drives all its GPUs; the first is the chief.
 """
 
@@ -46,7 +46,7 @@ def draft_parameter_servers(job: Job) -> Draft:
     ]
     processes += _make_workers(job, is_essential=False)
     processes.append(make_process(job, job.first, "chief-0", NO_GPUS, is_essential=True))
-    ends = Reason("chief-0", "tells the workers what to compute; they and the parameter servers serve until it ends")
+    ends = Reason("chief-0", "sends the workers their work; they and the parameter servers run until it ends")
     return _make_draft(job, cluster, processes, (*_explain(job, has_servers=True), ends), "chief-0.log")
 
 
@@ -56,7 +56,7 @@ def draft_multiworker(job: Job) -> Draft:
     for host in job.layout.hosts:
         cluster["worker"] += [f"{host.address}:{port}" for port in take_ports(job, host, slots)]
     processes = _make_workers(job, is_essential=True)
-    first = Reason("worker-0", "is the chief: it alone writes what TensorFlow keeps")
+    first = Reason("worker-0", "is the chief: only it writes checkpoints and summaries")
     return _make_draft(job, cluster, processes, (*_explain(job, has_servers=False), first), "rank-0.log")
 
 
@@ -82,7 +82,7 @@ def _make_draft(
 def _explain(job: Job, *, has_servers: bool) -> tuple[Reason, ...]:
     return (
         *explain_parts(list_parts(job)),
-        Reason("TF_CONFIG", f"from {CLUSTER_FILE}: all by address, with ports that were free when each host was asked"),
+        Reason("TF_CONFIG", f"from {CLUSTER_FILE}: all by address, with ports that were free at the time of the plan"),
         explain_gpus(job, has_servers=has_servers),
     )
 

@@ -9,9 +9,9 @@ from deeplearning_jobs.plan.launch_plan import Process
 RESTARTS = 3
 NO_RANK = "9:1"
 """
-The standard output of the local rank 9, which few hosts have, and whose rank script turns it to its own log anyway.
+Standard output of local rank 9, which few hosts have and whose rank script writes its own log anyway.
 
-"Nothing", the default, fails in PyTorch 1.13 on Python 3.11: its set of streams no longer holds the empty one.
+The default, nothing, fails in PyTorch 1.13 on Python 3.11, where its enum of streams has no empty member.
 """
 
 
@@ -38,8 +38,8 @@ def _list_parts(job: Job, node: int, port: int) -> list[Part]:
         Part(("torchrun",)),
         *(_elastic_parts(job, node, port) if job.request.elastic else _static_parts(job, node, port)),
         Part(("--nproc_per_node", str(layout.slots)), _explain_slots(job)),
-        Part(("--redirects", NO_RANK, "--tee", NO_RANK), "nothing, said so that PyTorch 1.13 takes it on Python 3.11"),
-        Part(("--no_python",), "the rank script starts the program, whatever it is written in"),
+        Part(("--redirects", NO_RANK, "--tee", NO_RANK), "no redirection, in a form for PyTorch 1.13 on Python 3.11"),
+        Part(("--no_python",), "the rank script starts the program, in any language"),
         Part((job.path(RANK),), "gives each rank its log and the job's variables"),
         Part(job.request.program),
     ]
@@ -48,23 +48,21 @@ def _list_parts(job: Job, node: int, port: int) -> list[Part]:
 def _static_parts(job: Job, node: int, port: int) -> list[Part]:
     return [
         Part(("--nnodes", str(len(job.layout.hosts))), "hosts that take part"),
-        Part(("--node_rank", str(node)), "the host's place in the membership: rank 0 is on the master"),
-        Part(("--rdzv_backend", "static"), "ranks are known beforehand, so that they follow the topology"),
-        Part(("--master_addr", job.first.address), "the master's address of the cluster; a name may mean another"),
-        Part(("--master_port", str(port)), "free on the master when it was asked"),
+        Part(("--node_rank", str(node)), "position of the host in the membership: rank 0 is on the master"),
+        Part(("--rdzv_backend", "static"), "the ranks are fixed, so that they follow the topology"),
+        Part(("--master_addr", job.first.address), "the master's address in the cluster; names may differ"),
+        Part(("--master_port", str(port)), "free on the master at the time of the plan"),
     ]
 
 
 def _elastic_parts(job: Job, node: int, port: int) -> list[Part]:
     return [
-        Part(("--nnodes", f"1:{len(job.layout.hosts)}"), "goes on with one host, and takes up to all"),
-        Part(("--max_restarts", str(RESTARTS)), "so often may ranks fail on a host before the job does"),
-        Part(("--rdzv_backend", "c10d"), "hosts meet anew whenever one leaves or comes back"),
+        Part(("--nnodes", f"1:{len(job.layout.hosts)}"), "continues with one host, and uses up to all"),
+        Part(("--max_restarts", str(RESTARTS)), "failures of ranks on a host before the job fails"),
+        Part(("--rdzv_backend", "c10d"), "hosts meet again whenever one leaves or returns"),
         Part(("--rdzv_id", job.name.replace("/", "-")), "no other run meets there; torchrun names a folder after it"),
-        Part(("--rdzv_endpoint", f"{job.first.address}:{port}"), "on the master; the port was free when it was asked"),
-        Part(
-            ("--rdzv_conf", f"is_host={int(node == 0)}"), "the master serves; torchrun would guess it from host names"
-        ),
+        Part(("--rdzv_endpoint", f"{job.first.address}:{port}"), "on the master; the port was free"),
+        Part(("--rdzv_conf", f"is_host={int(node == 0)}"), "the master is the server; torchrun guesses it from names"),
     ]
 
 

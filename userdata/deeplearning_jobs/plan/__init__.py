@@ -1,1 +1,1 @@
-"""The plan of a job: topology, environment variables, checkpoints and the page that shows them."""
+"""Plan of a job: topology, environment variables, checkpoints and the page that shows them."""

@@ -13,7 +13,7 @@ _UNFINISHED = (".tmp", ".part")
 
 def find_newest(folder: Path, pattern: str = "") -> str:
     """
-    Return the absolute path of the newest checkpoint in a job's folder of them; empty for none.
+    Return the absolute path of the newest checkpoint in a job's checkpoints folder; empty for none.
 
     `pattern` is a glob below the folder, such as `epoch-*/model.pt`. Default: every file and folder directly in it that
     is neither hidden nor named *.tmp or *.part.
@@ -37,7 +37,7 @@ def find_newest(folder: Path, pattern: str = "") -> str:
 
 
 def fill_arguments(program: Sequence[str], resume_arguments: str, newest: str) -> tuple[str, ...]:
-    """Fill `{checkpoint}` with the newest checkpoint, or nothing; append the resume arguments where there is one."""
+    """Replace `{checkpoint}` by the newest checkpoint, or by nothing; append the resume arguments if there is one."""
     try:
         further = shlex.split(resume_arguments)
     except ValueError as error:

@@ -19,7 +19,7 @@ RESUME_VARIABLE = "DEEPLEARNING_RESUME_FROM"
 DATA_VARIABLE = "DEEPLEARNING_DATA"
 UNBUFFERED_VARIABLE = "PYTHONUNBUFFERED"
 METRICS_FILE = "metrics.json"
-"""In the run's folder; a program may write it on rank 0."""
+"""File in the run's folder that a program may write on rank 0."""
 RANK, START, SSH, ADDRESSES, HOSTFILE = "rank", "start", "bin/ssh", "addresses", "hostfile"
 """Scripts and files of a run, below its folder."""
 
@@ -28,7 +28,7 @@ _FOLDER = re.compile(rf"(?P<mount>/.*)/{JOBS_FOLDER}/(?P<job>[^/\s]+)/runs/(?P<r
 
 @dataclass(frozen=True)
 class Job:
-    """The request of a job, and the hosts that take part."""
+    """Request of a job, and the hosts that take part."""
 
     request: JobRequest
     layout: Layout
@@ -45,7 +45,7 @@ class Job:
 
     @property
     def is_on_one_host(self) -> bool:
-        """Whether launcher and ranks meet on one host for the life of the job."""
+        """True when launcher and ranks are on one host for the life of the job."""
         return self.layout.hosts == (self.master,) and not self.request.elastic
 
     def path(self, name: str) -> str:
@@ -88,7 +88,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Part:
-    """Words of a command line that belong together, and their reason; empty where they need none."""
+    """Words of a command line that belong together, and their reason; empty for none."""
 
     words: tuple[str, ...]
     why: str = ""

@@ -1,4 +1,4 @@
-"""Request and plan of a job: values that are made without touching a host."""
+"""Request and plan of a job, as values without access to a host."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ class Host:
 
     name: str  # In the cluster, such as `deeplearning-worker1`
     instance_id: str
-    address: str  # The private address by which nodes reach each other
+    address: str  # Private address in the cluster
     gpu_count: int | None  # Counted GPUs; None or negative when they could not be counted
     instance_type: str  # Empty when unknown
     network_cards: int
     efa_cards: int  # Network cards that take an EFA
-    interface: str  # The network interface that carries `address`, as the host found it
+    interface: str  # Network interface that carries `address`
     expected_gpu_count: int = 0  # GPUs of the type in the catalog; 0 for none or unknown
     # Why traffic goes by TCP although the host has EFA; empty where it does not, or where it is unknown
     efa_fault: str = ""
 
     @property
     def trains(self) -> bool:
-        """Whether ranks run on it: a master that trains has a worker's name, another one the master's."""
+        """True if ranks run on the host: a master that trains has a worker's name, a head node the master's."""
         return self.name != MASTER_HOST
 
 
@@ -66,8 +66,7 @@ class Process:
     name: str  # `launcher`, `node-0`, `chief-0`, `worker-0`, `ps-1`, `server-0` or `scheduler`
     argv: tuple[str, ...]
     environment: Mapping[str, str]  # Variables to add
-    # Whether the job waits for its end. A parameter server does not end by itself: it is stopped after the others have
-    # ended.
+    # Whether the job waits for its end. A parameter server does not end by itself: it is stopped after the others end.
     is_essential: bool
 
 
@@ -76,11 +75,11 @@ class LaunchPlan:
     """The plan of a run."""
 
     launcher: str
-    hosts: tuple[Host, ...]  # Those that take part, that of rank 0 first
+    hosts: tuple[Host, ...]  # Hosts that take part, that of rank 0 first
     slots: int  # Ranks a host
     ranks: int  # Always hosts x slots
     drives_whole_host: bool  # Whether one rank drives all GPUs of its host
-    # In the order of their start: one on the master for a central launcher, else one or more a host
+    # Processes in the order of their start: one on the master for a central launcher, else one or more a host
     processes: tuple[Process, ...]
     files: Mapping[str, str]  # Path -> text to write before the start; executable when the text begins with `#!`
     # For each part of the command lines, and for each variable that is set or deliberately not set

@@ -1,5 +1,5 @@
 """
-Network settings of a job by instance type, with the reason for each that is set or left to the libraries.
+Network settings of a job by instance type, with a reason for each, set or left to the libraries.
 
 The rules are those of AWS's EFA cheat sheet (awsome-distributed-training) for libfabric from 1.18 and aws-ofi-nccl from
 1.7; every current deep-learning image has newer ones.
@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from deeplearning_jobs.plan.launch_plan import Host, Reason
 
 INTERFACE_VARIABLES = ("HOROVOD_GLOO_IFACE", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
-"""Each host sets them to its own interface."""
+"""Variables that each host sets to its own interface."""
 HUGE_PAGES = "FI_EFA_USE_HUGE_PAGE"
 HUGE_PAGES_WHY = f"only where a data loader's fork fails for lack of memory: add --env {HUGE_PAGES}=0"
-DEBUG_WHY = "its log slows ranks and fills the file system; to look for a fault, add --env NCCL_DEBUG=INFO"
+DEBUG_WHY = "its log slows ranks and fills the file system; to find a fault, add --env NCCL_DEBUG=INFO"
 LEFT_TO_EFA = {
     "FI_PROVIDER": "libfabric finds the EFA by itself",
     "FI_EFA_USE_DEVICE_RDMA": "libfabric uses GPUDirect RDMA by itself where the card has it",
@@ -31,14 +31,14 @@ def explain_network(hosts: Sequence[Host], variables: Mapping[str, str], *, is_o
     """Return the reasons for the network settings of the hosts; the user's variables override them."""
     reasons = [_explain_interfaces(hosts, variables, is_on_one_host=is_on_one_host)]
     reasons += [
-        Reason(f"{name}={variables[name]}", f"you gave it with --env; AWS advises against it: {why}")
+        Reason(f"{name}={variables[name]}", f"from --env; AWS advises against it: {why}")
         for name, why in {**LEFT_TO_EFA, **LEFT_TO_NCCL}.items()
         if name in variables
     ]
     if not hosts[0].gpu_count:
-        return [*reasons, Reason("no NCCL and EFA settings", "these hosts have no GPUs; ranks speak TCP")]
+        return [*reasons, Reason("no NCCL and EFA settings", "these hosts have no GPUs; ranks use TCP")]
     if is_on_one_host:
-        why = "NCCL reaches the ranks of one host inside it, not by a network card"
+        why = "NCCL reaches the ranks of one host without a network card"
         return [*reasons, Reason("no EFA settings", why)]
     return [*reasons, *dict.fromkeys(map(_explain_cards, hosts)), *_explain_absence(hosts, variables)]
 
@@ -55,14 +55,14 @@ def _explain_absence(hosts: Sequence[Host], variables: Mapping[str, str]) -> lis
 def _explain_interfaces(hosts: Sequence[Host], variables: Mapping[str, str], *, is_on_one_host: bool) -> Reason:
     names = [name for name in INTERFACE_VARIABLES if name not in variables]
     if not names:
-        return Reason("no interface settings", "you gave them all with --env")
+        return Reason("no interface settings", "all from --env")
     part = ", ".join(names)
     if is_on_one_host:
         return Reason(f"{part} = lo", "all ranks are on one host and meet on its loopback interface")
     found = ", ".join(dict.fromkeys(host.interface for host in hosts))
     why = (
-        "each host sets them to the interface that carries its own address of the cluster, found when a rank starts; "
-        "others, such as docker's, lead nowhere"
+        "each host sets them to the interface that carries its own address in the cluster, found when a rank starts; "
+        "others, such as docker's, reach no host"
     )
     return Reason(f"{part} = {found}", why)
 
@@ -72,14 +72,14 @@ def _explain_cards(host: Host) -> Reason:
     if not host.efa_cards:
         return Reason(
             f"{host.instance_type or 'this type'}: {cards}, no EFA",
-            "NCCL speaks TCP (provider tcp); no EFA setting is of use",
+            "NCCL uses TCP (provider tcp); no EFA setting has an effect",
         )
     head = f"{host.instance_type}: {cards}, {host.efa_cards} with EFA"
     if host.efa_fault:
-        why = f"NCCL's traffic goes by TCP (provider tcp) all the same, at a part of the speed: {host.efa_fault}"
+        why = f"NCCL uses TCP (provider tcp) nevertheless, at a fraction of the speed: {host.efa_fault}"
         return Reason(f"{host.name}, {head}", why)
     return Reason(
         head,
-        "NCCL's traffic takes the EFAs (provider efa) by aws-ofi-nccl, which the image or the agent brings; the "
+        "NCCL uses the EFAs (provider efa) with aws-ofi-nccl, from the image or the agent; the "
         "interface above is only where ranks meet",
     )

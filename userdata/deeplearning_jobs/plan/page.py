@@ -8,7 +8,7 @@ from deeplearning_jobs.plan.launch_plan import LaunchPlan, Process
 from deeplearning_jobs.plan.topology import Place, list_places
 
 MOST_PLACES = 64
-"""Longer tables show their first and last rows."""
+"""Most rows of a table; longer ones show their first and last rows."""
 SHOWN_AT_EACH_END = 16
 NO_GPU = "-"
 
@@ -33,7 +33,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _render_processes(plan: LaunchPlan) -> Iterable[str]:
-    """Show variables that all processes share once, before those of each."""
+    """Yield the common variables of all processes once, before those of each."""
     processes = plan.processes
     rank_script = next(path for path in plan.files if path.endswith(f"/{RANK}"))
     shared = {
@@ -57,7 +57,7 @@ def _without(process: Process, shared: dict[str, str]) -> dict[str, str]:
 
 
 def _wrap(argv: Sequence[str], rank_script: str) -> Iterable[str]:
-    """Show a command line with one option and its values a line, and the program on the last."""
+    """Yield a command line with one option and its values a line, and the program on the last."""
     end = argv.index(rank_script)
     lines: list[list[str]] = [[]]
     for word in argv[:end]:
@@ -90,7 +90,7 @@ def _render_places(places: Sequence[Place]) -> Iterable[str]:
 
 
 def _join_numbers(numbers: Sequence[int]) -> str:
-    """Show neighbours as a range; the numbers of a rank are always neighbours."""
+    """Return consecutive numbers as a range; those of a rank always are."""
     if len(numbers) > 1 and numbers[-1] - numbers[0] == len(numbers) - 1:
         return f"{numbers[0]}-{numbers[-1]}"
     return ",".join(map(str, numbers))

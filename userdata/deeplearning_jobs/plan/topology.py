@@ -19,7 +19,7 @@ _MOST_NAMED = 4
 
 @dataclass(frozen=True)
 class Layout:
-    """The hosts that take part, that of rank 0 first, with `slots` ranks each; central launchers run on `master`."""
+    """Hosts that take part, that of rank 0 first, with `slots` ranks each; central launchers run on `master`."""
 
     hosts: tuple[Host, ...]
     slots: int
@@ -33,7 +33,7 @@ class Layout:
 
     @property
     def has_gpus(self) -> bool:
-        """Whether ranks have GPUs; either all hosts have some, or none has."""
+        """True if ranks have GPUs; either all hosts have some, or none has."""
         return bool(self.hosts[0].gpu_count)
 
 
@@ -51,7 +51,7 @@ class Place:
 def list_hosts(
     members: Sequence[tuple[str, Member]], hardware: Mapping[str, HardwareSettings], interface: str
 ) -> list[Host]:
-    """Return the members, the master first, as hosts of a plan: from this node's files, all with its own interface."""
+    """Return the members, the master first, as hosts of a plan, from this node's files and with its interface."""
     hosts = []
     for rank, (name, member) in enumerate(members):
         role = NodeRole.WORKER if rank else NodeRole.MASTER
@@ -78,7 +78,7 @@ def choose_layout(hosts: Sequence[Host], request: JobRequest, *, drives_whole_ho
         raise PlanError("hosts must be at least one, got none; wait until the cluster has formed")
     training = tuple(host for host in hosts if host.trains)
     if not training:
-        raise PlanError("a worker must be there, got none: the master does not train; wait for one, or add one")
+        raise PlanError("workers must be at least one, got none: the master does not train; wait for one, or add one")
     slots = _choose_slots(training, request, 1 if drives_whole_host else None)
     if request.ranks is None:
         return Layout(training, slots, hosts[0], drives_whole_host)
@@ -114,7 +114,7 @@ def _choose_slots(hosts: Sequence[Host], request: JobRequest, default: int | Non
 
 
 def _check_count(host: Host) -> int:
-    """Return a host's GPUs; raises where they are unknown, or where the type has some and the driver shows none."""
+    """Return a host's GPUs; PlanError if they are unknown, or the type has some and the driver reports none."""
     if host.gpu_count is None or host.gpu_count < 0:
         raise PlanError(
             f"gpu_count of {host.name} must be known, got none: its GPUs could not be counted; "
@@ -123,7 +123,7 @@ def _check_count(host: Host) -> int:
     if host.gpu_count == 0 and host.expected_gpu_count > 0:
         raise PlanError(
             f"gpu_count of {host.name} must be {host.expected_gpu_count}, which {host.instance_type} has, got 0; "
-            "its NVIDIA driver shows none; run `nvidia-smi` there"
+            "its NVIDIA driver reports none; run `nvidia-smi` there"
         )
     return host.gpu_count
 
@@ -145,7 +145,7 @@ def _check_ranks(ranks: int, host_count: int, slots: int) -> None:
 
 
 def _list_counts(hosts: Sequence[Host]) -> str:
-    """Name the first host of each count."""
+    """Return the first host of each count."""
     first: dict[int | None, str] = {}
     for host in hosts:
         first.setdefault(host.gpu_count, host.name)
@@ -155,9 +155,9 @@ def _list_counts(hosts: Sequence[Host]) -> str:
 
 def share(count: int, slots: int, local_rank: int) -> tuple[int, ...]:
     """
-    Return a rank's share of `count` things of its host: neighbours, and equally many for each rank.
+    Return a rank's share of `count` devices of its host: consecutive ones, and equally many for each rank.
 
-    With fewer things than ranks, neighbouring ranks share one.
+    With fewer devices than ranks, neighbouring ranks share one.
     """
     if count < slots:
         return (local_rank * count // slots,) if count else ()
@@ -177,8 +177,8 @@ def list_places(plan: LaunchPlan) -> list[Place]:
     """
     Return the place of each rank, in order.
 
-    The network cards are an even division of those that take an EFA, or else of all. NCCL chooses by distance on the
-    PCIe bus, which this division follows on types whose cards and GPUs share switches.
+    The network cards are an even division of the cards that support EFA, or else of all. NCCL chooses by distance on
+    the PCIe bus, which this division follows on types whose cards and GPUs share switches.
     """
     places = []
     for index, host in enumerate(plan.hosts):
@@ -191,6 +191,6 @@ def list_places(plan: LaunchPlan) -> list[Place]:
 
 def _choose_cards(host: Host, gpus: tuple[int, ...], slots: int, local_rank: int) -> tuple[int, ...]:
     usable = host.efa_cards or host.network_cards
-    skipped = host.network_cards - usable  # Where one card takes no EFA, it is the first.
+    skipped = host.network_cards - usable  # A card without EFA is the first one.
     shares = [share(usable, host.gpu_count or 0, gpu) for gpu in gpus] or [share(usable, slots, local_rank)]
     return tuple(sorted({card + skipped for cards in shares for card in cards}))

@@ -2,7 +2,7 @@
 Folder of a job on the shared file system, and the records of its runs.
 
     jobs/<job>/job.json          time and user of the first run
-    jobs/<job>/checkpoints/      what every run of the job resumes from
+    jobs/<job>/checkpoints/      checkpoints of all runs of the job
     jobs/<job>/runs/<k>/         plan.json, plan.txt, launch.log, status.json and a log a rank
 """
 
@@ -24,11 +24,11 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _INTERPRETERS = re.compile(r"(python|pypy)[0-9.]*|bash|sh|dash|zsh")
 _PYTHON_OPTIONS = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 _SHELL_OPTIONS = frozenset({"-o", "-O"})
-"""Options that take the next word."""
+"""Options with a value in the next word."""
 
 
 class JobNameError(ValueError):
-    """A name that no job has, or that no job can have."""
+    """Name of a job that does not exist, or that is invalid."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,7 @@ class Run:
         """
         Return the log of a process of the plan, for its output outside of ranks.
 
-        A process on another host writes its own file under its own name: two hosts that append to one file over NFS
-        overwrite each other's lines.
+        Each host writes its own file: two hosts that append to one file over NFS overwrite each other's lines.
         """
         return self.path / (f"{process}.log" if process == LAUNCHER else f"ssh-{process}.log")
 
@@ -109,7 +108,7 @@ class JobFolder:
         return Run(self.name, number, self.path / "runs" / str(number))
 
     def start_run(self, run: Run, user: str) -> None:
-        """Make a run's folder, and the job's for its first run; FileExistsError where another command made it first."""
+        """Create a run's folder, and the job's for its first run; FileExistsError when another command was faster."""
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         if not (self.path / "job.json").exists():
             write_file(self.path / "job.json", json.dumps({"job": self.name, "user": user, "created": now()}) + "\n")
@@ -128,7 +127,7 @@ class JobsFolder:
     path: Path
 
     def job(self, name: str) -> JobFolder:
-        """Return a job, which need not exist; JobNameError where no job can have the name."""
+        """Return a job, which need not exist; JobNameError for an invalid name."""
         if not NAME.fullmatch(name):
             raise JobNameError(f"a job's name must be at most 64 letters, digits, '.', '_' and '-', got {name!r}")
         return JobFolder(name, self.path / name)

@@ -9,7 +9,7 @@ CHUNK_BYTES = 1 << 20
 
 class LogFollower:
     """
-    Copies what is appended to a file, from its beginning or from its last lines.
+    Follower of a growing file, from its beginning or from its last lines.
 
     The file need not exist yet. It stays open: a replaced file is followed in its old version.
     """
@@ -64,7 +64,7 @@ def find_last_lines(file: BinaryIO, count: int) -> int:
 
 
 def read_last_lines(path: Path, count: int) -> list[str]:
-    """Return a file's last lines, without line ends; none when it cannot be read."""
+    """Return a file's last lines without line ends; none if it cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(find_last_lines(file, count))

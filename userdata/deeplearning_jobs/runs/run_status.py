@@ -1,4 +1,4 @@
-"""Status of a run, and whether its supervisor is alive."""
+"""Status of a run and liveness of its supervisor."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -15,7 +15,9 @@ ENDED_STATES = frozenset("XZ")
 
 @dataclass(frozen=True)
 class Supervisor:
-    """The process that supervises a run; boot id and start, in ticks since the boot, tell it from a later process."""
+    """
+    Process that supervises a run; boot id and start, in ticks since the boot, distinguish it from a later process.
+    """
 
     instance_id: str
     boot: str
@@ -47,7 +49,7 @@ class RunStatus:
     started: str  # UTC
     ended: str  # UTC; empty while it runs
     hosts: tuple[str, ...]  # Names of the hosts that take part
-    cause: str  # Of a failure or a stop, in one line
+    cause: str  # Cause of a failure or a stop, in one line
     resumed_from: str  # The checkpoint that the run resumed from; empty for none
     supervisor: Supervisor
 

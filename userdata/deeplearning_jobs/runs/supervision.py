@@ -2,7 +2,7 @@
 Supervision of one run: starts the processes of its plan, leaves none behind, and reports the first failure.
 
 A process on the master is a child of this process, and so is the `ssh` of a process on another host. No child shares
-the terminal: an interrupt reaches this process alone, which ends the others in order.
+the terminal: an interrupt reaches only this process, which ends the others in order.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ MOST_UNBEGUN = 6
 SHOWN_LINES = 20
 LONGEST_LINE = 400
 READ_LINES = 2000
-"""Of a launcher's log; its report of the first failure is near the end."""
+"""Lines to read of a launcher's log; its report of the first failure is near the end."""
 LOST = 255
 CANNOT_START = 127
 BEGINS, ENDED = "begins on", "ended with status"
@@ -51,7 +51,7 @@ class Shells(Protocol):
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The end of a run; `cause` is empty for a success, `failed` is the process that failed first."""
+    """Outcome of a run; `cause` is empty for a success, `failed` is the process that failed first."""
 
     state: Literal["succeeded", "failed", "stopped"]
     status: int
@@ -68,18 +68,18 @@ class _Child:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the host's shell runs it; a connection that is not established yet has written nothing."""
+        """True once the host's shell runs it; before the connection is established, the log is empty."""
         return not self.is_remote or self.log.stat().st_size > 0
 
     @property
     def status(self) -> int | None:
-        """The exit status as a shell reports it; None while it runs."""
+        """Exit status as a shell reports it; None while it runs."""
         status = self.popen.poll()
         return 128 - status if status is not None and status < 0 else status
 
 
 class Supervision:
-    """The supervision of one run, in the process that starts it."""
+    """Supervision of one run, in the process that starts it."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Supervision:
         self._signal = self._signal or signal_number
 
     def carry_out(self) -> RunOutcome:
-        """Run the plan to its end: processes on the hosts, none of which remains, and a log a process in the folder."""
+        """Run the plan to its end, with a log a process in the folder; leaves no process on the hosts."""
         waiting = list(self._plan.processes)
         try:
             while True:
@@ -143,10 +143,10 @@ class Supervision:
 
     def _list_failed(self) -> list[_Child]:
         """
-        Return the children whose failure is the job's.
+        Return the children whose failure fails the job.
 
-        Workers wait for ever for a parameter server that has failed, so its failure counts too; but not while the job
-        may be ending: servers notice the end sooner than this process.
+        Workers wait for ever for a failed parameter server, so its failure counts too; but not while the job may be
+        ending, which servers notice sooner than this process.
         """
         failed = [child for child in self._children if child.status]
         essential = [child for child in failed if child.process.is_essential]
@@ -186,13 +186,14 @@ class Supervision:
         return _Child(process, popen, log, is_remote)
 
     def _show(self) -> None:
-        # A launcher's complaints about a stop do not help the user who stopped it: show rank 0 alone.
+        # A launcher's errors after a stop do not help the user: show only rank 0.
         for follower in self._followers[: 1 if self._signal else None]:
             follower.poll()
 
     def _end(self) -> None:
         self._end_everywhere()
-        # Signal 0 only tests. Groups are signalled also where the first process is gone: some processes that a launcher
+        # Signal 0 only tests. A group is signalled even after its first process has ended: some processes that a
+        # launcher
         # starts lack the run's mark.
         for number in (0, signal.SIGTERM, signal.SIGKILL):
             for child in self._children:

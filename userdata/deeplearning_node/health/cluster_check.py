@@ -1,4 +1,4 @@
-"""A health check of all nodes of a cluster over SSH, many at once, as the login user with the master's user key."""
+"""Health check of all nodes over SSH, in parallel, as the login user with the master's user key."""
 
 import random
 import time
@@ -20,24 +20,24 @@ from deeplearning_node.ssh import ssh_command
 
 AT_ONCE = 32
 NODE_SECONDS = GPU_SECONDS + 35
-"""More than a node takes to look at itself when everything hangs."""
+"""Longer than a node's own check when everything hangs."""
 INSPECTION_SECONDS = 150
-"""For the whole cluster, however large."""
+"""Time limit for the whole cluster, however large."""
 LEAST_SECONDS = 1.0
 SSH = "SSH"
 
-# An unfit node ends with status 1: its report, not its status, is the answer.
+# An unfit node ends with status 1; the caller reads its report, not its status.
 _QUESTION = f"{COMMAND_FILE} health --self || true"
 
 
 @dataclass(frozen=True)
 class NodeCheck:
-    """The health of one node."""
+    """Health of one node."""
 
-    member: Member  # The node that was asked
-    findings: tuple[Finding, ...]  # Its own, and those of the asking node about it; empty when it was not asked
-    verdict: Literal["healthy", "unfit", "no answer", "not asked"]  # In one word or two
-    generation: int = 0  # Of the membership that it has installed; 0 when it is not known
+    member: Member  # The node
+    findings: tuple[Finding, ...]  # From the node and from the checking node; empty when it was not checked
+    verdict: Literal["healthy", "unfit", "no answer", "not asked"]  # Summary
+    generation: int = 0  # Installed generation; 0 when it is unknown
 
     @property
     def faults(self) -> tuple[Finding, ...]:
@@ -46,18 +46,18 @@ class NodeCheck:
 
 @dataclass(frozen=True)
 class ClusterCheck:
-    """A health check, as one node asks for it."""
+    """Health check of other nodes by this one."""
 
     user: LoginUser  # The login user, whose key opens every node
-    programs: Programs  # The programs among which `ssh` is
-    is_root: bool  # Whether to become the login user first
-    now: Callable[[], float] = time.time  # The wall clock with which the nodes' clocks are compared
+    programs: Programs  # Programs that include `ssh`
+    is_root: bool  # Whether to switch to the login user first
+    now: Callable[[], float] = time.time  # Wall clock to compare the nodes' clocks with
 
     def run(self, members: Sequence[Member], deadline: Deadline) -> list[NodeCheck]:
         """
-        Check every member, at most 32 at once; return them in the order given.
+        Check every member, at most 32 at once; return the results in the order of the members.
 
-        They are asked in no fixed order, so that at the end of the time it is not always the same ones who are not.
+        The order of the checks is random, so that a deadline does not always omit the same nodes.
         """
         order = random.sample(range(len(members)), len(members))
         with ThreadPoolExecutor(AT_ONCE, "cluster-check") as pool:
@@ -66,7 +66,7 @@ class ClusterCheck:
         return [found[index] for index in range(len(members))]
 
     def check(self, member: Member, deadline: Deadline) -> NodeCheck:
-        """Check one member; an `ssh` that fails becomes its fault."""
+        """Check one member; a failure of `ssh` is a fault of that member."""
         limit = min(NODE_SECONDS, deadline.remaining)
         if limit < LEAST_SECONDS:
             return NodeCheck(member, (), "not asked")
@@ -75,13 +75,13 @@ class ClusterCheck:
             output = self.programs.run(self.command(member.address), timeout_seconds=limit)
             report = HealthReport.from_output(output)
         except ProgramError as error:
-            if error.is_late and limit < NODE_SECONDS:  # Too short a time says nothing of the node.
+            if error.is_late and limit < NODE_SECONDS:  # The time was too short to judge the node.
                 return NodeCheck(member, (), "not asked")
             return _fail(member, describe_end(error, limit))
         except ContractError as error:
             return _fail(member, str(error))
         if report.instance_id != member.instance_id:
-            return _fail(member, f"{report.instance_id} answers at {member.address}")
+            return _fail(member, f"{member.address} now belongs to {report.instance_id}")
         findings = (*(f for f in report.findings if f.name != CLOCK), judge_clock(report.at, sent, self.now()))
         is_healthy = all(finding.ok for finding in findings)
         return NodeCheck(member, findings, "healthy" if is_healthy else "unfit", report.generation)
@@ -91,14 +91,14 @@ class ClusterCheck:
 
 
 def describe_end(error: ProgramError, seconds: float) -> str:
-    """Return in one line how `ssh` ended without an answer; its command line would hide the cause."""
+    """Return one line on the failure of `ssh`, without its long command line."""
     if error.is_late:
-        return f"no answer in {seconds:.0f} s"
+        return f"no response in {seconds:.0f} s"
     if error.status is None:
         return str(error)
     return last_line(error.output) or f"ssh ended with status {error.status}"
 
 
 def _fail(member: Member, cause: str) -> NodeCheck:
-    remedy = "see whether the instance runs; if it stays so, terminate it"
+    remedy = "check that the instance runs; if the fault persists, terminate it"
     return NodeCheck(member, (Finding.fault(SSH, cause, remedy),), "no answer")

@@ -1,4 +1,4 @@
-"""Health of a node: findings, and the line of JSON in which they travel."""
+"""Findings of a node's health check, and their line of JSON."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass, replace
 from deeplearning_contract.document import ContractError, excerpt, parse_last_line, read_record
 
 LONGEST_DETAIL = 300
-"""Characters of a detail or a remedy; what programs print may be of any size."""
+"""Most characters of a detail or a remedy; the output of programs may be of any size."""
 LONGEST_NAME = 40
 MOST_FINDINGS = 50
 LATEST = 1e11
-"""Seconds since 1970 that no clock shows; JSON in Python also carries NaN and infinity."""
+"""Seconds since 1970, beyond any real clock; Python's JSON also accepts NaN and infinity."""
 KIND = "health"
 
 
@@ -18,46 +18,46 @@ KIND = "health"
 class Finding:
     """Result of one check."""
 
-    name: str  # What was looked at
-    ok: bool  # Whether the node is fit, as far as this goes
-    detail: str  # What was found, in one line
-    remedy: str = ""  # What the user can do; empty when nothing is to be done
+    name: str  # Name of the check
+    ok: bool  # Whether the node passed
+    detail: str  # Result in one line
+    remedy: str = ""  # Action for the user; empty for none
 
     def __str__(self) -> str:
         return f"{self.name}: {self.detail}"
 
     @classmethod
     def fit(cls, name: str, detail: str) -> "Finding":
-        """Return a finding with which the node is fit."""
+        """Return a finding that the node passed."""
         return cls(name, ok=True, detail=clean(detail))
 
     @classmethod
     def fault(cls, name: str, detail: str, remedy: str) -> "Finding":
-        """Return a finding with which the node is unfit."""
+        """Return a finding that the node failed."""
         return cls(name, ok=False, detail=clean(detail), remedy=remedy)
 
 
 @dataclass(frozen=True)
 class HealthReport:
-    """Findings of one node."""
+    """Report of one node with its findings."""
 
     instance_id: str  # The node
     at: float  # Its wall clock, in seconds since 1970
-    generation: int  # Of the membership that it has installed; 0 for none
-    findings: tuple[Finding, ...]  # What it looked at
+    generation: int  # Installed generation; 0 for none
+    findings: tuple[Finding, ...]  # Results of its checks
 
     @property
     def is_healthy(self) -> bool:
-        """Whether the node is fit in every respect."""
+        """True if the node passed every check."""
         return all(finding.ok for finding in self.findings)
 
     def to_line(self) -> str:
-        """Return one line of JSON that `from_output` finds among others."""
+        """Return one line of JSON for `from_output`."""
         return json.dumps({"kind": KIND, **asdict(self)})
 
     @classmethod
     def from_output(cls, output: str) -> "HealthReport":
-        """Find the report in a remote shell's output, in which start-up files may print; ContractError without one."""
+        """Find the report in a remote shell's output, which may contain other lines; ContractError without one."""
         document = parse_last_line(output, "a health report")
         if document.get("kind") != KIND:
             raise ContractError("health.kind must be health")
@@ -72,12 +72,12 @@ class HealthReport:
 
 
 def clean(text: str, longest: int = LONGEST_DETAIL) -> str:
-    """Return a text in one line without control characters: it is shown on terminals and may come from anywhere."""
+    """Return a text in one line without control characters: it comes from any source and is shown on terminals."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 
 def last_line(output: str) -> str:
-    """Return the last line of a program's output that says something."""
+    """Return the last line of a program's output that is not blank."""
     lines = [line for line in output.splitlines() if line.strip()]
     return clean(lines[-1]) if lines else ""

@@ -1,4 +1,4 @@
-"""GPUs of a node, as the NVIDIA driver reports them: their count, memory faults, utilization and persistence mode."""
+"""GPUs of a node, as the NVIDIA driver reports them: count, memory faults, utilization and persistence mode."""
 
 import logging
 import re
@@ -15,16 +15,16 @@ GPU = "GPU count"
 ECC = "GPU memory"
 COMMAND = "nvidia-smi"
 GPU_SECONDS = 60
-"""How long a node that runs waits for the driver: more than twice what was seen of a slow one (Azure/aks-gpu#105)."""
+"""Time for which a member waits for the driver: more than twice the time of a slow one (Azure/aks-gpu#105)."""
 QUERY_SECONDS = 120
-"""The first query after boot loads the driver, on eight GPUs."""
+"""Time limit of the first query after boot, which loads the driver for eight GPUs."""
 REPLACE = "terminate the instance, so that its group launches another"
 MEMORY_FIELDS = {
     "ecc.errors.uncorrected.volatile.total": "uncorrected ECC errors since the driver was loaded",
     "retired_pages.pending": "pages to be retired at the next reset",
     "remapped_rows.failure": "a memory row that could not be remapped",
 }
-"""What is asked of each GPU -> how a fault of it reads. Newer GPUs have rows that are remapped, older ones pages."""
+"""Field of the query -> description of the fault. Newer GPUs remap rows, older ones retire pages."""
 FIELDS = ("index", "uuid", *MEMORY_FIELDS)
 
 _UNKNOWN_FIELD = re.compile(r'Field "([^"]+)" is not a valid field')
@@ -38,36 +38,36 @@ _LISTED = re.compile(r"^GPU [0-9]+:", re.MULTILINE)
 
 @dataclass(frozen=True)
 class GpuReading:
-    """Readings of all GPUs of a node."""
+    """Reading of all GPUs of a node."""
 
-    count: int = 0  # GPUs that answered
-    broken: tuple[str, ...] = ()  # What is wrong with GPUs as such, a line each
-    memory_faults: tuple[str, ...] = ()  # What is wrong with their memory, a line each
-    unread: str = field(default="", kw_only=True)  # Why the memory could not be asked about; empty when it could
+    count: int = 0  # GPUs that responded
+    broken: tuple[str, ...] = ()  # Faults of GPUs as such, a line each
+    memory_faults: tuple[str, ...] = ()  # Faults of their memory, a line each
+    unread: str = field(default="", kw_only=True)  # Reason why the memory was not read; empty when it was
 
 
 def turn_on_persistence(node: Node) -> None:
     """
-    Let the driver keep GPUs started while nobody uses them, until the next boot.
+    Make the driver keep idle GPUs initialized, until the next boot.
 
-    Ubuntu's package starts `nvidia-persistenced --no-persistence-mode`. Each `nvidia-smi` then starts all GPUs anew:
-    with eight it takes more than 25 s (Azure/aks-gpu#105, Azure/AgentBaker#2829), and the load that it shows is 90 to
-    99 % on GPUs that nobody uses (jina-ai/clip-as-service#254).
+    Ubuntu's package starts `nvidia-persistenced --no-persistence-mode`. Each `nvidia-smi` then initializes all GPUs
+    again: with eight it takes more than 25 s (Azure/aks-gpu#105, Azure/AgentBaker#2829), and reports a load of 90 to
+    99 % on idle GPUs (jina-ai/clip-as-service#254).
 
-    Effects: `nvidia-smi -pm 1`, where there is that command. A failure is logged and no more.
+    Effects: `nvidia-smi -pm 1`, where that command exists. A failure is only logged.
     """
     if not node.programs.has(COMMAND):
         return
     try:
         node.programs.run([COMMAND, "-pm", "1"], timeout_seconds=QUERY_SECONDS)
     except ProgramError as error:
-        # A master that does not train has its workers' image, and so a driver without a GPU.
+        # A head node has the workers' image, and so a driver without a GPU.
         level = logging.WARNING if node.settings.expected_gpu_count else logging.INFO
-        LOG.log(level, "persistence mode could not be turned on: %s: %s", error, last_line(error.output))
+        LOG.log(level, "could not turn on persistence mode: %s: %s", error, last_line(error.output))
 
 
 def count_gpus(node: Node) -> int:
-    """Return the GPUs that `nvidia-smi -L` lists; StageFailure when it lists none of those that the type has."""
+    """Return the number of GPUs that `nvidia-smi -L` lists; StageFailure for none on a type with GPUs."""
     expected = node.settings.expected_gpu_count
     count, cause, output = 0, "nvidia-smi lists none", ""
     try:
@@ -78,7 +78,7 @@ def count_gpus(node: Node) -> int:
     if expected > 0 and count == 0:
         raise StageFailure(
             f"the instance type has {expected} GPUs and the node shows 0: {cause}",
-            "give an image whose NVIDIA driver supports them; a node never joins without its driver",
+            "use an image whose NVIDIA driver supports them; a node never joins without its driver",
             output=output,
         )
     if count != expected:
@@ -90,10 +90,10 @@ def check_gpus(
     programs: Programs, expected: int, timeout_seconds: float, *, is_joining: bool = False
 ) -> tuple[Finding, Finding]:
     """
-    Check number and memory of the GPUs that the driver shows; with 0 expected their memory alone.
+    Check number and memory of the GPUs that the driver reports; with 0 expected only their memory.
 
-    The driver may take `timeout_seconds` in all. A driver that takes longer is a fault of a node that joins; of a
-    member it says nothing, since a slow node is no reason to evict it.
+    The driver may take `timeout_seconds` in all. A slower driver is a fault of a node that joins, but not of a member,
+    since slowness is no reason to evict it.
     """
     if not programs.has(COMMAND):
         return _judge(GpuReading(unread=f"{COMMAND} is not installed"), expected)
@@ -101,7 +101,7 @@ def check_gpus(
         return _judge(read_gpus(programs, Deadline.after(Clock(), timeout_seconds)), expected)
     except ProgramError as error:
         said = f": {last_line(error.output)}" if last_line(error.output) else ""
-        what = f"{COMMAND} did not answer in {timeout_seconds:.0f} s" if error.is_late else f"{COMMAND} failed{said}"
+        what = f"{COMMAND} did not respond in {timeout_seconds:.0f} s" if error.is_late else f"{COMMAND} failed{said}"
         if error.is_late and not is_joining:
             return Finding.fit(GPU, f"not known: {what}"), Finding.fit(ECC, f"not known: {what}")
         return _judge(GpuReading(unread=what), expected)
@@ -109,10 +109,10 @@ def check_gpus(
 
 def read_gpus(programs: Programs, deadline: Deadline) -> GpuReading:
     """
-    Read count and memory of all GPUs; ProgramError when the driver does not answer.
+    Read count and memory of all GPUs; ProgramError when the driver does not respond.
 
-    A driver refuses the whole query over one field that it does not know: the query is repeated without that field.
-    When the query fails in another way, GPUs are counted by the plain list.
+    A driver refuses the whole query for one unknown field: the query is repeated without that field. When the query
+    fails with another error, the GPUs of the plain list are counted.
     """
     fields = list(FIELDS)
     while True:
@@ -132,7 +132,7 @@ def read_gpus(programs: Programs, deadline: Deadline) -> GpuReading:
 
 
 def read_utilization(programs: Programs, timeout_seconds: float) -> float | None:
-    """Return the mean utilization of the node's GPUs in percent; None without GPUs, or when the driver does not say."""
+    """Return the mean utilization of the node's GPUs in percent; None without GPUs or without a reading."""
     if not programs.has(COMMAND):
         return None
     argv = [COMMAND, "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
@@ -148,7 +148,7 @@ def parse_query(output: str, fields: tuple[str, ...]) -> GpuReading:
     """
     Parse the output of a query, a line a GPU, its values separated by commas, the index first.
 
-    A value that the GPU does not support, `[N/A]` or whatever else is no number and no Yes, counts as no fault.
+    A value that the GPU does not support, such as `[N/A]`, or any other that is no number and no Yes, is no fault.
     """
     count, broken, faults = 0, [], []
     for line in output.splitlines():
@@ -158,7 +158,7 @@ def parse_query(output: str, fields: tuple[str, ...]) -> GpuReading:
             continue
         wrong = next((value for value in values[1:] if _BROKEN_VALUE.search(value)), "")
         if wrong:
-            broken.append(f"GPU {values[0]} says {clean(wrong)}")
+            broken.append(f"GPU {values[0]} reports {clean(wrong)}")
             continue
         count += 1
         for name, value in zip(fields, values, strict=True):
@@ -174,12 +174,12 @@ def _is_fault(value: str) -> bool:
 def _list_gpus(programs: Programs, deadline: Deadline, said: str) -> GpuReading:
     output = programs.run([COMMAND, "-L"], timeout_seconds=max(1.0, deadline.remaining))
     lost = dict.fromkeys(clean(line) for line in f"{said}\n{output}".splitlines() if _LOST.search(line))
-    unread = f"{COMMAND} does not tell: {last_line(said) or 'no answer'}"
+    unread = f"{COMMAND} does not report it: {last_line(said) or 'no response'}"
     return GpuReading(len(_LISTED.findall(output)), tuple(lost), unread=unread)
 
 
 def _judge(reading: GpuReading, expected: int) -> tuple[Finding, Finding]:
-    """Turn what was read into two findings; on a node that needs no GPU, only broken ones are a fault."""
+    """Return the two findings of a reading; on a node that needs no GPU, only broken ones are a fault."""
     reason = f": {reading.unread}" if reading.unread and not reading.count else ""
     if reading.broken:
         count = Finding.fault(GPU, "; ".join(reading.broken), REPLACE)

@@ -1,4 +1,4 @@
-"""By which provider NCCL's traffic leaves a node: EFA, or TCP and why."""
+"""Network provider of NCCL on a node: EFA, or TCP with the reason."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +11,9 @@ from deeplearning_node.programs import ProgramError, Programs
 NETWORK = "network"
 EFA, TCP = "efa", "tcp"
 FI_INFO = "/opt/amazon/efa/bin/fi_info"
-"""Where AWS's installer puts it (EC2 user guide, "Get started with EFA and NCCL", efa-start-nccl)."""
+"""Path that AWS's installer uses (EC2 user guide, "Get started with EFA and NCCL", efa-start-nccl)."""
 FAULT_FILE = f"{STATE_DIRECTORY}/efa-fault"
-"""Why the agent could not install the EFA software; absent when it could, or need not."""
+"""Cause of a failed installation of the EFA software; absent when it succeeded or was not needed."""
 PROVIDER_SECONDS = 10
 LIBRARY_SECONDS = 3
 REMEDY = "read the agent's log on the node, or deploy with network.efa=False to train over TCP on purpose"
@@ -26,25 +26,25 @@ _PLUGIN_FOLDERS = ("opt/amazon/ofi-nccl", "opt/aws-ofi-nccl")
 
 @dataclass(frozen=True)
 class Provider:
-    """What carries NCCL's traffic between nodes."""
+    """Network provider of NCCL's traffic between nodes."""
 
     name: str  # `efa` or `tcp`
     why: str  # The reason, in one line
-    is_fault: bool = False  # Whether it is TCP where EFA is meant
+    is_fault: bool = False  # Whether it is TCP where EFA is configured
 
     @property
     def detail(self) -> str:
-        """Both in one line."""
+        """Name and reason in one line."""
         return f"{self.name}: {self.why}"
 
 
 def find_provider(programs: Programs, root: Path, hardware: HardwareSettings | None) -> Provider:
     """
-    Ask libfabric for EFA, and look for the plugin by which NCCL uses it.
+    Find EFA in libfabric, and the plugin with which NCCL uses it.
 
     `fi_info -p efa -t FI_EP_RDM` lists a domain a device (EC2 user guide, efa-start-nccl). Fewer devices than the type
-    has are reported and are no fault: types with several devices a card were never seen. `hardware` is None where the
-    instance type is unknown.
+    has are reported but are no fault: types with several devices a card are untested. `hardware` is None for an unknown
+    instance type.
     """
     if hardware is None or not hardware.efa_cards:
         name = hardware.instance_type if hardware else ""
@@ -53,8 +53,8 @@ def find_provider(programs: Programs, root: Path, hardware: HardwareSettings | N
         count = count_devices(programs, root)
     except ProgramError as error:
         if error.is_late and (count := len(list((root / _DEVICES).glob("*")))):
-            # A busy node is slow, and no reason to leave the cluster.
-            return Provider(EFA, f"the kernel has {count} devices, fi_info did not answer in {PROVIDER_SECONDS} s")
+            # A busy node is slow, which is no reason to evict it.
+            return Provider(EFA, f"the kernel has {count} devices, fi_info did not respond in {PROVIDER_SECONDS} s")
         return _fail(root, _explain(error))
     if not count:
         return _fail(root, "libfabric lists no EFA")
@@ -64,7 +64,7 @@ def find_provider(programs: Programs, root: Path, hardware: HardwareSettings | N
 
 
 def check_network(programs: Programs, root: Path, hardware: HardwareSettings | None) -> Finding:
-    """Return whether a node's traffic takes the EFA that it has."""
+    """Return a fault for a node whose traffic does not use its EFA."""
     provider = find_provider(programs, root, hardware)
     if provider.is_fault:
         return Finding.fault(NETWORK, provider.detail, REMEDY)
@@ -80,12 +80,12 @@ def count_devices(programs: Programs, root: Path) -> int:
 
 
 def has_software(programs: Programs, root: Path) -> bool:
-    """Return whether an image or an installation brought libfabric with EFA."""
+    """Return whether libfabric with EFA is installed."""
     return (root / FI_INFO.lstrip("/")).exists() or programs.has("fi_info")
 
 
 def has_plugin(programs: Programs, root: Path) -> bool:
-    """Return whether NCCL finds a plugin for networks: where AWS puts its own, or among the system's libraries."""
+    """Return whether NCCL finds a network plugin: in AWS's folders, or among the system's libraries."""
     if any(next((root / folder).rglob(f"{_PLUGIN}*.so"), None) for folder in _PLUGIN_FOLDERS):
         return True
     try:
@@ -98,7 +98,7 @@ def _explain(error: ProgramError) -> str:
     if error.is_missing:
         return "libfabric with EFA is not installed, there is no fi_info"
     if error.is_late:
-        return f"fi_info did not answer in {PROVIDER_SECONDS} s"
+        return f"fi_info did not respond in {PROVIDER_SECONDS} s"
     return f"libfabric finds no EFA: {last_line(error.output) or error}"
 
 

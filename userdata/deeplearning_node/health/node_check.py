@@ -1,4 +1,4 @@
-"""What a node finds of itself, and whether it is fit to join."""
+"""Health check of a node by itself, also before it joins."""
 
 import time
 from collections.abc import Callable
@@ -19,14 +19,14 @@ MEMBERSHIP = "membership"
 CLOCK = "clock"
 SERVICE_SECONDS = 5
 CLOCK_SECONDS = 30
-"""Clocks of nodes differ by milliseconds; AWS refuses requests that are five minutes off."""
+"""Allowed difference: nodes' clocks usually differ by milliseconds, and AWS refuses requests five minutes off."""
 
 
 def check_node(facts: NodeFacts, programs: Programs, root: Path, now: Callable[[], float] = time.time) -> HealthReport:
     """
-    Check everything that a node can find of itself; takes a minute and a half at most.
+    Run every check of a node by itself; takes a minute and a half at most.
 
-    A node that has joined must still have the GPUs with which it joined, another those of its instance type.
+    A member must still have the GPUs with which it joined, another node those of its instance type.
 
     Effects: a small file on the shared file system, for a moment.
     """
@@ -45,7 +45,7 @@ def check_node(facts: NodeFacts, programs: Programs, root: Path, now: Callable[[
 
 
 def check_health(node: Node, fewest_gpus: int | None = None) -> None:
-    """Keep an unhealthy node from joining, or one with fewer GPUs than it needs; StageFailure names the fault."""
+    """Raise StageFailure with the fault for an unhealthy node, or one with fewer GPUs than it needs."""
     expected = node.settings.expected_gpu_count if fewest_gpus is None else fewest_gpus
     findings = [*check_gpus(node.programs, expected, QUERY_SECONDS, is_joining=True), check_disks(node.root)]
     faults = [finding for finding in findings if not finding.ok]
@@ -56,7 +56,7 @@ def check_health(node: Node, fewest_gpus: int | None = None) -> None:
 
 
 def read_membership(root: Path) -> tuple[InstalledMembership, str]:
-    """Return the installed membership, or an empty one and why it could not be read."""
+    """Return the installed membership, or an empty one and the reason why it could not be read."""
     try:
         return InstalledMembership.read(root), ""
     except FileNotFoundError:
@@ -66,7 +66,7 @@ def read_membership(root: Path) -> tuple[InstalledMembership, str]:
 
 
 def judge_membership(membership: InstalledMembership, trouble: str, *, is_member: bool) -> Finding:
-    """Return whether the node has a membership to which it belongs."""
+    """Return a fault for a member without an installed membership that names it."""
     remedy = "read the agent's log on the node"
     if trouble:
         return Finding.fault(MEMBERSHIP, trouble, remedy)
@@ -76,7 +76,7 @@ def judge_membership(membership: InstalledMembership, trouble: str, *, is_member
 
 
 def check_agent(programs: Programs) -> Finding:
-    """Ask the service manager whether the agent runs; everybody may ask."""
+    """Check in the service manager that the agent runs; needs no privileges."""
     try:
         programs.run(["systemctl", "is-active", AGENT_SERVICE], timeout_seconds=SERVICE_SECONDS)
     except ProgramError as error:
@@ -88,12 +88,12 @@ def check_agent(programs: Programs) -> Finding:
 
 def judge_clock(at: float, sent: float, received: float) -> Finding:
     """
-    Compare a node's clock with that of the node that asked.
+    Compare a node's clock with that of the checking node.
 
-    The node read `at` between the asking node's `sent` and `received`; all are seconds since 1970.
+    The node read `at` between the checking node's `sent` and `received`; all are seconds since 1970.
     """
     offset = at - received if at > received else min(0.0, at - sent)
     if abs(offset) <= CLOCK_SECONDS:
         return Finding.fit(CLOCK, f"at most {CLOCK_SECONDS} s off")
-    detail = f"{abs(offset):.0f} s {'ahead of' if offset > 0 else 'behind'} the node that asked"
+    detail = f"{abs(offset):.0f} s {'ahead of' if offset > 0 else 'behind'} the checking node"
     return Finding.fault(CLOCK, detail, "start its time service (chrony), or terminate the instance")

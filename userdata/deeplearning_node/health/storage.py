@@ -1,4 +1,4 @@
-"""Whether a node's disks have room and its shared file system answers."""
+"""Checks of a node's disks and of its shared file system."""
 
 import errno
 import os
@@ -12,13 +12,13 @@ from deeplearning_node.programs import ProgramError, Programs
 DISK = "disk"
 FILE_SYSTEM = "file system"
 DISKS = ("", "var", "tmp")
-"""Folders below the root that programs need room in."""
+"""Folders below the root in which programs need free space."""
 LEAST_FREE_BYTES = 64 * 1024 * 1024
 LEAST_FREE_INODES = 1000
-"""Below these, logs and programs begin to fail; the agent's own files are a few KiB."""
+"""Least free space: with less, logs and programs begin to fail; the agent's own files are a few KiB."""
 FILE_SYSTEM_SECONDS = 5
 
-# In a child, because a process that waits for a silent server cannot be killed.
+# Runs in a child, since a process that waits for a silent server cannot be killed.
 _PROBE = """
 import os, sys, tempfile
 try:
@@ -29,7 +29,7 @@ try:
         os.fsync(file.fileno())
         with open(file.name, "rb") as again:
             found = again.read()
-    sys.exit(0 if found == b"healthy" else "a file does not hold what was written to it")
+    sys.exit(0 if found == b"healthy" else "a file differs from its written content")
 except OSError as error:
     sys.exit(f"{error.strerror}")
 """
@@ -42,29 +42,29 @@ def check_disks(root: Path, read: Callable[[Path], os.statvfs_result] = os.statv
         try:
             complaint = judge_disk(read(root / name))
         except OSError as error:
-            complaint = f"cannot be looked at: {error.strerror}"
+            complaint = f"cannot be read: {error.strerror}"
         if complaint:
             complaints.setdefault(complaint, []).append(f"/{name}")
     if not complaints:
         return Finding.fit(DISK, f"{', '.join(f'/{name}' for name in DISKS)} have room")
-    # Folders of one disk have one complaint.
+    # Folders of one disk have the same fault.
     detail = "; ".join(f"{', '.join(names)}: {complaint}" for complaint, names in complaints.items())
-    return Finding.fault(DISK, detail, "free the disk, give it more room, or terminate the instance")
+    return Finding.fault(DISK, detail, "free space, enlarge the disk, or terminate the instance")
 
 
 def judge_disk(found: os.statvfs_result) -> str:
     """
     Return the fault of a disk; empty when there is none.
 
-    Some file systems have no limit on bytes or inodes and say that they have 0 in all: that is no fault.
+    Some file systems have no limit on bytes or inodes and report a total of 0: that is no fault.
     """
     if found.f_flag & os.ST_RDONLY:
         return "is read-only"
     free = found.f_bavail * found.f_frsize
     if found.f_blocks and free < LEAST_FREE_BYTES:
-        return f"{free // 2**20} MiB are free, at least {LEAST_FREE_BYTES // 2**20} must be"
+        return f"{free // 2**20} MiB are free, at least {LEAST_FREE_BYTES // 2**20} are needed"
     if found.f_files and found.f_favail < LEAST_FREE_INODES:
-        return f"{found.f_favail} inodes are free, at least {LEAST_FREE_INODES} must be"
+        return f"{found.f_favail} inodes are free, at least {LEAST_FREE_INODES} are needed"
     return ""
 
 
@@ -94,5 +94,5 @@ def check_file_system(programs: Programs, mount_point: Path, timeout_seconds: fl
 
 
 def _hang(mount_point: Path, seconds: float) -> Finding:
-    detail = f"{mount_point} did not answer in {seconds:g} s"
+    detail = f"{mount_point} did not respond in {seconds:g} s"
     return Finding.fault(FILE_SYSTEM, detail, "check that port 2049 is open between the node and the file system")

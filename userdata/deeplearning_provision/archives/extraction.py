@@ -15,7 +15,7 @@ PENDING_FILES = 1024
 
 def extract(archive: Path, kind: str, folder: Path, threads: int, on_position: Callable[[int], None]) -> int:
     """
-    Extract an archive into a folder, which may hold members of it already, and return the number of members.
+    Extract an archive into a folder, which may already contain members, and return the number of members.
 
     `threads` write small files; `on_position` is called with the position in the archive's file, in bytes.
     WrongContentError when the archive is damaged, or a member must not be extracted.
@@ -47,7 +47,7 @@ class _Extraction:
         if not parts and member.kind != "folder":
             raise UnsafeNameError(f"a name must be a file's, got {member.name!r}")
         if parts in self._pending or member.kind == "hard link":
-            self.finish()  # The last member of a name counts.
+            self.finish()  # Of several members with one name, the last one counts.
         if member.kind == "folder":
             self._writer.make_folder(parts)
         elif member.kind == "link":
@@ -67,7 +67,7 @@ class _Extraction:
         self._wait(0, 0)
 
     def _wait(self, files: int, size: int) -> None:
-        """Wait for the oldest files until at most so many, and so many bytes, are pending."""
+        """Wait for the oldest files until at most `files` files and `size` bytes are pending."""
         while self._pending and (len(self._pending) > files or self._bytes > size):
             length, future = self._pending.pop(next(iter(self._pending)))
             self._bytes -= length

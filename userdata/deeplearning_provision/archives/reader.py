@@ -24,7 +24,7 @@ _BROKEN = (
     gzip.BadGzipFile,
     zlib.error,
     EOFError,
-    NotImplementedError,  # A compression that zipfile does not know.
+    NotImplementedError,  # A compression that zipfile does not support.
     RuntimeError,
     ValueError,
     OverflowError,
@@ -35,7 +35,7 @@ Kind = Literal["file", "folder", "link", "hard link", "device"]
 
 @dataclass
 class Member:
-    """A member of an archive; whatever is no file, folder or link is a device."""
+    """Member of an archive; every other kind than file, folder or link is a device."""
 
     name: str
     kind: Kind
@@ -74,14 +74,14 @@ def read_members(path: Path, kind: str) -> Iterator[Member]:
 
 @contextlib.contextmanager
 def name_damage(name: str) -> Iterator[None]:
-    """Turn the errors of all readers into WrongContentError, with the member's name."""
+    """Convert the errors of all readers to WrongContentError with the member's name."""
     try:
         yield
     except _BROKEN as error:
         where = f" at {name!r}" if name else ""
         raise WrongContentError(
             f"the archive must be whole, got {type(error).__name__}{where}: {error}",
-            "make and upload it again",
+            "create and upload it again",
         ) from error
 
 
@@ -129,9 +129,9 @@ def _read_tar(path: Path, *, is_gzip: bool) -> Iterator[Member]:
             )
             archive.members = []  # type: ignore[attr-defined] # It would keep every member in memory.
         if not watched.is_ended:
-            raise tarfile.ReadError(f"it ends at byte {archive.offset} without the mark of an end")
+            raise tarfile.ReadError(f"it ends at byte {archive.offset} without an end marker")
         while is_gzip and source.read(_STREAM_BYTES):
-            pass  # The end of the stream compares the last checksum.
+            pass  # Reading to the end of the stream verifies the last checksum.
 
 
 def _tar_kind(entry: tarfile.TarInfo) -> Kind:
@@ -146,7 +146,7 @@ def _tar_kind(entry: tarfile.TarInfo) -> Kind:
 
 def _watch_end() -> Any:
     """
-    Return a class of members that records the empty block at the end: tarfile does not report its absence.
+    Return a class of members that records the empty block at the end, whose absence tarfile does not report.
 
     tarfile calls `fromtarfile` for each header. It no longer calls `frombuf` since
     https://github.com/python/cpython/issues/141707 was fixed in updates of every Python that images have.

@@ -1,4 +1,4 @@
-"""A writer of files, folders and links below one folder, and the names that it accepts."""
+"""Writer of files, folders and links below one folder, with a check of their names."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class UnsafeNameError(WrongContentError):
-    """A name leaves the folder, or cannot be a file's."""
+    """Name that leaves the folder, or is invalid for a file."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(cause, "make the source without it")
@@ -23,14 +23,14 @@ def split_name(name: str) -> tuple[str, ...]:
     """
     Split the name of an archive's member into folders and file; empty for the root itself.
 
-    UnsafeNameError when it is absolute, climbs with `..`, or has a part that cannot be a file's name.
+    UnsafeNameError when it is absolute, contains `..`, or has a part that is no valid file name.
     """
     if name.startswith("/"):
         raise UnsafeNameError(f"a name must not be absolute, got {name!r}")
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     for part in parts:
         if part == "..":
-            raise UnsafeNameError(f"a name must not hold '..', got {name!r}")
+            raise UnsafeNameError(f"a name must not contain '..', got {name!r}")
         if "\0" in part or len(part.encode("utf-8", "surrogateescape")) > MOST_NAME_BYTES:
             raise UnsafeNameError(f"a part of a name must be at most {MOST_NAME_BYTES} bytes without NUL, got {name!r}")
     return parts
@@ -40,7 +40,7 @@ def split_key(relative: str) -> tuple[str, ...]:
     """
     Split an object's key, without its prefix; a trailing slash means a folder.
 
-    UnsafeNameError when it is no plain path: two keys must never mean the same file.
+    UnsafeNameError when it is no plain path: two keys must never name the same file.
     """
     parts = split_name(relative)
     if "/".join(parts) != relative.removesuffix("/"):
@@ -50,10 +50,10 @@ def split_key(relative: str) -> tuple[str, ...]:
 
 def check_link(parts: tuple[str, ...], target: str) -> None:
     """
-    Raise UnsafeNameError for a symbolic link that could lead out of the folder, also through other links.
+    Raise UnsafeNameError for a symbolic link that could lead out of the folder, even through other links.
 
-    A link may climb first and then descend: its folder is a real one, so it climbs to a real one, and every link on the
-    way down obeys the same rule.
+    A link may first ascend and then descend: its folder is a real one, so it ascends to a real one, and every link on
+    the way down obeys the same rule.
     """
     steps = [step for step in target.split("/") if step not in ("", ".")]
     climbs = next((index for index, step in enumerate(steps) if step != ".."), len(steps))
@@ -63,14 +63,14 @@ def check_link(parts: tuple[str, ...], target: str) -> None:
 
 class TreeWriter:
     """
-    A folder that is filled.
+    Writer into one folder.
 
-    A file is written in its place without being emptied first, so that two writers of the same content do no harm.
-    Nothing is written through a link, and a folder is never replaced, so that a check stays valid.
+    A file is written in place without being emptied first, so that two writers of the same content do no harm. Nothing
+    is written through a link, and a folder is never replaced, so that a check stays valid.
     """
 
     def __init__(self, root: Path) -> None:
-        """Write below an existing folder; it is never made again, since another run may have removed it."""
+        """Bind an existing folder; it is never created again, since another run may have removed it."""
         self._root = str(root)
         self._folders: set[tuple[str, ...]] = set()
 
@@ -108,7 +108,7 @@ class TreeWriter:
             if stat.S_IMODE(found.st_mode) != wanted:
                 os.fchmod(handle, wanted)
         finally:
-            os.close(handle)  # A network file system may only now say that it is full.
+            os.close(handle)  # A network file system may report only now that it is full.
 
     def make_link(self, parts: tuple[str, ...], target: str) -> None:
         """Make a symbolic link; raise UnsafeNameError when it leads outside, or a folder is in its place."""
@@ -118,7 +118,7 @@ class TreeWriter:
         os.symlink(target, self.path(parts))  # noqa: PTH211 - as above
 
     def make_hard_link(self, parts: tuple[str, ...], target: tuple[str, ...]) -> None:
-        """Make a second name of an extracted file; raise UnsafeNameError when there is none, or for a collision."""
+        """Make a second name of an extracted file; raise UnsafeNameError for a missing file, or a collision."""
         self.make_folder(parts[:-1])
         is_below_folders = all(self._is_kind(target[:above], stat.S_ISDIR) for above in range(1, len(target)))
         if not is_below_folders or not self._is_kind(target, stat.S_ISREG):

@@ -1,4 +1,4 @@
-"""Content of a source: one archive, or all objects of a prefix."""
+"""Contents of a source: one archive, or all objects of a prefix."""
 
 import hashlib
 import json
@@ -24,10 +24,10 @@ Parts = tuple[str, ...]
 
 
 class LeaseLostError(ProvisionFailure):
-    """Another node took the staging over, since this one was silent for too long."""
+    """Another node took over the staging, since this one was silent for too long."""
 
     def __init__(self) -> None:
-        super().__init__("another node has taken the staging over", "nothing needs to be done", is_final=False)
+        super().__init__("another node has taken over the staging", "no action is needed", is_final=False)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class StepProgress:
 
 
 class ArchiveContent:
-    """An archive in S3; `digest` identifies its present version and the settings."""
+    """Archive in S3; `digest` identifies its current version and the settings."""
 
     def __init__(self, source: DataSettings, store: ObjectStore) -> None:
         self._source = source
@@ -73,19 +73,19 @@ class ArchiveContent:
         self._sha256 = source.sha256
 
     def required_sha256(self) -> str:
-        """Return the SHA-256 of the settings or of the object `<key>.sha256`; empty without both."""
+        """Return the SHA-256 from the settings or the object `<key>.sha256`; empty without either."""
         beside = f"{self._source.key}.sha256"
         if not self._source.sha256:
             text = self._store.read_text(self._source.bucket, beside)
             found = _SHA256.match(text)
             if text and not found:
                 cause = f"s3://{self._source.bucket}/{beside} must begin with a SHA-256 in hex, got {text[:80]!r}"
-                raise ProvisionFailure(cause, "write it again as sha256sum does, or remove it")
+                raise ProvisionFailure(cause, "write it again in the format of sha256sum, or remove it")
             self._sha256 = found[1].lower() if found else ""
         return self._sha256
 
     def check_room(self, target: DataTarget) -> None:
-        """Require room for the archive and as much again, since its members are rarely smaller."""
+        """Require space for twice the archive, since its members are rarely smaller."""
         if not target.filled(self.digest).exists():
             size = self._item.size * (1 if self._item.is_at(target.archive(self.digest)) else 2)
             how = " (the archive, and at least as much for its members)"
@@ -100,7 +100,7 @@ class ArchiveContent:
         """
         item, archive = self._item, target.archive(self.digest)
         check = choose_check(item, self._sha256)
-        said = f"compared with {check.name}" if check else "compared with its size: no digest of it can be computed"
+        said = f"compared with {check.name}" if check else "compared with its size only: it has no usable digest"
         if not item.is_at(archive):
             progress.start(f"fetching {item}, {said}", item.size)
             self._store.fetch(item, archive, progress.add, target.folder)
@@ -115,7 +115,7 @@ class ArchiveContent:
 
 
 class PrefixContent:
-    """The objects of a prefix, as the constructor lists them into a file: there may be millions."""
+    """Objects of a prefix, listed into a file, since there may be millions."""
 
     def __init__(self, source: DataSettings, store: ObjectStore, listing_file: Path) -> None:
         self._what = f"s3://{source.bucket}/{source.key}"
@@ -131,7 +131,7 @@ class PrefixContent:
                 for item in page:
                     relative = item.key[len(source.key) :]
                     if not relative:
-                        continue  # The prefix itself, which the console makes.
+                        continue  # The prefix itself, which the console creates.
                     parts = self._check_key(relative, item)
                     is_folder = relative.endswith("/")
                     folders.update(parts[:end] for end in range(1, len(parts) + is_folder))
@@ -142,7 +142,7 @@ class PrefixContent:
         self._folders = len(folders)
         if not self._count:
             remedy = "upload them, or correct the key of the source"
-            raise ProvisionFailure(f"{self._what} must hold objects, got none", remedy)
+            raise ProvisionFailure(f"{self._what} must contain objects, got none", remedy)
         for parts, _ in self._files():
             if parts in folders:
                 name = "/".join(parts)

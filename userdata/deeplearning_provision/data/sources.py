@@ -22,7 +22,7 @@ from deeplearning_provision.steps import Outcome, ProvisionFailure, join_outcome
 
 LOCAL_DIRECTORY = "/opt/deeplearning/local"
 AT_ONCE = 2
-"""Concurrent sources: one is extracted while another is downloaded."""
+"""Number of concurrent sources: one is extracted while another is downloaded."""
 PROBE_SECONDS = 15
 LONGEST_PAUSE_SECONDS = 15.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -41,8 +41,8 @@ def stage_all(
     """
     Provision every source of the node's settings, concurrently.
 
-    Effects: an entry of /opt/deeplearning/data for each source, and its target. With `is_forced` content that was
-    refused is fetched again; BlockingIOError when another process of this node stages then.
+    Effects: an entry of /opt/deeplearning/data for each source, and its target. With `is_forced`, refused content is
+    fetched again; BlockingIOError when another process of this node is staging.
     """
     provisioning = DataProvisioning(facts, status, root, programs, clock, settings or TransferSettings(), is_forced)
 
@@ -125,7 +125,7 @@ class DataProvisioning:
         self._check_mount(mount_point)
         folder = mount_point / source.name
         if not folder.is_dir():
-            remedy = "it is looked for again; see that the file system is linked with the source's bucket"
+            remedy = "retrying; check that the file system is linked to the source's bucket"
             raise ProvisionFailure(f"{folder} must be a folder, which Lustre imports from S3", remedy, is_final=False)
         self._link(source, folder)
         return f"{folder} is linked with s3://{source.bucket}/{source.key}"
@@ -136,7 +136,7 @@ class DataProvisioning:
         if self.is_master:
             first = next(self._store().list_pages(source.bucket, source.key))
             if not first:
-                raise ProvisionFailure(f"{uri} must hold objects, got none", "upload them, or correct the key")
+                raise ProvisionFailure(f"{uri} must contain objects, got none", "upload them, or correct the key")
         write_file(self._path(f"{DATA_DIRECTORY}/{source.name}.s3"), f"{uri}\n")
         return f"stays at {uri}, which {source.name}.s3 names"
 
@@ -150,7 +150,7 @@ class DataProvisioning:
         try:
             self.programs.run(["mountpoint", "-q", str(mount_point)], timeout_seconds=PROBE_SECONDS)
         except ProgramError as error:
-            remedy = "it is looked for again; see the agent's log"
+            remedy = "retrying; see the agent's log"
             raise ProvisionFailure(f"{mount_point} must be mounted: {error}", remedy, is_final=False) from error
 
     def _store(self) -> ObjectStore:

@@ -18,7 +18,7 @@ from deeplearning_provision.steps import ProvisionFailure, WrongContentError, de
 
 MOST_CHANGES = 3
 """Changes of a source during a download, after which staging fails."""
-ALREADY = "as it is in S3 now, nothing had to be fetched"
+ALREADY = "unchanged in S3, nothing to fetch"
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Staging:
         """
         Stage the source and return a description for users.
 
-        Effects: the target's folders; S3 is read. A failure publishes nothing.
+        Effects: the target's folders; reads from S3. A failure publishes nothing.
         """
         try:
             with explain_disk_errors(self._what):
@@ -60,9 +60,9 @@ class Staging:
             except SourceChangedError as error:  # noqa: PERF203 - fetching dwarfs it
                 changes += 1
                 if changes == MOST_CHANGES:
-                    remedy = "it is tried again; stage it when nobody writes it any more"
+                    remedy = "retrying; stage it again once no program writes it"
                     raise ProvisionFailure(f"{error}, {changes} times", remedy, is_final=False) from error
-                self.status.start(self._step, f"{error}: begun anew")
+                self.status.start(self._step, f"{error}: restarting")
 
     @property
     def _what(self) -> str:

@@ -1,14 +1,14 @@
 """
-The folders of a source, and their publication by one link.
+Folders of a source, and their publication by one link.
 
 | name below the file system's root | content |
 |---|---|
-| `data/<source>` | link to the folder that is published |
-| `data/.<source>/<digest>` | a folder that is filled, or was published |
-| `data/.<source>/<digest>.json` | marker: the source of a folder that is whole |
-| `data/.<source>/<digest>.archive` | the archive, until its members are published |
-| `data/.<source>/lease` | the node that stages the source |
-| `data/.<source>/refused.json`, `trouble.json` | why content was refused, or staging failed |
+| `data/<source>` | link to the published folder |
+| `data/.<source>/<digest>` | folder during the download, and after its publication |
+| `data/.<source>/<digest>.json` | marker: source of a complete folder |
+| `data/.<source>/<digest>.archive` | archive, until its members are published |
+| `data/.<source>/lease` | node that stages the source |
+| `data/.<source>/refused.json`, `trouble.json` | cause of a refusal, or of a failure |
 """
 
 import contextlib
@@ -38,12 +38,12 @@ def describe_source(source: DataSettings) -> dict[str, str]:
 class DataTarget:
     base: Path  # Root of the shared file system, or of the node's local disk
     name: str
-    # Id of this boot on a local disk, where a crash may lose writes: a later boot begins anew; empty on a server
+    # Id of this boot on a local disk, where a crash may lose writes: a later boot starts again; empty on a server
     boot: str = ""
 
     @property
     def path(self) -> Path:
-        """Path of the data for jobs; it exists only when the data is whole."""
+        """Path of the data for jobs; it exists only when the data is complete."""
         return self.base / DATA_FOLDER / self.name
 
     @property
@@ -80,7 +80,7 @@ class DataTarget:
     def refuse_foreign(self) -> None:
         if (self.path.exists() or self.path.is_symlink()) and not self._find_published():
             raise ProvisionFailure(
-                f"{self.path} must not exist before it is staged, and it was not staged",
+                f"{self.path} must not exist before the source is staged",
                 "move it away, or give the source another name",
             )
 
@@ -100,7 +100,7 @@ class DataTarget:
         """
         Remove everything that is neither published nor of the content with the digest `kept`.
 
-        Each folder is renamed first, so that another run cannot publish it half removed.
+        Each folder is renamed first, so that another run cannot publish it during the removal.
         """
         for path in list(self._find_rest(kept)):
             gone = path

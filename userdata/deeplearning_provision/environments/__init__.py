@@ -1,1 +1,1 @@
-"""Environments of jobs: recipes, builds, the cache, and how nodes take them."""
+"""Environments of jobs: recipes, builds, the cache, and the installation on nodes."""

@@ -1,5 +1,5 @@
 """
-Archives that carry a finished environment to other nodes and clusters.
+Archives of finished environments, for other nodes and clusters.
 
 They are plain tar files: packages are compressed already, and reading 30,000 small files over NFS takes far longer than
 one large file. The digest is computed during writing and reading; a folder gets its name only after its archive was
@@ -19,15 +19,15 @@ from deeplearning_provision.archives.tree_writer import TreeWriter, UnsafeNameEr
 
 BLOCK_BYTES = 1 << 20
 READ_BYTES = 1 << 16
-"""Small, since tarfile copies the rest of its buffer at each small read."""
+"""Size of a read; small, since tarfile copies the rest of its buffer at each small read."""
 DISK_BLOCK_BYTES = 4096
-"""Least room of a file; an environment has tens of thousands of small ones."""
+"""Least space of a file on a disk; an environment has tens of thousands of small ones."""
 
 OnBytes = Callable[[int], None]
 
 
 class DamagedArchiveError(Exception):
-    """An archive differs from what was packed; the text names the difference."""
+    """Archive that differs from the packed one; the message names the difference."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ def unpack(path: Path, expected: Archive, folder: Path, on_bytes: OnBytes) -> No
     """
     Extract an archive to a new folder, and compare its digest.
 
-    Everything belongs to the user of this process; an error leaves a part. `on_bytes` is called with the number of
-    bytes read so far. DamagedArchiveError when it is another archive, or has entries that no environment has.
+    All files belong to the user of this process; an error leaves a partial folder. `on_bytes` is called with the number
+    of bytes read so far. DamagedArchiveError for a different archive, or entries that no environment has.
     """
     folder.mkdir(parents=True)
     with path.open("rb") as raw:
@@ -88,13 +88,13 @@ def unpack(path: Path, expected: Archive, folder: Path, on_bytes: OnBytes) -> No
 
 
 def verify(path: Path, expected: Archive, on_bytes: OnBytes) -> None:
-    """Read an archive to its end and compare its digest; DamagedArchiveError for another one."""
+    """Read an archive to its end and compare its digest; DamagedArchiveError if it differs."""
     with path.open("rb") as raw:
         _compare(_Counting(raw, on_bytes), expected)
 
 
 class _Counting:
-    """A file that computes the digest of the bytes that pass."""
+    """File that computes the digest of the bytes read or written."""
 
     def __init__(self, raw: IO[bytes], on_bytes: OnBytes) -> None:
         self._raw = raw
@@ -132,7 +132,7 @@ def _compare(reader: _Counting, expected: Archive) -> None:
 
 
 def _walk(folder: Path, leave_out: str = "") -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield the entries of a folder in a fixed order, folders before what is in them."""
+    """Yield the entries of a folder in a fixed order, folders before their content."""
     for path in sorted(folder.iterdir()):
         if path.name == leave_out:
             continue
@@ -146,7 +146,7 @@ def _walk(folder: Path, leave_out: str = "") -> Iterator[tuple[Path, os.stat_res
 
 def _add(archive: tarfile.TarFile, path: Path, name: str, status: os.stat_result) -> None:
     info = tarfile.TarInfo(name)
-    # Compiled files of Python are used only while they name the second in which their source was written.
+    # Python uses a compiled file only if it names the second in which its source was written.
     info.mtime, info.mode = int(status.st_mtime), stat.S_IMODE(status.st_mode)
     if stat.S_ISREG(status.st_mode):
         info.size = status.st_size

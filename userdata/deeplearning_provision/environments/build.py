@@ -1,4 +1,4 @@
-"""Build of an environment on the master: pip resolves and installs, then Horovod is compiled and tried."""
+"""Build of an environment on the master: pip resolves and installs, then Horovod is compiled and tested."""
 
 import json
 import shutil
@@ -28,13 +28,13 @@ from deeplearning_provision.system_packages import (
 
 GIB = 1 << 30
 BUILD_BYTES = 3 * GIB
-"""Compilers of the system (0.4 GB), CUDA's from PyPI (0.6 GB), Horovod's objects (1 GB), and small files."""
+"""Space for the system's compilers (0.4 GB), CUDA's from PyPI (0.6 GB), Horovod's objects (1 GB), and small files."""
 CUDA_BYTES = 9 * GIB
-"""PyTorch with CUDA: 5.2 GB installed, 2.8 GB of wheels in pip's cache, and the largest of them once more."""
+"""Space for PyTorch with CUDA: 5.2 GB installed, 2.8 GB of wheels in pip's cache, and the largest of them again."""
 BUILD_INODES = 60_000
 """PyTorch with CUDA has 28,000 files, and Horovod's sources with their objects 10,000."""
-COMPILE_REMEDY = "pin another version of the framework, or declare no Horovod and use torchrun (all of it is in {})"
-ROOM_REMEDY = "give the nodes a larger workers.volume_size, or free the disk"
+COMPILE_REMEDY = "pin another version of the framework, or declare no Horovod and use torchrun (full log: {})"
+ROOM_REMEDY = "give nodes a larger workers.volume_size, or free space"
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Build:
 
 def build_environment(site: BuildSite, interpreter: Interpreter, recipe: Recipe) -> Manifest:
     """
-    Build an environment in its place on this node, unless it has what pip resolves today; return its manifest.
+    Build an environment in its place on this node, unless it has what pip resolves now; return its manifest.
 
     Effects: packages of the system that the build needs; the environment's folder, with the manifest last. A failure
     removes the folder.
@@ -108,7 +108,7 @@ def _install_needs(build: Build, needs: list[str]) -> None:
     site = build.site
     if needs:
         names = name_packages(needs, site.programs)
-        install_system_packages(site.programs, site.transcript, names, site.tell)
+        install_system_packages(site.programs, site.transcript, names, site.report)
 
 
 def _run_pip(build: Build, pip: Pip, *words: str, on_line: Callable[[str], None] = ignore_line) -> None:
@@ -123,8 +123,8 @@ def _run_pip(build: Build, pip: Pip, *words: str, on_line: Callable[[str], None]
 
 
 def _resolve(build: Build) -> list[Resolved]:
-    """Return what pip would install beside the image; file by file with hashes, which pip then requires of all."""
-    build.site.tell("asking pip what is needed beside the image")
+    """Return the packages that pip would install; each file separately with hashes, which pip then requires of all."""
+    build.site.report("resolving the packages that the image lacks")
     files = _write_requirements(build)
     pip = build.pip(make_venv(build.interpreter, build.scratch / "venv", build.site.transcript))
     pip.prepare(build.interpreter.pip, is_builder=True)
@@ -168,8 +168,8 @@ def _fill(build: Build, packages: list[Resolved], folder: Path) -> HorovodPlan |
     if packages:
         exact = build.scratch / "exact.txt"
         exact.write_text("".join(f"{package.line}\n" for package in packages), encoding="utf-8")
-        site.tell("installing packages", len(packages), "packages")
-        # Also where the image has the same version: its package is no part of the environment.
+        site.report("installing packages", len(packages), "packages")
+        # Even if the image has the same version: its package is no part of the environment.
         words = ("install", "--no-deps", "--ignore-installed", "--requirement", str(exact))
         _run_pip(build, pip, *words, on_line=follow_pip(site.show, len(packages)))
     if not build.recipe.horovod:
@@ -178,7 +178,7 @@ def _fill(build: Build, packages: list[Resolved], folder: Path) -> HorovodPlan |
 
 
 def _add_horovod(build: Build, pip: Pip, python: Path) -> HorovodPlan:
-    """Compile Horovod in an environment over the finished one, which stays free of the build's requirements."""
+    """Compile Horovod in an environment over the finished one, which stays without the build's requirements."""
     site, recipe = build.site, build.recipe
     finished = ask_interpreter(python, site.programs)
     plan = plan_horovod(recipe.horovod, finished, site.root, site.programs, capability=recipe.compute_capability)
@@ -186,15 +186,15 @@ def _add_horovod(build: Build, pip: Pip, python: Path) -> HorovodPlan:
     what = f"compiling Horovod {plan.version} for {', '.join(plan.frameworks)}"
     wheels, watch = build.scratch / "wheels", follow_compiler(site.show, what, site.clock)
     try:
-        build_horovod(compiling, plan, wheels, build.scratch, site.tell, on_line=watch)
+        build_horovod(compiling, plan, wheels, build.scratch, site.report, on_line=watch)
     except ProvisionFailure as error:
         if not error.is_final or error.cause != "pip wheel failed":
             raise
-        cause = f"{what.removeprefix('compiling ')} could not be compiled"
+        cause = f"could not compile {what.removeprefix('compiling ')}"
         raise ProvisionFailure(cause, COMPILE_REMEDY.format(site.transcript.log), output=error.output) from error
     (wheel,) = wheels.glob("horovod-*.whl")
-    site.tell("trying Horovod")
-    # The image may have a Horovod of its own, for another framework.
+    site.report("testing Horovod")
+    # The image may have its own Horovod, for another framework.
     pip.run("install", "--no-index", "--no-deps", "--ignore-installed", str(wheel))
     try_horovod(python, plan, site.transcript)
     return plan

@@ -1,13 +1,13 @@
 """
-A bucket that keeps finished environments for later clusters.
+Cache of finished environments in a bucket, for later clusters.
 
 | key below the prefix | content |
 |---|---|
-| `<recipe>.json` | the key that a recipe led to; written last |
-| `<key>/complete.json` | the manifest |
-| `<key>/<sha256>.tar` | the archive; two clusters that made the same at once never mix theirs |
+| `<recipe>.json` | key of a recipe's environment; written last |
+| `<key>/complete.json` | manifest |
+| `<key>/<sha256>.tar` | archive; the digest keeps those of two concurrent builds apart |
 
-Nothing here fails a node: without the bucket the environment is built, and the step reports why.
+No failure here fails a node: without the bucket the environment is built, and the step reports the cause.
 """
 
 from collections.abc import Callable
@@ -28,11 +28,11 @@ from deeplearning_provision.steps import ProvisionFailure, WrongContentError
 
 ABSENT = frozenset({"NoSuchKey", "404"})
 LARGEST_NOTE = 1 << 20
-"""Bytes that are read of a manifest or memo."""
+"""Most bytes of a manifest or memo."""
 
 
 class CacheError(Exception):
-    """The cache could not be used; the text names the cause."""
+    """Failure of the cache; the message names the cause."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class EnvironmentCache:
 
     def keep(self, recipe: str, manifest: Manifest, folder: Path, on_bytes: Callable[[int], None]) -> None:
         """Upload the environment of a recipe and its archive in `folder`; threads call `on_bytes` with each count."""
-        # Imported here: only a master that fills a cache needs it.
+        # Imported here, since only a master that fills a cache needs it.
         from boto3.exceptions import Boto3Error  # noqa: PLC0415
         from boto3.s3.transfer import S3Transfer  # noqa: PLC0415
 
@@ -79,7 +79,7 @@ class EnvironmentCache:
         try:
             transfer.upload_file(str(folder / ARCHIVE), self.settings.bucket, key, callback=on_bytes)
         except (*AwsError, Boto3Error) as error:
-            raise CacheError(f"the archive cannot be written: {error}") from error
+            raise CacheError(f"could not write the archive: {error}") from error
         self._put(f"{manifest.key}/{COMPLETE}", manifest.to_text())
         self._put(f"{recipe}.json", Memo(manifest.key).to_text())
 
@@ -91,7 +91,7 @@ class EnvironmentCache:
         try:
             self.store.client.put_object(Bucket=self.settings.bucket, Key=name, Body=text.encode())
         except AwsError as error:
-            raise CacheError(f"{key} cannot be written: {error}") from error
+            raise CacheError(f"could not write {key}: {error}") from error
 
     def _read(self, key: str) -> str:
         """Return a small object; empty when it is missing. A failure is not retried, since a build can replace it."""
@@ -102,7 +102,7 @@ class EnvironmentCache:
         except AwsError as error:
             if error_code(error) in ABSENT:
                 return ""
-            raise CacheError(f"{key} cannot be read: {error}") from error
+            raise CacheError(f"could not read {key}: {error}") from error
 
     def _get(self, bucket: str, name: str) -> Any:
         try:

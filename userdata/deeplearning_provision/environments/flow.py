@@ -27,9 +27,9 @@ from deeplearning_provision.s3 import ObjectStore
 from deeplearning_provision.steps import ProvisionFailure
 
 TRIES = 2
-"""A damaged archive is made anew once; damage of the second one has a cause to fix first."""
+"""A damaged archive is made again once; a second damaged one needs a repair of its cause first."""
 WHAT = "the environment"
-SHARED_REMEDY = "free the shared file system, or give it more room"
+SHARED_REMEDY = "free space on the shared file system, or enlarge it"
 
 
 class Flow:
@@ -42,7 +42,7 @@ class Flow:
         settings, store = site.settings.cache, ObjectStore(site.facts.region, site.clock)
         self._cache = EnvironmentCache(settings, store) if settings else None
         self._cache_note = ""
-        self._origin = "it was here already"
+        self._origin = "already installed"
 
     def run(self) -> str:
         """
@@ -62,7 +62,7 @@ class Flow:
                 if number == TRIES or not site.is_master:
                     raise ProvisionFailure(
                         f"the archive in {folder} is damaged: {error}",
-                        "run deeplearning environment --build on the master, which makes it anew; it is tried again",
+                        "run deeplearning environment --build on the master, which makes it again; retrying",
                         is_final=False,
                     ) from error
                 self._refuse(folder, error)
@@ -105,7 +105,7 @@ class Flow:
             manifest = build_environment(site, self._interpreter, self._recipe)
             if Manifest.read(site.local / manifest.key):
                 write_memo(site.local, self._recipe.digest, manifest.key, site.boot)
-                self._origin = f"made here in {manifest.seconds:.0f} s"
+                self._origin = f"built here in {manifest.seconds:.0f} s"
         if find_kept(site.shared, manifest.key) is None:
             self._pack(manifest)
         write_memo(site.shared, self._recipe.digest, manifest.key)
@@ -115,7 +115,7 @@ class Flow:
         folder = site.local / manifest.key
         size = measure(folder, COMPLETE)
         disk.check_room(WHAT, site.shared, size, files=1, remedy=SHARED_REMEDY)
-        site.tell("packing the environment for the other nodes", size, "bytes")
+        site.report("packing the environment for the other nodes", size, "bytes")
         with (
             disk.explain_disk_errors("the archive of the environment", SHARED_REMEDY),
             hold_place(site.shared, manifest.key, site.facts.instance_id) as place,
@@ -128,13 +128,13 @@ class Flow:
         site, manifest = self._site, self._find_kept()
         if manifest is None or manifest.archive is None:
             raise ProvisionFailure(
-                f"the environment in {site.shared} has gone",
+                f"the environment in {site.shared} was removed",
                 "run deeplearning environment --build on the master",
                 is_final=False,
             )
         archive = manifest.archive
         disk.check_room(WHAT, site.local, archive.unpacked_bytes, archive.files, remedy=ROOM_REMEDY)
-        site.tell("copying the environment to this node", archive.size, "bytes")
+        site.report("copying the environment to this node", archive.size, "bytes")
         with (
             disk.explain_disk_errors(WHAT, ROOM_REMEDY),
             hold_place(site.local, manifest.key, site.facts.instance_id) as place,
@@ -146,11 +146,11 @@ class Flow:
         self._import_frameworks(manifest)
         write_memo(site.local, self._recipe.digest, manifest.key, site.boot)
         if not self._origin.startswith("taken"):
-            self._origin = f"taken from the shared file system, where {manifest.built_by} put it"
+            self._origin = f"copied from the shared file system, built by {manifest.built_by}"
         return manifest
 
     def _import_frameworks(self, manifest: Manifest) -> None:
-        self._site.tell("importing the frameworks")
+        self._site.report("importing the frameworks")
         python = self._site.local / manifest.key / "bin" / "python"
         found = ask_interpreter(python, self._site.programs)
         import_frameworks(python, found.frameworks, manifest.horovod.get("frameworks", {}), self._site.transcript)
@@ -159,27 +159,27 @@ class Flow:
         site, manifest = self._site, self._find_kept()
         if manifest is None or manifest.archive is None:
             return
-        site.tell("reading the archive on the shared file system", manifest.archive.size, "bytes")
+        site.report("reading the archive on the shared file system", manifest.archive.size, "bytes")
         try:
             verify(site.shared / manifest.key / ARCHIVE, manifest.archive, site.count)
         except DamagedArchiveError as error:
             self._refuse(site.shared / manifest.key, error)
 
     def _refuse(self, folder: Path, error: DamagedArchiveError) -> None:
-        self._site.tell(f"the archive in {folder} is refused: {error}")
+        self._site.report(f"the archive in {folder} is damaged: {error}")
         discard(folder)
 
     def _take_from_cache(self) -> bool:
         site, cache = self._site, self._cache
         if cache is None:
             return False
-        site.tell(f"asking {cache} for the environment")
+        site.report(f"looking up the environment in {cache}")
         try:
             manifest = cache.find(self._recipe.digest)
             if manifest is None or manifest.archive is None:
                 return False
             disk.check_room(WHAT, site.shared, manifest.archive.size, files=2, remedy=SHARED_REMEDY)
-            site.tell(f"fetching the environment from {cache}", manifest.archive.size, "bytes")
+            site.report(f"fetching the environment from {cache}", manifest.archive.size, "bytes")
             with (
                 disk.explain_disk_errors("the archive of the environment", SHARED_REMEDY),
                 hold_place(site.shared, manifest.key, site.facts.instance_id) as place,
@@ -188,22 +188,22 @@ class Flow:
                 publish(place, site.shared, manifest)
         except CacheError as error:
             self._cache_note = f"{cache} was not used: {error}"
-            site.tell(self._cache_note)
+            site.report(self._cache_note)
             return False
         write_memo(site.shared, self._recipe.digest, manifest.key)
-        self._origin = f"taken from {cache}, where {manifest.built_by} put it"
+        self._origin = f"copied from {cache}, built by {manifest.built_by}"
         return True
 
     def _fill_cache(self) -> None:
-        """Upload the environment for later clusters; a refusal is reported and fails nothing."""
+        """Upload the environment for later clusters; a failure is only reported."""
         site, cache, kept = self._site, self._cache, self._find_kept()
         if cache is None or kept is None or kept.archive is None:
             return
         try:
             if not self._cache_note and cache.find(self._recipe.digest):
                 return
-            site.tell(f"copying the environment to {cache}", kept.archive.size, "bytes")
+            site.report(f"copying the environment to {cache}", kept.archive.size, "bytes")
             cache.keep(self._recipe.digest, kept, site.shared / kept.key, site.add)
-            self._cache_note += f"; it was put into {cache}" if self._cache_note else f"put into {cache}"
+            self._cache_note += f"; uploaded to {cache}" if self._cache_note else f"uploaded to {cache}"
         except CacheError as error:
             self._cache_note = self._cache_note or f"{cache} was not used: {error}"

@@ -1,12 +1,11 @@
 """
-The software environment of jobs, which the master makes once for all nodes.
+Software environment of jobs, which the master makes once for all nodes.
 
 | kind | the master makes on the shared file system | a node has |
 |---|---|---|
-| horovod | an archive of a virtual environment over the image's Python, unless the image brings all | the environment |
-| requirements | the same | the same |
-| conda | the environment | a link to it |
-| container | nothing | the image, pulled |
+| horovod | an archive of a virtual environment over the image's Python, unless the image has everything | the
+environment | | requirements | the same | the same | | conda | the environment | a link to it | | container | nothing |
+the image, pulled |
 
 /opt/deeplearning/environments/current links to the environment, except for a container.
 """
@@ -49,7 +48,7 @@ CONDA_COMMANDS = {
     "conda": ("env", "create"),
     "micromamba": ("create", "--yes"),
 }
-"""Program -> its subcommand that makes an environment from a file; the fastest first."""
+"""Program -> subcommand that makes an environment from a file; the fastest first."""
 CONDA_FOLDERS = ("/opt/conda/bin", "/opt/miniconda3/bin", "/opt/miniforge3/bin", "/opt/anaconda3/bin")
 ASK_SECONDS = 60
 _NO_RIGHT = re.compile("permission denied", re.IGNORECASE)
@@ -59,16 +58,16 @@ def build_or_install(
     facts: NodeFacts, status: Status, root: Path, programs: Programs, clock: Clock, *, is_thorough: bool = False
 ) -> None:
     """
-    Provide the declared environment on this node, unless it is there; the step's last detail describes it.
+    Provide the declared environment on this node, unless it is installed; the step's last detail describes it.
 
     One process of a node does this at a time. With `is_thorough` the master reads the archive to its end, and rebuilds
-    a damaged one; otherwise nodes find damage when they unpack it.
+    a damaged one; otherwise nodes detect damage when they unpack it.
     """
     site = BuildSite(facts, status, root, programs, clock, is_thorough)
     with lock_file(root, ENVIRONMENT_STEP):
         site.transcript.begin()
         site.local.mkdir(parents=True, exist_ok=True)
-        site.tell("looking at the image")
+        site.report("inspecting the image")
         recipe, interpreter = find_recipe(facts, site.settings, root, programs)
         if recipe.kind == CONDA:
             status.finish(ENVIRONMENT_STEP, _provide_conda(site, recipe))
@@ -93,27 +92,27 @@ def _provide_over_image(site: BuildSite, recipe: Recipe, interpreter: Interprete
 
 
 def _check_framework(pinned: str, recipe: Recipe) -> None:
-    """Refuse an image that conflicts with the pin; a pinned PyTorch may be the default, and gives way."""
+    """Refuse an image that conflicts with the pin; a pinned PyTorch may be the default, and is ignored."""
     if not recipe.frameworks and not pinned:
         raise ProvisionFailure(
             "the image must have torch, tensorflow or mxnet when no framework is pinned, got none of them",
-            "give the environment a framework such as torch==2.7.1, or an image that has one, and deploy",
+            "pin a framework such as torch==2.7.1, or use an image that has one, and deploy",
         )
     if pinned.startswith("tensorflow") and recipe.frameworks and "tensorflow" not in recipe.frameworks:
         found = ", ".join(f"{name} {version}" for name, version in recipe.frameworks.items())
         raise ProvisionFailure(
             f"environment.framework must be left out where the image has another, got {pinned} beside {found}",
-            "give an image without a framework, or a requirements file, and deploy",
+            "use an image without a framework, or a requirements file, and deploy",
         )
 
 
 def provide_image(site: BuildSite, interpreter: Interpreter) -> str:
     """Link the image's Python, if its Horovod works, and return one line about it; empty when it does not work."""
-    site.tell("importing the image's Horovod")
+    site.report("importing the image's Horovod")
     try:
         import_frameworks(interpreter.program, interpreter.frameworks, interpreter.horovod, site.transcript)
     except ProvisionFailure as error:
-        site.tell(f"the image's Horovod is of no use: {error.cause}")
+        site.report(f"the image's Horovod does not work: {error.cause}")
         return ""
     if interpreter.is_virtual:
         switch_link(site.local / CURRENT, str(interpreter.program.parents[1]))
@@ -128,20 +127,20 @@ def provide_image(site: BuildSite, interpreter: Interpreter) -> str:
 
 def _pull_image(site: BuildSite, image: str) -> str:
     if not site.programs.has("docker"):
-        raise ProvisionFailure("the image of the nodes has no docker", "give a deep learning image, which has it")
-    site.tell(f"pulling {image}")
-    failed = f"{image} could not be pulled"
+        raise ProvisionFailure("the image of the nodes has no docker", "use a deep learning image, which has it")
+    site.report(f"pulling {image}")
+    failed = f"could not pull {image}"
     meanings = (
         Meaning(
             _NO_RIGHT, "the login user may not use docker", "add the user to the group docker in the set-up script"
         ),
-        Meaning(NETWORK, failed, "see the route to its registry", may_pass=True),
+        Meaning(NETWORK, failed, "check the route to its registry", may_pass=True),
     )
     try:
         site.transcript.run(["docker", "pull", "--quiet", image], timeout_seconds=PULL_SECONDS)
         site.transcript.run(["docker", "image", "inspect", "--format", "{{.Id}}", image], timeout_seconds=ASK_SECONDS)
     except ProgramError as error:
-        remedy = "see its name and tag; a private registry needs a login of the nodes, such as ECR's credential helper"
+        remedy = "check its name and tag; a private registry needs credentials on the nodes, such as ECR's helper"
         raise explain_failure(error, meanings, failed, remedy) from error
     return f"container image {image}"
 
@@ -150,7 +149,7 @@ def _provide_conda(site: BuildSite, recipe: Recipe) -> str:
     """
     Provide the environment of a conda file on this node, and return one line about it.
 
-    Many of its files contain its path, so the master makes it where it stays, on the shared file system.
+    Many of its files contain its path, so the master makes it in its final place, on the shared file system.
     """
     if recipe.horovod:
         raise ProvisionFailure("horovod must be left out with a conda file", "list it in the file, with its compilers")
@@ -160,7 +159,7 @@ def _provide_conda(site: BuildSite, recipe: Recipe) -> str:
         return (prefix / COMPLETE).exists()
 
     make_shared(site, recipe, is_whole, lambda: _make_conda(site, recipe, prefix))
-    with explain_program_errors(f"{prefix} has no Python that runs", "list python in the conda file"):
+    with explain_program_errors(f"{prefix} must have a working Python", "list python in the conda file"):
         site.transcript.run([str(prefix / "bin" / "python"), "--version"], timeout_seconds=ASK_SECONDS)
     switch_link(site.local / CURRENT, str(prefix))
     document = json.loads((prefix / COMPLETE).read_text(encoding="utf-8"))
@@ -171,7 +170,7 @@ def _make_conda(site: BuildSite, recipe: Recipe, prefix: Path) -> None:
     file = site.fetch_file("environment.yml")
     program, arguments = _find_conda(site)
     shutil.rmtree(prefix, ignore_errors=True)
-    site.tell(f"{Path(program).name} makes the environment")
+    site.report(f"{Path(program).name} makes the environment")
     begin = site.clock.read()
     try:
         site.transcript.run(
@@ -180,7 +179,7 @@ def _make_conda(site: BuildSite, recipe: Recipe, prefix: Path) -> None:
             environment={"CONDA_ALWAYS_YES": "true", "PYTHONNOUSERSITE": "1"},
         )
     except ProgramError as error:
-        told = (f"{Path(program).name} failed", "correct the conda file, or see the route to its channels")
+        told = (f"{Path(program).name} failed", "correct the conda file, or check the route to its channels")
         raise explain_failure(error, [Meaning(NETWORK, *told, may_pass=True)], *told) from error
     made = {"recipe": asdict(recipe), "built_by": site.facts.instance_id}
     write_file(prefix / COMPLETE, json.dumps(made | {"seconds": site.clock.read() - begin}) + "\n")
@@ -196,5 +195,5 @@ def _find_conda(site: BuildSite) -> tuple[str, tuple[str, ...]]:
                 return str(program), arguments
     raise ProvisionFailure(
         f"the image has none of {', '.join(CONDA_COMMANDS)}",
-        "install one in the set-up script, or give a requirements file or a container",
+        "install one in the set-up script, or use a requirements file or a container",
     )

@@ -1,8 +1,8 @@
 """
-The recipe of an environment: its settings and the facts of the image.
+Recipe of an environment: its settings and the facts of the image.
 
-Every node knows its recipe without a network, so it finds a kept environment without pip. The key names the environment
-itself: a digest of the recipe and of the packages that pip resolved on the day of the build.
+Every node computes its recipe without a network, so it finds a kept environment without pip. The key names the
+environment itself: a digest of the recipe and of the packages that pip resolved at the time of the build.
 """
 
 import hashlib
@@ -22,25 +22,25 @@ from deeplearning_provision.system_packages import read_system
 
 HOROVOD, REQUIREMENTS, CONDA, CONTAINER = "horovod", "requirements", "conda", "container"
 DIGEST_LENGTH = 24
-"""Of 64 hex digits, to keep the first lines of scripts below Linux's limit of 127 bytes."""
+"""Length of a key, of 64 hex digits, to keep the first lines of scripts below Linux's limit of 127 bytes."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """The settings and facts that decide the content of an environment."""
+    """Settings and facts that determine the content of an environment."""
 
     kind: str  # `horovod`, `requirements`, `conda` or `container`
     # SHA-256 of the file in hex; for a container the image's name; for `horovod` the framework to install, if any
     source: str
-    platform: str  # Of wheels and conda packages
-    python: str = ""  # Path and version; empty for conda and containers, which bring theirs
+    platform: str  # Platform of wheels and conda packages
+    python: str = ""  # Path and version; empty for conda and containers, which have their own
     libc: str = ""  # Version
     system: str = ""  # Distribution and its version
     frameworks: Mapping[str, str] = field(default_factory=dict)  # Framework of the image -> version
     horovod: str = ""  # Version to build; empty for none
     image_horovod: tuple[str, ...] = ()  # Frameworks for which the image has a Horovod
     has_mpi: bool = False  # Whether the image has a compiler of MPI
-    compute_capability: str = ""  # Of the GPUs for which Horovod is built; empty for none
+    compute_capability: str = ""  # Compute capability of the GPUs for Horovod; empty for none
 
     @property
     def digest(self) -> str:
@@ -48,7 +48,7 @@ class Recipe:
 
     @property
     def is_in_image(self) -> bool:
-        """Whether the image has a framework, and a Horovod for each of its frameworks."""
+        """True if the image has a framework, and a Horovod for each of its frameworks."""
         return self.kind == HOROVOD and bool(self.frameworks) and set(self.frameworks) <= set(self.image_horovod)
 
     def key(self, packages: Iterable[str], compilers: Mapping[str, str]) -> str:
@@ -57,7 +57,7 @@ class Recipe:
         return shorten({"recipe": asdict(self), "packages": sorted(packages), "built": built})
 
     def differences(self, other: Mapping[str, object]) -> list[str]:
-        """Return how another node's recipe differs from this one, such as `python 3.10 here, 3.12 there`."""
+        """Return the differences of another node's recipe, such as `python 3.10 here, 3.12 there`."""
         mine = json.loads(json.dumps(asdict(self)))
         return [
             f"{name} {mine[name]} here, {other.get(name)} there"

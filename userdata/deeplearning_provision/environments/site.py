@@ -1,4 +1,4 @@
-"""A build of an environment: the master makes what all nodes share; the workers wait and report its progress."""
+"""Build of an environment: the master makes the shared part; the workers wait and report its progress."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ from deeplearning_provision.status import Status
 from deeplearning_provision.steps import ProvisionFailure, WrongContentError, describe_failure
 
 SHARED_FOLDER = ".deeplearning/environments"
-"""Below the shared file system."""
+"""Folder below the shared file system."""
 CURRENT = "current"
 LOG = f"{PROVISION_FILE.rpartition('/')[0]}/environment.log"
 LOOK_SECONDS = 5.0
@@ -33,11 +33,11 @@ LOOK_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class BuildSite:
-    """A node with its settings, folders and progress."""
+    """Node with its settings, folders and progress of the build."""
 
     facts: NodeFacts
     status: Status
-    root: Path  # Of the node's file tree
+    root: Path  # Root of the node's file tree
     programs: Programs
     clock: Clock
     is_thorough: bool = False  # Whether the master reads the archive to its end first
@@ -51,7 +51,7 @@ class BuildSite:
 
     @cached_property
     def transcript(self) -> Transcript:
-        # A service may have no HOME, below which pip keeps its cache.
+        # A service may lack HOME, below which pip has its cache.
         return Transcript(self.root / LOG.lstrip("/"), self.programs, {"HOME": str(Path.home())})
 
     @property
@@ -77,8 +77,8 @@ class BuildSite:
     def boot(self) -> str:
         return read_boot(self.root)
 
-    def tell(self, detail: str, total: int = 0, unit: str = "", done: int = 0) -> None:
-        """Report that a part begins, also to the nodes that wait."""
+    def report(self, detail: str, total: int = 0, unit: str = "", done: int = 0) -> None:
+        """Report the start of a part, also to the waiting nodes."""
         self.status.start(ENVIRONMENT_STEP, detail, total, unit, done)
         self._tell_cluster(detail)
 
@@ -90,7 +90,7 @@ class BuildSite:
         self.status.add(ENVIRONMENT_STEP, done)
 
     def show(self, detail: str, done: int, total: int, unit: str) -> None:
-        """Report a detail of the same part, and its progress."""
+        """Report a detail and the progress of the same part."""
         step = self.status.get(ENVIRONMENT_STEP)
         if (step.total, step.unit) != (total, unit):
             self.status.start(ENVIRONMENT_STEP, detail, total, unit, done)
@@ -102,7 +102,7 @@ class BuildSite:
         self.status.wait(ENVIRONMENT_STEP, detail)
 
     def read_claim(self) -> Mapping[str, Any]:
-        """Return what the master reported; empty before it begins."""
+        """Return the master's claim; empty before its start."""
         try:
             return parse_object(self.claim_file.read_text(encoding="utf-8"), "claim")
         except (OSError, ValueError):
@@ -141,8 +141,8 @@ def make_shared(site: BuildSite, recipe: Recipe, is_done: Callable[[], bool], ma
     """
     Make a shared environment on the master, unless it is done; on a worker, wait for it without a limit.
 
-    A worker reports the master's failure and keeps waiting: the master may be repaired, and its claim may be of an
-    earlier cluster.
+    A worker reports the master's failure and continues to wait: the master may be repaired, and the claim may be from
+    an earlier cluster.
 
     Effects: the claim file on the shared file system, with the master's work or the cause of its failure.
     """
@@ -171,11 +171,11 @@ def _make_alone(site: BuildSite, recipe: Recipe, is_done: Callable[[], bool], ma
 def _describe_wait(site: BuildSite, recipe: Recipe) -> str:
     claim = site.read_claim()
     if not claim:
-        return "waiting for the master to begin"
+        return "waiting for the master to start"
     if claim.get("digest") != recipe.digest:
         found = claim.get("recipe")
         differences = "; ".join(recipe.differences(found if isinstance(found, dict) else {}))
-        return f"waiting: the master makes another environment ({differences}); give both groups one image"
+        return f"waiting: the master makes another environment ({differences}); use one image for both groups"
     if claim.get("failure"):
         return f"waiting: the master failed: {claim['failure']}"
     doing = f": {claim['doing']}" if claim.get("doing") else ""

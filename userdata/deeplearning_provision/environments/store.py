@@ -1,10 +1,10 @@
 """
-A folder of finished environments: on the shared file system, and on each node.
+Store of finished environments: a folder on the shared file system, and one on each node.
 
 | name | content |
 |---|---|
-| `<recipe>.json` | the key that a recipe led to, which saves another run of pip |
-| `<key>/complete.json` | the manifest; an environment without it is not whole |
+| `<recipe>.json` | key of a recipe's environment, which saves another run of pip |
+| `<key>/complete.json` | manifest; an environment without it is incomplete |
 | `<key>/environment.tar` | on the shared file system: the archive that every node unpacks |
 | `<key>/` | on a node: the environment itself |
 """
@@ -36,7 +36,7 @@ class Manifest:
     packages: tuple[str, ...]  # Installed by pip, each with its version
     built_by: str  # Instance id
     seconds: float  # Duration of the build
-    horovod: Mapping[str, Any] = field(default_factory=dict)  # How Horovod was built; empty without it
+    horovod: Mapping[str, Any] = field(default_factory=dict)  # Plan of Horovod's build; empty without Horovod
     archive: Archive | None = None  # None before it is packed
 
     def to_text(self) -> str:
@@ -48,7 +48,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest | None":
-        """Return a folder's manifest; None when the environment is not whole, or of another version of this code."""
+        """Return a folder's manifest; None for an incomplete environment, or one of another version of this code."""
         try:
             return cls.from_text((folder / COMPLETE).read_text(encoding="utf-8"))
         except (OSError, ContractError):
@@ -70,7 +70,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Memo:
-    """The key that a recipe led to; with a boot, valid until that boot ends."""
+    """Key of a recipe's environment; with a boot, valid until that boot ends."""
 
     key: str
     boot: str = ""
@@ -93,7 +93,7 @@ def read_memo(text: str, boot: str = "") -> str:
 
 
 def find_key(folder: Path, recipe: str, boot: str = "") -> str:
-    """Return the key that a recipe led to; empty when the folder has no memo of it."""
+    """Return the key of a recipe's environment; empty when the folder has no memo of it."""
     try:
         return read_memo((folder / f"{recipe}.json").read_text(encoding="utf-8"), boot)
     except (OSError, UnicodeError):
@@ -118,7 +118,7 @@ def find_kept(folder: Path, key: str) -> Manifest | None:
 
 
 def publish(making: Path, folder: Path, manifest: Manifest) -> None:
-    """Rename the folder of a new archive to its key; an equal one that another node published first stays."""
+    """Rename the folder of a new archive to its key; an equal one that another node published first is kept."""
     manifest.write(making)
     if not find_kept(folder, manifest.key):
         discard(folder / manifest.key)
@@ -130,7 +130,7 @@ def publish(making: Path, folder: Path, manifest: Manifest) -> None:
 
 
 def discard(folder: Path) -> None:
-    """Rename an environment, if it exists, then remove it: no reader finds a part of it."""
+    """Rename an environment, if it exists, then remove it: no reader sees a partial one."""
     aside = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.removed")
     with contextlib.suppress(FileNotFoundError):
         folder.rename(aside)
@@ -140,7 +140,7 @@ def discard(folder: Path) -> None:
 @contextlib.contextmanager
 def hold_place(folder: Path, key: str, owner: str) -> Iterator[Path]:
     """
-    Yield the path of a folder to make and then rename; remove it at the end if it is left.
+    Yield the path of a folder to create and rename; remove it at the end if it was not renamed.
 
     Leftovers of this node's interrupted processes are removed first.
     """

@@ -1,1 +1,1 @@
-"""Horovod: how it is built for a framework and CUDA, and tried."""
+"""Horovod: its build for a framework and CUDA, and a test of the result."""

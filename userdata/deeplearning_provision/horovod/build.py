@@ -1,4 +1,4 @@
-"""Builds Horovod into a wheel, as planned, and tries it."""
+"""Build of Horovod's wheel by a plan, and a test of the result."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,16 +13,16 @@ from deeplearning_provision.python.pip import Pip
 
 NEEDS = ("cloudpickle", "psutil", "pyyaml", "packaging", "cffi>=1.4.0", "numpy")
 """
-What Horovod imports; its setup.py would otherwise fetch them while it builds.
+Packages that Horovod imports; its setup.py would otherwise fetch them during the build.
 
-It does not name NumPy, nor does PyTorch; but its collectives of objects call `Tensor.numpy()`, which then fails
-(horovod/torch/functions.py of 0.28.1).
+Neither Horovod nor PyTorch requires NumPy, but the collectives of objects call `Tensor.numpy()`, which fails without
+it (horovod/torch/functions.py of 0.28.1).
 """
 TOOLS = ("setuptools<81", "wheel")
-"""Its setup.py imports pkg_resources, which setuptools 81 dropped."""
+"""Tools of its setup.py, which imports pkg_resources; setuptools 81 dropped it."""
 CMAKE = "cmake<4"
 WRAPPER = """#!/bin/sh
-# Horovod's CMake asks for C++14 at most; headers of frameworks need more.
+# Horovod's CMake sets C++14 at most; headers of frameworks need more.
 count=$#
 while [ "$count" -gt 0 ]; do
   word=$1
@@ -34,12 +34,12 @@ done
 exec {compiler} "$@"
 """
 CPU_CMAKE = """#!/bin/sh
-# Horovod's CMake looks for CUDA in any case, and asks for all of it where PyTorch has CUDA and any of it is there.
+# Horovod's CMake always looks for CUDA, and requires all of it if PyTorch has CUDA and any of it is present.
 [ "$1" = --build ] && exec cmake "$@"
 exec cmake "$@" -DPYTHON_EXECUTABLE={python} -DCMAKE_CUDA_COMPILER=NOTFOUND -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON
 """
 CPU_PYTHON = """#!/bin/sh
-# As Horovod's CMake asks PyTorch what it is: one without CUDA.
+# Answers the probe of Horovod's CMake as a PyTorch without CUDA.
 case $2 in *torch*) code="import torch; torch.version.cuda = None
 $2"; shift 2; set -- -c "$code" "$@" ;; esac
 exec {python} "$@"
@@ -65,7 +65,7 @@ assert hvd.allreduce(mxnet.nd.ones(2), average=False).asnumpy().tolist() == [1.0
 _WITH_NCCL = """
 assert hvd.nccl_built(), "built without NCCL"
 """
-# One rank, without MPI's daemons and without a GPU, which the master may not have.
+# One rank, without MPI's daemons and without a GPU, which the master may lack.
 _TRIAL_VARIABLES = {
     "PYTHONNOUSERSITE": "1",
     "HOROVOD_CONTROLLER": "gloo",
@@ -79,27 +79,27 @@ def build_horovod(
     plan: HorovodPlan,
     folder: Path,
     scratch: Path,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     *,
     on_line: Callable[[str], None] = ignore_line,
 ) -> None:
     """
     Build the wheel, in an environment that has the requirements and the imports of Horovod.
 
-    Effects: setuptools, wheel and, where the node has no cmake, cmake in the environment of `pip`. `tell` gets a line
-    for each slow step, `on_line` each line of the compilation, of which CMake's name the percentage.
+    Effects: setuptools, wheel and, if the node lacks it, cmake in the environment of `pip`. `report` gets a line for
+    each slow step, `on_line` each line of the compilation; CMake's lines contain the percentage.
     """
     tools = [*TOOLS, *([] if pip.programs.has("cmake") else [CMAKE])]
     pip.run("install", *tools)
-    home = make_cuda_home(plan.toolkit, pip, scratch, tell) if plan.toolkit else None
+    home = make_cuda_home(plan.toolkit, pip, scratch, report) if plan.toolkit else None
     variables = list_variables(plan, pip.python, scratch, home)
     requirement = scratch / "horovod.txt"
     requirement.write_text(f"horovod=={plan.version} --hash=sha256:{SOURCES[plan.version]}\n")
     folders = [pip.python.parent, *([home / "bin"] if home else []), *([plan.mpi] if plan.mpi else [])]
     path = ":".join([*map(str, folders), pip.programs.search_path])
-    # Not from pip's cache, whose wheel may be another framework's; without isolation, to see the framework.
+    # Without pip's cache, whose wheel may be for another framework; without isolation, to see the framework.
     options = ("--no-cache-dir", "--no-build-isolation", "--no-deps", "--no-binary", "horovod")
-    tell(f"compiling Horovod {plan.version} for {', '.join(plan.frameworks)}")
+    report(f"compiling Horovod {plan.version} for {', '.join(plan.frameworks)}")
     pip.run(
         *("wheel", "--verbose", *options, "--wheel-dir", str(folder), "--requirement", str(requirement)),
         environment=variables,
@@ -114,15 +114,16 @@ def list_variables(plan: HorovodPlan, python: Path, scratch: Path, home: Path | 
     asked |= {"GLOO": True, "MPI": bool(plan.mpi)}
     values = {f"HOROVOD_WITH{'' if is_asked else 'OUT'}_{name}": "1" for name, is_asked in asked.items()}
     values |= {"MAKEFLAGS": f"-j{plan.jobs}", "CMAKE_POLICY_VERSION_MINIMUM": "3.5"}
-    # g++ 13 and later: Horovod relied on headers that include this one no more (its pull request 3957, never released).
+    # g++ 13 and later: Horovod relied on headers that no longer include this one (its pull request 3957, never
+    # released).
     # Not in the wrapper, which nvcc hands preprocessed code.
-    # In C++20 <version> tells flatbuffers that there is a std::span, which g++ 14 needs it to take.
+    # In C++20 flatbuffers finds std::span by <version>; g++ 14 needs that one.
     values["CXXFLAGS"] = "-include stdexcept" + (" -include version" if plan.standard == SPAN_STANDARD else "")
     if plan.standard:
         values["CXX"] = write_program(scratch / "cxx", WRAPPER.format(standard=plan.standard, compiler=plan.compiler))
     elif plan.toolkit:
         values["CXX"] = plan.compiler
-    if plan.mpi.startswith("/opt/"):  # The loader may not look there.
+    if plan.mpi.startswith("/opt/"):  # The loader may not search it.
         library = Path(plan.mpi).parent
         values["LDFLAGS"] = f"-Wl,-rpath,{library}/lib:{library}/lib64"
     if plan.toolkit and home:
@@ -152,16 +153,16 @@ def _list_cuda(toolkit: CudaToolkit, standard: str, scratch: Path, home: Path) -
     else:
         values["HOROVOD_NCCL_HOME"] = str(Path(toolkit.nccl_headers).parent)
     if standard:
-        # Horovod's CMake says C++11 to nvcc, whose passes would differ: the host's is the wrapper's.
+        # Horovod's CMake passes C++11 to nvcc, whose passes would differ: the wrapper sets the host's.
         values["NVCC_APPEND_FLAGS"] = f"-std=c++{standard}"
     return values
 
 
 def try_horovod(python: Path, plan: HorovodPlan, transcript: Transcript) -> None:
     """
-    Reduce a tensor over one rank with every framework, with NCCL where GPUs are meant.
+    Reduce a tensor over one rank with every framework, with NCCL in a build for GPUs.
 
-    What Horovod says of itself (`--check-build`) is not reliable, a reduction is.
+    Horovod's own report (`--check-build`) is not reliable.
     """
     for module in plan.frameworks:
         trial = TRIALS[module] + (_WITH_NCCL if plan.toolkit else "")

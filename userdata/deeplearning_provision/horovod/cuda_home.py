@@ -1,5 +1,5 @@
 """
-The CUDA home of one build: nvcc of PyPI or of Ubuntu's package, with the framework's own runtime and NCCL.
+CUDA home of one build: nvcc of PyPI or of Ubuntu's package, with the framework's own runtime and NCCL.
 
 A build needs 100 MB of the several gigabytes that a whole toolkit would install on the node.
 """
@@ -37,12 +37,12 @@ LIBRARIES =+ $(_SPACE_) "-L$(TOP)/lib64"
 CUDAFE_FLAGS +=
 PTXAS_FLAGS +=
 """
-"""Replaces the profile of Ubuntu's nvcc, which names folders of the whole package."""
+"""Replacement of the profile of Ubuntu's nvcc, which names folders of the whole package."""
 
 
-def make_cuda_home(toolkit: CudaToolkit, pip: Pip, scratch: Path, tell: Callable[[str], None]) -> Path:
+def make_cuda_home(toolkit: CudaToolkit, pip: Pip, scratch: Path, report: Callable[[str], None]) -> Path:
     """
-    Return the CUDA home of a build: the image's, or one that is made in `scratch`.
+    Return the CUDA home of a build: the image's, or a new one in `scratch`.
 
     Effects: downloads some 100 MB; for Ubuntu's nvcc, g++-12 is installed on the node. `pip` installs nothing into its
     environment.
@@ -52,14 +52,14 @@ def make_cuda_home(toolkit: CudaToolkit, pip: Pip, scratch: Path, tell: Callable
     if toolkit.kind == IMAGE:
         _add_nccl(toolkit, home)
         return Path(CUDA_HOME)
-    tell(f"fetching the compiler for CUDA {toolkit.cuda}")
+    report(f"fetching the compiler for CUDA {toolkit.cuda}")
     fetched = scratch / "cuda-packages"
     install = ("install", "--no-compile", "--target", str(fetched))
     if toolkit.kind == PYPI:
         pip.run(*install, *toolkit.requirements)
         _copy_pypi(fetched, home)
     else:
-        install_system_packages(pip.programs, pip.transcript, (UBUNTU_COMPILER,), tell)
+        install_system_packages(pip.programs, pip.transcript, (UBUNTU_COMPILER,), report)
         pip.run(*install, "--no-deps", *toolkit.requirements)
         _copy_ubuntu(_fetch_ubuntu(scratch, pip.transcript), fetched, home)
     _add_nccl(toolkit, home)
@@ -68,7 +68,7 @@ def make_cuda_home(toolkit: CudaToolkit, pip: Pip, scratch: Path, tell: Callable
 
 
 def nccl_folder(scratch: Path) -> Path:
-    """Return the folder of the library under the name that a linker looks for."""
+    """Return the folder of the library, under the name that a linker searches."""
     return scratch / "cuda" / "lib64"
 
 
@@ -83,7 +83,7 @@ def _copy_pypi(fetched: Path, home: Path) -> None:
 def _fetch_ubuntu(scratch: Path, transcript: Transcript) -> Path:
     folder, tree = scratch / "ubuntu", scratch / "ubuntu" / "tree"
     folder.mkdir()
-    # Only unpacked: no rights are needed, and none of its dependencies.
+    # Only unpacked, which needs neither rights nor dependencies.
     download = ["env", f"--chdir={folder}", "apt-get", "download", UBUNTU_PACKAGE]
     try:
         transcript.run(download, timeout_seconds=FETCH_SECONDS)
@@ -94,15 +94,15 @@ def _fetch_ubuntu(scratch: Path, transcript: Transcript) -> Path:
     except (ProgramError, ValueError) as error:
         output = getattr(error, "output", "")
         raise ProvisionFailure(
-            f"{UBUNTU_PACKAGE} cannot be had from Ubuntu's archive: {error}",
-            "see the route to the archive and its component multiverse, or give an image with CUDA 12 in " + CUDA_HOME,
+            f"could not download {UBUNTU_PACKAGE} from Ubuntu's archive: {error}",
+            "check the route to the archive and its component multiverse, or use an image with CUDA 12 in " + CUDA_HOME,
             output=output,
             is_final="Unable to locate package" in output,
         ) from error
     if version != UBUNTU_NVCC:
         raise ProvisionFailure(
             f"{UBUNTU_PACKAGE} must have nvcc {UBUNTU_NVCC}, got {version or 'none'}",
-            f"give an image with CUDA 12 in {CUDA_HOME}",
+            f"use an image with CUDA 12 in {CUDA_HOME}",
         )
     return tree
 
@@ -128,7 +128,7 @@ def _add_nccl(toolkit: CudaToolkit, home: Path) -> None:
 
 
 def _add_runtime(toolkit: CudaToolkit, home: Path) -> None:
-    """Add static libraries, which CMake looks for, that stand for the framework's shared runtime."""
+    """Add static libraries, which CMake requires, as stand-ins for the framework's shared runtime."""
     libraries = home / "lib64"
     _link(libraries / "libcudart.so", toolkit.runtime)
     (libraries / "libcudart_static.a").write_text("INPUT(-lcudart)\n")

@@ -1,7 +1,7 @@
 """
-The CUDA toolkit that compiles Horovod: the image's, NVIDIA's from PyPI, or Ubuntu's.
+CUDA toolkit for the build of Horovod: the image's, NVIDIA's from PyPI, or Ubuntu's.
 
-Its major version must be that of the framework's CUDA, whose runtime and NCCL the framework's wheels bring. PyPI has
+Its major version must be that of the framework's CUDA; the framework's wheels contain the runtime and NCCL. PyPI has
 nvcc for CUDA 13 and later; its package of that name for CUDA 12 has only ptxas.
 """
 
@@ -20,40 +20,40 @@ IMAGE, PYPI, UBUNTU = "image", "pypi", "ubuntu"
 CUDA_HOME = "/usr/local/cuda"
 NCCL_HEADERS = (f"{CUDA_HOME}/include", "/usr/include", "/usr/local/nccl/include")
 PYPI_MAJOR = 13
-"""The first CUDA whose nvcc PyPI has."""
+"""First major version of CUDA with nvcc on PyPI."""
 PYPI_PACKAGES = "cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]"
 """
-Each part of the compiler by name: in 13.0.2 the extra `nvcc` pins nvcc alone, whose package takes the newest of the
-others, and their PTX is too new for its ptxas. CUDA's `cuda_fp16.h` includes `nv/target` of cccl.
+Packages with each part of the compiler by name: in 13.0.2 the extra `nvcc` pins only nvcc, whose package installs the
+newest of the others, and their PTX is too new for its ptxas. CUDA's `cuda_fp16.h` includes `nv/target` of cccl.
 """
 UBUNTU_COMPILER = "g++-12"
-"""The newest that nvcc 12.0 takes."""
+"""Newest compiler that nvcc 12.0 supports."""
 UBUNTU_RELEASE = "ubuntu 24.04"
 UBUNTU_NVCC = "12.0"
 UBUNTU_PACKAGE = "nvidia-cuda-toolkit"
-"""Of Ubuntu 24.04 (multiverse): nvcc 12.0 and its tools, 86 MB; its dependencies, 5.6 GB, are not needed."""
+"""Package of Ubuntu 24.04 (multiverse): nvcc 12.0 and its tools, 86 MB; its dependencies, 5.6 GB, are not needed."""
 UBUNTU_HEADERS = (
     "nvidia-cuda-runtime-cu12==12.0.146",
     "nvidia-cuda-nvcc-cu12==12.0.140",
     "nvidia-cuda-cccl-cu12==12.6.77",
 )
-"""Headers of that nvcc, from PyPI; the first release of the third that exists there is later."""
+"""Headers of that nvcc, from PyPI; its first release of the third package is later."""
 ARCHITECTURES: Mapping[int, tuple[str, ...]] = {12: ("70", "75", "80", "86", "90"), 13: ("75", "80", "86", "90")}
 """
-CUDA's major version -> compute capabilities for which Horovod's kernels are compiled.
+CUDA's major version -> compute capabilities of Horovod's kernels.
 
-CUDA 13 knows no Volta. Horovod's build adds PTX of the last one, which later GPUs compile.
+CUDA 13 does not support Volta. Horovod's build adds PTX of the last one, which later GPUs compile.
 """
 VERSION_SECONDS = 60
 
 
 @dataclass(frozen=True)
 class CudaToolkit:
-    """A toolkit for Horovod's kernels, and the libraries that they are linked with."""
+    """Toolkit for Horovod's kernels, and the libraries to link them with."""
 
     kind: str  # `image`, `pypi` or `ubuntu`
-    cuda: str  # The framework's CUDA
-    requirements: tuple[str, ...]  # Of pip
+    cuda: str  # CUDA version of the framework
+    requirements: tuple[str, ...]  # Requirements of pip
     compiler: str  # The C++ compiler that nvcc accepts
     architectures: tuple[str, ...]  # Compute capabilities of the kernels
     nccl_headers: str  # Folder of nccl.h
@@ -75,7 +75,7 @@ def choose_toolkit(name: str, framework: Framework, root: Path, programs: Progra
         return CudaToolkit(IMAGE, framework.cuda, (), "g++", architectures, *libraries)
     if not (headers and nccl and runtime):
         raise ProvisionFailure(
-            f"Horovod cannot move GPU memory: {name} {framework.version} brings no CUDA runtime and NCCL of its own, "
+            f"Horovod cannot use GPU memory: {name} {framework.version} brings no CUDA runtime and NCCL of its own, "
             f"nvcc in {CUDA_HOME} is {compiled or 'missing'} and nccl.h of the image is {own_folder or 'missing'}",
             "install the framework from PyPI with its packages of CUDA, as torch==2.7.1 and "
             "tensorflow[and-cuda]==2.15.1 bring them, or leave horovod out and use torchrun",
@@ -90,9 +90,9 @@ def _choose_source(name: str, framework: Framework, root: Path, compiled: str) -
     if UBUNTU_NVCC.startswith(f"{framework.cuda_major}.") and read_system(root) == UBUNTU_RELEASE:
         return UBUNTU, UBUNTU_HEADERS, UBUNTU_COMPILER
     raise ProvisionFailure(
-        f"Horovod cannot move GPU memory: no nvcc for CUDA {framework.cuda} of {name} {framework.version}; {CUDA_HOME} "
+        f"Horovod cannot use GPU memory: no nvcc for CUDA {framework.cuda} of {name} {framework.version}; {CUDA_HOME} "
         f"has {compiled or 'none'}, PyPI has {PYPI_MAJOR} and later, Ubuntu 24.04 has {UBUNTU_NVCC}",
-        f"give an image with CUDA {framework.cuda_major or 12} in {CUDA_HOME}, or Ubuntu 24.04 for CUDA 12, or pin a "
+        f"use an image with CUDA {framework.cuda_major or 12} in {CUDA_HOME}, or Ubuntu 24.04 for CUDA 12, or pin a "
         f"torch for CUDA {PYPI_MAJOR} where the GPUs have compute capability 7.5 or more",
     )
 
@@ -114,14 +114,14 @@ def parse_nvcc_version(output: str) -> str:
 
 
 def _list_architectures(framework: Framework, capability: str) -> tuple[str, ...]:
-    """Return the default list, which runs on all later GPUs, after the capability of an older one."""
+    """Return the default list, which runs on all later GPUs, preceded by the capability of an older one."""
     known = ARCHITECTURES[12 if framework.cuda_major < PYPI_MAJOR else PYPI_MAJOR]
     own = capability.replace(".", "")
     return (own, *known) if own and int(own) < int(known[0]) else known
 
 
 def _read_pin(framework: Framework) -> str:
-    """Return the release of CUDA's packages that the framework pins; another has headers of another runtime."""
+    """Return the release of CUDA's packages that the framework pins; others have headers of another runtime."""
     found = re.search(r"==\s*([\w.*]+)", framework.toolkit)
     return f"=={found[1]}" if found else f"=={framework.cuda}.*"
 

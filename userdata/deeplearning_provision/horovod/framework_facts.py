@@ -1,4 +1,4 @@
-"""Facts of an installed framework: version, CUDA, the GPUs of its kernels, and the wheels that it brings."""
+"""Facts of an installed framework: version, CUDA, the GPUs of its kernels, and its NVIDIA wheels."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from deeplearning_provision.python.pip import read_version
 from deeplearning_provision.steps import ProvisionFailure
 
 PROBE_SECONDS = 180
-# Debian packages PyTorch's headers apart, and pybind11's, which others carry in PyTorch's own folder.
+# Debian has separate packages of PyTorch's headers, and of pybind11's, which others have in PyTorch's own folder.
 # `torch.cuda.get_arch_list` is empty on a master without GPUs; the function behind it needs none.
 _ASK = """
 import importlib.metadata, importlib.util, json, os, {module}
@@ -45,7 +45,7 @@ _KERNEL = re.compile(r"(?P<kind>sm|compute)_(?P<major>\d+)(?P<minor>\d)(?P<only>
 
 @dataclass(frozen=True)
 class Framework:
-    """A framework, as it describes itself."""
+    """Framework, as it describes itself."""
 
     version: str
     cuda: str = ""  # Such as `12.6`; empty for none
@@ -61,7 +61,7 @@ class Framework:
 
 
 def ask_framework(module: str, interpreter: Interpreter, programs: Programs) -> Framework:
-    """Import a framework in a process of its own, and return its facts."""
+    """Import a framework in a separate process, and return its facts."""
     try:
         output = programs.run(
             [str(interpreter.program), "-I", "-c", _ASK.format(module=module)], timeout_seconds=PROBE_SECONDS
@@ -70,12 +70,12 @@ def ask_framework(module: str, interpreter: Interpreter, programs: Programs) -> 
         return Framework(**{**found, "kernels": tuple(found["kernels"]), "nvidia": tuple(found["nvidia"])})
     except (ProgramError, ValueError, IndexError, KeyError, TypeError) as error:
         raise ProvisionFailure(
-            f"{module} cannot be imported", "correct the requirements", output=getattr(error, "output", "")
+            f"could not import {module}", "correct the requirements", output=getattr(error, "output", "")
         ) from error
 
 
 def check_architecture(module: str, framework: Framework, capability: str) -> None:
-    """Raise ProvisionFailure for a framework without kernels for the cluster's GPUs; one that names none passes."""
+    """Raise ProvisionFailure for a framework without kernels for the cluster's GPUs; unknown kernels pass."""
     if not capability or not framework.kernels or any(_runs_on(kernel, capability) for kernel in framework.kernels):
         return
     raise ProvisionFailure(
@@ -89,8 +89,8 @@ def _runs_on(kernel: str, capability: str) -> bool:
     """
     Return whether a kernel runs on GPUs of a compute capability.
 
-    Binary code runs on its own and later minor versions of its major, PTX on everything later, and code whose name ends
-    with a letter on nothing else: CUDA C++ Programming Guide, Binary Compatibility and PTX Compatibility.
+    Binary code runs on its own and later minor versions of its major version, PTX on everything later, and code whose
+    name ends with a letter only on its own: CUDA C++ Programming Guide, Binary Compatibility and PTX Compatibility.
     """
     found = _KERNEL.fullmatch(kernel)
     if found is None:
@@ -106,7 +106,7 @@ def _remedy(module: str, kernels: Sequence[str], capability: str) -> str:
         # CUDA 13 dropped Volta; wheels of 2.7.1 are of CUDA 12.6.
         return "pin torch==2.7.1, which has kernels from sm_50 to sm_90"
     is_old = all(read_version(capability) > _made_for(kernel) for kernel in kernels)
-    return f"pin {'a later' if is_old else 'an earlier'} version of {module}, or give another instance type"
+    return f"pin {'a later' if is_old else 'an earlier'} version of {module}, or use another instance type"
 
 
 def _made_for(kernel: str) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """
-The plan of Horovod's build on a node: its frameworks, transports and compilers.
+Plan of Horovod's build on a node: its frameworks, transports and compilers.
 
-Horovod is published as source only, the last in 2023, and no image has it built. Its CMake sets C++14 at most, where
+Horovod is published only as source, last in 2023, and no image has a build of it. Its CMake sets C++14 at most, but
 the headers of PyTorch 2.1 and later need C++17; its gloo fails with CMake 4.
 """
 
@@ -19,28 +19,28 @@ from deeplearning_provision.python.pip import COMPILER_REMEDY, read_version
 from deeplearning_provision.steps import ProvisionFailure
 
 HOROVOD_RECIPE = 2
-"""Changes with the build: an older build is another environment."""
+"""Version of the build itself; a change makes another environment."""
 SOURCES = {"0.28.1": "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"}
 """Version -> SHA-256 of its source on PyPI."""
 FRAMEWORKS = {"torch": "PYTORCH", "tensorflow": "TENSORFLOW", "mxnet": "MXNET"}
 MPI_FOLDERS = ("/opt/amazon/openmpi/bin", "/opt/amazon/openmpi5/bin", "/usr/lib64/openmpi/bin")
-"""Folders of images that the `PATH` of services lacks."""
+"""Folders of images that are not in the `PATH` of services."""
 MPI_COMPILER = "mpicxx"
 COMPILER = "g++"
 STANDARDS = {"torch": (((2, 14), "20"), ((2, 1), "17")), "tensorflow": (((2, 10), "17"),)}
 """
-Framework -> pairs of its version and the C++ standard that its headers need from there on.
+Framework -> pairs of its version and the C++ standard that its headers need from that version on.
 
-For PyTorch as its `CMAKE_CXX_STANDARD`, for TensorFlow 2.10 as in Horovod's CMake; 2.15.1 compiles with it.
+PyTorch's is its `CMAKE_CXX_STANDARD`, TensorFlow's for 2.10 that of Horovod's CMake; 2.15.1 compiles with it.
 """
 SPAN_STANDARD = "20"
 STRICT_COMPILER = 14
 """
-The first g++ that rejects the `span` of Horovod's flatbuffers, which assigns to a constant (google/flatbuffers, pull
+First g++ that rejects the `span` of Horovod's flatbuffers, which assigns to a constant (google/flatbuffers, pull
 request 7227). From C++20 on, flatbuffers uses the standard library's.
 """
 LAST_TENSORFLOW = (2, 18)
-"""Horovod 0.28.1 compiles with 2.15.1, 2.16.2 and 2.18.1; 2.20.0 moved `xla_builder.h`."""
+"""Last TensorFlow for Horovod 0.28.1, which compiles with 2.15.1, 2.16.2 and 2.18.1; 2.20.0 moved `xla_builder.h`."""
 BYTES_A_JOB = 2 << 30
 """Memory of one compiler with PyTorch's headers."""
 NEWEST = (9999, 0)
@@ -52,7 +52,7 @@ PROBE_SECONDS = 180
 class HorovodPlan:
     version: str
     frameworks: Mapping[str, str]  # Framework -> version
-    skipped: Mapping[str, str]  # Framework of the image -> why Horovod is not built for it
+    skipped: Mapping[str, str]  # Framework of the image -> reason to skip it
     mpi: str  # Folder of MPI's compiler; empty without MPI
     toolkit: CudaToolkit | None  # None for CPUs
     standard: str  # C++ standard, `17` or `20`; empty for Horovod's own choice
@@ -64,7 +64,7 @@ class HorovodPlan:
 
 
 def find_mpi(root: Path, programs: Programs) -> str:
-    """Return the folder of an MPI compiler with mpi.h, which Debian packages apart; empty without one."""
+    """Return the folder of an MPI compiler with mpi.h, a separate package on Debian; empty without one."""
     folders = [*programs.search_path.split(":"), *(str(root / folder.lstrip("/")) for folder in MPI_FOLDERS)]
     for folder in dict.fromkeys(folders):
         with contextlib.suppress(ProgramError):
@@ -75,7 +75,7 @@ def find_mpi(root: Path, programs: Programs) -> str:
 
 
 def describe_compilers(root: Path, programs: Programs) -> dict[str, str]:
-    """Return the versions of `g++` and the image's `nvcc`, as far as the node has them."""
+    """Return the versions of `g++` and of the image's `nvcc`, if the node has them."""
     found = {"nvcc": read_nvcc_version(root, programs)}
     with contextlib.suppress(ProgramError):
         output = programs.run([COMPILER, "-dumpfullversion", "-dumpversion"], timeout_seconds=PROBE_SECONDS)
@@ -95,7 +95,7 @@ def plan_horovod(
         raise ProvisionFailure(f"horovod must be one of {', '.join(SOURCES)}, got {version}", "set it to one of them")
     if not interpreter.frameworks:
         raise ProvisionFailure(
-            "Horovod needs a framework to be built for: neither image nor requirements have torch, tensorflow or mxnet",
+            "Horovod needs a framework: neither image nor requirements have torch, tensorflow or mxnet",
             "add one to the requirements, or leave horovod out",
         )
     asked = {module: ask_framework(module, interpreter, programs) for module in interpreter.frameworks}

@@ -1,4 +1,4 @@
-"""The image's Python for jobs, and its packages."""
+"""Python of the image for jobs, and its packages."""
 
 import json
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ Paths of the Python of jobs, the preferred first.
 The PyTorch deep learning images have PyTorch in a virtual environment, other images only the system's Python.
 """
 PROBE_SECONDS = 120
-BROKEN = "give an image whose Python runs"
+BROKEN = "use an image whose Python runs"
 
-# Imports no framework, which takes seconds and initializes a GPU.
+# Imports no framework: that takes seconds and initializes a GPU.
 _PROBE = """
 import glob, importlib.metadata, importlib.util, json, os, site, sys, sysconfig
 NAMES = {
@@ -65,7 +65,7 @@ print(json.dumps({
 @dataclass(frozen=True)
 class Interpreter:
     path: str  # On the node
-    program: Path  # The same, but below the root of a test
+    program: Path  # The same below the root of a test
     version: str  # Such as `3.12.3`
     platform: str  # Such as `linux-x86_64`
     packages: tuple[str, ...]  # Folders
@@ -74,7 +74,7 @@ class Interpreter:
     has_system_packages: bool  # Whether the system's packages are visible
     pip: str  # Version; empty for none
     has_venv: bool
-    has_ensurepip: bool  # Debian and Ubuntu have it in a package of its own
+    has_ensurepip: bool  # A separate package on Debian and Ubuntu
     horovod: tuple[str, ...]  # Frameworks for which it has a Horovod, each with a library `mpi_lib*.so`
     frameworks: Mapping[str, str]  # Framework -> version; `torch`, `tensorflow`, `mxnet`
 
@@ -86,7 +86,7 @@ def find_interpreter(root: Path, programs: Programs) -> Interpreter:
         if program.exists():
             return ask_interpreter(program, programs, path)
     raise ProvisionFailure(
-        f"the image has none of {', '.join(INTERPRETERS)}", "give an image with Python, or a conda file or a container"
+        f"the image has none of {', '.join(INTERPRETERS)}", "use an image with Python, or a conda file or a container"
     )
 
 
@@ -98,6 +98,6 @@ def ask_interpreter(program: Path, programs: Programs, path: str = "") -> Interp
     except ProgramError as error:
         raise ProvisionFailure(f"{program} does not run: {error}", BROKEN, output=error.output) from error
     except (ValueError, IndexError) as error:
-        raise ProvisionFailure(f"{program} does not say what it is: {output.strip()[-200:]!r}", BROKEN) from error
+        raise ProvisionFailure(f"{program} must print JSON, got {output.strip()[-200:]!r}", BROKEN) from error
     lists = {name: tuple(found[name]) for name in ("packages", "horovod")}
     return Interpreter(path or str(program), program, **{**found, **lists})

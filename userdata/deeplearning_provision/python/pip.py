@@ -20,10 +20,10 @@ from deeplearning_provision.program_log import Transcript, ignore_line
 from deeplearning_provision.steps import ProvisionFailure
 
 STEP_SECONDS = 2 * 3600
-"""Limit of one run: the largest packages, or a compilation on few cores."""
+"""Limit of one run, for the largest packages, or a compilation on few cores."""
 LEAST_VERSION = (22, 2)
 """First pip with `--report`."""
-# The user's own packages do not count, since only this node has them.
+# Exclude the user's own packages, since only this node has them.
 VARIABLES = {
     "PYTHONNOUSERSITE": "1",
     "PIP_NO_INPUT": "1",
@@ -34,9 +34,9 @@ VARIABLES = {
 }
 MISSING_COMPILERS = "compilers are missing to build the requirements"
 _WRONG_HASH = re.compile("DO NOT MATCH THE HASHES")
-WRONG_DIGEST = "a package is not what its hash says"
+WRONG_DIGEST = "a package does not match its hash"
 COMPILER_REMEDY = (
-    "install them in the set-up script or give an image that has them: g++ make python3-dev on Ubuntu and Debian, "
+    "install them in the set-up script or use an image that has them: g++ make python3-dev on Ubuntu and Debian, "
     "gcc-c++ make python3-devel on Amazon Linux"
 )
 
@@ -55,7 +55,7 @@ class Pip:
         programs: Programs | None = None,
         on_line: Callable[[str], None] = ignore_line,
     ) -> str:
-        """Run pip and return its output; `on_line` gets each line."""
+        """Run pip and return its output; `on_line` receives each line."""
         try:
             return self.transcript.run(
                 [str(self.python), "-m", "pip", *arguments],
@@ -68,11 +68,11 @@ class Pip:
             raise explain_pip(error, arguments[0], self.transcript.log) from error
 
     def prepare(self, version: str, *, is_builder: bool) -> None:
-        """Ensure that there is a pip, the image's or Python's own; update a builder's that is too old."""
+        """Ensure that there is a pip, the image's or Python's own; update a builder's outdated one."""
         if not version:
             with explain_program_errors(
                 "the image's Python has neither pip nor ensurepip",
-                "install python3-pip in the set-up script, or give an image that has it",
+                "install python3-pip in the set-up script, or use an image that has it",
             ):
                 self.transcript.run(
                     [str(self.python), "-m", "ensurepip"], timeout_seconds=STEP_SECONDS, environment=VARIABLES
@@ -87,14 +87,14 @@ def explain_pip(error: ProgramError, what: str, log: Path) -> ProvisionFailure:
         Meaning(
             NETWORK,
             f"pip {what} did not reach its index",
-            "see the route to the package index, or pip's configuration; it is tried again",
+            "check the route to the package index, or pip's configuration; retrying",
             may_pass=True,
         ),
         Meaning(NO_COMPILER, MISSING_COMPILERS, COMPILER_REMEDY),
         Meaning(FULL_DISK, f"the disk is full during pip {what}", "give a larger workers.volume_size"),
         Meaning(LATE, f"pip {what} took longer than {STEP_SECONDS} s", f"read {log}"),
     )
-    return explain_failure(error, meanings, f"pip {what} failed", f"correct the requirements (all of it is in {log})")
+    return explain_failure(error, meanings, f"pip {what} failed", f"correct the requirements (full log: {log})")
 
 
 def read_version(text: str, default: tuple[int, int] = (0, 0)) -> tuple[int, int]:
@@ -124,7 +124,7 @@ def read_report(report: Mapping[str, Any]) -> Sequence[Resolved]:
 
 
 def _read_package(metadata: Mapping[str, Any], info: Mapping[str, Any]) -> Resolved:
-    """See https://packaging.python.org/en/latest/specifications/direct-url-data-structure/."""
+    """Return a package; see https://packaging.python.org/en/latest/specifications/direct-url-data-structure/."""
     archive, repository = info.get("archive_info", {}), info.get("vcs_info")
     kind, _, digest = archive.get("hash", "").partition("=")
     digest = archive.get("hashes", {}).get("sha256", digest if kind == "sha256" else "")

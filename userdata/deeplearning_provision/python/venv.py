@@ -18,17 +18,17 @@ def make_venv(interpreter: Interpreter, folder: Path, transcript: Transcript) ->
     """
     Replace a folder by an empty environment, and return its interpreter; its scripts contain its path.
 
-    It uses the pip of the image, which saves seconds and needs no ensurepip, a package of its own on Debian and Ubuntu.
+    It uses the pip of the image, which saves seconds and needs no ensurepip, a separate package on Debian and Ubuntu.
     """
     if not interpreter.has_venv:
         raise ProvisionFailure(
-            f"{interpreter.path} has no module venv", "install python3-venv in the set-up script, or give another image"
+            f"{interpreter.path} has no module venv", "install python3-venv in the set-up script, or use another image"
         )
     if folder.exists():
         shutil.rmtree(folder)
     options = ["--without-pip", *(["--system-site-packages"] if interpreter.has_system_packages else [])]
     with explain_program_errors(
-        f"{interpreter.path} cannot make an environment", "see the disk and the image's Python"
+        f"{interpreter.path} could not create an environment", "check the disk and the image's Python"
     ):
         transcript.run([str(interpreter.program), "-m", "venv", *options, str(folder)], timeout_seconds=MAKE_SECONDS)
     python = folder / "bin" / "python"
@@ -42,7 +42,7 @@ def make_venv(interpreter: Interpreter, folder: Path, transcript: Transcript) ->
 
 def _show_packages(interpreter: Interpreter, python: Path) -> None:
     """
-    Make the packages of another environment visible; venv shows those of the system's Python alone.
+    Make the packages of another environment visible; venv shows only those of the system's Python.
 
     `addsitedir`, unlike bare paths, reads that environment's .pth files too.
     """
@@ -52,10 +52,10 @@ def _show_packages(interpreter: Interpreter, python: Path) -> None:
 
 
 def import_frameworks(python: Path, frameworks: Iterable[str], horovod: Container[str], transcript: Transcript) -> None:
-    """Import each framework, and Horovod for it, in a process of its own, since frameworks may conflict."""
+    """Import each framework, and Horovod for it, in a separate process, since frameworks may conflict."""
     for module in frameworks:
         name = f"horovod.{module}" if module in horovod else module
-        with explain_program_errors(f"{name} cannot be imported in the environment", "correct the requirements"):
+        with explain_program_errors(f"could not import {name} in the environment", "correct the requirements"):
             transcript.run(
                 [str(python), "-c", f"import {name}"],
                 timeout_seconds=IMPORT_SECONDS,

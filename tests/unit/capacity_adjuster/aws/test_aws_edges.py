@@ -308,7 +308,7 @@ def test_after_the_verdict_nothing_is_changed_any_more(cloud):
     cloud.records().write_state(state.advance(Phase.PUBLISHED))
     cloud.is_short = True
     clock.time += 60
-    assert cloud.run(clock) == "a roster is published, so the master keeps the membership"
+    assert cloud.run(clock) == "a membership is published, which the master maintains"
     assert cloud.calls == ["PutItem"], "only the watch"
 
 
@@ -320,7 +320,7 @@ def test_workers_that_never_join_a_formed_cluster_stop_the_launches(cloud):
     cloud.records().write_state(state)
     for cloud.lost, suspended in ((2, []), (3, ["Launch"])):
         clock.time += 60
-        assert cloud.run(clock) == "a roster is published, so the master keeps the membership"
+        assert cloud.run(clock) == "a membership is published, which the master maintains"
         found = cloud.group("worker")["SuspendedProcesses"]
         assert [entry["ProcessName"] for entry in found] == suspended
     assert cloud.calls == ["PutItem", "PutItem", "SuspendProcesses", "PutItem"], "watch, trip, and its confirmation"
@@ -347,7 +347,9 @@ def test_a_shortfall_is_adjusted_and_the_master_told(cloud):
     cloud.create_groups()
     cloud.is_short = True
     outcome = cloud.run()
-    assert outcome.startswith("verdict launched: 3 of 4 nodes 2 of 3 workers launched, at least 1 were wanted: Insuff")
+    assert outcome.startswith(
+        "verdict launched: 3 of 4 nodes 2 of 3 workers launched, at least 1 were required: Insuff"
+    )
     assert cloud.group("worker")["DesiredCapacity"] == 2
     assert not cloud.group("worker")["SuspendedProcesses"]
     assert cloud.calls == [
@@ -460,7 +462,7 @@ def test_only_this_clusters_groups_are_found_and_by_their_tags(cloud):
 
 
 def test_no_groups_is_not_yet(cloud):
-    assert cloud.run() == "instances come and go, or the groups are not there yet"
+    assert cloud.run() == "instances launch or terminate, or the groups do not exist yet"
     assert cloud.calls == []
 
 

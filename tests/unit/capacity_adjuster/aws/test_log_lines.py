@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capacity_adjuster.aws.log_lines import CLUSTER_VARIABLE, LineFormatter, besides, write_lines
+from capacity_adjuster.aws.log_lines import CLUSTER_VARIABLE, LineFormatter, line_fields, write_lines
 from capacity_adjuster.policy.activity import Activity
 from capacity_adjuster.policy.observation import ClusterObservation, GroupObservation, Instance
 from capacity_adjuster.reconcile.capacity_metrics import (
@@ -50,7 +50,7 @@ def test_any_text_becomes_one_line_with_the_fields_of_the_nodes_lines(message):
 
 
 def test_a_line_says_generation_details_and_metrics_when_they_are_known():
-    record = make_record(**besides(3, {"reason": "no capacity"}, {CAPACITY_ASKED: 4}))
+    record = make_record(**line_fields(3, {"reason": "no capacity"}, {CAPACITY_ASKED: 4}))
     line = LogLine.from_text(LineFormatter("cats").format(record))
     assert (line.generation, line.details["reason"], line.details["Cluster"]) == (3, "no capacity", "cats")
     assert read_metrics(line.details) == {"CapacityAsked": 4}
@@ -186,4 +186,4 @@ def test_the_state_is_read_only_when_it_is_not_known_and_the_groups_are_old(capl
 
 def test_a_measure_that_fails_is_logged_and_no_more(caplog):
     log_capacity(Seen(observe(), has_read_state=False), NOW, fail)
-    assert caplog.messages == ["the capacity could not be measured"]
+    assert caplog.messages == ["could not measure the capacity"]

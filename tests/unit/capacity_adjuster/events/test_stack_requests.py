@@ -221,7 +221,7 @@ def test_a_cluster_that_was_just_stopped_is_not_taken_for_one_that_is_up():
 def test_the_log_does_not_claim_that_a_stopped_or_failed_cluster_was_asked():
     world = create()
     world.stop = StopRecord(revision=1, stopped_at=int(world.now))
-    assert "nothing is asked for" in ask(world, world.stack_request("Update", 5)).outcome
+    assert "no capacity is requested" in ask(world, world.stack_request("Update", 5)).outcome
 
 
 def test_a_lease_far_ahead_keeps_no_wish_waiting():

@@ -303,7 +303,7 @@ def raise_desired(patch):
 
 
 def look_once(patch):
-    patch.setattr(confirmation.Confirmation, "read_until_stable", lambda self, own=None: self._look(own))
+    patch.setattr(confirmation.Confirmation, "read_until_stable", lambda self, own=None: self._read_decision(own))
 
 
 def shrink_by_one_too_many(patch):

@@ -112,7 +112,7 @@ def test_shrinks_to_what_launched_when_the_minimum_is_met(judge):
     assert (decision.group, decision.launched, decision.requested) == ("w", ("i-00000001", "i-00000002"), 3)
     assert decision.processes == ("Launch", "AZRebalance", "ReplaceUnhealthy")
     assert decision.reason.cause.startswith(
-        "2 of 3 workers launched, at least 2 were wanted: InsufficientInstanceCapacity"
+        "2 of 3 workers launched, at least 2 were required: InsufficientInstanceCapacity"
     )
 
 
@@ -264,7 +264,9 @@ def test_d05_d06_rests_once_a_roster_is_published(judge, phase):
 def test_a_verdict_that_says_what_there_is_stands(judge):
     state = judge().state
     assert judge(state=state) == Wait("the verdict stands")
-    assert judge(replace(WORKERS, desired=2), state=state) == Wait("a group is about to terminate what it has too many")
+    assert judge(replace(WORKERS, desired=2), state=state) == Wait(
+        "a group is about to terminate its surplus instances"
+    )
 
 
 REPLACED = replace(WORKERS, instances=(*nodes(2), *nodes(1, first=9)))

@@ -18,7 +18,7 @@ def verdict(phase, reason=""):
 @pytest.mark.parametrize(
     ("decision", "said"),
     [
-        (Wait("the groups are not there yet"), "wait: the groups are not there yet"),
+        (Wait("the groups do not exist yet"), "wait: the groups do not exist yet"),
         (verdict(Phase.LAUNCHED), "launched, generation 1, 2 of 4 nodes"),
         (verdict(Phase.FAILED, "no capacity"), "failed, generation 1, 2 of 4 nodes: no capacity"),
         (Shrink("workers", 1, ("i-2",), 3, "no capacity", ()), "shrink from 3 to 1 workers: no capacity"),

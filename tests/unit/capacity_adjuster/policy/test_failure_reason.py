@@ -55,14 +55,14 @@ def test_says_how_far_it_came_why_and_what_to_do():
     assert reason == (
         "launched workers must be at least 2, got 1 of 4: InsufficientFreeAddressesInSubnet in us-east-1a: There are "
         "not enough free addresses in subnet 'subnet-1' to satisfy the requested number of instances; free addresses "
-        "in the subnet, or take a larger one, or lower workers.min_capacity"
+        "in the subnet, or use a larger one, or lower workers.min_capacity"
     )
 
 
 def test_a_smaller_cluster_is_explained_alike():
     reason = str(explain_shrink(Shortfall(NodeRole.WORKER, 3, 4, 2), fail(MESSAGES["Unsupported"][1])))
     assert reason.startswith(
-        "3 of 4 workers launched, at least 2 were wanted: Unsupported: The requested configuration"
+        "3 of 4 workers launched, at least 2 were required: Unsupported: The requested configuration"
     )
 
 
@@ -80,7 +80,7 @@ def test_a_smaller_cluster_is_explained_alike():
 )
 def test_names_the_quota_of_the_type(instance_type, quota):
     reason = str(explain_failure(SHORTFALL, fail(MESSAGES["VcpuLimitExceeded"][0]), {instance_type}))
-    assert f'ask for more of the EC2 quota "{quota}" in Service Quotas' in reason
+    assert f'request an increase of the EC2 quota "{quota}" in Service Quotas' in reason
 
 
 def test_a_type_that_the_message_names_comes_first():

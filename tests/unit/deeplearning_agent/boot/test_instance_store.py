@@ -150,7 +150,7 @@ def test_a_device_that_holds_anything_is_never_touched(machine, content, caplog)
     assert machine.prepare() == "/var/lib/deeplearning/local"
     assert device.read_bytes() == before
     assert machine.mounts == []
-    assert "is left alone: it holds something" in caplog.text
+    assert "is not used: it is not empty" in caplog.text
     assert "/opt/deeplearning/local is on the root volume" in caplog.text
 
 
@@ -247,7 +247,7 @@ def test_an_array_that_holds_something_else_is_never_touched(machine, caplog):
     before = array.read_bytes()
     assert machine.prepare() == "/var/lib/deeplearning/local"
     assert array.read_bytes() == before
-    assert "is left alone: it holds something" in caplog.text
+    assert "is not used: it is not empty" in caplog.text
 
 
 def test_only_empty_devices_join_the_array(machine):

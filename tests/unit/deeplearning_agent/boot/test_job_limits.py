@@ -1,4 +1,4 @@
-"""What the system allows jobs."""
+"""System limits of jobs."""
 
 import pytest
 

@@ -84,7 +84,7 @@ def test_never_takes_over_a_file_system_that_holds_files(lab, node):
     lab.program(0, "runuser", "false")
     lab.program(0, "ls", "echo data")
     lab.program(0, "chown", 'echo "$@" >>"$FAKES/chown.calls"')
-    with pytest.raises(StageFailure, match="may not write to /mnt/efs, which already holds files"):
+    with pytest.raises(StageFailure, match="may not write to /mnt/efs, which already contains files"):
         mount_file_systems(node, node.limit(1000))
     assert calls(lab, "chown") == []
 
@@ -127,9 +127,9 @@ def test_fstab_forgets_a_lustre_that_the_settings_no_longer_have(lab, lustre_nod
 
 def test_an_image_without_a_client_fails_at_once_and_is_told_what_it_lacks(lab, ticking_clock):
     node = lab.node(0, ticking_clock(), needs=JobNeeds({}, lustre=LUSTRE))
-    with pytest.raises(StageFailure, match=r"the image has no mount\.lustre, with which fs-1\.fsx") as raised:
+    with pytest.raises(StageFailure, match=r"the image lacks mount\.lustre, which mounts fs-1\.fsx") as raised:
         mount_file_systems(node, node.limit(900))
-    assert "make an image with the Lustre client for its kernel" in raised.value.remedy
+    assert "build an image with the Lustre client for its kernel" in raised.value.remedy
     assert calls(lab, "mount") == []
 
 
@@ -249,7 +249,7 @@ def test_a_node_goes_on_without_persistence_mode_and_says_why(lab, caplog, expec
     [line] = caplog.records
     assert (line.levelname, line.getMessage()) == (
         level,
-        "persistence mode could not be turned on: nvidia-smi -pm 1 ended with status 6: No devices were found",
+        "could not turn on persistence mode: nvidia-smi -pm 1 ended with status 6: No devices were found",
     )
 
 
@@ -284,7 +284,7 @@ def test_installs_what_is_absent_and_loads_the_driver(lab, ticking_clock):
 def test_headers_are_those_of_the_running_kernel_which_need_not_be_the_newest(lab, ticking_clock):
     node = lab.node(0, ticking_clock(), packages={"mount.nfs4": ("linux-headers-{kernel}",)})
     lab.program(0, "apt-get", 'echo "$@" >>"$FAKES/apt-get.calls"')
-    with pytest.raises(StageFailure, match="do not bring mount"):
+    with pytest.raises(StageFailure, match="do not provide mount"):
         install_packages(node, node.limit(200))
     assert calls(lab, "apt-get")[1].endswith(f" linux-headers-{os.uname().release}")
 
@@ -292,14 +292,14 @@ def test_headers_are_those_of_the_running_kernel_which_need_not_be_the_newest(la
 def test_apt_is_told_not_to_restart_services_since_the_agent_is_one(lab, ticking_clock):
     node = lab.node(0, ticking_clock(), packages={"mount.nfs4": ("nfs-common",)})
     lab.program(0, "apt-get", 'echo "$DEBIAN_FRONTEND $NEEDRESTART_SUSPEND" >>"$FAKES/apt-get.calls"')
-    with pytest.raises(StageFailure, match="do not bring mount"):
+    with pytest.raises(StageFailure, match="do not provide mount"):
         install_packages(node, node.limit(200))
     assert set(calls(lab, "apt-get")) == {"noninteractive 1"}
 
 
 @pytest.mark.parametrize(
     ("program", "cause"),
-    [("echo E: Unable to locate package; exit 100", "status 100"), ("true", "do not bring mount.nfs4")],
+    [("echo E: Unable to locate package; exit 100", "status 100"), ("true", "do not provide mount.nfs4")],
 )
 def test_packages_that_cannot_be_had_are_a_failure_with_its_reason(lab, ticking_clock, program, cause):
     node = lab.node(0, ticking_clock(), packages={"mount.nfs4": ("nfs-common",)})
@@ -310,7 +310,7 @@ def test_packages_that_cannot_be_had_are_a_failure_with_its_reason(lab, ticking_
 
 def test_an_image_without_a_package_manager_is_told_apart(lab):
     node = lab.node(0, packages={"mount.nfs4": ("nfs-common",)})
-    with pytest.raises(StageFailure, match="neither apt-get nor dnf is there to install nfs-common"):
+    with pytest.raises(StageFailure, match="the image has neither apt-get nor dnf to install nfs-common"):
         install_packages(node, node.limit(200))
 
 
@@ -360,5 +360,5 @@ def test_waits_for_an_sshd_that_starts_late(lab, node):
 def test_an_sshd_that_never_answers_with_the_nodes_key_keeps_it_from_joining(lab, node, answer):
     key = read_host_key(node)
     lab.program(0, "ssh-keyscan", answer)
-    with pytest.raises(StageFailure, match=r"sshd at 10\.0\.0\.9 must answer with the key of /etc/ssh/"):
+    with pytest.raises(StageFailure, match=r"sshd at 10\.0\.0\.9 must present the key of /etc/ssh/"):
         wait_for_sshd(node, key, node.limit(10_000))

@@ -184,7 +184,7 @@ def an_address_may_lie_anywhere(patch):
 
 @mutant
 def every_claim_is_looked_at(patch):
-    patch.setattr(AddressCheck, "verify", AddressCheck._look)
+    patch.setattr(AddressCheck, "verify", AddressCheck._scan_host_key)
 
 
 @mutant
@@ -309,7 +309,7 @@ def a_condemned_newcomer_is_admitted_again(patch):
 
 @mutant
 def a_newcomer_with_fewer_gpus_is_admitted(patch):
-    patch.setattr(MembershipController, "_find_short", lambda *_: {})
+    patch.setattr(MembershipController, "_find_fewer_gpus", lambda *_: {})
 
 
 @mutant

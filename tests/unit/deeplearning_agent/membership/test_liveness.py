@@ -136,7 +136,7 @@ def test_when_others_took_the_sockets_what_is_left_is_used(monkeypatch):
 def test_without_any_socket_nobody_is_called_silent(monkeypatch, caplog):
     monkeypatch.setattr(liveness, "start_connecting", lambda *_: (errno.EMFILE, None))
     assert find_silent(["127.0.0.2"]) == set()
-    assert caplog.messages == ["cannot ask whether 127.0.0.2 is alive: Too many open files"]
+    assert caplog.messages == ["cannot probe 127.0.0.2: Too many open files"]
 
 
 @pytest.mark.filterwarnings("error")  # A socket that only the garbage collector closes warns.

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from deeplearning_agent.coordination.queues import NotificationQueue, ReportQueue, is_sent_by, ring_generation
+from deeplearning_agent.coordination.queues import NotificationQueue, ReportQueue, is_sent_by, notification_generation
 from deeplearning_agent.coordination.state_store import StateStore
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.membership import Member
@@ -119,9 +119,9 @@ def test_d31_the_master_polls_long_and_deletes_its_rings(lab, ticking_clock):
 
 
 def test_only_a_ring_of_the_cluster_has_a_generation():
-    assert ring_generation(Doorbell("c", 3).to_body(), "c") == 3
+    assert notification_generation(Doorbell("c", 3).to_body(), "c") == 3
     for body in ("", "{", "[]", '{"kind": "report"}', '{"kind":"doorbell","cluster":"c","generation":true}'):
-        assert ring_generation(body, "c") == -1
+        assert notification_generation(body, "c") == -1
 
 
 # --- The state item ---------------------------------------------------------------------------------

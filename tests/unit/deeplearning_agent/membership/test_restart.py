@@ -120,7 +120,7 @@ def test_two_workers_with_one_address_never_become_a_roster(lab, ticking_clock, 
         lab.send("report", joined(lab, index).to_body())
     lab.run(lab.agent(0, ticking_clock(5000), setup_seconds=300))
     assert len(lab.read_state().members) == 2
-    assert "at which another node answers" in caplog.text
+    assert "which belongs to another node" in caplog.text
 
 
 def test_the_failure_of_a_node_that_does_not_count_is_only_logged(lab, caplog):

@@ -127,7 +127,7 @@ def outlet(aws):
     return Outlet()
 
 
-def test_a_line_arrives_in_the_nodes_stream_with_what_it_says_besides(outlet):
+def test_a_line_arrives_in_the_nodes_stream_with_its_further_fields(outlet):
     outlet.say("mounted", details={"step": "mount", "seconds": 1.5}, metrics={GPU_UTILIZATION: 50.0})
     outlet.run(2)
     (line,) = outlet.arrived()
@@ -195,7 +195,7 @@ def test_lines_wait_while_nobody_takes_them_and_nobody_hears_of_it_twice(outlet,
     outlet.faults += [OUTAGES[outage]() for _ in range(5)]
     outlet.run(1000)
     assert outlet.arrived()[0].message == "first"
-    assert sum("not shipped for now" in message for message in caplog.messages) == 1
+    assert sum("could not ship the log" in message for message in caplog.messages) == 1
 
 
 def test_pauses_grow_while_nobody_takes_anything(outlet):
@@ -230,7 +230,7 @@ def test_what_aws_refuses_as_such_is_dropped_and_the_next_line_says_so(outlet):
     outlet.say("even")
     outlet.run(60)
     told, line = outlet.arrived()
-    assert told.message == "1 log lines before this one were dropped: CloudWatch Logs did not take them"
+    assert told.message == "1 log lines before this one were dropped: CloudWatch Logs refused them"
     assert (told.level, told.details) == ("WARNING", {"dropped": 1})
     assert line.message == "even"
 
@@ -375,7 +375,7 @@ def test_an_event_that_nobody_takes_is_given_up(outlet, caplog):
     outlet.say("formed", event=FORMED)
     outlet.run(3600, step=5)
     assert outlet.events.calls == {"put_events": MOST_EVENT_ATTEMPTS}
-    assert sum("gave 1 events up" in message for message in caplog.messages) == 1
+    assert sum("dropped 1 events" in message for message in caplog.messages) == 1
 
 
 def test_an_event_that_the_bus_refuses_is_logged_with_the_reason(outlet, caplog):
@@ -479,4 +479,4 @@ def test_the_last_lines_of_an_agent_that_is_told_to_end_arrive(served_lab):
         logGroupName=GROUP, logStreamName="master/i-0123456789abcdef0", startFromHead=True
     )
     found = [LogLine.from_text(event["message"]).message for event in answer["events"]]
-    assert found == ["line 0", "line 1", "line 2", "the agent is told to end"]
+    assert found == ["line 0", "line 1", "line 2", "received a signal to end"]

@@ -333,7 +333,7 @@ def test_a_measure_that_fails_is_logged_and_ends_nothing(lab, said):
         raise ZeroDivisionError
 
     NodeMetrics(lab.node(0), fail).log()
-    assert [message for message, _ in said()] == ["the node could not be measured"]
+    assert [message for message, _ in said()] == ["could not measure the node"]
 
 
 @pytest.mark.parametrize(

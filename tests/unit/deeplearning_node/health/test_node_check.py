@@ -107,9 +107,9 @@ def test_a_missing_gpu_is_a_fault_and_one_more_is_none(lab, node):
 @pytest.mark.parametrize(
     ("text", "status", "said"),
     [
-        ("0, GPU-5ab0, 0, No, 0\n1, [GPU is lost], [GPU is lost], [N/A], [N/A]", 0, "GPU 1 says [GPU is lost]"),
-        ("0, GPU-5ab0, 0, No, 0\n1, GPU-5ab1, [GPU requires reset], [N/A], 0", 0, "GPU 1 says [GPU requires reset]"),
-        ("0, GPU-5ab0, 0, No, 0\n1, GPU-5ab1, [Unknown Error], [N/A], 0", 0, "GPU 1 says [Unknown Error]"),
+        ("0, GPU-5ab0, 0, No, 0\n1, [GPU is lost], [GPU is lost], [N/A], [N/A]", 0, "GPU 1 reports [GPU is lost]"),
+        ("0, GPU-5ab0, 0, No, 0\n1, GPU-5ab1, [GPU requires reset], [N/A], 0", 0, "GPU 1 reports [GPU requires reset]"),
+        ("0, GPU-5ab0, 0, No, 0\n1, GPU-5ab1, [Unknown Error], [N/A], 0", 0, "GPU 1 reports [Unknown Error]"),
         (
             "Unable to determine the device handle for GPU1: 0000:5F:00.0: Unknown Error\n0, GPU-5ab0, 0, No, 0",
             0,
@@ -148,7 +148,7 @@ def test_gpus_are_counted_by_the_list_when_the_query_fails(lab, node):
         answer(lab, text, status)
         count, memory = gpus(node)
         assert count == Finding.fit(GPU, "2 GPUs answer, 2 expected")
-        assert memory == Finding.fit(ECC, f"nvidia-smi does not tell: {text or 'no answer'}")
+        assert memory == Finding.fit(ECC, f"nvidia-smi does not report it: {text or 'no response'}")
 
 
 def test_a_driver_that_does_not_run_is_a_fault_only_where_gpus_are_expected(lab, node):
@@ -163,7 +163,7 @@ def test_a_driver_that_hangs_is_given_up(lab, node):
     lab.program(0, "nvidia-smi", 'echo "$1" >>"$FAKES/nvidia-smi.calls"; sleep 60')
     count, _ = check_gpus(node.programs, 2, 1, is_joining=True)
     assert (lab.directory / "programs0/nvidia-smi.calls").read_text().count("\n") == 1, "one wait is enough"
-    assert count.detail == "0 GPUs answer, 2 are expected: nvidia-smi did not answer in 1 s"
+    assert count.detail == "0 GPUs answer, 2 are expected: nvidia-smi did not respond in 1 s"
 
 
 @pytest.mark.parametrize(
@@ -191,8 +191,8 @@ def statvfs(free_bytes=10**9, free_inodes=10**6, flag=0, blocks=10**6, files=10*
     ("found", "complaint"),
     [
         (statvfs(), ""),
-        (statvfs(free_bytes=2**20), "1 MiB are free, at least 64 must be"),
-        (statvfs(free_inodes=3), "3 inodes are free, at least 1000 must be"),
+        (statvfs(free_bytes=2**20), "1 MiB are free, at least 64 are needed"),
+        (statvfs(free_inodes=3), "3 inodes are free, at least 1000 are needed"),
         (statvfs(flag=os.ST_RDONLY), "is read-only"),
         (statvfs(free_bytes=0, blocks=0), ""),
         (statvfs(free_inodes=0, files=0), ""),
@@ -207,11 +207,11 @@ def test_a_disk_needs_bytes_and_inodes_and_must_be_writable(found, complaint):
 def test_a_full_disk_is_named_with_every_folder_that_is_on_it(tmp_path):
     full = {tmp_path / "tmp": statvfs(free_bytes=0), tmp_path / "var": statvfs(free_bytes=0)}
     finding = check_disks(tmp_path, lambda path: full.get(path, statvfs()))
-    assert (finding.ok, finding.detail) == (False, "/var, /tmp: 0 MiB are free, at least 64 must be")
+    assert (finding.ok, finding.detail) == (False, "/var, /tmp: 0 MiB are free, at least 64 are needed")
 
 
 def test_a_disk_that_cannot_be_looked_at_is_a_fault(tmp_path):
-    assert check_disks(tmp_path / "absent").detail == "/, /var, /tmp: cannot be looked at: No such file or directory"
+    assert check_disks(tmp_path / "absent").detail == "/, /var, /tmp: cannot be read: No such file or directory"
 
 
 @pytest.fixture
@@ -236,7 +236,7 @@ def test_a_mount_point_without_a_mount_is_a_fault(node, mounted):
 def test_a_file_system_that_hangs_is_given_up_and_its_child_left(lab, node, mounted):
     lab.program(0, "mountpoint", "sleep 60")
     finding = check_file_system(node.programs, mounted, 0.2)
-    assert (finding.ok, finding.detail) == (False, f"{mounted} did not answer in 0.2 s")
+    assert (finding.ok, finding.detail) == (False, f"{mounted} did not respond in 0.2 s")
 
 
 @pytest.mark.fault(61)
@@ -244,7 +244,7 @@ def test_a_write_that_hangs_is_given_up_as_well(lab, node, mounted, monkeypatch)
     lab.program(0, "python", "sleep 60")
     monkeypatch.setattr(sys, "executable", str(lab.directory / "programs0/python"))
     finding = check_file_system(node.programs, mounted, 0.2)
-    assert (finding.ok, finding.detail) == (False, f"{mounted} did not answer in 0.2 s")
+    assert (finding.ok, finding.detail) == (False, f"{mounted} did not respond in 0.2 s")
 
 
 def test_a_file_system_that_refuses_says_how(node, mounted, tmp_path):
@@ -269,9 +269,9 @@ def test_a_file_system_that_refuses_says_how(node, mounted, tmp_path):
         (1000.0, "at most 30 s off"),
         (1045.0, "at most 30 s off"),
         (975.0, "at most 30 s off"),
-        (1650.0, "600 s ahead of the node that asked"),
-        (400.0, "600 s behind the node that asked"),
-        (1e10, "9999998950 s ahead of the node that asked"),
+        (1650.0, "600 s ahead of the checking node"),
+        (400.0, "600 s behind the checking node"),
+        (1e10, "9999998950 s ahead of the checking node"),
     ],
 )
 def test_a_clock_is_off_when_no_moment_of_the_question_fits_it(at, detail):
@@ -333,7 +333,7 @@ def test_a_member_whose_driver_is_late_is_not_known_to_lack_a_gpu(lab, node, fac
     lab.program(0, "nvidia-smi", "sleep 60")
     report = check_node(facts, node.programs, node.root)
     assert report.is_healthy
-    late = "nvidia-smi did not answer in 0 s"
+    late = "nvidia-smi did not respond in 0 s"
     assert findings(report)[GPU] == Finding.fit(GPU, f"not known: {late}")
     assert findings(report)[ECC] == Finding.fit(ECC, f"not known: {late}")
 
@@ -381,17 +381,17 @@ def test_an_unfit_node_does_not_join_and_says_everything_that_is_wrong(lab, node
         check_health(node)
     assert raised.value.cause == (
         "the node is unfit to join, GPU count: 1 GPUs answer, 2 are expected; GPU memory: GPU 0 has uncorrected ECC "
-        "errors since the driver was loaded (ecc.errors.uncorrected.volatile.total 7); disk: /tmp: cannot be looked "
-        "at: No such file or directory"
+        "errors since the driver was loaded (ecc.errors.uncorrected.volatile.total 7); disk: /tmp: cannot be read"
+        ": No such file or directory"
     )
-    assert raised.value.remedy.startswith("terminate the instance, so that its group launches another; free the disk")
+    assert raised.value.remedy.startswith("terminate the instance, so that its group launches another; free space")
 
 
 @pytest.mark.fault(68)
 def test_a_node_whose_driver_hangs_does_not_join(lab, node, monkeypatch):
     monkeypatch.setattr("deeplearning_node.health.node_check.QUERY_SECONDS", 0.2)
     lab.program(0, "nvidia-smi", "sleep 60")
-    with pytest.raises(StageFailure, match="0 GPUs answer, 2 are expected: nvidia-smi did not answer in 0 s"):
+    with pytest.raises(StageFailure, match="0 GPUs answer, 2 are expected: nvidia-smi did not respond in 0 s"):
         check_health(node)
 
 

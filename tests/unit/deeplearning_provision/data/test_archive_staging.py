@@ -56,7 +56,7 @@ def test_a_tar_that_was_cut_between_two_members_is_refused_by_every_python_that_
     data_lab.put("set.tar", content[:1024])
     outcome, steps = data_lab.stage(data_lab.source("set.tar"))
     assert outcome != Outcome.DONE
-    assert "without the mark of an end" in steps["data:set"].detail
+    assert "without an end marker" in steps["data:set"].detail
 
 
 @pytest.mark.defect("D57")

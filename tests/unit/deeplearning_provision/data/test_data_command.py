@@ -160,7 +160,7 @@ def test_staging_again_is_refused_while_it_is_under_way(data_lab, command):
         fcntl.flock(file, fcntl.LOCK_EX)
         status, _, errors = command("data", "--stage")
     assert status == 2
-    assert "staging is under way already; follow it with: deeplearning data --wait" in errors
+    assert "another process is staging; follow it with: deeplearning data --wait" in errors
 
 
 @pytest.mark.parametrize(("last", "expected"), [("finish", 0), ("fail", 1)])

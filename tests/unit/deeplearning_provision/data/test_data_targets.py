@@ -85,7 +85,7 @@ def test_every_source_has_its_entry_on_every_node(data_lab):
 def test_a_stream_that_cannot_be_read_is_said_by_the_master(data_lab):
     outcome, steps = data_lab.stage(data_lab.source("nothing/", target="stream"))
     assert outcome == Outcome.FAILED
-    assert "must hold objects, got none" in steps["data:set"].detail
+    assert "must contain objects, got none" in steps["data:set"].detail
 
 
 def test_lustre_that_has_not_imported_yet_is_waited_for(data_lab):

@@ -71,7 +71,7 @@ def test_a_damaged_archive_is_refused_and_leaves_nothing(data_lab, key, damage):
     data_lab.put(key, DAMAGED[key][damage])
     detail = refuse(data_lab, data_lab.source(key))
     assert "the archive must be whole, got" in detail
-    assert detail.endswith("make and upload it again")
+    assert detail.endswith("create and upload it again")
     assert data_lab.leftovers() == []
 
 
@@ -145,10 +145,10 @@ def test_without_a_digest_of_the_user_s3s_own_is_compared(data_lab, algorithm):
     ("key", "bucket", "expected"),
     [
         ("missing.tar", BUCKET, "s3://training-data/missing.tar must exist, got NoSuchKey"),
-        ("missing.tar", "missing-bucket", "s3://missing-bucket/missing.tar must lie in a bucket that exists"),
-        ("missing/", "missing-bucket", "s3://missing-bucket/missing/ must lie in a bucket that exists"),
-        ("missing/", BUCKET, "s3://training-data/missing/ must hold objects, got none"),
-        ("", BUCKET, "s3://training-data/ must hold objects, got none"),
+        ("missing.tar", "missing-bucket", "s3://missing-bucket/missing.tar must be in an existing bucket"),
+        ("missing/", "missing-bucket", "s3://missing-bucket/missing/ must be in an existing bucket"),
+        ("missing/", BUCKET, "s3://training-data/missing/ must contain objects, got none"),
+        ("", BUCKET, "s3://training-data/ must contain objects, got none"),
         ("set.h5", BUCKET, "the key must end with .tar, .tar.gz, .tgz or .zip, or with / for a prefix, got 'set.h5'"),
     ],
 )
@@ -196,15 +196,15 @@ def test_an_outage_is_said_to_pass(data_lab):
 
 
 ESCAPES = {
-    "climbs": ("../outside", FILE, "must not hold '..'"),
-    "climbs inside": ("a/../../outside", FILE, "must not hold '..'"),
+    "climbs": ("../outside", FILE, "must not contain '..'"),
+    "climbs inside": ("a/../../outside", FILE, "must not contain '..'"),
     "absolute": ("/outside", FILE, "must not be absolute"),
     "absolute link": ("link", ("link", "/etc/passwd"), "must stay inside"),
     "climbing link": ("a/link", ("link", "../../outside"), "must stay inside"),
     "link that descends to climb": ("link", ("link", "a/../.."), "must stay inside"),
     "device": ("device", ("device", tarfile.CHRTYPE), "must be a file, a folder or a link"),
     "pipe": ("pipe", ("device", tarfile.FIFOTYPE), "must be a file, a folder or a link"),
-    "hard link outside": ("link", ("hard link", "../outside"), "must not hold '..'"),
+    "hard link outside": ("link", ("hard link", "../outside"), "must not contain '..'"),
     "hard link absolute": ("link", ("hard link", "/etc/passwd"), "must not be absolute"),
     "hard link to nothing": ("link", ("hard link", "nothing"), "must name a file before it"),
     "a name that is too long": ("n" * 256, FILE, "at most 255 bytes"),
@@ -300,7 +300,7 @@ def test_a_disk_that_becomes_full_is_said_and_freed(data_lab, moment, number, mo
     monkeypatch.setattr(os, name, write)
     detail = refuse(data_lab, data_lab.source("set.tar"))
     assert os.strerror(number) in detail
-    assert "free the disk or give it more room, then run: deeplearning data --stage" in detail
+    assert "free space or enlarge the disk, then run: deeplearning data --stage" in detail
     assert data_lab.leftovers() == []
 
 
@@ -323,5 +323,5 @@ def test_a_folder_that_nobody_staged_is_not_replaced(data_lab):
     data_lab.put("set.tar", make_archive("tar", make_tree(3)))
     outcome, steps = data_lab.stage(data_lab.source("set.tar"))
     assert outcome == Outcome.FAILED
-    assert "must not exist before it is staged" in steps["data:set"].detail
+    assert "must not exist before the source is staged" in steps["data:set"].detail
     assert (data_lab.shared / "data/set/own").read_text() == "work of a year"

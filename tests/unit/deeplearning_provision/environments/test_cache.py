@@ -81,11 +81,11 @@ def test_the_first_cluster_fills_it_and_the_next_needs_no_pip(make_cluster, monk
     later = make_cluster()
     master = provide(later)
     maker = first.facts.instance_id
-    assert master.step.detail == f"2 packages; taken from s3://bucket/environments/, where {maker} put it"
+    assert master.step.detail == f"2 packages; copied from s3://bucket/environments/, built by {maker}"
     assert master.ask("import pure; print(pure.version)") == "1.0"
     proxy.decide = lambda *_: Fault(status=500)
     worker = provide(later, 1)
-    assert worker.step.detail.startswith("2 packages; taken from the shared file system")
+    assert worker.step.detail.startswith("2 packages; copied from the shared file system")
     assert worker.ask("import inner; print(inner.version)") == "0.9"
 
 
@@ -116,7 +116,7 @@ def test_a_bucket_that_is_denied_keeps_nobody_from_building_and_is_named(make_cl
     node = cluster.node(0, "pure\n", cache=CACHE)  # Its clock raises at the first wait.
     detail = node.provide().detail
     assert node.step.state == "done"
-    assert "packages; made here in" in detail
+    assert "packages; built here in" in detail
     assert "s3://bucket/environments/ was not used: " in detail
     assert "AccessDenied" in detail
     assert node.ask("import pure; print(pure.version)") == "1.0"
@@ -146,11 +146,11 @@ def test_a_corrupt_entry_is_refused_built_anew_and_replaced(make_cluster, bucket
     bucket.write(name, harm(bucket.read(name)))
     second = make_cluster()
     detail = provide(second).step.detail
-    assert "made here in" in detail
+    assert "built here in" in detail
     assert words in detail
-    assert detail.endswith("; it was put into s3://bucket/environments/")
+    assert detail.endswith("; uploaded to s3://bucket/environments/")
     assert [path.name for path in second.kept.iterdir() if path.name.startswith(".")] == []
-    assert "taken from s3://bucket/environments/" in provide(make_cluster()).step.detail
+    assert "copied from s3://bucket/environments/" in provide(make_cluster()).step.detail
 
 
 def test_an_upload_that_was_interrupted_counts_as_none_and_is_made_up_for(make_cluster, bucket, monkeypatch):
@@ -167,7 +167,7 @@ def test_an_upload_that_was_interrupted_counts_as_none_and_is_made_up_for(make_c
             provide(first)
     (archive,) = bucket.names()
     assert archive.endswith(".tar")
-    assert "made here in" in provide(make_cluster()).step.detail
+    assert "built here in" in provide(make_cluster()).step.detail
     assert provide(first).step.detail == "2 packages; it was here already"
 
 
@@ -183,7 +183,7 @@ def test_a_download_goes_on_through_broken_connections(make_cluster, proxy):
         return None
 
     proxy.decide = decide
-    assert "taken from s3://bucket/environments/" in provide(make_cluster()).step.detail
+    assert "copied from s3://bucket/environments/" in provide(make_cluster()).step.detail
     assert left == [0]
 
 
@@ -202,5 +202,5 @@ def test_a_master_lost_while_it_fetches_leaves_nothing_that_counts(make_cluster,
         with pytest.raises(KeyboardInterrupt):
             provide(later)
     assert [path.name for path in later.folders if not path.name.startswith(".")] == []
-    assert "taken from s3://bucket/environments/" in provide(later).step.detail
+    assert "copied from s3://bucket/environments/" in provide(later).step.detail
     assert [path.name for path in later.kept.iterdir() if path.name.startswith(".")] == []

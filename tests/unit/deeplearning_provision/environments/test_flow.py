@@ -99,10 +99,9 @@ def test_what_was_made_and_by_whom_is_said(cluster):
     stand, nodes = cluster
     assert stand.manifest["packages"] == ["inner==0.9", "native==1.0", "pure==1.0"]
     assert stand.manifest["built_by"] == nodes[0].facts.instance_id
-    assert re.fullmatch(r"3 packages; made here in \d+ s", nodes[0].step.detail)
+    assert re.fullmatch(r"3 packages; built here in \d+ s", nodes[0].step.detail)
     assert (
-        nodes[1].step.detail
-        == f"3 packages; taken from the shared file system, where {stand.manifest['built_by']} put it"
+        nodes[1].step.detail == f"3 packages; copied from the shared file system, built by {stand.manifest['built_by']}"
     )
     assert (nodes[1].step.state, nodes[1].step.done) == ("done", nodes[1].step.total)
 
@@ -143,7 +142,7 @@ def test_a_worker_waits_for_the_master_and_says_so(stand):
     worker = stand.node(1)
     with pytest.raises(StopWaiting):
         worker.provide()
-    assert (worker.step.state, worker.step.detail) == ("waiting", "waiting for the master to begin")
+    assert (worker.step.state, worker.step.detail) == ("waiting", "waiting for the master to start")
 
 
 def test_a_worker_of_another_image_says_what_differs(copy, tmp_path):
@@ -152,7 +151,7 @@ def test_a_worker_of_another_image_says_what_differs(copy, tmp_path):
     with pytest.raises(StopWaiting):
         worker.provide()
     assert "(frameworks {} here, {'torch': '2.9.0+cpu'} there)" in worker.step.detail
-    assert worker.step.detail.endswith("give both groups one image")
+    assert worker.step.detail.endswith("use one image for both groups")
 
 
 def test_an_unsatisfiable_requirement_is_final_in_pips_words_and_told_to_the_workers(stand):
@@ -177,7 +176,7 @@ def test_an_index_that_does_not_answer_is_tried_again(stand, monkeypatch):
 
 
 def test_wrong_hashes_of_the_user_are_refused(stand):
-    with pytest.raises(ProvisionFailure, match="a package is not what its hash says") as caught:
+    with pytest.raises(ProvisionFailure, match="a package does not match its hash") as caught:
         stand.node(0, f"inner==0.9 --hash=sha256:{'0' * 64}\n").provide()
     assert caught.value.is_final
 
@@ -185,7 +184,7 @@ def test_wrong_hashes_of_the_user_are_refused(stand):
 def test_an_environment_that_was_kept_needs_neither_pip_nor_a_compiler(copy, monkeypatch):
     monkeypatch.setattr(pip_program.Pip, "run", None)
     master = copy.node(0, REQUIREMENTS, cluster="later", search_path=link_programs(copy.folder / "bare", ["sh"]))
-    assert "taken from the shared file system" in master.provide().detail
+    assert "copied from the shared file system" in master.provide().detail
     assert master.ask("import native, pure; print(native.answer)") == "42"
 
 
@@ -207,7 +206,7 @@ def test_a_damaged_archive_is_refused_by_a_worker_and_made_anew_by_the_master(co
     assert "environment --build on the master" in caught.value.remedy
     assert not worker.current.exists()
     assert [path.name for path in worker.current.parent.iterdir() if path.is_dir()] == []
-    assert "made here in" in copy.node(0, REQUIREMENTS).provide().detail
+    assert "built here in" in copy.node(0, REQUIREMENTS).provide().detail
     assert worker.provide().state == "done"
     assert worker.ask("import native; print(native.answer)") == "42"
 
@@ -241,7 +240,7 @@ def test_horovod_is_built_for_the_images_framework_and_the_link_follows(copy, pa
     (first,) = copy.folders
     node = copy.node(0, "held\n", horovod="0.28.1")
     node.current.symlink_to(first.name)
-    assert node.provide().detail.startswith("Horovod 0.28.1 for torch 2.9.0+cpu, 6 packages; made here in ")
+    assert node.provide().detail.startswith("Horovod 0.28.1 for torch 2.9.0+cpu, 6 packages; built here in ")
     (line,) = copy.builds()
     assert {"horovod", "HOROVOD_WITH_PYTORCH=1", "HOROVOD_WITH_GLOO=1"} <= set(line.split())
     assert node.ask("import horovod.torch, cffi; print(horovod.torch.Sum)") == "1"

@@ -180,11 +180,11 @@ def test_a_master_that_is_replaced_in_the_middle_is_followed_by_one_that_builds(
             self.now += seconds
 
     site, flow = lab.flow(0, clock=Aging(), instance="i-2222")
-    assert flow.run().startswith("1 package; made here in 1 s")
+    assert flow.run().startswith("1 package; built here in 1 s")
     check(lab, [site])
     assert lab.builds == 2
     worker, flow = lab.flow(1)
-    assert flow.run() == "1 package; taken from the shared file system, where i-2222 put it"
+    assert flow.run() == "1 package; copied from the shared file system, built by i-2222"
     check(lab, [worker])
 
 
@@ -224,7 +224,7 @@ def test_a_new_master_that_unpacks_a_damaged_archive_builds(lab):
     flow.run()
     harm(lab.kept / "key" / ARCHIVE)
     site, flow = lab.flow(0, instance="i-2222")
-    assert flow.run().startswith("1 package; made here")
+    assert flow.run().startswith("1 package; built here")
     check(lab, [site])
 
 
@@ -251,7 +251,7 @@ class Room:
 
 @pytest.mark.parametrize(
     ("number", "is_small", "remedy"),
-    [(0, "shared", "free the shared file system"), (1, "opt", "a larger workers.volume_size")],
+    [(0, "shared", "free space on the shared file system"), (1, "opt", "a larger workers.volume_size")],
 )
 def test_a_disk_that_is_too_small_is_said_before_anything_is_written(lab, monkeypatch, number, is_small, remedy):
     if number:
@@ -291,7 +291,7 @@ def test_a_disk_that_becomes_full_is_said_with_what_helps(lab, monkeypatch):
 def test_a_worker_says_what_the_master_is_at(lab):
     master, _ = lab.flow(0)
     master.write_claim(digest=RECIPE.digest, recipe={}, instance="i-1", failure="", doing="")
-    master.tell("compiling Horovod, about 4 min left", 100, "%")
+    master.report("compiling Horovod, about 4 min left", 100, "%")
     worker, flow = lab.flow(1)
     with pytest.raises(StopWaiting):
         flow.run()

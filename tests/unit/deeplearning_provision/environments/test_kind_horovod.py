@@ -70,7 +70,7 @@ def test_a_plain_image_gets_the_pinned_framework_and_workers_need_no_pip(stand, 
     monkeypatch.setattr(pip_program.Pip, "run", None)
     bare = link_programs(stand.folder / "bare", ["sh"])
     worker = stand.node(1, settings=SETTINGS, image=parts / "plain", search_path=bare)
-    assert worker.provide().detail.startswith("Horovod 0.28.1 for torch 2.9.0+cpu, 7 packages; taken from the shared")
+    assert worker.provide().detail.startswith("Horovod 0.28.1 for torch 2.9.0+cpu, 7 packages; copied from the shared")
     assert worker.ask("import horovod.torch; print(horovod.torch.Sum)") == "1"
 
 

@@ -96,10 +96,15 @@ def test_half_a_conda_environment_is_made_anew(make_node):
         (CONDA, {"conda": "echo ResolvePackageNotFound: nothing; exit 1"}, "conda failed", True),
         (CONDA, {"conda": "echo CondaHTTPError: HTTP 000 CONNECTION FAILED; exit 1"}, "conda failed", False),
         (CONDA, {"conda": "echo CondaHTTPError: HTTP 404 NOT FOUND for url; exit 1"}, "conda failed", True),
-        (CONDA, {"conda": 'while [ "$1" != --prefix ]; do shift; done; mkdir -p "$2"'}, "no Python that runs", True),
+        (
+            CONDA,
+            {"conda": 'while [ "$1" != --prefix ]; do shift; done; mkdir -p "$2"'},
+            "must have a working Python",
+            True,
+        ),
         (CONTAINER, {}, "has no docker", True),
-        (CONTAINER, {"docker": "echo manifest unknown; exit 1"}, "could not be pulled", True),
-        (CONTAINER, {"docker": "echo net/http: TLS handshake timeout; exit 1"}, "could not be pulled", False),
+        (CONTAINER, {"docker": "echo manifest unknown; exit 1"}, "could not pull", True),
+        (CONTAINER, {"docker": "echo net/http: TLS handshake timeout; exit 1"}, "could not pull", False),
         (CONTAINER, {"docker": "echo Got permission denied to docker.sock; exit 1"}, "may not use docker", True),
     ],
 )

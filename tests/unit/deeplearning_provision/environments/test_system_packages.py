@@ -101,10 +101,10 @@ def test_a_broken_index_that_is_not_needed_does_no_harm(node, install):
 @pytest.mark.parametrize(
     ("programs", "words", "is_final"),
     [
-        ({"dpkg_query": ""}, ("neither apt-get nor dnf", "give an image that has them"), True),
+        ({"dpkg_query": ""}, ("neither apt-get nor dnf", "use an image that has them"), True),
         ({"apt_get": "", "sudo": "echo sudo: a password is required; exit 1"}, ("may not use sudo", "let the"), True),
-        ({"apt_get": f"cat <<END\n{NO_ROUTE}END\nexit 100"}, ("could not be fetched", "see the route"), False),
-        ({"apt_get": "echo E: Could not get lock /x; exit 100"}, ("could not be fetched", "tried again"), False),
+        ({"apt_get": f"cat <<END\n{NO_ROUTE}END\nexit 100"}, ("could not fetch", "check the route"), False),
+        ({"apt_get": "echo E: Could not get lock /x; exit 100"}, ("could not fetch", "retrying"), False),
         ({"apt_get": "echo E: Unable to locate package g++; exit 100"}, ("could not be installed", "set-up"), True),
         ({"dnf": "echo No match for argument: g++; exit 1", "rpm": ""}, ("could not be installed", "set-up"), True),
     ],

@@ -193,7 +193,7 @@ def test_cuda_12_elsewhere_is_refused_with_what_there_is(root, torch_12, release
     )
     with pytest.raises(ProvisionFailure, match=message) as caught:
         choose(torch_12, root)
-    assert caught.value.remedy.startswith("give an image with CUDA 12 in /usr/local/cuda, or Ubuntu 24.04")
+    assert caught.value.remedy.startswith("use an image with CUDA 12 in /usr/local/cuda, or Ubuntu 24.04")
     assert caught.value.is_final
 
 
@@ -328,7 +328,7 @@ def no_packages(monkeypatch):
 def test_a_package_that_cannot_be_had_is_tried_again_unless_ubuntu_has_none(pip, scratch, wheels, apt, is_final):
     write_program(pip.python.with_name("apt-get"), f"#!/bin/sh\n{apt}\n")
     write_program(pip.python, "#!/bin/sh\n")
-    with pytest.raises(ProvisionFailure, match="cannot be had from Ubuntu's archive") as caught:
+    with pytest.raises(ProvisionFailure, match="from Ubuntu's archive") as caught:
         make_cuda_home(make_toolkit(UBUNTU, wheels, UBUNTU_HEADERS), pip, scratch, print)
     assert caught.value.is_final is is_final
 

@@ -305,7 +305,7 @@ def test_a_cuda_framework_on_gpu_nodes_is_not_given_a_cpu_horovod(tmp_path, inte
     def plan(capability):
         return plan_horovod("0.28.1", interpreter, tmp_path, Programs(compilers), capability=capability)
 
-    with pytest.raises(ProvisionFailure, match="cannot move GPU memory"):
+    with pytest.raises(ProvisionFailure, match="cannot use GPU memory"):
         plan("9.0")
     assert plan("").toolkit is None
     write_nvcc(tmp_path / "usr/local/cuda", "12.9")

@@ -123,7 +123,7 @@ def test_what_apt_does_is_the_last_line_of_its_output(node: Node) -> None:
 def test_a_long_or_foul_line_of_a_log_is_shortened_and_cleaned(node: Node) -> None:
     wheel = "torch-2.13.0%2Bcpu-cp311-cp311-manylinux_2_28_x86_64.whl (190.2 MB)"
     node.log(f"  Downloading http://100.64.0.1:4567/simple/torch/{wheel}")
-    (said,) = node.say("asking pip what is needed beside the image")
+    (said,) = node.say("resolving the packages that the image lacks")
     assert said.endswith(f" (Downloading {wheel[:58]} ...)")
     node.log("\x1b[2J\xff")
     node.now = 10.0
@@ -148,7 +148,7 @@ def test_a_part_that_goes_on_is_told_every_ten_seconds_and_another_at_once(node:
         detail = f"compiling Horovod 0.28.1 for torch, about {9 - second // 10} min left"
         heard += [second for _ in node.say(detail, second, 100, "%")]
     assert heard == [0, 9, 18, 27]
-    assert node.say("trying Horovod") == ["environment: trying Horovod"]
+    assert node.say("testing Horovod") == ["environment: trying Horovod"]
 
 
 def test_an_end_is_told_once_with_what_came_of_it(node: Node) -> None:
