@@ -36,8 +36,7 @@ _MODEL = "COCO-R50FPN-MaskRCNN-Standard.npz"
 
 # Public facts. Sizes and digests are those that COCO's users publish; the models' are unknown. No test fetches them.
 # The backbone is that of the predecessor's prepare-s3-bucket.sh and of TensorPack's README (BACKBONE.WEIGHTS); the
-# other
-# model is that of the predecessor's guide, trained with the same settings.
+# other model is that of the predecessor's guide, trained with the same settings.
 _COCO_2017 = DataSet(
     "coco-2017",
     (

@@ -68,8 +68,7 @@ class EnvironmentSettings:
     image: str = ""  # Image of the container; empty for the other kinds
     horovod: str = ""  # Version of Horovod to build for the environment's framework; empty for none
     # Requirement of kind `horovod` for an image without a framework, such as `torch==2.7.1`; empty if the image must
-    # have
-    # one
+    # have one
     framework: str = ""
     # Cache of finished environments for other clusters; None for only the shared file system
     cache: EnvironmentCacheSettings | None = None

@@ -35,8 +35,7 @@ class Breaker:
     reason: str = ""  # Reason of the trip; empty before
     counted_from: int = 0  # Earlier losses do not count, in seconds since the epoch
     # During the suspension, the time after which its invocation is certainly over, in seconds since the epoch; 0 once
-    # it
-    # is done
+    # it is done
     lease_until: int = 0
     cause: str = ""  # Cause of the reason; empty in records of an older version
     remedy: str = ""  # Remedy of the reason

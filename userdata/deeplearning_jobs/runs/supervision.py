@@ -193,8 +193,7 @@ class Supervision:
     def _end(self) -> None:
         self._end_everywhere()
         # Signal 0 only tests. A group is signalled even after its first process has ended: some processes that a
-        # launcher
-        # starts lack the run's mark.
+        # launcher starts lack the run's mark.
         for number in (0, signal.SIGTERM, signal.SIGKILL):
             for child in self._children:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
