@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no other name
-"""What a command adds its parser to; a text, because the class takes no type argument when the program runs."""
+"""Subcommands of a parser; a string, since the class takes no type argument at run time."""
 
 
 def add_place(parser: argparse.ArgumentParser, *, may_be_rehearsed: bool = True) -> None:

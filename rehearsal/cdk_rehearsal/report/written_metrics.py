@@ -12,7 +12,7 @@ from cdk_rehearsal.embedded_aws.functions.runner import Invocation
 from cdk_rehearsal.embedded_aws.place import Place
 
 Point = tuple[float, float]
-"""When, in seconds since the epoch, and how much."""
+"""Time in seconds since the epoch, and value."""
 _Key = tuple[str, str, frozenset[tuple[str, str]]]
 
 

@@ -25,7 +25,7 @@ IMAGE_PACKAGES = (
     *("netbase", "python3", "systemd", "systemd-sysv", "dbus", "libpam-systemd", "cloud-init"),
 )
 """
-What the image holds.
+Packages of the image.
 
 Ubuntu's cloud image has each of them, and of Python no pip, no ensurepip and no headers: its list of packages is beside
 it (https://cloud-images.ubuntu.com/releases/noble/release/, the file that ends with .manifest).
