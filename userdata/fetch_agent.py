@@ -1,8 +1,8 @@
 """
-Download of the agent's zip from S3, or a report of a failure before the agent runs; standard library, Python 3.9.
+Download of the agent from S3, or report of a failure before it runs; standard library, Python 3.9.
 
     fetch_agent.py BUCKET KEY SHA256 REGION TARGET    replace TARGET by the unpacked zip, unless it is there
-    fetch_agent.py --failure SETTINGS LOG CAUSE       signal CloudFormation (master) or report to the master (worker)
+    fetch_agent.py --failure SETTINGS LOG CAUSE       signal (master) or report (worker) it
 """
 
 import hashlib
@@ -31,7 +31,7 @@ WEB = urllib.request.build_opener()
 
 
 def send(url: str, headers: Any, method: str = "GET", body: Any = None) -> bytes:
-    """Return the body of a response; an error status is an OSError with the server's message."""
+    """Return the body of a response; OSError for an error status."""
     request, what = urllib.request.Request(url, data=body, headers=headers, method=method), url.partition("?")[0]
     if url.partition(":")[0] not in ("http", "https"):
         raise OSError(f"{what} must be HTTP or HTTPS")
@@ -46,7 +46,7 @@ def send(url: str, headers: Any, method: str = "GET", body: Any = None) -> bytes
 
 
 def retry(action: Callable[[], Any], sleep: Any = time.sleep) -> Any:
-    """Run an action; retry after an OSError, for a minute, while IAM propagates a new role."""
+    """Run an action, with retries for a minute after an OSError: IAM propagates a new role."""
     for attempt in range(ATTEMPTS - 1):
         try:
             return action()
