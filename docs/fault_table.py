@@ -1,5 +1,5 @@
 """
-Table of faults: the rows of the catalogue, their trials, and the last recorded results.
+Pages about faults: the catalogue with its trials, and the last recorded results.
 
 Results come from `build/faults`, in which tests record themselves, and from `build/rehearsal/cases.json`. A trial
 without a record is "not run".
@@ -7,6 +7,7 @@ without a record is "not run".
 
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,18 +19,18 @@ from docs.fault_trials import Trial
 
 CATALOGUE = Path("docs/fault_catalogue.toml")
 TABLE = Path("docs/faults.md")
+RESULTS = Path("docs/results.md")
 RECORDS = Path("build/faults")
 CASE_RESULTS = Path("build/rehearsal/cases.json")
 _NOT_RUN = "not run"
 _PREFIXES = {"test": "", "case": "rehearsal: ", "injector": "injector: "}
-_LAST_CELL = re.compile(r"(?<=\| )[^|]*(?= \|$)", re.MULTILINE)
 
 _HEAD = """\
 # Faults and what tries them
 
 Made by `make docs` from [fault_catalogue.toml](fault_catalogue.toml), the marks of the tests and the cases of the
-rehearsal; do not edit it. An injector is a test that a fault can be planted; it does not count. The last column is what
-`make test` and `make rehearse CASE=all` last recorded.
+rehearsal; do not edit it. An injector is a test that a fault can be planted; it does not count. The last results are on
+[a page of their own](results.md).
 
 """
 
@@ -82,6 +83,14 @@ def read_outcomes(root: Path) -> dict[str, str]:
     return outcomes
 
 
+def date_outcomes(root: Path) -> str:
+    """Return the days on which the results of tests and of cases were recorded last."""
+    records = [[*(root / RECORDS).glob("*.json")], [root / CASE_RESULTS]]
+    times = [[path.stat().st_mtime for path in paths if path.exists()] for paths in records]
+    tests, cases = (time.strftime("%Y-%m-%d", time.gmtime(max(found))) if found else "never" for found in times)
+    return f"{tests} by `make test`, {cases} by `make rehearse CASE=all`"
+
+
 def find_mistakes(rows: Sequence[Row], trials: Sequence[Trial]) -> list[str]:
     """Return the mismatches between catalogue and trials, one line each."""
     known = {row.key for row in rows}
@@ -112,41 +121,51 @@ def summarize(rows: Sequence[Row], trials: Sequence[Trial]) -> str:
     return text + (f", nothing tries {', '.join(bare)}" if bare else "")
 
 
-def render_table(rows: Sequence[Row], trials: Sequence[Trial], outcomes: Mapping[str, str]) -> str:
-    """Return the page."""
+def render_table(rows: Sequence[Row], trials: Sequence[Trial]) -> str:
+    """Return the page of the catalogue."""
     faults = [
-        f"| {row.key} | {row.text} | {_expect(row)} | {_name_trials(row, trials)} | {_count(row, trials, outcomes)} |"
+        f"| {row.key} | {row.text} | {_expect(row)} | {_name_trials(row, trials)} |"
         for row in rows
         if isinstance(row.key, int)
     ]
-    defects = [
-        f"| {row.key} | {row.text} | {_name_trials(row, trials)} | {_count(row, trials, outcomes)} |"
-        for row in rows
-        if isinstance(row.key, str)
-    ]
+    defects = [f"| {row.key} | {row.text} | {_name_trials(row, trials)} |" for row in rows if isinstance(row.key, str)]
     parts = [
         f"{_HEAD}{summarize(rows, trials)}\n",
         "## Faults\n",
-        "| row | fault | expected | tried by | result |\n|---|---|---|---|---|",
+        "| row | fault | expected | tried by |\n|---|---|---|---|",
         *faults,
         "\n## Defects of the predecessor\n",
-        "| row | defect | tried by | result |\n|---|---|---|---|",
+        "| row | defect | tried by |\n|---|---|---|",
         *defects,
         "\n## Cases of the rehearsal\n",
-        "| `CASE=` | what it shows | rows | result |\n|---|---|---|---|",
-        *(_describe_case(trial, outcomes) for trial in trials if trial.kind == "case"),
+        "| `CASE=` | what it shows | rows |\n|---|---|---|",
+        *(_describe_case(trial) for trial in trials if trial.kind == "case"),
     ]
     return "\n".join(parts) + "\n"
 
 
-def blank_results(page: str) -> str:
-    """Return a page without its results, which depend on the machine."""
-    return _LAST_CELL.sub("", page)
+def render_results(trials: Sequence[Trial], outcomes: Mapping[str, str], recorded: str) -> str:
+    """Return the page of results; `recorded` has the days of the records."""
+    ends = {kind: Counter(outcomes.get(t.key, _NOT_RUN) for t in trials if t.kind == kind) for kind in _PREFIXES}
+    bad = [trial for trial in trials if trial.kind != "case" and outcomes.get(trial.key, "passed") != "passed"]
+    counts = [f"| {kind} | {', '.join(f'{n} {end}' for end, n in sorted(ends[kind].items()))} |" for kind in _PREFIXES]
+    return "\n".join(
+        [
+            "# Results\n",
+            f"Recorded {recorded}; `make docs` writes this page.\n",
+            "| trials of [faults](faults.md) | results |\n|---|---|",
+            *counts,
+            *[f"\n`{trial.key}`: {outcomes[trial.key]}" for trial in bad],
+            "\n| case | result |\n|---|---|",
+            *(f"| {trial.key} | {outcomes.get(trial.key, _NOT_RUN)} |" for trial in trials if trial.kind == "case"),
+            "",
+        ]
+    )
 
 
-def _describe_case(case: Trial, outcomes: Mapping[str, str]) -> str:
+def _describe_case(case: Trial) -> str:
     rows = ", ".join(map(str, sorted(case.faults, key=str))) or "-"
-    return f"| [{case.key}](../{case.path}) | {_escape(case.title)} | {rows} | {outcomes.get(case.key, _NOT_RUN)} |"
+    return f"| [{case.key}](../{case.path}) | {_escape(case.title)} | {rows} |"
 
 
 def _expect(row: Row) -> str:
@@ -166,10 +185,3 @@ def _escape(text: str) -> str:
 
 def _counts(row: Row, trial: Trial) -> bool:
     return row.is_named_by(trial) and trial.kind != "injector"
-
-
-def _count(row: Row, trials: Sequence[Trial], outcomes: Mapping[str, str]) -> str:
-    ends = Counter(outcomes.get(trial.key, _NOT_RUN) for trial in trials if _counts(row, trial))
-    if not ends:
-        return "-"
-    return _NOT_RUN if set(ends) == {_NOT_RUN} else ", ".join(f"{number} {end}" for end, number in sorted(ends.items()))

@@ -30,7 +30,16 @@ from deeplearning_cdk import EnvironmentCache, JobEnvironment, Lustre, NodeImage
 from deeplearning_cdk.props.check import find_choices
 from deeplearning_cli.main import make_parser as make_cdk_parser
 from deeplearning_command.main import make_parser as make_node_parser
-from docs.fault_table import TABLE, find_mistakes, read_catalogue, read_outcomes, render_table
+from docs.fault_table import (
+    RESULTS,
+    TABLE,
+    date_outcomes,
+    find_mistakes,
+    read_catalogue,
+    read_outcomes,
+    render_results,
+    render_table,
+)
 from docs.fault_trials import find_trials
 from stacks.reader import list_hints
 from stacks.shorthands import SHORTHANDS
@@ -52,7 +61,8 @@ def main() -> None:
     CHANGELOG.write_text(fill(CHANGELOG.read_text(), "renamed props", renamed_table()))
     ARCHITECTURE.write_text(render(ARCHITECTURE.read_text()))
     rows, trials = read_catalogue(ROOT), find_trials(ROOT)
-    (ROOT / TABLE).write_text(render_table(rows, trials, read_outcomes(ROOT)))
+    (ROOT / TABLE).write_text(render_table(rows, trials))
+    (ROOT / RESULTS).write_text(render_results(trials, read_outcomes(ROOT), date_outcomes(ROOT)))
     for mistake in find_mistakes(rows, trials):
         sys.stderr.write(f"{mistake}\n")
 

@@ -9,7 +9,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("app.py", "cli", "constructs", "contract", "docs", "examples", "lambda", "rehearsal", "stacks", "userdata", "view")
+FOLDERS = (
+    "app.py",
+    "cli",
+    "constructs",
+    "contract",
+    "docs",
+    "examples",
+    "lambda",
+    "rehearsal",
+    "stacks",
+    "userdata",
+    "view",
+)
 FIRST_WORDS = frozenset({"What", "Who", "Where", "Whether", "How", "When", "That", "Why"})
 PHRASES = re.compile(
     r"\b(has not said|have not said|looks already|holds (no|nothing|something|what)|answers? (nothing|with nothing)"
