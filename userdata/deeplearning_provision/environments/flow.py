@@ -145,7 +145,7 @@ class Flow:
             place.rename(site.local / manifest.key)
         self._import_frameworks(manifest)
         write_memo(site.local, self._recipe.digest, manifest.key, site.boot)
-        if not self._origin.startswith("taken"):
+        if not self._origin.startswith("copied"):
             self._origin = f"copied from the shared file system, built by {manifest.built_by}"
         return manifest
 

@@ -65,8 +65,8 @@ def test_keys_that_end_with_a_slash_are_folders(data_lab):
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [
-        (["good", "../bad"], "must not hold '..', got '../bad'"),
-        (["a/../../bad"], "must not hold '..', got 'a/../../bad'"),
+        (["good", "../bad"], "must not contain '..', got '../bad'"),
+        (["a/../../bad"], "must not contain '..', got 'a/../../bad'"),
         (["/bad"], "must not be absolute, got '/bad'"),
         (["a//bad"], "must be a plain path below its prefix, got 'a//bad'"),
         (["./bad"], "must be a plain path below its prefix, got './bad'"),

@@ -192,7 +192,7 @@ def test_an_outage_is_said_to_pass(data_lab):
     outcome, steps = data_lab.stage(data_lab.source("set.tar"))
     assert outcome == Outcome.INTERRUPTED
     assert not steps["data:set"].final
-    assert "could not be read" in steps["data:set"].detail
+    assert "could not read" in steps["data:set"].detail
 
 
 ESCAPES = {

@@ -75,7 +75,7 @@ def provide(cluster, number=0):
 @pytest.mark.usefixtures("bucket")
 def test_the_first_cluster_fills_it_and_the_next_needs_no_pip(make_cluster, monkeypatch, proxy):
     first = provide(make_cluster())
-    assert first.step.detail.endswith("put into s3://bucket/environments/")
+    assert first.step.detail.endswith("uploaded to s3://bucket/environments/")
     monkeypatch.setattr(pip_program.Pip, "run", None)
     monkeypatch.setattr(flow, "build_environment", None)
     later = make_cluster()
@@ -105,7 +105,7 @@ def test_what_is_in_it_is_not_put_there_again(make_cluster, bucket, proxy):
     cluster = make_cluster()
     provide(cluster)
     proxy.calls.clear()
-    assert provide(cluster).step.detail == "2 packages; it was here already"
+    assert provide(cluster).step.detail == "2 packages; already installed"
     assert {method for method, _ in proxy.calls} == {"GET"}
 
 
@@ -168,7 +168,7 @@ def test_an_upload_that_was_interrupted_counts_as_none_and_is_made_up_for(make_c
     (archive,) = bucket.names()
     assert archive.endswith(".tar")
     assert "built here in" in provide(make_cluster()).step.detail
-    assert provide(first).step.detail == "2 packages; it was here already"
+    assert provide(first).step.detail == "2 packages; already installed"
 
 
 @pytest.mark.usefixtures("bucket")

@@ -124,7 +124,7 @@ def test_the_environment_has_a_pip_of_its_own(cluster):
 def test_a_second_run_does_nothing(cluster):
     stand, nodes = cluster
     before = [node.log for node in nodes], stand.builds()
-    assert [node.provide().detail for node in nodes] == ["3 packages; it was here already"] * 3
+    assert [node.provide().detail for node in nodes] == ["3 packages; already installed"] * 3
     assert ([node.log for node in nodes], stand.builds()) == before
 
 

@@ -28,11 +28,11 @@ def test_an_entry_that_no_listing_shows_is_not_there(cache):
 
 
 def test_an_entry_that_a_listing_shows_is_forbidden(cache):
-    with pytest.raises(CacheError, match=rf"{KEPT}\.json cannot be read: .*AccessDenied"):
+    with pytest.raises(CacheError, match=rf"could not read {KEPT}\.json: .*AccessDenied"):
         cache.find(KEPT)
 
 
 def test_a_bucket_that_refuses_the_listing_too_is_forbidden(cache, data_lab):
     data_lab.proxy.decide = lambda *_: Fault(status=403, code="AccessDenied")
-    with pytest.raises(CacheError, match=r"cannot be read: .*AccessDenied"):
+    with pytest.raises(CacheError, match=r"could not read .*: .*AccessDenied"):
         cache.find(MISSING)

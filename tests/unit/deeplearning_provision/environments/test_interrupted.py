@@ -193,7 +193,7 @@ def test_a_master_that_has_it_packs_it_again_instead_of_building(lab):
     flow.run()
     shutil.rmtree(lab.kept)
     _, flow = lab.flow(0)
-    assert flow.run() == "1 package; it was here already"
+    assert flow.run() == "1 package; already installed"
     assert lab.builds == 1
     worker, flow = lab.flow(1)
     flow.run()

@@ -189,7 +189,7 @@ def test_a_compiler_that_fails_is_shown_with_its_first_error_and_leaves_nothing(
     monkeypatch.setitem(horovod_plan.SOURCES, "0.28.1", hashlib.sha256(broken.read_bytes()).hexdigest())
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
     node = stand.node(0, settings=SETTINGS)
-    with pytest.raises(ProvisionFailure, match=r"Horovod 0\.28\.1 for torch could not be compiled") as caught:
+    with pytest.raises(ProvisionFailure, match=r"could not compile Horovod 0\.28\.1 for torch") as caught:
         node.provide()
     assert "native.c:10:18: error: " in caught.value.output.splitlines()[0]
     assert "torchrun" in caught.value.remedy

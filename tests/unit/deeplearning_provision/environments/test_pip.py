@@ -74,7 +74,7 @@ def test_a_failure_is_final_unless_the_network_made_it(output, cause, is_final):
 def test_pips_own_errors_are_what_the_user_is_told():
     failure = explain_pip(ProgramError("pip", UNSATISFIABLE, status=1), "install", Path("/log"))
     assert failure.output == UNSATISFIABLE.strip()
-    assert failure.remedy == "correct the requirements (all of it is in /log)"
+    assert failure.remedy == "correct the requirements (full log: /log)"
 
 
 def make_pip(folder, body):

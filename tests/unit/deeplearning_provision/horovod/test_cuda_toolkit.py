@@ -106,8 +106,8 @@ def test_a_kernel_runs_on_its_major_version_and_ptx_on_everything_later(kernels,
     ("module", "kernels", "capability", "remedy"),
     [
         ("torch", ("sm_75",), "7.0", "pin torch==2.7.1, which has kernels from sm_50 to sm_90"),
-        ("torch", ("sm_80", "sm_90"), "12.0", "pin a later version of torch, or give another instance type"),
-        ("tensorflow", ("sm_80",), "7.0", "pin an earlier version of tensorflow, or give another instance type"),
+        ("torch", ("sm_80", "sm_90"), "12.0", "pin a later version of torch, or use another instance type"),
+        ("tensorflow", ("sm_80",), "7.0", "pin an earlier version of tensorflow, or use another instance type"),
     ],
 )
 def test_the_remedy_names_a_version_that_has_them(module, kernels, capability, remedy):
