@@ -148,7 +148,7 @@ def test_a_part_that_goes_on_is_told_every_ten_seconds_and_another_at_once(node:
         detail = f"compiling Horovod 0.28.1 for torch, about {9 - second // 10} min left"
         heard += [second for _ in node.say(detail, second, 100, "%")]
     assert heard == [0, 9, 18, 27]
-    assert node.say("testing Horovod") == ["environment: trying Horovod"]
+    assert node.say("testing Horovod") == ["environment: testing Horovod"]
 
 
 def test_an_end_is_told_once_with_what_came_of_it(node: Node) -> None:
