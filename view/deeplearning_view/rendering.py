@@ -38,7 +38,7 @@ def render_page(view: ClusterView) -> tuple[PageLine, ...]:
         lines += _render_problem(problem, "why", "bold red", with_lines=True)
     lines += _render_nodes(view.nodes)
     for text in view.provisioning:
-        lines += _row("brings", text)
+        lines += _row("progress", text)
     for problem in [entry for entry in view.problems if entry.is_past]:
         lines += _render_problem(problem, "recovered", "yellow", with_lines=False)
     for command in view.log_in:
