@@ -12,7 +12,7 @@ LEAST_ROWS = 20
 
 def read_rows(text):
     """Return the cells of each row that names what somebody could try."""
-    section = text.partition("\n## What somebody could try\n")[2].partition("\n## ")[0]
+    section = text.partition("\n## Threats\n")[2].partition("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[1:]]
 
