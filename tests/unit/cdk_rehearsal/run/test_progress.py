@@ -1,6 +1,7 @@
 """What people see while a rehearsal runs: the timeline, as plain lines or in a terminal."""
 
 import io
+import re
 from collections.abc import Iterable
 
 import pytest
@@ -42,6 +43,19 @@ def test_a_terminal_shows_phase_and_happenings_and_gets_its_cursor_back(monkeypa
     assert "reported [bold]joined" in shown
     assert "Ctrl-C ends the rehearsal" in shown
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
+
+
+@pytest.mark.parametrize(("no_color", "has_color"), [("", True), ("1", False)])
+def test_a_terminal_has_no_colour_where_no_color_is_set(
+    monkeypatch: pytest.MonkeyPatch, no_color: str, *, has_color: bool
+) -> None:
+    """https://no-color.org: any value that is not empty."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", no_color)
+    timeline, terminal = Timeline(), Terminal()
+    with show_progress(timeline, terminal):
+        timeline.tell("stack", "CREATE_COMPLETE")
+    assert bool(re.search(r"\x1b\[[0-9;]*3[0-7]m", terminal.getvalue())) == has_color
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
