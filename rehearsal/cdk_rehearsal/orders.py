@@ -50,9 +50,12 @@ def try_orders(
         options: Options of the embedded AWS. Default: an empty account.
 
     Raises:
+        ValueError: The count is less than 1.
         UnsupportedError: The rehearsal does not implement all of the template.
         AssemblyError: The assembly cannot be deployed here.
     """
+    if count < 1:
+        raise ValueError(f"orders must be at least 1, got {count}")
     options = replace(
         options or CloudOptions(),
         key_pairs=assume_key_pairs(read_stack(Path(assembly), stack).template),
@@ -63,8 +66,8 @@ def try_orders(
     failures = []
     for seed in range(1, count + 1):
         failure = _try_order(Path(assembly), stack, replace(options, seed=seed), parameters)
-        tell(f"order of seed {seed}, {seed} of {count}: {failure or 'created and deleted'}")
-        failures += [f"order of seed {seed}: {failure}"] if failure else []
+        tell(f"seed {seed} of {count}: {failure or 'created and deleted'}")
+        failures += [f"seed {seed}: {failure}"] if failure else []
     return tuple(failures)
 
 
@@ -73,7 +76,7 @@ def print_failures(failures: Sequence[str], *, as_json: bool) -> int:
     lines = json.dumps({"failures": list(failures)}, indent=2) if as_json else "\n".join(failures)
     sys.stdout.write(f"{lines}\n" if lines else "")
     if failures:
-        tell("every order is one that CloudFormation may take; --seed repeats one with instances")
+        tell("CloudFormation may take each of these orders; --seed repeats one with instances")
     return int(len(failures) > 0)
 
 

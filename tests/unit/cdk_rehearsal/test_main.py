@@ -40,14 +40,19 @@ def test_what_could_not_be_tried_is_said_for_people_and_programs(end, capsys):
 def test_orders_are_tried_in_place_of_a_rehearsal_and_a_failure_is_not_as_expected(end, capsys, monkeypatch):
     tried = []
     monkeypatch.setattr(judge, "require_acceptance", lambda *_: tried.append("referees"))
-    monkeypatch.setattr(orders, "try_orders", lambda _, count, **__: tried.append(count) or ["order of seed 2: no"])
+    monkeypatch.setattr(orders, "try_orders", lambda _, count, **__: tried.append(count) or ["seed 2: no"])
     assert end(130, "--orders", "3") == 1
     said = capsys.readouterr()
-    assert json.loads(said.out) == {"failures": ["order of seed 2: no"]}
+    assert json.loads(said.out) == {"failures": ["seed 2: no"]}
     assert "--seed repeats one with instances" in said.err
     monkeypatch.setattr(orders, "try_orders", lambda _, count, **__: tried.append(count) or [])
     assert end(130, "--orders", "4", "--no-referees") == 0
     assert tried == ["referees", 3, 4]
+
+
+def test_no_order_is_not_a_success(end, capsys):
+    assert end(0, "--orders", "0", "--no-referees") == 2
+    assert "orders must be at least 1, got 0" in capsys.readouterr().err
 
 
 def test_a_template_that_aws_would_refuse_is_not_as_expected(end, capsys, monkeypatch):

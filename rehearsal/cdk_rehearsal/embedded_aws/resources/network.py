@@ -128,9 +128,8 @@ def _create_security_group(creation: Creation) -> Created:
     ec2 = creation.client("ec2")
     properties = creation.properties
     if "VpcId" in properties:
-        ec2.describe_vpcs(
-            VpcIds=[properties["VpcId"]]
-        )  # refuses a VPC that does not exist, which moto takes for a group
+        # moto makes a group in a VPC that does not exist; this refuses it.
+        ec2.describe_vpcs(VpcIds=[properties["VpcId"]])
     group = ec2.create_security_group(
         GroupName=properties.get("GroupName") or creation.name(255),
         Description=properties["GroupDescription"],
