@@ -1,6 +1,5 @@
 """The pages of the documentation: their links, their commands, their context keys, and the README's length."""
 
-import os
 import re
 import shlex
 import subprocess
@@ -58,9 +57,8 @@ def test_the_readme_is_short() -> None:
 
 def test_the_readmes_snippet_runs_as_it_stands(tmp_path: Path) -> None:
     (snippet,) = re.findall(r"<!-- run by a test -->\n```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    environment = os.environ | {"CDK_OUTDIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-"], input=snippet, text=True, env=environment, check=True)
-    assert (tmp_path / "training.template.json").is_file()
+    subprocess.run([sys.executable, "-"], input=snippet, text=True, cwd=tmp_path, check=True)
+    assert (tmp_path / "cdk.out" / "training.template.json").is_file()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
