@@ -42,7 +42,7 @@ class Flow:
         settings, store = site.settings.cache, ObjectStore(site.facts.region, site.clock)
         self._cache = EnvironmentCache(settings, store) if settings else None
         self._cache_note = ""
-        self._origin = "already installed"
+        self._origin = ""
 
     def run(self) -> str:
         """
@@ -70,7 +70,7 @@ class Flow:
         if site.is_master:
             self._fill_cache()
         note = f"; {self._cache_note}" if self._cache_note else ""
-        return f"{manifest.describe()}; {self._origin}{note}"
+        return f"{manifest.describe()}; {self._origin or 'already installed'}{note}"
 
     def make_lasting(self) -> None:
         """
@@ -145,7 +145,7 @@ class Flow:
             place.rename(site.local / manifest.key)
         self._import_frameworks(manifest)
         write_memo(site.local, self._recipe.digest, manifest.key, site.boot)
-        if not self._origin.startswith("copied"):
+        if not self._origin:  # else it came from the cache
             self._origin = f"copied from the shared file system, built by {manifest.built_by}"
         return manifest
 
