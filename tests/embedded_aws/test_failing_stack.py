@@ -185,6 +185,16 @@ def test_a_subnet_smaller_than_28_is_refused_as_ec2_does(start_cloud, assemble, 
     )
 
 
+def test_a_security_group_of_a_vpc_that_does_not_exist_is_refused_as_ec2_does(
+    start_cloud, assemble, sample_template, tmp_path
+):
+    """EC2 API, "Error codes": `InvalidVpcID.NotFound`; moto makes the group."""
+    sample_template["Resources"]["SecurityGroup"]["Properties"]["VpcId"] = "vpc-0123456789abcdef0"
+    cloud = start_cloud()
+    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    assert "InvalidVpcID.NotFound" in cloud.command("wait", seconds=30)["reason"]
+
+
 def test_host_bits_of_a_block_are_removed(start_cloud, assemble, sample_template, tmp_path):
     """EC2 API, `CreateSubnet` and `CreateVpc`: "We modify the specified CIDR block to its canonical form"."""
     for name, block in (("Vpc", "10.9.0.7/16"), ("Subnet", "10.9.1.9/24")):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cdk_rehearsal.assembly import AssemblyStack, read_stack
+from cdk_rehearsal.cache import require_cache
 from cdk_rehearsal.errors import RefusedError
 from cdk_rehearsal.referees.finding import Finding
 from cdk_rehearsal.referees.limits import judge_limits, judge_sizes
@@ -34,8 +35,10 @@ def require_acceptance(
 
     Raises:
         RefusedError: AWS would refuse it; the error lists every finding.
+        UnavailableError: This process may not write into the cache.
     """
     begin = time.monotonic()
+    require_cache(cache)
     source = read_stack(assembly, stack)
     count = len(source.template.get("Resources", {}))
     accepted = cache / "accepted" / _digest(source, parameters or {})
@@ -44,7 +47,7 @@ def require_acceptance(
         return
     if findings := judge_template(source.template, source.region, parameters or {}):
         raise RefusedError([str(finding) for finding in findings])
-    accepted.parent.mkdir(parents=True, exist_ok=True)
+    accepted.parent.mkdir(exist_ok=True)
     accepted.touch()
     tell(f"referees: {count} resources without a finding in {time.monotonic() - begin:.1f} s")
 

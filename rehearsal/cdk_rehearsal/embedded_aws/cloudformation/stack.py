@@ -288,8 +288,7 @@ def draw_order(needs: Mapping[str, Collection[str]], seed: int) -> list[str]:
     """
     Return names in an order, drawn from a seed, in which each follows its needs.
 
-    The order is depth first: a resource directly follows all that it needs. This shows a missing dependency in fewer
-    orders than a shuffle of the resources that are ready.
+    The order is depth first: all that a resource needs comes directly before it, the rest mostly after it.
     """
     order: dict[str, None] = {}
 
