@@ -130,8 +130,9 @@ def describe_parser(parser: argparse.ArgumentParser) -> Iterator[str]:
         yield _one_line(parser.description)
     if rows:
         yield "\n".join(["| argument | meaning |", "|---|---|", *rows])
-    if parser.epilog:
-        yield _one_line(parser.epilog)
+    for paragraph in parser.epilog.split("\n\n") if parser.epilog else ():
+        # Lines that are indented form a table, which the help prints as it is.
+        yield f"```\n{paragraph}\n```" if "\n  " in paragraph else _one_line(paragraph)
 
 
 def _one_line(text: str) -> str:

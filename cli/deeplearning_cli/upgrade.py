@@ -1,21 +1,27 @@
 """`deeplearning-cdk upgrade`: replaces running nodes by nodes of the deployed launch template, workers first."""
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place, whole_number
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_contract.names import ROLE_TAG, NodeRole
 from deeplearning_view.aws_responses import ViewError, read_tags
 
-_FAILED, _UNAVAILABLE = 1, 2
 _INTERVAL_SECONDS = 15.0
 _ENDED = frozenset({"Successful", "Failed", "Cancelled", "RollbackFailed", "RollbackSuccessful"})
+_JSON_KEYS = """\
+--json prints one object; keys are added, never renamed:
+  groups[]     role, group, version (of the deployed launch template), count (nodes of the group),
+               outdated (version by instance id, as found at the start), is_replaced (by this command)
+"""
 
 
 @dataclass(frozen=True)
@@ -46,18 +52,21 @@ class OutdatedNodes:
 class RefreshError(Exception):
     """AWS did not replace all nodes; the message is its reason."""
 
+    exit_status = 1
+
 
 def add_parser(commands: Commands) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "upgrade",
         help="replace running nodes by nodes of the deployed launch template",
-        description="Replace nodes whose launch template, with its image, type and agent, is not the deployed one: by "
-        "an instance refresh of Auto Scaling, workers first, then the master. Up-to-date nodes stay. Jobs that are not "
-        "elastic end.",
-        epilog="exit status: 0 all nodes are of the deployed template, 1 AWS did not replace them, 2 the upgrade could "
-        "not start, 130 interrupted (AWS continues a refresh that has begun); example: cdk deploy "
-        "-c software.image_release=2026-11-22 && deeplearning-cdk upgrade",
+        description="Replace nodes whose launch template, with its image, type and agent, is not the deployed one: by\n"
+        "an instance refresh of Auto Scaling, workers first, then the master. Up-to-date nodes stay. Jobs that\n"
+        "are not elastic end.",
+        epilog=f"{_JSON_KEYS}\nexit status: 0 all nodes are of the deployed template, 1 AWS did not replace them, "
+        "2 the upgrade could not\nstart, 130 interrupted (AWS continues a refresh that has begun); example:\n"
+        "cdk deploy -c software.image_release=2026-11-22 && deeplearning-cdk upgrade",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_place(parser)
     add = parser.add_argument
@@ -70,6 +79,7 @@ def add_parser(commands: Commands) -> None:
         metavar="N",
         help="share of the workers that stay in service meanwhile, in percent (default: %(default)s)",
     )
+    add("--json", action="store_true", help="print one JSON object on standard output, progress on standard error")
     parser.set_defaults(run=run)
 
 
@@ -79,21 +89,17 @@ def run(arguments: argparse.Namespace) -> int:
         access = open_cloud(arguments)
         found = find_outdated(access)
         for nodes in found:
-            print(_describe(nodes))
-        waiting = [nodes for nodes in found if nodes.outdated]
-        if not waiting or arguments.dry_run:
-            return 0
-        if not arguments.yes and not _is_confirmed():
-            print("nothing was changed", file=sys.stderr)
-            return _UNAVAILABLE
-        for nodes in waiting:
+            print(_describe(nodes), file=sys.stderr if arguments.json else sys.stdout)
+        replaced = [] if arguments.dry_run else [nodes for nodes in found if nodes.outdated]
+        if replaced and not arguments.yes:
+            _confirm()
+        for nodes in replaced:
             replace_nodes(access.clients("autoscaling"), nodes, arguments.keep_percent, _report, time.sleep)
-    except (ViewError, UnavailableError) as error:
-        print(f"deeplearning-cdk: {error}", file=sys.stderr)
-        return _UNAVAILABLE
-    except RefreshError as error:
-        print(f"deeplearning-cdk: {error}", file=sys.stderr)
-        return _FAILED
+    except (ViewError, UnavailableError, RefreshError) as error:
+        return report_error(error, as_json=arguments.json)
+    if arguments.json:
+        groups = [_to_document(nodes, is_replaced=nodes in replaced) for nodes in found]
+        print(json.dumps({"groups": groups}, indent=2))
     return 0
 
 
@@ -182,15 +188,30 @@ def _describe(nodes: OutdatedNodes) -> str:
     )
 
 
-def _is_confirmed() -> bool:
+def _to_document(nodes: OutdatedNodes, *, is_replaced: bool) -> dict[str, Any]:
+    return {
+        "role": nodes.role.value,
+        "group": nodes.group,
+        "version": nodes.version,
+        "count": nodes.count,
+        "outdated": dict(nodes.outdated),
+        "is_replaced": is_replaced,
+    }
+
+
+def _confirm() -> None:
+    """
+    Ask on the terminal, on standard error: standard output may be read by a program.
+
+    Raises:
+        UnavailableError: There is no terminal, or the user declined.
+    """
     if not sys.stdin.isatty():
-        print(
-            "deeplearning-cdk: no terminal to confirm on; give --yes to replace these nodes",
-            file=sys.stderr,
-        )
-        return False
-    answer = input("They are terminated and new ones launched; jobs that are not elastic end. Continue? [y/N] ")
-    return answer.strip().lower() in ("y", "yes")
+        raise UnavailableError("no terminal to confirm on, nothing was changed; give --yes to replace these nodes")
+    question = "They are terminated and new ones launched; jobs that are not elastic end. Continue? [y/N] "
+    print(question, end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UnavailableError("the replacement was not confirmed; nothing was changed")
 
 
 def _report(line: str) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cdk_rehearsal.error_report import report_error
 from deeplearning_cli.arguments import Commands
 from deeplearning_cli.data.bundle import Bundle, make_bundle
 from deeplearning_cli.data.download import CHUNK_BYTES, Report, download
@@ -28,6 +29,13 @@ from deeplearning_cli.data.sources import (
 from deeplearning_cli.data.upload import DIGEST, explain, is_there, make_client, upload
 
 TENTHS = 10
+_JSON_KEYS = """\
+--json prints one object; keys are added, never renamed:
+  sources[]    source (URL or path), size (bytes) and digest, null if not known in advance
+  bundle       path of the archive on this machine; null with --no-bundle
+  data         an entry of the context key `data`: name, bucket, key, and sha256 of an archive that is in S3
+  is_ready     true if the data is in S3, false for a dry run
+"""
 
 
 @dataclass(frozen=True)
@@ -40,18 +48,25 @@ class Preparation:
     work: Path
     is_bundle: bool
 
+    @property
+    def bundle(self) -> Path:
+        """Path of the archive on this machine."""
+        return self.work / self.destination.key.rpartition("/")[2]
+
 
 def add_parser(commands: Commands) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "prepare-data",
         help="download, check, bundle and upload data to S3, for clusters to read",
-        description="Download and check files, put them and local files into one archive, and upload it to S3 with "
-        "its SHA-256 beside it. After an interruption, the same command resumes downloads, skips files that are in "
-        "S3 already, and uploads the others from their beginning; once complete, it does nothing. The contents of "
-        "archives go into the bundle, not the archives themselves.",
-        epilog="exit status: 0 the data is in S3, 1 something failed, 2 it could not start, 130 interrupted; "
-        "example: deeplearning-cdk prepare-data s3://team-data/coco-2017.tar --preset coco-2017",
+        description="Download and check files, put them and local files into one archive, and upload it to S3 with\n"
+        "its SHA-256 beside it. After an interruption, the same command resumes downloads, skips files that are\n"
+        "in S3 already, and uploads the others from their beginning; once complete, it does nothing. The contents\n"
+        "of archives go into the bundle, not the archives themselves.",
+        epilog=f"{_JSON_KEYS}\nexit status: 0 the data is in S3, 1 something failed, 2 it could not start, "
+        "130 interrupted; example:\n"
+        "deeplearning-cdk prepare-data s3://team-data/coco-2017.tar --preset coco-2017",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("destination", help="s3://BUCKET/NAME.tar, with --zip .zip, with --no-bundle s3://BUCKET/PREFIX/")
@@ -68,6 +83,7 @@ def add_parser(commands: Commands) -> None:
         help="folder of downloads and the bundle (default: %(default)s)",
     )
     add("--dry-run", action="store_true", help="print the plan and do nothing")
+    add("--json", action="store_true", help="print one JSON object on standard output, progress on standard error")
     parser.set_defaults(run=run)
 
 
@@ -76,7 +92,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         preparation = _read(arguments)
         if arguments.dry_run:
-            _print_plan(preparation)
+            if arguments.json:
+                _print_document(preparation, "", is_ready=False)
+            else:
+                _print_plan(preparation)
             return 0
         client = make_client()
         with explain():
@@ -84,9 +103,11 @@ def run(arguments: argparse.Namespace) -> int:
         with show_progress() as report:
             digest = _carry_out(client, preparation, report)
     except PreparationError as error:
-        sys.stderr.write(f"deeplearning-cdk: {error}\n")
-        return error.status
-    _print_use(preparation, digest)
+        return report_error(error, as_json=arguments.json)
+    if arguments.json:
+        _print_document(preparation, digest, is_ready=True)
+    else:
+        _print_use(preparation, digest)
     return 0
 
 
@@ -117,7 +138,7 @@ def _carry_out(client: Any, preparation: Preparation, report: Report) -> str:
         _upload_files(client, preparation, files, report)
         return ""
     destination = preparation.destination
-    bundle = make_bundle(files, work / destination.key.rpartition("/")[2], report)
+    bundle = make_bundle(files, preparation.bundle, report)
     upload(client, bundle, destination, report)
     _write_digest(client, bundle, destination)
     return bundle.sha256
@@ -157,18 +178,37 @@ def _print_plan(preparation: Preparation) -> None:
         print(f"{'download' if source.url else 'take'}  {source.url or source.path}{size}{check}")
     where = f"s3://{preparation.destination.bucket}/{preparation.destination.key}"
     if preparation.is_bundle:
-        print(f"bundle    {preparation.work / preparation.destination.key.rpartition('/')[2]}")
+        print(f"bundle    {preparation.bundle}")
         print(f"upload    {where} and {where}.sha256")
     else:
         print(f"upload    every file below {where}")
     print("nothing was done; leave --dry-run out to carry the plan out")
 
 
-def _print_use(preparation: Preparation, digest: str) -> None:
-    """Print the props with which a cluster uses the data."""
+def _print_document(preparation: Preparation, digest: str, *, is_ready: bool) -> None:
+    sources = [
+        {"source": source.url or str(source.path), "size": source.size or None, "digest": source.digest or None}
+        for source in preparation.sources
+    ]
+    document = {
+        "sources": sources,
+        "bundle": str(preparation.bundle) if preparation.is_bundle else None,
+        "data": _make_entry(preparation, digest),
+        "is_ready": is_ready,
+    }
+    print(json.dumps(document, indent=2))
+
+
+def _make_entry(preparation: Preparation, digest: str) -> dict[str, str]:
+    """Return the entry of the context key `data` with which a cluster uses the data."""
     destination = preparation.destination
     values = {"name": preparation.name, "bucket": destination.bucket, "key": destination.key}
-    values |= {"sha256": digest} if digest else {}
+    return values | ({"sha256": digest} if digest else {})
+
+
+def _print_use(preparation: Preparation, digest: str) -> None:
+    """Print the props with which a cluster uses the data."""
+    destination, values = preparation.destination, _make_entry(preparation, digest)
     keywords = ", ".join(f"{name}={value!r}" for name, value in values.items())
     print(f"s3://{destination.bucket}/{destination.key} is ready. In a CDK app:\n\n    data=[DataSource({keywords})]\n")
     print(f"or on the command line:\n\n    -c data='{json.dumps([values])}'")

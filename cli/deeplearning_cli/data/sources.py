@@ -19,14 +19,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 class PreparationError(Exception):
     """A preparation failed; the message is cause and remedy."""
 
-    status = 1
+    exit_status = 1
     """Exit status of the command; the preparation can be resumed."""
 
 
 class InputError(PreparationError):
     """The request is invalid; nothing was started."""
 
-    status = 2
+    exit_status = 2
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,42 @@ def test_downloads_and_local_files_become_one_archive_that_a_cluster_can_read(s3
     assert [DataSource(**entry) for entry in context] == [source]
 
 
+def test_json_is_one_document_whose_data_is_a_prop_of_the_cluster(s3, zipped, tmp_path, capsys):
+    assert prepare(tmp_path, "s3://team-data/coco.tar", "--url", zipped, "--json") == 0
+    printed = capsys.readouterr()
+    url, _, digest = zipped.partition("=")
+    body = s3.get_object(Bucket="team-data", Key="coco.tar")["Body"].read()
+    data = {"name": "coco", "bucket": "team-data", "key": "coco.tar", "sha256": hashlib.sha256(body).hexdigest()}
+    assert json.loads(printed.out) == {
+        "sources": [{"source": url, "size": None, "digest": digest}],
+        "bundle": str(tmp_path / "work/coco.tar"),
+        "data": data,
+        "is_ready": True,
+    }
+    assert DataSource(**data).sha256 == data["sha256"]
+    assert "images.zip: " in printed.err
+
+
+def test_json_of_a_dry_run_is_the_plan(tmp_path, capsys):
+    (tmp_path / "labels").mkdir()
+    arguments = ("s3://team-data/sets/", "--no-bundle", "--path", str(tmp_path / "labels"), "--dry-run", "--json")
+    assert prepare(tmp_path, *arguments) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "sources": [{"source": str(tmp_path / "labels"), "size": None, "digest": None}],
+        "bundle": None,
+        "data": {"name": "sets", "bucket": "team-data", "key": "sets/"},
+        "is_ready": False,
+    }
+
+
+def test_json_of_a_failed_preparation_is_its_error(s3, web, zipped, tmp_path, capsys):
+    web.files["/images.zip"] = b"other"
+    assert prepare(tmp_path, "s3://team-data/coco.tar", "--url", zipped, "--json") == 1
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["exit_status"] == 1
+    assert "it was not kept, check URL and digest" in error["message"]
+
+
 def test_a_second_run_does_nothing(s3, web, zipped, tmp_path, monkeypatch):
     assert prepare(tmp_path, "s3://team-data/coco.tar", "--url", zipped) == 0
     web.requests = []

@@ -115,6 +115,8 @@ def test_errors_are_json_for_programs_and_a_line_for_people(
         ["status"],
         ["logs"],
         ["changes", "--assembly", str(tmp_path)],
+        ["upgrade"],
+        ["prepare-data", "team-data/a.tar", "--path", str(tmp_path)],
     )
     for command in commands:
         assert main([*command, "--json"]) == 2

@@ -1,6 +1,8 @@
 """Nodes of an earlier launch template are found, and replaced by Auto Scaling, workers first."""
 
 import argparse
+import io
+import json
 
 import boto3
 import pytest
@@ -101,14 +103,20 @@ def test_an_interruption_says_that_the_refresh_continues_and_how_to_cancel_it(au
 def run(monkeypatch):
     """Run the command over groups; return its status and the groups that it replaced."""
 
-    def run(*groups, **more):
+    def run(*groups, refresh_error=None, **more):
         replaced = []
         monkeypatch.setattr(command, "open_cloud", lambda _: CloudAccess(lambda _: None, "us-east-1", None))
         monkeypatch.setattr(
             "deeplearning_view.aws_reader.read_responses", lambda *_, **__: argparse.Namespace(groups=groups, unread=[])
         )
-        monkeypatch.setattr(command, "replace_nodes", lambda _client, nodes, *_: replaced.append(nodes.role.value))
-        arguments = {"dry_run": False, "yes": True, "keep_percent": 50} | more
+
+        def replace(_client, nodes, *_):
+            if refresh_error:
+                raise refresh_error
+            replaced.append(nodes.role.value)
+
+        monkeypatch.setattr(command, "replace_nodes", replace)
+        arguments = {"dry_run": False, "yes": True, "keep_percent": 50, "json": False} | more
         return command.run(argparse.Namespace(**arguments)), replaced
 
     return run
@@ -134,6 +142,55 @@ def test_nothing_is_replaced_when_all_nodes_are_current(run):
 def test_no_node_is_replaced_without_consent(run, capsys):
     assert run(*OUTDATED, yes=False) == (2, [])
     assert "give --yes" in capsys.readouterr().err
+
+
+class Terminal(io.StringIO):
+    """Standard input with a user who types one line."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("typed", "result"), [("yes\n", (0, ["worker", "master"])), ("\n", (2, [])), ("", (2, []))])
+def test_consent_is_asked_for_on_standard_error(run, capsys, monkeypatch, typed, result):
+    monkeypatch.setattr("sys.stdin", Terminal(typed))
+    assert run(*OUTDATED, yes=False, json=True) == result
+    printed = capsys.readouterr()
+    assert "Continue? [y/N]" in printed.err
+    assert list(json.loads(printed.out)) == (["error"] if result[0] else ["groups"])
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_json_is_one_document_with_an_entry_for_each_group(run, capsys, dry_run):
+    current = make_group("master", {"i-0": "3"})
+    outdated = make_group("worker", {"i-1": "2", "i-2": "3"})
+    assert run(current, outdated, json=True, dry_run=dry_run) == (0, [] if dry_run else ["worker"])
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["groups"] == [
+        {
+            "role": "worker",
+            "group": "training-worker",
+            "version": "3",
+            "count": 2,
+            "outdated": {"i-1": "2"},
+            "is_replaced": not dry_run,
+        },
+        {
+            "role": "master",
+            "group": "training-master",
+            "version": "3",
+            "count": 1,
+            "outdated": {},
+            "is_replaced": False,
+        },
+    ]
+    assert "worker: 1 of 2 nodes started from another version" in printed.err
+
+
+def test_json_of_a_failed_refresh_is_its_error(run, capsys):
+    status, _ = run(*OUTDATED, json=True, refresh_error=RefreshError("no capacity"))
+    assert status == 1
+    assert json.loads(capsys.readouterr().out) == {"error": {"message": "no capacity", "exit_status": 1}}
 
 
 def test_a_cluster_without_groups_is_reported(run, capsys):
