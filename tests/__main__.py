@@ -17,7 +17,7 @@ from pathlib import Path
 LOGS = Path("build/tests")
 SKIP_VARIABLE = "DEEPLEARNING_SKIP_ROOT_TESTS"
 REHEARSAL_MIB = 8000
-"""What a rehearsal of four nodes takes at most, as its report says."""
+"""Upper bound of a rehearsal of four nodes, from its report."""
 SPARE_MIB = 2048
 SLOWEST = 10
 _POLL_SECONDS = 0.2
@@ -42,7 +42,7 @@ class Part:
 
     @property
     def command(self) -> list[str]:
-        """What is run."""
+        """Command line of the part."""
         if not self.paths:
             return ["make", "--no-print-directory", "base"]
         return [sys.executable, "-m", "pytest", *self.paths, f"--junitxml={LOGS / self.name}.xml"]

@@ -1,5 +1,5 @@
 """
-What holds for every test: no trace of the user's AWS, the locked Node.js, no way to the network, and the CPU time of
+Set-up of every test: no trace of the user's AWS, the locked Node.js, no way to the network, and the CPU time of
 the unit part.
 
 Pinning happens when pytest starts, so that fixtures of any scope find it, and again before each test.

@@ -1,4 +1,4 @@
-"""How long the searches of the models search: at a push, or by `make test-deep`."""
+"""Depth of the searches of the models: at a push, or by `make test-deep`."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What clusters cost: AWS calls to form in the model of the agents' tests, and the times of rehearsed faults."""
+"""Costs of clusters: AWS calls to form in the model of the agents' tests, and the times of rehearsed faults."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ SIZES = (4, 64, 1_000)
 FAILURE, KILLED, SILENT = "quota", "worker-killed", "worker-silent"
 CASES = (FAILURE, KILLED, SILENT)
 RECOVERY_SECONDS = 15
-"""What the two cases hold a recovery to."""
+"""Longest recovery that the two cases accept."""
 
 
 def measure_formation(tell: Callable[[str], None]) -> list[Figure]:

@@ -1,4 +1,4 @@
-"""What a measurement found out, and the table of all of them."""
+"""Result of a measurement, and the table of all results."""
 
 import statistics
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Figure:
 
     @property
     def holds(self) -> bool:
-        """Whether the figure is within its bounds."""
+        """True if the figure is within its bounds."""
         is_low = self.at_least is not None and self.value < self.at_least
         is_high = self.at_most is not None and self.value > self.at_most
         return not is_low and not is_high

@@ -1,4 +1,4 @@
-"""What `deeplearning run` costs: one job through it and through bare horovodrun, in pairs on a rehearsed cluster."""
+"""Cost of `deeplearning run`: one job through it and through bare horovodrun, in pairs on a rehearsed cluster."""
 
 import contextlib
 import math

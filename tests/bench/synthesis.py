@@ -1,4 +1,4 @@
-"""What a synthesis costs: CPU against an empty stack, and requests to jsii. As a program: counts those of an app."""
+"""Cost of a synthesis: CPU against an empty stack, and requests to jsii. As a program: counts those of an app."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What nobody could handle is kept, encrypted, and under the rights of who failed at it."""
+"""Dead letters: failed messages are kept, encrypted, with the rights of the service that could not deliver them."""
 
 import json
 

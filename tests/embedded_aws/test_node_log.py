@@ -1,4 +1,4 @@
-"""What a node says reaches the log group and the rules of the stack, as far as its role may say it."""
+"""Lines that a node logs reach the log group and the rules of the stack, as far as the node's role allows."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What the rehearsal refuses of a template, and that its table tells the truth about itself."""
+"""Templates that the rehearsal refuses, and proof that its table of supported resources is true."""
 
 import pytest
 

@@ -30,7 +30,7 @@ NETWORK = {
     "Storage": ("VPCEndpoint", {"ServiceName": f"{REGION}.s3", "VpcEndpointType": "Gateway", **ROUTED}),
     "Queues": ("VPCEndpoint", {"ServiceName": f"{REGION}.sqs", **WITHIN}),
 }
-"""What clusters have in a network of theirs, beside the sample's."""
+"""Resources of a cluster in its own network, in addition to the sample's."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What watches a rehearsed cluster: metrics by name, and events that become texts."""
+"""Monitoring of a rehearsed cluster: metrics by name, and events that become texts."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is acknowledged is needed: every id of the table is raised somewhere once its acknowledgement is taken away."""
+"""Acknowledgements are needed: without one, every id of the table is raised somewhere."""
 
 import pytest
 

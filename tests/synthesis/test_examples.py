@@ -23,7 +23,7 @@ GROUP = "AWS::AutoScaling::AutoScalingGroup"
 
 @dataclass(frozen=True)
 class Assembly:
-    """What an app writes: templates by stack name, and the keys of the context that the CLI is to look up."""
+    """Output of an app: templates by stack name, and the context keys that the CLI is to look up."""
 
     templates: Mapping[str, Mapping[str, Any]]
     missing: Sequence[str]

@@ -1,4 +1,4 @@
-"""What holds for every preset that the gates look at."""
+"""Properties that every preset of the gates has."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the roles of synthesized stacks must never allow, and where they may say `*`."""
+"""Rights that the roles of synthesized stacks must never have, and the places where they may have `*`."""
 
 import json
 from importlib import resources
@@ -63,7 +63,7 @@ BEYOND_IAM = (
         context={"ec2:SourceInstanceARN": HERE},
     ),
 )
-"""What a stolen node may do although nobody needs it, because AWS offers nothing to bind it (Service Authorization
+"""Rights of a stolen node that no node needs, because AWS has no condition key to bind them (Service Authorization
 Reference, "Condition keys" of SQS, CloudWatch Logs and Systems Manager; CloudWatch Logs API, "CreateLogStream")."""
 
 

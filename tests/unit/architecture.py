@@ -153,7 +153,7 @@ def check_source_roots(root):
 
 
 def check_lazy_command(root):
-    """What the command imports when it starts, directly or not, is light."""
+    """Check that the command imports only light modules when it starts, directly or not."""
     modules = {}
     for source in ("cli", "contract", "rehearsal", "userdata", "view"):
         for path in find_modules(root / source):
@@ -234,7 +234,7 @@ def _count_statement_lines(node):
 
 
 def check_old_syntax(root):
-    """What runs on nodes and in the Lambda parses as Python 3.10."""
+    """Check that programs of nodes and of the Lambda parse as Python 3.10."""
     findings = []
     for room in OLD_SYNTAX:
         for path in find_modules(root / room):

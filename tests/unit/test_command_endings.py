@@ -1,4 +1,4 @@
-"""How the three commands end when they are interrupted, and when the reader of their output ends before them."""
+"""Ends of the three commands on an interruption, and when the reader of their output ends first."""
 
 import os
 import subprocess

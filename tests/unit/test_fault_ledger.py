@@ -1,4 +1,4 @@
-"""What the ledger of faults records of a run; each run is a pytest of its own."""
+"""Records of a run in the ledger of faults; each run is a pytest of its own."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The words that a person meets in the programs: docstrings, log messages and error texts, by the house's rules."""
+"""Words of the programs and tests: docstrings, log messages and error texts, by the house's rules."""
 
 import ast
 import re
@@ -19,10 +19,13 @@ FOLDERS = (
     "lambda",
     "rehearsal",
     "stacks",
+    "tests",
     "userdata",
     "view",
 )
-FIRST_WORDS = frozenset({"What", "Who", "Where", "Whether", "How", "When", "That", "Why"})
+FIRST_WORDS = frozenset(
+    {"What", "Whatever", "Who", "Whoever", "Whose", "Which", "Where", "Whether", "How", "When", "That", "Why"}
+)
 PHRASES = re.compile(
     r"\b(has not said|have not said|looks already|holds (no|nothing|something|what)|answers? (nothing|with nothing)"
     r"|tells?|is told|are told|nobody|somebody|whoever|goes? on|begun anew|tried again|tries again|of no use)\b"
@@ -76,7 +79,7 @@ def first_word(text: str) -> str:
     return "".join(re.findall(r"[A-Za-z']+", text)[:1])
 
 
-def test_programs_use_plain_english():
+def test_programs_and_tests_use_plain_english():
     modules = list_modules()
     assert len(modules) > 100
     odd = [

@@ -28,9 +28,9 @@ LEAST_STEPS = {"Mask R-CNN with TensorPack and Horovod": 20, "MXNet and TensorFl
 STACK_KEYS = {"regions", "stack_name", "tags", "availability_zones"}
 EXAMPLES = ROOT / "examples"
 NODE_PROGRAMS = {"bash", "git", "hostname", "mpirun", "pkill", "python3"}
-"""What nodes have besides our own command. Ubuntu has no `python`: https://packages.ubuntu.com/noble/python-is-python3."""
+"""Programs of nodes, without our own. Ubuntu has no `python`: https://packages.ubuntu.com/noble/python-is-python3."""
 OWN_PROGRAMS = {"train.py"}
-"""What stands for a program of the user's."""
+"""Stand-ins for a program of the user's."""
 PROPS = set(list_keys())
 PATHS = {value for value in vars(names).values() if isinstance(value, str) and value.startswith("/")}
 OUTPUTS = set(

@@ -1,4 +1,4 @@
-"""What we ship forwards nobody's key agent, and asks no SSH client to trust a host that nobody vouches for."""
+"""SSH of the shipped programs: no forwarded key agent, and no trust in a host without a verified key."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whatever text comes from a queue, the table or instance metadata: it is refused with one error, or harmless."""
+"""Texts from a queue, the table or instance metadata are refused with one error, or harmless."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""What a prop brings into user data, unit files and shells is refused unless it is plain, and data stays data."""
+"""Props that reach user data, unit files and shells are refused unless they are plain, and data stays data."""
 
 import json
 import subprocess

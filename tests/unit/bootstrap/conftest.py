@@ -1,4 +1,4 @@
-"""What user data meets on a node: instance metadata, S3 as moto, and a WaitConditionHandle's URL."""
+"""Surroundings of user data on a node: instance metadata, S3 as moto, and a WaitConditionHandle's URL."""
 
 import contextlib
 import http.server

@@ -15,10 +15,10 @@ from deeplearning_contract.settings import AdjusterSettings
 @dataclass
 class Score:
     """
-    How the planted defects fared.
+    Results of the planted defects.
 
     Attributes:
-        planted: How many were.
+        planted: Number of planted defects.
         lines: A line for each that was caught.
     """
 

@@ -1,4 +1,4 @@
-"""What happens between the first verdict and the roster, and after it: told as histories of the model."""
+"""Histories of the model, between the first verdict and the first membership, and after it."""
 
 import invariants
 import pytest

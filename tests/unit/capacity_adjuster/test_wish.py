@@ -1,4 +1,4 @@
-"""What the stack asks for is asked of the groups once, whatever dies, comes twice or comes late."""
+"""Capacity that the stack requests is requested of the groups once, despite crashes, duplicates and delays."""
 
 import json
 from dataclasses import asdict, replace

@@ -1,4 +1,4 @@
-"""What the rehearsed account is assumed to hold."""
+"""Assumed contents of the rehearsed account."""
 
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 

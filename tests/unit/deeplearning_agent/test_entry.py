@@ -1,4 +1,4 @@
-"""How the agent starts, what it needs to know of itself, and how it says that something failed."""
+"""Start of the agent, the facts that it needs about its node, and its reports of failures."""
 
 import ast
 import contextlib

@@ -68,7 +68,7 @@ def test_a_cluster_in_a_nested_stack_waits_for_what_its_parent_has(make_app):
 # --- One cluster --------------------------------------------------------------------------------------
 
 AFTER_THE_GROUPS = {"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "Custom::RequestedCapacity"}
-"""What asks the groups for nodes, and what watches them by name; all else is made before the groups."""
+"""Resources that request nodes of the groups, or watch them by name; all others are made before the groups."""
 every_variant = pytest.mark.parametrize("variant", ["default", "network.isolated", "guarded-spending"])
 
 

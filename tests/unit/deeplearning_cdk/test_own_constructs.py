@@ -1,4 +1,4 @@
-"""What a user has already is taken by its CDK interface: file systems, roles and security groups."""
+"""Constructs of the user are taken by their CDK interface: file systems, roles and security groups."""
 
 import json
 from collections.abc import Callable

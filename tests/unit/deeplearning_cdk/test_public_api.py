@@ -1,4 +1,4 @@
-"""What users import and what their templates are made of changes only on purpose."""
+"""Names that users import and ids of their templates change only on purpose."""
 
 import dataclasses
 import inspect

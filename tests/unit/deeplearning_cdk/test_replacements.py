@@ -1,4 +1,4 @@
-"""What a user changes on a running cluster, and that CloudFormation gives nothing that holds data a new, empty one."""
+"""Changes of a running cluster, in which CloudFormation replaces nothing that holds data by a new, empty resource."""
 
 import copy
 from dataclasses import replace
@@ -35,7 +35,7 @@ CHANGED: dict[str, Any] = {
     **dict.fromkeys(SCRIPTS, str(EXAMPLES / "run_elastic.sh")),
     "spending": SPENDING,
 }
-"""What a user changes on a running cluster: all of it at once, since each would lose its data alone too."""
+"""Changes that a user makes to a running cluster: all at once, since each would lose its data alone too."""
 CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
     "everything": (CPU, CPU | CHANGED, set()),
     "other scripts": (

@@ -1,4 +1,4 @@
-"""What becomes of a stack when it is rolled back, deleted or updated, and who may reach its meeting points."""
+"""Rollback, deletion and update of a stack, and the identities that reach its queues and table."""
 
 import re
 from dataclasses import replace
@@ -79,7 +79,7 @@ def test_the_adjuster_and_what_it_uses_outlive_the_groups(synthesize: Any, role:
 
 STAYS_ALWAYS = ("Retain", "Retain")
 STAYS_UNLESS_ITS_CREATION_FAILS = ("RetainExceptOnCreate", "Retain")
-"""What a resource leaves: on deletion of the stack and rollback of its creation, and when it is replaced."""
+"""Policies of a resource that stays: for deletion of the stack and rollback of its creation, and for replacement."""
 
 GOES = {("Delete", "Delete"), (None, None)}
 
@@ -177,7 +177,7 @@ LASTING = (
     "AWS::CloudFormation::WaitCondition",
     "AWS::CloudFormation::WaitConditionHandle",
 )
-"""What a running cluster stands on: an update may not touch it. CloudFormation refuses to update the last two."""
+"""Foundations of a running cluster: no update may touch them. CloudFormation refuses to update the last two."""
 
 
 def _changes(before: Any, after: Any) -> set[str]:

@@ -1,5 +1,5 @@
 """
-What the template of a cluster promises.
+Template of a cluster, and its promises.
 
 Two defects of the predecessor cannot occur: nothing is written to the file system to remember a choice (D55), and no
 conda environment of the image is touched (D66).

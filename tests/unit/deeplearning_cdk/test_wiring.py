@@ -103,12 +103,12 @@ TRACES: dict[str, Callable[[Any], bool]] = {
     "alarm_topic": lambda s: TOPIC in _texts(s, "AWS::CloudWatch::Alarm"),
     "setup_timeout": lambda s: s.only("AWS::CloudFormation::WaitCondition")["Timeout"] == "1200",
 }
-"""What each field changes in a template."""
+"""Change that each field makes in a template."""
 
 OWN = ("network.vpc", "network.worker_subnet", "network.master_subnet", "network.isolated", "network.security_groups")
 OWN += ("workers.role", "master.role", "storage.file_system", "storage.lustre.deployment")
 OWN += ("encryption_key", "alarm_topic")
-"""What a cluster takes that is made in an app before it, and what goes only with that."""
+"""Props whose values are made in an app before the cluster, and props that work only with those."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What may be prepared, and where it may go."""
+"""Sources that can be prepared, and destinations."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the tests of the commands do with the node of the `node` fixture."""
+"""Actions of the commands' tests on the node of the `node` fixture."""
 
 import json
 

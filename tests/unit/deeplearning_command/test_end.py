@@ -54,7 +54,7 @@ def groups(aws_server):
 
 @pytest.fixture
 def heard(aws_server):
-    """What a rule of the user's hears of the cluster."""
+    """Return a function that lists the cluster's events as a rule of the user receives them."""
     sqs, events = (boto3.client(service, region_name=REGION) for service in ("sqs", "events"))
     queue = sqs.create_queue(QueueName="heard")["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]

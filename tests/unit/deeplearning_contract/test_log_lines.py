@@ -1,4 +1,4 @@
-"""What nodes and Lambda say: one line for any text, metrics that CloudWatch can read, and events."""
+"""Log lines of nodes and Lambda: one line for any text, metrics that CloudWatch can read, and events."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What one program writes another reads; whatever else arrives is one kind of error."""
+"""Documents that one program writes another reads; all other input is one kind of error."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What is opened is on the web, whatever an address says."""
+"""Addresses that are opened are on the web."""
 
 import urllib.request
 

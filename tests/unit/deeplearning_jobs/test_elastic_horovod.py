@@ -1,4 +1,4 @@
-"""What `elastic_horovod.sh` does around Horovod's own launcher, with programs of the test in place of the image's."""
+"""Wrapper `elastic_horovod.sh` of Horovod's own launcher, with programs of the test in place of the image's."""
 
 import os
 import subprocess

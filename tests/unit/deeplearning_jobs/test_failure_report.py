@@ -1,4 +1,4 @@
-"""Who failed first, as each launcher says it, and what is shown of it."""
+"""First failure of a job, as each launcher reports it, and the report for the user."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a job is called, where its files lie, and how its runs stand."""
+"""Names of jobs, the places of their files, and the states of their runs."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Which processes belong to a run, and how they are ended."""
+"""Processes of a run, and how they are ended."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What each launcher starts where, and what it refuses."""
+"""Commands that each launcher starts on each host, and jobs that it refuses."""
 
 import ipaddress
 import json

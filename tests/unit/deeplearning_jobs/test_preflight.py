@@ -1,4 +1,4 @@
-"""What is concluded from the hosts' answers, and how they come over the wire."""
+"""Conclusions from the hosts' reports, and their format on the wire."""
 
 import json
 from dataclasses import replace

@@ -15,7 +15,7 @@ from deeplearning_jobs.planner import make_plan
 from tests.unit.deeplearning_jobs.plan_samples import make_hosts, make_request
 
 SHELLS = {"dash": ["/bin/dash"], "bash": ["/bin/bash", "--posix"]}
-"""What sh is on Debian and Ubuntu, and on Amazon Linux."""
+"""Shells that are `sh` on Debian and Ubuntu, and on Amazon Linux."""
 RANK_VARIABLES = {each.name: each.starter.rank_variable for each in LAUNCHERS.values() if each.starter}
 IP = """
 echo "1: lo    inet 127.0.0.1/8 scope host lo"

@@ -1,4 +1,4 @@
-"""Which hosts take part with how many ranks, whatever is asked for and whatever was counted."""
+"""Hosts of a job and their ranks, for any request and any GPU counts."""
 
 from dataclasses import replace
 

@@ -56,7 +56,7 @@ class BriefClock(Clock):
 
 @dataclass
 class Fault:
-    """What the proxy does with an answer: cut it after so many bytes, stall there, or answer with a status instead."""
+    """Fault that the proxy injects into a response: cut it after some bytes, stall there, or send a status instead."""
 
     cut_after: int | None = None
     stall: threading.Event | None = None

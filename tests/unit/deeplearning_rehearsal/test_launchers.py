@@ -1,4 +1,4 @@
-"""How launchers are tried and judged."""
+"""Trials of launchers, and their verdicts."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What the command line asks for reaches the enclosed process, and the template's own limits are kept."""
+"""Options of the command line reach the enclosed process, and the template's own limits are kept."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What AWS answers about clusters, put together from a few words."""
+"""Responses of AWS about clusters, made from a few words."""
 
 import base64
 import json

@@ -31,7 +31,7 @@ def data_lab(monkeypatch, tmp_path):
 
 @pytest.fixture
 def horovod():
-    """What stands for `horovod.torch`; tests give it what they need."""
+    """Return a stand-in for `horovod.torch`; tests add the attributes that they need."""
     return types.SimpleNamespace(init=lambda: None, shutdown=lambda: None, rank=lambda: 0, size=lambda: 1)
 
 

@@ -1,4 +1,4 @@
-"""What the elastic example promises of checkpoints, batches, notices and connections."""
+"""Checkpoints, batches, notices and connections of the elastic example."""
 
 import argparse
 import json
@@ -89,7 +89,7 @@ def test_a_notice_is_new_once_and_again_when_its_text_changes(elastic, tmp_path)
 
 
 class State:
-    """What Horovod's state offers the job."""
+    """Stand-in for Horovod's state, with the attributes that the job uses."""
 
     def __init__(self):
         self.epoch, self.batch, self.step, self.saved = 0, 0, 0, []

@@ -67,7 +67,7 @@ def downloads(web, monkeypatch):
 
 @pytest.fixture
 def tensorpack(tmp_path, monkeypatch):
-    """What a clone of TensorPack has, as far as the job names it."""
+    """Make the files of a clone of TensorPack that the job names."""
     program = tmp_path / "desk/tensorpack/examples/FasterRCNN/train.py"
     program.parent.mkdir(parents=True)
     program.write_text("")

@@ -1,4 +1,4 @@
-"""What `mxnet/launch.py` does on its hosts, with programs of the test in place of SSH and MXNet."""
+"""Launcher `mxnet/launch.py` on its hosts, with programs of the test in place of SSH and MXNet."""
 
 import json
 import os

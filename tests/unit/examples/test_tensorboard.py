@@ -1,4 +1,4 @@
-"""What `tensorboard.sh` starts and says, with programs of the test in place of the node's."""
+"""Programs that `tensorboard.sh` starts and its output, with programs of the test in place of the node's."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What all training programs promise, read from their text: their frameworks are not here."""
+"""Promises of all training programs, read from their text: their frameworks are not installed here."""
 
 import ast
 import runpy

@@ -32,7 +32,7 @@ INSTANCE = "i-0123456789abcdef0"
 SOURCE = "fs-0123.efs.eu-west-1.amazonaws.com:/"
 LOADER = botocore.loaders.create_loader()
 PATIENCE_SECONDS = 0.1
-"""What a client of a test really waits for an answer; on the test's clock it is the agent's own time-out."""
+"""Real time for which a test's client waits for a response; on the test's clock it is the agent's own time-out."""
 
 
 class VirtualClock(Clock):

@@ -52,14 +52,14 @@ class Call:
 @dataclass(frozen=True)
 class Fault:
     """
-    What is done to a call.
+    Fault that is injected into a call.
 
     Attributes:
-        has_effect: Whether AWS gets the call before its answer is broken.
+        has_effect: True if AWS gets the call before its answer is broken.
         respond: Makes the answer from the call and AWS's own answer, which without an effect is None; returning None
             breaks the connection.
-        stalls: Whether the connection stays open and silent until the caller gives up.
-        seconds: What that costs the caller, on a clock that the test moves.
+        stalls: True if the connection stays open and silent until the caller gives up.
+        seconds: Time that it costs the caller, on a clock that the test moves.
     """
 
     respond: Callable[[Call, Answer | None], Answer | None] = lambda call, answer: None

@@ -77,7 +77,7 @@ def test_a_name_that_never_resolves_is_the_reason(machine, clock):
 
 @pytest.mark.fault(61)
 def test_a_mount_that_hangs_and_cannot_be_killed_is_left_behind_and_named(machine, short):
-    """What the kernel cannot kill keeps its end of the pipe open, like this child in another session."""
+    """A process that the kernel cannot kill keeps its end of the pipe open, like this child in another session."""
     machine.program("setsid", None)
     (machine.fakes / "setsid").symlink_to("/usr/bin/setsid")
     machine.program("mount", 'echo x >>"$FAKES/mount.calls"; setsid sleep 3 & wait')

@@ -38,7 +38,7 @@ class Handle:
 
     @property
     def verdicts(self):
-        """What counts, by UniqueId."""
+        """Effective signals: status and reason by UniqueId."""
         found = {}
         for body in self.bodies:
             found.setdefault(body["UniqueId"], (body["Status"], body["Reason"]))

@@ -1,4 +1,4 @@
-"""What the adjuster says: lines with the fields of the nodes' lines, and metrics of the capacity."""
+"""Log of the adjuster: lines with the fields of the nodes' lines, and metrics of the capacity."""
 
 import io
 import json
@@ -161,7 +161,7 @@ def test_no_groups_make_no_metrics():
 
 
 class Seen:
-    """What an invocation has seen."""
+    """Observations of an invocation."""
 
     def __init__(self, observed, *, has_read_state):
         self.observed = observed

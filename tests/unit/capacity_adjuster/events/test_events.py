@@ -1,4 +1,4 @@
-"""Whatever wakes the adjuster is described and never trusted (D10, D11, D13, D17; FAULTS 21 to 24)."""
+"""Events that wake the adjuster are described and never trusted (D10, D11, D13, D17; FAULTS 21 to 24)."""
 
 import json
 

@@ -201,7 +201,7 @@ def test_a_budgets_message_stops_the_cluster_though_capacity_is_just_asked_for()
 
 
 def test_a_cluster_that_its_user_started_again_is_asked_though_nothing_stops_it_any_more():
-    """Whoever takes the deadline out of the props has nobody who notes that the cluster is up again."""
+    """Without a deadline in the props, no timer records that the cluster is up again."""
     world = create()
     world.stop = StopRecord(revision=1, stopped_at=int(world.now) - 300)
     launch_all(world)
@@ -210,7 +210,7 @@ def test_a_cluster_that_its_user_started_again_is_asked_though_nothing_stops_it_
 
 
 def test_a_cluster_that_was_just_stopped_is_not_taken_for_one_that_is_up():
-    """What Auto Scaling shows may be older than the stop."""
+    """The state of the groups may have been read before the stop."""
     world = create()
     world.stop = StopRecord(revision=1, stopped_at=int(world.now) - 20)
     ask(world, world.stack_request("Update", 5))

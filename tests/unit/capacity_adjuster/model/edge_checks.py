@@ -1,4 +1,4 @@
-"""What must hold where the adjuster meets AWS, as checks that can be run on patched code too."""
+"""Checks of the adjuster's calls to AWS, which can be run on patched code too."""
 
 import functools
 import json

@@ -32,7 +32,7 @@ MESSAGES = {
 }
 CONFIGURATION = ("denied", "image", "key")
 PASSING = ("throttled",)
-"""What says nothing of the configuration, which is seen once it has passed."""
+"""Temporary failures, which prove nothing about the configuration."""
 EARLY_DEATHS = ("volumes", "key")
 """Launches that end as `Cancelled`, whose instance is terminated before it was in service."""
 MOST_FAILURES, FAILURE_SECONDS = 3, 1800
@@ -65,7 +65,7 @@ class Attempt:
     message: str = ""
     cause: str = ""
     is_early: bool = False
-    """Whether it terminates an instance that was never in service."""
+    """True if it terminates an instance that was never in service."""
 
 
 @dataclass
@@ -82,10 +82,10 @@ class ModelGroup:
     suspended: set[str] = field(default_factory=set)
     is_deleting: bool = False
     hook: str = ""
-    """What a lifecycle hook adds to the state of an instance that launches."""
+    """Suffix that a lifecycle hook adds to the state of an instance that launches."""
     history: list[tuple[float, GroupObservation | None]] = field(default_factory=list)
     lost_at: float | None = None
-    """When it lost an instance that it has not tried to replace yet."""
+    """Time at which it lost an instance that it has not tried to replace yet."""
 
     @property
     def live(self):
@@ -159,9 +159,9 @@ class World:
         """Roles that a user has scaled since the last wish was read."""
         self.is_deleted = False
         self.had_capacity = False
-        """Whether the first request met a cluster that had capacity, so that it asks for none."""
+        """True if the cluster had capacity at the first request, which then asks for none."""
         self.allowed_from = START
-        """When the present allowance began at the earliest: with the groups, or when a user scaled up after a stop."""
+        """Earliest start of the present allowance: with the groups, or when a user scaled up after a stop."""
         self.has_ended = False
         self.is_budget_spent = False
         self.events = []

@@ -1,4 +1,4 @@
-"""What the log says of a decision is a sentence's worth, and no program's text."""
+"""Texts of decisions in the log: one sentence each, and no program's text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is asked of a role when something is selected for backup, and which role is refused."""
+"""Rights that a role needs when a resource is selected for backup, and roles that are refused."""
 
 from types import SimpleNamespace
 

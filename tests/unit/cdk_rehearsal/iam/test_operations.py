@@ -1,4 +1,4 @@
-"""What each operation needs: actions, resources, condition keys, and the use of keys that services make for callers."""
+"""Rights of each operation: actions, resources, condition keys, and the use of keys by services for their callers."""
 
 import pytest
 

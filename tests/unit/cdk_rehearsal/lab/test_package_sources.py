@@ -1,4 +1,4 @@
-"""Which of this machine's package sources make the nodes' base root."""
+"""Package sources of this machine from which the nodes' base root is made."""
 
 import pytest
 

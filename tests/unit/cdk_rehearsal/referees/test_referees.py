@@ -131,7 +131,7 @@ def test_a_token_is_no_value_and_counts_as_one_character() -> None:
 
 @pytest.mark.parametrize("value", [{"Fn::GetAtt": ["Made", "Value"]}, "text", 7, [], [{}], {"Fn::If": ["No", 1, 2]}])
 def test_the_own_rules_read_any_shape(value: Any) -> None:
-    """What is malformed, cfn-lint says; what exists at deployment only may stand anywhere."""
+    """cfn-lint reports malformed values; values known only at deployment may stand anywhere."""
     for name, resource in VALID.items():
         for path in _list_paths(resource.get("Properties", {})):
             changed = copy.deepcopy(VALID)

@@ -1,4 +1,4 @@
-"""How much memory the lab takes, as the kernel tells it."""
+"""Memory that the lab uses, as reported by the kernel."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What people see while a rehearsal runs: the timeline, as plain lines or in a terminal."""
+"""Progress of a rehearsal: the timeline, as plain lines or in a terminal."""
 
 import io
 import re

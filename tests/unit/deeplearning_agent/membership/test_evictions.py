@@ -150,7 +150,7 @@ def test_a_node_that_does_not_end_is_given_up(node, ssh, monkeypatch):
 
 @pytest.mark.fault(68)
 def test_a_node_whose_time_was_cut_short_is_not_blamed(node, ssh):
-    """Where many drivers are late, the last of a large cluster are asked at the end of the time for all."""
+    """If many drivers are slow, the last nodes of a large cluster are asked when the time for all is nearly over."""
     ssh.script(1, "sleep 60")
     answer = make_check(node).check(member(1), node.limit(3))
     assert (answer.verdict, answer.faults) == ("not asked", ())

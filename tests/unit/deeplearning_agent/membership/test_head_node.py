@@ -1,4 +1,4 @@
-"""What the contract's files say where the master has no accelerator and leads without training."""
+"""Files of the contract on a master without an accelerator, which leads and does not train."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Who answers: real sockets on loopback addresses, where a listener whose backlog is full answers nobody."""
+"""Liveness: real sockets on loopback addresses, where a listener with a full backlog does not respond."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""What a membership becomes on disk."""
+"""Files that a membership is written to."""
 
 import re
 import resource

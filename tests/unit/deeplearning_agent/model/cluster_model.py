@@ -32,11 +32,11 @@ from deeplearning_contract.names import NodeRole
 
 HISTORY_LINES = 400
 MEMORY = Path("/dev/shm")
-"""Where disks cost least, on a machine that has it."""
+"""Fastest place for disks, on a machine that has it."""
 RETRY_SECONDS = 30
-"""When a group tries a failed launch again."""
+"""Time after which a group retries a failed launch."""
 CALM_SECONDS = 180
-"""How long a late message or a call that is tried again may still have an effect."""
+"""Longest time in which a late message or a retried call may still have an effect."""
 
 
 class World:
@@ -59,7 +59,7 @@ class World:
         self.desired = {NodeRole.MASTER: 1, NodeRole.WORKER: workers}
         self.bad_weather = -CALM_SECONDS
         self.has_capacity = True
-        """Whether a lost instance can be replaced."""
+        """True if a lost instance can be replaced."""
         self.free_addresses = []
         """Addresses of the dead, which EC2 gives to others."""
         self.promises = Promises(self)
@@ -185,7 +185,7 @@ class World:
 
     @property
     def is_calm(self):
-        """Whether the weather has been good for long enough that nobody waits for anything."""
+        """True if the weather has been good for so long that no node waits for anything."""
         return self.cloud.weather.is_good and self.scheduler.now - self.bad_weather >= CALM_SECONDS
 
     def set_weather(self, weather):
@@ -203,7 +203,7 @@ class World:
 
     @property
     def is_decided(self):
-        """Whether the cluster formed or failed."""
+        """True if the cluster formed or failed."""
         state = self.read()
         return state is not None and state.phase in (Phase.FORMED, Phase.FAILED)
 

@@ -15,7 +15,7 @@ from deeplearning_contract.stack_signal import signal_body
 
 LOOK_SECONDS = 10
 GRACE_SECONDS = 90
-"""How long it waits for a replacement before it counts as one that does not come."""
+"""Time that it waits for a replacement before it gives the replacement up."""
 
 
 class Adjuster:

@@ -1,6 +1,4 @@
-"""
-What the agents of the model share in AWS, in memory and in virtual time: the table, the queues, and the weather.
-"""
+"""AWS as the agents of the model share it, in memory and in virtual time: the table, the queues, and the weather."""
 
 import itertools
 from collections import Counter
@@ -12,7 +10,7 @@ from model_scheduler import require
 
 @dataclass
 class Weather:
-    """How unkind AWS and the network are for now; probabilities."""
+    """Present faults of AWS and the network; probabilities."""
 
     throttled: float = 0.0
     unanswered: float = 0.0
@@ -24,7 +22,7 @@ class Weather:
 
     @property
     def is_good(self):
-        """Whether nothing goes wrong."""
+        """True if nothing fails."""
         return not (self.throttled or self.unanswered or self.lost_rings or self.twice or self.late)
 
 
@@ -50,7 +48,7 @@ class Queue:
 
 
 class Cloud:
-    """What all agents share."""
+    """State that all agents share."""
 
     def __init__(self, scheduler):
         self.scheduler = scheduler

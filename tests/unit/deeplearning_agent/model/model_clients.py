@@ -16,7 +16,7 @@ from deeplearning_contract.names import NodeRole
 
 URL = "https://sqs.example/"
 CONNECT_SECONDS = 11
-"""What botocore spends on a host that does not answer: two attempts of five seconds, and a pause."""
+"""Time that botocore spends on a host that does not respond: two attempts of five seconds, and a pause."""
 RATE_SECONDS = 10
 MOST_CALLS = 30
 """By one agent in so many seconds, where each call takes a twentieth of a second."""
@@ -35,7 +35,7 @@ PERMISSIONS = {
     },
     NodeRole.WORKER: {("GetItem", ""), ("GetObject", ""), ("ReceiveMessage", "worker"), ("SendMessage", "report")},
 }
-"""What the template lets each role do."""
+"""Calls that the template allows each role."""
 
 
 class Caller:
@@ -167,7 +167,7 @@ class S3:
 
 
 class AutoScaling:
-    """What an agent may tell its group."""
+    """Calls of an agent to Auto Scaling about its group."""
 
     def __init__(self, caller):
         self._caller = caller

@@ -1,4 +1,4 @@
-"""What can happen to a cluster of the model, by name."""
+"""Events of a cluster of the model, by name."""
 
 from dataclasses import replace
 

@@ -1,5 +1,5 @@
 """
-What may happen to a cluster, as data: a history that Hypothesis draws, shrinks and prints.
+Events of a cluster as data: a history that Hypothesis draws, shrinks and prints.
 
 A history is a world and a list of events with the time between them. Afterwards the weather clears, everybody can talk
 again and nothing more happens; then the cluster must come to rest as promised.
@@ -25,7 +25,7 @@ class Event:
     after: float
     kind: str
     pick: int = 0
-    """Which machine, counted among those that it can happen to."""
+    """Index of the machine among those to which the event can happen."""
     value: float = 0.0
 
 

@@ -16,13 +16,13 @@ from deeplearning_node.instance_metadata import Identity
 from deeplearning_node.node import Node
 
 GPUS = 2
-"""What the instance type has."""
+"""GPUs of the instance type."""
 PATIENCE_SECONDS = 60
-"""How long a node may be silent before it is replaced."""
+"""Longest silence of a node before it is replaced."""
 RESTART_SECONDS = 5
-"""What systemd waits before it starts the agent again."""
+"""Time that systemd waits before it restarts the agent."""
 JUDGEMENT_SECONDS = 20
-"""How old a finding may be by which the master acts: two silent rounds and the calls in between."""
+"""Greatest age of a finding on which the master acts: two silent rounds and the calls in between."""
 
 
 class Machine:
@@ -66,12 +66,12 @@ class Machine:
 
     @property
     def answers(self):
-        """Whether others reach it."""
+        """True if other nodes reach it."""
         return self.is_alive and self._clock is not None and not self.is_silent and not self.is_cut_off
 
     @property
     def has_been_sound(self):
-        """Whether it has answered, and reached AWS, for as long as a judgement of it may be old."""
+        """True if it has responded, and reached AWS, for as long as a judgement of it may be old."""
         return (
             self.answers
             and not self.is_sick
@@ -82,7 +82,7 @@ class Machine:
 
     @property
     def root(self):
-        """Where its disk lies."""
+        """Folder of its disk."""
         return self.world.directory / self.instance_id
 
     def path(self, absolute):
@@ -90,7 +90,7 @@ class Machine:
 
     @property
     def has_had_trouble(self):
-        """Whether it was lost, cut off or down for a time, or cannot do its work."""
+        """True if it was lost, cut off or down for a time, or cannot do its work."""
         return bool(
             self.died
             or self._boots > 1
@@ -107,18 +107,18 @@ class Machine:
 
     @property
     def is_useless(self):
-        """Whether it cannot do its work although it answers, or does another's."""
+        """True if it responds and cannot do its work, or does another's."""
         return self.is_ruined or self.is_stolen or self.gpu_count < GPUS
 
     @property
     def is_silent_for_a_moment(self):
-        """Whether it is there, and was silent for too short a time to be given up."""
+        """True if it is there, and was silent for too short a time to be given up."""
         since = self._silent_since
         return self.is_alive and since is not None and self.world.scheduler.now - since < PATIENCE_SECONDS
 
     @property
     def is_given_up(self):
-        """Whether it was silent for as long as it takes to be given up."""
+        """True if it was silent for long enough to be given up."""
         return self._silent_since is not None and not self.is_silent_for_a_moment
 
     @property

@@ -1,5 +1,5 @@
 """
-What the cluster promises, as checks that run whenever the model changes.
+Promises of the cluster, as checks that run whenever the model changes.
 
 | check | promise |
 |---|---|

@@ -1,4 +1,4 @@
-"""What stands in for everything that an agent's code does to its machine or asks of the network."""
+"""Stand-ins for every effect that an agent's code has on its machine, and for its requests to the network."""
 
 import functools
 import sys

@@ -1,4 +1,4 @@
-"""How a node's lines and events get out: in few calls, in order, and without harm when nobody takes them."""
+"""Shipping of a node's lines and events: in few calls, in order, and without harm when AWS takes none."""
 
 import json
 import logging

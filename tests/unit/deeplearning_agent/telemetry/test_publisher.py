@@ -1,4 +1,4 @@
-"""What a node measures and tells: membership, phases, GPUs, file system, training, and what went wrong beside it."""
+"""Metrics and events of a node: membership, phases, GPUs, file system, training, and failures beside it."""
 
 import json
 import logging
@@ -51,7 +51,7 @@ SMALLER = FORMED.depart(2, {SECOND.instance_id: Reason("it is silent")}).advance
 
 @pytest.fixture
 def said(caplog):
-    """What was logged, with its remarks."""
+    """Return a function that lists the logged messages with their fields."""
     caplog.set_level(logging.INFO)
     return lambda: [(record.getMessage(), read_fields(record)) for record in caplog.records]
 

@@ -1,4 +1,4 @@
-"""How nodes are paid for, and what that asks of launch template, group, placement, zone and adjuster."""
+"""Purchase options, and their effects on launch template, group, placement, zone and adjuster."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where nodes live: new VPCs, the user's own, isolated ones, public masters."""
+"""Networks of nodes: new VPCs, the user's own, isolated ones, public masters."""
 
 import re
 from collections.abc import Callable
@@ -231,7 +231,7 @@ OWN_PRINCIPALS = {
     "Principal": "*",
     "Resource": "*",
 }
-"""What every endpoint admits: whatever the roles of this account may do, and nobody else's credentials."""
+"""Calls that every endpoint admits: all that the roles of this account may make, and none with other credentials."""
 
 
 def _bucket(name: str) -> dict[str, str]:

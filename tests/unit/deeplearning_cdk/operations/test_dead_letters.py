@@ -1,4 +1,4 @@
-"""What topics and rules cannot deliver is kept in the cluster's dead letters, by right of queue and key."""
+"""Undeliverable messages of topics and rules are kept in the cluster's dead letters, by right of queue and key."""
 
 from typing import Any
 

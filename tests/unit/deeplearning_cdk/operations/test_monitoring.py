@@ -1,4 +1,4 @@
-"""What a user sees of a cluster: alarms, dashboard, budget, and where they go."""
+"""Monitoring of a cluster: alarms, dashboard and budget, and the recipients of their messages."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""When a cluster stops by itself: what nodes and adjuster are told, and what is warned about."""
+"""Stops without a user: the settings of nodes and adjuster, and the warnings."""
 
 from typing import Any
 

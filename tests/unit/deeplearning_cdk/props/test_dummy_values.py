@@ -52,7 +52,7 @@ CACHED = {
     },
     FILE_SYSTEM_KEY: "fs-0123abcd",
 }
-"""What the CLI writes to cdk.context.json."""
+"""Values that the CLI writes to cdk.context.json."""
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 """
-Whatever a public prop is given, it is taken or refused in one line that names the prop, the rule and a way out.
+Random values of public props are accepted, or refused in one line that names the prop, the rule and a way out.
 
 The props are found by the signatures, so that a new one is tried without being named here. Nothing is synthesized:
 a value of a cluster is made and planned with, and `TrainingCluster` checks its own props before it makes anything.
@@ -50,7 +50,7 @@ from tests.unit.deeplearning_cdk.clusters import props_of as cluster_props
 
 FORM = re.compile(r"[A-Za-z_][\w .\[\]'-]* must .+, got .+; .+")
 HOSTILE_TEXTS = ("a\n", "a\0b", "$(reboot)", "/efs$(reboot)", "ami-01234567\n", "fs-01234567\0")
-"""What no prop takes, whatever it is for."""
+"""Texts that every prop refuses."""
 TEXTS = (*HOSTILE_TEXTS, "", " ", "2", "`id`", "'\"", "é", "١٢٣", "x" * 5000, "../../etc/x.tar", "0.0.0.0/0", "\ud800")
 NUMBERS = (0, -1, -5, 3, 2**31, 10**5000, 1.5, 1e300, -math.inf, math.inf, math.nan, True, False)
 OTHERS = (b"x", [], ["a"], [None], {}, {"a": 1}, (), object(), int, Path("x"), lambda: 1, RemovalPolicy.SNAPSHOT)

@@ -1,4 +1,4 @@
-"""What a cluster mounts, without the cluster: its storage in a VPC of the user's."""
+"""Mounts of a cluster, without the cluster: its storage in a VPC of the user's."""
 
 from typing import Any
 

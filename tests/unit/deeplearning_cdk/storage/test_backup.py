@@ -1,4 +1,4 @@
-"""What is backed up, by whom, and what bears the cluster's tag in cost reports."""
+"""Resources that are backed up, the role that does it, and resources with the cluster's tag for cost reports."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a node finds of itself; its programs are tiny executables, nvidia-smi answers as users show it."""
+"""A node's check of itself; its programs are tiny executables, and nvidia-smi prints output that users have posted."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Whatever the tree, the format and the moments of interruption: what is staged at last is the tree, nothing else."""
+"""Interruptions at any moment, of any tree in any format: the staged result is the tree, nothing else."""
 
 import contextlib
 import hashlib

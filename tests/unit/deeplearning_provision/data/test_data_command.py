@@ -1,4 +1,4 @@
-"""What `deeplearning provision` and `deeplearning data` do, say, and end with."""
+"""Effects, output and exit statuses of `deeplearning provision` and `deeplearning data`."""
 
 import fcntl
 import json

@@ -1,4 +1,4 @@
-"""Which node brings what, and where jobs find it."""
+"""Nodes that download each source, and the paths that jobs read it from."""
 
 import contextlib
 import os

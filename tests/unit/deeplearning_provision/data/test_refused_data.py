@@ -1,4 +1,4 @@
-"""What cannot be staged ends with one clear error, and leaves nothing in the data's place."""
+"""Data that cannot be staged ends with one clear error, and leaves nothing in its place."""
 
 import errno
 import gzip
@@ -255,7 +255,7 @@ def test_an_encrypted_zip_is_refused(data_lab):
 
 
 class Disk:
-    """What `statvfs` says of a disk with so much room."""
+    """Result of `statvfs` for a disk with a given free space."""
 
     def __init__(self, free, inodes=10**9):
         self.f_frsize, self.f_bavail, self.f_blocks = 1, free, 10**12

@@ -1,4 +1,4 @@
-"""Whatever is interrupted, and whenever: what counts as an environment is whole, and the next run comes to its end."""
+"""Interruptions at any moment: an environment that counts as complete is complete, and the next run succeeds."""
 
 import os
 import shutil
@@ -106,7 +106,7 @@ def lab(tmp_path, monkeypatch):
 
 
 def check(lab, sites):
-    """What counts as whole is whole."""
+    """Check that everything that counts as complete is complete."""
     kept = find_kept(lab.kept, "key")
     if kept:
         verify(lab.kept / "key" / ARCHIVE, kept.archive, lambda _: None)
@@ -241,7 +241,7 @@ def test_what_was_not_on_the_disk_when_the_node_crashed_does_not_count(lab):
 
 
 class Room:
-    """What `statvfs` says of a disk with so many bytes and inodes left."""
+    """Result of `statvfs` for a disk with a given number of free bytes and inodes."""
 
     f_frsize, f_blocks, f_files = 1, 1, 1
 

@@ -1,4 +1,4 @@
-"""What pip's failures mean, which pip is used, and what its report says is needed."""
+"""Meanings of pip's failures, the choice of pip, and the needed packages by its report."""
 
 from pathlib import Path
 

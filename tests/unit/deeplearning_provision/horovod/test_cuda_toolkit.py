@@ -1,4 +1,4 @@
-"""Which CUDA toolkit Horovod is compiled with, what is made of it, and which framework the GPUs cannot run."""
+"""Choice of the CUDA toolkit that compiles Horovod, the toolkit's files, and frameworks that the GPUs cannot run."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""How Horovod is built: what its build reads, what it is built with, and what is said when that is missing."""
+"""Plan of Horovod's build: the variables that the build reads, its tools, and the errors when one is missing."""
 
 import re
 import subprocess
@@ -245,7 +245,7 @@ def test_the_plan_follows_the_framework_that_is_there(tmp_path, interpreter, com
 
 @pytest.fixture
 def answers(monkeypatch):
-    """What frameworks say, instead of what the image's say."""
+    """Replace the facts about the image's frameworks by those of the test."""
     found = {}
     monkeypatch.setattr(horovod_plan, "ask_framework", lambda module, *_: found[module])
     return found

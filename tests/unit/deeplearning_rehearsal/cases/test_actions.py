@@ -1,4 +1,4 @@
-"""What actions do to machines and to the embedded AWS, and how files of a node are compared."""
+"""Effects of actions on machines and on the embedded AWS, and the comparison of a node's files."""
 
 import subprocess
 import threading

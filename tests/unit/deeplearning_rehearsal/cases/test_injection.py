@@ -1,4 +1,4 @@
-"""When injections strike: their moments, their order, and what becomes of one that fails or never comes."""
+"""Injections: their moments, their order, and the result of one that fails or never happens."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""How the progress of an elastic job is read, and what it says of a fault."""
+"""Progress of an elastic job, and the recovery from a fault that it shows."""
 
 import json
 from collections.abc import Iterable

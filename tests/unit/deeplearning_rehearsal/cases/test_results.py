@@ -1,4 +1,4 @@
-"""What is kept of cases: entries of `cases.json`, a table, a section of the report; and how a case gets its stack."""
+"""Records of cases: entries of `cases.json`, a table, a section of the report; and how a case gets its stack."""
 
 import json
 import os

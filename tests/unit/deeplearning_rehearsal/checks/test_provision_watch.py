@@ -16,7 +16,7 @@ from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress, Pro
 
 
 class Files:
-    """What each node says, one document a look."""
+    """Status documents of each node, one for each read."""
 
     def __init__(self, **documents: list[Any]) -> None:
         self._documents = documents

@@ -1,4 +1,4 @@
-"""How the job's own result is read out of a launcher's output."""
+"""The job's own result in a launcher's output."""
 
 import base64
 import json

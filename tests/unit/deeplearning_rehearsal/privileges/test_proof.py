@@ -1,4 +1,4 @@
-"""Which grant is needed by which call, what is unused, and that one grant can be taken out of a template."""
+"""Grants that each call needs, unused grants, and the removal of one grant from a template."""
 
 import json
 

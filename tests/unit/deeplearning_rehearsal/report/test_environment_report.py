@@ -1,4 +1,4 @@
-"""What the report says of the environment that jobs ran in."""
+"""Environment of the jobs, as the report shows it."""
 
 import json
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""What the host downloads with pip for the nodes; pip itself is a stand-in here."""
+"""Downloads of the host with pip for the nodes; pip itself is a stand-in here."""
 
 import json
 from pathlib import Path

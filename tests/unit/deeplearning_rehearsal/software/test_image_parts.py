@@ -1,4 +1,4 @@
-"""What a node of the lab has of its image: as the public parameter that names the image promises, and no more."""
+"""Parts of its image that a node of the lab has: those of the public parameter that names the image, and no more."""
 
 import stat
 from pathlib import Path

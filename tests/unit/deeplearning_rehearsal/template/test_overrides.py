@@ -1,4 +1,4 @@
-"""What a rehearsal changes in a template."""
+"""Changes that a rehearsal makes to a template."""
 
 import copy
 import json
