@@ -197,7 +197,7 @@ def undeliverable(start_cloud, sample_assembly, assemble, tmp_path):
     return deploy
 
 
-def test_what_topics_and_rules_cannot_deliver_is_kept_as_it_was(undeliverable):
+def test_undeliverable_messages_of_topics_and_rules_are_kept_unchanged(undeliverable):
     cloud = undeliverable()
     messages = [message for _ in range(3) for message in receive(cloud, "DeadLetters")]
     found = {}
@@ -216,7 +216,7 @@ def test_what_topics_and_rules_cannot_deliver_is_kept_as_it_was(undeliverable):
 @pytest.mark.parametrize(
     ("rights", "refused"), [({"may_send": False}, "sqs:SendMessage"), ({"may_use_key": False}, "kms:GenerateDataKey")]
 )
-def test_what_queue_or_key_does_not_admit_is_lost_and_told(undeliverable, rights, refused):
+def test_a_dead_letter_that_the_queue_or_its_key_refuses_is_lost_and_reported(undeliverable, rights, refused):
     cloud = undeliverable(**rights)
     for _ in range(3):
         cloud.observation(refused)

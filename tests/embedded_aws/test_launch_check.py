@@ -90,7 +90,7 @@ def card(**values):
         ),
     ],
 )
-def test_what_cannot_be_launched_is_refused_in_auto_scalings_words(check, change, words):
+def test_an_impossible_launch_is_refused_in_auto_scalings_words(check, change, words):
     with pytest.raises(ValueError, match=f"^{re.escape(REFUSED)}.*{re.escape(words)}"):
         check(change)
 

@@ -75,7 +75,7 @@ def test_a_machine_finds_the_file_system_by_name_with_the_objects_of_the_linked_
         (("Link", "FileSystemId", "fs-00000000"), "FileSystemId must name an FSx for Lustre file system, got fs-0"),
     ],
 )
-def test_what_fsx_refuses_fails_the_stack(deploy, sample_template, change, reason):
+def test_a_file_system_that_fsx_refuses_fails_the_stack(deploy, sample_template, change, reason):
     name, key, value = change
     template = add_lustre(sample_template)
     template["Resources"][name]["Properties"][key] = value
@@ -91,7 +91,7 @@ def test_throughput_belongs_to_persistent_storage_alone(deploy, sample_template)
     assert "PerUnitStorageThroughput must be left out with SCRATCH_2, got 125" in outcome["reason"]
 
 
-def test_what_the_lab_cannot_do_is_refused_before_anything_is_deployed(deploy, sample_template):
+def test_an_unsupported_file_system_is_refused_before_the_deployment(deploy, sample_template):
     template = add_lustre(sample_template, DeploymentType="PERSISTENT_1")
     template["Resources"]["Link"]["Properties"]["BatchImportMetaDataOnCreate"] = False
     _, refusal = deploy(template)

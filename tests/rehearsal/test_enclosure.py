@@ -203,7 +203,9 @@ def test_a_kept_cluster_is_reported_can_be_entered_and_ends_with_its_verdict(sta
         (["--nodes", "1"], "--nodes must be at least 2, the master and the stack's workers.min_capacity of 1, got 1"),
     ],
 )
-def test_what_cannot_be_tried_is_one_error_and_status_2(start: Start, options: list[str], message: str) -> None:
+def test_a_rehearsal_that_cannot_start_is_one_error_and_status_2(
+    start: Start, options: list[str], message: str
+) -> None:
     rehearsal = start(*options)
     assert rehearsal.finish() == 2
     assert len(rehearsal.progress) == 1

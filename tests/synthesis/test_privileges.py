@@ -111,7 +111,7 @@ def test_no_role_may_make_a_forbidden_call(template_of, preset):
 
 
 @pytest.mark.parametrize("call", BEYOND_IAM, ids=lambda call: call.name)
-def test_what_iam_cannot_bind_is_still_allowed_and_so_belongs_on_the_page_about_security(template_of, call):
+def test_rights_that_iam_cannot_bind_are_still_allowed_and_belong_on_the_page_about_security(template_of, call):
     verdicts = list(judge_call(read_template_rights(template_of("default")), call))
     assert len(verdicts) == len(call.roles)
     assert all(verdict.decision.is_allowed for verdict in verdicts), "move it to must_deny.toml"

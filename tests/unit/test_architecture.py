@@ -173,7 +173,7 @@ def test_a_seventeenth_module_of_a_folder_is_found(tmp_path):
     assert architecture.check_crowding(tmp_path) == ["view/pack has 17 modules"]
 
 
-def test_what_the_command_reaches_is_light_too(tmp_path):
+def test_heavy_modules_that_the_command_imports_indirectly_are_found(tmp_path):
     modules = {
         "cli/deeplearning_cli/main.py": "from deeplearning_rehearsal import options\ndef f():\n    import moto",
         "rehearsal/deeplearning_rehearsal/__init__.py": "",

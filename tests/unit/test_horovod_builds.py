@@ -78,7 +78,7 @@ def test_a_package_that_the_product_names_and_no_index_has_is_a_failure() -> Non
     assert "nvidia-cuda-nvcc-cu12" in outcome.failure
 
 
-def test_what_came_of_a_row_is_kept_before_the_next_one_is_tried(tmp_path: Path) -> None:
+def test_the_outcome_of_a_row_is_kept_before_the_next_row_is_tried(tmp_path: Path) -> None:
     command.keep_outcome(CPU, BuildOutcome(CPU_FACTS, seconds=252), tmp_path)
     kept = json.loads((tmp_path / f"{CPU.name}.json").read_text())
     assert kept["row"]["name"] == CPU.name

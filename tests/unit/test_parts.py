@@ -61,7 +61,7 @@ def test_a_rehearsal_that_is_larger_than_the_memory_runs_all_the_same() -> None:
     assert Run((only,), 1, 0).choose_next(()) == only
 
 
-def test_what_was_waited_for_and_the_slowest_tests_are_told(tmp_path: Path) -> None:
+def test_the_wait_of_each_part_and_the_slowest_tests_are_reported(tmp_path: Path) -> None:
     told: list[str] = []
     run = Run((Part("first", ("x",)), Part("second", ("x",), ("first",))), 2, 0)
     statuses = {"first": 3, "second": 0}

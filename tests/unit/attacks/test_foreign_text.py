@@ -90,7 +90,7 @@ def test_any_body_is_a_report_or_one_error(body):
 
 
 @given(document=changed(REPORT))
-def test_what_a_believed_report_brings_into_files_is_plain(document):
+def test_text_that_an_accepted_report_brings_into_files_is_plain(document):
     report = read_report(json.dumps(document))
     if report is None or report.stage is not ReportStage.JOINED:
         return

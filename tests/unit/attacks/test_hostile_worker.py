@@ -115,7 +115,7 @@ def test_no_report_of_its_own_moves_another_member(master, claims, repeated):
         assert reports.reason(f"i-{index:017x}").cause == ""
 
 
-def test_who_claims_the_address_of_another_has_failed_and_the_other_stays(master):
+def test_a_worker_that_claims_another_nodes_address_fails_and_the_other_node_stays(master):
     reports, keeper, state = master
     reports.record(report(HOSTILE, member=make_member(HOSTILE, make_member(1).address)))
     assert "which belongs to another node" in reports.reason(f"i-{HOSTILE:017x}").cause
@@ -195,7 +195,7 @@ def answer_with_owners_keys(lab):  # noqa: F811
     lab.program(0, "ssh-keyscan", f'for address; do :; done\ncase "$address" in\n{lines}esac')
 
 
-def test_who_claims_an_address_first_loses_it_to_the_one_that_answers_there(lab):  # noqa: F811
+def test_an_address_goes_to_the_node_that_answers_there_and_not_to_the_first_claim(lab):  # noqa: F811
     node = lab.node(0)
     answer_with_owners_keys(lab)
     reports = WorkerReports(node)
@@ -365,7 +365,7 @@ def test_claims_that_differ_cost_one_connection_a_minute(lab):  # noqa: F811
     assert (lab.directory / "programs0/asked").read_text() == "x\n"
 
 
-def test_who_hides_the_rings_keeps_the_others_waiting_for_a_minute_at_most(lab, ticking_clock):  # noqa: F811
+def test_a_worker_that_hides_notifications_delays_the_others_by_a_minute_at_most(lab, ticking_clock):  # noqa: F811
     """SQS has no condition key for VisibilityTimeout, so that a worker may hide a ring until it expires."""
     lab.send("worker", Doorbell(CLUSTER, 1).to_body())
     queue = lab.queues["worker"]

@@ -30,7 +30,7 @@ def test_an_interrupt_has_a_status_of_its_own(end):
     assert end(130) == 130
 
 
-def test_what_could_not_be_tried_is_said_for_people_and_programs(end, capsys):
+def test_a_rehearsal_that_could_not_run_is_reported_to_people_and_programs(end, capsys):
     assert end(2) == 2
     said = capsys.readouterr()
     assert said.err == "cdk-rehearse: the rehearsal could not be carried out: its process ended with status 2\n"

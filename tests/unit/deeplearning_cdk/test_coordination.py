@@ -128,7 +128,7 @@ def test_only_auto_scaling_whose_role_has_the_right_itself_publishes_events_of_t
 
 
 @pytest.mark.fault(31, 35)
-def test_what_nobody_can_handle_is_kept_for_two_weeks(synthesize: Any) -> None:
+def test_dead_letters_are_kept_for_two_weeks(synthesize: Any) -> None:
     synthesis = synthesize()
     dead_letters = _arn(synthesis, "AWS::SQS::Queue", "DeadLetters")
     queues = {

@@ -38,7 +38,7 @@ def stacks(make_app):
     return {artifact.stack_name: artifact for artifact in app.synth().stacks}
 
 
-def test_what_another_stack_has_is_waited_for_by_the_stack_and_never_by_a_resource(stacks):
+def test_a_resource_of_another_stack_is_a_dependency_of_the_stack_and_never_of_a_resource(stacks):
     for artifact in stacks.values():
         assert find_foreign_dependencies(artifact.template) == []
     for name, needed in (("First", {"Storage", "Identities"}), ("Second", {"Storage", "First"})):

@@ -49,7 +49,7 @@ def test_a_property_that_cannot_be_updated_replaces_and_loses_the_data():
     assert (change.effect, change.properties, change.loses_data) == (Effect.REPLACE, ("KmsKeyId",), True)
 
 
-def test_what_refers_to_a_replaced_resource_where_that_replaces_is_replaced_too():
+def test_a_reference_to_a_replaced_resource_replaces_the_referrer_if_the_property_does():
     other = (SUBNET[0], SUBNET[1] | {"AvailabilityZone": "b"})
     changes = compare_templates(
         make_template(FileSystem=FILE_SYSTEM, Subnet=SUBNET, Target=TARGET_OF_SUBNET),

@@ -117,7 +117,7 @@ def test_progress_is_reported_part_by_part_up_to_the_whole_file(s3, bundle):
 
 
 @pytest.mark.parametrize("what", ["size", "digest"])
-def test_what_arrived_is_checked(s3, bundle, what):
+def test_the_uploaded_object_is_checked(s3, bundle, what):
     def change(parsed, **_):
         if "ContentLength" in parsed:
             parsed["ContentLength"] += what == "size"

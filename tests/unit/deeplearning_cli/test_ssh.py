@@ -52,7 +52,7 @@ def test_a_program_that_is_missing_is_named_with_where_to_get_it(missing, monkey
         ssh._make_command(access, arguments, node, "ubuntu")
 
 
-def test_what_follows_two_dashes_is_the_command_of_ssh_alone():
+def test_words_after_two_dashes_are_a_command_for_ssh_alone():
     assert split_command(["ssh", "--node", "master", "--", "ls", "--", "-l"]) == (
         ["ssh", "--node", "master"],
         ["ls", "--", "-l"],
@@ -110,6 +110,6 @@ def test_without_its_packages_a_command_names_the_extra_that_has_them(monkeypatc
         open_cloud(argparse.Namespace(rehearsal=None, profile=None, region=None, stack=None))
 
 
-def test_what_cannot_be_reached_ends_with_status_2(capsys):
+def test_an_unreachable_aws_ends_with_status_2(capsys):
     assert main(["status", "training"]) == 2
     assert "could not read the stack: Could not connect" in capsys.readouterr().err

@@ -226,7 +226,7 @@ def test_programs_get_json_with_what_is_right_as_well(lab, node, capsys):
     assert second["verdict"] == "no answer"
 
 
-def test_what_nodes_say_cannot_take_over_the_terminal(lab, node, capsys):
+def test_texts_of_nodes_cannot_control_the_terminal(lab, node, capsys):
     write_membership(node, 1)
     answer_over_ssh(lab, (3, (Finding("disk\x1b[2J", ok=False, detail="\x1b]0;owned\x07\r\n", remedy="\x9b31m"),)))
     run(node, "health")

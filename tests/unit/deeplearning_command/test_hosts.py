@@ -74,7 +74,7 @@ def test_a_node_without_the_command_says_its_last_words(lab, node, capsys):
     assert "deeplearning: not found" in capsys.readouterr().out
 
 
-def test_what_the_master_asks_is_what_a_node_answers(lab, capsys):
+def test_a_node_prints_the_document_that_the_master_requests(lab, capsys):
     node = lab.node(1)
     install_command(node)
     write_membership(node, 2)

@@ -68,7 +68,7 @@ PLANTS = {
 
 
 @pytest.mark.parametrize("name", PLANTS)
-def test_what_the_agent_needs_and_is_not_there_is_a_fault_with_a_remedy(image, name):
+def test_a_missing_program_of_the_agent_is_a_fault_with_a_remedy(image, name):
     plant, detail = PLANTS[name]
     plant(image)
     check = look(image)[name.split(" ")[0]]
@@ -84,7 +84,7 @@ def test_an_old_python_is_a_fault(image):
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
-def test_what_only_some_jobs_need_may_be_absent_and_says_what_for(image, tool):
+def test_a_missing_tool_of_some_jobs_is_no_fault_and_its_purpose_is_named(image, tool):
     for name in tool.programs:
         remove(name)(image)
     check = look(image)[tool.name]

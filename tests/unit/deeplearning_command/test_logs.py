@@ -61,7 +61,7 @@ def test_a_log_is_found_by_its_name(logs):
         ([], "no job has been run"),
     ],
 )
-def test_what_is_not_there_is_told_with_what_is(logs, arguments, said):
+def test_a_missing_log_is_reported_with_the_logs_that_exist(logs, arguments, said):
     status, out, err = logs(*arguments)
     assert (status, out) == (2, "")
     assert said in err

@@ -106,7 +106,7 @@ def test_a_plan_tells_what_run_would_refuse_and_shows_the_whole_cluster_all_the_
         (["--name", "a b"], "a job's name must be"),
     ],
 )
-def test_what_cannot_be_planned_is_refused_with_the_reason(job_lab, words, cause):
+def test_an_impossible_plan_is_refused_with_the_reason(job_lab, words, cause):
     done = job_lab.run("plan", *words, "--", job_lab.write_job("true"))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"deeplearning plan: {cause}")

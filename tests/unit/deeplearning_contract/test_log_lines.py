@@ -71,7 +71,7 @@ def test_a_line_never_exceeds_what_cloudwatch_takes(character):
 
 
 @given(json_values)
-def test_what_is_no_line_is_refused_with_a_reason(value):
+def test_a_value_that_is_not_a_log_line_is_refused(value):
     with pytest.raises(ContractError):
         LogLine.from_text(json.dumps(value))
 

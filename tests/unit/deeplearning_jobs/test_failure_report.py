@@ -56,7 +56,7 @@ def make_plan(launcher, process):
     )
 
 
-def test_what_each_starter_prints_of_a_failure_is_kept_here():
+def test_the_output_of_a_failure_is_recorded_here_for_every_starter():
     assert SAID.keys() == {each.name for each in LAUNCHERS.values() if each.starter}
 
 

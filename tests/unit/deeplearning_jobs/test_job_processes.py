@@ -58,7 +58,7 @@ def test_a_process_that_was_started_meanwhile_is_ended_too():
     assert end_processes(lambda _: True, Clock(), find=lambda: next(looks)).count == 2
 
 
-def test_what_cannot_be_ended_is_told():
+def test_a_process_that_cannot_be_ended_is_reported():
     class Impatient(Clock):
         def __init__(self):
             self.now = 0.0

@@ -66,7 +66,7 @@ def test_fit_hosts_are_taken_in_the_order_of_the_membership():
         ({"missing": {"/x.py": "does not exist"}}, "/x.py does not exist on deeplearning-worker2"),
     ],
 )
-def test_what_is_wrong_with_a_host_is_said_with_its_name(change, said):
+def test_a_fault_of_a_host_is_reported_with_its_name(change, said):
     (fault,) = survey(FIT, replace(FIT, **change), FIT).find_faults()
     assert fault.startswith(said)
 
@@ -130,7 +130,7 @@ def test_hosts_that_all_lack_efa_run_over_tcp_and_it_is_never_silent():
     assert describe_tcp(preflight.plan_hosts()[:1]) == [], "ranks of one host need no network"
 
 
-def test_why_a_host_speaks_tcp_comes_over_the_wire_and_an_older_host_says_nothing_of_it():
+def test_the_reason_for_tcp_is_optional_on_the_wire():
     assert read_facts(NO_PROVIDER.to_line()) == NO_PROVIDER
     older = json.loads(FIT.to_line())
     del older["efa_fault"]
@@ -191,6 +191,6 @@ def test_an_answer_comes_back_from_behind_what_a_shell_prints():
 @pytest.mark.parametrize(
     "output", ["", "command not found", "{}", "[]", FIT.to_line().replace('"ports": [', '"ports": ["x", ')]
 )
-def test_what_is_no_answer_is_refused(output):
+def test_output_that_is_not_a_document_of_facts_is_refused(output):
     with pytest.raises(ContractError):
         read_facts(output)

@@ -147,7 +147,7 @@ LAYOUTS = st.fixed_dictionaries(
 
 
 @given(LAYOUTS)
-def test_whatever_is_accepted_has_hosts_times_slots_ranks_that_are_neighbours(layout):
+def test_any_accepted_plan_has_hosts_times_slots_ranks_that_are_neighbours(layout):
     hosts = [
         replace(P4D[0], name=f"n{at}", gpu_count=gpus, expected_gpu_count=0) for at, gpus in enumerate(layout["counts"])
     ]

@@ -43,7 +43,7 @@ def test_the_first_one_owns_it_and_gives_it_back(path):
     assert not path.exists()
 
 
-def test_what_is_done_is_not_owned(path):
+def test_completed_work_takes_no_lease(path):
     with hold(path, "i-1", SkippingClock(), lambda: True) as is_left:
         assert not is_left
     assert not path.exists()

@@ -11,7 +11,7 @@ from deeplearning_rehearsal.options import RehearsalOptions
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_what_cannot_be_rehearsed_ends_with_status_2_and_json_only_when_asked_for(as_json, capsys, monkeypatch):
+def test_an_unavailable_rehearsal_ends_with_status_2_and_prints_json_only_on_request(as_json, capsys, monkeypatch):
     def refuse(*_):
         raise UnavailableError("missing: a disk; make room")
 

@@ -80,7 +80,7 @@ def test_a_job_on_all_hosts_with_all_ranks_that_has_learnt_is_as_promised() -> N
         ),
     ],
 )
-def test_what_is_not_as_promised_is_said(attempt: Attempt, problem: str) -> None:
+def test_a_broken_promise_of_an_attempt_is_reported(attempt: Attempt, problem: str) -> None:
     assert judge_attempt(attempt, hosts=2, ranks=2) == (problem,)
 
 

@@ -168,7 +168,7 @@ def test_the_remedy_that_the_failing_node_logged_is_taken_and_its_last_lines_are
     assert [line.message for line in problem.lines] == shown
 
 
-def test_what_the_adjuster_found_out_is_shown_with_the_adjusters_lines():
+def test_a_failure_that_the_adjuster_found_is_shown_with_the_adjusters_lines():
     lines = [make_line("adjuster", "adjuster", "nothing launched")]
     (problem,) = find(make_rolled_back("launched workers must be at least 1, got 0 of 3", adjuster_lines=lines))
     assert [line.message for line in problem.lines] == ["nothing launched"]

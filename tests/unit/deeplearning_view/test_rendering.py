@@ -68,7 +68,7 @@ def test_of_many_nodes_that_are_gone_the_youngest_are_shown():
     assert "and 12 that are gone" in page
 
 
-def test_what_could_not_be_read_is_one_line_and_the_rest_is_there():
+def test_a_failed_read_is_one_line_and_the_rest_of_the_page_is_there():
     page = render(make_responses(unread=["the nodes' log: FilterLogEvents returned AccessDeniedException"]))
     assert page.splitlines()[-1] == "not read   the nodes' log: FilterLogEvents returned AccessDeniedException"
     assert "deeplearning-worker2" in page
@@ -79,7 +79,7 @@ def test_a_forming_cluster_shows_its_progress():
     assert "cluster    FORMING, 0 of 2 nodes, generation 1, phase launched, for 2 min 0 s" in page
 
 
-def test_what_failed_stands_out_on_a_terminal():
+def test_a_failure_stands_out_on_a_terminal():
     styles = {line.text[:11].strip(): line.style for line in render_page(make_view(make_rolled_back("no; do"), NOW))}
     assert styles == {"stack": "", "cluster": "bold red", "why": "bold red", "do": "green"}
 

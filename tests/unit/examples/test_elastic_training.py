@@ -55,7 +55,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(elastic, tmp_path, 
     assert "checkpoint-000000010.pt could not be read" in capsys.readouterr().err
 
 
-def test_what_a_lost_host_still_writes_does_not_replace_a_newer_checkpoint(elastic, tmp_path):
+def test_a_late_checkpoint_of_a_lost_host_does_not_replace_a_newer_one(elastic, tmp_path):
     elastic.save_newest(tmp_path, 20, write("newer"))
     elastic.save_newest(tmp_path, 15, write("late"))
     assert elastic.load_newest(tmp_path, read) == "newer"

@@ -106,7 +106,7 @@ def hosts(tmp_path):
     return Hosts(tmp_path)
 
 
-def test_there_are_a_scheduler_here_and_a_server_for_each_worker_in_turn_over_the_hosts(hosts):
+def test_the_scheduler_runs_here_and_servers_and_workers_are_spread_over_the_hosts(hosts):
     answer = hosts.launch("-n", "3")
     assert answer.returncode == 0, answer.stderr
     assert ["SSH_HOST" in one for one in hosts.seen("scheduler")] == [False]
@@ -200,7 +200,7 @@ def test_nothing_outlives_the_launcher_however_it_ends(hosts, number):
         (("-n", "1", "--env", "WRONG"), "--env must be NAME:VALUE, got WRONG"),
     ],
 )
-def test_what_it_cannot_do_it_refuses_with_the_remedy(hosts, flags, cause):
+def test_unsupported_options_are_refused_with_the_remedy(hosts, flags, cause):
     answer = hosts.launch(*flags)
     assert answer.returncode == 2
     assert cause in answer.stderr

@@ -178,7 +178,7 @@ def test_a_role_that_iam_has_not_spread_yet_is_waited_for(store, proxy, clock):
 
 
 @pytest.mark.fault(39)
-def test_what_no_repetition_mends_fails_at_once(store, proxy, clock):
+def test_an_error_that_no_retry_mends_fails_at_once(store, proxy, clock):
     for code in ("ValidationException", "ResourceNotFoundException", "ItemCollectionSizeLimitExceededException"):
         proxy.clear()
         proxy.inject(refuse(code), "GetItem")

@@ -55,7 +55,7 @@ def test_the_set_up_time_leaves_room_for_the_boot_and_a_signal(minutes):
 @pytest.mark.fault(63)
 @settings(max_examples=100, deadline=None)
 @given(timeouts)
-def test_what_a_node_waits_for_before_it_can_report_fits_into_the_set_up_time(minutes):
+def test_the_waits_of_a_node_before_its_first_report_fit_into_the_set_up_time(minutes):
     """Identity and credentials; whatever comes after them ends with the set-up time, in tests of their own."""
     setup = _count_formation_seconds(Duration.minutes(minutes))
     assert setup > LIMIT_SECONDS + CREDENTIALS_SECONDS + 2 * LONGEST_PAUSE_SECONDS

@@ -158,7 +158,7 @@ def test_a_parameter_that_is_missing_fails_the_stack_with_its_name_and_a_remedy(
 
 
 @given(value=st.text(min_size=1, max_size=200).filter(lambda text: not text.startswith("ami-")))
-def test_what_is_no_image_id_never_becomes_one(value):
+def test_a_value_that_is_not_an_image_id_is_refused(value):
     read = {"Parameter": {"Value": value}}
     patch = pytest.MonkeyPatch()
     patch.setattr(handler.boto3, "client", lambda *_, **__: type("C", (), {"get_parameter": lambda *_, **__: read})())

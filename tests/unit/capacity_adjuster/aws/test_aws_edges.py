@@ -714,7 +714,7 @@ def test_a_test_of_the_notifications_costs_no_call(environment):
 
 
 @pytest.mark.defect("D12")
-def test_what_goes_wrong_is_logged_with_its_cause_and_raised(environment, caplog):
+def test_an_error_is_logged_with_its_cause_and_raised(environment, caplog):
     """D12: the error itself must not be lost."""
     environment.create_groups(workers=1)
     environment.dynamodb.delete_table(TableName="state")

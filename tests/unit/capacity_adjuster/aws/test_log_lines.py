@@ -121,7 +121,7 @@ def test_asked_and_launched_count_the_master_too():
     assert (metrics[CAPACITY_ASKED], metrics[CAPACITY_LAUNCHED]) == (4, 3)
 
 
-def test_what_was_asked_for_is_remembered_when_the_cluster_is_smaller():
+def test_the_requested_capacity_is_measured_when_the_cluster_is_smaller():
     state = replace(FORMED, reason="no capacity", requested=6)
     assert measure_capacity(observe(), state, None, NOW)[CAPACITY_ASKED] == 6
     assert measure_capacity(observe(), replace(state, reason=""), None, NOW)[CAPACITY_ASKED] == 4

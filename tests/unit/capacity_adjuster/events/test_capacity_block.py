@@ -76,7 +76,7 @@ anything = st.recursive(
     )
     | anything
 )
-def test_whatever_comes_is_a_warning_or_none(event):
+def test_any_event_is_read_as_a_warning_or_as_none(event):
     found = read_warning(event)
     assert found is None or (found.reservation_id and len(found.notice) < 300)
 

@@ -74,7 +74,7 @@ def test_three_workers_that_a_health_check_took_trip_it(cause):
 
 
 @pytest.mark.parametrize("cause", OTHER_CAUSES)
-def test_what_a_user_or_a_refresh_terminates_is_no_failure(cause):
+def test_a_termination_by_a_user_or_a_refresh_is_no_failure(cause):
     gone = replace(LOST, activities=tuple(lose(number, cause=cause) for number in (11, 12, 13)))
     assert judge_breaker(gone, FORMED, ARMED, NOW) is None
 

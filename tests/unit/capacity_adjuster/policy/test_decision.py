@@ -168,7 +168,7 @@ PASSING = pytest.mark.parametrize(
 @pytest.mark.fault(7)
 @PASSING
 @pytest.mark.parametrize("role", list(NodeRole))
-def test_what_auto_scalings_next_launch_may_mend_is_waited_for_and_the_log_says_so(judge, message, seconds, kind, role):
+def test_the_adjuster_waits_if_the_next_launch_may_succeed_and_logs_it(judge, message, seconds, kind, role):
     failed = launch(0, "Failed", message)
     groups = {
         NodeRole.MASTER: (WORKERS, replace(NO_MASTER, activities=(failed,))),
@@ -371,7 +371,7 @@ def test_a_launch_that_died_before_it_was_in_service_is_a_failed_launch(judge, m
     assert decision.reason.cause.startswith("2 of 3 workers launched")
 
 
-def test_what_else_was_terminated_after_an_early_death_shows_that_the_next_launch_is_to_come(judge):
+def test_another_termination_after_an_early_death_shows_that_the_next_launch_is_to_come(judge):
     other = replace(launch(20, kind="terminate"), instance_id="i-000000ee")
     assert isinstance(judge(replace(SHORT, activities=(launch(0), *die(0, KEY_REFUSED), other))), Wait)
 
@@ -545,7 +545,7 @@ def test_an_orphaned_suspension_is_resumed_after_the_verdict_too(judge):
     assert judge(adjustment=ADJUSTMENT, now=NOW + 31, state=judge().state) == Resume(ADJUSTMENT)
 
 
-def test_what_was_asked_for_outlives_the_shrink(judge):
+def test_the_requested_capacity_outlives_the_shrink(judge):
     assert_launched(judge(adjustment=ADJUSTMENT.close()), requested=6, count=4, reason="why")
 
 

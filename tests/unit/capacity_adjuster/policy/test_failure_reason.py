@@ -88,7 +88,7 @@ def test_a_type_that_the_message_names_comes_first():
     assert "Running On-Demand P instances" in reason
 
 
-def test_what_differs_at_each_attempt_is_left_out():
+def test_text_that_differs_at_each_attempt_is_left_out():
     texts = (
         f"You are not authorized. Encoded authorization failure message: {blob} Launching failed." for blob in "ab"
     )

@@ -123,7 +123,7 @@ anything = st.recursive(
 
 
 @given(anything)
-def test_whatever_comes_is_a_budget_message_or_none(event):
+def test_any_event_is_read_as_a_budget_message_or_as_none(event):
     assert read_budget_message(event, BUDGET_TOPIC) == ""
 
 

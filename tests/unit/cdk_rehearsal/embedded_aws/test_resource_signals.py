@@ -44,7 +44,7 @@ def test_a_failure_ends_the_wait_when_the_percentage_cannot_be_reached_any_more(
     assert settle(half, *["FAILURE"] * 3).reason == words.format(3, 50)
 
 
-def test_what_is_missing_in_the_end_counts_as_a_failure(monkeypatch):
+def test_signals_that_are_missing_at_the_time_out_count_as_failures(monkeypatch):
     now = 100.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     signals = ResourceSignals(WAITS)
@@ -61,7 +61,7 @@ def test_a_duration_is_read(text, seconds):
 
 
 @pytest.mark.parametrize("text", ["PT", "15M", "PT12H1S", "PT0S", "P1D", ""])
-def test_what_is_no_duration_is_refused(text):
+def test_an_invalid_duration_is_refused(text):
     with pytest.raises(ValueError, match="Timeout must be a duration of at most 12 hours, such as PT15M, got "):
         read_duration(text)
 

@@ -87,7 +87,7 @@ def test_a_resource_whose_backup_nobody_looked_up_is_refused():
         list(list_backup_calls("arn:aws:s3:::bucket"))
 
 
-def test_what_encrypts_a_recovery_point_is_a_grant_on_the_vaults_key_for_a_resource_of_aws():
+def test_a_recovery_point_is_encrypted_by_a_grant_on_the_vaults_key_for_a_resource_of_aws():
     describe, grant = list_needs(("backup.EncryptRecoveryPoint", {"BackupVaultName": "nightly"}))
     assert (describe.action, describe.resource) == ("kms:DescribeKey", KEY)
     assert (grant.action, grant.resource) == ("kms:CreateGrant", KEY)

@@ -30,7 +30,7 @@ def test_a_cached_root_is_taken_as_it_is(tmp_path, monkeypatch):
     assert said == []
 
 
-def test_what_the_machine_lacks_is_named(tmp_path, monkeypatch):
+def test_missing_packages_of_the_machine_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(base_root, "ARCHIVE_KEYRING", tmp_path / "absent.gpg")
     assert base_root.find_missing_packages() == ("mmdebstrap", "iproute2", "debian-archive-keyring")

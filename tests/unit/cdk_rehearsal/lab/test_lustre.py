@@ -33,7 +33,7 @@ def test_a_file_system_is_mounted_by_its_name_and_mount_name(path, folder):
         (f"{NAME}@tcp:/x7ylnbev", "x-systemd.automount", "Invalid argument; unknown option x-systemd.automount"),
     ],
 )
-def test_what_the_client_would_refuse_is_refused(source, options, rule):
+def test_a_mount_that_the_client_would_refuse_is_refused(source, options, rule):
     with pytest.raises(MountError) as refused:
         check_lustre(source, options, TARGETS)
     assert rule in str(refused.value)

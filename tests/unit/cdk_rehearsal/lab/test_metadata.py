@@ -105,7 +105,7 @@ def test_documents_and_listings_are_where_ec2_has_them(path, text):
         ("nothing", {}),
     ],
 )
-def test_there_is_nothing_where_the_machine_has_nothing(path, changes):
+def test_a_path_without_a_value_is_absent(path, changes):
     assert read(path, **changes) is None
 
 

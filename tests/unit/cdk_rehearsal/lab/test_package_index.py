@@ -106,7 +106,7 @@ def test_an_index_is_written_once_for_its_folders(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["simple/other/", "files/notes.txt", "files/../notes.txt", "etc/passwd", ""])
-def test_what_is_no_package_of_the_folder_is_not_served(index: str, path: str) -> None:
+def test_a_path_outside_the_folder_of_packages_is_not_served(index: str, path: str) -> None:
     assert _get(index.removesuffix("simple/") + path)[0] == 404
 
 

@@ -87,7 +87,7 @@ def mount(machine, path):
     (folder / ".mounted").touch()
 
 
-def test_what_the_image_mounted_is_used(machine):
+def test_an_instance_store_that_the_image_mounted_is_used(machine):
     mount(machine, "/opt/dlami/nvme")
     device = machine.device()
     assert machine.prepare() == "/opt/dlami/nvme/deeplearning"

@@ -130,7 +130,7 @@ def test_root_becomes_the_login_user_first(node):
         ("printf '\\377\\376'", "the output must contain a health report"),
     ],
 )
-def test_whatever_a_node_answers_instead_becomes_its_fault(node, ssh, script, cause):
+def test_any_output_that_is_not_a_report_becomes_the_nodes_fault(node, ssh, script, cause):
     if script is not None:
         ssh.script(1, script)
     answer = make_check(node).check(member(1), node.limit(1000))
@@ -225,14 +225,14 @@ def test_a_fault_of_most_nodes_is_the_clusters(name, caplog):
     assert message == f"3 of 4 nodes have a fault that evicts no node, {name}: bad"
 
 
-def test_who_was_not_asked_counts_neither_way():
+def test_a_node_that_was_not_asked_counts_neither_way():
     answers = cluster(3, n1=[DISK], n2=[DISK]) + [NodeCheck(member(index), (), "not asked") for index in range(3, 9)]
     assert causes(answers) == {}
 
 
 @pytest.mark.fault(61)
 @pytest.mark.parametrize("name", [FILE_SYSTEM, SSH])
-def test_what_the_master_cannot_do_for_itself_is_nobodys_fault(name):
+def test_a_check_that_the_master_fails_too_blames_no_node(name):
     assert causes(cluster(8, n0=[name], n1=[name])) == {}
 
 

@@ -63,18 +63,18 @@ def test_an_accepted_connection_is_an_answer():
 
 
 @pytest.mark.fault(44, 45)
-def test_who_answers_on_no_port_is_silent():
+def test_a_node_without_a_response_on_any_port_is_silent():
     with black_hole("127.0.0.3") as first, black_hole("127.0.0.3") as second:
         assert find_silent(["127.0.0.2", "127.0.0.3"], steps=[(first, 0.1), (second, 0.1)]) == {"127.0.0.3"}
 
 
-def test_who_is_silent_on_the_first_port_is_asked_on_the_second(refused):
+def test_a_node_that_is_silent_on_the_first_port_is_asked_on_the_second(refused):
     with black_hole("127.0.0.3") as first, listener("127.0.0.3") as second:
         assert find_silent(["127.0.0.3"], steps=[(first, 0.1), (second, 0.5)]) == set()
         assert find_silent(["127.0.0.3"], steps=[(first, 0.1), (refused, 0.5)]) == set()
 
 
-def test_who_answered_on_the_first_port_is_not_asked_again(refused, monkeypatch):
+def test_a_node_that_responds_on_the_first_port_is_not_asked_on_the_second(refused, monkeypatch):
     asked = []
     connect = liveness.start_connecting
     monkeypatch.setattr(liveness, "start_connecting", lambda *where: asked.append(where) or connect(*where))
@@ -177,7 +177,7 @@ def test_a_node_that_left_and_comes_back_begins_anew():
     assert [seen.find_silent(addresses) for addresses in ("a", "b", "a")] == [set(), set(), set()]
 
 
-def test_who_was_silent_in_the_last_round_is_known_before_they_are_gone():
+def test_nodes_that_were_silent_in_the_last_round_are_listed_before_they_count_as_gone():
     seen = watch("ab", "b")
     seen.find_silent("abc")
     assert seen.silent == {"a", "b"}

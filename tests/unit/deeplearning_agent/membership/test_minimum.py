@@ -95,7 +95,7 @@ def test_a_cluster_never_forms_below_the_minimum_for_a_worker_that_is_short_of_g
     )
 
 
-def test_who_is_missing_and_who_is_short_count_together(lab):
+def test_missing_nodes_and_nodes_short_of_gpus_count_together(lab):
     clock = StillClock()
     node = lab.node(0, clock, worker_min_capacity=3)
     reports = WorkerReports(node)

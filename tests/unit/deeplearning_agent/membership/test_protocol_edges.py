@@ -41,7 +41,7 @@ def test_d31_a_pause_is_never_negative_and_never_past_the_deadline(ticking_clock
     assert clock.now - before <= 12
 
 
-def test_there_is_always_one_attempt(ticking_clock):
+def test_a_deadline_in_the_past_still_allows_one_attempt(ticking_clock):
     clock = ticking_clock()
     assert list(Deadline(clock, 0).attempts()) == [1]
 

@@ -223,7 +223,7 @@ def test_a_stream_that_somebody_deletes_is_made_anew(outlet):
     assert [line.message for line in outlet.arrived()] == ["two"]
 
 
-def test_what_aws_refuses_as_such_is_dropped_and_the_next_line_says_so(outlet):
+def test_a_line_that_aws_refuses_is_dropped_and_the_next_line_reports_it(outlet):
     outlet.say("odd")
     outlet.faults += [None, refuse("InvalidParameterException")]
     outlet.run(60)
@@ -278,7 +278,7 @@ def test_a_node_that_always_has_something_to_say_calls_every_ten_seconds(outlet)
     assert outlet.logs.calls["put_log_events"] <= 1 + math.ceil(600 / PACE_SECONDS)
 
 
-def test_what_is_urgent_comes_at_once_but_not_again_and_again(outlet):
+def test_an_urgent_line_is_shipped_at_once_and_its_repetitions_are_not(outlet):
     outlet.say("first")
     outlet.run(2)
     outlet.say("it failed", is_urgent=True)

@@ -129,7 +129,7 @@ def test_a_lost_member_is_counted_and_told_once(lab, ticking_clock, said):
     assert store.measure() == {NODES_FORMED: 2, GENERATION: 2}
 
 
-def test_who_loses_the_race_for_the_item_tells_nothing(lab, ticking_clock, said):
+def test_the_loser_of_a_race_for_the_item_reports_nothing(lab, ticking_clock, said):
     first = write_all(lab, [LAUNCHED, PUBLISHED], ticking_clock())
     second = ReportingStore(lab.node(0, ticking_clock()), lab.clients)
     second.read()
@@ -203,7 +203,7 @@ def write_status(node, text):
     path.write_text(text)
 
 
-def test_what_is_news_of_the_provisioning_is_told_once(lab, said):
+def test_each_change_of_the_provisioning_is_reported_once(lab, said):
     node = lab.node(0)
     known = {}
     for detail in ("no such key", "no such key", "the disk is full"):

@@ -141,7 +141,7 @@ def test_workers_of_a_capacity_block_that_launch_at_once_are_warned_about(warn: 
 
 
 @pytest.mark.parametrize("value", ["spot", "on-demand", RESERVATION, 7])
-def test_what_is_not_a_purchase_is_refused_with_one(value: Any) -> None:
+def test_a_value_that_is_not_a_purchase_is_refused_with_an_example_of_one(value: Any) -> None:
     with pytest.raises(ValueError, match=r"workers\.purchase must be a Purchase, got .*; write e.g. Purchase.spot\(\)"):
         plan({"workers.purchase": value})
 

@@ -107,7 +107,9 @@ LUSTRE = {
     ids=["default", "amazon-linux", "existing-file-system", "isolated", "ssh-peer", "lustre"],
 )
 @pytest.mark.defect("D61")
-def test_these_are_all_the_doors_of_a_cluster(synthesize: Any, props: dict[str, Any], more: set[Any]) -> None:
+def test_the_security_groups_of_a_cluster_have_these_ingress_rules_alone(
+    synthesize: Any, props: dict[str, Any], more: set[Any]
+) -> None:
     assert _ingress(synthesize(**props)) == {AMONG_NODES, NFS_FROM_NODES} | more
 
 

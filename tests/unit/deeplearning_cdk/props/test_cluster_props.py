@@ -314,7 +314,7 @@ def test_the_zone_of_the_nodes_is_what_is_written_or_that_of_their_subnet(
     assert Network(vpc=vpc, worker_subnet=subnet, availability_zone="us-east-1a").zone == "us-east-1a"
 
 
-def test_what_the_key_of_a_cluster_encrypts_may_outlive_its_stack_unless_it_is_somebody_elses() -> None:
+def test_storage_outlives_the_stack_if_the_clusters_key_encrypts_it_and_it_is_retained() -> None:
     assert Storage().has_own_file_system
     assert Storage(backup=False).outlives_stack
     others = Storage(file_system="fs-01234567")

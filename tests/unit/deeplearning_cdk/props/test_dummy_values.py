@@ -126,7 +126,7 @@ def test_nodes_are_in_the_zones_subnets_of_a_vpc_that_is_looked_up(
         ),
     ],
 )
-def test_what_was_looked_up_is_checked(look_up: Any, props: dict[str, Any], message: str) -> None:
+def test_looked_up_values_are_checked(look_up: Any, props: dict[str, Any], message: str) -> None:
     stack, vpc = look_up(CACHED)
     with pytest.raises(ValueError, match=message):
         TrainingCluster(stack, "Cluster", **props_of({"network.vpc": vpc, **props}))

@@ -103,6 +103,6 @@ def test_a_rule_about_a_whole_resource_takes_no_findings(stack):
         acknowledge(sqs.Queue(stack, "Queue"), "public-route", findings=["*"])
 
 
-def test_what_has_no_resource_is_refused(stack):
+def test_a_construct_without_a_resource_is_refused(stack):
     with pytest.raises(ValueError, match="construct must be a resource or have one as its child"):
         acknowledge(stack, "public-route")

@@ -62,7 +62,7 @@ def test_a_file_that_names_other_files_is_refused(requirements: Path, line: str)
     assert f"got {line!r} in line 2 of" in str(caught.value)
 
 
-def test_what_cannot_be_built_is_refused(requirements: Path, tmp_path: Path) -> None:
+def test_an_environment_that_cannot_be_built_is_refused(requirements: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"horovod must be one of 0\.28\.1, got '0\.1'; write one, or leave it out"):
         JobEnvironment.from_requirements(str(requirements), horovod="0.1")
     with pytest.raises(ValueError, match=r"path must be a file, got 'nowhere\.txt'; pass its path from "):

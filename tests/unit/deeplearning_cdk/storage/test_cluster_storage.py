@@ -114,7 +114,7 @@ def test_both_go_through_one_access_point_where_the_image_has_iam(pair: Any) -> 
     assert sorted(name[:3] for name in mounting) == ["One", "One", "Two", "Two"]
 
 
-def test_what_contradicts_the_shared_file_system_is_refused(make_stack: Any) -> None:
+def test_props_that_contradict_the_shared_file_system_are_refused(make_stack: Any) -> None:
     stack = make_stack(region="us-east-1")
     vpc, other = import_vpc(stack), import_vpc(stack, "Other")
     shared = SharedFileSystem(stack, "Shared", vpc=vpc, subnet=vpc.private_subnets[0])

@@ -57,7 +57,7 @@ def test_prefixes_and_whole_buckets_are_no_archives(key: str) -> None:
         ({"key": "a.zip", "target": "stream"}, "data key must be a prefix with the target stream, which unpacks "),
     ],
 )
-def test_what_cannot_be_brought_is_refused(values: dict[str, Any], message: str) -> None:
+def test_an_invalid_data_source_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match="must") as caught:
         DataSource(**{"name": "train", "bucket": "bucket", **values})
     assert str(caught.value).startswith(message)

@@ -303,7 +303,9 @@ def test_an_image_with_a_package_of_the_client_gets_no_warning(make_stack: Any) 
         ({"mount_point": "/usr"}, "lustre.mount_point must not be or lie in a folder of the system, "),
     ],
 )
-def test_what_fsx_would_refuse_or_nodes_could_not_mount_is_refused_first(values: dict[str, Any], message: str) -> None:
+def test_a_file_system_that_fsx_would_refuse_or_nodes_could_not_mount_is_refused_first(
+    values: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match="must") as caught:
         Lustre(**values)
     assert str(caught.value).startswith(message)

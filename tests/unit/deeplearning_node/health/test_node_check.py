@@ -434,7 +434,7 @@ def test_a_report_survives_the_noise_of_a_login():
         "{" * 100_000,
     ],
 )
-def test_what_is_no_report_is_refused(output):
+def test_output_that_is_not_a_report_is_refused(output):
     with pytest.raises(ContractError):
         HealthReport.from_output(output)
 

@@ -67,7 +67,7 @@ def test_nothing_is_kept_beside_the_data(data_lab):
     assert not (data_lab.shared / ".deeplearning").exists()
 
 
-def test_what_is_there_costs_one_call(data_lab):
+def test_a_staged_archive_costs_one_call(data_lab):
     data_lab.put("set.zip", make_archive("zip", make_tree()))
     data_lab.stage(data_lab.source("set.zip"))
     data_lab.proxy.calls.clear()

@@ -127,7 +127,7 @@ def test_json_is_one_line_that_programs_read(data_lab, command):
     ]
 
 
-def test_what_is_running_shows_rate_and_rest(data_lab, command):
+def test_a_running_step_shows_its_rate_and_remaining_time(data_lab, command):
     data_lab.facts(MASTER, data_lab.source("set.tar"))
     clock = types.SimpleNamespace(read=lambda: clock.now, now=0.0)
     status = Status(data_lab.root(MASTER), clock)

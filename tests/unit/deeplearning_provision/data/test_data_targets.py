@@ -44,7 +44,7 @@ def test_a_worker_says_what_keeps_the_master(data_lab):
 
 
 @pytest.mark.defect("D55")
-def test_what_another_cluster_left_on_the_file_system_is_not_taken_for_the_source(data_lab):
+def test_data_of_another_cluster_on_the_file_system_is_not_taken_for_the_source(data_lab):
     data_lab.put("old.tar", make_archive("tar", ENTRY))
     data_lab.stage(data_lab.source("old.tar"))
     worker = data_lab.start(data_lab.source("new.tar"), instance=WORKER)
@@ -127,7 +127,7 @@ def test_a_successor_waits_for_the_node_that_stages_and_goes_on_when_it_falls_si
     assert read_tree(data_lab.data().resolve()) == tree
 
 
-def test_who_lost_its_lease_stops_and_leaves_the_other_alone(data_lab, monkeypatch):
+def test_a_node_that_lost_its_lease_stops_and_leaves_the_new_owners_files_alone(data_lab, monkeypatch):
     monkeypatch.setattr(leases, "BEAT_SECONDS", 0.001)
     monkeypatch.setattr(leases, "STALE_SECONDS", float("inf"))
     data_lab.put("set.tar", make_archive("tar", make_tree(9)))

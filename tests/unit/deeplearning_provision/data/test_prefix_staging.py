@@ -46,7 +46,7 @@ def test_large_objects_come_in_parts_and_empty_ones_too(data_lab):
     assert data_lab.leftovers() == []
 
 
-def test_what_is_there_costs_one_listing(data_lab):
+def test_staged_data_of_a_prefix_costs_one_listing(data_lab):
     fill(data_lab, {f"{index}": b"x" for index in range(5)})
     data_lab.stage(data_lab.source("set/"))
     data_lab.proxy.calls.clear()

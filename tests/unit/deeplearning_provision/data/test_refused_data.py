@@ -81,7 +81,7 @@ def test_the_checksum_of_a_gzip_counts_also_behind_the_last_block_that_is_read(d
     assert "BadGzipFile: CRC check failed" in refuse(data_lab, data_lab.source("set.tar.gz"))
 
 
-def test_what_was_refused_is_not_fetched_again_until_it_changes(data_lab):
+def test_refused_data_is_not_fetched_again_until_it_changes(data_lab):
     data_lab.put("set.tar", DAMAGED["set.tar"]["cut inside a file"])
     detail = refuse(data_lab, data_lab.source("set.tar"))
     data_lab.proxy.served = 0
@@ -91,7 +91,7 @@ def test_what_was_refused_is_not_fetched_again_until_it_changes(data_lab):
     assert data_lab.stage(data_lab.source("set.tar"))[0] == Outcome.DONE
 
 
-def test_what_was_refused_is_fetched_again_when_asked(data_lab):
+def test_refused_data_is_fetched_again_when_asked(data_lab):
     data_lab.put("set.tar", DAMAGED["set.tar"]["cut inside a file"])
     refuse(data_lab, data_lab.source("set.tar"))
     data_lab.proxy.served = 0
@@ -152,7 +152,7 @@ def test_without_a_digest_of_the_user_s3s_own_is_compared(data_lab, algorithm):
         ("set.h5", BUCKET, "the key must end with .tar, .tar.gz, .tgz or .zip, or with / for a prefix, got 'set.h5'"),
     ],
 )
-def test_what_is_missing_is_named(data_lab, key, bucket, expected):
+def test_a_missing_key_or_bucket_is_named(data_lab, key, bucket, expected):
     detail = refuse(data_lab, data_lab.source(key, bucket=bucket))
     assert detail.startswith(expected)
     assert "; " in detail, "the remedy comes behind it"

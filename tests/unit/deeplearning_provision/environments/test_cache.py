@@ -101,7 +101,7 @@ def test_it_holds_a_note_a_list_and_an_archive_named_by_its_digest(make_cluster,
     assert json.loads(bucket.read(memo)) == {"key": key, "boot": ""}
 
 
-def test_what_is_in_it_is_not_put_there_again(make_cluster, bucket, proxy):
+def test_a_cached_environment_is_not_uploaded_again(make_cluster, bucket, proxy):
     cluster = make_cluster()
     provide(cluster)
     proxy.calls.clear()

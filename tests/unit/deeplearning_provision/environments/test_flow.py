@@ -95,7 +95,7 @@ def test_packages_of_the_image_stay_visible_and_are_not_replaced(cluster):
     }
 
 
-def test_what_was_made_and_by_whom_is_said(cluster):
+def test_the_packages_of_an_environment_and_its_builder_are_recorded(cluster):
     stand, nodes = cluster
     assert stand.manifest["packages"] == ["inner==0.9", "native==1.0", "pure==1.0"]
     assert stand.manifest["built_by"] == nodes[0].facts.instance_id

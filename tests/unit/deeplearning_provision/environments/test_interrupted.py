@@ -228,7 +228,7 @@ def test_a_new_master_that_unpacks_a_damaged_archive_builds(lab):
     check(lab, [site])
 
 
-def test_what_was_not_on_the_disk_when_the_node_crashed_does_not_count(lab):
+def test_an_environment_that_was_not_on_the_disk_when_the_node_crashed_does_not_count(lab):
     site, flow = lab.flow(0)
     flow.run()
     boot = site.root / BOOT_FILE.lstrip("/")

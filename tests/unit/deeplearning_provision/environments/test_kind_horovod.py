@@ -198,7 +198,7 @@ def test_a_compiler_that_fails_is_shown_with_its_first_error_and_leaves_nothing(
     assert [path.name for path in node.current.parent.iterdir() if path.is_dir()] == []
 
 
-def test_what_the_build_takes_is_installed_only_where_it_is_missing(stand, monkeypatch):
+def test_packages_of_the_build_are_installed_only_where_they_are_missing(stand, monkeypatch):
     calls = []
     monkeypatch.setattr(
         environment_build, "install_system_packages", lambda _, __, names, ___: calls.append(sorted(names))

@@ -108,7 +108,7 @@ def test_half_a_conda_environment_is_made_anew(make_node):
         (CONTAINER, {"docker": "echo Got permission denied to docker.sock; exit 1"}, "may not use docker", True),
     ],
 )
-def test_what_is_wrong_is_said_and_whether_it_may_pass(make_node, settings, programs, message, is_final):
+def test_a_failure_of_any_kind_is_reported_as_final_or_temporary(make_node, settings, programs, message, is_final):
     node = make_node(0, settings, **programs)
     with pytest.raises(ProvisionFailure, match=message) as caught:
         node.provide()

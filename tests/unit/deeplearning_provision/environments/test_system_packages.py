@@ -109,7 +109,9 @@ def test_a_broken_index_that_is_not_needed_does_no_harm(node, install):
         ({"dnf": "echo No match for argument: g++; exit 1", "rpm": ""}, ("could not install", "set-up"), True),
     ],
 )
-def test_what_is_wrong_is_said_with_a_remedy_and_whether_it_may_pass(node, install, programs, words, is_final):
+def test_a_failed_installation_is_reported_with_a_remedy_and_as_final_or_temporary(
+    node, install, programs, words, is_final
+):
     message, remedy = words
     with pytest.raises(ProvisionFailure, match=message) as caught:
         install(node(**{"dpkg_query": "exit 1", **programs}), "g++")

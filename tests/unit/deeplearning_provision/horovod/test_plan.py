@@ -282,7 +282,7 @@ def test_a_tensorflow_that_horovod_does_not_compile_with_is_refused(tmp_path, in
         ({"frameworks": {"mxnet": "1.9.1"}}, "could not import mxnet"),
     ],
 )
-def test_what_is_missing_is_said(tmp_path, interpreter, compilers, change, message):
+def test_a_missing_requirement_of_the_build_is_named(tmp_path, interpreter, compilers, change, message):
     with pytest.raises(ProvisionFailure, match=message) as caught:
         plan_horovod("0.28.1", replace(interpreter, **change), tmp_path, Programs(compilers), capability="")
     assert caught.value.is_final

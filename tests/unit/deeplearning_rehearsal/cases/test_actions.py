@@ -219,7 +219,7 @@ def test_a_changed_file_of_a_node_is_found(tmp_path: Path, change: Callable[[Pat
     assert files.changes == {"i-1": (path,)}
 
 
-def test_what_a_node_was_like_first_is_remembered(tmp_path: Path) -> None:
+def test_the_first_state_of_a_nodes_files_is_remembered(tmp_path: Path) -> None:
     file = _write(tmp_path, "etc/hosts", "first")
     files = NodeFiles(lambda _instance_id: tmp_path)
     files.remember("i-1")

@@ -122,7 +122,7 @@ def test_a_bucket_denies_what_it_says_to_a_role_that_is_allowed_all(
         ),
     ],
 )
-def test_what_makes_no_sense_about_buckets_is_refused(old: str, new: str, message: str) -> None:
+def test_invalid_buckets_of_a_case_are_refused(old: str, new: str, message: str) -> None:
     assert old in CASE
     with pytest.raises(CaseError, match=message):
         _parse(CASE.replace(old, new))

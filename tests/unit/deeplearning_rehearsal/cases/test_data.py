@@ -124,7 +124,7 @@ def test_a_case_puts_its_objects_into_the_account_before_its_stack_is_there() ->
         ),
     ],
 )
-def test_what_makes_no_sense_about_data_is_refused(old: str, new: str, message: str) -> None:
+def test_invalid_data_of_a_case_is_refused(old: str, new: str, message: str) -> None:
     assert old in CASE
     with pytest.raises(CaseError, match=message):
         _parse(CASE.replace(old, new))

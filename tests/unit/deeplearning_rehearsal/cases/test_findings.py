@@ -78,7 +78,7 @@ def test_an_expectation_holds_for_what_was_seen_and_for_nothing_else(held: Seen,
         (Seen(commands=("true",)), {"commands": {}}),
     ],
 )
-def test_what_was_not_seen_does_not_hold(seen: Seen, changes: dict[str, object]) -> None:
+def test_an_expectation_that_was_not_observed_does_not_hold(seen: Seen, changes: dict[str, object]) -> None:
     (good,) = judge_seen(seen, SIGHT)
     (bad,) = judge_seen(seen, replace(SIGHT, **changes))
     assert (good.is_held, bad.is_held) == (True, False)

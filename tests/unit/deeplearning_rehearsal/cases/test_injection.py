@@ -79,7 +79,7 @@ def test_a_pause_counts_from_the_injection_before() -> None:
     "text",
     ["", "soon", "boot", "boot worker", "boot worker 0", "boot node 1", "state ready", "+2 min", "training commit 5"],
 )
-def test_words_that_name_no_moment_are_not_taken_for_one(text: str) -> None:
+def test_text_that_is_not_a_moment_is_refused_as_a_trigger(text: str) -> None:
     assert parse_trigger(text) is None
 
 

@@ -163,7 +163,7 @@ def test_a_file_becomes_a_case() -> None:
         (f"{FAILED}nodes = 2", Seen(stack="ROLLBACK_COMPLETE")),
     ],
 )
-def test_what_is_expected_of_any_such_case_needs_no_key(text: str, seen: Seen) -> None:
+def test_expectations_of_every_case_of_a_kind_need_no_key(text: str, seen: Seen) -> None:
     assert _parse(text).seen == seen
 
 

@@ -79,7 +79,7 @@ def test_a_case_starts_when_a_place_and_its_memory_are_free(
     assert (wanted and wanted.name) == expected
 
 
-def test_what_a_case_took_last_is_what_it_is_expected_to_take() -> None:
+def test_a_case_is_expected_to_take_what_its_last_run_took() -> None:
     case = next(case for case in map(read_case, list_cases()) if case.name == "worker-killed")
     assert estimate(case, None) == Wanted("worker-killed", 60.0, 700 + 4 * 1900, is_alone=True)
     assert estimate(case, {"seconds": 77.5, "peak_memory_mib": 5000}).memory_mib == 5000
@@ -90,7 +90,7 @@ def test_free_memory_is_what_programs_can_have_without_swapping() -> None:
     assert read_free_mib("MemTotal: 9 kB\nMemFree: 1 kB\nMemAvailable:   2097152 kB\n") == 2048
 
 
-def test_what_measures_recovery_runs_alone_and_what_needs_another_names_one() -> None:
+def test_cases_that_measure_recovery_run_alone_and_a_predecessor_is_a_case_of_its_own() -> None:
     cases = {case.name: case for case in map(read_case, list_cases())}
     assert {"worker-killed", "worker-silent", "sixty-four-nodes"} <= {c.name for c in cases.values() if c.is_alone}
     for case in cases.values():

@@ -71,7 +71,7 @@ def test_a_step_that_will_be_tried_again_is_waited_for() -> None:
     assert b'"done"' in files.read("master", "")
 
 
-def test_what_does_not_come_in_time_is_named() -> None:
+def test_a_step_that_is_not_done_in_time_is_named() -> None:
     with pytest.raises(PromiseError, match=r"still waiting for environment of master \(running, 2 of 44\)"):
         _wait(Files(master=[_step("running", "2 of 44")]), "master", seconds=0)
 
@@ -113,7 +113,7 @@ def test_a_node_that_has_said_nothing_or_waits_for_another_has_nothing_to_tell(n
     assert node.look() == []
 
 
-def test_what_apt_does_is_the_last_line_of_its_output(node: Node) -> None:
+def test_the_progress_of_apt_is_the_last_line_of_its_output(node: Node) -> None:
     node.log("Unpacking g++-12 (12.2.0-14+deb12u1) ...", "Setting up g++-12 (12.2.0-14+deb12u1) ...", "")
     said = node.say("installing g++, make, python3-dev with apt-get")
     what = "environment: installing g++, make, python3-dev with apt-get"

@@ -87,7 +87,7 @@ def test_the_environment_is_in_the_text_and_on_the_page(report: Document) -> Non
     assert "software" not in _render(report)
 
 
-def test_what_failed_is_in_the_text_and_on_the_page(report: Document) -> None:
+def test_failures_are_in_the_text_and_on_the_page(report: Document) -> None:
     broken = NODE | {"checks": {"login shell": True, "sudo -E": False}}
     failed = report | {"verdict": "fail", "reasons": ("a node breaks the contract",), "nodes": [broken]}
     for shown in (_render(failed), render_page(failed)):

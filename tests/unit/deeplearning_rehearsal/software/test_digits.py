@@ -32,7 +32,7 @@ def use_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     return use
 
 
-def test_they_are_downloaded_once(tmp_path: Path, use_pip) -> None:
+def test_the_digits_are_downloaded_once(tmp_path: Path, use_pip) -> None:
     use_pip()
     said: list[str] = []
     path = prepare_digits(tmp_path / "cache", said.append)

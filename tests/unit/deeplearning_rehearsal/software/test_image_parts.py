@@ -119,7 +119,7 @@ def test_dnf_refuses_the_rest_and_installs_nothing(tmp_path, capsys, arguments, 
     assert not (tmp_path / "node").exists()
 
 
-def test_what_a_template_names_anywhere_decides_which_layers_are_made():
+def test_an_image_named_anywhere_in_a_template_decides_which_layers_are_made():
     template = {
         "Parameters": {"Image": {"Default": NodeImage.deep_learning_ubuntu().parameter}},
         "Resources": {"Template": {"ImageId": "{{resolve:ssm:" + NodeImage.ubuntu().parameter + "}}"}},

@@ -45,7 +45,7 @@ def _folder(path: Path) -> Path:
     return path
 
 
-def test_what_one_rehearsal_made_the_next_one_finds(tmp_path: Path, keep: Any) -> None:
+def test_an_environment_of_one_rehearsal_is_found_by_the_next(tmp_path: Path, keep: Any) -> None:
     first, second = _folder(tmp_path / "first"), _folder(tmp_path / "second")
     made = _make(first, RECIPE, "k1")
     (first / PLACE).chmod(0o2775)
@@ -96,7 +96,7 @@ def test_an_environment_that_was_made_anew_replaces_the_kept_one(tmp_path: Path,
     assert (third / PLACE / "k1" / "environment.tar").read_text() == "better"
 
 
-def test_what_no_recipe_leads_to_is_forgotten_and_the_rest_stays(tmp_path: Path, keep: Any) -> None:
+def test_environments_without_a_recipe_are_removed_and_the_others_stay(tmp_path: Path, keep: Any) -> None:
     first, second, third = (_folder(tmp_path / name) for name in ("first", "second", "third"))
     _make(first, RECIPE, "k1")
     _make(first, OTHER, "other", source="")

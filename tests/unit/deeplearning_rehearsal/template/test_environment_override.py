@@ -59,7 +59,7 @@ def test_pytorch_becomes_the_one_for_the_cpu_on_every_node_and_the_report_lists_
         {"Resources": {}},
     ],
 )
-def test_what_needs_no_gpu_stays_as_it_is(template: dict[str, Any]) -> None:
+def test_a_template_that_needs_no_gpu_is_unchanged(template: dict[str, Any]) -> None:
     assert apply_overrides(template, None) == (template, {})
 
 
