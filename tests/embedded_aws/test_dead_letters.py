@@ -108,7 +108,7 @@ def test_key_and_recovery_are_set_where_the_template_sets_them(cloud):
     assert function["KMSKeyArn"] == key
 
 
-def test_a_dead_letter_that_the_functions_role_may_not_encrypt_is_lost_and_told(deploy):
+def test_a_dead_letter_that_the_functions_role_may_not_encrypt_is_lost_and_reported(deploy):
     cloud = deploy(may_use_key=False)
     fail_for_good(cloud)
     cloud.observation("a dead letter of")

@@ -65,7 +65,7 @@ def test_a_launch_fault_becomes_an_activity_an_event_and_a_retry_and_a_failure_s
     assert cloud.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"] == []
 
 
-def test_an_error_before_the_notifications_are_set_is_told_to_nobody(start_cloud, asking_assembly):
+def test_an_error_before_the_notifications_are_set_is_not_reported(start_cloud, asking_assembly):
     fault = {"code": "VcpuLimitExceeded", "tags": WORKER}
     cloud = start_cloud(faults=[fault], pace={"retries": [3600], "notification_gap": 3600})
     cloud.deploy(asking_assembly)

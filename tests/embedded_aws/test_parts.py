@@ -90,7 +90,7 @@ def test_counts_each_unique_id_once(handle):
         {"Status": "SUCCESS", "UniqueId": "a", "Data": {"not": "text"}},
     ],
 )
-def test_takes_and_ignores_a_signal_that_is_none(handle, content):
+def test_accepts_and_ignores_an_invalid_signal(handle, content):
     found, signal = handle
     assert signal(**content) == 200
     assert found.signals == ()

@@ -137,7 +137,7 @@ def test_an_endpoint_and_a_group_of_somebody_else_keep_subnet_and_vpc_until_they
 
 
 @pytest.mark.fault(65)
-def test_a_rollback_that_somebody_elses_endpoint_stops_has_failed_and_is_ended_by_a_deletion(deploy):
+def test_a_rollback_that_a_foreign_endpoint_blocks_has_failed_and_a_deletion_ends_it(deploy):
     cloud = deploy("5")
     cloud.observation("WorkerGroup CREATE_COMPLETE")
     vpc = cloud.physical_id("Vpc")

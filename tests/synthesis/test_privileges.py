@@ -117,7 +117,7 @@ def test_rights_that_iam_cannot_bind_are_still_allowed_and_belong_on_the_page_ab
     assert all(verdict.decision.is_allowed for verdict in verdicts), "move it to must_deny.toml"
 
 
-def test_a_forged_metric_or_line_pages_somebody_and_moves_nothing(template_of, grants_of):
+def test_a_forged_metric_or_line_raises_an_alarm_and_changes_nothing(template_of, grants_of):
     alarms = [entry["Properties"] for entry in template_of("default")["Resources"].values() if "Alarm" in entry["Type"]]
     topics = [action for alarm in alarms for action in alarm["AlarmActions"]]
     assert len(topics) >= len(alarms) > 0

@@ -61,7 +61,7 @@ def read_failure(text: str, **more: bool) -> BuildOutcome:
     return read_outcome(CPU, 0, [RESULT + json.dumps({"failure": text, **more})])
 
 
-def test_a_framework_that_the_index_does_not_offer_is_said_in_one_line() -> None:
+def test_a_framework_that_the_index_does_not_offer_is_reported_in_one_line() -> None:
     """Pip names the last of the row's requirements, since each is tried; the line names all."""
     outcome = read_failure("pip install failed; last lines: ERROR: No matching distribution found for torch==2.13.0")
     said = "pip's index offers no torch==2.13.0+cpu and no torch==2.13.0 for the Python that builds"

@@ -125,7 +125,7 @@ def test_nothing_hides_behind_a_value_that_is_right(key, tail):
 
 
 @given(body=st.text() | JSON.map(json.dumps))
-def test_any_body_is_a_ring_of_a_number_or_none(body):
+def test_any_body_of_a_notification_is_read_as_a_number(body):
     assert isinstance(notification_generation(body, "c"), int)
 
 

@@ -327,7 +327,7 @@ def test_a_round_ends_however_many_reports_there_are(lab):  # noqa: F811
     assert queue.calls == MOST_BATCHES
 
 
-def test_a_flood_of_what_nobody_can_read_is_read_on(lab):  # noqa: F811
+def test_a_flood_of_unreadable_messages_is_read_to_its_end(lab):  # noqa: F811
     collector, queue = flood(lab, [report(1)])
     poison = {"Body": "{", "Attributes": {"SenderId": f"{ROLE_ID}:i-{HOSTILE:017x}"}}
     queue.waiting = [poison] * 100 + queue.waiting

@@ -380,7 +380,7 @@ def test_the_end_of_a_capacity_block_is_told_in_any_phase():
 
 
 @pytest.mark.fault(33)
-def test_a_crash_around_any_call_of_a_notice_is_made_good():
+def test_a_crash_around_any_call_of_a_notice_is_repaired():
     for crash_at in range(8):
         world = form()
         warn(world, crash_at=crash_at)

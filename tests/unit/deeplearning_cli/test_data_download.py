@@ -59,7 +59,7 @@ def test_a_second_run_requests_nothing(web, source, tmp_path):
     assert web.requests == []
 
 
-def test_a_file_that_changed_on_the_server_is_fetched_anew(web, source, tmp_path):
+def test_a_file_that_changed_on_the_server_is_downloaded_from_the_start(web, source, tmp_path):
     interrupt(web, source, tmp_path, 300_000)
     new = BODY[::-1]
     web.files["/data.bin"], web.tag = new, '"two"'
@@ -68,7 +68,7 @@ def test_a_file_that_changed_on_the_server_is_fetched_anew(web, source, tmp_path
     assert web.sent == len(new)
 
 
-def test_a_shorter_file_than_what_is_there_is_fetched_anew(web, source, tmp_path):
+def test_a_file_shorter_than_the_partial_download_is_downloaded_from_the_start(web, source, tmp_path):
     web.tag = ""
     interrupt(web, source, tmp_path, 300_000)
     web.files["/data.bin"] = b"short"

@@ -153,7 +153,7 @@ def test_a_case_that_leaves_no_report_fails_though_an_older_one_passed(
     )
 
 
-def test_an_interrupted_case_says_so_by_its_status(
+def test_an_interrupted_case_ends_with_status_130(
     options: RehearsalOptions, enclose: Callable[[Enclosure], None], tmp_path: Path
 ) -> None:
     enclose(lambda *_: 130)

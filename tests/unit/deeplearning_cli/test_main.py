@@ -157,7 +157,7 @@ def test_levels_are_taken_in_any_case() -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_shell_is_told_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_shell_completes_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0
     script = capsys.readouterr().out
     for word in ("rehearse", "status", "upgrade", "completion"):

@@ -262,7 +262,7 @@ def test_before_the_node_is_prepared_or_the_cluster_formed_that_is_what_it_says(
         assert "Errno" not in refused
 
 
-def test_a_user_whose_key_opens_nothing_is_told_so(node, capsys, monkeypatch):
+def test_a_user_other_than_the_login_user_or_root_is_refused(node, capsys, monkeypatch):
     write_membership(node, 1)
     monkeypatch.setattr(os, "geteuid", lambda: 54321)
     assert run(node, "health") == 2

@@ -82,7 +82,7 @@ def test_a_node_prints_the_document_that_the_master_requests(lab, capsys):
     assert json.loads(capsys.readouterr().out) == {"instance_id": "i-00000000000000001", "generation": 3}
 
 
-def test_a_worker_lists_the_nodes_and_asks_nobody(lab, capsys):
+def test_a_worker_lists_the_nodes_and_queries_none(lab, capsys):
     node = lab.node(1)
     install_command(node)
     write_membership(node, 2)

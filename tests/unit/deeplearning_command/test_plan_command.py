@@ -87,7 +87,7 @@ def test_a_worker_plans_with_what_it_has_installed(job_lab):
     assert "the node must be the master, got a worker" in done.stderr
 
 
-def test_a_plan_tells_what_run_would_refuse_and_shows_the_whole_cluster_all_the_same(job_lab):
+def test_a_plan_reports_the_refusal_of_run_and_still_shows_the_whole_cluster(job_lab):
     job_lab.silence(1)
     done = job_lab.run("plan", "--", job_lab.write_job("true"))
     assert done.returncode == 1

@@ -186,7 +186,7 @@ def test_a_cluster_whose_environment_failed_runs_jobs_in_the_images_own_software
     assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
 
 
-def test_a_second_job_is_told_of_the_first_and_of_the_remedy(job_lab):
+def test_a_second_job_is_refused_with_the_name_of_the_first_and_the_remedy(job_lab):
     start_for_ever(job_lab)
     done = job_lab.run("run", "--", job_lab.write_job("exit 0", "other.sh"))
     assert done.returncode == 2
@@ -330,7 +330,7 @@ def test_a_supervisor_that_was_killed_leaves_a_job_that_stop_ends(job_lab):
     assert job_lab.status("train/1")["state"] == "stopped"
 
 
-def test_a_status_that_nobody_looks_after_keeps_no_job_from_running(job_lab):
+def test_an_abandoned_status_prevents_no_job(job_lab):
     job = job_lab.write_job("echo trained")
     assert job_lab.run("run", "--", job).returncode == 0
     status = job_lab.folder / "efs/jobs/train/runs/1/status.json"

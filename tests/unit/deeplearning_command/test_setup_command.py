@@ -88,7 +88,7 @@ def test_a_script_that_ends_with_127_itself_is_a_failure(lab, hosts, capsys):
     assert "frob: not found" in capsys.readouterr().out
 
 
-def test_it_is_refused_for_a_node_that_is_none(hosts, capsys):
+def test_it_is_refused_for_an_unknown_node(hosts, capsys):
     assert run(hosts, "setup", "--hosts", "nobody") == 2
     assert run(hosts, "setup", "--timeout", "0") == 2
 
@@ -137,5 +137,5 @@ def test_a_script_that_does_not_end_is_ended(machine):
     assert machine("sleep 600", seconds=1)[0] == 124
 
 
-def test_a_node_without_the_script_says_so(machine):
+def test_a_node_without_the_script_reports_it(machine):
     assert machine(None) == (127, "this node has no set-up script\n", "")

@@ -265,7 +265,7 @@ def test_each_state_is_the_next_revision_of_the_one_before():
     assert (state.revision, state.phase, state.reason, state.generation) == (5, Phase.FAILED, "why", 1)
 
 
-def test_a_doorbell_says_only_which_generation():
+def test_a_notification_contains_the_generation_alone():
     assert json.loads(Doorbell("c", 3).to_body()) == {"kind": "doorbell", "cluster": "c", "generation": 3}
 
 

@@ -106,7 +106,7 @@ def test_a_rank_gets_its_number_its_log_its_interface_and_the_jobs_variables(mac
 
 
 @pytest.mark.parametrize("launcher", RANK_VARIABLES)
-def test_a_rank_that_no_launcher_started_says_so(machine, launcher):
+def test_a_rank_without_a_launcher_reports_it(machine, launcher):
     machine.plan(launcher, make_hosts())
     status = 2 if machine.shell == SHELLS["dash"] else 1
     said = machine.run(machine.run_folder / "rank", "true", status=status)
@@ -130,7 +130,7 @@ def test_each_host_finds_its_own_interface_whatever_it_is_called_elsewhere(machi
         assert machine.log(f"rank-{host}")[0] == f"HOROVOD_GLOO_IFACE=ens{host}"
 
 
-def test_a_host_that_is_not_of_the_plan_is_told_so(machine):
+def test_a_host_outside_the_plan_gets_an_error(machine):
     machine.plan("horovod", make_hosts())
     machine.program("ip", IP.format(host=5, address="10.0.0.111"))
     machine.run(machine.run_folder / "rank", "true", HOROVOD_RANK="5", status=1)

@@ -85,7 +85,7 @@ def test_a_cpu_host_takes_as_many_slots_as_it_is_asked_to():
 
 @pytest.mark.defect("D70")
 @pytest.mark.parametrize("missing", [None, -1])
-def test_a_gpu_count_that_nobody_could_take_is_refused(missing):
+def test_a_gpu_count_that_no_host_has_is_refused(missing):
     hosts = [P4D[0], replace(P4D[1], gpu_count=missing)]
     assert refusal(hosts).startswith("gpu_count of deeplearning-worker2 must be known, got none")
 

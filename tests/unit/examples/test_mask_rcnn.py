@@ -180,7 +180,7 @@ def test_a_start_on_a_cluster_of_another_size_goes_on_with_the_right_epoch(clust
     assert cluster.settings()["TRAIN.STARTING_EPOCH"] == "5"
 
 
-def test_a_checkpoint_without_its_data_is_not_gone_on_from(cluster):
+def test_a_job_does_not_resume_from_a_checkpoint_without_its_data(cluster):
     cluster.run()
     for part in (cluster.checkpoints / "from-step-0").glob("model-15000.data-*"):
         part.unlink()

@@ -249,7 +249,7 @@ def test_a_denied_call_is_the_reason_with_its_name(cloud, operation):
 
 
 @pytest.mark.fault(19, 42)
-def test_a_bell_that_may_not_be_rung_costs_the_master_a_poll_and_nothing_else(cloud):
+def test_a_denied_notification_costs_the_master_a_poll_and_nothing_else(cloud):
     cloud.proxy.inject(refuse("AccessDenied", 403), "SendMessage")
     raised = cloud.converge(Time(age=400.0))
     assert "SendMessage" in str(raised[0])

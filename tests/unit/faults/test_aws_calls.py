@@ -192,7 +192,7 @@ def test_an_error_that_no_retry_mends_fails_at_once(store, proxy, clock):
 
 @pytest.mark.fault(41)
 @pytest.mark.parametrize("fault", [GARBLED, CUT_OFF], ids=["garbled", "cut-off"])
-def test_half_an_answer_is_none_whatever_the_protocol(clients, proxy, clock, fault):
+def test_half_a_response_is_an_error_in_every_protocol(clients, proxy, clock, fault):
     clients.s3.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
     clients.s3.put_object(Bucket="bucket", Key="key", Body=b"text")
     queue = clients.sqs.create_queue(QueueName="queue")["QueueUrl"]

@@ -168,7 +168,7 @@ def test_a_package_server_that_is_away_for_a_while_is_asked_again(machine, clock
 
 
 @pytest.mark.defect("D34")
-def test_a_program_that_is_absent_is_told_from_one_whose_interpreter_is(tmp_path):
+def test_a_missing_program_is_distinguished_from_a_missing_interpreter(tmp_path):
     script = tmp_path / "script"
     script.write_text("#!/opt/no/such/python\n")
     script.chmod(0o755)

@@ -117,7 +117,7 @@ def test_poison_on_the_broadcast_rings_nobody_and_costs_one_poll_in_twenty_secon
 
 @pytest.mark.fault(29)
 @pytest.mark.parametrize("seed", range(5))
-def test_a_ring_that_seven_polls_in_ten_do_not_show_is_heard_all_the_same(clients, proxy, url, clock, seed):
+def test_a_notification_that_seven_polls_in_ten_miss_is_received(clients, proxy, url, clock, seed):
     chance = random.Random(seed)  # noqa: S311 - the same in every run
     clients.sqs.send_message(QueueUrl=url, MessageBody=Doorbell("training", 3).to_body())
     proxy.inject(

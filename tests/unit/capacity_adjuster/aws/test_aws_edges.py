@@ -286,7 +286,7 @@ def lose(number):
     )
 
 
-def test_a_full_launch_becomes_the_item_and_a_doorbell(cloud):
+def test_a_full_launch_becomes_the_item_and_a_notification(cloud):
     cloud.create_groups()
     assert cloud.run() == "verdict launched: 4 of 4 nodes"
     state = cloud.state()
@@ -343,7 +343,7 @@ def test_a_verdict_that_stands_costs_two_reads(cloud):
     assert cloud.calls == []
 
 
-def test_a_shortfall_is_adjusted_and_the_master_told(cloud):
+def test_a_shortfall_is_adjusted_and_reported_to_the_master(cloud):
     cloud.create_groups()
     cloud.is_short = True
     outcome = cloud.run()
@@ -360,7 +360,7 @@ def test_a_shortfall_is_adjusted_and_the_master_told(cloud):
 
 @pytest.mark.fault(33)
 @pytest.mark.parametrize("die_after", range(1, 10))
-def test_a_crash_after_any_change_is_made_good(cloud, die_after):
+def test_a_crash_after_any_change_is_repaired(cloud, die_after):
     """FAULTS 33."""
     cloud.create_groups()
     cloud.is_short = True
@@ -670,7 +670,7 @@ def test_a_stack_is_not_answered_twice_when_its_url_fails_but_the_request_is_tri
 
 
 @pytest.mark.parametrize("revision", [{}, {"revision": {"N": "7"}}], ids=["none", "7"])
-def test_a_record_of_another_shape_is_reported_and_written_anew(cloud, caplog, revision):
+def test_a_record_of_another_shape_is_reported_and_replaced(cloud, caplog, revision):
     item = {"cluster": {"S": "training#adjustment"}, "document": {"S": '{"revision": "one"}'}, **revision}
     cloud.dynamodb.put_item(TableName="state", Item=item)
     blank = cloud.records().read(Adjustment)
@@ -745,7 +745,7 @@ def test_a_cluster_past_its_time_stops_with_four_changes_and_rests(cloud):
 
 @pytest.mark.fault(33)
 @pytest.mark.parametrize("die_after", range(1, 5))
-def test_a_crash_after_any_change_of_a_stop_is_made_good(cloud, die_after):
+def test_a_crash_after_any_change_of_a_stop_is_repaired(cloud, die_after):
     cloud.settings = replace(cloud.settings, stop_after_seconds=600)
     cloud.create_groups()
     clock = SteppedClock(age=600.0)
@@ -768,7 +768,7 @@ def test_only_the_topic_of_the_budget_stops_the_cluster(environment, monkeypatch
     assert {environment.group(role)["DesiredCapacity"] for role in ("master", "worker")} == {desired}
 
 
-def test_a_stop_that_eventbridge_is_not_told_of_is_a_stop_all_the_same(cloud, monkeypatch, caplog):
+def test_a_stop_without_an_event_on_eventbridge_is_still_a_stop(cloud, monkeypatch, caplog):
     cloud.settings = replace(cloud.settings, stop_after_seconds=600)
     cloud.create_groups()
 

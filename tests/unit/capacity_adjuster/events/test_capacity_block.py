@@ -29,7 +29,7 @@ def test_a_warning_that_comes_twice_is_written_once():
 
 
 @pytest.mark.parametrize("state", [None, STATE.advance(Phase.FAILED)])
-def test_without_a_cluster_there_is_nobody_to_tell(state):
+def test_without_a_cluster_no_event_is_sent(state):
     assert handle_warning(warn("cr-ours"), state) == ("there is no cluster to notify", [], [])
 
 

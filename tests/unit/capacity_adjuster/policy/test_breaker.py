@@ -125,7 +125,7 @@ def test_once_tripped_it_rests_until_the_user_resumes():
     assert judge_breaker(LOST, FORMED, rearmed, NOW) is None, "the old losses count no more"
 
 
-def test_a_trip_that_died_in_the_middle_is_made_good_once_it_cannot_be_alive():
+def test_an_interrupted_trip_is_completed_once_its_invocation_cannot_be_alive():
     dying = replace(TRIPPED, lease_until=int(NOW) + 10)
     assert judge_breaker(LOST, FORMED, dying, NOW) is None
     for workers in (LOST, HELD, replace(HELD, activities=())):
@@ -201,7 +201,7 @@ def test_the_record_survives_its_item():
     ("name", "kind"),
     [("adjustment", Adjustment), ("breaker", Breaker), ("stop", StopRecord), ("wish", RequestedCapacity)],
 )
-def test_a_record_that_cannot_be_read_is_written_anew_and_holds_nothing_up(name, kind):
+def test_an_unreadable_record_is_replaced_and_delays_nothing(name, kind):
     table = Table()
     records = StateTable(table, "state", "training")
     table.items[f"training#{name}"] = {"cluster": {"S": f"training#{name}"}, "revision": {"N": "7"}}

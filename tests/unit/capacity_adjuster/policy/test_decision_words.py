@@ -24,5 +24,5 @@ def verdict(phase, reason=""):
         (Shrink("workers", 1, ("i-2",), 3, "no capacity", ()), "shrink from 3 to 1 workers: no capacity"),
     ],
 )
-def test_a_decision_is_said_in_words(decision, said):
+def test_a_decision_is_described_in_words(decision, said):
     assert describe_decision(decision) == said

@@ -18,7 +18,7 @@ def test_a_record_is_read_as_it_was_written_and_leaves_nothing_beside_it(tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == [LAB_FILE]
 
 
-def test_without_a_record_the_remedy_is_said(tmp_path):
+def test_without_a_record_the_remedy_is_printed(tmp_path):
     remove_record(tmp_path)
     with pytest.raises(UnavailableError, match=r"no rehearsal is kept in .*; run: deeplearning-cdk rehearse --keep"):
         LabRecord.read(tmp_path)

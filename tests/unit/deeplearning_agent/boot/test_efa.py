@@ -227,7 +227,7 @@ def test_a_server_that_never_answers_is_given_up_long_before_the_set_up_ends(mak
     assert ": HTTP Error 503" in node.path(FAULT_FILE).read_text()
 
 
-def test_an_installer_that_fails_is_told_of_and_run_again_at_the_next_start(make_node, make_depot):
+def test_a_failed_installer_is_reported_and_run_again_at_the_next_start(make_node, make_depot):
     node = make_node()
     make_depot(node, script=INSTALLER + "echo 'dkms: no headers'; exit 3\n")
     prepare_efa(node, node.limit(1000))

@@ -225,7 +225,7 @@ def test_an_array_that_udev_has_assembled_is_mounted_as_it_is(machine):
     assert len(machine.mounts) == 2
 
 
-def test_a_boot_that_was_cut_off_before_the_array_had_a_file_system_is_made_good(machine):
+def test_a_boot_that_was_cut_off_before_the_array_had_a_file_system_is_repaired(machine):
     for number in range(2):
         machine.join(machine.device(f"AWS{number}"))
     array = machine.root / "dev/md/deeplearning"

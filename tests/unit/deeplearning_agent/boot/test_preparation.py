@@ -133,7 +133,7 @@ def test_an_image_without_a_client_fails_at_once_and_is_told_what_it_lacks(lab, 
     assert calls(lab, "mount") == []
 
 
-def test_a_client_for_another_kernel_is_told_of_with_the_ports(lab, lustre_node):
+def test_a_client_for_another_kernel_is_reported_with_the_ports(lab, lustre_node):
     lab.program(
         0,
         "mount",

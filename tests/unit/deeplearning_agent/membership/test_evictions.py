@@ -172,7 +172,7 @@ def test_the_clock_is_judged_by_the_one_who_asks_whatever_the_node_says(node, ss
     assert [finding.name for finding in answer.findings] == [GPU, ECC, CLOCK]
 
 
-def test_without_time_nobody_is_asked_and_nobody_blamed(lab, node, ssh):
+def test_without_time_no_node_is_asked_and_none_is_blamed(lab, node, ssh):
     answers = make_check(node).run(members(3), node.limit(1))
     assert {answer.verdict for answer in answers} == {"not asked"}
     assert not (lab.directory / "programs0/ssh.calls").exists()
@@ -206,7 +206,7 @@ def test_in_a_healthy_cluster_nobody_leaves():
 
 @pytest.mark.fault(44, 55, 58, 61)
 @pytest.mark.parametrize("name", [AGENT, DISK, ECC, FILE_SYSTEM, GPU, NETWORK, SSH])
-def test_a_fault_of_its_own_makes_a_node_leave_be_it_the_only_worker(name):
+def test_a_node_with_a_fault_of_its_own_leaves_even_if_it_is_the_only_worker(name):
     assert causes(cluster(2, n1=[name])) == {1: f"{name}: bad"}
     assert causes(cluster(4, n1=[name], n3=[name])) == {1: f"{name}: bad", 3: f"{name}: bad"}
 
@@ -246,7 +246,7 @@ def test_one_fault_does_not_hide_another():
     assert causes(cluster(6, n1=[DISK, ECC])) == {1: f"{DISK}: bad; {ECC}: bad"}
 
 
-def test_a_membership_that_is_behind_makes_nobody_leave():
+def test_an_outdated_membership_makes_no_node_leave():
     assert causes(cluster(4, n1=[MEMBERSHIP])) == {}
 
 

@@ -157,7 +157,7 @@ def test_a_master_that_cannot_install_the_membership_fails_the_stack(lab, tickin
     assert "failed to install generation 1: visudo" in lab.signals.bodies[0]["Reason"]
 
 
-def test_a_formed_cluster_of_which_nobody_was_told_still_fails_aloud(lab, ticking_clock):
+def test_a_formed_cluster_without_a_signal_still_reports_its_failure(lab, ticking_clock):
     lab.write_state(1)
     lab.run(lab.agent(0))
     lab.node(0).instance_file("success-signalled").unlink()

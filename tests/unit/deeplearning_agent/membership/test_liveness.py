@@ -148,7 +148,7 @@ def test_it_takes_one_thread_and_leaves_nothing_open(refused):
         assert (threading.active_count(), count_open_files()) == before
 
 
-def test_nobody_to_ask_is_no_question():
+def test_an_empty_cluster_is_not_queried():
     assert find_silent([]) == set()
 
 
@@ -172,7 +172,7 @@ def test_one_answer_clears_a_node():
     assert [seen.find_silent("a") for _ in range(4)] == [set(), set(), set(), {"a"}]
 
 
-def test_a_node_that_left_and_comes_back_begins_anew():
+def test_a_node_that_left_and_returns_starts_again():
     seen = watch("a", "a", "a")
     assert [seen.find_silent(addresses) for addresses in ("a", "b", "a")] == [set(), set(), set()]
 

@@ -111,7 +111,7 @@ def test_missing_nodes_and_nodes_short_of_gpus_count_together(lab):
 
 
 @pytest.mark.parametrize("counts", [[2, 99], [99, 2], [1, 2], [2, 2, 1, 1], [2, 2, 99], [1, 1, 2], [0, 1, 2], [2]])
-def test_without_a_majority_nobody_is_left_out_and_more_gpus_harm_nobody(lab, counts):
+def test_without_a_majority_no_node_is_left_out_and_extra_gpus_are_no_fault(lab, counts):
     assert form(lab, 0, counts) == {}
 
 

@@ -55,7 +55,7 @@ def test_a_restart_of_the_service_does_not_extend_the_set_up_time(ticking_clock,
     assert setup_deadline(clock, file, 3300).at > first.at
 
 
-def test_a_torn_start_file_begins_anew(ticking_clock, tmp_path):
+def test_a_torn_start_file_restarts_the_deadline(ticking_clock, tmp_path):
     (tmp_path / "started").write_text("")
     assert not setup_deadline(ticking_clock(), tmp_path / "started", 10).is_over
 

@@ -60,7 +60,7 @@ def test_a_worker_that_is_not_in_the_roster_asks_for_the_next_one(lab):
 
 
 @pytest.mark.fault(58)
-def test_a_worker_that_failed_says_so_once_an_hour_and_calls_nobody_else(lab, ticking_clock):
+def test_a_failed_worker_reports_it_once_an_hour_and_makes_no_other_call(lab, ticking_clock):
     agent = lab.agent(1, ticking_clock())
     lab.program(1, "nvidia-smi", None)
     lab.run(agent)
@@ -87,7 +87,7 @@ def test_a_master_that_reboots_broken_does_not_undo_a_formed_cluster(lab, tickin
     assert [body["Status"] for body in lab.signals.bodies] == ["SUCCESS"]
 
 
-def test_a_master_that_fails_before_the_adjuster_spoke_writes_it_down(lab, ticking_clock):
+def test_a_master_that_fails_before_the_adjusters_first_report_records_its_failure(lab, ticking_clock):
     lab.node(0)
     lab.program(0, "nvidia-smi", None)
     lab.run(lab.agent(0, ticking_clock()))
@@ -96,7 +96,7 @@ def test_a_master_that_fails_before_the_adjuster_spoke_writes_it_down(lab, ticki
     assert [body["Status"] for body in lab.signals.bodies] == ["FAILURE"]
 
 
-def test_a_failure_that_comes_before_the_adjuster_spoke_is_heard_at_the_next_look(lab, ticking_clock):
+def test_a_failure_before_the_adjusters_first_report_is_seen_at_the_next_read(lab, ticking_clock):
     report = NodeReport("master-of-names", lab.instance(1), ReportStage.FAILED, reason="disk full")
     lab.send("report", report.to_body())
     lab.run(lab.agent(0))
@@ -106,7 +106,7 @@ def test_a_failure_that_comes_before_the_adjuster_spoke_is_heard_at_the_next_loo
     assert lab.signals.bodies[0]["Reason"] == "worker i-00000000000000001: disk full"
 
 
-def test_a_failure_is_told_even_when_the_adjuster_never_speaks(lab, ticking_clock):
+def test_a_failure_is_reported_even_without_a_report_of_the_adjuster(lab, ticking_clock):
     report = NodeReport("master-of-names", lab.instance(1), ReportStage.FAILED, reason="disk full")
     lab.send("report", report.to_body())
     lab.run(lab.agent(0, ticking_clock(), setup_seconds=300))

@@ -214,7 +214,7 @@ def test_a_group_that_comes_late_gets_what_was_said_before(outlet):
     assert [line.message for line in outlet.arrived()] == ["early"]
 
 
-def test_a_stream_that_somebody_deletes_is_made_anew(outlet):
+def test_a_deleted_stream_is_created_again(outlet):
     outlet.say("one")
     outlet.run(2)
     outlet.moto.delete_log_stream(logGroupName=GROUP, logStreamName=SPEAKER.stream)
@@ -312,7 +312,7 @@ def test_a_record_that_cannot_be_written_ends_nothing(outlet, capsys):
     assert [line.message for line in outlet.arrived()] == ["next"]
 
 
-def test_lines_that_cloudwatch_throws_away_are_told_of(outlet):
+def test_lines_that_cloudwatch_rejects_are_reported(outlet):
     outlet.logs.client = RejectingLogs(outlet.moto)
     outlet.say("of a clock that is ahead")
     outlet.run(2)
@@ -370,7 +370,7 @@ def test_an_event_waits_for_the_end_of_an_outage_while_lines_go_on(outlet):
     assert outlet.events.calls == {"put_events": 4}
 
 
-def test_an_event_that_nobody_takes_is_given_up(outlet, caplog):
+def test_an_event_that_aws_does_not_accept_is_given_up(outlet, caplog):
     outlet.events.faults = [refuse("AccessDeniedException") for _ in range(1000)]
     outlet.say("formed", event=FORMED)
     outlet.run(3600, step=5)
@@ -414,7 +414,7 @@ def test_a_line_for_machines_is_not_in_the_log_for_people():
     assert not is_local(record)
 
 
-def test_the_end_waits_for_nobody_who_does_not_answer(lab):
+def test_the_end_waits_for_no_node_that_does_not_respond(lab):
     node = lab.node(0, log_group=GROUP)
     telemetry = TelemetryPublisher(node, lab.clients)
     gate = threading.Event()

@@ -86,7 +86,7 @@ def test_an_event_says_who_was_lost_and_why():
     assert event.reason == f"lost {SECOND.instance_id}: it is silent"
 
 
-def test_a_failure_is_told_with_its_reason_and_a_smaller_cluster_too():
+def test_failures_and_smaller_clusters_are_reported_with_their_reasons():
     failed = LAUNCHED.advance(Phase.FAILED, reason="no driver")
     assert find_events(LAUNCHED, failed, {})[0].reason == "no driver"
     assert find_events(PUBLISHED, replace(FORMED, requested=4, reason="no capacity"), {})[1].reason == "no capacity"
@@ -100,7 +100,7 @@ def write_all(lab, states, clock):
     return store
 
 
-def test_a_first_formation_is_told_with_its_phases_and_its_size(lab, ticking_clock, said):
+def test_a_first_formation_is_reported_with_its_phases_and_its_size(lab, ticking_clock, said):
     store = ReportingStore(lab.node(0, ticking_clock()), lab.clients)
     name = lab.node(0).settings.cluster
     assert store.write(replace(LAUNCHED, cluster=name))
@@ -120,7 +120,7 @@ def test_a_first_formation_is_told_with_its_phases_and_its_size(lab, ticking_clo
     assert not any(fields.is_local for _, fields in said())
 
 
-def test_a_lost_member_is_counted_and_told_once(lab, ticking_clock, said):
+def test_a_lost_member_is_counted_and_reported_once(lab, ticking_clock, said):
     store = write_all(lab, [LAUNCHED, PUBLISHED, FORMED, SMALLER], ticking_clock())
     counts = [fields.metrics[NODES_LOST] for _, fields in said() if NODES_LOST in fields.metrics]
     assert counts == [1]

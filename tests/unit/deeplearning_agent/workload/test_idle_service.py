@@ -42,7 +42,7 @@ def test_a_cluster_that_may_be_idle_for_ever_gets_none(lab, ticking_clock):
     assert not node.path(UNIT).exists()
 
 
-def test_a_systemd_that_refuses_disturbs_nobody_and_is_asked_again_later(lab, watched):
+def test_a_call_that_systemd_refuses_is_harmless_and_retried_later(lab, watched):
     systemctl = lab.directory / "programs0" / "systemctl"
     works = systemctl.read_text()
     systemctl.write_text("#!/bin/sh\nexit 5\n")

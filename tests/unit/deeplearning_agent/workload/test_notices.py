@@ -98,7 +98,7 @@ def test_a_service_in_trouble_is_no_notice_and_logged_once_until_it_answers(imds
     assert len(caplog.messages) == 2
 
 
-def test_nobody_at_the_address_is_no_notice(imds, notices):
+def test_an_address_without_a_server_has_no_notice(imds, notices):
     imds.close()
     assert notices.read() == ""
     assert notices.is_failing
@@ -157,7 +157,7 @@ def test_a_torn_notice_is_replaced_and_one_that_is_taken_back_is_gone(lab, node)
 
 
 @pytest.mark.fault(55)
-def test_a_full_disk_keeps_nobody_from_leaving(node, caplog, monkeypatch):
+def test_a_node_can_leave_with_a_full_disk(node, caplog, monkeypatch):
     def fail(*_arguments, **_options):
         raise OSError("cannot write /opt/deeplearning/notice: No space left on device")
 

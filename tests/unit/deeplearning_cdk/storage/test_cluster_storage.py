@@ -224,7 +224,7 @@ def test_the_file_system_of_another_app_with_iam_is_mounted_through_its_access_p
         store(stack, vpc, "Plain", file_system=theirs)
 
 
-def test_an_access_point_that_is_none_is_refused(make_stack: Any) -> None:
+def test_an_invalid_access_point_is_refused(make_stack: Any) -> None:
     stack = make_stack()
     with pytest.raises(
         ValueError, match=r"^access_point_id must be fsap- and hex digits, got 'fs-0123abcd'; list yours "

@@ -94,7 +94,7 @@ def test_only_the_login_user_provisions(data_lab, command, monkeypatch):
         assert "the user must be" in errors
 
 
-def test_a_node_that_is_not_prepared_is_said(data_lab, command):
+def test_a_node_that_is_not_prepared_is_reported(data_lab, command):
     data_lab.root(MASTER)
     assert command("data")[0] == 2
 

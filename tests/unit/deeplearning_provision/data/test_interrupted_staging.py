@@ -103,7 +103,7 @@ def stall_after(lab, count):
     return stalled, release
 
 
-def test_a_killed_download_is_not_in_place_and_is_begun_anew(data_lab):
+def test_a_killed_download_is_not_in_place_and_starts_again(data_lab):
     tree = make_tree(100)
     data_lab.put("set.tar", make_archive("tar", tree))
     source = data_lab.source("set.tar")
@@ -121,7 +121,7 @@ def test_a_killed_download_is_not_in_place_and_is_begun_anew(data_lab):
 
 
 @pytest.mark.parametrize("kind", ["tar", "tar.gz", "zip"])
-def test_a_killed_extraction_is_begun_anew_from_the_archive_that_is_there(data_lab, kind):
+def test_a_killed_extraction_starts_again_from_the_downloaded_archive(data_lab, kind):
     tree = make_tree(60, 4000)
     data_lab.put(f"set.{kind}", make_archive(kind, tree))
     source = data_lab.source(f"set.{kind}")
@@ -149,7 +149,7 @@ def test_a_killed_prefix_fetches_no_finished_object_again(data_lab):
     assert len(read_tree(data_lab.data().resolve())) == 66
 
 
-def test_a_connection_that_breaks_is_gone_on_with_inside_a_part(data_lab):
+def test_a_download_resumes_inside_a_part_after_a_broken_connection(data_lab):
     tree = make_tree(20)
     content = make_archive("tar", tree)
     data_lab.put("set.tar", content)
@@ -172,7 +172,7 @@ def test_a_throttled_store_is_asked_again(data_lab):
     assert data_lab.stage(data_lab.source("set.zip"))[0] == Outcome.DONE
 
 
-def test_an_object_that_changes_while_it_is_fetched_is_begun_anew(data_lab):
+def test_an_object_that_changes_during_the_download_is_downloaded_from_the_start(data_lab):
     data_lab.put("set.tar", make_archive("tar", make_tree(20)))
     new = {"new": ("file", os.urandom(600_000), False)}
     changes = iter([make_archive("tar", new)])

@@ -285,7 +285,7 @@ def test_a_disk_without_inodes_is_refused_before_anything_is_fetched(data_lab, m
 
 @pytest.mark.parametrize("moment", ["download", "extraction"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_that_becomes_full_is_said_and_freed(data_lab, moment, number, monkeypatch):
+def test_a_disk_that_becomes_full_is_reported_and_freed(data_lab, moment, number, monkeypatch):
     data_lab.put("set.tar", make_archive("tar", make_tree(30)))
     name = {"download": "pwrite", "extraction": "write"}[moment]
     real, room = getattr(os, name), [600_000]

@@ -110,7 +110,7 @@ def test_a_cached_environment_is_not_uploaded_again(make_cluster, bucket, proxy)
 
 
 @pytest.mark.usefixtures("bucket")
-def test_a_bucket_that_is_denied_keeps_nobody_from_building_and_is_named(make_cluster, proxy):
+def test_a_denied_bucket_is_named_and_does_not_prevent_the_build(make_cluster, proxy):
     proxy.decide = lambda *_: Fault(status=403, code="AccessDenied")
     cluster = make_cluster()
     node = cluster.node(0, "pure\n", cache=CACHE)  # Its clock raises at the first wait.
@@ -140,7 +140,7 @@ def change(data):
         ("complete.json", lambda data: data[:-3], "was refused: "),
     ],
 )
-def test_a_corrupt_entry_is_refused_built_anew_and_replaced(make_cluster, bucket, end, harm, words):
+def test_a_corrupt_entry_is_refused_rebuilt_and_replaced(make_cluster, bucket, end, harm, words):
     provide(make_cluster())
     name = bucket.name(end)
     bucket.write(name, harm(bucket.read(name)))

@@ -138,7 +138,7 @@ def test_nothing_of_the_making_is_left(cluster):
     assert folders == {folder.name, "current"}
 
 
-def test_a_worker_waits_for_the_master_and_says_so(stand):
+def test_a_worker_waits_for_the_master_and_reports_it(stand):
     worker = stand.node(1)
     with pytest.raises(StopWaiting):
         worker.provide()
@@ -193,7 +193,7 @@ def test_an_environment_that_was_kept_needs_neither_pip_nor_a_compiler(copy, mon
     [lambda data: data[:-9000] + b"x" + data[-8999:], lambda data: data[: len(data) // 2]],
     ids=["changed", "cut off"],
 )
-def test_a_damaged_archive_is_refused_by_a_worker_and_made_anew_by_the_master(copy, harm, build, monkeypatch):
+def test_a_damaged_archive_is_refused_by_a_worker_and_rebuilt_by_the_master(copy, harm, build, monkeypatch):
     monkeypatch.setattr(flow, "build_environment", build)
     (folder,) = copy.folders
     archive = folder / "environment.tar"
@@ -221,7 +221,7 @@ def test_an_archive_that_was_cut_off_counts_as_none(copy):
     assert worker.step.state == "waiting"
 
 
-def test_an_installation_that_was_interrupted_is_made_anew(copy):
+def test_an_interrupted_installation_starts_again(copy):
     node = copy.node(1, REQUIREMENTS)
     (folder,) = copy.folders
     for name in (folder.name, f".{folder.name}.making-{node.facts.instance_id}"):

@@ -206,7 +206,7 @@ def harm(path):
     path.write_bytes(data)
 
 
-def test_a_thorough_master_finds_what_is_damaged_and_makes_it_anew(lab):
+def test_a_thorough_master_finds_and_rebuilds_a_damaged_archive(lab):
     _, flow = lab.flow(0)
     flow.run()
     harm(lab.kept / "key" / ARCHIVE)
@@ -253,7 +253,7 @@ class Room:
     ("number", "is_small", "remedy"),
     [(0, "shared", "free space on the shared file system"), (1, "opt", "a larger workers.volume_size")],
 )
-def test_a_disk_that_is_too_small_is_said_before_anything_is_written(lab, monkeypatch, number, is_small, remedy):
+def test_a_disk_that_is_too_small_is_reported_before_anything_is_written(lab, monkeypatch, number, is_small, remedy):
     if number:
         lab.flow(0)[1].run()
     site, flow = lab.flow(number)
@@ -267,14 +267,14 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_written(lab, monkey
     assert ".making" not in str(list(lab.kept.iterdir()))
 
 
-def test_few_inodes_are_said_too(lab, monkeypatch):
+def test_a_shortage_of_inodes_is_reported_too(lab, monkeypatch):
     lab.flow(0)[1].run()
     monkeypatch.setattr(disk, "read_room", lambda _: Room(10**12, 2003))
     with pytest.raises(ProvisionFailure, match="2006 inodes must be free"):
         lab.flow(1)[1].run()
 
 
-def test_a_disk_that_becomes_full_is_said_with_what_helps(lab, monkeypatch):
+def test_a_disk_that_becomes_full_is_reported_with_the_remedy(lab, monkeypatch):
     lab.flow(0)[1].run()
 
     def refuse(*_):

@@ -166,7 +166,7 @@ def test_the_key_follows_packages_and_compilers_and_the_recipe_of_horovod(monkey
 
 
 @pytest.mark.parametrize(("capability", "size"), [("7.0", BUILD_BYTES + CUDA_BYTES), ("", BUILD_BYTES)])
-def test_a_disk_that_is_too_small_for_the_build_is_said_before_pip_is_asked(
+def test_a_disk_that_is_too_small_for_the_build_is_reported_before_pip_runs(
     stand, parts, monkeypatch, capability, size
 ):
     monkeypatch.setattr(disk, "read_room", lambda _: Room(size))

@@ -78,7 +78,7 @@ def test_a_conda_environment_is_made_once_and_used_by_all(tmp_path, make_node, p
     assert call == f"{command} --prefix {master.current.readlink()} --file {file}"
 
 
-def test_half_a_conda_environment_is_made_anew(make_node):
+def test_half_a_conda_environment_is_replaced(make_node):
     master = make_node(0, CONDA, conda=CREATE)
     master.provide()
     prefix = master.current.readlink()

@@ -121,7 +121,7 @@ def test_a_failed_installation_is_reported_with_a_remedy_and_as_final_or_tempora
         assert caught.value.output.startswith("E:")
 
 
-def test_a_node_without_sudo_says_so(tmp_path, node, install):
+def test_a_node_without_sudo_reports_it(tmp_path, node, install):
     programs = node(apt_get="", dpkg_query="exit 1")
     (tmp_path / "programs/sudo").unlink()
     with pytest.raises(ProvisionFailure, match="may not use sudo"):

@@ -142,13 +142,13 @@ def test_a_machine_that_ec2_takes_back_loses_power_when_it_was_announced(actions
     assert recorder.asked == [("announce_interruption", "i-2", 0.0), ("cut_power", "i-2"), ("fail_instance", "i-2")]
 
 
-def test_a_line_that_fails_on_the_node_is_told(actions: Actions, recorder: Recorder) -> None:
+def test_a_line_that_fails_on_the_node_is_reported(actions: Actions, recorder: Recorder) -> None:
     recorder.status = 127
     with pytest.raises(RehearsalError, match="ls /nowhere ended with status 127: no such file"):
         actions.act(_injection("run", line="ls /nowhere"), "i-2")
 
 
-def test_a_reboot_after_which_no_agent_runs_is_told(
+def test_a_reboot_after_which_no_agent_runs_is_reported(
     actions: Actions, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deeplearning_rehearsal.cases.format.actions._AGENT_RETURNS_SECONDS", 0.0)

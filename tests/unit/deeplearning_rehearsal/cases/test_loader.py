@@ -294,7 +294,7 @@ def test_a_case_is_found_by_name_or_by_path(tmp_path: Path) -> None:
     ("name", "message"),
     [("capacity", "must be one of amazon-linux, bad-image,"), ("/nowhere/x.toml", "there is no such file")],
 )
-def test_a_case_that_is_not_there_is_said(name: str, message: str) -> None:
+def test_an_unknown_case_is_reported(name: str, message: str) -> None:
     known: Any = find_case
     with pytest.raises(CaseError) as refused:
         known(name)

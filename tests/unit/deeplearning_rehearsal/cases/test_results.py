@@ -194,13 +194,13 @@ def test_an_elastic_job_is_the_run_script_with_the_cases_arguments(
     ]
 
 
-def test_an_app_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_an_app_that_fails_is_reported_with_its_last_output(tmp_path: Path) -> None:
     command = f"{sys.executable} -c 'import sys; sys.exit(\"error: no such key\")'"
     with pytest.raises(PromiseError, match="trial: the app failed: error: no such key"):
         synthesize_case(_case(), command, tmp_path)
 
 
-def test_an_app_that_does_not_exist_is_said(tmp_path: Path) -> None:
+def test_an_app_that_does_not_exist_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="--app must be a command that synthesizes, got 'no-such-app'"):
         synthesize_case(_case(), "no-such-app", tmp_path)
 

@@ -95,7 +95,7 @@ def _settled(run: CaseRun, state: ClusterState | None, installed: int = 2) -> bo
     return is_settled(state, run.fleet, 2, lambda: False)
 
 
-def test_a_cluster_has_settled_when_all_members_run_and_nobody_says_anything(run: CaseRun) -> None:
+def test_a_cluster_has_settled_when_all_members_run_and_no_node_reports_anything(run: CaseRun) -> None:
     assert _settled(run, _state(Phase.FORMED, "i-0", "i-1"))
 
 

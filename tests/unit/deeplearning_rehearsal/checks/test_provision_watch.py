@@ -141,7 +141,7 @@ def test_downloads_are_counted_and_the_compilation_has_its_percentage(node: Node
     assert packing == ["environment: packing the environment for the other nodes: 25 %"]
 
 
-def test_a_part_that_goes_on_is_told_every_ten_seconds_and_another_at_once(node: Node) -> None:
+def test_a_running_part_is_reported_every_ten_seconds_and_a_new_one_at_once(node: Node) -> None:
     heard = []
     for second in range(31):
         node.now = float(second)
@@ -151,7 +151,7 @@ def test_a_part_that_goes_on_is_told_every_ten_seconds_and_another_at_once(node:
     assert node.say("testing Horovod") == ["environment: testing Horovod"]
 
 
-def test_an_end_is_told_once_with_what_came_of_it(node: Node) -> None:
+def test_an_end_is_reported_once_with_its_result(node: Node) -> None:
     node.status.finish("environment", "Horovod 0.28.1 for torch, 17 packages")
     assert node.look() == ["environment is done: Horovod 0.28.1 for torch, 17 packages"]
     node.now = 100.0

@@ -102,6 +102,6 @@ def test_a_job_that_fails_ends_with_the_last_lines_it_wrote(digits: Path) -> Non
     assert message.endswith("RuntimeError: no route to host")
 
 
-def test_a_full_file_system_is_said(digits: Path) -> None:
+def test_a_full_file_system_is_reported(digits: Path) -> None:
     with pytest.raises(PromiseError, match=f"{PROGRAM} could not be copied to the shared file system: No space"):
         train(Master(0, "", is_full=True), "i-1", "ubuntu", digits, 1.0)

@@ -49,7 +49,7 @@ def test_other_digits_are_refused_and_kept_nowhere(tmp_path: Path, use_pip, monk
     assert not list((tmp_path / "cache").glob("digits-*"))
 
 
-def test_a_download_that_fails_says_what_pip_said(tmp_path: Path, use_pip) -> None:
+def test_a_failed_download_is_reported_with_the_output_of_pip(tmp_path: Path, use_pip) -> None:
     use_pip(status=1)
     with pytest.raises(UnavailableError, match="could not be downloaded: ERROR: planted"):
         prepare_digits(tmp_path / "cache", lambda _: None)

@@ -101,7 +101,7 @@ def test_without_an_index_for_the_cpu_pytorch_comes_as_it_is_and_that_is_said(
     assert [call["asked"].split()[0] for call in pip.calls()[:2]] == ["torch==2.13.0+cpu", "torch==2.13.0"]
 
 
-def test_a_download_that_fails_says_what_pip_said_and_is_tried_again(
+def test_a_failed_download_is_reported_with_the_output_of_pip_and_retried(
     tmp_path: Path, requirements: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Pip(tmp_path, monkeypatch, status=1)

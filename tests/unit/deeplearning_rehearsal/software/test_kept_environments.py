@@ -145,7 +145,7 @@ def test_an_environment_that_is_not_whole_is_not_kept(tmp_path: Path, keep: Any)
     assert not _list(second)
 
 
-def test_a_cache_that_takes_nothing_is_told_of_and_fails_nothing(tmp_path: Path, keep: Any) -> None:
+def test_a_cache_that_cannot_be_written_is_reported_and_fails_nothing(tmp_path: Path, keep: Any) -> None:
     first = _folder(tmp_path / "first")
     _make(first, RECIPE, "k1")
     (tmp_path / "cache").touch()
