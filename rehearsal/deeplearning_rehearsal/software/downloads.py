@@ -82,8 +82,8 @@ def prepare_horovod(cache: Path, framework: str, horovod: str, tell: Callable[[s
     """
     Return a folder with a framework, Horovod's source and what builds it, downloaded when the cache does not hold them.
 
-    The framework is a requirement such as `torch==2.13.0`, or empty for none. PyTorch is taken as its build for the CPU
-    where this machine's pip knows an index that has it. UnavailableError ends with pip's message.
+    The framework is a requirement such as `torch==2.13.0`, or empty for none. PyTorch is its build for the CPU: that with
+    CUDA is too large for the nodes' disks, which are in memory. UnavailableError ends with pip's message.
     """
     if horovod != HOROVOD_VERSION:
         raise UnavailableError(f"environment's horovod must be {HOROVOD_VERSION} in the rehearsal, got {horovod}")
@@ -129,17 +129,18 @@ def _download_horovod(folder: Path) -> Path:
 def _download_framework(framework: str, folder: Path, tell: Callable[[str], None]) -> None:
     """Download a framework and what builds Horovod together, so that their versions go with one another."""
     requirements = folder / "framework.txt"
-    for_cpu = f"{framework}{_CPU}" if framework.startswith("torch==") and "+" not in framework else ""
-    for candidate in (for_cpu, framework) if for_cpu else (framework,):
-        requirements.write_text("".join(f"{line}\n" for line in (candidate, *HOROVOD_NEEDS) if line))
-        try:
-            _download_wheels(requirements, folder, tell)
-        except UnavailableError:
-            if candidate != for_cpu:
-                raise
-            tell(f"pip finds no {candidate}; {framework} may be the CUDA build of several gigabytes")
-        else:
-            break
+    is_torch = framework.startswith("torch==") and "+" not in framework
+    wanted = f"{framework}{_CPU}" if is_torch else framework
+    requirements.write_text("".join(f"{line}\n" for line in (wanted, *HOROVOD_NEEDS) if line))
+    try:
+        _download_wheels(requirements, folder, tell)
+    except UnavailableError as error:
+        if is_torch and wanted in str(error):
+            raise UnavailableError(
+                f"pip must know an index with PyTorch for the CPU, got no {wanted}; set PIP_EXTRA_INDEX_URL to the "
+                f"index that pytorch.org/get-started/locally shows for Linux, Pip and CPU: {error}"
+            ) from error
+        raise
     requirements.unlink()
 
 

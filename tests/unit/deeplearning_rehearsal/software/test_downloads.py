@@ -92,13 +92,13 @@ def test_horovods_source_comes_with_what_builds_it_and_pytorch_for_the_cpu(
         prepare_horovod(tmp_path / "cache", "", "0.27", said.append)
 
 
-def test_without_an_index_for_the_cpu_pytorch_comes_as_it_is_and_that_is_said(
+def test_without_an_index_for_the_cpu_the_remedy_is_reported_and_no_build_with_cuda_is_downloaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pip, said = Pip(tmp_path, monkeypatch, has_cpu=False), []
-    prepare_horovod(tmp_path / "cache", "torch==2.13.0", "0.28.1", said.append)
-    assert "pip finds no torch==2.13.0+cpu; torch==2.13.0 may be the CUDA build of several gigabytes" in said
-    assert [call["asked"].split()[0] for call in pip.calls()[:2]] == ["torch==2.13.0+cpu", "torch==2.13.0"]
+    pip = Pip(tmp_path, monkeypatch, has_cpu=False)
+    with pytest.raises(UnavailableError, match=r"index with PyTorch for the CPU, got no torch==2\.13\.0\+cpu; set PIP_"):
+        prepare_horovod(tmp_path / "cache", "torch==2.13.0", "0.28.1", lambda _: None)
+    assert [call["asked"].split()[0] for call in pip.calls()] == ["torch==2.13.0+cpu"]
 
 
 def test_a_failed_download_is_reported_with_the_output_of_pip_and_retried(
