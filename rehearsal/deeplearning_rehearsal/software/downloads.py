@@ -82,8 +82,8 @@ def prepare_horovod(cache: Path, framework: str, horovod: str, tell: Callable[[s
     """
     Return a folder with a framework, Horovod's source and what builds it, downloaded when the cache does not hold them.
 
-    The framework is a requirement such as `torch==2.13.0`, or empty for none. PyTorch is its build for the CPU: that with
-    CUDA is too large for the nodes' disks, which are in memory. UnavailableError ends with pip's message.
+    The framework is a requirement such as `torch==2.13.0`, or empty for none. PyTorch is its build for the CPU: the one
+    with CUDA is too large for the nodes' disks, which are in memory. UnavailableError ends with pip's message.
     """
     if horovod != HOROVOD_VERSION:
         raise UnavailableError(f"environment's horovod must be {HOROVOD_VERSION} in the rehearsal, got {horovod}")

@@ -96,7 +96,7 @@ def test_without_an_index_for_the_cpu_the_remedy_is_reported_and_no_build_with_c
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pip = Pip(tmp_path, monkeypatch, has_cpu=False)
-    with pytest.raises(UnavailableError, match=r"index with PyTorch for the CPU, got no torch==2\.13\.0\+cpu; set PIP_"):
+    with pytest.raises(UnavailableError, match=r"PyTorch for the CPU, got no torch==2\.13\.0\+cpu; set PIP_EXTRA"):
         prepare_horovod(tmp_path / "cache", "torch==2.13.0", "0.28.1", lambda _: None)
     assert [call["asked"].split()[0] for call in pip.calls()] == ["torch==2.13.0+cpu"]
 
