@@ -173,12 +173,27 @@ def sample_assembly(tmp_path_factory):
     return write_assembly(tmp_path_factory.mktemp("assembly") / "cdk.out", template)
 
 
-@pytest.fixture(scope="module")
-def asking_assembly(tmp_path_factory):
-    """The sample template as a cloud assembly, whose groups have nothing until somebody asks."""
+def read_asking_template():
+    """Return the sample template without desired capacities."""
     template = json.loads((HERE / "sample_template.json").read_text())
     for name in ("MasterGroup", "WorkerGroup"):
         del template["Resources"][name]["Properties"]["DesiredCapacity"]
+    return template
+
+
+@pytest.fixture(scope="module")
+def asking_assembly(tmp_path_factory):
+    """The sample template as a cloud assembly, whose groups have nothing until somebody asks."""
+    return write_assembly(tmp_path_factory.mktemp("assembly") / "cdk.out", read_asking_template())
+
+
+@pytest.fixture(scope="module")
+def telling_assembly(tmp_path_factory):
+    """The assembly whose groups have nothing until somebody asks, and whose function tells its queue of each event."""
+    template = read_asking_template()
+    template["Resources"]["Function"]["Properties"]["Environment"] = {
+        "Variables": {"QUEUE_URL": {"Ref": "FunctionQueue"}}
+    }
     return write_assembly(tmp_path_factory.mktemp("assembly") / "cdk.out", template)
 
 

@@ -21,7 +21,11 @@ def encrypt(template, *, may_use_key, may_start=True):
     redrive = {"deadLetterTargetArn": dead_letters, "maxReceiveCount": RECEIPTS}
     unhandled = encryption | {"VisibilityTimeout": 0, "RedrivePolicy": redrive}
     resources["UnhandledQueue"] = {"Type": "AWS::SQS::Queue", "Properties": unhandled}
-    resources["Function"]["Properties"] |= {"KmsKeyArn": KEY, "DeadLetterConfig": {"TargetArn": dead_letters}}
+    resources["Function"]["Properties"] |= {
+        "KmsKeyArn": KEY,
+        "Environment": {"Variables": {"SECRET": "for the function alone"}},
+        "DeadLetterConfig": {"TargetArn": dead_letters},
+    }
     resources["Table"]["Properties"] |= {
         "SSESpecification": {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": KEY},
         "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},

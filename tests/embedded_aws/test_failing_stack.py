@@ -24,11 +24,11 @@ def deploy(start_cloud, assemble, sample_template, tmp_path):
 
 
 def test_a_launch_fault_becomes_an_activity_an_event_and_a_retry_and_a_failure_signal_rolls_back(
-    start_cloud, asking_assembly
+    start_cloud, telling_assembly
 ):
     fault = {"code": "InsufficientInstanceCapacity", "tags": WORKER, "ordinals": [2]}
     cloud = start_cloud(faults=[fault], pace={"retries": [0.3], "failure": 0.2})
-    cloud.deploy(asking_assembly)
+    cloud.deploy(telling_assembly)
     cloud.ask("MasterGroup", 1)
     cloud.ask("WorkerGroup", 2)
     cloud.observation("launch failed: InsufficientInstanceCapacity")

@@ -7,10 +7,11 @@ from botocore.exceptions import ClientError
 
 
 @pytest.fixture(scope="module")
-def cloud(start_cloud, sample_assembly):
+def cloud(start_cloud, telling_assembly):
     """An embedded AWS in which the sample stack waits for its signal; its minute takes two seconds."""
     cloud = start_cloud(minute_seconds=2, retry_seconds=[0.05, 0.05])
-    cloud.listing = cloud.deploy(sample_assembly, size=4)
+    cloud.listing = cloud.deploy(telling_assembly, size=4)
+    cloud.ask("MasterGroup", 1)
     cloud.master = cloud.machine("master")
     cloud.workers = [cloud.machine("worker") for _ in range(4)]
     for _ in range(5):

@@ -1,11 +1,10 @@
 """Every consumer app of the examples synthesizes as it stands, without a template error, and shows what it is for."""
 
 import json
-import os
+import multiprocessing
 import re
-import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ from typing import Any
 import pytest
 
 from cdk_rehearsal.referees.judge import judge_template
+from tests.example_app import run_example
 from tests.foreign_dependencies import find_foreign_dependencies
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-RUNNER = Path(__file__).parents[1] / "example_app.py"
 APPS = sorted(path.parent.name for path in EXAMPLES.glob("*/app.py"))
 GROUP = "AWS::AutoScaling::AutoScalingGroup"
 
@@ -30,7 +29,14 @@ class Assembly:
 
 
 @pytest.fixture(scope="module")
-def assemble(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Assembly]:
+def runner() -> Iterator[ProcessPoolExecutor]:
+    """A process that runs one app after the other: to start Python and jsii takes as long as most apps."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def assemble(runner: ProcessPoolExecutor, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Assembly]:
     """Return a function that runs an app as the CDK CLI does; each app is run once."""
     known: dict[str, Assembly] = {}
 
@@ -38,10 +44,7 @@ def assemble(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Assembly
         key = json.dumps([name, context], sort_keys=True)
         if key not in known:
             out = tmp_path_factory.mktemp(name)
-            environment = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "CDK_"))}
-            environment |= {"CDK_OUTDIR": str(out), "CDK_CONTEXT_JSON": json.dumps(context)}
-            command = [sys.executable, str(RUNNER), "app.py"]
-            subprocess.run(command, cwd=EXAMPLES / name, env=environment, check=True, capture_output=True)
+            runner.submit(run_example, EXAMPLES / name / "app.py", out, context).result()
             manifest = json.loads((out / "manifest.json").read_text())
             known[key] = Assembly(
                 {path.name.partition(".")[0]: json.loads(path.read_text()) for path in out.glob("*.template.json")},
