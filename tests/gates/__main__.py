@@ -18,16 +18,17 @@ from tests.gates.assembly import Assembly, synthesize
 from tests.gates.finding import Finding
 from tests.gates.presets import PRESETS
 from tests.gates.process_gates import BANDIT, CHECKOV, SOURCES, check_with_bandit, check_with_checkov
+from tests.gates.promises import PROMISES, check_promises
 from tests.gates.table import show
-from tests.gates.template_gates import GUARD, LINT, NAG, REFEREES, VALIDATOR, guard, judge, lint, look_with_cdk
+from tests.gates.template_gates import LINT, NAG, REFEREES, VALIDATOR, judge, lint, look_with_cdk
 
 _WIDTH = 120
-_PRESET_GATES = (NAG, VALIDATOR, LINT, REFEREES, CHECKOV, GUARD, ACKNOWLEDGED)
+_PRESET_GATES = (NAG, VALIDATOR, LINT, REFEREES, CHECKOV, PROMISES, ACKNOWLEDGED)
 _GATES_IN_PROCESS: Sequence[Callable[[Assembly], list[Finding]]] = (
     look_with_cdk,
     lint,
     judge,
-    guard,
+    check_promises,
     look_at_acknowledgements,
 )
 
@@ -59,7 +60,7 @@ def run(console: Console, folder: Path) -> list[Finding]:
         checked = programs.submit(check_with_checkov, assemblies)
         findings = []
         for assembly in assemblies:
-            say(f"{LINT}, the {REFEREES} and {GUARD} read {assembly.preset}")
+            say(f"{LINT}, the {REFEREES} and the {PROMISES} read {assembly.preset}")
             findings += [finding for gate in _GATES_IN_PROCESS for finding in gate(assembly)]
         say(f"waiting for {CHECKOV}")
         findings += [*checked.result(), *sources.result()]

@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,12 @@ class Assembly:
     def place(self, logical_id: str) -> str:
         """Return the path of the construct with a logical id."""
         return self.construct_paths.get(logical_id, logical_id)
+
+    def locate(self, path: Sequence[str]) -> str:
+        """Return the construct that a path in the template is in, and the rest of the path."""
+        if len(path) < 2 or path[0] != "Resources":
+            return "/".join(path) or self.preset
+        return " ".join([self.place(path[1]), ".".join(path[2:])]).strip()
 
     def change(self, preset: str, edit: Callable[[dict[str, Any]], None]) -> "Assembly":
         """

@@ -6,7 +6,8 @@ from tests.gates import planting
 from tests.gates.acknowledgements import ACKNOWLEDGED
 from tests.gates.planting import QUEUE_ARN, Alteration, Edit, add, add_policy, change
 from tests.gates.process_gates import CHECKOV
-from tests.gates.template_gates import GUARD, LINT, NAG, REFEREES, VALIDATOR
+from tests.gates.promises import PROMISES
+from tests.gates.template_gates import LINT, NAG, REFEREES, VALIDATOR
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,146 +44,150 @@ HOLES: dict[str, Hole] = {
     "ssh from everywhere": Hole(
         edit=add("AWS::EC2::SecurityGroupIngress", _SSH),
         alter=planting.open_ssh,
-        found_by={GUARD: "no_address_range_of_everyone_is_admitted", CHECKOV: "CKV_AWS_24", NAG: "AwsSolutions-EC23"},
+        found_by={
+            PROMISES: "no_address_range_of_everyone_is_admitted",
+            CHECKOV: "CKV_AWS_24",
+            NAG: "AwsSolutions-EC23",
+        },
     ),
     "subnet with public addresses": Hole(
         edit=change("AWS::EC2::Subnet", "Properties.MapPublicIpOnLaunch", value=True),
-        found_by={GUARD: "no_subnet_gives_public_addresses"},
+        found_by={PROMISES: "no_subnet_gives_public_addresses"},
     ),
     "public address on workers": Hole(
         edit=planting.give_workers_addresses,
-        found_by={GUARD: "workers_have_no_public_address", CHECKOV: "CKV_AWS_88"},
+        found_by={PROMISES: "workers_have_no_public_address", CHECKOV: "CKV_AWS_88"},
     ),
     "network without a flow log": Hole(
         edit=planting.remove("AWS::EC2::FlowLog"),
         alter=planting.forget("AWS::EC2::FlowLog"),
-        found_by={GUARD: "a_new_vpc_has_a_flow_log", NAG: "AwsSolutions-VPC7"},
+        found_by={PROMISES: "a_new_vpc_has_a_flow_log", NAG: "AwsSolutions-VPC7"},
     ),
     "metadata without a session token": Hole(
         edit=change(_LAUNCH, f"{_DATA}.MetadataOptions.HttpTokens", "optional"),
-        found_by={GUARD: "metadata_asks_for_a_session_token", CHECKOV: "CKV_AWS_79"},
+        found_by={PROMISES: "metadata_asks_for_a_session_token", CHECKOV: "CKV_AWS_79"},
     ),
     "metadata for what stands behind the instance": Hole(
         edit=change(_LAUNCH, f"{_DATA}.MetadataOptions.HttpPutResponseHopLimit", 2),
-        found_by={GUARD: "metadata_goes_no_further_than_the_instance"},
+        found_by={PROMISES: "metadata_goes_no_further_than_the_instance"},
     ),
     "queue for everyone": Hole(
         edit=planting.let_everyone_send,
-        found_by={GUARD: "nobody_is_let_in_by_a_resource_policy"},
+        found_by={PROMISES: "nobody_is_let_in_by_a_resource_policy"},
     ),
     # What roles may do
     "wildcard action": Hole(
         edit=add_policy("sqs:*", QUEUE_ARN),
         alter=planting.allow("sqs:*", QUEUE_ARN),
-        found_by={GUARD: "no_action_has_a_wildcard", NAG: "AwsSolutions-IAM5[Action::sqs:*]"},
+        found_by={PROMISES: "no_action_has_a_wildcard", NAG: "AwsSolutions-IAM5[Action::sqs:*]"},
     ),
     "every resource for an action that has resources": Hole(
         edit=add_policy("sqs:ReceiveMessage", "*"),
         alter=planting.allow("sqs:ReceiveMessage", "*"),
         found_by={
-            GUARD: "only_actions_without_resources_name_all_resources",
+            PROMISES: "only_actions_without_resources_name_all_resources",
             NAG: "AwsSolutions-IAM5[Resource::*]",
         },
     ),
     "policy inside a role": Hole(
         edit=add("AWS::IAM::Policy", {"PolicyName": "Planted", "PolicyDocument": {}}),
         alter=planting.make_inline_policy,
-        found_by={GUARD: "no_policy_stands_inside_a_role", NAG: "NIST.800.53.R5-IAMNoInlinePolicy"},
+        found_by={PROMISES: "no_policy_stands_inside_a_role", NAG: "NIST.800.53.R5-IAMNoInlinePolicy"},
     ),
     "administrator": Hole(
         edit=change("AWS::IAM::Role", "Properties.ManagedPolicyArns", _ADMINISTRATOR),
-        found_by={GUARD: "no_role_has_a_policy_of_aws"},
+        found_by={PROMISES: "no_role_has_a_policy_of_aws"},
     ),
     "role for another account": Hole(
         edit=planting.admit_to_role({"AWS": "arn:aws:iam::444455556666:root"}),
-        found_by={GUARD: "roles_are_taken_by_services_alone"},
+        found_by={PROMISES: "roles_are_taken_by_services_alone"},
     ),
     # What is encrypted
     "unencrypted queue": Hole(
         edit=change("AWS::SQS::Queue", "Properties.KmsMasterKeyId", None),
-        found_by={GUARD: "queues_are_encrypted_with_a_key", CHECKOV: "CKV_AWS_27"},
+        found_by={PROMISES: "queues_are_encrypted_with_a_key", CHECKOV: "CKV_AWS_27"},
     ),
     "unencrypted topic": Hole(
         edit=change("AWS::SNS::Topic", "Properties.KmsMasterKeyId", None),
-        found_by={GUARD: "topics_are_encrypted_with_a_key", CHECKOV: "CKV_AWS_26"},
+        found_by={PROMISES: "topics_are_encrypted_with_a_key", CHECKOV: "CKV_AWS_26"},
     ),
     "table without the key": Hole(
         edit=change("AWS::DynamoDB::Table", "Properties.SSESpecification", None),
-        found_by={GUARD: "tables_are_encrypted_with_a_key", CHECKOV: "CKV_AWS_119"},
+        found_by={PROMISES: "tables_are_encrypted_with_a_key", CHECKOV: "CKV_AWS_119"},
     ),
     "unencrypted file system": Hole(
         edit=change("AWS::EFS::FileSystem", "Properties.Encrypted", value=False),
-        found_by={GUARD: "file_systems_are_encrypted_with_a_key", CHECKOV: "CKV_AWS_42"},
+        found_by={PROMISES: "file_systems_are_encrypted_with_a_key", CHECKOV: "CKV_AWS_42"},
     ),
     "unencrypted volume": Hole(
         edit=change(_LAUNCH, f"{_DATA}.BlockDeviceMappings.0.Ebs.Encrypted", value=False),
-        found_by={GUARD: "volumes_are_encrypted_with_a_key"},
+        found_by={PROMISES: "volumes_are_encrypted_with_a_key"},
     ),
     "unencrypted environment of a function": Hole(
         edit=change("AWS::Lambda::Function", "Properties.KmsKeyArn", None),
-        found_by={GUARD: "function_environments_are_encrypted_with_a_key", CHECKOV: "CKV_AWS_173"},
+        found_by={PROMISES: "function_environments_are_encrypted_with_a_key", CHECKOV: "CKV_AWS_173"},
     ),
     "key that does not rotate": Hole(
         edit=change("AWS::KMS::Key", "Properties.EnableKeyRotation", value=False),
-        found_by={GUARD: "keys_rotate", CHECKOV: "CKV_AWS_7"},
+        found_by={PROMISES: "keys_rotate", CHECKOV: "CKV_AWS_7"},
     ),
     "queue that listens to plain http": Hole(
         edit=planting.allow_plain_http("AWS::SQS::QueuePolicy"),
         alter=planting.forget("AWS::SQS::QueuePolicy"),
-        found_by={GUARD: "queues_refuse_plain_http", NAG: "AwsSolutions-SQS4"},
+        found_by={PROMISES: "queues_refuse_plain_http", NAG: "AwsSolutions-SQS4"},
     ),
     "topic that listens to plain http": Hole(
         edit=planting.allow_plain_http("AWS::SNS::TopicPolicy"),
-        found_by={GUARD: "topics_refuse_plain_http"},
+        found_by={PROMISES: "topics_refuse_plain_http"},
     ),
     "bucket that listens to plain http": Hole(
-        edit=add("AWS::S3::Bucket", {}), found_by={GUARD: "buckets_refuse_plain_http", CHECKOV: "CKV_AWS_53"}
+        edit=add("AWS::S3::Bucket", {}), found_by={PROMISES: "buckets_refuse_plain_http", CHECKOV: "CKV_AWS_53"}
     ),
     "file system that listens to plain nfs": Hole(
         edit=change("AWS::EFS::FileSystem", "Properties.FileSystemPolicy", _ANY_CLIENT),
-        found_by={GUARD: "file_system_policies_refuse_plain_nfs"},
+        found_by={PROMISES: "file_system_policies_refuse_plain_nfs"},
     ),
     # What stays
     "log without end": Hole(
         edit=change("AWS::Logs::LogGroup", "Properties.RetentionInDays", None),
         alter=planting.make_endless_log,
         found_by={
-            GUARD: "log_groups_forget_and_outlive_the_stack",
+            PROMISES: "log_groups_forget_and_outlive_the_stack",
             CHECKOV: "CKV_AWS_66",
             NAG: "NIST.800.53.R5-CloudWatchLogGroupRetentionPeriod",
         },
     ),
     "file system lost with the stack": Hole(
         edit=change("AWS::EFS::FileSystem", "DeletionPolicy", "Delete"),
-        found_by={GUARD: "stateful_resources_outlive_the_stack"},
+        found_by={PROMISES: "stateful_resources_outlive_the_stack"},
     ),
     "key lost while its file system is kept": Hole(
-        edit=change("AWS::KMS::Key", "DeletionPolicy", "Delete"), found_by={GUARD: "the_key_of_what_is_kept_is_kept"}
+        edit=change("AWS::KMS::Key", "DeletionPolicy", "Delete"), found_by={PROMISES: "the_key_of_what_is_kept_is_kept"}
     ),
     "lustre lost with the stack": Hole(
         edit=change("AWS::FSx::FileSystem", "DeletionPolicy", "Delete"),
         preset="lustre-in-existing-vpc",
-        found_by={GUARD: "lustre_outlives_the_stack_where_its_subnet_does"},
+        found_by={PROMISES: "lustre_outlives_the_stack_where_its_subnet_does"},
     ),
     # What is kept when it cannot be delivered
     "subscription that drops messages": Hole(
         edit=change("AWS::SNS::Subscription", "Properties.RedrivePolicy", None),
-        found_by={GUARD: "what_a_topic_cannot_deliver_is_kept"},
+        found_by={PROMISES: "what_a_topic_cannot_deliver_is_kept"},
     ),
     "rule that drops events": Hole(
         edit=change("AWS::Events::Rule", "Properties.Targets.0.DeadLetterConfig", None),
-        found_by={GUARD: "what_a_rule_cannot_deliver_is_kept"},
+        found_by={PROMISES: "what_a_rule_cannot_deliver_is_kept"},
     ),
     # What a customer's key is for
     "log without the customer's key": Hole(
         edit=change("AWS::Logs::LogGroup", "Properties.KmsKeyId", None),
         preset="customer-key",
-        found_by={GUARD: "log_groups_are_encrypted_with_the_key", CHECKOV: "CKV_AWS_158"},
+        found_by={PROMISES: "log_groups_are_encrypted_with_the_key", CHECKOV: "CKV_AWS_158"},
     ),
     "key beside the customer's": Hole(
         edit=add("AWS::KMS::Key", {"KeyPolicy": {}, "EnableKeyRotation": True}),
         preset="customer-key",
-        found_by={GUARD: "no_key_is_made"},
+        found_by={PROMISES: "no_key_is_made"},
     ),
     # What is no template, and what hides a finding
     "unknown type": Hole(edit=change("AWS::SQS::Queue", "Type", "AWS::SQS::Qu"), found_by={LINT: "E3006"}),

@@ -9,12 +9,13 @@ from tests.gates.acknowledgements import look_at_acknowledgements
 from tests.gates.assembly import synthesize
 from tests.gates.planting import open_ssh
 from tests.gates.presets import PRESETS
-from tests.gates.template_gates import guard, look_with_cdk
+from tests.gates.promises import check_promises
+from tests.gates.template_gates import look_with_cdk
 
 
 def _found(preset: str, folder: Path, **changes: Any) -> list[str]:
     assembly = synthesize(preset, PRESETS[preset], folder / "out", has_validator=False, **changes)
-    findings = [*look_with_cdk(assembly), *guard(assembly), *look_at_acknowledgements(assembly)]
+    findings = [*look_with_cdk(assembly), *check_promises(assembly), *look_at_acknowledgements(assembly)]
     return [f"{finding.rule} {finding.place}: {finding.what}" for finding in findings]
 
 
