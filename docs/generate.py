@@ -101,7 +101,7 @@ def consumer_app() -> str:
 
 def commands_reference() -> str:
     """Return the page about the commands, from their parsers."""
-    parts = ["# Commands"]
+    parts = ["# Commands", "The commands with their arguments, as `--help` describes them."]
     for intro, parser in (
         ("On your machine. Each command has `--help`.", make_cdk_parser()),
         ("On every node, for the login user.", make_node_parser()),
