@@ -26,11 +26,12 @@ _NOT_RUN = "not run"
 _PREFIXES = {"test": "", "case": "rehearsal: ", "injector": "injector: "}
 
 _HEAD = """\
-# Faults and what tries them
+# Faults and their trials
 
-Made by `make docs` from [fault_catalogue.toml](fault_catalogue.toml), the marks of the tests and the cases of the
-rehearsal; do not edit it. An injector is a test that a fault can be planted; it does not count. The last results are on
-[a page of their own](results.md).
+Everything that is known to go wrong in a cluster, the expected behaviour, and the tests and rehearsal cases that inject
+it. A trial with the prefix "injector" only proves that the fault can be injected, and does not count.
+[Results](results.md) has their last outcomes. `make docs` writes this page from `docs/fault_catalogue.toml`, the marks
+of the tests and the cases.
 
 """
 
@@ -152,8 +153,9 @@ def render_results(trials: Sequence[Trial], outcomes: Mapping[str, str], recorde
     return "\n".join(
         [
             "# Results\n",
+            "Last outcomes of the trials of [faults](faults.md).\n",
             f"Recorded {recorded}; `make docs` writes this page.\n",
-            "| trials of [faults](faults.md) | results |\n|---|---|",
+            "| kind of trial | results |\n|---|---|",
             *counts,
             *[f"\n`{trial.key}`: {outcomes[trial.key]}" for trial in bad],
             "\n| case | result |\n|---|---|",
@@ -180,7 +182,8 @@ def _name_trials(row: Row, trials: Sequence[Trial]) -> str:
 
 
 def _escape(text: str) -> str:
-    return re.sub(r"([\[\]|*_<>`\\])", r"\\\1", text)
+    """Escape what Markdown would read as markup, except in code."""
+    return re.sub(r"(`[^`]*`)|([\[\]|*_<>`\\])", lambda found: found[1] or "\\" + found[2], text)
 
 
 def _counts(row: Row, trial: Trial) -> bool:

@@ -30,6 +30,7 @@ from deeplearning_cdk import EnvironmentCache, JobEnvironment, Lustre, NodeImage
 from deeplearning_cdk.props.check import find_choices
 from deeplearning_cli.main import make_parser as make_cdk_parser
 from deeplearning_command.main import make_parser as make_node_parser
+from deeplearning_contract.launch_failures import LAUNCH_FAILURE_KINDS, UNKNOWN_FAILURE
 from docs.fault_table import (
     RESULTS,
     TABLE,
@@ -49,6 +50,7 @@ COMMANDS = ROOT / "docs" / "reference" / "commands.md"
 CONSUMER_APP = ROOT / "examples" / "consumer_app" / "app.py"
 ARCHITECTURE, IMPORT = ROOT / "docs" / "architecture.md", ROOT / "docs" / "guides" / "import.md"
 PROPS, CHANGELOG = ROOT / "docs" / "props.md", ROOT / "CHANGELOG.md"
+ERRORS = ROOT / "docs" / "reference" / "errors.md"
 SOURCE_ROOTS = ("contract", "constructs", "userdata", "lambda", "view", "rehearsal", "cli")
 _LABEL = re.compile(r"AWS::|::")
 
@@ -59,6 +61,7 @@ def main() -> None:
     COMMANDS.write_text(commands_reference())
     PROPS.write_text(fill(PROPS.read_text(), "props", props_reference()))
     CHANGELOG.write_text(fill(CHANGELOG.read_text(), "renamed props", renamed_table()))
+    ERRORS.write_text(fill(ERRORS.read_text(), "launch failures", launch_failures_table()))
     ARCHITECTURE.write_text(render(ARCHITECTURE.read_text()))
     rows, trials = read_catalogue(ROOT), find_trials(ROOT)
     (ROOT / TABLE).write_text(render_table(rows, trials))
@@ -98,7 +101,7 @@ def consumer_app() -> str:
 
 def commands_reference() -> str:
     """Return the page about the commands, from their parsers."""
-    parts = ["# Commands"]
+    parts = ["# Commands", "The commands with their arguments, as `--help` describes them."]
     for intro, parser in (
         ("On your machine. Each command has `--help`.", make_cdk_parser()),
         ("On every node, for the login user.", make_node_parser()),
@@ -272,6 +275,16 @@ def renamed_table() -> str:
             f"| `{old}` | {' and '.join(f'`{name}`' for name in names)} | {describe_context(hints[names[0]])} |"
         )
     return "\n".join(rows)
+
+
+def launch_failures_table() -> str:
+    """Return a Markdown table of the kinds of failed launches, with their remedies."""
+    places = {"quota": "of the type's family", "key": "the volumes' KMS key"}
+    rows = []
+    for kind in (*LAUNCH_FAILURE_KINDS, UNKNOWN_FAILURE):
+        remedy = kind.remedy.format(**places).replace("*", r"\*")
+        rows.append(f"| `{kind.name}` | {remedy} |")
+    return "\n".join(["| name | remedy |", "|---|---|", *rows])
 
 
 def read_section(documented: Any, section: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Hooks of the site: pages that are files elsewhere in the repository, and links that leave the site."""
+"""Hooks of the site: pages that are files elsewhere in the repository, links that leave the site, and diagrams."""
 
 import os
 import re
@@ -17,15 +17,25 @@ ELSEWHERE = {
     "rehearsal/cdk_rehearsal/README.md": "guides/rehearse-another-app.md",
 }
 """File of the repository -> its page."""
+MERMAID = "node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"
+"""Program that draws diagrams; where a page has it, the theme loads none from elsewhere."""
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?://|mailto:|#)([^)#\s]+)(#[^)]*)?\)")
 _log = get_plugin_logger("site_pages")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that are files elsewhere."""
+    """Add the pages that are files elsewhere, and the program that draws diagrams."""
     for source, page in ELSEWHERE.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
+    files.append(File.generated(config, Path(MERMAID).name, abs_src_path=str(ROOT / MERMAID)))
     return files
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Add the program that draws diagrams to the pages that have some."""
+    address = os.path.relpath(Path(MERMAID).name, Path(page.file.dest_uri).parent)
+    has_diagram = '<pre class="mermaid">' in output
+    return output.replace("</head>", f'<script src="{address}"></script></head>', 1) if has_diagram else output
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

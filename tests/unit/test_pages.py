@@ -1,5 +1,6 @@
 """The pages of the documentation: their links, their commands, their context keys, and the README's length."""
 
+import ast
 import re
 import shlex
 import subprocess
@@ -80,6 +81,15 @@ def test_context_keys_on_pages_exist(page: Path) -> None:
     assert keys <= {name for name, _ in list_hints()} | _OTHER_KEYS
 
 
+def test_every_message_on_the_page_of_errors_is_in_the_source() -> None:
+    written = "\n".join(_list_texts())
+    page = (DOCS / "reference/errors.md").read_text()
+    tables = re.findall(r"^\| (?:message|reason) \|.*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE)
+    messages = [row.split("`")[1] for table in tables for row in table.splitlines()]
+    assert len(messages) > 50
+    assert [message for message in messages if message.removesuffix(" …").rstrip("…") not in written] == []
+
+
 def _without_code(text: str) -> str:
     return re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
 
@@ -89,6 +99,19 @@ def _list_commands(page: Path) -> Iterator[str]:
         for line in block.replace("\\\n", " ").splitlines():
             if re.match(r"(make|deeplearning|(\.venv/bin/)?deeplearning-cdk) [a-z-]", line) and "…" not in line:
                 yield line
+
+
+def _list_texts() -> Iterator[str]:
+    """Yield every text of the programs, with an ellipsis in place of each value of an f-string."""
+    folders = ("app.py", "cli", "constructs", "lambda", "rehearsal", "stacks", "userdata", "view")
+    listing = subprocess.run(["git", "ls-files", "-z", *folders], cwd=ROOT, check=True, capture_output=True, text=True)
+    for name in listing.stdout.split("\0"):
+        for node in ast.walk(ast.parse((ROOT / name).read_text())) if name.endswith(".py") else ():
+            match node:
+                case ast.JoinedStr(values=parts):
+                    yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in parts)
+                case ast.Constant(value=str(text)):
+                    yield text
 
 
 def _list_anchors(page: Path) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from aws_cdk import aws_sqs as sqs
 
 from deeplearning_cdk import NodeImage, TrainingCluster
 from deeplearning_cdk.operations.dashboard import LEFT_OUT_WITHOUT_GPUS
-from deeplearning_cdk.operations.messages import NO_POLICY, allow_publishers
+from deeplearning_cdk.operations.messages import FORWARDED, NO_POLICY, allow_publishers
 from deeplearning_cdk.operations.metrics import ClusterMetrics
 from deeplearning_cdk.operations.spending import ClusterBudget
 from deeplearning_contract.cluster_event import EventKind, name_source
@@ -21,6 +22,7 @@ from deeplearning_contract.settings import AdjusterSettings
 from tests.unit.deeplearning_cdk.clusters import plan
 from tests.unit.deeplearning_cdk.test_public_api import VARIANTS
 
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "monitoring.md"
 TOPIC = "MonitoringAlarms"
 CPU = {"workers.instance_type": "m5.large"}
 IMAGE = NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu")
@@ -101,6 +103,41 @@ def test_alarms_are_exactly_these(synthesize: Any, props: dict[str, Any], expect
         )
         for name, alarm in found.items()
     } == expected
+
+
+def _rows(heading: str) -> list[list[str]]:
+    """Return the cells of the rows of the table below a heading of the page, without their backticks."""
+    section = PAGE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| `")]
+    return [[cell.strip().replace("`", "") for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_page_lists_every_metric_with_its_unit_and_dimensions() -> None:
+    def describe(sets: tuple[tuple[str, ...], ...]) -> str:
+        return ", and ".join(" ".join(names[1:]) or "none" for names in sets).removesuffix("none")
+
+    listed = [tuple(cells[:3]) for cells in _rows("Metrics")]
+    assert listed == [(metric.name, metric.unit, describe(metric.dimensions)) for metric in METRICS]
+
+
+def test_the_page_lists_every_alarm_with_its_metric_and_threshold() -> None:
+    listed = {}
+    for name, metric, raised, _ in _rows("Alarms"):
+        above = re.search(r"(above|below|at least) ([0-9]+|the time)", raised)
+        minutes = re.search(r"(?:in|for) ([0-9]+) minutes$", raised)
+        assert above, raised
+        assert minutes, raised
+        listed[name] = (metric.partition(" of ")[0], above[1], above[2], int(minutes[1]))
+    words = {ABOVE: "above", BELOW: "below", "GreaterThanOrEqualToThreshold": "at least"}
+    assert listed == {
+        name: (metric, words[way], "the time" if name == "FormationStuck" else str(threshold), period * times // 60)
+        for name, (_, metric, _, period, times, way, threshold, _) in (EVERYWHERE | IDLE | USED_UP).items()
+    }
+
+
+def test_the_page_lists_every_event_and_which_of_them_notify() -> None:
+    listed = {name: notifies for name, _, _, notifies in _rows("Events")}
+    assert listed == {kind.value: "yes" if kind in FORWARDED else "no" for kind in EventKind}
 
 
 @pytest.mark.parametrize(
