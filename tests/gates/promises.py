@@ -2,7 +2,7 @@
 Promises of this project about its templates: rows over the resources of a type, and functions for the rest.
 
 In a path, `*` is each item of a list, or the one item that stands without a list. A name with a `?` may be missing;
-any other name that is missing breaks the promise.
+any other name that is missing breaks the promise, and so does an empty list.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -42,6 +42,8 @@ class Part:
         name = step.removesuffix("?")
         if not path:
             yield self
+        elif step == "*" and self.value == []:
+            yield from Part(self.path, _MISSING).find(rest)
         elif step == "*" and isinstance(self.value, list):
             for index, item in enumerate(self.value):
                 yield from Part([*self.path, str(index)], item).find(rest)
@@ -269,7 +271,7 @@ _ACTIONS_WITHOUT_RESOURCES = (
 def no_action_has_a_wildcard(assembly: Assembly) -> Iterator[Break]:
     """Check the actions that policies allow."""
     for statement in _find_statements(assembly, "AWS::IAM::ManagedPolicy"):
-        if statement.has("Effect", "Allow"):
+        if not statement.has("Effect", "Deny"):
             message = "an action must be named in full; list the actions"
             yield from statement.must("Action.*", _is_named_in_full, message)
             message = "a statement must say what it allows, not what it leaves out"
@@ -279,7 +281,7 @@ def no_action_has_a_wildcard(assembly: Assembly) -> Iterator[Break]:
 def only_actions_without_resources_name_all_resources(assembly: Assembly) -> Iterator[Break]:
     """Check the resources of policies."""
     for statement in _find_statements(assembly, "AWS::IAM::ManagedPolicy"):
-        if statement.has("Effect", "Allow") and statement.has("Resource.*", "*"):
+        if not statement.has("Effect", "Deny") and statement.has("Resource.*", "*"):
             message = "this action takes a resource; name it instead of *"
             yield from statement.must("Action.*", _is(*_ACTIONS_WITHOUT_RESOURCES), message)
         message = "a statement must name its resources, not those that it leaves out"
@@ -290,7 +292,7 @@ def nobody_is_let_in_by_a_resource_policy(assembly: Assembly) -> Iterator[Break]
     """Check whom the policies of queues, topics and buckets let in."""
     kinds = ("AWS::SQS::QueuePolicy", "AWS::SNS::TopicPolicy", "AWS::S3::BucketPolicy")
     for statement in _find_statements(assembly, *kinds):
-        if statement.has("Effect", "Allow"):
+        if not statement.has("Effect", "Deny"):
             yield from statement.must("Principal", _names_somebody, "a policy must name whom it lets in")
 
 
