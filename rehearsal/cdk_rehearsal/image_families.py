@@ -60,7 +60,7 @@ def find_parts(parameter: str) -> frozenset[ImagePart]:
 
 
 def find_root_volume(parameter: str) -> tuple[str, int]:
-    """Return root device and size of its snapshot, in GiB, of the image of a public parameter; 0 where it is unknown."""
+    """Return root device and snapshot size in GiB of the image of a public parameter; 0 where it is unknown."""
     return next((volume for pattern, volume in _ROOT_VOLUMES if pattern.fullmatch(parameter)), ("", 0))
 
 

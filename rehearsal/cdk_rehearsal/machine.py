@@ -103,3 +103,14 @@ class MachineHost(Protocol):
 def make_machine_id(instance_id: str) -> str:
     """Return the machine id of an instance, which no other has."""
     return hashlib.sha256(instance_id.encode()).hexdigest()[:32]
+
+
+def private_dns_name(machine: Machine) -> str:
+    """Return the name that the VPC's DNS gives to the instance."""
+    zone = "ec2.internal" if machine.region == "us-east-1" else f"{machine.region}.compute.internal"
+    return f"{host_name(machine)}.{zone}"
+
+
+def host_name(machine: Machine) -> str:
+    """Return the instance's host name, made from its address."""
+    return f"ip-{machine.address.replace('.', '-')}"

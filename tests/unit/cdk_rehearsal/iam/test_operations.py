@@ -35,6 +35,9 @@ class EstateWithKey:
     def find_partition_key(self, table):
         return "cluster" if table == "state" else ""
 
+    def find_tags(self, arn):
+        return {}
+
     def find_key(self, arn):
         return KEY if arn in {TABLE, VAULT, ARCHIVE} else ""
 
