@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from botocore.exceptions import ClientError
-from tests.embedded_aws.emr_template import RESOURCES, make_step, make_template
+
+from tests.embedded_aws.emr_template import SERVICE_ACTIONS, allow, make_step, make_template, trust
 
 MASTER, CORE = "MASTER", "CORE"
 
@@ -81,7 +82,7 @@ class Sample:
 
     def wait_for(self, state):
         """Wait for a state of the cluster, and return its reason."""
-        return self._wait(lambda: self.status(), state)["StateChangeReason"]
+        return self._wait(self.status, state)["StateChangeReason"]
 
     def wait_for_step(self, step_id, state):
         """Wait for a state of a step, and return its status."""
@@ -126,8 +127,8 @@ def deploy(start_cloud, assemble, tmp_path):
 def running(deploy):
     """Return a function that deploys a cluster and bootstraps its nodes."""
 
-    def start(**cluster):
-        sample = deploy(make_template(**cluster))
+    def start(options=None, **cluster):
+        sample = deploy(make_template(**cluster), **options or {})
         for node in sample.nodes:
             node.bootstrap()
         sample.cloud.observation("Cluster CREATE_COMPLETE")
@@ -376,27 +377,239 @@ def test_the_stack_of_a_protected_cluster_is_not_deleted(running):
 
 def test_an_unknown_cluster_is_an_invalid_request(running):
     sample = running()
-    with pytest.raises(ClientError, match="InvalidRequestException.*Cluster id 'j-NONE' is not valid"):
+    with pytest.raises(ClientError, match=r"InvalidRequestException.*Cluster id 'j-NONE' is not valid"):
         sample.emr.describe_cluster(ClusterId="j-NONE")
     with pytest.raises(ClientError, match="the rehearsal does not implement emr:ListSecurityConfigurations"):
         sample.emr.list_security_configurations()
 
 
-ROLE = RESOURCES["ServiceRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"][0]["Action"]
+def take_right(template, action):
+    """Take a right from the service role of a template."""
+    role = template["Resources"]["ServiceRole"]["Properties"]
+    statement = role["Policies"][0]["PolicyDocument"]["Statement"][0]
+    statement["Action"] = [kept for kept in statement["Action"] if kept != action]
+    return template
 
 
-@pytest.mark.parametrize("missing", ROLE)
+@pytest.mark.parametrize("missing", sorted({*SERVICE_ACTIONS} - {"ec2:TerminateInstances"}))
 def test_a_right_that_the_service_role_lacks_ends_the_cluster(refuse, missing):
     """terraform-aws-modules/terraform-aws-emr#3 and others have the words."""
-    if missing == "ec2:TerminateInstances":
-        pytest.skip("EMR needs it at the end: the next test")
-    template = make_template()
-    statement = template["Resources"]["ServiceRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"][0]
-    statement["Action"] = [action for action in ROLE if action != missing]
-    reason = refuse(template)
+    reason = refuse(take_right(make_template(), missing))
     assert re.match(
-        r"VALIDATION_ERROR: Service role arn:aws:iam::\d+:role/sample-ServiceRole-\w+ has insufficient EC2 permissions. "
-        r"EC2 Message: You are not authorized to perform this operation. ",
+        r"VALIDATION_ERROR: Service role arn:aws:iam::\d+:role/sample-ServiceRole-\w+ has insufficient EC2 permissions"
+        r"\. EC2 Message: You are not authorized to perform this operation\. ",
         reason,
     )
     assert missing.rstrip("*") in reason
+
+
+def test_a_role_that_may_not_terminate_instances_is_reported(deploy):
+    sample = deploy(
+        take_right(make_template(Instances={"KeepJobFlowAliveWhenNoSteps": False}), "ec2:TerminateInstances")
+    )
+    for node in sample.nodes:
+        node.bootstrap()
+    sample.wait_for("TERMINATED")
+    assert sample.cloud.seen("is not authorized to perform: ec2:TerminateInstances")
+
+
+MANAGED_POLICY = {
+    "ManagedPolicyArns": ["arn:aws:iam::aws:policy/service-role/AmazonEMRServicePolicy_v2"],
+    "Policies": [],
+}
+MARK = {"Key": "for-use-with-amazon-emr-managed-policies", "Value": "true"}
+
+
+@pytest.mark.parametrize(
+    ("unmarked", "denied"),
+    [
+        ("", "iam:PassRole"),
+        ("Subnet", "ec2:RunInstances"),
+        ("CoreGroup", "ec2:AuthorizeSecurityGroupIngress"),
+        ("Cluster", "ec2:RunInstances"),
+    ],
+)
+def test_the_managed_policy_wants_its_tag_and_a_right_to_pass_the_role(refuse, unmarked, denied):
+    """Management Guide, "Tagging resources to use managed policies"; it passes EMR_EC2_DefaultRole alone."""
+    template = make_template()
+    resources = template["Resources"]
+    resources["ServiceRole"]["Properties"] |= MANAGED_POLICY
+    if unmarked:
+        own = resources["Profile"]["Properties"]["Roles"][0]
+        arn = {"Fn::GetAtt": [own["Ref"], "Arn"]}
+        resources["ServiceRole"]["Properties"]["Policies"] = [allow("iam:PassRole", arn)]
+    for name in ("Vpc", "Subnet", "MasterGroup", "CoreGroup", "Cluster"):
+        if name != unmarked:
+            properties = resources[name]["Properties"]
+            properties["Tags"] = [*properties.get("Tags", []), MARK]
+    assert f"is not authorized to perform: {denied} on resource" in refuse(template)
+
+
+def test_the_managed_policy_is_enough_with_its_tag(deploy):
+    template = make_template()
+    resources = template["Resources"]
+    arn = {"Fn::GetAtt": ["NodeRole", "Arn"]}
+    resources["ServiceRole"]["Properties"] |= {**MANAGED_POLICY, "Policies": [allow("iam:PassRole", arn)]}
+    for name in ("Vpc", "Subnet", "MasterGroup", "CoreGroup", "Cluster"):
+        properties = resources[name]["Properties"]
+        properties["Tags"] = [*properties.get("Tags", []), MARK]
+    assert len(deploy(template).nodes) == 3
+
+
+def _without_route(resources):
+    del resources["Route"]
+    resources["Cluster"]["DependsOn"] = "Association"
+
+
+def _private(resources, **rules):
+    resources["Address"] = {"Type": "AWS::EC2::EIP", "Properties": {"Domain": "vpc"}}
+    allocation = {"Fn::GetAtt": ["Address", "AllocationId"]}
+    nat = {"AllocationId": allocation, "SubnetId": {"Ref": "Subnet"}}
+    resources["Nat"] = {"Type": "AWS::EC2::NatGateway", "DependsOn": "Attachment", "Properties": nat}
+    route = resources["Route"]["Properties"]
+    del route["GatewayId"]
+    route["NatGatewayId"] = {"Ref": "Nat"}
+    if rules:
+        group = {"GroupDescription": "service", "VpcId": {"Ref": "Vpc"}, "SecurityGroupIngress": rules["ingress"]}
+        resources["AccessGroup"] = {"Type": "AWS::EC2::SecurityGroup", "Properties": group}
+        resources["Cluster"]["Properties"]["Instances"]["ServiceAccessSecurityGroup"] = {"Ref": "AccessGroup"}
+
+
+def _trust_nobody(name):
+    return lambda resources: resources[name]["Properties"].update(
+        AssumeRolePolicyDocument=trust("lambda.amazonaws.com")
+    )
+
+
+FROM_MASTER = {"IpProtocol": "tcp", "ToPort": 9443, "SourceSecurityGroupId": {"Ref": "MasterGroup"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            _without_route,
+            "The VPC/subnet configuration was invalid: No route to any external sources detected in Route T",
+        ),
+        (
+            _private,
+            "You must also specify a ServiceAccessSecurityGroup if you use custom security groups when creating a",
+        ),
+        (
+            lambda resources: _private(resources, ingress=[{**FROM_MASTER, "FromPort": 9443, "ToPort": 9442}]),
+            "ServiceAccessSecurityGroup is missing ingress rule from EmrManagedMasterSecurityGroup on port 9443",
+        ),
+        (_trust_nobody("ServiceRole"), r"EMR service role arn:aws:iam::\d+:role/sample-ServiceRole-\w+ is invalid"),
+        (_trust_nobody("NodeRole"), "Failed to authorize instance profile sample-Profile"),
+    ],
+    ids=["no route", "no service group", "closed service group", "service role", "instance role"],
+)
+def test_a_cluster_that_emr_would_not_start_ends_with_the_reason(refuse, change, message):
+    template = make_template()
+    change(template["Resources"])
+    assert re.match(f"VALIDATION_ERROR: {message}", refuse(template))
+
+
+def test_a_private_subnet_with_an_open_service_group_is_enough(deploy):
+    template = make_template()
+    _private(template["Resources"], ingress=[{**FROM_MASTER, "FromPort": 9443}])
+    assert len(deploy(template).nodes) == 3
+
+
+IMAGE = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id"
+
+
+def test_a_root_volume_must_hold_the_snapshot_of_the_image(refuse):
+    """EC2's words: spore-host/spawn#25."""
+    template = make_template(CustomAmiId={"Ref": "Image"}, EbsRootVolumeSize=60)
+    template["Parameters"] = {"Image": {"Type": "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>", "Default": IMAGE}}
+    assert re.search(r"Volume of size 60GB is smaller than snapshot 'snap-\w+', expect size >= 75GB", refuse(template))
+
+
+def test_a_custom_image_keeps_its_parts_and_gets_the_user_of_emr(deploy):
+    template = make_template(CustomAmiId={"Ref": "Image"}, EbsRootVolumeSize=80)
+    template["Parameters"] = {"Image": {"Type": "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>", "Default": IMAGE}}
+    machine = deploy(template).master.machine
+    assert machine["login_user"] == "hadoop"
+    assert all(part in machine["image_parts"] for part in ("'compilers'", "'python3.12'", "'emr'"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ReleaseLabel": "emr-seven"}, "The supplied release label is invalid: emr-seven."),
+        ({"ReleaseLabel": "emr-5.8.0"}, "the rehearsal knows releases from emr-5.30.0 on, got emr-5.8.0"),
+        ({"JobFlowRole": "nobody"}, "Invalid InstanceProfile: nobody."),
+        ({"Instances": {"Ec2SubnetId": "subnet-0"}}, "The supplied ecSubnetId is not valid."),
+        ({"Instances": {"EmrManagedSlaveSecurityGroup": "sg-0"}}, "The security group 'sg-0' does not exist"),
+        ({"Instances": {"Ec2KeyName": "nobodys"}}, "The key pair 'nobodys' does not exist"),
+        ({"SecurityConfiguration": "none"}, "Security configuration with name 'none' does not exist."),
+        ({"EbsRootVolumeSize": 8}, "EbsRootVolumeSize must be from 15 to 100, got 8"),
+        ({"AutoTerminationPolicy": {"IdleTimeout": 59}}, "IdleTimeout must be from 60 to 604800, got 59"),
+        ({"Steps": [{**make_step("a", "b"), "HadoopJarStep": {"Jar": "s3://b/own.jar"}}]}, "got Jar s3://b/own.jar"),
+        ({"Steps": [make_step("a")]}, "Args of command-runner.jar must have a command, got none"),
+        ({"Instances": {"MasterInstanceGroup": {"InstanceCount": 3, "InstanceType": "m5.xlarge"}}}, "has one primary"),
+        ({"AutoScalingRole": "x"}, "Cluster: AWS::EMR::Cluster property AutoScalingRole"),
+        ({"Instances": {"Placement": {}}}, "Cluster: AWS::EMR::Cluster property Instances.Placement"),
+        (
+            {"Instances": {"CoreInstanceGroup": {"InstanceCount": 1, "InstanceType": "m5.none"}}},
+            "(m5.none) is not suppo",
+        ),
+    ],
+)
+def test_a_request_that_emr_refuses_fails_the_stack(refuse, change, message):
+    assert message in refuse(make_template(**change))
+
+
+def test_an_idle_cluster_ends_by_its_policy(running):
+    sample = running(options={"minute_seconds": 1.0}, AutoTerminationPolicy={"IdleTimeout": 120})
+    (step,) = sample.add_steps(make_step("a", "true"))
+    sample.master.order("step")
+    time.sleep(2.5)  # so long that a timer of the first wait would strike
+    assert sample.status()["State"] == "RUNNING"
+    sample.master.ask("report", event="step", id=step, code=0)
+    assert sample.wait_for("TERMINATED")["Code"] == "ALL_STEPS_COMPLETED"
+
+
+def test_where_no_instance_boots_a_cluster_waits_at_once_and_is_deleted(deploy):
+    sample = deploy(make_template(Steps=[make_step("a", "true")]), waits_for_signals=False)
+    sample.cloud.observation("sample CREATE_COMPLETE")
+    assert sample.step_states() == {"a": "PENDING"}
+    sample.cloud.client("cloudformation").delete_stack(StackName="sample")
+    sample.cloud.observation("sample DELETE_COMPLETE")
+
+
+def test_a_security_configuration_is_there_before_the_cluster_that_names_it(deploy):
+    template = make_template(SecurityConfiguration={"Ref": "Encrypted"})
+    content = {"EncryptionConfiguration": {"EnableInTransitEncryption": False}}
+    properties = {"Name": "encrypted", "SecurityConfiguration": content}
+    template["Resources"]["Encrypted"] = {"Type": "AWS::EMR::SecurityConfiguration", "Properties": properties}
+    sample = deploy(template)
+    cluster = sample.emr.describe_cluster(ClusterId=sample.id)["Cluster"]
+    assert cluster["SecurityConfiguration"] == "encrypted"
+
+
+def test_who_runs_a_cluster_needs_the_right_to_pass_both_roles(deploy):
+    """Service Authorization Reference, "Actions defined by Amazon Elastic MapReduce": RunJobFlow depends on it."""
+    template = make_template()
+    resources = template["Resources"]
+    more = [allow("elasticmapreduce:RunJobFlow"), allow("iam:PassRole", {"Fn::GetAtt": ["ServiceRole", "Arn"]})]
+    policies = [policy | {"PolicyName": f"p{number}"} for number, policy in enumerate(more)]
+    resources["NodeRole"]["Properties"]["Policies"] = policies
+    sample = deploy(template)
+    request = {
+        "Name": "another",
+        "ReleaseLabel": "emr-7.14.0",
+        "ServiceRole": sample.cloud.physical_id("ServiceRole"),
+        "JobFlowRole": sample.cloud.physical_id("Profile"),
+        "Instances": {"InstanceGroups": []},
+    }
+    with pytest.raises(ClientError, match=r"perform: iam:PassRole on resource: arn:aws:iam::\d+:role/sample-NodeRole-"):
+        sample.cloud.client("emr", sample.master.machine).run_job_flow(**request)
+
+
+def test_a_node_may_ask_for_its_cluster_with_the_right_to_it_alone(running):
+    sample = running()
+    own = sample.cloud.client("emr", sample.master.machine)
+    with pytest.raises(ClientError, match=r"is not authorized to perform: elasticmapreduce:ListInstances on resource"):
+        own.list_instances(ClusterId=sample.id)

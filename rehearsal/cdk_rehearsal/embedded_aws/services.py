@@ -71,6 +71,7 @@ class Services:
             observations=observations,
             pace=options.pace,
             boots=options.waits_for_signals,
+            minute_seconds=options.minute_seconds,
         )
         self.gatekeeper.state.find_cluster_tags = self.emr.find_tags
         self._delivery = Delivery(place, self.functions, self.gatekeeper)

@@ -35,6 +35,12 @@ class Estate(Protocol):
     def find_key(self, arn: str) -> str:
         """Return the ARN of the customer's key that encrypts a resource; empty without one."""
 
+    def find_role(self, name: str) -> str:
+        """Return the ARN of a role, by its name or ARN; empty when there is no such role."""
+
+    def find_profile_role(self, name: str) -> str:
+        """Return the ARN of the role of an instance profile, by its name or ARN; empty when there is none."""
+
     def find_tags(self, arn: str) -> Mapping[str, str]:
         """Return the tags of a resource of EC2, or of a cluster of EMR."""
 
@@ -213,6 +219,21 @@ def _name_cluster(parameters: Parameters, estate: Estate) -> Iterator[Target]:
         yield arn, {f"{prefix}:ResourceTag/{key}": tags[key] for key in tags for prefix in ("elasticmapreduce", "aws")}
 
 
+def _name_job_flow(parameters: Parameters, _estate: Estate) -> Iterator[Target]:
+    yield "*", {f"aws:RequestTag/{tag['Key']}": str(tag["Value"]) for tag in parameters.get("Tags", [])}
+
+
+def _list_passed_roles(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """List the roles that a request for a cluster hands over: to EMR, and to the cluster's instances."""
+    roles = {
+        "elasticmapreduce": estate.find_role(str(parameters["ServiceRole"])),
+        "ec2": estate.find_profile_role(str(parameters["JobFlowRole"])),
+    }
+    for service, role in roles.items():
+        if role:  # of one that is not there the service itself says so, whoever calls
+            yield role, {"iam:PassedToService": f"{service}.amazonaws.com"}
+
+
 @dataclass(frozen=True)
 class Need:
     """
@@ -235,6 +256,7 @@ class _Row:
     Attributes:
         key_actions: Actions of KMS that the service calls for the caller, on the key of the resource.
         action: Action that the operations need. Default: that of their own names; None: they need none.
+        passed: Roles that the caller passes to a service, for which it needs `iam:PassRole`. Default: none.
     """
 
     targets: Targets
@@ -242,6 +264,7 @@ class _Row:
     operations: str
     key_actions: str = ""
     action: str | None = ""
+    passed: Targets | None = None
 
 
 _ROWS = (
@@ -288,6 +311,7 @@ _ROWS = (
     _Row(_name_cluster, "elasticmapreduce", "DescribeCluster ListInstances ListInstanceGroups ListBootstrapActions"),
     _Row(_name_cluster, "elasticmapreduce", "AddJobFlowSteps ListSteps DescribeStep CancelSteps TerminateJobFlows"),
     _Row(_name_nothing, "elasticmapreduce", "ListClusters"),
+    _Row(_name_job_flow, "elasticmapreduce", "RunJobFlow", passed=_list_passed_roles),
     _Row(_name_launch, "ec2", "RunInstances"),
     _Row(_name_created, "ec2", "CreateTags"),
     _Row(_name_ec2_resource, "ec2", "TerminateInstances AuthorizeSecurityGroupIngress AuthorizeSecurityGroupEgress"),
@@ -318,6 +342,8 @@ def find_needs(operation: str, parameters: Parameters, estate: Estate) -> tuple[
         raise UnknownOperationError(f"{operation} must name its resource, got no {error} in the call") from error
     action = f"{row.service}:{row.action or operation.partition('.')[2]}"
     needs = [Need(action, arn, context) for arn, context in targets if row.action is not None]
+    if row.passed is not None:
+        needs += [Need("iam:PassRole", arn, context) for arn, context in row.passed(parameters, estate)]
     for arn, _ in targets if row.key_actions else ():
         if key := str(parameters.get("SSEKMSKeyId") or estate.find_key(arn)):
             uses = [f"kms:{name}" for name in row.key_actions.split()]

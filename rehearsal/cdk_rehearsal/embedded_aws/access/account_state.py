@@ -75,6 +75,16 @@ class AccountState:
         role = next((role for role in self._read_roles() if role.arn == role_arn), None)
         return None if role is None else _text(role.assume_role_policy_document)
 
+    def find_role(self, name: str) -> str:
+        """Return the ARN of a role, by its name or ARN; empty when there is no such role."""
+        return next((str(role.arn) for role in self._read_roles() if name in (role.arn, role.name)), "")
+
+    def find_profile_role(self, name: str) -> str:
+        """Return the ARN of the role of an instance profile, by its name or ARN; empty when there is none."""
+        profiles = iam_backends[self.account][self._place.partition].instance_profiles.values()
+        found = next((profile for profile in list(profiles) if name in (profile.arn, profile.name)), None)
+        return str(found.roles[0].arn) if found and found.roles else ""
+
     def find_tags(self, arn: str) -> Mapping[str, str]:
         """Return the tags of a resource of EC2, or of a cluster of EMR."""
         service, name = arn.split(":")[2], arn.rpartition("/")[2]

@@ -52,6 +52,7 @@ class EmrDriver:
     Runs clusters.
 
     Without `boots`, no instance boots: clusters wait as soon as their instances are launched, and run no step.
+    `minute_seconds` is the length of a minute of an idle cluster, in seconds.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class EmrDriver:
         observations: Observations,
         pace: ScalingPace,
         boots: bool,
+        minute_seconds: float = 60.0,
     ) -> None:
         self._place = place
         self._launcher = launcher
@@ -76,6 +78,7 @@ class EmrDriver:
         self._observations = observations
         self._pace = pace
         self._boots = boots
+        self._second = minute_seconds / 60
         self._jobs = JobQueue(_THREADS)
         self.lock = threading.RLock()
         self.clusters: dict[str, Cluster] = {}
@@ -298,7 +301,7 @@ class EmrDriver:
             if cluster.state != "WAITING":
                 self._change(cluster, "WAITING", Reason("", _IDLE if cluster.steps else _READY))
                 if seconds := cluster.request.get("AutoTerminationPolicy", {}).get("IdleTimeout"):
-                    self._jobs.after(int(seconds), partial(self._end_idle, cluster, cluster.changes))
+                    self._jobs.after(int(seconds) * self._second, partial(self._end_idle, cluster, cluster.changes))
         return None
 
     def _start_step(self, cluster: Cluster, step: Step) -> None:

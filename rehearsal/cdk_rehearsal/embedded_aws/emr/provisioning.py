@@ -11,8 +11,6 @@ import base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
 from cdk_rehearsal.embedded_aws.access.principals import Principal
 from cdk_rehearsal.embedded_aws.ec2.launcher import LaunchOrder
@@ -45,8 +43,7 @@ class Provisioner:
         role = self.service_role(cluster)
         if not self._gatekeeper.trusts(role, EMR, cluster.arn):
             return f"EMR service role {role} is invalid"
-        _, instance_role = self.instance_role(cluster)
-        if not self._gatekeeper.trusts(instance_role, "ec2.amazonaws.com"):
+        if not self._gatekeeper.trusts(self.instance_role(cluster), "ec2.amazonaws.com"):
             return f"Failed to authorize instance profile {cluster.request['JobFlowRole']}."
         return self._find_network_obstacle(cluster) or self.find_denial(cluster, self._list_calls(cluster))
 
@@ -63,16 +60,11 @@ class Provisioner:
     def service_role(self, cluster: Cluster) -> str:
         """Return the ARN of the service role; requests name it or give its ARN."""
         role = str(cluster.request["ServiceRole"])
-        return (
-            role if role.startswith("arn:") else f"arn:{self._place.partition}:iam::{self._place.account}:role/{role}"
-        )
+        return self._gatekeeper.state.find_role(role) or role
 
-    def instance_role(self, cluster: Cluster) -> tuple[str, str]:
-        """Return name and ARN of the role of the instance profile."""
-        name = str(cluster.request["JobFlowRole"]).rpartition("/")[2]
-        profile = self._place.client("iam").get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
-        role = profile["Roles"][0]
-        return role["RoleName"], role["Arn"]
+    def instance_role(self, cluster: Cluster) -> str:
+        """Return the ARN of the role of the instance profile."""
+        return self._gatekeeper.state.find_profile_role(str(cluster.request["JobFlowRole"]))
 
     def order_instance(self, cluster: Cluster, group: InstanceGroup, image_id: str, user_data: str) -> LaunchOrder:
         """Return the order for an instance of a group."""
@@ -102,7 +94,7 @@ class Provisioner:
         for name in ("EmrManagedMasterSecurityGroup", "EmrManagedSlaveSecurityGroup"):
             yield "ec2.AuthorizeSecurityGroupIngress", {"GroupId": settings[name]}
             yield "ec2.AuthorizeSecurityGroupEgress", {"GroupId": settings[name]}
-        yield "iam.PassRole", {"RoleArn": self.instance_role(cluster)[1], "PassedToService": "ec2.amazonaws.com"}
+        yield "iam.PassRole", {"RoleArn": self.instance_role(cluster), "PassedToService": "ec2.amazonaws.com"}
         for group in cluster.groups:
             launch = {
                 "ImageId": cluster.request.get("CustomAmiId", "ami-emr"),
@@ -230,11 +222,3 @@ def describe_node(cluster: Cluster, instance: ClusterInstance) -> dict[str, Any]
             "instanceGroups": groups,
         },
     }
-
-
-def require_known(describe: Any, message: str, **names: Any) -> Any:
-    """Return what a call describes; raise ValueError with a message where AWS does not know it."""
-    try:
-        return describe(**names)
-    except ClientError as error:
-        raise ValueError(message) from error
