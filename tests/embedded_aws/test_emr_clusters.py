@@ -302,6 +302,7 @@ def test_a_cluster_that_is_not_kept_alive_ends_with_its_last_step(deploy):
     sample.cloud.observation("Cluster CREATE_COMPLETE")
     sample.master.ask("report", event="step", id=order["id"], code=0)
     assert sample.wait_for("TERMINATED") == {"Code": "ALL_STEPS_COMPLETED", "Message": "Steps completed"}
+    assert sample.cloud.command("wait", seconds=5)["outputs"]["Master"].startswith("ip-10-0-0-")
     assert set(sample.instances().values()) == {"TERMINATED"}
     with pytest.raises(ClientError, match="A job flow that is shutting down, terminated, or finished may not be mod"):
         sample.add_steps(make_step("late", "true"))

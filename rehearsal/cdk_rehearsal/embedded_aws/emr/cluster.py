@@ -207,7 +207,8 @@ class Cluster:
 
     def to_api(self) -> dict[str, Any]:
         """Return the API's form."""
-        master = self.master
+        # The first one, which keeps its name when the cluster has ended.
+        master = next((entry for entry in self.instances if entry.role == "MASTER"), None)
         attributes = {name: self.settings.get(name) for name in _ATTRIBUTES}
         attributes |= {
             "IamInstanceProfile": self.request["JobFlowRole"],

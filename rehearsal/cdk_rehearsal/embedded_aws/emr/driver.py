@@ -251,7 +251,9 @@ class EmrDriver:
             return self.terminate(cluster, "INTERNAL_ERROR", f"the machine did not start: {error}")
         with self.lock:
             instance = cluster.find_instance(machine.instance_id)
-            if instance is None or cluster.state in ENDED:  # the cluster has ended meanwhile
+            if instance is not None and cluster.state in ENDED:  # meanwhile
+                self._end_instance(instance, Reason("CLUSTER_TERMINATED", "Instance was terminated."))
+            elif instance is None:
                 self._machines.power_off(machine.instance_id)
             elif not self._boots:
                 self._admit(cluster, instance)
