@@ -141,8 +141,8 @@ def running(deploy):
 def refuse(start_cloud, assemble, tmp_path):
     """Return a function that deploys a template, and returns why it failed and which instances booted."""
 
-    def start(template):
-        cloud = start_cloud()
+    def start(template, **options):
+        cloud = start_cloud(**options)
         answer = cloud.deploy(assemble(tmp_path / "cdk.out", template))
         if isinstance(answer, str):
             return answer
@@ -515,6 +515,12 @@ def test_a_private_subnet_with_an_open_service_group_is_enough(deploy):
     template = make_template()
     _private(template["Resources"], ingress=[{**FROM_MASTER, "FromPort": 9443}])
     assert len(deploy(template).nodes) == 3
+
+
+def test_a_full_region_ends_the_cluster_and_its_other_instances(refuse):
+    fault = {"code": "InsufficientInstanceCapacity", "ordinals": [3]}
+    reason = refuse(make_template(), faults=[fault])
+    assert reason.startswith("INTERNAL_ERROR: We currently do not have sufficient c5.2xlarge capacity")
 
 
 IMAGE = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id"

@@ -70,6 +70,7 @@ class Services:
             provisioner=Provisioner(place, self.gatekeeper),
             observations=observations,
             pace=options.pace,
+            faults=options.faults,
             boots=options.waits_for_signals,
             minute_seconds=options.minute_seconds,
         )

@@ -149,6 +149,8 @@ class Cluster:
     ended: datetime | None = None
     changes: int = 0
     """Number of changes of the state, by which an idle cluster is known."""
+    launches: int = 0
+    """Number of launches that were tried."""
 
     @property
     def name(self) -> str:
@@ -246,3 +248,19 @@ class Cluster:
             "RunningInstanceCount": running,
             "Status": {"State": state, "StateChangeReason": {}, "Timeline": {"CreationDateTime": group.created}},
         }
+
+
+def word_bootstrap_failure(instance: ClusterInstance, report: Mapping[str, Any]) -> str:
+    """
+    Return EMR's message for a bootstrap action that failed on a node.
+
+    Wittline/pyspark-on-aws-emr#4 and aws-samples/emr-bootstrap-actions#220 have the two about a primary. Those about
+    core nodes count them, as `On 2 slave instances (including i-1 and i-2)` (mrjob); this one has the first alone. A
+    cluster may survive a few of them; bootstrap actions that fail on one node mostly fail on its replacement, too.
+    """
+    number, name = report["action"], instance.ec2_id
+    if report["cause"] == "download":
+        who = f"Master instance ({name})" if instance.role == "MASTER" else f"1 slave instance (including {name})"
+        return f"{who} failed attempting to download bootstrap action {number} file from S3"
+    where = f"the master instance ({name})" if instance.role == "MASTER" else f"1 slave instance (including {name})"
+    return f"On {where}, bootstrap action {number} returned a non-zero return code"

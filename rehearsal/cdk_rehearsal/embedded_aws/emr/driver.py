@@ -7,7 +7,7 @@ TERMINATING and TERMINATED, or TERMINATED_WITH_ERRORS.
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from cdk_rehearsal.embedded_aws.autoscaling.group import now
 from cdk_rehearsal.embedded_aws.cloud_options import ScalingPace
 from cdk_rehearsal.embedded_aws.cloudformation.signals import Verdict
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
-from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
+from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault, find_fault
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
 from cdk_rehearsal.embedded_aws.emr.cluster import (
     ACTIVE_STEPS,
@@ -29,6 +29,7 @@ from cdk_rehearsal.embedded_aws.emr.cluster import (
     Reason,
     Step,
     StepState,
+    word_bootstrap_failure,
 )
 from cdk_rehearsal.embedded_aws.emr.node_channel import Message, NodeChannels, make_path
 from cdk_rehearsal.embedded_aws.emr.provisioning import Provisioner, describe_node
@@ -66,6 +67,7 @@ class EmrDriver:
         provisioner: Provisioner,
         observations: Observations,
         pace: ScalingPace,
+        faults: Sequence[LaunchFault],
         boots: bool,
         minute_seconds: float = 60.0,
     ) -> None:
@@ -77,6 +79,7 @@ class EmrDriver:
         self._provisioner = provisioner
         self._observations = observations
         self._pace = pace
+        self._faults = faults
         self._boots = boots
         self._second = minute_seconds / 60
         self._jobs = JobQueue(_THREADS)
@@ -199,7 +202,9 @@ class EmrDriver:
             for group in cluster.groups:
                 machines += [self._launch(cluster, group) for _ in range(group.count)]
         except LaunchError as error:
-            return self.terminate(cluster, "VALIDATION_ERROR", f"{error.message} (EC2: {error.code})")
+            # Management Guide, "Error codes with ErrorDetail": a lack of capacity is among the internal errors.
+            code = "INTERNAL_ERROR" if error.code == "InsufficientInstanceCapacity" else "VALIDATION_ERROR"
+            return self.terminate(cluster, code, f"{error.message} (EC2: {error.code})")
         except Exception as error:  # noqa: BLE001 - a defect of the rehearsal must not pass for a slow launch
             return self.terminate(cluster, "INTERNAL_ERROR", f"the rehearsal failed: {type(error).__name__}: {error}")
         self._spread_hosts(cluster)
@@ -233,7 +238,9 @@ class EmrDriver:
         path = make_path()
         user_data = _USER_DATA.format(url=self._place.endpoint + path)
         order = self._provisioner.order_instance(cluster, group, image_id, user_data)
-        machine = self._launcher.launch(order)
+        cluster.launches += 1
+        fault = find_fault(self._faults, tags=cluster.tags, group=cluster.name, ordinal=cluster.launches)
+        machine = self._launcher.launch(order, fault)
         dns = private_dns_name(machine)
         instance = ClusterInstance(
             group.id, group.role, machine.instance_id, machine.address, dns, machine.instance_type, machine.zone
@@ -377,19 +384,3 @@ class EmrDriver:
 
     def _tell(self, cluster: Cluster, text: str) -> None:
         self._observations.tell("scaling", cluster.id, f"cluster {cluster.name} {text}")
-
-
-def word_bootstrap_failure(instance: ClusterInstance, report: Message) -> str:
-    """
-    Return EMR's message for a bootstrap action that failed on a node.
-
-    Wittline/pyspark-on-aws-emr#4 and aws-samples/emr-bootstrap-actions#220 have the two about a primary. Those about
-    core nodes count them, as `On 2 slave instances (including i-1 and i-2)` (mrjob); this one has the first alone. A
-    cluster may survive a few of them; bootstrap actions that fail on one node mostly fail on its replacement, too.
-    """
-    number, name = report["action"], instance.ec2_id
-    if report["cause"] == "download":
-        who = f"Master instance ({name})" if instance.role == "MASTER" else f"1 slave instance (including {name})"
-        return f"{who} failed attempting to download bootstrap action {number} file from S3"
-    where = f"the master instance ({name})" if instance.role == "MASTER" else f"1 slave instance (including {name})"
-    return f"On {where}, bootstrap action {number} returned a non-zero return code"
