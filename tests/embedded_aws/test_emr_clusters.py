@@ -373,7 +373,12 @@ def test_the_stack_of_a_protected_cluster_is_not_deleted(running):
     sample = running(Instances={"TerminationProtected": True})
     sample.cloud.client("cloudformation").delete_stack(StackName="sample")
     sample.cloud.observation("Cluster DELETE_FAILED")
-    assert sample.status()["State"] == "WAITING"
+    waiting = sample.emr.list_clusters(ClusterStates=["WAITING"])["Clusters"]
+    assert [entry["Id"] for entry in waiting] == [sample.id]
+    sample.emr.set_termination_protection(JobFlowIds=[sample.id], TerminationProtected=False)
+    sample.emr.terminate_job_flows(JobFlowIds=[sample.id])
+    assert sample.wait_for("TERMINATED")["Code"] == "USER_REQUEST"
+    assert sample.emr.list_clusters(ClusterStates=["WAITING"])["Clusters"] == []
 
 
 def test_an_unknown_cluster_is_an_invalid_request(running):
@@ -613,6 +618,18 @@ def test_who_runs_a_cluster_needs_the_right_to_pass_both_roles(deploy):
     }
     with pytest.raises(ClientError, match=r"perform: iam:PassRole on resource: arn:aws:iam::\d+:role/sample-NodeRole-"):
         sample.cloud.client("emr", sample.master.machine).run_job_flow(**request)
+
+
+def test_encrypted_logs_need_the_role_of_the_instances_to_use_the_key(running):
+    """A bucket's default key is not in use where the upload names one (S3 User Guide, "Specifying SSE-KMS")."""
+    key = "arn:aws:kms:us-east-1:123456789012:key/logs"
+    sample = running(LogEncryptionKmsKeyId=key)
+    (step,) = sample.add_steps(make_step("a", "true"))
+    order = sample.master.order("step")
+    assert (order["id"], order["log_key"]) == (step, key)
+    upload = {"Bucket": "logs", "Key": "a", "Body": b"", "ServerSideEncryption": "aws:kms", "SSEKMSKeyId": key}
+    with pytest.raises(ClientError, match=r"is not authorized to perform: kms:GenerateDataKey on resource: arn"):
+        sample.cloud.client("s3", sample.master.machine).put_object(**upload)
 
 
 def test_a_node_may_ask_for_its_cluster_with_the_right_to_it_alone(running):
