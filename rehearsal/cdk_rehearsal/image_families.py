@@ -37,6 +37,15 @@ https://docs.amazonaws.cn/dlami/latest/devguide/aws-deep-learning-ami-gpupt213os
 https://docs.amazonaws.cn/dlami/latest/devguide/aws-deep-learning-ami-gpubaseoss-al2023-2026-09-04.md).
 """
 
+_ROOT_VOLUMES = (
+    (re.compile(r"/aws/service/deeplearning/ami/x86_64/base-oss-[^/]*amazon-linux-2023/.*"), ("/dev/xvda", 75)),
+)
+"""
+Public parameters, and root device and size of its snapshot in GiB, where they are known.
+
+75 GiB is the snapshot of Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux 2023) 20260927.
+"""
+
 _PARAMETER = re.compile(r"/aws/service/[A-Za-z0-9/._-]+")
 
 
@@ -48,6 +57,11 @@ def find_login_user(parameter: str) -> str | None:
 def find_parts(parameter: str) -> frozenset[ImagePart]:
     """Return what the image of a public parameter has beyond what all images have."""
     return frozenset(part for pattern, part in _PARTS if pattern.fullmatch(parameter))
+
+
+def find_root_volume(parameter: str) -> tuple[str, int]:
+    """Return root device and snapshot size in GiB of the image of a public parameter; 0 where it is unknown."""
+    return next((volume for pattern, volume in _ROOT_VOLUMES if pattern.fullmatch(parameter)), ("", 0))
 
 
 def find_template_parts(template: Mapping[str, Any]) -> frozenset[ImagePart]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-ImagePart = Literal["compilers", "pytorch", "python3.12", "amazon-linux"]
+ImagePart = Literal["compilers", "pytorch", "python3.12", "amazon-linux", "emr"]
 """Something that some images have and others have not."""
 
 
@@ -43,7 +43,7 @@ class AccessPoint:
 @dataclass(frozen=True)
 class Machine:
     """
-    An EC2 instance as its Auto Scaling group launched it.
+    An EC2 instance as its Auto Scaling group or its EMR cluster launched it.
 
     Attributes:
         instance_id: EC2 instance id.
@@ -65,7 +65,7 @@ class Machine:
         mount_targets: EFS file-system id -> IPv4 address of its mount target in the instance's zone.
         lustre: FSx for Lustre file-system id -> how it is mounted; zones other than its own reach it too.
         access_points: EFS access point id -> what it is.
-        image_parts: What the image has beyond what all images have.
+        image_parts: What the image has beyond what all images have, and what a service puts on it.
     """
 
     instance_id: str
@@ -103,3 +103,14 @@ class MachineHost(Protocol):
 def make_machine_id(instance_id: str) -> str:
     """Return the machine id of an instance, which no other has."""
     return hashlib.sha256(instance_id.encode()).hexdigest()[:32]
+
+
+def private_dns_name(machine: Machine) -> str:
+    """Return the name that the VPC's DNS gives to the instance."""
+    zone = "ec2.internal" if machine.region == "us-east-1" else f"{machine.region}.compute.internal"
+    return f"{host_name(machine)}.{zone}"
+
+
+def host_name(machine: Machine) -> str:
+    """Return the instance's host name, made from its address."""
+    return f"ip-{machine.address.replace('.', '-')}"

@@ -23,6 +23,7 @@ from cdk_rehearsal.embedded_aws.cloudformation.stack import Stack
 from cdk_rehearsal.embedded_aws.cloudformation.stack_api import install_stack_api
 from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackEvent, StackOutcome
 from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate
+from cdk_rehearsal.embedded_aws.emr.node_channel import NodeChannels
 from cdk_rehearsal.embedded_aws.functions.runner import Invocation
 from cdk_rehearsal.embedded_aws.messaging.event_bus import build_event
 from cdk_rehearsal.embedded_aws.observation import Observations, Observer
@@ -65,6 +66,7 @@ class EmbeddedAws:
         self._calls = CallLog()
         self._principals = PrincipalRegistry()
         self._presigned = PresignedUrls(self._observations)
+        self._channels = NodeChannels()
         self._services: Services | None = None
         self._stack: Stack | None = None
         self._server = Server(
@@ -73,6 +75,7 @@ class EmbeddedAws:
             principals=self._principals,
             calls=self._calls,
             presigned=self._presigned,
+            channels=self._channels,
             object_seconds=self._options.object_seconds,
         )
         self.overrides: Mapping[str, str] = {}
@@ -145,6 +148,7 @@ class EmbeddedAws:
             self._machines,
             principals=self._principals,
             presigned=self._presigned,
+            channels=self._channels,
             observations=self._observations,
             options=self._options,
         )
@@ -186,8 +190,13 @@ class EmbeddedAws:
         return self._services.scaling.activities() if self._services else ()
 
     def fail_instance(self, instance_id: str, check: HealthCheck = "stopped") -> bool:
-        """Fail a check of EC2 for an instance; return whether a group had it and was not terminating it already."""
-        return self._deployed().scaling.fail_instance(instance_id, check)
+        """
+        Fail a check of EC2 for an instance; return whether a group or cluster had it that does not end it already.
+
+        To EMR, whatever check an instance fails, it is gone.
+        """
+        services = self._deployed()
+        return services.emr.fail_instance(instance_id) or services.scaling.fail_instance(instance_id, check)
 
     def age_groups(self, seconds: float) -> None:
         """Date the creation of every group back, by seconds."""

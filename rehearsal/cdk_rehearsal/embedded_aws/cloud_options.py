@@ -35,7 +35,7 @@ class CloudOptions:
         waits_for_signals: Whether wait conditions and creation policies wait. Default: they do; where no instance
             boots, nobody sends a signal.
         lose_notifications: Lose every message of Auto Scaling, as its best effort may. Default: none is lost.
-        minute_seconds: Length of EventBridge's minute, in seconds. Default: 60.
+        minute_seconds: Length of EventBridge's minute, and of an idle EMR cluster's, in seconds. Default: 60.
         retry_seconds: Pauses before Lambda's retries, in seconds. Default: one and two minutes.
         login_users: Image id -> login user, for the user's own images. Default: `ec2-user`.
         key_pairs: Name -> OpenSSH public key of the account's key pairs. Default: none.

@@ -10,6 +10,10 @@ from cdk_rehearsal.embedded_aws.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.cloudformation.signals import PresignedUrls
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
+from cdk_rehearsal.embedded_aws.emr.api import install_emr_api
+from cdk_rehearsal.embedded_aws.emr.driver import EmrDriver
+from cdk_rehearsal.embedded_aws.emr.node_channel import NodeChannels
+from cdk_rehearsal.embedded_aws.emr.provisioning import Provisioner
 from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
 from cdk_rehearsal.embedded_aws.messaging.delivery import Delivery, install_topic_delivery
 from cdk_rehearsal.embedded_aws.messaging.event_bus import EventBus, Schedule, install_event_delivery
@@ -31,6 +35,7 @@ class Services:
         *,
         principals: PrincipalRegistry,
         presigned: PresignedUrls,
+        channels: NodeChannels,
         observations: Observations,
         options: CloudOptions,
     ) -> None:
@@ -56,6 +61,20 @@ class Services:
         self.gatekeeper = Gatekeeper(AccountState(place, self.scaling), CallRecord(), observations)
         notifications.admits = self.gatekeeper.admits_notification
         self.launcher.admits_volume = self.gatekeeper.admits_volume
+        self.emr = EmrDriver(
+            place=place,
+            launcher=self.launcher,
+            images=self.images,
+            machines=machines,
+            channels=channels,
+            provisioner=Provisioner(place, self.gatekeeper),
+            observations=observations,
+            pace=options.pace,
+            faults=options.faults,
+            boots=options.waits_for_signals,
+            minute_seconds=options.minute_seconds,
+        )
+        self.gatekeeper.state.find_cluster_tags = self.emr.find_tags
         self._delivery = Delivery(place, self.functions, self.gatekeeper)
         self.schedule = Schedule(place, self._delivery.deliver_event, options.minute_seconds)
         self.bus = EventBus(place, self._delivery.deliver_event, observations)
@@ -68,11 +87,13 @@ class Services:
         install_topic_delivery(self._delivery, self._disturbance)
         install_event_delivery(self.bus, self.place)
         install_scaling_api(self.scaling)
+        install_emr_api(self.emr, self.place)
 
     def close(self) -> None:
         """End all that runs by itself; machines are their host's."""
         if self._disturbance is not None:
             self._disturbance.close()
         self.schedule.close()
+        self.emr.close()
         self.scaling.close()
         self.functions.close()

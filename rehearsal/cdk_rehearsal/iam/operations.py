@@ -35,6 +35,15 @@ class Estate(Protocol):
     def find_key(self, arn: str) -> str:
         """Return the ARN of the customer's key that encrypts a resource; empty without one."""
 
+    def find_role(self, name: str) -> str:
+        """Return the ARN of a role, by its name or ARN; empty when there is no such role."""
+
+    def find_profile_role(self, name: str) -> str:
+        """Return the ARN of the role of an instance profile, by its name or ARN; empty when there is none."""
+
+    def find_tags(self, arn: str) -> Mapping[str, str]:
+        """Return the tags of a resource of EC2, or of a cluster of EMR."""
+
 
 Parameters = Mapping[str, Any]
 Values = Mapping[str, str | tuple[str, ...]]
@@ -163,6 +172,68 @@ def _name_function(parameters: Parameters, estate: Estate) -> Iterator[Target]:
     yield estate.arn("lambda", f"function:{parameters['FunctionName']}"), {}
 
 
+def _name_ec2_resource(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    names = {"GroupId": "security-group", "InstanceId": "instance"}
+    yield from (_tag_target(estate, kind, str(parameters[name])) for name, kind in names.items() if name in parameters)
+
+
+def _name_launch(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """Name what exists, with its tags, and what the launch creates, with those that it gets."""
+    existing = [
+        ("subnet", parameters["SubnetId"]),
+        *(("security-group", name) for name in parameters["SecurityGroupIds"]),
+    ]
+    yield from (_tag_target(estate, kind, str(name)) for kind, name in existing)
+    image = estate.arn("ec2", f"image/{parameters['ImageId']}")
+    yield image.replace(f":{estate.account}:", "::"), {}
+    if parameters["KeyName"]:
+        yield estate.arn("ec2", f"key-pair/{parameters['KeyName']}"), {}
+    yield from _name_created(parameters, estate)
+    yield estate.arn("ec2", "network-interface/*"), {}
+
+
+def _name_created(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """Name an instance and its volume, which have no id yet, with the tags that they get."""
+    tags: Mapping[str, str] = parameters["Tags"]
+    context: dict[str, str | tuple[str, ...]] = {f"aws:RequestTag/{key}": value for key, value in tags.items()}
+    context["aws:TagKeys"] = tuple(tags)
+    if "CreateAction" in parameters:
+        context["ec2:CreateAction"] = str(parameters["CreateAction"])
+    yield from ((estate.arn("ec2", f"{kind}/*"), context) for kind in ("instance", "volume"))
+
+
+def _tag_target(estate: Estate, kind: str, name: str) -> Target:
+    arn = estate.arn("ec2", f"{kind}/{name}")
+    return arn, {f"aws:ResourceTag/{key}": value for key, value in estate.find_tags(arn).items()}
+
+
+def _name_passed_role(parameters: Parameters, _estate: Estate) -> Iterator[Target]:
+    yield str(parameters["RoleArn"]), {"iam:PassedToService": str(parameters["PassedToService"])}
+
+
+def _name_cluster(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """Name each cluster of a call, with its tags."""
+    for name in parameters.get("JobFlowIds") or [parameters.get("ClusterId") or parameters["JobFlowId"]]:
+        arn = estate.arn("elasticmapreduce", f"cluster/{name}")
+        tags = estate.find_tags(arn)
+        yield arn, {f"{prefix}:ResourceTag/{key}": tags[key] for key in tags for prefix in ("elasticmapreduce", "aws")}
+
+
+def _name_job_flow(parameters: Parameters, _estate: Estate) -> Iterator[Target]:
+    yield "*", {f"aws:RequestTag/{tag['Key']}": str(tag["Value"]) for tag in parameters.get("Tags", [])}
+
+
+def _list_passed_roles(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """List the roles that a request for a cluster hands over: to EMR, and to the cluster's instances."""
+    roles = {
+        "elasticmapreduce": estate.find_role(str(parameters["ServiceRole"])),
+        "ec2": estate.find_profile_role(str(parameters["JobFlowRole"])),
+    }
+    for service, role in roles.items():
+        if role:  # of one that is not there the service itself says so, whoever calls
+            yield role, {"iam:PassedToService": f"{service}.amazonaws.com"}
+
+
 @dataclass(frozen=True)
 class Need:
     """
@@ -185,6 +256,7 @@ class _Row:
     Attributes:
         key_actions: Actions of KMS that the service calls for the caller, on the key of the resource.
         action: Action that the operations need. Default: that of their own names; None: they need none.
+        passed: Roles that the caller passes to a service, for which it needs `iam:PassRole`. Default: none.
     """
 
     targets: Targets
@@ -192,6 +264,7 @@ class _Row:
     operations: str
     key_actions: str = ""
     action: str | None = ""
+    passed: Targets | None = None
 
 
 _ROWS = (
@@ -235,6 +308,18 @@ _ROWS = (
     _Row(_name_vault, "backup", "EncryptRecoveryPoint", "DescribeKey CreateGrant", None),
     # No API and no action of its own: Lambda decrypts the environment at a cold start, as the function's role.
     _Row(_name_function, "lambda", "DecryptEnvironment", "Decrypt", None),
+    _Row(_name_cluster, "elasticmapreduce", "DescribeCluster ListInstances ListInstanceGroups ListBootstrapActions"),
+    _Row(_name_cluster, "elasticmapreduce", "AddJobFlowSteps ListSteps DescribeStep CancelSteps TerminateJobFlows"),
+    _Row(_name_nothing, "elasticmapreduce", "ListClusters"),
+    _Row(_name_job_flow, "elasticmapreduce", "RunJobFlow", passed=_list_passed_roles),
+    _Row(_name_launch, "ec2", "RunInstances"),
+    _Row(_name_created, "ec2", "CreateTags"),
+    _Row(_name_ec2_resource, "ec2", "TerminateInstances AuthorizeSecurityGroupIngress AuthorizeSecurityGroupEgress"),
+    _Row(_name_nothing, "ec2", "DescribeAccountAttributes DescribeDhcpOptions DescribeImages DescribeInstances"),
+    _Row(_name_nothing, "ec2", "DescribeNetworkAcls DescribeRouteTables DescribeSecurityGroups DescribeSubnets"),
+    _Row(_name_nothing, "ec2", "DescribeVolumes DescribeVolumeStatus DescribeVpcAttribute DescribeVpcEndpoints"),
+    _Row(_name_nothing, "ec2", "DescribeVpcs"),
+    _Row(_name_passed_role, "iam", "PassRole"),
     # No policy can forbid it, and none needs to allow it.
     _Row(_name_nothing, "sts", "GetCallerIdentity", action=None),
 )
@@ -257,8 +342,10 @@ def find_needs(operation: str, parameters: Parameters, estate: Estate) -> tuple[
         raise UnknownOperationError(f"{operation} must name its resource, got no {error} in the call") from error
     action = f"{row.service}:{row.action or operation.partition('.')[2]}"
     needs = [Need(action, arn, context) for arn, context in targets if row.action is not None]
+    if row.passed is not None:
+        needs += [Need("iam:PassRole", arn, context) for arn, context in row.passed(parameters, estate)]
     for arn, _ in targets if row.key_actions else ():
-        if key := estate.find_key(arn):
+        if key := str(parameters.get("SSEKMSKeyId") or estate.find_key(arn)):
             uses = [f"kms:{name}" for name in row.key_actions.split()]
             needs += [Need(use, key, describe_key_use(row.service, use, arn, estate), is_implied=True) for use in uses]
     return tuple(needs)

@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from cdk_rehearsal.identity_document import sign_document
 from cdk_rehearsal.lab.network import mac_address
 from cdk_rehearsal.lab.node_faults import MetadataFault
-from cdk_rehearsal.machine import Machine
+from cdk_rehearsal.machine import Machine, private_dns_name
 
 CREDENTIALS_LIFETIME = timedelta(hours=6)
 LONGEST_TOKEN_SECONDS = 21_600
@@ -167,17 +167,6 @@ def find_document(documents: Mapping[str, bytes], path: str) -> bytes | None:
         return b"0=" + (key[2].strip() if len(key) > _MINIMUM_KEY_PARTS else "key").encode()
     entries = sorted({name.split("/", 1)[0] + ("/" if "/" in name else "") for name in below})
     return "\n".join(entries).encode()
-
-
-def private_dns_name(machine: Machine) -> str:
-    """Return the name that the VPC's DNS gives to the instance."""
-    zone = "ec2.internal" if machine.region == "us-east-1" else f"{machine.region}.compute.internal"
-    return f"{host_name(machine)}.{zone}"
-
-
-def host_name(machine: Machine) -> str:
-    """Return the instance's host name, made from its address."""
-    return f"ip-{machine.address.replace('.', '-')}"
 
 
 def _metadata(machine: Machine) -> dict[str, str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cdk_rehearsal.errors import RehearsalError
-from cdk_rehearsal.lab.metadata_service import MetadataServer, MetadataSession, host_name, private_dns_name
+from cdk_rehearsal.lab.metadata_service import MetadataServer, MetadataSession
 from cdk_rehearsal.lab.network import NodeLink
 from cdk_rehearsal.lab.node_faults import (
     Gpus,
@@ -25,7 +25,7 @@ from cdk_rehearsal.lab.node_faults import (
     write_gpus,
     write_mount_fault,
 )
-from cdk_rehearsal.machine import Machine, make_machine_id
+from cdk_rehearsal.machine import Machine, host_name, make_machine_id, private_dns_name
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _START = Path(__file__).with_name("start_node.sh")

@@ -26,6 +26,12 @@ AWS_STAND_INS = (
         f"an instance is in service after about {_PACE.launch:g} s, where EC2 takes minutes",
     ),
     StandIn(
+        "cluster engine",
+        "Amazon EMR",
+        "uniform instance groups on demand with one primary; a failed bootstrap action ends the cluster on whatever "
+        "node; Hadoop, its applications and security configurations are not there",
+    ),
+    StandIn(
         "function runner",
         "Lambda",
         f"runs the handler's zip with this machine's Python {platform.python_version()}; limits time, not memory",

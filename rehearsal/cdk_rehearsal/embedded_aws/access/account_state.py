@@ -12,6 +12,7 @@ from typing import Any
 from moto.awslambda.models import lambda_backends
 from moto.backup.models import backup_backends
 from moto.dynamodb.models import dynamodb_backends
+from moto.ec2.models import ec2_backends
 from moto.efs.models import efs_backends
 from moto.iam.models import iam_backends
 from moto.kms.models import kms_backends
@@ -34,6 +35,7 @@ class AccountState:
         self.region = place.region
         self.url_suffix = place.url_suffix
         self.arn = place.arn
+        self.find_cluster_tags: Callable[[str], Mapping[str, str]] = lambda _cluster_id: {}
 
     def find_group(self, name: str) -> tuple[str, Mapping[str, str]] | None:
         """Return ARN and tags of an Auto Scaling group; None when there is none."""
@@ -67,6 +69,28 @@ class AccountState:
         attached = {arn: _text(entry.document) for arn, listed in versions for entry in listed if entry.is_default}
         inline = {name: _text(document) for name, document in list(role.policies.items())}
         return inline | attached
+
+    def find_trust_policy(self, role_arn: str) -> str | None:
+        """Return the text of a role's trust policy; None where there is no such role."""
+        role = next((role for role in self._read_roles() if role.arn == role_arn), None)
+        return None if role is None else _text(role.assume_role_policy_document)
+
+    def find_role(self, name: str) -> str:
+        """Return the ARN of a role, by its name or ARN; empty when there is no such role."""
+        return next((str(role.arn) for role in self._read_roles() if name in (role.arn, role.name)), "")
+
+    def find_profile_role(self, name: str) -> str:
+        """Return the ARN of the role of an instance profile, by its name or ARN; empty when there is none."""
+        profiles = iam_backends[self.account][self._place.partition].instance_profiles.values()
+        found = next((profile for profile in list(profiles) if name in (profile.arn, profile.name)), None)
+        return str(found.roles[0].arn) if found and found.roles else ""
+
+    def find_tags(self, arn: str) -> Mapping[str, str]:
+        """Return the tags of a resource of EC2, or of a cluster of EMR."""
+        service, name = arn.split(":")[2], arn.rpartition("/")[2]
+        if service == "elasticmapreduce":
+            return self.find_cluster_tags(name)
+        return dict(ec2_backends[self.account][self.region].tags.get(name, {}))
 
     def list_roles(self) -> tuple[str, ...]:
         """Return the ARNs of all roles."""

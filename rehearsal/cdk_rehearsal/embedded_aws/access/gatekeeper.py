@@ -116,6 +116,14 @@ class Gatekeeper:
                 return False
         return True
 
+    def trusts(self, role_arn: str, service: str, source_arn: str = "") -> bool:
+        """Return whether a role exists and lets a service assume it, for a source of this account if one is known."""
+        trust = self.state.find_trust_policy(role_arn)
+        source = {"aws:SourceArn": source_arn, "aws:SourceAccount": self.state.account} if source_arn else {}
+        caller = Caller.of_service(service)
+        request = Request(caller, "sts:AssumeRole", role_arn, make_context(caller, source))
+        return trust is not None and evaluate(request, (), read_policy_text(trust, "resource")).is_allowed
+
     def note_invocation(self, service: str, function_arn: str, source_arn: str) -> None:
         """Record that a service invokes a function; whether it may is the function runner's to decide."""
         source = {"aws:SourceArn": source_arn, "aws:SourceAccount": self.state.account}

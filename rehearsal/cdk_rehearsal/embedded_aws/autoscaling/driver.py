@@ -218,8 +218,9 @@ class ScalingDriver:
     def _launch(self, group: ScalingGroup, activity: Activity, fault: LaunchFault | None) -> None:
         begin = time.monotonic()
         try:
-            machine = self._launcher.launch(group, fault)
-            end = self._launcher.find_end(group, machine, fault)
+            order = self._launcher.order_for(group)
+            machine = self._launcher.launch(order, fault)
+            end = self._launcher.find_end(order, machine, fault)
         except LaunchError as error:
             with self.lock:
                 group.pending_launches -= 1

@@ -9,10 +9,11 @@ from moto.ssm.models import Parameter, ssm_backends
 
 from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.errors import AssemblyError
-from cdk_rehearsal.image_families import find_login_user, find_parts
+from cdk_rehearsal.image_families import find_login_user, find_parts, find_root_volume
 from cdk_rehearsal.machine import ImagePart
 
 _UNKNOWN_IMAGE_USER = "ec2-user"
+_EMR_IMAGE = "ami-emr"
 
 
 class ImageCatalogue:
@@ -24,6 +25,7 @@ class ImageCatalogue:
         self._place = place
         self._users = dict(login_users)
         self._parts: dict[str, frozenset[ImagePart]] = {}
+        self._root_volumes: dict[str, tuple[str, int]] = {}
 
     def seed_parameter(self, name: str) -> str:
         """Make a public image parameter of a known family resolvable, and return the image id."""
@@ -49,7 +51,14 @@ class ImageCatalogue:
         self.admit(image_id)
         self._users[image_id] = user
         self._parts[image_id] = find_parts(name)
+        self._root_volumes[image_id] = find_root_volume(name)
         return image_id
+
+    def seed_emr_image(self) -> str:
+        """Make the image that EMR takes by default launchable, Amazon Linux 2023 on releases 7, and return its id."""
+        self.admit(_EMR_IMAGE)
+        self._parts[_EMR_IMAGE] = frozenset({"amazon-linux"})
+        return _EMR_IMAGE
 
     def admit(self, image_id: str) -> None:
         """Make an image launchable: the rehearsal takes it that the user's own images exist."""
@@ -59,6 +68,10 @@ class ImageCatalogue:
     def login_user(self, image_id: str) -> str:
         """Return the login user of an image."""
         return self._users.get(image_id, _UNKNOWN_IMAGE_USER)
+
+    def root_volume(self, image_id: str) -> tuple[str, int]:
+        """Return root device and size of its snapshot, in GiB, of an image; 0 where it is unknown."""
+        return self._root_volumes.get(image_id, ("", 0))
 
     def parts(self, image_id: str) -> frozenset[ImagePart]:
         """Return the parts of an image beyond those of all images; none are known of the user's own images."""

@@ -45,14 +45,14 @@ class LaunchError(Exception):
 @dataclass(frozen=True)
 class LaunchFault:
     """
-    Makes launches of a group fail.
+    Makes launches of a group, or of an EMR cluster, fail.
 
     Attributes:
         code: EC2's error code, with which it refuses the launch; or, with `Client.` or `Server.` before it, the reason
             for which it ends the instance before that is in service.
-        tags: Tags of the group, key -> value. Default: any.
-        group: Name of the group. Default: any.
-        ordinals: Which launch attempts of a group fail, counted from 1. Default: every one from `from_ordinal` on.
+        tags: Tags of the group or cluster, key -> value. Default: any.
+        group: Name of the group or cluster. Default: any.
+        ordinals: Which launch attempts of it fail, counted from 1. Default: every one from `from_ordinal` on.
         from_ordinal: First attempt that fails. Default: 1.
         at_creation: Whether the dry run for a new group finds it, so that there is no group to launch for. Default: no,
             it happens to launches.

@@ -1,10 +1,11 @@
-"""Launches and terminates EC2 instances for Auto Scaling groups, from their launch templates."""
+"""Launches and terminates EC2 instances, for Auto Scaling groups and for EMR clusters."""
 
 import base64
 import ipaddress
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +17,41 @@ from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault, key_refusal
 from cdk_rehearsal.embedded_aws.file_systems import LustreFileSystems, find_access_points, find_mount_targets
 from cdk_rehearsal.embedded_aws.place import Credentials, Place
-from cdk_rehearsal.machine import Machine
+from cdk_rehearsal.machine import ImagePart, Machine
 
 _METADATA_KEY = re.compile(r"[0-9a-zA-Z\-_+=,.@:]{1,255}")
 _RESERVED_KEYS = frozenset({".", "..", "_index"})
 
 
-def collect_tags(group: ScalingGroup, data: Mapping[str, Any]) -> dict[str, str]:
+@dataclass(frozen=True)
+class LaunchOrder:
     """
-    Return the tags of an instance: the launch template's, then those that its group propagates.
+    One instance to launch.
+
+    Attributes:
+        name: The group or the cluster that the instance belongs to.
+        data: The data of a launch template, with the image resolved.
+        subnet_ids: The subnets to choose from.
+        tags: Tags of the instance beside those of the data.
+        placement_group: Name of the placement group. Default: none beside that of the data.
+        taken_zones: Zones of the instances that are there, of which the next one prefers others. Default: none.
+        login_user: The login user. Default: the image's own.
+        parts: What is on the instance beside the parts of its image. Default: nothing.
+    """
+
+    name: str
+    data: Mapping[str, Any]
+    subnet_ids: Sequence[str]
+    tags: Mapping[str, str]
+    placement_group: str = ""
+    taken_zones: Sequence[str] = ()
+    login_user: str = ""
+    parts: frozenset[ImagePart] = frozenset()
+
+
+def collect_tags(data: Mapping[str, Any], more: Mapping[str, str]) -> dict[str, str]:
+    """
+    Return the tags of an instance: the launch template's, then those of its group.
 
     A key that is not fit for a URL is refused where instance metadata shows the tags (EC2 User Guide).
     """
@@ -34,8 +61,7 @@ def collect_tags(group: ScalingGroup, data: Mapping[str, Any]) -> dict[str, str]
         if specification["ResourceType"] == "instance"
         for tag in specification["Tags"]
     }
-    tags |= {tag.key: tag.value for tag in group.tags if tag.propagate}
-    tags |= {"aws:autoscaling:groupName": group.name}
+    tags |= more
     if data.get("MetadataOptions", {}).get("InstanceMetadataTags") == "enabled":
         for key in tags:
             if not _METADATA_KEY.fullmatch(key) or key in _RESERVED_KEYS:
@@ -90,25 +116,35 @@ class InstanceLauncher:
             data["ImageId"] = self._place.client("ssm").get_parameter(Name=name)["Parameter"]["Value"]
         return data
 
-    def launch(self, group: ScalingGroup, fault: LaunchFault | None = None) -> Machine:
-        """Launch one instance of a group; raise LaunchError where EC2 refuses."""
-        try:
+    def order_for(self, group: ScalingGroup) -> LaunchOrder:
+        """Return the order for the next instance of a group; LaunchError where its launch template is gone."""
+        with _as_launch_error():
             data = self.describe_template(group)
-            subnet = self._choose_subnet(group)
+        return LaunchOrder(
+            group.name,
+            data,
+            group.subnet_ids,
+            {tag.key: tag.value for tag in group.tags if tag.propagate} | {"aws:autoscaling:groupName": group.name},
+            group.placement_group,
+            tuple(instance.zone for instance in group.active),
+        )
+
+    def launch(self, order: LaunchOrder, fault: LaunchFault | None = None) -> Machine:
+        """Launch one instance; raise LaunchError where EC2 refuses."""
+        with _as_launch_error():
+            subnet = self._choose_subnet(order)
             if fault is not None and not fault.ends_instance:
-                raise fault.to_error(instance_type=data.get("InstanceType", "m1.small"), zone=subnet.zone)
+                raise fault.to_error(instance_type=order.data.get("InstanceType", "m1.small"), zone=subnet.zone)
             with self._lock:  # a free address is found and taken at once
                 address = self.free_address(subnet.id)
-                instance_id = self._run(group, data, subnet, address)
-            return self._describe(group, data, subnet, address, instance_id)
-        except ClientError as error:
-            raise LaunchError(error.response["Error"]["Code"], error.response["Error"]["Message"]) from error
+                instance_id = self._run(order, subnet, address)
+            return self._describe(order, subnet, address, instance_id)
 
-    def find_end(self, group: ScalingGroup, machine: Machine, fault: LaunchFault | None) -> LaunchError | None:
+    def find_end(self, order: LaunchOrder, machine: Machine, fault: LaunchFault | None) -> LaunchError | None:
         """Return why EC2 ends an instance before it is in service: a volume's key, or the fault; None: it does not."""
         if fault is not None:
             return fault.to_error(instance_type=machine.instance_type, zone=machine.zone)
-        disks = (mapping.get("Ebs", {}) for mapping in self.describe_template(group).get("BlockDeviceMappings", []))
+        disks = (mapping.get("Ebs", {}) for mapping in order.data.get("BlockDeviceMappings", []))
         keys = {str(disk["KmsKeyId"]) for disk in disks if disk.get("KmsKeyId")}
         return None if all(map(self.admits_volume, sorted(keys))) else key_refusal()
 
@@ -138,13 +174,13 @@ class InstanceLauncher:
             "instances.",
         )
 
-    def _choose_subnet(self, group: ScalingGroup) -> _Subnet:
+    def _choose_subnet(self, order: LaunchOrder) -> _Subnet:
         ec2 = self._place.client("ec2")
-        answer = ec2.describe_subnets(SubnetIds=list(group.subnet_ids))["Subnets"]
+        answer = ec2.describe_subnets(SubnetIds=list(order.subnet_ids))["Subnets"]
         counts = {entry["SubnetId"]: 0 for entry in answer}
-        for instance in group.active:
+        for zone in order.taken_zones:
             for entry in answer:
-                counts[entry["SubnetId"]] += entry["AvailabilityZone"] == instance.zone
+                counts[entry["SubnetId"]] += entry["AvailabilityZone"] == zone
         chosen = min(answer, key=lambda entry: counts[entry["SubnetId"]])
         vpc = ec2.describe_vpcs(VpcIds=[chosen["VpcId"]])["Vpcs"][0]
         return _Subnet(
@@ -155,10 +191,11 @@ class InstanceLauncher:
             tuple(entry["CidrBlock"] for entry in vpc["CidrBlockAssociationSet"]),
         )
 
-    def _run(self, group: ScalingGroup, data: Mapping[str, Any], subnet: _Subnet, address: str) -> str:
-        kind = data.get("InstanceType", "m1.small")
-        is_clustered = bool(group.placement_group or data.get("Placement", {}).get("GroupName"))
+    def _run(self, order: LaunchOrder, subnet: _Subnet, address: str) -> str:
+        data, kind = order.data, order.data.get("InstanceType", "m1.small")
+        is_clustered = bool(order.placement_group or data.get("Placement", {}).get("GroupName"))
         self._require_type(kind, subnet.zone, is_clustered=is_clustered)
+        self._require_room(data)
         primary: Mapping[str, Any] = next(
             (card for card in data.get("NetworkInterfaces", []) if card.get("DeviceIndex", 0) == 0), {}
         )
@@ -169,7 +206,7 @@ class InstanceLauncher:
             "Groups": primary.get("Groups") or data.get("SecurityGroupIds", []),
             "AssociatePublicIpAddress": primary.get("AssociatePublicIpAddress", subnet.is_public),
         }
-        tags = [{"Key": key, "Value": value} for key, value in collect_tags(group, data).items()]
+        tags = [{"Key": key, "Value": value} for key, value in collect_tags(data, order.tags).items()]
         request: dict[str, Any] = {
             "ImageId": data["ImageId"],
             "InstanceType": kind,
@@ -205,11 +242,22 @@ class InstanceLauncher:
                 "instance type or change the placement group strategy, and try again.",
             )
 
-    def _describe(
-        self, group: ScalingGroup, data: Mapping[str, Any], subnet: _Subnet, address: str, instance_id: str
-    ) -> Machine:
-        tags = collect_tags(group, data)
-        kind = self.label(tags, group.name)
+    def _require_room(self, data: Mapping[str, Any]) -> None:
+        """Refuse a root volume that is smaller than the image's snapshot (spore-host/spawn#25)."""
+        device, size = self._images.root_volume(data["ImageId"])
+        for mapping in data.get("BlockDeviceMappings", []):
+            asked = int(mapping.get("Ebs", {}).get("VolumeSize", size))
+            if mapping["DeviceName"] == device and asked < size:
+                snapshot = "snap-" + data["ImageId"].removeprefix("ami-")
+                raise LaunchError(
+                    "InvalidBlockDeviceMapping",
+                    f"Volume of size {asked}GB is smaller than snapshot '{snapshot}', expect size >= {size}GB",
+                )
+
+    def _describe(self, order: LaunchOrder, subnet: _Subnet, address: str, instance_id: str) -> Machine:
+        data = order.data
+        tags = collect_tags(data, order.tags)
+        kind = self.label(tags, order.name)
         role_name, role_arn = self._instance_role(data)
         credentials = Credentials("", "")
         if role_arn:
@@ -229,12 +277,12 @@ class InstanceLauncher:
             secret_access_key=credentials.secret_access_key,
             session_token=credentials.session_token,
             tags=tags,
-            login_user=self._images.login_user(data["ImageId"]),
+            login_user=order.login_user or self._images.login_user(data["ImageId"]),
             public_key=self._public_key(data.get("KeyName", "")),
             mount_targets=find_mount_targets(self._place, subnet.zone),
             lustre=self.lustre.describe(),
             access_points=find_access_points(self._place),
-            image_parts=self._images.parts(data["ImageId"]),
+            image_parts=self._images.parts(data["ImageId"]) | order.parts,
         )
 
     def _instance_role(self, data: Mapping[str, Any]) -> tuple[str, str]:
@@ -250,3 +298,12 @@ class InstanceLauncher:
             return ""
         answer = self._place.client("ec2").describe_key_pairs(KeyNames=[name], IncludePublicKey=True)
         return str(answer["KeyPairs"][0].get("PublicKey", ""))
+
+
+@contextmanager
+def _as_launch_error() -> Iterator[None]:
+    """Turn a refusal of EC2's API into LaunchError."""
+    try:
+        yield
+    except ClientError as error:
+        raise LaunchError(error.response["Error"]["Code"], error.response["Error"]["Message"]) from error

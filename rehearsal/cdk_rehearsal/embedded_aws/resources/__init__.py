@@ -3,6 +3,7 @@
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Creator
 from cdk_rehearsal.embedded_aws.resources import (
     backups,
+    clusters,
     compute,
     custom_resource,
     functions,
@@ -16,6 +17,7 @@ from cdk_rehearsal.embedded_aws.resources import (
 CREATORS: dict[str, Creator] = (
     network.CREATORS
     | compute.CREATORS
+    | clusters.CREATORS
     | identity.CREATORS
     | storage.CREATORS
     | backups.CREATORS

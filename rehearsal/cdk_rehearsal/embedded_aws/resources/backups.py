@@ -4,19 +4,13 @@ Creates the vaults, plans and selections of AWS Backup.
 No lab lives until the night, so no backup is made: its rights are asked for when something is selected.
 """
 
-import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from cdk_rehearsal.embedded_aws.access.principals import Principal
 from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
 from cdk_rehearsal.embedded_aws.resources.simple import Simple
-from cdk_rehearsal.iam.evaluation import evaluate
-from cdk_rehearsal.iam.policy import read_policy
-from cdk_rehearsal.iam.request import Caller, Request, make_context
 
 BACKUP = "backup.amazonaws.com"
 Call = tuple[str, Mapping[str, str]]
@@ -59,16 +53,8 @@ def _create_selection(creation: Creation) -> Created:
 
 
 def _require_trust(creation: Creation, role_arn: str) -> None:
-    refusal = f"The IAM role {role_arn} is not valid or cannot be assumed by AWS Backup"
-    try:
-        role = creation.client("iam").get_role(RoleName=role_arn.rpartition("/")[2])["Role"]
-    except ClientError as error:
-        raise ValueError(refusal) from error
-    caller, trust = Caller.of_service(BACKUP), role["AssumeRolePolicyDocument"]
-    document = json.loads(trust) if isinstance(trust, str) else trust
-    request = Request(caller, "sts:AssumeRole", role_arn, make_context(caller, {}))
-    if not evaluate(request, (), read_policy(document, "resource")).is_allowed:
-        raise ValueError(refusal)
+    if not creation.services.gatekeeper.trusts(role_arn, BACKUP):
+        raise ValueError(f"The IAM role {role_arn} is not valid or cannot be assumed by AWS Backup")
 
 
 def _require_tag_right(creation: Creation, role_arn: str) -> None:

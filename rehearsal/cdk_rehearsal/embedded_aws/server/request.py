@@ -93,7 +93,8 @@ def read_parameters(service: str, request: SignedRequest) -> Mapping[str, Any]:
     query = {name: values[0] for name, values in parse_qs(request.query, keep_blank_values=True).items()}
     if service == "s3":
         bucket, _, key = unquote(request.path).lstrip("/").partition("/")
-        return {"Bucket": bucket, "Key": key, **query}
+        chosen = request.headers.get("x-amz-server-side-encryption-aws-kms-key-id")
+        return {"Bucket": bucket, "Key": key, **query, **({"SSEKMSKeyId": chosen} if chosen else {})}
     if "x-amz-target" in request.headers or request.body[:1] == b"{":
         return _read_json(request.body)
     form = parse_qs(request.body.decode(errors="replace"), keep_blank_values=True)

@@ -23,6 +23,7 @@ from werkzeug.serving import BaseWSGIServer, make_server
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Denial, Gatekeeper
 from cdk_rehearsal.embedded_aws.access.principals import OPERATOR, Principal, PrincipalRegistry, caller
 from cdk_rehearsal.embedded_aws.cloudformation.signals import PRESIGNED_PREFIX, PresignedUrls
+from cdk_rehearsal.embedded_aws.emr.node_channel import CHANNEL_PREFIX, NodeChannels
 from cdk_rehearsal.embedded_aws.server import session_manager
 from cdk_rehearsal.embedded_aws.server.call_log import CallLog
 from cdk_rehearsal.embedded_aws.server.request import Authorization, SignedRequest, is_signature_valid, name_operation
@@ -116,11 +117,13 @@ class Server:
         principals: PrincipalRegistry,
         calls: CallLog,
         presigned: PresignedUrls,
+        channels: NodeChannels,
         object_seconds: float = 0.0,
     ) -> None:
         self._principals = principals
         self._calls = calls
         self._presigned = presigned
+        self._channels = channels
         self._object_seconds = object_seconds
         self.gatekeeper: Gatekeeper | None = None
         self._sessions = session_manager.SessionManager()
@@ -155,6 +158,8 @@ class Server:
                 request.method, request.path, request.query, request.headers, request.body
             )
             return _answer(start_response, status, text.encode())
+        if request.path.startswith(CHANNEL_PREFIX):
+            return _answer(start_response, *self._channels.answer(request.path, request.body))
         if request.headers.get("authorization", "").startswith(SCHEME):
             return self._answer_signal(environ, start_response, request)
         authorization = Authorization.parse(request.headers.get("authorization", ""))

@@ -42,8 +42,28 @@ PART_STAND_INS: Mapping[ImagePart, StandIn] = {
         "dnf knows one package, amazon-efs-utils, whose mount.efs checks zone and options and binds a folder, without "
         "TLS and IAM; cfn-signal signals resources and wait conditions; all else is the base root's Debian",
     ),
+    "emr": StandIn(
+        "emr-instance-controller, yarn",
+        "EMR's AMI, its instance controller, and Hadoop",
+        "the user hadoop, the files below /mnt/var/lib/info, bootstrap actions, and steps of command-runner and "
+        "script-runner; logs reach S3 at once, where EMR takes minutes; no Hadoop, no HDFS, no other application, no "
+        "AWS CLI; yarn lists the running core nodes and nothing else, and a dead one no more, where YARN waits ten "
+        "minutes; each node knows the names of the others from /etc/hosts",
+    ),
 }
 """Stand-in of each part."""
+
+HADOOP_YARN = "usr/lib/lab/hadoop/yarn"
+"""The program `yarn`, which comes to a node's path when EMR has installed Hadoop."""
+_EMR_CONTROLLER = """[Unit]
+Description=emr-instance-controller
+After=network.target
+[Service]
+ExecStart=/usr/lib/lab/emr-instance-controller
+Restart=always
+[Install]
+WantedBy=multi-user.target
+"""
 
 PACKAGES = "usr/lib/lab/packages"
 """Below it each package that dnf can install, as a tree of files."""
@@ -76,6 +96,8 @@ def write_image_part(folder: Path, part: ImagePart) -> None:
         (folder / "usr/bin/python3.12").symlink_to("/usr/bin/python3")
     elif part == "amazon-linux":
         _write_amazon_linux(folder)
+    elif part == "emr":
+        _write_emr(folder)
 
 
 def _write_amazon_linux(folder: Path) -> None:
@@ -87,6 +109,12 @@ def _write_amazon_linux(folder: Path) -> None:
     write_files(folder, make_launchers(launchers))
     # A whiteout: overlayfs shows nothing where an upper layer has this device.
     os.mknod(folder / "usr/bin/apt-get", stat.S_IFCHR, os.makedev(0, 0))
+
+
+def _write_emr(folder: Path) -> None:
+    launchers = {"usr/lib/lab/emr-instance-controller": ("emr_controller", ""), HADOOP_YARN: ("yarn", "sys.argv[1:]")}
+    unit = "usr/lib/systemd/system/emr-instance-controller.service"
+    write_files(folder, {**make_launchers(launchers), unit: _EMR_CONTROLLER})
 
 
 def prepare_layers(

@@ -58,7 +58,7 @@ class Caller:
         service: str,
         method: str,
         path: str,
-        body: str = "",
+        body: "str | bytes" = "",
         *,
         headers: Mapping[str, str] | None = None,
         timeout: "float | None" = _ANSWER_SECONDS,
@@ -136,7 +136,7 @@ def sign(
     method: str,
     host: str,
     path: str,
-    body: str,
+    body: "str | bytes",
     *,
     service: str,
     region: str,
@@ -146,7 +146,7 @@ def sign(
     """Return the headers of AWS Signature Version 4 for a request without a query."""
     stamp = now.strftime("%Y%m%dT%H%M%SZ")
     scope = f"{stamp[:8]}/{region}/{service}/aws4_request"
-    digest = hashlib.sha256(body.encode()).hexdigest()
+    digest = hashlib.sha256(body.encode() if isinstance(body, str) else body).hexdigest()
     signed = {"host": host, "x-amz-date": stamp, "x-amz-security-token": str(credentials["Token"])}
     names = ";".join(signed)
     canonical = "\n".join([method, path, "", *(f"{name}:{value}" for name, value in signed.items()), "", names, digest])

@@ -1,10 +1,14 @@
 """Rights that a role needs when a resource is selected for backup, and roles that are refused."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
 
+from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
+from cdk_rehearsal.embedded_aws.observation import Observations
 from cdk_rehearsal.embedded_aws.resources.backups import CREATORS
+from cdk_rehearsal.iam.call_record import CallRecord
 
 TABLE = "arn:aws:dynamodb:us-east-1:123456789012:table/state"
 ROLE = "arn:aws:iam::123456789012:role/Backup"
@@ -18,19 +22,18 @@ def trust(service):
 def select(trusted="backup.amazonaws.com", denied=()):
     asked = []
 
-    def check_call(principal, operation, parameters):
-        asked.append((principal.role_arn, operation, parameters))
-        return f"denied {operation}" if operation in denied else None
+    class AskedGatekeeper(Gatekeeper):
+        def check_call(self, principal, operation, parameters):
+            asked.append((principal.role_arn, operation, parameters))
+            return f"denied {operation}" if operation in denied else None
 
     plan = {"BackupPlan": {"Rules": [{"TargetBackupVaultName": "nightly"}, {"TargetBackupVaultName": "nightly"}]}}
-    client = SimpleNamespace(
-        get_backup_plan=lambda **_: plan,
-        get_role=lambda **_: {"Role": {"AssumeRolePolicyDocument": trust(trusted)}},
+    client = SimpleNamespace(get_backup_plan=lambda **_: plan)
+    state = SimpleNamespace(
+        arn=lambda service, resource: f"arn:aws:{service}:us-east-1:123456789012:{resource}",
+        find_trust_policy=lambda _arn: json.dumps(trust(trusted)),
     )
-    gatekeeper = SimpleNamespace(
-        check_call=check_call,
-        state=SimpleNamespace(arn=lambda service, resource: f"arn:aws:{service}:us-east-1:123456789012:{resource}"),
-    )
+    gatekeeper = AskedGatekeeper(state, CallRecord(), Observations(None))
     selection = {"IamRoleArn": ROLE, "SelectionName": "all", "Resources": [TABLE]}
     creation = SimpleNamespace(
         properties={"BackupSelection": selection, "BackupPlanId": "p1"},

@@ -35,6 +35,14 @@ class EstateWithKey:
     def find_partition_key(self, table):
         return "cluster" if table == "state" else ""
 
+    def find_tags(self, arn):
+        return {"team": "learning"}
+
+    def find_role(self, name):
+        return f"arn:aws:iam::1:role/{name}"
+
+    find_profile_role = find_role
+
     def find_key(self, arn):
         return KEY if arn in {TABLE, VAULT, ARCHIVE} else ""
 
@@ -204,3 +212,47 @@ def test_an_upload_of_many_parts_needs_the_right_to_put_the_object_and_to_end_it
     need, *uses = list_needs((f"s3.{operation}", {"Bucket": "team", "Key": "environments/a.tar"}))
     assert (need.action, need.resource) == (action, ARCHIVE)
     assert [(use.action, use.resource) for use in uses] == [(key_action, KEY) for key_action in key_actions]
+
+
+LAUNCH = {
+    "ImageId": "ami-1",
+    "SubnetId": "subnet-1",
+    "SecurityGroupIds": ["sg-1"],
+    "KeyName": "pair",
+    "Tags": {"team": "learning"},
+}
+
+
+def test_a_launch_is_about_what_it_uses_with_its_tags_and_what_it_makes_with_those_it_gets():
+    needs = {need.resource.split(":", 4)[-1]: need.context for need in list_needs(("ec2.RunInstances", LAUNCH))}
+    used = {"aws:ResourceTag/team": "learning"}
+    made = {"aws:RequestTag/team": "learning", "aws:TagKeys": ("team",)}
+    assert needs == {
+        f"{ACCOUNT}:subnet/subnet-1": used,
+        f"{ACCOUNT}:security-group/sg-1": used,
+        ":image/ami-1": {},
+        f"{ACCOUNT}:key-pair/pair": {},
+        f"{ACCOUNT}:instance/*": made,
+        f"{ACCOUNT}:volume/*": made,
+        f"{ACCOUNT}:network-interface/*": {},
+    }
+
+
+def test_whoever_runs_a_cluster_passes_two_roles_to_two_services():
+    run, *passed = list_needs(("elasticmapreduce.RunJobFlow", {"ServiceRole": "emr", "JobFlowRole": "node"}))
+    assert (run.action, run.resource) == ("elasticmapreduce:RunJobFlow", "*")
+    assert [(need.action, need.resource, need.context["iam:PassedToService"]) for need in passed] == [
+        ("iam:PassRole", "arn:aws:iam::1:role/emr", "elasticmapreduce.amazonaws.com"),
+        ("iam:PassRole", "arn:aws:iam::1:role/node", "ec2.amazonaws.com"),
+    ]
+
+
+def test_several_clusters_of_a_call_are_named_with_their_tags():
+    needs = list_needs(("elasticmapreduce.TerminateJobFlows", {"JobFlowIds": ["j-1", "j-2"]}))
+    assert [need.resource.rpartition("/")[2] for need in needs] == ["j-1", "j-2"]
+    assert needs[0].context == {"elasticmapreduce:ResourceTag/team": "learning", "aws:ResourceTag/team": "learning"}
+
+
+def test_a_key_that_an_upload_names_is_used_in_place_of_the_buckets():
+    _, use = list_needs(("s3.PutObject", {"Bucket": "logs", "Key": "a", "SSEKMSKeyId": KEY}))
+    assert (use.action, use.resource, use.is_implied) == ("kms:GenerateDataKey", KEY, True)

@@ -16,10 +16,9 @@ from cdk_rehearsal.lab.metadata_service import (
     MetadataSession,
     build_documents,
     find_document,
-    private_dns_name,
 )
 from cdk_rehearsal.lab.node_faults import MetadataFault
-from cdk_rehearsal.machine import Machine
+from cdk_rehearsal.machine import Machine, private_dns_name
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ my-key"

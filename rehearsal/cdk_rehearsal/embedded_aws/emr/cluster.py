@@ -1,0 +1,266 @@
+"""An EMR cluster as data: its request, groups, instances and steps, in the forms of the API."""
+
+import secrets
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from cdk_rehearsal.embedded_aws.autoscaling.group import now
+
+ClusterState = Literal[
+    "STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING", "TERMINATING", "TERMINATED", "TERMINATED_WITH_ERRORS"
+]
+InstanceState = Literal["PROVISIONING", "BOOTSTRAPPING", "RUNNING", "TERMINATED"]
+StepState = Literal["PENDING", "CANCEL_PENDING", "RUNNING", "COMPLETED", "CANCELLED", "FAILED"]
+Role = Literal["MASTER", "CORE"]
+ENDED = ("TERMINATED", "TERMINATED_WITH_ERRORS")
+READY = ("RUNNING", "WAITING")
+ACTIVE_STEPS = ("PENDING", "CANCEL_PENDING", "RUNNING")
+_ATTRIBUTES = (
+    *("EmrManagedMasterSecurityGroup", "EmrManagedSlaveSecurityGroup", "ServiceAccessSecurityGroup"),
+    *("AdditionalMasterSecurityGroups", "AdditionalSlaveSecurityGroups", "Ec2KeyName", "Ec2SubnetId"),
+)
+_ECHOED = (
+    *("Name", "LogUri", "LogEncryptionKmsKeyId", "ReleaseLabel", "Applications", "Configurations", "ServiceRole"),
+    *("SecurityConfiguration", "CustomAmiId", "EbsRootVolumeSize", "OSReleaseLabel", "VisibleToAllUsers"),
+)
+"""Fields of RunJobFlow that DescribeCluster returns as they were given."""
+
+
+def make_id(prefix: str) -> str:
+    """Make up an id as EMR's: `j-` a cluster, `ig-` a group, `ci-` an instance, `s-` a step."""
+    return prefix + "".join(secrets.choice(string.ascii_uppercase + string.digits) for _ in range(13))
+
+
+def drop_unset(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what has a value."""
+    return {name: value for name, value in values.items() if value not in (None, "", {})}
+
+
+@dataclass
+class Reason:
+    """Reason of a state; EMR leaves the code out where nothing went wrong."""
+
+    code: str = ""
+    message: str = ""
+
+    def to_api(self) -> dict[str, str]:
+        """Return the API's form."""
+        return drop_unset({"Code": self.code, "Message": self.message})
+
+
+@dataclass
+class ClusterInstance:
+    """An instance of a cluster."""
+
+    group_id: str
+    role: Role
+    ec2_id: str
+    address: str
+    private_dns: str
+    instance_type: str
+    zone: str
+    id: str = field(default_factory=lambda: make_id("ci-"))
+    state: InstanceState = "PROVISIONING"
+    reason: Reason = field(default_factory=Reason)
+    created: datetime = field(default_factory=now)
+    ready: datetime | None = None
+    ended: datetime | None = None
+
+    def to_api(self) -> dict[str, Any]:
+        """Return the API's form."""
+        times = {"CreationDateTime": self.created, "ReadyDateTime": self.ready, "EndDateTime": self.ended}
+        return {
+            "Id": self.id,
+            "Ec2InstanceId": self.ec2_id,
+            "PrivateDnsName": self.private_dns,
+            "PrivateIpAddress": self.address,
+            "PublicDnsName": "",
+            "InstanceGroupId": self.group_id,
+            "InstanceType": self.instance_type,
+            "Market": "ON_DEMAND",
+            "Status": {
+                "State": self.state,
+                "StateChangeReason": self.reason.to_api(),
+                "Timeline": drop_unset(times),
+            },
+        }
+
+
+@dataclass
+class InstanceGroup:
+    """A uniform instance group."""
+
+    role: Role
+    instance_type: str
+    count: int
+    name: str
+    id: str = field(default_factory=lambda: make_id("ig-"))
+    created: datetime = field(default_factory=now)
+
+
+@dataclass
+class Step:
+    """A step; `log` is the folder of its logs in S3, empty without one."""
+
+    name: str
+    jar: str
+    arguments: list[str]
+    action_on_failure: str
+    log: str
+    id: str = field(default_factory=lambda: make_id("s-"))
+    state: StepState = "PENDING"
+    created: datetime = field(default_factory=now)
+    started: datetime | None = None
+    ended: datetime | None = None
+
+    def to_api(self) -> dict[str, Any]:
+        """Return the API's form."""
+        times = {"CreationDateTime": self.created, "StartDateTime": self.started, "EndDateTime": self.ended}
+        status: dict[str, Any] = {"State": self.state, "StateChangeReason": {}, "Timeline": drop_unset(times)}
+        if self.state == "FAILED":
+            log = f"{self.log}{self.id}/stderr.gz" if self.log else ""
+            status["FailureDetails"] = drop_unset({"Reason": "Unknown Error.", "LogFile": log})
+        return {
+            "Id": self.id,
+            "Name": self.name,
+            "Config": {"Jar": self.jar, "Args": self.arguments, "Properties": {}},
+            "ActionOnFailure": self.action_on_failure,
+            "Status": status,
+        }
+
+
+@dataclass
+class Cluster:
+    """State of a cluster; the driver's lock guards it."""
+
+    request: Mapping[str, Any]
+    arn_prefix: str
+    id: str = field(default_factory=lambda: make_id("j-"))
+    state: ClusterState = "STARTING"
+    reason: Reason = field(default_factory=Reason)
+    groups: list[InstanceGroup] = field(default_factory=list)
+    instances: list[ClusterInstance] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    created: datetime = field(default_factory=now)
+    ready: datetime | None = None
+    ended: datetime | None = None
+    changes: int = 0
+    """Number of changes of the state, by which an idle cluster is known."""
+    launches: int = 0
+    """Number of launches that were tried."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self.request["Name"])
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The `Instances` of its request."""
+        settings: Mapping[str, Any] = self.request["Instances"]
+        return settings
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Its tags, key -> value."""
+        return {tag["Key"]: str(tag["Value"]) for tag in self.request.get("Tags", [])}
+
+    @property
+    def arn(self) -> str:
+        """Its ARN."""
+        return f"{self.arn_prefix}{self.id}"
+
+    @property
+    def log_uri(self) -> str:
+        """The folder of its logs, `s3://bucket/prefix/j-…/`; empty without logs."""
+        uri = str(self.request.get("LogUri", ""))
+        return f"{uri.replace('s3n://', 's3://').rstrip('/')}/{self.id}/" if uri else ""
+
+    @property
+    def master(self) -> ClusterInstance | None:
+        """The primary, while there is one."""
+        return next((entry for entry in self.alive if entry.role == "MASTER"), None)
+
+    @property
+    def alive(self) -> list[ClusterInstance]:
+        """Instances that have not ended."""
+        return [entry for entry in self.instances if entry.state != "TERMINATED"]
+
+    def find_instance(self, ec2_id: str) -> ClusterInstance | None:
+        """Return an instance that has not ended, by its EC2 id."""
+        return next((entry for entry in self.alive if entry.ec2_id == ec2_id), None)
+
+    def find_step(self, step_id: str) -> Step | None:
+        """Return a step."""
+        return next((step for step in self.steps if step.id == step_id), None)
+
+    def count_alive(self, group: InstanceGroup, state: str = "") -> int:
+        """Count the instances of a group that have not ended, of one state or of all."""
+        return sum(entry.group_id == group.id and state in ("", entry.state) for entry in self.alive)
+
+    def summarize(self) -> dict[str, Any]:
+        """Return the API's short form."""
+        times = {"CreationDateTime": self.created, "ReadyDateTime": self.ready, "EndDateTime": self.ended}
+        status = {"State": self.state, "StateChangeReason": self.reason.to_api(), "Timeline": drop_unset(times)}
+        return {"Id": self.id, "Name": self.name, "Status": status, "ClusterArn": self.arn}
+
+    def to_api(self) -> dict[str, Any]:
+        """Return the API's form."""
+        # The first one, which keeps its name when the cluster has ended.
+        master = next((entry for entry in self.instances if entry.role == "MASTER"), None)
+        attributes = {name: self.settings.get(name) for name in _ATTRIBUTES}
+        attributes |= {
+            "IamInstanceProfile": self.request["JobFlowRole"],
+            "Ec2AvailabilityZone": master.zone if master else None,
+        }
+        return self.summarize() | drop_unset(
+            {name: self.request.get(name) for name in _ECHOED}
+            | {
+                "Ec2InstanceAttributes": drop_unset(attributes),
+                "InstanceCollectionType": "INSTANCE_GROUP",
+                "AutoTerminate": not self.settings.get("KeepJobFlowAliveWhenNoSteps", False),
+                "TerminationProtected": self.settings.get("TerminationProtected", False),
+                "UnhealthyNodeReplacement": self.settings.get("UnhealthyNodeReplacement"),
+                "Tags": self.request.get("Tags", []),
+                "StepConcurrencyLevel": self.request.get("StepConcurrencyLevel", 1),
+                "MasterPublicDnsName": master.private_dns if master else None,
+            }
+        )
+
+    def describe_group(self, group: InstanceGroup) -> dict[str, Any]:
+        """Return the API's form of a group."""
+        running = self.count_alive(group, "RUNNING")
+        state = "RUNNING" if running == group.count else "RESIZING" if self.ready else "BOOTSTRAPPING"
+        if self.state == "STARTING":
+            state = "PROVISIONING"
+        if self.state in ("TERMINATING", *ENDED):
+            state = "TERMINATED" if self.state in ENDED else "TERMINATING"
+        return {
+            "Id": group.id,
+            "Name": group.name,
+            "Market": "ON_DEMAND",
+            "InstanceGroupType": group.role,
+            "InstanceType": group.instance_type,
+            "RequestedInstanceCount": group.count,
+            "RunningInstanceCount": running,
+            "Status": {"State": state, "StateChangeReason": {}, "Timeline": {"CreationDateTime": group.created}},
+        }
+
+
+def word_bootstrap_failure(instance: ClusterInstance, report: Mapping[str, Any]) -> str:
+    """
+    Return EMR's message for a bootstrap action that failed on a node.
+
+    Wittline/pyspark-on-aws-emr#4 and aws-samples/emr-bootstrap-actions#220 have the two about a primary. Those about
+    core nodes count them, as `On 2 slave instances (including i-1 and i-2)` (mrjob); this one has the first alone. A
+    cluster may survive a few of them; bootstrap actions that fail on one node mostly fail on its replacement, too.
+    """
+    number, name = report["action"], instance.ec2_id
+    if report["cause"] == "download":
+        who = f"Master instance ({name})" if instance.role == "MASTER" else f"1 slave instance (including {name})"
+        return f"{who} failed attempting to download bootstrap action {number} file from S3"
+    where = f"the master instance ({name})" if instance.role == "MASTER" else f"1 slave instance (including {name})"
+    return f"On {where}, bootstrap action {number} returned a non-zero return code"

@@ -1,0 +1,639 @@
+"""An EMR cluster takes AWS's way through its states, on nodes that these tests play."""
+
+import http.client
+import json
+import re
+import time
+from urllib.parse import urlsplit
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.embedded_aws.emr_template import SERVICE_ACTIONS, allow, make_step, make_template, trust
+
+MASTER, CORE = "MASTER", "CORE"
+
+
+class PlayedNode:
+    """The controller of a node that does not boot: it asks for orders and reports what the test wants."""
+
+    def __init__(self, machine):
+        self.machine = machine
+        self.id = machine["instance_id"]
+        self.role = machine["tags"]["aws:elasticmapreduce:instance-group-role"]
+        self.url = urlsplit(re.search(r"'(http[^']*)'", machine["user_data"])[1])
+        self.hosts = {}
+
+    def ask(self, verb, **report):
+        connection = http.client.HTTPConnection(self.url.netloc, timeout=30)
+        connection.request("POST", f"{self.url.path}/{verb}", body=json.dumps(report))
+        answer = connection.getresponse()
+        return json.loads(answer.read()) if answer.status == http.client.OK else answer.status
+
+    def order(self, kind):
+        """Wait for an order of a kind; take the names of hosts meanwhile."""
+        while True:
+            (order,) = self.ask("orders")
+            if order["do"] == "hosts":
+                self.hosts = order["hosts"]
+            else:
+                assert order["do"] == kind
+                return order
+
+    def bootstrap(self):
+        """Boot, and bootstrap without a fault; return the order."""
+        self.ask("report", event="ready")
+        order = self.order("bootstrap")
+        self.ask("report", event="bootstrapped")
+        return order
+
+
+class Sample:
+    """A deployed cluster with its played nodes."""
+
+    def __init__(self, cloud, nodes):
+        self.cloud = cloud
+        self.nodes = nodes
+
+    @property
+    def emr(self):
+        return self.cloud.client("emr")
+
+    @property
+    def id(self):
+        return self.cloud.physical_id("Cluster")
+
+    @property
+    def master(self):
+        return next(node for node in self.nodes if node.role == MASTER)
+
+    @property
+    def cores(self):
+        return [node for node in self.nodes if node.role == CORE]
+
+    def take_node(self):
+        """Wait for one more node that boots."""
+        node = PlayedNode(self.cloud.next(lambda line: line["kind"] == "boot")["machine"])
+        self.nodes.append(node)
+        return node
+
+    def status(self):
+        return self.emr.describe_cluster(ClusterId=self.id)["Cluster"]["Status"]
+
+    def wait_for(self, state):
+        """Wait for a state of the cluster, and return its reason."""
+        return self._wait(self.status, state)["StateChangeReason"]
+
+    def wait_for_step(self, step_id, state):
+        """Wait for a state of a step, and return its status."""
+        return self._wait(lambda: self.emr.describe_step(ClusterId=self.id, StepId=step_id)["Step"]["Status"], state)
+
+    def add_steps(self, *steps):
+        return self.emr.add_job_flow_steps(JobFlowId=self.id, Steps=list(steps))["StepIds"]
+
+    def step_states(self):
+        steps = self.emr.list_steps(ClusterId=self.id)["Steps"]
+        return {step["Name"]: step["Status"]["State"] for step in steps}
+
+    def instances(self, **filters):
+        rows = self.emr.list_instances(ClusterId=self.id, **filters)["Instances"]
+        return {row["Ec2InstanceId"]: row["Status"]["State"] for row in rows}
+
+    def _wait(self, read, state):
+        for _ in range(200):
+            if (status := read())["State"] == state:
+                return status
+            time.sleep(0.05)
+        raise AssertionError(f"{state} did not come, it is {status}")
+
+
+@pytest.fixture
+def deploy(start_cloud, assemble, tmp_path):
+    """Return a function that deploys a template and takes its nodes."""
+
+    def start(template, nodes=3, **options):
+        cloud = start_cloud(**options)
+        answer = cloud.deploy(assemble(tmp_path / "cdk.out", template))
+        assert isinstance(answer, dict), answer
+        sample = Sample(cloud, [])
+        for _ in range(nodes):
+            sample.take_node()
+        return sample
+
+    return start
+
+
+@pytest.fixture
+def running(deploy):
+    """Return a function that deploys a cluster and bootstraps its nodes."""
+
+    def start(options=None, **cluster):
+        sample = deploy(make_template(**cluster), **options or {})
+        for node in sample.nodes:
+            node.bootstrap()
+        sample.cloud.observation("Cluster CREATE_COMPLETE")
+        return sample
+
+    return start
+
+
+@pytest.fixture
+def refuse(start_cloud, assemble, tmp_path):
+    """Return a function that deploys a template, and returns why it failed and which instances booted."""
+
+    def start(template, **options):
+        cloud = start_cloud(**options)
+        answer = cloud.deploy(assemble(tmp_path / "cdk.out", template))
+        if isinstance(answer, str):
+            return answer
+        outcome = cloud.command("wait", seconds=30)
+        assert outcome["status"] == "ROLLBACK_COMPLETE", outcome["reason"]
+        return outcome["reason"]
+
+    return start
+
+
+def test_a_cluster_waits_when_all_nodes_have_bootstrapped(deploy):
+    sample = deploy(make_template())
+    assert sample.status()["State"] == "STARTING"
+    assert [node.role for node in sample.nodes].count(CORE) == 2
+    order = sample.master.bootstrap()
+    assert sample.status()["State"] == "BOOTSTRAPPING"
+    assert order["actions"] == [{"path": "s3://sample-emr-logs/scripts/setup.sh", "arguments": ["one", "two words"]}]
+    for core in sample.cores:
+        core.bootstrap()
+    assert sample.wait_for("WAITING") == {"Message": "Cluster ready to run steps."}
+    outcome = sample.cloud.command("wait", seconds=20)
+    assert outcome["status"] == "CREATE_COMPLETE"
+    assert re.fullmatch(r"j-[0-9A-Z]{13}", outcome["outputs"]["Id"])
+    assert outcome["outputs"]["Master"] == f"ip-{sample.master.machine['address'].replace('.', '-')}.ec2.internal"
+
+
+def test_an_instance_is_launched_as_the_template_says(running):
+    sample = running()
+    master = sample.master.machine
+    assert master["login_user"] == "hadoop"
+    assert master["address"].startswith("10.0.0.")
+    assert (master["instance_type"], sample.cores[0].machine["instance_type"]) == ("m5.xlarge", "c5.2xlarge")
+    assert master["tags"]["team"] == "learning"
+    assert master["tags"]["aws:elasticmapreduce:job-flow-id"] == sample.id
+    assert sample.emr.list_bootstrap_actions(ClusterId=sample.id)["BootstrapActions"][0]["Args"] == ["one", "two words"]
+    groups = sample.emr.list_instance_groups(ClusterId=sample.id)["InstanceGroups"]
+    counts = [(group["InstanceGroupType"], group["RunningInstanceCount"]) for group in groups]
+    assert counts == [(MASTER, 1), (CORE, 2)]
+    assert sample.instances(InstanceGroupTypes=[MASTER]) == {sample.master.id: "RUNNING"}
+
+
+def test_a_node_finds_its_cluster_in_files(deploy):
+    """Fields of both files as in examples of real nodes (mrjob, cascading); a primary may have `localhost`."""
+    sample = deploy(make_template())
+    (master, core) = (node.bootstrap()["info"] for node in (sample.master, sample.cores[0]))
+    assert (master["instance.json"]["isMaster"], core["instance.json"]["isMaster"]) == (True, False)
+    name = f"ip-{sample.master.machine['address'].replace('.', '-')}.ec2.internal"
+    assert core["job-flow.json"]["masterPrivateDnsName"] == name
+    assert master["job-flow.json"]["masterPrivateDnsName"] == "localhost"
+    flow = core["job-flow.json"]
+    assert (flow["jobFlowId"], flow["instanceCount"], flow["masterInstanceId"]) == (sample.id, 3, sample.master.id)
+    counts = {group["instanceRole"]: group["requestedInstanceCount"] for group in flow["instanceGroups"]}
+    assert counts == {"Master": 1, "Core": 2}
+    assert sample.master.hosts[name] == sample.master.machine["address"]
+    assert len(sample.master.hosts) == 3
+
+
+def test_yarn_knows_the_core_nodes_alone(running):
+    """A primary of EMR runs no NodeManager."""
+    sample = running()
+    names = {f"ip-{node.machine['address'].replace('.', '-')}.ec2.internal" for node in sample.cores}
+    assert set(sample.master.ask("nodes")) == names
+
+
+def test_steps_run_one_after_the_other(running):
+    sample = running()
+    first, second = sample.add_steps(make_step("one", "echo", "1"), make_step("two", "echo", "2"))
+    order = sample.master.order("step")
+    assert (order["id"], order["arguments"], order["jar"]) == (first, ["echo", "1"], "command-runner.jar")
+    assert order["logs"] == f"s3://sample-emr-logs/logs/{sample.id}/steps/"
+    assert sample.step_states() == {"one": "RUNNING", "two": "PENDING"}
+    assert sample.status()["State"] == "RUNNING"
+    sample.master.ask("report", event="step", id=first, code=0)
+    assert sample.master.order("step")["id"] == second
+    sample.master.ask("report", event="step", id=second, code=0)
+    assert sample.step_states() == {"one": "COMPLETED", "two": "COMPLETED"}
+    assert sample.status()["StateChangeReason"] == {"Message": "Cluster ready after last step completed."}
+
+
+def test_steps_run_together_up_to_the_concurrency_level(running):
+    sample = running(StepConcurrencyLevel=2)
+    sample.add_steps(*(make_step(name, "true") for name in ("a", "b", "c")))
+    first, _ = sample.master.order("step"), sample.master.order("step")
+    assert sample.step_states() == {"a": "RUNNING", "b": "RUNNING", "c": "PENDING"}
+    sample.master.ask("report", event="step", id=first["id"], code=0)
+    sample.master.order("step")
+    with pytest.raises(ClientError, match="ActionOnFailure must be CONTINUE where StepConcurrencyLevel exceeds 1"):
+        sample.add_steps(make_step("d", "true", action="TERMINATE_CLUSTER"))
+
+
+@pytest.mark.parametrize(
+    ("action", "left", "state"),
+    [
+        ("CONTINUE", "RUNNING", "RUNNING"),
+        ("CANCEL_AND_WAIT", "CANCELLED", "WAITING"),
+        ("TERMINATE_CLUSTER", "CANCELLED", "TERMINATED_WITH_ERRORS"),
+    ],
+)
+def test_a_failed_step_has_the_effect_of_its_action(running, action, left, state):
+    sample = running()
+    failing, _ = sample.add_steps(make_step("bad", "false", action=action), make_step("next", "true"))
+    sample.master.order("step")
+    sample.master.ask("report", event="step", id=failing, code=1)
+    status = sample.wait_for_step(failing, "FAILED")
+    log = f"s3://sample-emr-logs/logs/{sample.id}/steps/{failing}/stderr.gz"
+    assert status["FailureDetails"] == {"Reason": "Unknown Error.", "LogFile": log}
+    reason = sample.wait_for(state)
+    assert sample.step_states() == {"bad": "FAILED", "next": left}
+    if state == "TERMINATED_WITH_ERRORS":
+        assert reason == {"Code": "STEP_FAILURE", "Message": "Shut down as step failed"}
+
+
+def test_protection_outweighs_a_step_that_would_end_the_cluster(running):
+    sample = running(Instances={"TerminationProtected": True})
+    (failing,) = sample.add_steps(make_step("bad", "false", action="TERMINATE_CLUSTER"))
+    sample.master.order("step")
+    sample.master.ask("report", event="step", id=failing, code=1)
+    sample.wait_for("WAITING")
+    with pytest.raises(ClientError, match="Could not shut down one or more job flows since they are termination prot"):
+        sample.emr.terminate_job_flows(JobFlowIds=[sample.id])
+
+
+@pytest.mark.parametrize(("option", "by_force"), [("SEND_INTERRUPT", False), ("TERMINATE_PROCESS", True)])
+def test_a_running_step_is_cancelled_when_its_process_has_ended(running, option, by_force):
+    """Management Guide, "Cancel steps": no action on failure follows, and no other step starts before the end."""
+    sample = running()
+    step, waiting = sample.add_steps(
+        make_step("long", "sleep", "9", action="TERMINATE_CLUSTER"), make_step("b", "true")
+    )
+    sample.master.order("step")
+    cancelled = sample.emr.cancel_steps(ClusterId=sample.id, StepIds=[step], StepCancellationOption=option)
+    assert cancelled["CancelStepsInfoList"] == [{"StepId": step, "Status": "SUBMITTED"}]
+    assert sample.master.order("cancel") == {"do": "cancel", "id": step, "by_force": by_force}
+    assert sample.step_states() == {"long": "CANCEL_PENDING", "b": "PENDING"}
+    sample.master.ask("report", event="step", id=step, code=-15)
+    assert sample.master.order("step")["id"] == waiting
+    assert sample.step_states() == {"long": "CANCELLED", "b": "RUNNING"}
+
+
+def test_a_pending_step_is_cancelled_at_once_and_an_ended_one_never(running):
+    sample = running()
+    step, pending = sample.add_steps(make_step("a", "true"), make_step("b", "true"))
+    sample.master.order("step")
+    sample.emr.cancel_steps(ClusterId=sample.id, StepIds=[pending])
+    assert sample.step_states() == {"a": "RUNNING", "b": "CANCELLED"}
+    sample.master.ask("report", event="step", id=step, code=0)
+    (answer,) = sample.emr.cancel_steps(ClusterId=sample.id, StepIds=[step])["CancelStepsInfoList"]
+    assert answer["Status"] == "FAILED"
+
+
+def test_a_cluster_that_is_not_kept_alive_ends_with_its_last_step(deploy):
+    template = make_template(Steps=[make_step("only", "true")], Instances={"KeepJobFlowAliveWhenNoSteps": False})
+    sample = deploy(template)
+    for node in sample.nodes:
+        node.bootstrap()
+    order = sample.master.order("step")
+    sample.cloud.observation("Cluster CREATE_COMPLETE")
+    sample.master.ask("report", event="step", id=order["id"], code=0)
+    assert sample.wait_for("TERMINATED") == {"Code": "ALL_STEPS_COMPLETED", "Message": "Steps completed"}
+    assert sample.cloud.command("wait", seconds=5)["outputs"]["Master"].startswith("ip-10-0-0-")
+    assert set(sample.instances().values()) == {"TERMINATED"}
+    with pytest.raises(ClientError, match="A job flow that is shutting down, terminated, or finished may not be mod"):
+        sample.add_steps(make_step("late", "true"))
+
+
+@pytest.mark.parametrize(
+    ("role", "cause", "message"),
+    [
+        (MASTER, "code", "On the master instance ({id}), bootstrap action 1 returned a non-zero return code"),
+        (MASTER, "download", "Master instance ({id}) failed attempting to download bootstrap action 1 file from S3"),
+        (CORE, "code", "On 1 slave instance (including {id}), bootstrap action 1 returned a non-zero return code"),
+    ],
+)
+def test_a_failed_bootstrap_action_ends_the_cluster(deploy, role, cause, message):
+    """Wittline/pyspark-on-aws-emr#4, aws-samples/emr-bootstrap-actions#220 and mrjob's tests have the words."""
+    sample = deploy(make_template())
+    node = next(node for node in sample.nodes if node.role == role)
+    node.ask("report", event="ready")
+    node.order("bootstrap")
+    node.ask("report", event="bootstrap-failed", action=1, cause=cause)
+    outcome = sample.cloud.command("wait", seconds=20)
+    assert outcome["status"] == "ROLLBACK_COMPLETE"
+    assert outcome["reason"] == f"BOOTSTRAP_FAILURE: {message.format(id=node.id)}"
+    assert node.ask("orders") == http.client.NOT_FOUND
+
+
+def test_a_core_node_that_dies_is_replaced(running):
+    """EMR FAQs: it provisions a new node when a core node fails."""
+    sample = running()
+    dead = sample.cores[0]
+    assert sample.cloud.command("fail_instance", instance_id=dead.id)
+    assert sample.instances()[dead.id] == "TERMINATED"
+    new = sample.take_node()
+    assert new.role == CORE
+    assert len(sample.master.ask("nodes")) == 1
+    order = new.bootstrap()
+    assert order["info"]["job-flow.json"]["masterInstanceId"] == sample.master.id
+    assert sample.instances()[new.id] == "RUNNING"
+    assert sample.status()["State"] == "WAITING"
+    assert len(sample.master.ask("nodes")) == 2
+
+
+def test_a_primary_that_dies_ends_the_cluster(running):
+    sample = running()
+    assert sample.cloud.command("fail_instance", instance_id=sample.master.id)
+    reason = sample.wait_for("TERMINATED_WITH_ERRORS")
+    assert reason == {"Code": "INSTANCE_FAILURE", "Message": "The master node was terminated. "}
+
+
+def test_a_node_that_restarts_does_not_bootstrap_again(running):
+    sample = running()
+    sample.master.ask("report", event="ready")
+    (step,) = sample.add_steps(make_step("a", "true"))
+    assert sample.master.order("step")["id"] == step
+
+
+def test_the_deletion_of_the_stack_ends_the_cluster(running):
+    sample = running()
+    identity = sample.id
+    sample.cloud.client("cloudformation").delete_stack(StackName="sample")
+    sample.cloud.observation("sample DELETE_COMPLETE")
+    status = sample.emr.describe_cluster(ClusterId=identity)["Cluster"]["Status"]
+    assert status["State"] == "TERMINATED"
+    assert status["StateChangeReason"] == {"Code": "USER_REQUEST", "Message": "Terminated by user request"}
+
+
+def test_the_stack_of_a_protected_cluster_is_not_deleted(running):
+    sample = running(Instances={"TerminationProtected": True})
+    sample.cloud.client("cloudformation").delete_stack(StackName="sample")
+    sample.cloud.observation("Cluster DELETE_FAILED")
+    waiting = sample.emr.list_clusters(ClusterStates=["WAITING"])["Clusters"]
+    assert [entry["Id"] for entry in waiting] == [sample.id]
+    sample.emr.set_termination_protection(JobFlowIds=[sample.id], TerminationProtected=False)
+    sample.emr.terminate_job_flows(JobFlowIds=[sample.id])
+    assert sample.wait_for("TERMINATED")["Code"] == "USER_REQUEST"
+    assert sample.emr.list_clusters(ClusterStates=["WAITING"])["Clusters"] == []
+
+
+def test_an_unknown_cluster_is_an_invalid_request(running):
+    sample = running()
+    with pytest.raises(ClientError, match=r"InvalidRequestException.*Cluster id 'j-NONE' is not valid"):
+        sample.emr.describe_cluster(ClusterId="j-NONE")
+    with pytest.raises(ClientError, match="the rehearsal does not implement emr:ListSecurityConfigurations"):
+        sample.emr.list_security_configurations()
+
+
+def take_right(template, action):
+    """Take a right from the service role of a template."""
+    role = template["Resources"]["ServiceRole"]["Properties"]
+    statement = role["Policies"][0]["PolicyDocument"]["Statement"][0]
+    statement["Action"] = [kept for kept in statement["Action"] if kept != action]
+    return template
+
+
+@pytest.mark.parametrize("missing", sorted({*SERVICE_ACTIONS} - {"ec2:TerminateInstances"}))
+def test_a_right_that_the_service_role_lacks_ends_the_cluster(refuse, missing):
+    """terraform-aws-modules/terraform-aws-emr#3 and others have the words."""
+    reason = refuse(take_right(make_template(), missing))
+    assert re.match(
+        r"VALIDATION_ERROR: Service role arn:aws:iam::\d+:role/sample-ServiceRole-\w+ has insufficient EC2 permissions"
+        r"\. EC2 Message: You are not authorized to perform this operation\. ",
+        reason,
+    )
+    assert missing.rstrip("*") in reason
+
+
+def test_a_role_that_may_not_terminate_instances_is_reported(deploy):
+    sample = deploy(
+        take_right(make_template(Instances={"KeepJobFlowAliveWhenNoSteps": False}), "ec2:TerminateInstances")
+    )
+    for node in sample.nodes:
+        node.bootstrap()
+    sample.wait_for("TERMINATED")
+    assert sample.cloud.seen("is not authorized to perform: ec2:TerminateInstances")
+
+
+MANAGED_POLICY = {
+    "ManagedPolicyArns": ["arn:aws:iam::aws:policy/service-role/AmazonEMRServicePolicy_v2"],
+    "Policies": [],
+}
+MARK = {"Key": "for-use-with-amazon-emr-managed-policies", "Value": "true"}
+
+
+@pytest.mark.parametrize(
+    ("unmarked", "denied"),
+    [
+        ("", "iam:PassRole"),
+        ("Subnet", "ec2:RunInstances"),
+        ("CoreGroup", "ec2:AuthorizeSecurityGroupIngress"),
+        ("Cluster", "ec2:RunInstances"),
+    ],
+)
+def test_the_managed_policy_wants_its_tag_and_a_right_to_pass_the_role(refuse, unmarked, denied):
+    """Management Guide, "Tagging resources to use managed policies"; it passes EMR_EC2_DefaultRole alone."""
+    template = make_template()
+    resources = template["Resources"]
+    resources["ServiceRole"]["Properties"] |= MANAGED_POLICY
+    if unmarked:
+        own = resources["Profile"]["Properties"]["Roles"][0]
+        arn = {"Fn::GetAtt": [own["Ref"], "Arn"]}
+        resources["ServiceRole"]["Properties"]["Policies"] = [allow("iam:PassRole", arn)]
+    for name in ("Vpc", "Subnet", "MasterGroup", "CoreGroup", "Cluster"):
+        if name != unmarked:
+            properties = resources[name]["Properties"]
+            properties["Tags"] = [*properties.get("Tags", []), MARK]
+    assert f"is not authorized to perform: {denied} on resource" in refuse(template)
+
+
+def test_the_managed_policy_is_enough_with_its_tag(deploy):
+    template = make_template()
+    resources = template["Resources"]
+    arn = {"Fn::GetAtt": ["NodeRole", "Arn"]}
+    resources["ServiceRole"]["Properties"] |= {**MANAGED_POLICY, "Policies": [allow("iam:PassRole", arn)]}
+    for name in ("Vpc", "Subnet", "MasterGroup", "CoreGroup", "Cluster"):
+        properties = resources[name]["Properties"]
+        properties["Tags"] = [*properties.get("Tags", []), MARK]
+    assert len(deploy(template).nodes) == 3
+
+
+def _without_route(resources):
+    del resources["Route"]
+    resources["Cluster"]["DependsOn"] = "Association"
+
+
+def _private(resources, **rules):
+    resources["Address"] = {"Type": "AWS::EC2::EIP", "Properties": {"Domain": "vpc"}}
+    allocation = {"Fn::GetAtt": ["Address", "AllocationId"]}
+    nat = {"AllocationId": allocation, "SubnetId": {"Ref": "Subnet"}}
+    resources["Nat"] = {"Type": "AWS::EC2::NatGateway", "DependsOn": "Attachment", "Properties": nat}
+    route = resources["Route"]["Properties"]
+    del route["GatewayId"]
+    route["NatGatewayId"] = {"Ref": "Nat"}
+    if rules:
+        group = {"GroupDescription": "service", "VpcId": {"Ref": "Vpc"}, "SecurityGroupIngress": rules["ingress"]}
+        resources["AccessGroup"] = {"Type": "AWS::EC2::SecurityGroup", "Properties": group}
+        resources["Cluster"]["Properties"]["Instances"]["ServiceAccessSecurityGroup"] = {"Ref": "AccessGroup"}
+
+
+def _trust_nobody(name):
+    return lambda resources: resources[name]["Properties"].update(
+        AssumeRolePolicyDocument=trust("lambda.amazonaws.com")
+    )
+
+
+FROM_MASTER = {"IpProtocol": "tcp", "ToPort": 9443, "SourceSecurityGroupId": {"Ref": "MasterGroup"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            _without_route,
+            "The VPC/subnet configuration was invalid: No route to any external sources detected in Route T",
+        ),
+        (
+            _private,
+            "You must also specify a ServiceAccessSecurityGroup if you use custom security groups when creating a",
+        ),
+        (
+            lambda resources: _private(resources, ingress=[{**FROM_MASTER, "FromPort": 9443, "ToPort": 9442}]),
+            "ServiceAccessSecurityGroup is missing ingress rule from EmrManagedMasterSecurityGroup on port 9443",
+        ),
+        (_trust_nobody("ServiceRole"), r"EMR service role arn:aws:iam::\d+:role/sample-ServiceRole-\w+ is invalid"),
+        (_trust_nobody("NodeRole"), "Failed to authorize instance profile sample-Profile"),
+    ],
+    ids=["no route", "no service group", "closed service group", "service role", "instance role"],
+)
+def test_a_cluster_that_emr_would_not_start_ends_with_the_reason(refuse, change, message):
+    template = make_template()
+    change(template["Resources"])
+    assert re.match(f"VALIDATION_ERROR: {message}", refuse(template))
+
+
+def test_a_private_subnet_with_an_open_service_group_is_enough(deploy):
+    template = make_template()
+    _private(template["Resources"], ingress=[{**FROM_MASTER, "FromPort": 9443}])
+    assert len(deploy(template).nodes) == 3
+
+
+def test_a_full_region_ends_the_cluster_and_its_other_instances(refuse):
+    fault = {"code": "InsufficientInstanceCapacity", "ordinals": [3]}
+    reason = refuse(make_template(), faults=[fault])
+    assert reason.startswith("INTERNAL_ERROR: We currently do not have sufficient c5.2xlarge capacity")
+
+
+IMAGE = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id"
+
+
+def test_a_root_volume_must_hold_the_snapshot_of_the_image(refuse):
+    """EC2's words: spore-host/spawn#25."""
+    template = make_template(CustomAmiId={"Ref": "Image"}, EbsRootVolumeSize=60)
+    template["Parameters"] = {"Image": {"Type": "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>", "Default": IMAGE}}
+    assert re.search(r"Volume of size 60GB is smaller than snapshot 'snap-\w+', expect size >= 75GB", refuse(template))
+
+
+def test_a_custom_image_keeps_its_parts_and_gets_the_user_of_emr(deploy):
+    template = make_template(CustomAmiId={"Ref": "Image"}, EbsRootVolumeSize=80)
+    template["Parameters"] = {"Image": {"Type": "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>", "Default": IMAGE}}
+    machine = deploy(template).master.machine
+    assert machine["login_user"] == "hadoop"
+    assert all(part in machine["image_parts"] for part in ("'compilers'", "'python3.12'", "'emr'"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ReleaseLabel": "emr-seven"}, "The supplied release label is invalid: emr-seven."),
+        ({"ReleaseLabel": "emr-5.8.0"}, "the rehearsal knows releases from emr-5.30.0 on, got emr-5.8.0"),
+        ({"JobFlowRole": "nobody"}, "Invalid InstanceProfile: nobody."),
+        ({"Instances": {"Ec2SubnetId": "subnet-0"}}, "The supplied ecSubnetId is not valid."),
+        ({"Instances": {"EmrManagedSlaveSecurityGroup": "sg-0"}}, "The security group 'sg-0' does not exist"),
+        ({"Instances": {"Ec2KeyName": "nobodys"}}, "The key pair 'nobodys' does not exist"),
+        ({"SecurityConfiguration": "none"}, "Security configuration with name 'none' does not exist."),
+        ({"EbsRootVolumeSize": 8}, "EbsRootVolumeSize must be from 15 to 100, got 8"),
+        ({"AutoTerminationPolicy": {"IdleTimeout": 59}}, "IdleTimeout must be from 60 to 604800, got 59"),
+        ({"Steps": [{**make_step("a", "b"), "HadoopJarStep": {"Jar": "s3://b/own.jar"}}]}, "got Jar s3://b/own.jar"),
+        ({"Steps": [make_step("a")]}, "Args of command-runner.jar must have a command, got none"),
+        ({"Instances": {"MasterInstanceGroup": {"InstanceCount": 3, "InstanceType": "m5.xlarge"}}}, "has one primary"),
+        ({"AutoScalingRole": "x"}, "Cluster: AWS::EMR::Cluster property AutoScalingRole"),
+        ({"Instances": {"Placement": {}}}, "Cluster: AWS::EMR::Cluster property Instances.Placement"),
+        (
+            {"Instances": {"CoreInstanceGroup": {"InstanceCount": 1, "InstanceType": "m5.none"}}},
+            "(m5.none) is not suppo",
+        ),
+    ],
+)
+def test_a_request_that_emr_refuses_fails_the_stack(refuse, change, message):
+    assert message in refuse(make_template(**change))
+
+
+def test_an_idle_cluster_ends_by_its_policy(running):
+    sample = running(options={"minute_seconds": 1.0}, AutoTerminationPolicy={"IdleTimeout": 120})
+    (step,) = sample.add_steps(make_step("a", "true"))
+    sample.master.order("step")
+    time.sleep(2.5)  # so long that a timer of the first wait would strike
+    assert sample.status()["State"] == "RUNNING"
+    sample.master.ask("report", event="step", id=step, code=0)
+    assert sample.wait_for("TERMINATED")["Code"] == "ALL_STEPS_COMPLETED"
+
+
+def test_where_no_instance_boots_a_cluster_waits_at_once_and_is_deleted(deploy):
+    sample = deploy(make_template(Steps=[make_step("a", "true")]), waits_for_signals=False)
+    sample.cloud.observation("sample CREATE_COMPLETE")
+    assert sample.step_states() == {"a": "PENDING"}
+    sample.cloud.client("cloudformation").delete_stack(StackName="sample")
+    sample.cloud.observation("sample DELETE_COMPLETE")
+
+
+def test_a_security_configuration_is_there_before_the_cluster_that_names_it(deploy):
+    template = make_template(SecurityConfiguration={"Ref": "Encrypted"})
+    content = {"EncryptionConfiguration": {"EnableInTransitEncryption": False}}
+    properties = {"Name": "encrypted", "SecurityConfiguration": content}
+    template["Resources"]["Encrypted"] = {"Type": "AWS::EMR::SecurityConfiguration", "Properties": properties}
+    sample = deploy(template)
+    cluster = sample.emr.describe_cluster(ClusterId=sample.id)["Cluster"]
+    assert cluster["SecurityConfiguration"] == "encrypted"
+
+
+def test_who_runs_a_cluster_needs_the_right_to_pass_both_roles(deploy):
+    """Service Authorization Reference, "Actions defined by Amazon Elastic MapReduce": RunJobFlow depends on it."""
+    template = make_template()
+    resources = template["Resources"]
+    more = [allow("elasticmapreduce:RunJobFlow"), allow("iam:PassRole", {"Fn::GetAtt": ["ServiceRole", "Arn"]})]
+    policies = [policy | {"PolicyName": f"p{number}"} for number, policy in enumerate(more)]
+    resources["NodeRole"]["Properties"]["Policies"] = policies
+    sample = deploy(template)
+    request = {
+        "Name": "another",
+        "ReleaseLabel": "emr-7.14.0",
+        "ServiceRole": sample.cloud.physical_id("ServiceRole"),
+        "JobFlowRole": sample.cloud.physical_id("Profile"),
+        "Instances": {"InstanceGroups": []},
+    }
+    with pytest.raises(ClientError, match=r"perform: iam:PassRole on resource: arn:aws:iam::\d+:role/sample-NodeRole-"):
+        sample.cloud.client("emr", sample.master.machine).run_job_flow(**request)
+
+
+def test_encrypted_logs_need_the_role_of_the_instances_to_use_the_key(running):
+    """A bucket's default key is not in use where the upload names one (S3 User Guide, "Specifying SSE-KMS")."""
+    key = "arn:aws:kms:us-east-1:123456789012:key/logs"
+    sample = running(LogEncryptionKmsKeyId=key)
+    (step,) = sample.add_steps(make_step("a", "true"))
+    order = sample.master.order("step")
+    assert (order["id"], order["log_key"]) == (step, key)
+    upload = {"Bucket": "logs", "Key": "a", "Body": b"", "ServerSideEncryption": "aws:kms", "SSEKMSKeyId": key}
+    with pytest.raises(ClientError, match=r"is not authorized to perform: kms:GenerateDataKey on resource: arn"):
+        sample.cloud.client("s3", sample.master.machine).put_object(**upload)
+
+
+def test_a_node_may_ask_for_its_cluster_with_the_right_to_it_alone(running):
+    sample = running()
+    own = sample.cloud.client("emr", sample.master.machine)
+    with pytest.raises(ClientError, match=r"is not authorized to perform: elasticmapreduce:ListInstances on resource"):
+        own.list_instances(ClusterId=sample.id)

@@ -1,0 +1,65 @@
+"""An EMR cluster of two nodes that boot: bootstrap action, steps, logs, and a core node that dies."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cdk_rehearsal import Plan, rehearse
+from tests.embedded_aws.emr_template import make_template
+
+BUCKET = {"Fn::Sub": "cdk-hnb659fds-assets-${AWS::AccountId}-${AWS::Region}"}
+SETUP = """#!/bin/bash
+set -eu
+echo "set up on $(cat /var/lib/cloud/data/instance-id)"
+echo "$(whoami) [$1] [$2] $(command -v yarn || echo no-yarn)" | sudo tee /setup-ran > /dev/null
+"""
+
+
+@pytest.fixture
+def assembly(tmp_path):
+    """Return a function that writes an assembly with one cluster and its bootstrap action."""
+
+    def write(setup):
+        folder = tmp_path / "cdk.out"
+        folder.mkdir()
+        uri = {"Fn::Sub": "s3://cdk-hnb659fds-assets-${AWS::AccountId}-${AWS::Region}/setup.sh"}
+        action = {"Name": "setup", "ScriptBootstrapAction": {"Path": uri, "Args": ["one", "two words"]}}
+        core = {"InstanceCount": 1, "InstanceType": "m5.xlarge"}
+        logs = {"Fn::Sub": "s3://cdk-hnb659fds-assets-${AWS::AccountId}-${AWS::Region}/logs/"}
+        template = make_template(BootstrapActions=[action], LogUri=logs, Instances={"CoreInstanceGroup": core})
+        template["Outputs"]["Bucket"] = {"Value": BUCKET}
+        (folder / "sample.template.json").write_text(json.dumps(template))
+        (folder / "setup.sh").write_text(setup)
+        destination = {"bucketName": "cdk-hnb659fds-assets-${AWS::AccountId}-${AWS::Region}", "objectKey": "setup.sh"}
+        asset = {"source": {"path": "setup.sh", "packaging": "file"}, "destinations": {"here": destination}}
+        assets = {"version": "55.0.0", "files": {"setup": asset}}
+        (folder / "sample.assets.json").write_text(json.dumps(assets))
+        artifacts = {
+            "sample.assets": {"type": "cdk:asset-manifest", "properties": {"file": "sample.assets.json"}},
+            "sample": {
+                "type": "aws:cloudformation:stack",
+                "environment": "aws://unknown-account/unknown-region",
+                "properties": {"templateFile": "sample.template.json"},
+                "dependencies": ["sample.assets"],
+            },
+        }
+        (folder / "manifest.json").write_text(json.dumps({"version": "55.0.0", "artifacts": artifacts}))
+        return folder
+
+    return write
+
+
+def test_a_cluster_bootstraps_and_runs_steps(assembly, tmp_path):
+    checks = Path(__file__).with_name("emr_checks.py")
+    report = rehearse(Plan(assembly(SETUP), check=checks, out=tmp_path / "out"))
+    assert report.problems == ()
+    assert (report.verdict, report.stack.status) == ("pass", "CREATE_COMPLETE")
+    (stand_ins,) = (section for section in report.sections if section.title == "stand-in")
+    assert any("emr-instance-controller, yarn for EMR's AMI" in row for row in stand_ins.rows)
+
+
+def test_a_bootstrap_action_that_fails_rolls_the_stack_back_with_the_reason(assembly, tmp_path):
+    report = rehearse(Plan(assembly("#!/bin/sh\nexit 3\n"), expect="rolled-back", out=tmp_path / "out"))
+    assert report.verdict == "pass"
+    assert "bootstrap action 1 returned a non-zero return code" in report.stack.reason

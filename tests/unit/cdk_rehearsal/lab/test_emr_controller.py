@@ -1,0 +1,162 @@
+"""The stand-in of EMR's instance controller, on a folder instead of a node, with orders instead of a channel."""
+
+import gzip
+import io
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from cdk_rehearsal.lab.node_programs.emr_controller import Controller, list_descendants
+from cdk_rehearsal.lab.node_programs.session_agent import AgentError
+from cdk_rehearsal.lab.node_programs.yarn import render
+
+SCRIPT = b'#!/bin/sh\necho "$1|$2|$PWD"\necho trouble >&2\nexit ${3:-0}\n'
+SCRIPT_RUNNER = "s3://us-east-1.elasticmapreduce/libs/script-runner/script-runner.jar"
+
+
+class Bucket:
+    """S3 as the role of the instance sees it: objects by their paths."""
+
+    def __init__(self, objects):
+        self.objects = objects
+        self.headers = {}
+
+    def call(self, service, method, path, body="", *, headers=None):
+        assert service == "s3"
+        if method == "PUT":
+            self.objects[path], self.headers[path] = body, headers
+        elif path not in self.objects:
+            raise AgentError("s3 answers 403")
+        return io.BytesIO(self.objects[path])
+
+
+@pytest.fixture
+def node(tmp_path):
+    """A controller whose reports are kept, with a bucket that has a script."""
+    controller = Controller("http://192.0.2.1/channel", root=tmp_path, user=None)
+    controller.reports = []
+    controller.report = lambda **report: controller.reports.append(report)
+    controller._caller = Bucket({"/bucket/scripts/setup.sh": SCRIPT})
+    (tmp_path / "usr/lib/lab/hadoop").mkdir(parents=True)
+    (tmp_path / "usr/lib/lab/hadoop/yarn").write_text("yarn")
+    return controller
+
+
+def bootstrap(node, *actions, log_key=""):
+    rows = [{"path": path, "arguments": list(arguments)} for path, *arguments in actions]
+    info = {"instance.json": {"isMaster": True}}
+    node._bootstrap({"info": info, "actions": rows, "logs": "s3://logs/j-1/node/i-1/", "log_key": log_key})
+
+
+def read_log(node, path):
+    return gzip.decompress(node._caller.objects[f"/logs/{path}.gz"]).decode()
+
+
+def test_bootstrap_actions_run_in_order_with_their_arguments_and_before_hadoop(node, tmp_path):
+    bootstrap(node, ("s3://bucket/scripts/setup.sh", "a b", "c"), ("file:/usr/bin/env",))
+    assert node.reports == [{"event": "bootstrapped"}]
+    folder = tmp_path / "emr/instance-controller/lib/bootstrap-actions/1"
+    assert read_log(node, "j-1/node/i-1/bootstrap-actions/1/stdout") == f"a b|c|{folder}\n"
+    assert read_log(node, "j-1/node/i-1/bootstrap-actions/1/stderr") == "trouble\n"
+    assert "ended with exit code 0" in read_log(node, "j-1/node/i-1/bootstrap-actions/1/controller")
+    assert "PATH=" in (tmp_path / "mnt/var/log/bootstrap-actions/2/stdout").read_text()
+    assert json.loads((tmp_path / "mnt/var/lib/info/instance.json").read_text()) == {"isMaster": True}
+    assert (tmp_path / "usr/bin/yarn").exists()
+
+
+def test_the_first_action_that_fails_is_the_last(node, tmp_path):
+    bootstrap(node, ("s3://bucket/scripts/setup.sh", "a", "b", "3"), ("file:/usr/bin/env",))
+    assert node.reports == [{"event": "bootstrap-failed", "action": 1, "cause": "code"}]
+    assert not (tmp_path / "mnt/var/log/bootstrap-actions/2").exists()
+    assert not (tmp_path / "usr/bin/yarn").exists()
+
+
+def test_an_action_that_the_role_may_not_read_fails_to_download(node):
+    bootstrap(node, ("s3://bucket/scripts/other.sh",))
+    assert node.reports == [{"event": "bootstrap-failed", "action": 1, "cause": "download"}]
+    assert "s3 answers 403" in read_log(node, "j-1/node/i-1/bootstrap-actions/1/controller")
+
+
+def test_a_script_without_an_interpreter_does_not_run(node):
+    node._caller.objects["/bucket/scripts/setup.sh"] = b"echo no interpreter\n"
+    bootstrap(node, ("s3://bucket/scripts/setup.sh",))
+    assert node.reports == [{"event": "bootstrap-failed", "action": 1, "cause": "code"}]
+
+
+def test_logs_are_encrypted_with_the_key_of_the_cluster(node):
+    bootstrap(node, ("file:/usr/bin/env",), log_key="arn:aws:kms:us-east-1:1:key/1")
+    assert node._caller.headers["/logs/j-1/node/i-1/bootstrap-actions/1/stdout.gz"] == {
+        "x-amz-server-side-encryption": "aws:kms",
+        "x-amz-server-side-encryption-aws-kms-key-id": "arn:aws:kms:us-east-1:1:key/1",
+    }
+
+
+def run_step(node, jar, *arguments):
+    order = {"do": "step", "id": "s-1", "jar": jar, "arguments": list(arguments), "logs": "s3://logs/j-1/steps/"}
+    node._run_step({**order, "log_key": ""})
+
+
+@pytest.mark.parametrize(("status", "code"), [("0", 0), ("7", 7)])
+def test_a_step_of_script_runner_downloads_its_script(node, status, code):
+    run_step(node, SCRIPT_RUNNER, "s3://bucket/scripts/setup.sh", "a", "b", status)
+    assert node.reports == [{"event": "step", "id": "s-1", "code": code}]
+    assert read_log(node, "j-1/steps/s-1/stdout").startswith("a|b|")
+
+
+def wait_for(condition):
+    for _ in range(500):
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError("the condition did not come")
+
+
+def has_ended(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.parametrize("by_force", [False, True])
+def test_an_interrupt_reaches_the_process_alone_and_force_all_that_it_started(node, tmp_path, by_force):
+    """Management Guide, "Cancel steps": SIGTERM to the child process; SIGKILL to it and all of its descendants."""
+    script = f"sleep 100 & echo $! > {tmp_path}/child; trap 'exit 5' TERM; : > {tmp_path}/ready; wait"
+    step = threading.Thread(target=run_step, args=[node, "command-runner.jar", "bash", "-c", script])
+    step.start()
+    wait_for((tmp_path / "ready").exists)
+    child = int((tmp_path / "child").read_text())
+    assert list_descendants(node._running["s-1"].pid) == [child]
+    node.carry_out({"do": "cancel", "id": "s-1", "by_force": by_force})
+    step.join()
+    assert node.reports == [{"event": "step", "id": "s-1", "code": -9 if by_force else 5}]
+    if by_force:
+        wait_for(lambda: has_ended(child))
+    else:
+        assert not has_ended(child)
+        os.kill(child, signal.SIGKILL)
+
+
+def test_the_names_of_other_nodes_are_added_once(node, tmp_path):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/hosts").write_text("10.0.0.4 ip-10-0-0-4.ec2.internal ip-10-0-0-4\n")
+    for _ in range(2):
+        hosts = {"ip-10-0-0-4.ec2.internal": "10.0.0.4", "ip-10-0-0-5.ec2.internal": "10.0.0.5"}
+        node.carry_out({"do": "hosts", "hosts": hosts})
+    lines = (tmp_path / "etc/hosts").read_text().splitlines()
+    assert lines[1:] == ["10.0.0.5 ip-10-0-0-5.ec2.internal"]
+
+
+def test_nodes_are_listed_in_the_form_of_yarn():
+    r"""YARN 3 prints rows of NodeCLI's `%16s\t%15s\t%17s\t%28s`, as its users quote them."""
+    assert render(["ip-10-0-0-5.ec2.internal"]) == (
+        "Total Nodes:1\n"
+        "         Node-Id\t     Node-State\tNode-Http-Address\tNumber-of-Running-Containers\n"
+        "ip-10-0-0-5.ec2.internal:8041\t        RUNNING\tip-10-0-0-5.ec2.internal:8042\t                           0\n"
+    )
+    assert render([]).startswith("Total Nodes:0\n")
