@@ -1,4 +1,4 @@
-"""`deeplearning-cdk logs`: shows the logs of nodes and adjuster."""
+"""`deeplearning-cdk logs`: shows the logs of nodes and adjuster, or the output of a job."""
 
 import argparse
 import re
@@ -11,6 +11,7 @@ from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
+from deeplearning_cli.jobs.cluster import find_cluster, print_line
 from deeplearning_view.aws_responses import ViewError
 from deeplearning_view.log_lines import LEVELS, Line
 from deeplearning_view.selection import find_node
@@ -26,8 +27,9 @@ def add_parser(commands: Commands) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "logs",
-        help="show the logs of nodes and adjuster, merged by time",
-        description="Show the logs of nodes and adjuster, merged by time. Log groups outlive a rollback of the stack.",
+        help="show the logs of nodes and adjuster, or the output of a job",
+        description="Show the logs of nodes and adjuster, merged by time; log groups outlive a rollback of the stack. "
+        "With --job, show the output of a job from the shared file system, through a session on the master.",
         epilog="exit status: 0 shown, 2 could not be read, 130 interrupted; "
         "example: deeplearning-cdk logs --node master --since 2h --follow",
     )
@@ -45,7 +47,9 @@ def add_parser(commands: Commands) -> None:
         metavar="TIME",
         help="age of the oldest line, such as 90s, 30m, 1h, 2d (default: 1h)",
     )
-    parser.add_argument("--follow", action="store_true", help="keep printing new lines")
+    parser.add_argument("--follow", action="store_true", help="keep printing new lines; with --job, until its end")
+    parser.add_argument("--job", metavar="JOB", help="show the last lines of this job's newest run instead")
+    parser.add_argument("--rank", metavar="R", help="with --job, the rank (default: 0)")
     parser.add_argument(
         "--level",
         type=str.upper,
@@ -69,6 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the lines; 0 shown, 2 could not be read."""
     try:
         access = open_cloud(arguments)
+        if arguments.job is not None:
+            words = ["logs", arguments.job, *(["--follow"] if arguments.follow else [])]
+            words += ["--rank", arguments.rank] if arguments.rank is not None else []
+            return find_cluster(access).run(words, print_line)
         from deeplearning_view.log_search import LogSearch, choose_sources  # noqa: PLC0415 - imports botocore
 
         responses = access.read()

@@ -19,6 +19,10 @@ SHELLS = ("bash", "zsh", "fish", "tcsh")
 COMMANDS = {
     "rehearse": "rehearse",
     "prepare-data": "data.preparation",
+    "submit": "jobs.submit",
+    "jobs": "jobs.listing",
+    "stop": "jobs.stop",
+    "plan": "jobs.plan",
     "status": "status",
     "logs": "logs",
     "ssh": "ssh",

@@ -77,14 +77,19 @@ def run(arguments: argparse.Namespace) -> int:
 def _make_command(access: CloudAccess, arguments: argparse.Namespace, node: NodeView, user: str) -> list[str]:
     if access.lab is not None:
         if not arguments.dry_run:
-            _start_session(access, node)
-        return enter_node(access.lab, node, arguments.command)
+            start_session(access, node.instance_id)
+        return enter_node(access.lab, node.instance_id, arguments.command)
     if not arguments.dry_run:
-        for program in ("aws", "session-manager-plugin", *(["ssh"] if arguments.ssh else [])):
-            if shutil.which(program) is None:
-                raise UnavailableError(f"missing: {program}; {_PROGRAMS[program]}")
+        require_programs("aws", "session-manager-plugin", *(["ssh"] if arguments.ssh else []))
     place = ["--region", access.region, *(["--profile", access.profile] if access.profile else [])]
     return make_session_command(node.instance_id, place, user, arguments.command, is_ssh=arguments.ssh)
+
+
+def require_programs(*names: str) -> None:
+    """Raise UnavailableError for a program that is missing on this machine."""
+    for name in names:
+        if shutil.which(name) is None:
+            raise UnavailableError(f"missing: {name}; {_PROGRAMS[name]}")
 
 
 def make_session_command(
@@ -112,14 +117,14 @@ def make_session_command(
     return [*start, instance_id, "--document-name", _COMMAND_DOCUMENT, "--parameters", parameters]
 
 
-def enter_node(lab: LabRecord, node: NodeView, command: Sequence[str]) -> list[str]:
+def enter_node(lab: LabRecord, instance_id: str, command: Sequence[str]) -> list[str]:
     """Return the command that enters a node of a rehearsal as its login user."""
-    pid = lab.find_node(node.instance_id)
+    pid = lab.find_node(instance_id)
     entry = ["nsenter", "--target", str(pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--"]
     return [*entry, "su", "--login", read_login_user(pid), *(["--command", shlex.join(command)] if command else [])]
 
 
-def _start_session(access: CloudAccess, node: NodeView) -> None:
+def start_session(access: CloudAccess, instance_id: str) -> None:
     """
     Open the data channel of the node's session agent, like a session on AWS.
 
@@ -129,8 +134,6 @@ def _start_session(access: CloudAccess, node: NodeView) -> None:
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
 
     try:
-        access.clients("ssm").start_session(Target=node.instance_id)
+        access.clients("ssm").start_session(Target=instance_id)
     except (BotoCoreError, ClientError) as error:
-        raise ViewError(
-            f"Session Manager cannot reach {node.instance_id}: {error}; wait until it has booted"
-        ) from error
+        raise ViewError(f"Session Manager cannot reach {instance_id}: {error}; wait until it has booted") from error

@@ -26,7 +26,7 @@ from deeplearning_cdk.operations.spending import Spending
 from deeplearning_cdk.props.check import Rule, checked
 from deeplearning_cdk.props.rules import is_arn
 from deeplearning_cdk.security.encryption import ClusterEncryption, EncryptionKey
-from deeplearning_cdk.security.grants import grant_read_status, grant_session
+from deeplearning_cdk.security.grants import grant_read_status, grant_session, grant_submit
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
 from deeplearning_cdk.values import KeyPair, Master, Network, SetupTimeout, Software, Storage, Workers
 from deeplearning_cdk.warnings import add_warnings
@@ -206,6 +206,14 @@ class TrainingCluster(Construct):
         A session includes root on the node, and the use of the node's role.
         """
         return grant_session(grantee, self.cluster_name)
+
+    def grant_submit(self, grantee: iam.IGrantable) -> iam.Grant:
+        """
+        Allow a grantee to run `deeplearning-cdk submit`, `jobs`, `stop` and `plan`.
+
+        Jobs are started in a session, so this includes the rights of `grant_session`.
+        """
+        return grant_submit(grantee, self.cluster_name, self.nodes.submission.bucket)
 
     def grant_read_status(self, grantee: iam.IGrantable) -> iam.Grant:
         """Allow a grantee to run `deeplearning-cdk status` and `logs` with the stack's name, read-only."""

@@ -26,7 +26,7 @@ from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import ClusterEvent, put_events_request
 from deeplearning_contract.messages import Doorbell
 from deeplearning_contract.settings import AdjusterSettings
-from deeplearning_contract.stack_signal import send_signal, signal_body
+from deeplearning_contract.web import send_signal, signal_body
 
 logger = logging.getLogger(__name__)
 logging.getLogger("capacity_adjuster").setLevel(logging.INFO)

@@ -18,7 +18,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from deeplearning_contract.stack_signal import send_signal
+from deeplearning_contract.web import send_signal
 
 logger = logging.getLogger(__name__)
 logger.setLevel(logging.INFO)

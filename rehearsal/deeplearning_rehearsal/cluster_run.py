@@ -21,7 +21,7 @@ from deeplearning_contract.settings import NodeSettings
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_roster
 from deeplearning_rehearsal.checks.node_log import await_node_log
 from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress
-from deeplearning_rehearsal.checks.training import train
+from deeplearning_rehearsal.checks.training import train, upload_example
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.report.assessment import Evidence
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport, read_environment
@@ -109,12 +109,13 @@ class ClusterRun:
 
     def train(self, evidence: Evidence) -> None:
         """Run the example job; RehearsalError when it failed."""
-        master, login_user = find_master(self.fleet).instance_id, self.read_settings().login_user
+        master, settings = find_master(self.fleet).instance_id, self.read_settings()
         lane = self.fleet.lane(master)
         with self.timeline.phase("train"):
             self.timeline.tell(lane, "training starts")
-            digits = self.find_digits()
-            evidence.training = train(self.lab, master, login_user, digits, self.last_moment - time.monotonic())
+            job = upload_example(self.aws.place.client, settings.cluster, self.find_digits())
+            seconds = self.last_moment - time.monotonic()
+            evidence.training = train(self.lab, master, settings.login_user, job, seconds)
             self.timeline.tell(lane, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
 
     def find_digits(self) -> Path:

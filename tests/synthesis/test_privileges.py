@@ -175,6 +175,7 @@ def test_a_right_that_is_too_wide_is_found_by_the_forbidden_calls(template_of):
     worker = "ClusterNodesWorkerRole"
     assert list_allowed(read_template_rights(template)) == {
         ("read another bucket", worker),
+        ("read the source of another cluster's job", worker),
         ("send to another cluster's master", worker),
         ("schedule the key's deletion", worker),
         ("decrypt by itself", worker),

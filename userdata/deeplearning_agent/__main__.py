@@ -14,7 +14,7 @@ from deeplearning_agent.worker import Worker
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.names import AGENT_LOG, SETTINGS_FILE, NodeRole
 from deeplearning_contract.settings import NodeSettings
-from deeplearning_contract.stack_signal import send_signal, signal_body
+from deeplearning_contract.web import send_signal, signal_body
 from deeplearning_node.aws_clients import AwsClients
 from deeplearning_node.deadline import Clock
 from deeplearning_node.failure import StageFailure

@@ -120,8 +120,22 @@ COMMANDS = (
         "show the output of a job",
         {0: "shown", 1: "not by all hosts (--agent)", 2: "there is no such job, run or log"},
     ),
+    Command(
+        "jobs",
+        "jobs.jobs",
+        "list the jobs and the states of their newest runs",
+        {0: "listed", 2: "the node is not prepared"},
+    ),
     Command("end", "cluster.end", "end the cluster", {0: "the cluster ends", 2: "it does not"}),
     Command("completion", "completion", "print the completion of commands for a shell", {0: "printed"}),
+    Command(
+        "start-job",
+        "jobs.start_job",
+        "",
+        {"that of the job,": "or 0 with --detach", 2: "the job was not started"},
+        is_internal=True,
+    ),
+    Command("session", "jobs.session", "", {"that of the command": ""}, is_internal=True),
     Command("node-facts", "remote.node_facts", "", {0: "printed", 2: "the node is not prepared"}, is_internal=True),
     Command(
         "stop-when-idle", "cluster.stop_when_idle", "", {0: "the cluster ends", 2: "it does not"}, is_internal=True

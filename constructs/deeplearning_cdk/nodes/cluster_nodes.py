@@ -38,6 +38,7 @@ class ClusterNodes(Construct):
         principal: Principal of all roles.
         master_security_group: Group of the master alone.
         groups: The node group of each role.
+        submission: Where jobs are submitted.
         ssh_command: Command that opens an SSH session on the master; None without `ssh_peer` and a key pair.
     """
 
@@ -45,6 +46,7 @@ class ClusterNodes(Construct):
         super().__init__(scope, construct_id)
         self._plan, self._site = plan, site
         self._programs = NodePrograms(self, "Programs", plan, site)
+        self.submission = self._programs.submission
         self._identities = {role: self._make_role(role) for role in plan.roles}
         self.roles = {role: identity.role for role, identity in self._identities.items()}
         coordination = site.coordination
@@ -77,9 +79,12 @@ class ClusterNodes(Construct):
 
     @property
     def readiness(self) -> list[IDependable]:
-        """Dependencies of the first node: the master's group, and all permissions, with those that users grant."""
+        """
+        Dependencies of the first node: the master's group, all permissions with those that users grant, and the
+        submission document, whose failure must cost no instance.
+        """
         rights = [part for identity in self._identities.values() for part in (identity.role, identity.policy_scope)]
-        return [self.master_security_group, *rights]
+        return [self.master_security_group, self.submission, *rights]
 
     def _make_role(self, node_role: NodeRole) -> NodeIdentity:
         site, is_master = self._site, node_role is NodeRole.MASTER
@@ -88,7 +93,7 @@ class ClusterNodes(Construct):
             *list_statements(site.coordination, site.cluster, site.key_arn),
             *session_statements(),
             log_statement(site.log_group, node_role),
-            self._programs.read_statement(node_role),
+            *self._programs.read_statements(node_role),
             *site.storage.file_system.mount_statements(),
             *(right for source in site.data if source.is_read_by(node_role) for right in source.read_statements()),
             *(site.environment_cache.master_statements() if is_master and site.environment_cache else ()),

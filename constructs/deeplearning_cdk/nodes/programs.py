@@ -18,6 +18,7 @@ from deeplearning_cdk.network.cluster_network import ClusterNetwork
 from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.nodes.payload import keep_file, pack_agent
 from deeplearning_cdk.nodes.plan import NodePlan
+from deeplearning_cdk.nodes.submission import JobSubmission
 from deeplearning_cdk.nodes.user_data import NodeUserData
 from deeplearning_cdk.nodes.user_scripts import CompleteCommands
 from deeplearning_cdk.security.node_permissions import read_statement
@@ -70,11 +71,15 @@ class NodePrograms(Construct):
         self._run = {kind: self._add_script(kind, "run_script") for kind in plan.roles}
         path = plan.environment.path if plan.environment else ""
         self._environment_file = FileAsset(self, "Environment", path) if path else None
+        self.submission = JobSubmission(
+            self, "Submission", site.cluster, login_user=plan.image.login_user, bucket=self._agent.settings.bucket
+        )
 
-    def read_statement(self, node_role: NodeRole) -> iam.PolicyStatement:
-        """Return the permission to read the programs of a role's nodes."""
+    def read_statements(self, node_role: NodeRole) -> list[iam.PolicyStatement]:
+        """Return the permissions to read the programs of a role's nodes, and on the master the sources of jobs."""
         files = [self._agent, self._setup[node_role], self._run[node_role], self._environment_file]
-        return read_statement([file.asset for file in files if file])
+        sources = [self.submission.read_statement()] if node_role is NodeRole.MASTER else []
+        return [read_statement([file.asset for file in files if file]), *sources]
 
     def user_data(self, node_role: NodeRole, worker_role: iam.Role) -> NodeUserData:
         """

@@ -13,6 +13,8 @@ from constructs import IConstruct
 
 from deeplearning_cdk.coordination import Coordination
 from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
+from deeplearning_cdk.security.node_permissions import object_arn
+from deeplearning_contract.job_definition import SUBMISSION_PATH, source_prefix
 from deeplearning_contract.names import CLUSTER_TAG
 
 _Permission = tuple[Sequence[str], Sequence[str], Mapping[str, Mapping[str, Any]] | None]
@@ -40,6 +42,22 @@ def grant_session(grantee: iam.IGrantable, cluster: str) -> iam.Grant:
         (["ssm:ResumeSession", "ssm:TerminateSession", "ssmmessages:OpenDataChannel"], [own_sessions], None),
         # The commands find the node by its tags; the call takes no resource in IAM.
         (["ec2:DescribeInstances"], ["*"], None),
+    )
+
+
+def grant_submit(grantee: iam.IGrantable, cluster: str, bucket: str) -> iam.Grant:
+    """
+    Grant the permissions of `deeplearning-cdk submit`, `jobs`, `stop` and `plan`: a session, and the upload of sources.
+
+    The submission document is found by its path, so the documents of the region's other clusters can be read as well.
+    """
+    documents = f"arn:{PARTITION}:ssm:{REGION}:{ACCOUNT_ID}:parameter{SUBMISSION_PATH}"
+    return grant_session(grantee, cluster).combine(
+        _grant(
+            grantee,
+            (["ssm:GetParametersByPath"], [documents, f"{documents}/*"], None),
+            (["s3:PutObject"], [object_arn(bucket, f"{source_prefix(cluster)}*")], None),
+        )
     )
 
 

@@ -144,5 +144,10 @@ def read_statement(assets: Sequence[s3_assets.Asset]) -> iam.PolicyStatement:
     """Return the permission to read these assets, and nothing else in their bucket."""
     return iam.PolicyStatement(
         actions=["s3:GetObject"],
-        resources=[f"arn:{PARTITION}:s3:::{asset.s3_bucket_name}/{asset.s3_object_key}" for asset in assets],
+        resources=[object_arn(asset.s3_bucket_name, asset.s3_object_key) for asset in assets],
     )
+
+
+def object_arn(bucket: str, key: str) -> str:
+    """Return the ARN of an object, or the pattern of objects for a key that ends with `*`."""
+    return f"arn:{PARTITION}:s3:::{bucket}/{key}"

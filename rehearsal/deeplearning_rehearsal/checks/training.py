@@ -1,12 +1,17 @@
-"""Runs the example training job on a formed cluster, as the login user on the master, from the shared file system."""
+"""Runs the example training job on a formed cluster, submitted as a user's job is."""
 
 import base64
+import hashlib
+import io
 import json
-from collections.abc import Iterable, Mapping
+import tarfile
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from cdk_rehearsal.errors import PromiseError
+from deeplearning_contract.job_definition import JobDefinition, SubmissionSettings, submission_parameter
+from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_rehearsal.checks.contract_check import Nodes
 from deeplearning_rehearsal.report.parts import TrainingReport
 
@@ -35,16 +40,30 @@ def list_examples() -> tuple[str, ...]:
     return tuple(sorted(str(path.relative_to(folder)) for path in paths if not (path.parent / "app.py").exists()))
 
 
-def train(nodes: Nodes, master: str, login_user: str, digits: Path, timeout: float) -> TrainingReport:
-    """
-    Copy the program to the shared file system, run it with `deeplearning run`, and read the job's own result.
+def upload_example(clients: Callable[[str], Any], cluster: str, digits: Path) -> JobDefinition:
+    """Upload the example's source folder to where the cluster's submission document says; return the job."""
+    parameter = clients("ssm").get_parameter(Name=submission_parameter(cluster))["Parameter"]
+    settings = SubmissionSettings.from_json(parameter["Value"])
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for path in (example_folder() / PROGRAM, example_folder() / DATA_MODULE, digits):
+            archive.add(path, path.name)
+    sha256 = hashlib.sha256(buffer.getvalue()).hexdigest()
+    source = ScriptSettings(settings.bucket, f"{settings.prefix}{sha256}.tar.gz", sha256)
+    clients("s3").put_object(Bucket=source.bucket, Key=source.key, Body=buffer.getvalue())
+    return JobDefinition(name=Path(PROGRAM).stem, program=("python3", PROGRAM), source=source)
 
-    As for a user, `deeplearning run` waits for what jobs need. Raises PromiseError, with the last lines of output, if
-    the job fails or takes more than `timeout` seconds.
+
+def train(nodes: Nodes, master: str, login_user: str, job: JobDefinition, timeout: float) -> TrainingReport:
     """
-    copy_examples(nodes, master, login_user, (PROGRAM, DATA_MODULE), digits)
-    command = f'cd "{SHARED_FOLDER}" && deeplearning run -- python3 {PROGRAM}'
-    answer = nodes.run(master, ["bash", "-c", command], user=login_user, login_shell=True, timeout=timeout)
+    Start a job on the master as `deeplearning-cdk submit` does, and read its own result.
+
+    As for a user, the job waits for what it needs. Raises PromiseError, with the last lines of output, if the job fails
+    or takes more than `timeout` seconds.
+    """
+    definition = base64.b64encode(json.dumps(job.to_document()).encode()).decode()
+    command = ["deeplearning", "start-job", definition]
+    answer = nodes.run(master, command, user=login_user, login_shell=True, timeout=timeout)
     if answer.returncode != 0:
         raise PromiseError(
             f"training ended with status {answer.returncode}: {last_lines(answer.stdout + answer.stderr)}"

@@ -25,7 +25,7 @@ from deeplearning_contract.messages import Doorbell, NodeReport, ReportStage
 from deeplearning_contract.names import host_name
 from deeplearning_contract.reason import MAX_REASON
 from deeplearning_contract.settings import AdjusterSettings, NodeSettings
-from deeplearning_contract.stack_signal import signal_body
+from deeplearning_contract.web import signal_body
 
 KEY = "ssh-ed25519 " + "A" * 68
 MEMBER = Member("i-0123456789abcdef0", "10.0.0.1", 8, KEY)

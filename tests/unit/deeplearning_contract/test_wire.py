@@ -20,7 +20,7 @@ from deeplearning_contract.cluster_state import (
 )
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.membership import Member
-from deeplearning_contract.stack_signal import send_signal, signal_body
+from deeplearning_contract.web import send_signal, signal_body
 
 STATE = ClusterState("training", 1, 1, Phase.LAUNCHED, 2, ("i-00000001",))
 

@@ -15,7 +15,7 @@ from deeplearning_agent.master import Master
 from deeplearning_agent.membership import formation_outcome as outcome
 from deeplearning_agent.membership.formation import reserve_seconds
 from deeplearning_cdk.training_cluster import _count_formation_seconds
-from deeplearning_contract import stack_signal
+from deeplearning_contract import web
 from deeplearning_node.aws_clients import ANSWER_SECONDS, CREDENTIALS_SECONDS, LONGEST_CALL_SECONDS, call_until
 from deeplearning_node.deadline import LONGEST_PAUSE_SECONDS, Clock, Deadline
 from deeplearning_node.failure import StageFailure
@@ -49,7 +49,7 @@ class VirtualClock(Clock):
 @given(timeouts)
 def test_the_set_up_time_leaves_room_for_the_boot_and_a_signal(minutes):
     left = minutes * 60 - _count_formation_seconds(Duration.minutes(minutes))
-    assert left >= BOOT_SECONDS + stack_signal.SIGNAL_TIMEOUT_SECONDS
+    assert left >= BOOT_SECONDS + web.SIGNAL_TIMEOUT_SECONDS
 
 
 @pytest.mark.fault(63)

@@ -8,7 +8,7 @@ import pytest
 from fault_proxy import RESET_AFTER, RESET_BEFORE, FaultProxy, forward_over_http, garble_status, refuse, stall
 
 from deeplearning_agent.membership.formation_outcome import SIGNAL_SECONDS, FormationOutcome, signal_stack
-from deeplearning_contract import stack_signal
+from deeplearning_contract import web
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_node.deadline import LONGEST_PAUSE_SECONDS
 
@@ -55,7 +55,7 @@ def handle():
 
 @pytest.fixture
 def cloudformation(handle, clock, monkeypatch):
-    monkeypatch.setattr(stack_signal, "SIGNAL_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(web, "SIGNAL_TIMEOUT_SECONDS", 0.3)
     found = FaultProxy(forward_over_http(handle.url), spent=clock.spend)
     with found.serve():
         yield found

@@ -14,7 +14,7 @@ from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.log_record import REASON
 from deeplearning_contract.reason import Reason
-from deeplearning_contract.stack_signal import send_signal, signal_body
+from deeplearning_contract.web import send_signal, signal_body
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.aws_clients import AwsClients, AwsError
 from deeplearning_node.node import Node

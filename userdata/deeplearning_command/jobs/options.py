@@ -31,6 +31,7 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
     add("--launcher", choices=tuple(LAUNCHERS), default="horovod", help="default: horovod")
     add("--np", type=int, dest="ranks", metavar="N", help="ranks in all; default: every slot of every host")
     add("--slots", type=int, metavar="N", help="ranks a host; default: one a GPU, and one on a host without GPUs")
+    add("--members", type=int, metavar="N", help="hosts in all, the master first; default: every host")
     add("--elastic", action="store_true", help="continue when hosts are lost, replaced or added")
     add(
         "--env",
@@ -97,6 +98,7 @@ def make_request(
         python=f"{ENVIRONMENT_DIRECTORY}/current/bin" if has_folder else "",
         container=image,
         directory=str(Path.cwd()),
+        members=options.members,
     )
 
 

@@ -25,6 +25,7 @@ from deeplearning_jobs.runs.job_folder import JobNameError
 
 FIRST_EXAMPLE_PORT = 20000
 RUN_ONLY = ("--wait", "--no-wait", "--detach", "--end-cluster", "--yes")
+RUN_ONLY_NUMBERS = ("--retries", "--max-seconds")
 """Options of `run` without effect on the plan, accepted so that a user can replace `run` by `plan`."""
 DESCRIPTION = """
 Print the plan of `deeplearning run` with the same options: the command lines, the files they need, the place of each
@@ -51,6 +52,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint-pattern", default="", metavar="GLOB", help="as for run")
     for option in RUN_ONLY:
         parser.add_argument(option, action="store_true", help=argparse.SUPPRESS)
+    for option in RUN_ONLY_NUMBERS:
+        parser.add_argument(option, type=int, help=argparse.SUPPRESS)
     parser.add_argument("--offline", action="store_true", help="probe no host")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a page")
 

@@ -19,9 +19,12 @@ from deeplearning_jobs.plan.launch_plan import JobRequest, PlanError
 from deeplearning_jobs.plan.page import render_plan
 from deeplearning_jobs.planner import make_plan
 from deeplearning_jobs.runs.job_folder import JobNameError, JobsFolder
+from deeplearning_node.deadline import Deadline
 from deeplearning_node.provision_status import ENVIRONMENT_STEP
 
 POLL_SECONDS = 5.0
+RETRY_SECONDS = 1800.0
+"""Time for the cluster to be ready for the next run after a failure; a lost node is replaced in it."""
 LOCK_FILE = "tmp/deeplearning-run-{}.lock"
 DESCRIPTION = """
 Run a program on every slot of the cluster. Run it on the master as the login user. Every host is checked for the job
@@ -52,6 +55,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="wait for data and environment; --no-wait refuses the job instead",
     )
     parser.add_argument("--detach", action="store_true", help="return at once; the job continues after this session")
+    parser.add_argument(
+        "--retries",
+        type=int,
+        default=0,
+        metavar="N",
+        help="run a failed job again up to N times, each time from its newest checkpoint; default: 0",
+    )
+    parser.add_argument(
+        "--max-seconds", type=int, default=0, metavar="N", help="stop the job after N seconds; default: no limit"
+    )
     parser.add_argument("--end-cluster", action="store_true", help="end the cluster when the job has ended")
     parser.add_argument("--yes", action="store_true", help="skip the confirmation of --end-cluster")
 
@@ -61,23 +74,36 @@ def run(options: argparse.Namespace, context: Context) -> int:
     remote = context.remote
     if remote.is_root and remote.user.user_id != 0:
         raise RefusedError(f"the user must be {remote.user.name}, under whom jobs run, got root; leave sudo out")
+    for name in ("retries", "max_seconds"):
+        if getattr(options, name) < 0:
+            raise RefusedError(f"--{name.replace('_', '-')} must not be negative, got {getattr(options, name)}")
     if options.end_cluster:
         confirm_end(remote, is_agreed=options.yes)
     with hold_lock(context.root) as lock:
-        try:
-            prepared = prepare_run(options, context, StepLog(context.clock))
-        except (PlanError, JobNameError) as error:
-            raise RefusedError(str(error)) from error
-        except OSError as error:
-            raise RefusedError(f"could not write the job's folder: {error}") from error
+        prepared = prepare_run(options, context, StepLog(context.clock))
         if options.detach:
             return detach(prepared, lock)
         prepared.begin()
     return supervise(prepared)
 
 
-def prepare_run(options: argparse.Namespace, context: Context, steps: StepLog) -> PreparedRun:
-    """Check and plan a run, and write its folder on the shared file system; OSError if that fails."""
+def prepare_run(
+    options: argparse.Namespace, context: Context, steps: StepLog, limit: Deadline | None = None
+) -> PreparedRun:
+    """
+    Check and plan a run, and write its folder on the shared file system; RefusedError if it cannot start.
+
+    The time limit of the options begins now, unless an earlier run of the job has begun it as `limit`.
+    """
+    try:
+        return _prepare_run(options, context, steps, limit)
+    except (PlanError, JobNameError) as error:
+        raise RefusedError(str(error)) from error
+    except OSError as error:
+        raise RefusedError(f"could not write the job's folder: {error}") from error
+
+
+def _prepare_run(options: argparse.Namespace, context: Context, steps: StepLog, limit: Deadline | None) -> PreparedRun:
     job, newest, request = draft_job(options, context)
     preflight = check_hosts(options, context, request, steps)
     check_running(context)
@@ -97,7 +123,32 @@ def prepare_run(options: argparse.Namespace, context: Context, steps: StepLog) -
     run.write_plan(plan, render_plan(plan))
     steps.keep(run.launch_log)
     steps.report(f"folder: {run.path}")
-    return PreparedRun(run, plan, context, steps, newest, ends_cluster=options.end_cluster)
+    if limit is None and options.max_seconds:
+        limit = Deadline.after(context.clock, options.max_seconds)
+    retry = (lambda: begin_again(options, context, steps, limit)) if options.retries else None
+    return PreparedRun(run, plan, context, steps, newest, options.end_cluster, limit, retry)
+
+
+def begin_again(options: argparse.Namespace, context: Context, steps: StepLog, limit: Deadline | None) -> PreparedRun:
+    """Begin the next run of a failed job once the cluster is ready for it; RefusedError at a limit of time."""
+    deadline = Deadline.after(context.clock, RETRY_SECONDS)
+    if limit is not None:
+        deadline = deadline.at_most(limit.remaining)
+    report = on_change(steps.report)
+    following = argparse.Namespace(**{**vars(options), "fresh": False, "retries": options.retries - 1})
+    while True:
+        present = Context(context.root, context.programs, context.clock)  # The membership may have changed.
+        try:
+            with hold_lock(context.root):
+                prepared = prepare_run(following, present, steps, limit)
+                prepared.begin()
+        except RefusedError as error:
+            if deadline.is_over:
+                raise
+            report(f"waiting to run again: {error}")
+        else:
+            return prepared
+        context.clock.wait(POLL_SECONDS)
 
 
 def check_hosts(options: argparse.Namespace, context: Context, request: JobRequest, steps: StepLog) -> Preflight:
@@ -124,7 +175,8 @@ def check_hosts(options: argparse.Namespace, context: Context, request: JobReque
 def check_running(context: Context) -> None:
     """Refuse to run beside a job with a live supervisor; the status `running` alone does not count."""
     for run, status in JobsFolder(context.jobs_path).runs_with_status():
-        if status.is_running_on(context.facts.instance_id):
+        is_own = status.supervisor.process_id == os.getpid()
+        if status.is_running_on(context.facts.instance_id) and not is_own:
             raise RefusedError(f"job {run.name} is running; end it first: deeplearning stop {run.name}")
 
 

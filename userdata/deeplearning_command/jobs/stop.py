@@ -101,7 +101,7 @@ def _stop(remote: Remote, jobs: JobsFolder, name: str) -> int:
         _stop_supervisor(status)
     left = describe_left(end_run(remote, name))
     status = run.read_status() if run else None
-    if run and status is not None and status.state == "running":
+    if run and status is not None and status.state in ("running", "retrying"):
         run.write_status(status.end("stopped", 128 + signal.SIGTERM, now(), "stopped; its supervisor had ended"))
     for line in left:
         sys.stderr.write(f"deeplearning stop: {line}\n")

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from deeplearning_jobs.runs.job_folder import Run, now
 from deeplearning_jobs.runs.log_follower import LogFollower
 from deeplearning_jobs.runs.run_status import RunStatus, Supervisor
 from deeplearning_jobs.runs.supervision import RunOutcome, Supervision, explain_failure
-from deeplearning_node.deadline import Clock
+from deeplearning_node.deadline import Clock, Deadline
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -64,6 +64,9 @@ class PreparedRun:
     steps: StepLog
     resumed_from: str  # Checkpoint to resume from; empty for none
     ends_cluster: bool  # Whether the cluster ends with it
+    limit: Deadline | None = None  # Time limit of the job; None for none
+    # Prepares and begins the next run after a failure, RefusedError if it cannot; None when no retry is left
+    retry: "Callable[[], PreparedRun] | None" = None
 
     def begin(self) -> None:
         """Make this process the run's supervisor; the run's status becomes `running`."""
@@ -85,7 +88,23 @@ class PreparedRun:
 
 
 def supervise(prepared: PreparedRun) -> int:
-    """Run the job's processes, write its status, and on request end the cluster; return the job's exit status."""
+    """Run the job, again after a failure while retries are left, and return the exit status of its last run."""
+    while True:
+        outcome, status = _supervise_run(prepared)
+        if outcome.state != "failed" or prepared.retry is None:
+            return status
+        try:
+            following = prepared.retry()
+        except RefusedError as error:
+            prepared.steps.report(f"not run again: {error}")
+            _end_status(prepared, outcome, status)
+            return status
+        _end_status(prepared, outcome, status)
+        prepared = following
+
+
+def _supervise_run(prepared: PreparedRun) -> tuple[RunOutcome, int]:
+    """Run the job's processes, write the run's status, and on request end the cluster; return the job's exit status."""
     run, plan, steps = prepared.run, prepared.plan, prepared.steps
     supervision = Supervision(
         run,
@@ -94,15 +113,17 @@ def supervise(prepared: PreparedRun) -> int:
         prepared.context.programs,
         lambda: _end_everywhere(prepared),
         followers=_follow(prepared),
+        limit=prepared.limit,
     )
     with stop_on_signals(supervision):
         steps.report("started")
         outcome = supervision.carry_out()
         status = _conclude(prepared, outcome)
-        if prepared.ends_cluster and outcome.state != "stopped":
+        is_last = outcome.state != "failed" or prepared.retry is None
+        if prepared.ends_cluster and outcome.state != "stopped" and is_last:
             _end_cluster(prepared)
         steps.report(f"{outcome.state}{f' with status {status}' if status else ''}, see {run.path}")
-    return status
+    return outcome, status
 
 
 def detach(prepared: PreparedRun, lock: int) -> int:
@@ -188,11 +209,16 @@ def _conclude(prepared: PreparedRun, outcome: RunOutcome) -> int:
         status, lines = explain_failure(run, prepared.plan, outcome)
         for line in lines:
             steps.report(line)
-    present = run.read_status()
-    if present is not None:
-        with contextlib.suppress(OSError):
-            run.write_status(present.end(outcome.state, status, now(), outcome.cause))
+    _end_status(prepared, outcome, status, is_retried=outcome.state == "failed" and prepared.retry is not None)
     return status
+
+
+def _end_status(prepared: PreparedRun, outcome: RunOutcome, status: int, *, is_retried: bool = False) -> None:
+    present = prepared.run.read_status()
+    if present is not None:
+        state = "retrying" if is_retried else outcome.state
+        with contextlib.suppress(OSError):
+            prepared.run.write_status(present.end(state, status, now(), outcome.cause))
 
 
 def _end_cluster(prepared: PreparedRun) -> None:

@@ -48,6 +48,7 @@ class JobRequest:
     container: str  # Image in which ranks run; empty for none
     # The user's working directory, which ranks enter where a host has it; empty for the login user's home
     directory: str = ""
+    members: int | None = None  # Hosts in all; None for every host
 
 
 @dataclass(frozen=True)

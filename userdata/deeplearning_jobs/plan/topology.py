@@ -79,6 +79,9 @@ def choose_layout(hosts: Sequence[Host], request: JobRequest, *, drives_whole_ho
     training = tuple(host for host in hosts if host.trains)
     if not training:
         raise PlanError("workers must be at least one, got none: the master does not train; wait for one, or add one")
+    if request.members is not None:
+        _check_members(request.members, len(training))
+        training = training[: request.members]
     slots = _choose_slots(training, request, 1 if drives_whole_host else None)
     if request.ranks is None:
         return Layout(training, slots, hosts[0], drives_whole_host)
@@ -126,6 +129,13 @@ def _check_count(host: Host) -> int:
             "its NVIDIA driver reports none; run `nvidia-smi` there"
         )
     return host.gpu_count
+
+
+def _check_members(members: int, host_count: int) -> None:
+    if not 1 <= members <= host_count:
+        raise PlanError(
+            f"--members must be from 1 to {host_count}, the hosts that train, got {members}; leave it out for all"
+        )
 
 
 def _check_ranks(ranks: int, host_count: int, slots: int) -> None:

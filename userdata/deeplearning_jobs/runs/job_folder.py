@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deeplearning_contract.document import ContractError
+from deeplearning_contract.job_definition import JOB_NAME
 from deeplearning_jobs.launchers.launcher import LAUNCHER
 from deeplearning_jobs.plan.launch_plan import LaunchPlan
 from deeplearning_jobs.runs.run_status import RunStatus
 from deeplearning_node.atomic_file import write_file
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _INTERPRETERS = re.compile(r"(python|pypy)[0-9.]*|bash|sh|dash|zsh")
 _PYTHON_OPTIONS = frozenset({"-W", "-X", "--check-hash-based-pycs"})
@@ -128,14 +128,14 @@ class JobsFolder:
 
     def job(self, name: str) -> JobFolder:
         """Return a job, which need not exist; JobNameError for an invalid name."""
-        if not NAME.fullmatch(name):
+        if not JOB_NAME.fullmatch(name):
             raise JobNameError(f"a job's name must be at most 64 letters, digits, '.', '_' and '-', got {name!r}")
         return JobFolder(name, self.path / name)
 
     def jobs(self) -> list[JobFolder]:
         """Return the existing jobs, by name."""
         try:
-            names = sorted(path.name for path in self.path.iterdir() if NAME.fullmatch(path.name) and path.is_dir())
+            names = sorted(path.name for path in self.path.iterdir() if JOB_NAME.fullmatch(path.name) and path.is_dir())
         except OSError:
             return []
         return [JobFolder(name, self.path / name) for name in names]
@@ -182,7 +182,7 @@ def name_job(program: tuple[str, ...]) -> str:
     elif "-m" in program[1:-1]:
         name = program[program.index("-m", 1) + 1].removesuffix(".__main__").rpartition(".")[2]
     name = _UNFIT.sub("-", Path(name).name)[:64].strip("-._")
-    if not NAME.fullmatch(name):
+    if not JOB_NAME.fullmatch(name):
         raise JobNameError(f"the program's name {program[0]!r} cannot name the job; add --name")
     return name
 

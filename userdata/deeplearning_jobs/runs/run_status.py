@@ -44,7 +44,8 @@ class RunStatus:
     job: str
     run: int
     launcher: str
-    state: Literal["running", "succeeded", "failed", "stopped"]  # `running` until the end is known
+    # `running` until the end is known; `retrying` after a failure while the supervisor waits to start the next run
+    state: Literal["running", "retrying", "succeeded", "failed", "stopped"]
     status: int | None  # Exit status of the job; None while it runs
     started: str  # UTC
     ended: str  # UTC; empty while it runs
@@ -63,14 +64,18 @@ class RunStatus:
         return parse_record(cls, text, "status")
 
     def end(
-        self, state: Literal["succeeded", "failed", "stopped"], status: int | None, ended: str, cause: str = ""
+        self,
+        state: Literal["retrying", "succeeded", "failed", "stopped"],
+        status: int | None,
+        ended: str,
+        cause: str = "",
     ) -> "RunStatus":
         """Return the status of the same run after its end."""
         return replace(self, state=state, status=status, ended=ended, cause=cause)
 
     def is_running_on(self, instance_id: str) -> bool:
-        """Return whether it runs and its supervisor is alive on this instance; a stale `running` does not count."""
-        return self.state == "running" and self.supervisor.is_alive_on(instance_id)
+        """Return whether it runs, or is to run again, and its supervisor is alive on this instance."""
+        return self.state in ("running", "retrying") and self.supervisor.is_alive_on(instance_id)
 
 
 def _read_boot() -> str:

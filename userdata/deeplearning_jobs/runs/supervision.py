@@ -39,6 +39,8 @@ READ_LINES = 2000
 """Lines to read of a launcher's log; its report of the first failure is near the end."""
 LOST = 255
 CANNOT_START = 127
+TIMED_OUT = 124
+"""Exit status of a job at its time limit, as of timeout(1)."""
 BEGINS, ENDED = "begins on", "ended with status"
 
 
@@ -91,9 +93,10 @@ class Supervision:
         *,
         clock: Clock | None = None,
         followers: Iterable[LogFollower] = (),
+        limit: Deadline | None = None,
     ) -> None:
         """
-        Bind the run; starts nothing. Default: the machine's clock, and no logs to show during the run.
+        Bind the run; starts nothing. Default: the machine's clock, no logs to show during the run, and no time limit.
 
         `end_everywhere` ends the run's processes on every host, and returns when they are gone. `followers` begin with
         the log of rank 0.
@@ -105,6 +108,7 @@ class Supervision:
         self._end_everywhere = end_everywhere
         self._clock = clock or Clock()
         self._followers = tuple(followers)
+        self._limit = limit
         self._children: list[_Child] = []
         self._signal = 0
         self._server_deadline: Deadline | None = None
@@ -133,6 +137,8 @@ class Supervision:
         """Return the outcome; None while the run continues."""
         if self._signal:
             return RunOutcome("stopped", 128 + self._signal, f"stopped by {signal.Signals(self._signal).name}")
+        if self._limit is not None and self._limit.is_over:
+            return RunOutcome("stopped", TIMED_OUT, "stopped: the time limit of the job is over")
         failed = self._list_failed()
         if failed:
             first, status = failed[0], failed[0].status or 0

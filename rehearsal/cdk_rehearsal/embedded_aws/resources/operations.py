@@ -100,7 +100,14 @@ CREATORS: dict[str, Creator] = {
         "ssm",
         "put_parameter",
         id="{Name}",
-        more=lambda creation: {"Name": creation.properties.get("Name") or creation.name(512)},
+        more=lambda creation: {
+            "Name": creation.properties.get("Name") or creation.name(512),
+            # An object in this type, not a list (CloudFormation template reference, "AWS::SSM::Parameter").
+            "Tags": [
+                *creation.tags("none"),
+                *({"Key": key, "Value": value} for key, value in creation.properties.get("Tags", {}).items()),
+            ],
+        },
     ),
     "AWS::CDK::Metadata": lambda creation: Created(creation.logical_id),
     "AWS::CloudFormation::WaitConditionHandle": _create_handle,

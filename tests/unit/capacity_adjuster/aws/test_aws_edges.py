@@ -34,7 +34,7 @@ from deeplearning_contract.metrics import (
     LAUNCH_FAILURES,
 )
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
-from deeplearning_contract.stack_signal import send_signal
+from deeplearning_contract.web import send_signal
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=timezone.utc)
 LACK = "We currently do not have sufficient p3dn.24xlarge capacity in the Availability Zone you requested (us-east-1a)."

@@ -11,7 +11,7 @@ from model_settings import CLUSTER
 from deeplearning_contract.cluster_state import ClusterState, Phase, put_request
 from deeplearning_contract.messages import Doorbell
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.stack_signal import signal_body
+from deeplearning_contract.web import signal_body
 
 LOOK_SECONDS = 10
 GRACE_SECONDS = 90

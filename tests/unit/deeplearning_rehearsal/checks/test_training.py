@@ -1,15 +1,31 @@
 """The job's own result in a launcher's output."""
 
 import base64
+import hashlib
+import io
 import json
 import subprocess
+import tarfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+import boto3
 import pytest
 
 from cdk_rehearsal.errors import PromiseError
-from deeplearning_rehearsal.checks.training import DATA_MODULE, PROGRAM, example_folder, list_examples, train
+from deeplearning_contract.job_definition import JobDefinition, SubmissionSettings, submission_parameter
+from deeplearning_rehearsal.checks.training import (
+    DATA_MODULE,
+    PROGRAM,
+    copy_examples,
+    list_examples,
+    train,
+    upload_example,
+)
+from tests.unit.local_aws import empty_aws
+
+JOB = JobDefinition(name="train_digits", program=("python3", PROGRAM))
 
 RESULT = {
     "framework": "PyTorch",
@@ -44,7 +60,8 @@ class Master:
             name = argv[2].split("rehearsal/")[-1].split('"')[0]
             self.files[name] = base64.b64decode(argv[-1])
             return subprocess.CompletedProcess(list(argv), int(self._is_full), "", "No space left on device\n")
-        assert argv[2] == f'cd "$EFS_MOUNT/rehearsal" && deeplearning run -- python3 {PROGRAM}'
+        assert argv[:2] == ["deeplearning", "start-job"]
+        assert JobDefinition.from_json(base64.b64decode(argv[2]).decode()) == JOB
         self.timeout = timeout
         return subprocess.CompletedProcess(list(argv), *self._answer)
 
@@ -57,19 +74,28 @@ def digits(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("prefix", ["", "[1,0]<stdout>:", "[0]<stdout>: ", "Sat Nov 21 09:00:00 2026[0]<stdout>:"])
-def test_the_result_is_found_behind_a_launchers_prefix(prefix: str, digits: Path) -> None:
+def test_the_result_is_found_behind_a_launchers_prefix(prefix: str) -> None:
     master = Master(0, f"epoch 1\n{prefix}{json.dumps(RESULT)}\n[1,1]<stdout>:bye {{}}\n")
-    training = train(master, "i-1", "ubuntu", digits, 42.0)
+    training = train(master, "i-1", "ubuntu", JOB, 42.0)
     assert (training.launcher, training.ranks, training.accuracy) == ("horovod", 2, 0.97)
     assert training.hosts == ["ip-1", "ip-2"]
     assert master.timeout == 42.0
 
 
-def test_the_program_reaches_the_shared_file_system_unchanged(digits: Path) -> None:
-    master = Master(0, json.dumps(RESULT))
-    train(master, "i-1", "ubuntu", digits, 1.0)
-    programs = {name: (example_folder() / name).read_bytes() for name in (PROGRAM, DATA_MODULE)}
-    assert master.files == programs | {"digits.csv.gz": b"\x1f\x8b"}
+def test_the_source_of_the_job_is_uploaded_where_the_submission_document_says(digits: Path) -> None:
+    with empty_aws():
+        clients = partial(boto3.client, region_name="us-east-1")
+        clients("s3").create_bucket(Bucket="assets")
+        settings = SubmissionSettings("ec2", "c", "ubuntu", "assets", "deeplearning-jobs/c/")
+        name, value = submission_parameter("c"), json.dumps(settings.to_document())
+        clients("ssm").put_parameter(Name=name, Value=value, Type="String")
+        job = upload_example(clients, "c", digits)
+        assert job.source is not None
+        assert job.source.key.startswith("deeplearning-jobs/c/")
+        content = clients("s3").get_object(Bucket="assets", Key=job.source.key)["Body"].read()
+    assert hashlib.sha256(content).hexdigest() == job.source.sha256
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        assert archive.getnames() == [PROGRAM, DATA_MODULE, "digits.csv.gz"]
 
 
 def test_examples_for_nodes_are_all_but_the_apps_for_the_users_own_machine() -> None:
@@ -78,25 +104,25 @@ def test_examples_for_nodes_are_all_but_the_apps_for_the_users_own_machine() -> 
     assert not [name for name in examples if "app/" in name]
 
 
-def test_a_job_that_prints_no_result_is_not_taken_for_trained(digits: Path) -> None:
+def test_a_job_that_prints_no_result_is_not_taken_for_trained() -> None:
     with pytest.raises(PromiseError, match=r"training printed no result: epoch 1 \| bye"):
-        train(Master(0, "epoch 1\n\nbye\n"), "i-1", "ubuntu", digits, 1.0)
+        train(Master(0, "epoch 1\n\nbye\n"), "i-1", "ubuntu", JOB, 1.0)
 
 
-def test_a_result_that_was_cut_off_is_not_taken_for_trained(digits: Path) -> None:
+def test_a_result_that_was_cut_off_is_not_taken_for_trained() -> None:
     with pytest.raises(PromiseError, match="training printed no result"):
-        train(Master(0, json.dumps(RESULT)[:-20]), "i-1", "ubuntu", digits, 1.0)
+        train(Master(0, json.dumps(RESULT)[:-20]), "i-1", "ubuntu", JOB, 1.0)
 
 
-def test_a_result_that_lacks_a_figure_is_not_taken_for_trained(digits: Path) -> None:
+def test_a_result_that_lacks_a_figure_is_not_taken_for_trained() -> None:
     with pytest.raises(PromiseError, match=r"training's result must have framework, ranks, hosts"):
-        train(Master(0, '{"accuracy": 0.97}'), "i-1", "ubuntu", digits, 1.0)
+        train(Master(0, '{"accuracy": 0.97}'), "i-1", "ubuntu", JOB, 1.0)
 
 
-def test_a_job_that_fails_ends_with_the_last_lines_it_wrote(digits: Path) -> None:
+def test_a_job_that_fails_ends_with_the_last_lines_it_wrote() -> None:
     noise = "".join(f"line {number}\n" for number in range(30))
     with pytest.raises(PromiseError) as caught:
-        train(Master(3, noise, "Traceback\nRuntimeError: no route to host\n"), "i-1", "ubuntu", digits, 1.0)
+        train(Master(3, noise, "Traceback\nRuntimeError: no route to host\n"), "i-1", "ubuntu", JOB, 1.0)
     message = str(caught.value)
     assert message.startswith("training ended with status 3: line 20 | ")
     assert message.endswith("RuntimeError: no route to host")
@@ -104,4 +130,4 @@ def test_a_job_that_fails_ends_with_the_last_lines_it_wrote(digits: Path) -> Non
 
 def test_a_full_file_system_is_reported(digits: Path) -> None:
     with pytest.raises(PromiseError, match=f"{PROGRAM} could not be copied to the shared file system: No space"):
-        train(Master(0, "", is_full=True), "i-1", "ubuntu", digits, 1.0)
+        copy_examples(Master(0, "", is_full=True), "i-1", "ubuntu", [PROGRAM], digits)

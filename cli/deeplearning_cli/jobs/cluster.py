@@ -1,0 +1,215 @@
+"""Clusters that take jobs: found by their submission document, and reached through a session on the master."""
+
+import base64
+import contextlib
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.cloud_access import CloudAccess
+from deeplearning_cli.ssh import enter_node, make_session_command, require_programs, start_session
+from deeplearning_contract.document import ContractError, parse_last_line
+from deeplearning_contract.job_definition import (
+    SESSION_BEGUN,
+    SESSION_ENDED,
+    SUBMISSION_PATH,
+    JobDefinition,
+    SubmissionSettings,
+)
+from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
+from deeplearning_contract.setting_parts import ScriptSettings
+from deeplearning_view.aws_responses import ViewError
+
+COMMAND = "/usr/local/bin/deeplearning"
+_END = re.compile(rf"{SESSION_ENDED} (\d+)\s*$")
+_READ_BYTES = 1 << 16
+_KEPT_LINES = 200
+
+
+@dataclass(frozen=True)
+class JobCluster:
+    """
+    A cluster that takes jobs.
+
+    Attributes:
+        access: Access to its account.
+        settings: Its submission document.
+    """
+
+    access: CloudAccess
+    settings: SubmissionSettings
+
+    def upload(self, content: bytes, sha256: str) -> ScriptSettings:
+        """Upload a packed source folder under its digest; UnavailableError with the right that is missing."""
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
+
+        bucket, key = self.settings.bucket, f"{self.settings.prefix}{sha256}.tar.gz"
+        try:
+            self.access.clients("s3").put_object(Bucket=bucket, Key=key, Body=content)
+        except (BotoCoreError, ClientError) as error:
+            raise UnavailableError(
+                f"could not upload the source to s3://{bucket}/{key}: {error}; the caller needs s3:PutObject there, "
+                "which TrainingCluster.grant_submit grants"
+            ) from error
+        return ScriptSettings(bucket, key, sha256)
+
+    def start(self, job: JobDefinition, options: Sequence[str], on_line: Callable[[str], None]) -> int:
+        """Run `deeplearning start-job` with a definition; return its exit status."""
+        text = base64.b64encode(json.dumps(job.to_document()).encode()).decode()
+        return self.run(["start-job", *options, text], on_line)
+
+    def list_jobs(self) -> list[dict[str, Any]]:
+        """Return the jobs and the states of their newest runs, as `deeplearning jobs --json` prints them."""
+        lines: list[str] = []
+        status = self.run(["jobs", "--json"], lines.append)
+        try:
+            jobs: list[dict[str, Any]] = parse_last_line("\n".join(lines), "the jobs")["jobs"]
+        except (ContractError, KeyError) as error:
+            raise UnavailableError(f"the master must list its jobs, got status {status}: {lines[-3:]}") from error
+        return jobs
+
+    def run(self, words: Sequence[str], on_line: Callable[[str], None]) -> int:
+        """
+        Run `deeplearning` on the master as its login user, and return its exit status.
+
+        `on_line` gets each line of output, standard error included, as it arrives.
+
+        Raises:
+            UnavailableError: No session can be opened, or it ends before the command.
+        """
+        instance_id = self._find_master()
+        command = self._open_session(instance_id, [COMMAND, "session", *words])
+        is_begun, last = False, ""
+        with contextlib.closing(read_lines(command)) as lines:
+            for line in lines:
+                if line.strip() == SESSION_BEGUN:
+                    is_begun = True
+                elif is_begun and (ended := _END.search(line)):
+                    if line[: ended.start()].strip():
+                        on_line(line[: ended.start()])
+                    return int(ended[1])
+                elif is_begun:
+                    on_line(line)
+                last = line.strip() or last
+        raise UnavailableError(f"the session on {instance_id} ended before its command did: {last or 'no output'}")
+
+    def _open_session(self, instance_id: str, words: Sequence[str]) -> list[str]:
+        access = self.access
+        try:
+            if access.lab is not None:
+                start_session(access, instance_id)
+                return enter_node(access.lab, instance_id, words)
+        except ViewError as error:
+            raise UnavailableError(str(error)) from error
+        require_programs("aws", "session-manager-plugin")
+        place = ["--region", access.region, *(["--profile", access.profile] if access.profile else [])]
+        return make_session_command(instance_id, place, self.settings.login_user, words, is_ssh=False)
+
+    def _find_master(self) -> str:
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
+
+        filters = {
+            f"tag:{CLUSTER_TAG}": self.settings.cluster,
+            f"tag:{ROLE_TAG}": NodeRole.MASTER.value,
+            "instance-state-name": "running",
+        }
+        try:
+            answer = self.access.clients("ec2").describe_instances(
+                Filters=[{"Name": name, "Values": [value]} for name, value in filters.items()]
+            )
+        except (BotoCoreError, ClientError) as error:
+            raise UnavailableError(
+                f"could not find the master: {error}; the caller needs ec2:DescribeInstances, "
+                "which TrainingCluster.grant_submit grants"
+            ) from error
+        found = [str(entry["InstanceId"]) for part in answer["Reservations"] for entry in part["Instances"]]
+        if len(found) != 1:
+            raise UnavailableError(
+                f"cluster {self.settings.cluster} must have one running master, got {found or 'none'}; "
+                "see: deeplearning-cdk status"
+            )
+        return found[0]
+
+
+def find_cluster(access: CloudAccess) -> JobCluster:
+    """
+    Return the cluster of the stack that `access` names, or the region's only one.
+
+    Raises:
+        UnavailableError: The documents cannot be read, none fits, or several do.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
+
+    try:
+        pages = (
+            access.clients("ssm").get_paginator("get_parameters_by_path").paginate(Path=SUBMISSION_PATH, Recursive=True)
+        )
+        values = [str(entry["Value"]) for page in pages for entry in page["Parameters"]]
+        documents = [SubmissionSettings.from_json(value) for value in values]
+    except (BotoCoreError, ClientError) as error:
+        raise UnavailableError(
+            f"could not read the submission documents: {error}; the caller needs ssm:GetParametersByPath on "
+            f"{SUBMISSION_PATH}, which TrainingCluster.grant_submit grants"
+        ) from error
+    except ContractError as error:
+        raise UnavailableError(f"a submission document below {SUBMISSION_PATH} cannot be read: {error}") from error
+    fitting = [each for each in documents if access.stack in (None, each.cluster.rpartition("-")[0])]
+    if len(fitting) == 1:
+        return JobCluster(access, fitting[0])
+    names = ", ".join(sorted(each.cluster.rpartition("-")[0] for each in documents)) or "none"
+    if not fitting:
+        raise UnavailableError(
+            f"stack must be one that takes jobs in {access.region}, got {access.stack or 'none'}; there are: {names}"
+        )
+    raise UnavailableError(f"stack must be named, got none and {len(fitting)} clusters; there are: {names}")
+
+
+def read_lines(command: Sequence[str]) -> Generator[str, None, None]:
+    """
+    Yield the lines that a program writes to a terminal, without their ends; close it to end the program.
+
+    The Session Manager plugin asks for the size of its terminal and fails without one, as in CI
+    (https://github.com/aws/amazon-ssm-agent/issues/354), so the program gets a terminal of its own.
+    """
+    ours, theirs = pty.openpty()
+    try:
+        process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    finally:
+        os.close(theirs)
+    rest = b""
+    try:
+        while block := _read(ours):
+            *lines, rest = (rest + block).split(b"\n")
+            yield from (line.decode("utf-8", "replace").rstrip("\r") for line in lines)
+        if rest:
+            yield rest.decode("utf-8", "replace").rstrip("\r")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        os.close(ours)
+        process.wait()
+
+
+def _read(handle: int) -> bytes:
+    try:
+        return os.read(handle, _READ_BYTES)
+    except OSError:  # EIO: the last process with the terminal has ended (pty(7)).
+        return b""
+
+
+def print_line(line: str) -> None:
+    """Print a line at once, without the control characters that a job may write."""
+    print("".join(letter if letter.isprintable() or letter == "\t" else " " for letter in line), flush=True)
+
+
+def print_progress(line: str) -> None:
+    """Print a line on standard error."""
+    print(line, file=sys.stderr, flush=True)

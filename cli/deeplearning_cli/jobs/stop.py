@@ -1,0 +1,32 @@
+"""`deeplearning-cdk stop`: ends a job on every node, and no other."""
+
+import argparse
+
+from cdk_rehearsal.error_report import report_error
+from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.arguments import Commands, add_place
+from deeplearning_cli.cloud_access import open_cloud
+from deeplearning_cli.jobs.cluster import find_cluster, print_line
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "stop",
+        help="end a job on every node",
+        description="End a job on every node. Its processes get SIGTERM, and SIGKILL after 10 s; other jobs are not "
+        "affected. Submit the job again to resume from its newest checkpoint.",
+        epilog="exit status: 0 no process of the job is left, 1 some may be, 2 there is no such job, or the cluster "
+        "could not be reached; example: deeplearning-cdk stop mask-rcnn",
+    )
+    parser.add_argument("job", metavar="JOB", help="name of the job")
+    add_place(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """End the job."""
+    try:
+        return find_cluster(open_cloud(arguments)).run(["stop", arguments.job], print_line)
+    except UnavailableError as error:
+        return report_error(error)

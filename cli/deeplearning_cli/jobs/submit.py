@@ -1,0 +1,83 @@
+"""`deeplearning-cdk submit` and `plan`: start a job on a cluster, or print what would run there."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cdk_rehearsal.error_report import report_error
+from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.arguments import Commands, add_place
+from deeplearning_cli.cloud_access import open_cloud
+from deeplearning_cli.jobs.cluster import JobCluster, find_cluster, print_line, print_progress
+from deeplearning_cli.jobs.definition import JobFile, add_job, pack, read_job
+
+_KEYS = """\
+keys of JOB.TOML; only name and program are required:
+  name             name of the job, and of its folder with checkpoints
+  program          list: the program and its arguments, run in the source folder
+  launcher         horovod (the default), or another of: deeplearning run --help
+  source           folder to upload, relative to the file, at most 10 MB packed
+  members          nodes, the master included; default: all
+  gpus_per_member  ranks on each node; default: one a GPU, or one without GPUs
+  data             list: names of the stack's data that the job needs
+  env              table: variables of every rank
+  max_seconds      time limit with all retries; default: none
+  retries          further runs after a failure, each from the newest checkpoint; default: 0
+"""
+
+
+def add_parser(commands: Commands) -> None:
+    """Add `submit`."""
+    parser = commands.add_parser(
+        "submit",
+        help="start a job on a cluster",
+        description="Upload a job's source folder and start the job on the master, through Session Manager. The\n"
+        "output of rank 0 is shown until the job ends; Ctrl-C, or --detach, leaves the job running. A job\n"
+        "of the same name resumes from its newest checkpoint. Needs the AWS CLI with its Session Manager\n"
+        "plugin.",
+        epilog=f"{_KEYS}\nexit status: that of the job, 0 with --detach, 2 could not be started, 130 interrupted; "
+        "the job goes on",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_job(parser)
+    add_place(parser)
+    parser.add_argument("--detach", action="store_true", help="return when the job has started")
+    parser.add_argument("--fresh", action="store_true", help="start over; the checkpoints are kept under another name")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Start the job, and follow it; return its exit status, 0 with --detach, or 2 if it could not be started."""
+    try:
+        file = read_job(Path(arguments.job), arguments)
+        cluster = find_cluster(open_cloud(arguments))
+        status = send(file, cluster, ["--detach", *(["--fresh"] if arguments.fresh else [])])
+        if status != 0 or arguments.detach:
+            return status
+        print_progress(f"follow it again: deeplearning-cdk logs --job {file.job.name} --follow")
+        return follow(cluster, file.job.name)
+    except UnavailableError as error:
+        return report_error(error)
+
+
+def send(file: JobFile, cluster: JobCluster, options: Sequence[str]) -> int:
+    """Upload the source, and give the definition to the master."""
+    job = file.job
+    if file.source is not None:
+        packed = pack(file.source)
+        print_progress(f"source: {packed.files} files, {len(packed.content) / 1000:.0f} kB, {packed.sha256[:16]}")
+        job = replace(job, source=cluster.upload(packed.content, packed.sha256))
+    return cluster.start(job, options, print_line)
+
+
+def follow(cluster: JobCluster, name: str) -> int:
+    """Show the output of a job until its end, with all its retries; return its exit status."""
+    while True:
+        cluster.run(["logs", name, "--follow", "--lines", "1000"], print_line)
+        job = next((job for job in cluster.list_jobs() if job["name"] == name), None)
+        if job is None:
+            raise UnavailableError(f"job {name} must be listed, got none; see: deeplearning-cdk jobs")
+        if job["state"] not in ("running", "retrying"):
+            print_progress(f"{job['run']} {job['state']}{': ' + job['cause'] if job['cause'] else ''}")
+            return 1 if job["status"] is None else int(job["status"])

@@ -1,0 +1,45 @@
+"""Submission of jobs: the document from which `deeplearning-cdk submit` learns where and how a job starts."""
+
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_ssm as ssm
+from constructs import Construct
+
+from deeplearning_cdk.security.node_permissions import object_arn
+from deeplearning_contract.job_definition import SubmissionSettings, source_prefix, submission_parameter
+
+
+class JobSubmission(Construct):
+    """
+    Submission document of a cluster, an SSM parameter, and the place of packed source folders.
+
+    Sources go below a prefix of the bucket of the stack's assets: a bucket of the cluster's own would stay when the
+    stack is deleted.
+
+    Args:
+        scope: The parent.
+        construct_id: The id in the parent.
+        cluster: The cluster's name.
+        login_user: User of the nodes under whom jobs run.
+        bucket: Bucket of the stack's assets.
+
+    Attributes:
+        bucket: The bucket of the sources.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, cluster: str, *, login_user: str, bucket: str) -> None:
+        super().__init__(scope, construct_id)
+        self.bucket, self._prefix = bucket, source_prefix(cluster)
+        settings = SubmissionSettings("ec2", cluster, login_user, bucket, self._prefix)
+        ssm.StringParameter(
+            self,
+            "Document",
+            parameter_name=submission_parameter(cluster),
+            simple_name=False,  # In a nested stack, the cluster's name is a token.
+            string_value=Stack.of(self).to_json_string(settings.to_document()),
+            description="Where deeplearning-cdk submit starts jobs",
+        )
+
+    def read_statement(self) -> iam.PolicyStatement:
+        """Return the permission to read the sources of all jobs of the cluster."""
+        return iam.PolicyStatement(actions=["s3:GetObject"], resources=[object_arn(self.bucket, f"{self._prefix}*")])

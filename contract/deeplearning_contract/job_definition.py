@@ -1,0 +1,98 @@
+"""
+Definition of a job, the same on every platform, and the submission document of a stack.
+
+A user writes the definition as `job.toml`. `deeplearning-cdk submit` uploads its source folder and sends it to the
+master; the submission document is how the command finds the cluster.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from deeplearning_contract.document import ContractError, excerpt, parse_record
+from deeplearning_contract.setting_parts import ScriptSettings
+
+SUBMISSION_PATH = "/deeplearning"
+"""Path of all submission documents among SSM's parameters."""
+SESSION_BEGUN, SESSION_ENDED = "deeplearning-session: begun", "deeplearning-session: ended with"
+"""Lines before and after the output of a command in a session; the exit status follows the second."""
+JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MOST_MEMBERS, _MOST_GPUS, _MOST_RETRIES, _MOST_SECONDS = 1000, 16, 100, 31_536_000
+
+
+@dataclass(frozen=True)
+class JobDefinition:
+    """Distributed job, as its user describes it; ContractError for a value that cannot work."""
+
+    name: str  # Name of the job and of its folder with checkpoints
+    program: tuple[str, ...]  # Program and arguments, run in the source folder
+    launcher: str = "horovod"  # As in `deeplearning run`
+    members: int = 0  # Nodes, the master included; 0 for all
+    gpus_per_member: int = 0  # Ranks on each node; 0 for one a GPU, and one on a node without GPUs
+    data: tuple[str, ...] = ()  # Names of the stack's data that the job reads
+    env: Mapping[str, str] = field(default_factory=dict)  # Variables of every rank
+    max_seconds: int = 0  # Time limit with all retries; 0 for none
+    retries: int = 0  # Further runs after a failure, each from the newest checkpoint
+    source: ScriptSettings | None = None  # The packed source folder in S3; None while it is not uploaded
+
+    def __post_init__(self) -> None:
+        if not JOB_NAME.fullmatch(self.name):
+            raise ContractError(
+                f"name must be at most 64 letters, digits, '.', '_' and '-', got {excerpt(self.name)}; choose another"
+            )
+        if not self.program or not self.program[0]:
+            raise ContractError('program must have a word, got none; write e.g. program = ["python3", "train.py"]')
+        ranges = {
+            "members": _MOST_MEMBERS,
+            "gpus_per_member": _MOST_GPUS,
+            "max_seconds": _MOST_SECONDS,
+            "retries": _MOST_RETRIES,
+        }
+        for name, most in ranges.items():
+            value = getattr(self, name)
+            if not 0 <= value <= most:
+                raise ContractError(f"{name} must be from 0 to {most}, got {value}; leave it out for the default")
+        for name in self.env:
+            if not _VARIABLE.fullmatch(name):
+                raise ContractError(f"env must name variables with letters, digits and _, got {excerpt(name)}")
+
+    @classmethod
+    def from_json(cls, text: str) -> "JobDefinition":
+        """Read the JSON of `to_document`; ContractError for a malformed one."""
+        return parse_record(cls, text, "job")
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON object that `from_json` reads."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class SubmissionSettings:
+    """Submission document: the parameter of a stack from which `submit` learns where and how to start a job."""
+
+    platform: str  # `ec2`
+    cluster: str  # Value of the tag `deeplearning:cluster` of the nodes
+    login_user: str  # User of the nodes under whom jobs run
+    bucket: str  # Bucket for packed source folders
+    prefix: str  # Prefix of their keys, with `/` at its end
+
+    @classmethod
+    def from_json(cls, text: str) -> "SubmissionSettings":
+        """Read the parameter's value; ContractError for a malformed one."""
+        return parse_record(cls, text, "submission document")
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON object; values may be CDK tokens."""
+        return asdict(self)
+
+
+def submission_parameter(cluster: str) -> str:
+    """Return the name of the SSM parameter with the submission document of a cluster."""
+    return f"{SUBMISSION_PATH}/{cluster}/submission"
+
+
+def source_prefix(cluster: str) -> str:
+    """Return the prefix of the packed source folders of a cluster's jobs."""
+    return f"deeplearning-jobs/{cluster}/"

@@ -1,0 +1,230 @@
+"""
+`submit`, `jobs`, `logs --job`, `stop` and `plan`, up to the programs of a master on this machine.
+
+AWS is moto. `aws ssm start-session` is a stand-in that behaves as the plugin and sudo do: it prints lines of its own,
+ends lines with CR LF, and passes the words through `sudo --login`, which escapes all but letters, digits, `_`, `-` and
+`$` (sudo 1.9.13, plugins/sudoers; sudo(8), "-i"). It returns 0 whatever the command returns.
+"""
+
+import json
+import os
+import tarfile
+from io import BytesIO
+
+import boto3
+import pytest
+from botocore.client import BaseClient
+from botocore.exceptions import ClientError
+
+from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.jobs.definition import pack
+from deeplearning_cli.main import main
+from deeplearning_contract.job_definition import SubmissionSettings, submission_parameter
+from tests.unit import job_lab as jobs
+from tests.unit.deeplearning_provision.data_lab import REGION, serve_s3
+
+job_lab = jobs.job_lab
+CLUSTER, BUCKET = "training-c8bf7dbc", "assets"
+SESSION = """
+import json, os, re, shlex, subprocess, sys
+(text,) = json.loads(sys.argv[-1])["command"]
+print("\\nStarting session with SessionId: team-0123\\r", flush=True)
+words = shlex.split(text)
+assert words[:4] == ["sudo", "--login", "--user=ubuntu", "--"], words
+line = " ".join(re.sub(r"([^A-Za-z0-9_$-])", r"\\\\\\1", word) for word in words[4:])
+line = line.replace("/usr/local/bin/deeplearning".replace("/", "\\\\/"), os.environ["NODE_COMMAND"])
+subprocess.run(["sh", "-c", line])
+print("\\r\\n\\r\\nExiting session with sessionId: team-0123.\\r\\n", flush=True)
+"""
+
+
+@pytest.fixture
+def cluster(job_lab, monkeypatch, tmp_path_factory):
+    """Return a call of the command line on a cluster whose master is the lab's."""
+    folder = tmp_path_factory.mktemp("user")
+    (folder / "session.py").write_text(SESSION)
+    for name in ("aws", "session-manager-plugin"):
+        (folder / name).write_text(f'#!/bin/sh\nexec /usr/bin/python3 "{folder}/session.py" "$@"\n')
+        (folder / name).chmod(0o755)
+    for name, value in {**job_lab._environment({}), "PATH": f"{folder}:{job_lab._environment({})['PATH']}"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("NODE_COMMAND", str(job_lab.folder / job_lab.addresses[0] / "deeplearning"))
+    monkeypatch.chdir(folder)
+    with serve_s3(monkeypatch):
+        monkeypatch.setenv("AWS_REGION", REGION)
+        boto3.client("s3", REGION).create_bucket(
+            Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
+        )
+        add_document(CLUSTER)
+        add_master(CLUSTER)
+        yield folder
+
+
+def add_document(cluster):
+    settings = SubmissionSettings("ec2", cluster, "ubuntu", BUCKET, f"deeplearning-jobs/{cluster}/")
+    value = json.dumps(settings.to_document())
+    boto3.client("ssm", REGION).put_parameter(Name=submission_parameter(cluster), Value=value, Type="String")
+
+
+def add_master(cluster):
+    tags = {"deeplearning:cluster": cluster, "deeplearning:role": "master"}
+    boto3.client("ec2", REGION).run_instances(
+        ImageId="ami-12345678",
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[
+            {"ResourceType": "instance", "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
+        ],
+    )
+
+
+def write_job(folder, program="echo epoch 1; echo $COLOUR", **more):
+    (folder / "code").mkdir(exist_ok=True)
+    (folder / "code" / "train.sh").write_text(f"{program}\n")
+    keys = {"name": "digits", "program": ["sh", "train.sh"], "source": "code", **more}
+    (folder / "job.toml").write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items()))
+
+
+def test_a_submitted_job_is_followed_to_its_end_and_its_status_returned(cluster, job_lab, capsys):
+    write_job(cluster)
+    assert main(["submit", "job.toml", "--env", "COLOUR=dark $HOME; red"]) == 0
+    done = capsys.readouterr()
+    assert done.out.splitlines()[-2:] == ["epoch 1", "dark $HOME; red"]
+    assert done.err.splitlines()[-1] == "digits/1 succeeded"
+    assert job_lab.status("digits/1")["state"] == "succeeded"
+    listed = boto3.client("s3", REGION).list_objects_v2(Bucket=BUCKET)["Contents"]
+    assert [entry["Key"].rpartition("/")[0] for entry in listed] == [f"deeplearning-jobs/{CLUSTER}"]
+
+
+def test_a_failed_job_has_the_status_of_its_rank(cluster, capsys):
+    write_job(cluster, "echo last words; exit 7", retries=1)
+    assert main(["submit", "job.toml"]) == 7
+    done = capsys.readouterr()
+    assert done.out.splitlines().count("last words") >= 1
+    assert done.err.splitlines()[-1].startswith("digits/2 failed: ")
+
+
+def test_a_detached_job_is_listed_shown_stopped_and_resumed(cluster, job_lab, capsys):
+    write_job(
+        cluster, 'echo "from ${DEEPLEARNING_RESUME_FROM##*/}"; touch "$DEEPLEARNING_CHECKPOINT_PATH/1"; sleep 1000'
+    )
+    assert main(["submit", "job.toml", "--detach"]) == 0
+    jobs.wait_until((job_lab.folder / "efs/jobs/digits/checkpoints/1").exists)
+    capsys.readouterr()
+    assert main(["jobs", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["platform"], document["cluster"]) == ("ec2", CLUSTER)
+    assert [(job["run"], job["state"], job["last_line"]) for job in document["jobs"]] == [
+        ("digits/1", "running", "from")
+    ]
+    assert main(["logs", "--job", "digits"]) == 0
+    assert capsys.readouterr().out == "from \n"
+    assert main(["stop", "digits"]) == 0
+    assert capsys.readouterr().out == "digits/1 is stopped\n"
+    assert main(["jobs"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:4] == ["digits/1", "ec2", "stopped", "2"]
+    assert main(["submit", "job.toml", "--detach"]) == 0
+    assert "resumes from " in capsys.readouterr().out
+    assert main(["stop", "digits"]) == 0
+
+
+def test_a_plan_starts_nothing(cluster, job_lab, capsys):
+    write_job(cluster)
+    assert main(["plan", "job.toml", "--members", "1"]) == 0
+    assert capsys.readouterr().out.startswith("horovod: 1 rank")
+    assert job_lab.status("digits/1") is None
+
+
+def test_a_refusal_of_the_master_is_shown_with_status_2(cluster, capsys):
+    write_job(cluster, data=["coco"])
+    assert main(["submit", "job.toml"]) == 2
+    assert "data must be declared by the cluster, got 'coco'; it declares none" in capsys.readouterr().out
+
+
+def test_several_clusters_need_a_name(cluster, capsys):
+    add_document("another-0123abcd")
+    write_job(cluster)
+    assert main(["jobs"]) == 2
+    assert "stack must be named, got none and 2 clusters; there are: another, training" in capsys.readouterr().err
+    assert main(["jobs", "training"]) == 0
+    assert main(["jobs", "third"]) == 2
+    assert f"stack must be one that takes jobs in {REGION}, got third; there are: another" in capsys.readouterr().err
+
+
+def test_a_cluster_without_a_running_master_is_named_with_the_remedy(cluster, capsys):
+    ec2 = boto3.client("ec2", REGION)
+    (reservation,) = ec2.describe_instances()["Reservations"]
+    ec2.terminate_instances(InstanceIds=[reservation["Instances"][0]["InstanceId"]])
+    assert main(["jobs"]) == 2
+    assert f"cluster {CLUSTER} must have one running master, got none; see: deeplearning-cdk status" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_session_that_ends_early_is_an_error_with_its_last_line(cluster, capsys):
+    (cluster / "session.py").write_text('print("TargetNotConnected: i-1 is not connected.")')
+    assert main(["jobs"]) == 2
+    assert "ended before its command did: TargetNotConnected: i-1 is not connected." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("service", "right"), [("ssm", "ssm:GetParametersByPath"), ("ec2", "ec2:DescribeInstances")])
+def test_a_right_that_the_caller_lacks_is_named(cluster, monkeypatch, capsys, service, right):
+    call = BaseClient._make_api_call
+
+    def refuse(client, name, arguments):
+        if client.meta.service_model.service_name == service:
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "not authorized"}}, name)
+        return call(client, name, arguments)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", refuse)
+    assert main(["jobs"]) == 2
+    message = capsys.readouterr().err
+    assert f"the caller needs {right}" in message
+    assert "TrainingCluster.grant_submit grants" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name = ", "job.toml must be TOML: "),
+        ('name = "x"\nprogram = ["a"]\nretrys = 1', "job.toml: key must be one of name, program, launcher"),
+        ('program = ["a"]', "job.toml: name must be of type str, got None"),
+        ('name = "x"\nprogram = "python3 train.py"', "job.toml: program must be of type list, got 'python3 train.py'"),
+        ('name = "x"\nprogram = ["a"]\nmembers = -1', "job.toml: members must be from 0 to 1000, got -1"),
+        ('name = "x"\nprogram = ["a"]\nsource = 3', "job.toml: source must be the path of a folder, got 3"),
+        ('name = "x"\nprogram = ["a"]\n[env]\nA = 1', "job.toml: env.A must be of type str, got 1"),
+    ],
+)
+def test_a_job_file_that_cannot_work_is_refused_before_any_call(tmp_path, monkeypatch, capsys, text, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.toml").write_text(text)
+    assert main(["submit", "job.toml"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_same_files_are_packed_to_the_same_bytes_without_caches(tmp_path):
+    folder = tmp_path / "code"
+    for name in ("b/run.sh", "a.py", "__pycache__/a.pyc", ".git/config", "b/a.pyc"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    (folder / "b/run.sh").chmod(0o700)
+    (folder / "link").symlink_to("a.py")
+    packed = pack(folder)
+    os.utime(folder / "a.py", (0, 0))
+    assert pack(folder) == packed
+    with tarfile.open(fileobj=BytesIO(packed.content)) as archive:
+        found = {entry.name: entry.mode for entry in archive}
+        assert all(entry.uid == 0 and entry.mtime == 0 for entry in archive.getmembers())
+    assert sorted(found) == ["a.py", "b", "b/run.sh", "link"]
+    assert (found["a.py"], found["b/run.sh"]) == (0o644, 0o755)
+
+
+def test_a_source_that_is_too_large_is_refused_with_its_largest_files(tmp_path):
+    (tmp_path / "weights.bin").write_bytes(os.urandom(11_000_000))
+    with pytest.raises(UnavailableError, match=r"source must be at most 10 MB .* weights\.bin \(11\.0 MB\)"):
+        pack(tmp_path)
+
+
+def test_a_source_that_is_no_folder_is_refused(tmp_path):
+    with pytest.raises(UnavailableError, match=f"source must be a folder, got {tmp_path}/code"):
+        pack(tmp_path / "code")

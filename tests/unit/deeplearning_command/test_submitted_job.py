@@ -1,0 +1,163 @@
+"""Job that `deeplearning-cdk submit` starts: source, limits, retries, and its row in `deeplearning jobs`."""
+
+import base64
+import hashlib
+import io
+import json
+import tarfile
+from dataclasses import replace
+
+import pytest
+
+from deeplearning_contract.document import ContractError
+from deeplearning_contract.job_definition import JobDefinition
+from deeplearning_contract.setting_parts import DataSettings, JobNeeds, ScriptSettings
+from tests.unit.deeplearning_provision.data_lab import BUCKET, DataLab, serve_s3
+from tests.unit.job_lab import CPU, wait_until
+
+PRINTS = {"train.sh": 'echo "colour=$COLOUR in ${PWD##*/} got $*"'}
+JOB = JobDefinition(name="digits", program=("sh", "train.sh", "two words"), env={"COLOUR": "dark red"})
+
+
+@pytest.fixture
+def data_lab(monkeypatch, tmp_path_factory):
+    with serve_s3(monkeypatch) as proxy:
+        yield DataLab(tmp_path_factory.mktemp("data"), proxy)
+
+
+def encode(job):
+    return base64.b64encode(json.dumps(job.to_document()).encode()).decode()
+
+
+def pack(data_lab, files):
+    """Upload a packed source folder."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    digest = hashlib.sha256(buffer.getvalue()).hexdigest()
+    data_lab.put(f"deeplearning-jobs/c/{digest}.tar.gz", buffer.getvalue())
+    return ScriptSettings(BUCKET, f"deeplearning-jobs/c/{digest}.tar.gz", digest)
+
+
+def test_the_job_runs_in_its_source_folder_with_its_variables(job_lab, data_lab):
+    source = pack(data_lab, PRINTS)
+    done = job_lab.run("start-job", encode(replace(JOB, source=source)))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"colour=dark red in {source.sha256[:16]} got two words\n"
+    assert [path.name for path in (job_lab.folder / "efs/jobs/digits/source").iterdir()] == [source.sha256[:16]]
+    data_lab.proxy.decide = lambda *_: pytest.fail("S3 was asked for a source that is there")
+    assert job_lab.run("start-job", encode(replace(JOB, source=source))).returncode == 0
+
+
+def test_a_source_with_another_digest_starts_nothing(job_lab, data_lab):
+    source = pack(data_lab, PRINTS)
+    done = job_lab.run("start-job", encode(replace(JOB, source=replace(source, sha256="0" * 64))))
+    assert done.returncode == 2
+    assert f"could not fetch s3://{BUCKET}/{source.key}: " in done.stderr
+    assert "sha256" in done.stderr
+    assert list((job_lab.folder / "efs/jobs/digits/source").iterdir()) == []
+
+
+def test_data_that_the_cluster_does_not_declare_is_refused(job_lab):
+    declared = (DataSettings("imagenet", "bucket", "imagenet.tar", "efs"),)
+    job_lab.set_facts(0, needs=JobNeeds({"master": CPU, "worker": CPU}, declared))
+    done = job_lab.run("start-job", encode(replace(JOB, data=("coco",))))
+    assert done.returncode == 2
+    assert "data must be declared by the cluster, got 'coco'; it declares imagenet\n" in done.stderr
+
+
+def test_the_members_of_a_job_are_the_first_hosts(job_lab):
+    job = job_lab.write_job("exit 0")
+    done = job_lab.run("start-job", encode(JobDefinition(name="one", program=("sh", job), members=1)))
+    assert done.returncode == 0, done.stderr
+    assert job_lab.status("one/1")["hosts"] == ["deeplearning-worker1"]
+    done = job_lab.run("run", "--members", "3", "--", job)
+    assert "--members must be from 1 to 2, the hosts that train, got 3; leave it out for all" in done.stderr
+
+
+FAILS_TWICE = """
+[ "$HOROVOD_RANK" = 0 ] || exit 0
+count=$(ls "$DEEPLEARNING_CHECKPOINT_PATH" | wc -l)
+echo "run with $count checkpoints, resume=${DEEPLEARNING_RESUME_FROM##*/}"
+touch "$DEEPLEARNING_CHECKPOINT_PATH/epoch-$count"
+[ "$count" = 2 ] || exit 3
+"""
+
+
+def test_a_failed_job_runs_again_from_its_newest_checkpoint_until_it_succeeds(job_lab):
+    done = job_lab.run("run", "--retries", "2", "--", job_lab.write_job(FAILS_TWICE))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "run with 0 checkpoints, resume=",
+        "run with 1 checkpoints, resume=epoch-0",
+        "run with 2 checkpoints, resume=epoch-1",
+    ]
+    assert [job_lab.status(f"train/{run}")["state"] for run in (1, 2, 3)] == ["failed", "failed", "succeeded"]
+
+
+def test_a_job_without_a_retry_left_has_the_status_of_its_last_run(job_lab):
+    done = job_lab.run("run", "--retries", "1", "--", job_lab.write_job("exit 3"))
+    assert done.returncode == 3
+    assert [job_lab.status(f"train/{run}")["state"] for run in (1, 2)] == ["failed", "failed"]
+    assert job_lab.status("train/3") is None
+
+
+def test_a_job_that_waits_to_run_again_is_retrying_and_can_be_stopped(job_lab):
+    job = job_lab.write_job(f'touch "{job_lab.folder}/10.0.0.10/silent"; exit 3')
+    job_lab.run("run", "--detach", "--retries", "1", "--", job)
+    wait_until(lambda: (job_lab.status("train/1") or {}).get("state") == "retrying")
+    listed = json.loads(job_lab.run("jobs", "--json").stdout)["jobs"]
+    assert [(job["run"], job["state"]) for job in listed] == [("train/1", "retrying")]
+    wait_until(lambda: "waiting to run again: " in job_lab.read("train/runs/1/launch.log"))
+    (job_lab.folder / "10.0.0.10/silent").unlink()
+    job_lab.run("stop", "train/1")
+    assert job_lab.status("train/1")["state"] in ("stopped", "failed")
+
+
+def test_a_job_is_stopped_at_its_time_limit(job_lab):
+    done = job_lab.run("run", "--max-seconds", "1", "--retries", "3", "--", job_lab.write_job("exec sleep 1000"))
+    assert done.returncode == 124
+    status = job_lab.status("train/1")
+    assert (status["state"], status["cause"]) == ("stopped", "stopped: the time limit of the job is over")
+    assert job_lab.status("train/2") is None
+    assert job_lab.processes() == {}
+
+
+def test_jobs_are_listed_with_the_last_line_of_rank_zero(job_lab):
+    assert job_lab.run("jobs").stdout == "no job has been run\n"
+    job_lab.run("run", "--", job_lab.write_job('echo "epoch 3"'))
+    listed = job_lab.run("jobs").stdout.splitlines()
+    assert listed[0].split() == ["JOB", "STATE", "MEMBERS", "STARTED", "LAST", "LINE", "OF", "RANK", "0"]
+    assert listed[1].split()[:3] == ["train/1", "succeeded", "2"]
+    assert listed[1].endswith("  epoch 3")
+
+
+def test_a_job_whose_supervisor_is_gone_is_lost(job_lab):
+    job_lab.run("run", "--", job_lab.write_job("exit 0"))
+    path = job_lab.folder / "efs/jobs/train/runs/1/status.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "state": "running", "status": None}))
+    assert json.loads(job_lab.run("jobs", "--json").stdout)["jobs"][0]["state"] == "lost"
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"name": "../x"}, "name must be at most 64 letters, digits, '.', '_' and '-', got '../x'; choose another"),
+        ({"program": ()}, "program must have a word, got none; write e.g. program"),
+        ({"members": -1}, "members must be from 0 to 1000, got -1; leave it out for the default"),
+        ({"retries": 101}, "retries must be from 0 to 100, got 101; leave it out for the default"),
+        ({"env": {"A-B": "1"}}, "env must name variables with letters, digits and _, got 'A-B'"),
+    ],
+)
+def test_a_definition_that_cannot_work_is_refused(change, text):
+    with pytest.raises(ContractError) as refusal:
+        replace(JOB, **change)
+    assert text in str(refusal.value)
+
+
+def test_a_definition_survives_the_way_to_the_master():
+    job = replace(JOB, members=2, retries=1, source=ScriptSettings("b", "k", "0" * 64), data=("coco",))
+    assert JobDefinition.from_json(json.dumps(job.to_document())) == job

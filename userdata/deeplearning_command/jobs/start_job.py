@@ -1,0 +1,106 @@
+"""`deeplearning start-job`: a job as `deeplearning-cdk submit` sends it, in the source folder that it uploaded."""
+
+import argparse
+import base64
+import binascii
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from deeplearning_command.context import Context
+from deeplearning_command.terminal import RefusedError
+from deeplearning_contract.document import ContractError
+from deeplearning_contract.job_definition import JobDefinition
+from deeplearning_contract.setting_parts import ScriptSettings
+from deeplearning_provision.archives.extraction import extract
+from deeplearning_provision.archives.reader import TAR_GZIP
+from deeplearning_provision.s3 import ObjectStore
+from deeplearning_provision.steps import ProvisionFailure
+
+SOURCE_FOLDER = "source"
+_DIGITS = 16
+_THREADS = 8
+DESCRIPTION = "Start a job from its definition, the base64 of the JSON that `deeplearning-cdk submit` sends."
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the definition, and whether the command waits for the end of the job."""
+    parser.add_argument("definition", metavar="BASE64", help="the job's definition")
+    parser.add_argument("--detach", action="store_true", help="return when the job has started")
+    parser.add_argument("--fresh", action="store_true", help="start over; the checkpoints are kept under another name")
+    parser.add_argument("--plan", action="store_true", help="print the plan instead, as `deeplearning plan`")
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    """Fetch the source folder, and run or plan the job in it; RefusedError if it cannot start."""
+    from deeplearning_command.main import main  # noqa: PLC0415 - that module imports this one
+
+    context.require_login_user()
+    job = read_definition(options.definition)
+    declared = [source.name for source in context.facts.needs.data]
+    for name in job.data:
+        if name not in declared:
+            raise RefusedError(
+                f"data must be declared by the cluster, got {name!r}; it declares {', '.join(declared) or 'none'}"
+            )
+    if job.source is not None:
+        os.chdir(unpack_source(context, job.name, job.source))
+    words = ["--fresh"] if options.fresh else []
+    words += list_words(job)
+    if options.plan:
+        return main(["plan", *words], context.root, context.programs, context.clock)
+    detach = ["--detach"] if options.detach else []
+    return main(["run", *detach, *words], context.root, context.programs, context.clock)
+
+
+def read_definition(text: str) -> JobDefinition:
+    """Read the argument; RefusedError for a malformed one."""
+    try:
+        return JobDefinition.from_json(base64.b64decode(text, validate=True).decode())
+    except (binascii.Error, UnicodeDecodeError, ContractError) as error:
+        raise RefusedError(f"definition must be the base64 of a job's JSON: {error}") from error
+
+
+def list_words(job: JobDefinition) -> list[str]:
+    """Return the definition as arguments of `deeplearning run`."""
+    numbers = {
+        "--members": job.members,
+        "--slots": job.gpus_per_member,
+        "--max-seconds": job.max_seconds,
+        "--retries": job.retries,
+    }
+    words = [f"--name={job.name}", f"--launcher={job.launcher}"]
+    words += [f"{option}={number}" for option, number in numbers.items() if number]
+    words += [f"--env={name}={value}" for name, value in job.env.items()]
+    return [*words, "--", *job.program]
+
+
+def unpack_source(context: Context, name: str, source: ScriptSettings) -> Path:
+    """
+    Return the folder of a packed source, `jobs/<name>/source/<digest>` on the shared file system.
+
+    Effects: downloads and unpacks it unless it is there. Runs that began from another source keep theirs.
+    """
+    folder = context.jobs_path / name / SOURCE_FOLDER / source.sha256[:_DIGITS]
+    if folder.is_dir():
+        return folder
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=folder.parent))
+    except OSError as error:
+        raise RefusedError(f"could not write the job's source: {error}") from error
+    try:
+        archive, content = work / "source.tar.gz", work / "content"
+        content.mkdir(0o755)
+        store = ObjectStore(context.facts.region, context.clock)
+        store.fetch_verified(source.bucket, source.key, source.sha256, archive, lambda _: None)
+        extract(archive, TAR_GZIP, content, _THREADS, lambda _: None)
+        with contextlib.suppress(FileExistsError):
+            content.rename(folder)
+    except (OSError, ProvisionFailure) as error:
+        raise RefusedError(f"could not fetch s3://{source.bucket}/{source.key}: {error}; submit again") from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return folder
