@@ -135,7 +135,7 @@ COMMANDS = (
         {"that of the job,": "or 0 with --detach", 2: "the job was not started"},
         is_internal=True,
     ),
-    Command("session", "jobs.session", "", {"that of the command": ""}, is_internal=True),
+    Command("session", "jobs.session", "", {"that of the command,": "2 for unknown words"}, is_internal=True),
     Command("node-facts", "remote.node_facts", "", {0: "printed", 2: "the node is not prepared"}, is_internal=True),
     Command(
         "stop-when-idle", "cluster.stop_when_idle", "", {0: "the cluster ends", 2: "it does not"}, is_internal=True
