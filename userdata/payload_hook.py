@@ -17,8 +17,10 @@ PAYLOAD = {
     "userdata/deeplearning_agent": "deeplearning_cdk/_payload/deeplearning_agent",
     "userdata/deeplearning_command": "deeplearning_cdk/_payload/deeplearning_command",
     "userdata/deeplearning_jobs": "deeplearning_cdk/_payload/deeplearning_jobs",
+    "userdata/deeplearning_member": "deeplearning_cdk/_payload/deeplearning_member",
     "userdata/deeplearning_node": "deeplearning_cdk/_payload/deeplearning_node",
     "userdata/deeplearning_provision": "deeplearning_cdk/_payload/deeplearning_provision",
+    "userdata/emr_bootstrap.sh": "deeplearning_cdk/_payload/emr_bootstrap.sh",
     "userdata/fetch_agent.py": "deeplearning_cdk/_payload/fetch_agent.py",
 }
 

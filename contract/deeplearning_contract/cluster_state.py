@@ -97,7 +97,7 @@ class ClusterState:
 
     def to_item(self) -> dict[str, dict[str, str]]:
         """Return the DynamoDB item, in the low-level client's form; it only refers to a long document."""
-        text = self._to_text()
+        text = self.to_text()
         is_long = len(text) > PART_CHARACTERS
         digest = hashlib.sha256(text.encode()).hexdigest()
         reference = {"parts": {"N": str(-(-len(text) // PART_CHARACTERS))}, "digest": {"S": digest}}
@@ -111,7 +111,7 @@ class ClusterState:
 
     def to_parts(self) -> tuple[dict[str, dict[str, str]], ...]:
         """Return the items of a long document, named by their content; none for a short one."""
-        text = self._to_text()
+        text = self.to_text()
         if len(text) <= PART_CHARACTERS:
             return ()
         digest = hashlib.sha256(text.encode()).hexdigest()
@@ -121,14 +121,20 @@ class ClusterState:
             for number, piece in enumerate(pieces)
         )
 
-    def _to_text(self) -> str:
+    def to_text(self) -> str:
+        """Return the JSON that `from_text` reads."""
         document = asdict(self) | {"phase": self.phase.value, "reason": self.reason[:MAX_REASON]}
         return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_item(cls, item: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] = ()) -> "ClusterState":
         """Read the DynamoDB item, and the parts of a long document in the order of `part_requests`."""
-        state = parse_record(cls, _join(item, parts), "state")
+        return cls.from_text(_join(item, parts))
+
+    @classmethod
+    def from_text(cls, text: str) -> "ClusterState":
+        """Read the JSON of `to_text`; ContractError for a malformed one."""
+        state = parse_record(cls, text, "state")
         if state.user_key and not is_public_key(state.user_key):
             raise ContractError(f"state.user_key must be an SSH public key, got {excerpt(state.user_key)}")
         return state

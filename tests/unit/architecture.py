@@ -21,6 +21,7 @@ FIRST_PARTY = frozenset(
         "deeplearning_command",
         "deeplearning_contract",
         "deeplearning_jobs",
+        "deeplearning_member",
         "deeplearning_node",
         "deeplearning_provision",
         "cdk_rehearsal",
@@ -39,6 +40,10 @@ ROOMS = {
     "contract/deeplearning_contract": (frozenset(), frozenset()),
     "userdata/deeplearning_node": (frozenset({"deeplearning_contract"}), AWS),
     "userdata/deeplearning_agent": (frozenset({"deeplearning_contract", "deeplearning_node"}), AWS),
+    "userdata/deeplearning_member": (
+        frozenset({"deeplearning_agent", "deeplearning_contract", "deeplearning_node"}),
+        frozenset(),
+    ),
     "userdata/deeplearning_jobs": (frozenset({"deeplearning_contract", "deeplearning_node"}), frozenset()),
     "userdata/deeplearning_provision": (frozenset({"deeplearning_contract", "deeplearning_node"}), AWS),
     "userdata/deeplearning_command": (
@@ -65,6 +70,7 @@ OLD_SYNTAX = (
     "userdata/deeplearning_agent",
     "userdata/deeplearning_command",
     "userdata/deeplearning_jobs",
+    "userdata/deeplearning_member",
     "userdata/deeplearning_node",
     "userdata/deeplearning_provision",
     "userdata/fetch_agent.py",
@@ -187,9 +193,9 @@ def _run_at_import(statements):
 
 
 def check_agent(root):
-    """The agent and the spine run no shell, and wait in one place."""
+    """The agent, the member and the spine run no shell, and wait in one place."""
     findings = []
-    rooms = ("userdata/deeplearning_agent", "userdata/deeplearning_node")
+    rooms = ("userdata/deeplearning_agent", "userdata/deeplearning_member", "userdata/deeplearning_node")
     for path in (path for room in rooms for path in find_modules(root / room)):
         for node in ast.walk(parse(path)):
             if isinstance(node, ast.keyword) and node.arg == "shell":

@@ -3,12 +3,11 @@
 import logging
 import os
 import sys
-import time
 from pathlib import Path
 
 from deeplearning_agent.master import Master
 from deeplearning_agent.role import Role
-from deeplearning_agent.telemetry.log_records import is_local
+from deeplearning_agent.telemetry.log_records import start_log
 from deeplearning_agent.telemetry.publisher import TelemetryPublisher
 from deeplearning_agent.worker import Worker
 from deeplearning_contract.document import ContractError
@@ -74,22 +73,6 @@ def start_telemetry(role: Role) -> TelemetryPublisher | None:
     telemetry = TelemetryPublisher(role.node, role.clients, role.store.measure if isinstance(role, Master) else None)
     telemetry.start()
     return telemetry
-
-
-def start_log(path: Path) -> None:
-    """Log to the journal, through standard output, and to a file for users; both in UTC."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    logging.Formatter.converter = time.gmtime
-    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stdout), logging.FileHandler(path)]
-    for handler in handlers:
-        handler.addFilter(is_local)
-    logging.basicConfig(
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(message)s",
-        datefmt="%Y-%m-%dT%H:%M:%SZ",
-        handlers=handlers,
-    )
-    logging.getLogger("botocore").setLevel(logging.WARNING)
 
 
 if __name__ == "__main__":

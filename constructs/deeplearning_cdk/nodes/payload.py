@@ -24,6 +24,7 @@ NODE_PACKAGES = (
     "deeplearning_agent",
     "deeplearning_command",
     "deeplearning_jobs",
+    "deeplearning_member",
     "deeplearning_node",
     "deeplearning_provision",
 )
@@ -43,7 +44,7 @@ def find_payload(name: str) -> Path:
     """
     Find a file or folder by its name.
 
-    A name is `vendor`, `capacity_adjuster`, `image_pin`, a package of nodes, `bootstrap.sh` or `fetch_agent.py`.
+    A name is `vendor`, `capacity_adjuster`, `image_pin`, a package of nodes, or a file of `userdata`.
 
     Raises:
         ValueError: It does not exist.

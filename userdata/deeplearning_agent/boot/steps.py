@@ -37,8 +37,7 @@ LOG = logging.getLogger(__name__)
 
 # Isolated: no PYTHONPATH, user site or current folder changes what runs, and children inherit no path of ours.
 _COMMAND = (
-    f"import sys; sys.path.insert(0, {AGENT_DIRECTORY!r}); "
-    "from deeplearning_command.main import main; sys.exit(main(sys.argv[1:]))"
+    f"import sys; sys.path.insert(0, {AGENT_DIRECTORY!r}); from {{module}} import main; sys.exit(main(sys.argv[1:]))"
 )
 
 
@@ -84,8 +83,13 @@ def install_command(node: Node) -> None:
     Idempotent: the same node writes the same bytes.
     """
     NodeFacts.of(node).write(node.root)
-    start = f'exec {shlex.quote(sys.executable)} -I -B -c {shlex.quote(_COMMAND)} "$@"'
-    write_file(node.path(COMMAND_FILE), f"#!/bin/sh\n# Written by deeplearning-agent.\n{start}\n", 0o755)
+    write_command(node, COMMAND_FILE, "deeplearning_command.main")
+
+
+def write_command(node: Node, path: str, module: str) -> None:
+    """Write a command that runs `main` of a module of the agent's folder."""
+    start = f'exec {shlex.quote(sys.executable)} -I -B -c {shlex.quote(_COMMAND.format(module=module))} "$@"'
+    write_file(node.path(path), f"#!/bin/sh\n# Written by deeplearning-agent.\n{start}\n", 0o755)
 
 
 def install_membership(node: Node, state: ClusterState, own: Member) -> None:

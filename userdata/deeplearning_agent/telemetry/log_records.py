@@ -1,10 +1,13 @@
 """Log records: the fields of the shipped line, and the bounded queue of lines, into which logging never blocks."""
 
 import logging
+import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from deeplearning_contract.cluster_event import ClusterEvent
@@ -54,6 +57,22 @@ def read_fields(record: logging.LogRecord) -> LogFields:
 def is_local(record: logging.LogRecord) -> bool:
     """Return whether a record goes to the log on the node; a filter of handlers."""
     return read_fields(record).is_local
+
+
+def start_log(path: Path) -> None:
+    """Log to the journal, through standard output, and to a file for users; both in UTC."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    logging.Formatter.converter = time.gmtime
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stdout), logging.FileHandler(path)]
+    for handler in handlers:
+        handler.addFilter(is_local)
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%SZ",
+        handlers=handlers,
+    )
+    logging.getLogger("botocore").setLevel(logging.WARNING)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,92 @@
+"""
+Folder of a cluster on the shared file system: an announcement of each node, and the membership.
+
+It takes the place of the queues and the table of a cluster on EC2. Whoever may write to the shared file system may
+change it: the login user, who may become root on every node of EMR.
+"""
+
+import json
+import logging
+from dataclasses import asdict, dataclass
+
+from deeplearning_agent.boot.mounts import is_mounted
+from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.document import ContractError, parse_record
+from deeplearning_contract.membership import Member
+from deeplearning_node.atomic_file import write_file
+from deeplearning_node.failure import StageFailure
+from deeplearning_node.node import Node
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """Announcement of a node, which it renews while it runs."""
+
+    cluster_id: str  # EMR's id of its cluster: another one of the same name may have left announcements
+    member: Member  # The node
+    generation: int  # Membership that the node has installed; 0 for none
+    uptime: float  # Seconds since the node's boot, which distinguish each renewal
+
+    def has_installed(self, state: ClusterState) -> bool:
+        """Return whether the node has installed a membership."""
+        return self.generation == state.generation
+
+
+class ClusterFolder:
+    """Folder `.deeplearning/<cluster>` on the shared file system."""
+
+    def __init__(self, node: Node, cluster_id: str) -> None:
+        """Bind the node, and EMR's id of its cluster; nothing is read yet."""
+        self._node = node
+        self._cluster_id = cluster_id
+        self._mount_point = node.settings.file_system.mount_point
+        folder = node.path(f"{self._mount_point}/.deeplearning/{node.settings.cluster}")
+        self._members, self._membership = folder / "members", folder / "membership.json"
+        self._refused: dict[str, str] = {}
+
+    def check(self) -> None:
+        """Raise StageFailure unless the file system responds: a write to its mount point would hide this node."""
+        if not is_mounted(self._node, self._mount_point):
+            raise StageFailure(f"nothing that responds is mounted on {self._mount_point}", f"mount {self._mount_point}")
+
+    def announce(self, member: Member, generation: int) -> None:
+        """Write or renew the announcement of this node."""
+        announcement = Announcement(self._cluster_id, member, generation, round(self._node.clock.read(), 3))
+        write_file(self._members / f"{member.instance_id}.json", json.dumps(asdict(announcement)) + "\n")
+
+    def read_announcements(self) -> dict[str, Announcement]:
+        """Read the announcements of this EMR cluster, by instance id; a malformed one is logged once and ignored."""
+        found = {}
+        for path in sorted(self._members.glob("i-*.json")):
+            try:
+                announcement = parse_record(Announcement, path.read_text(encoding="utf-8"), "announcement")
+                if path.stem != announcement.member.instance_id:
+                    raise ContractError(f"announcement must be of {path.stem}, got {announcement.member.instance_id}")
+            except (OSError, ValueError) as error:  # ContractError is a ValueError, and so is text that is not UTF-8.
+                if self._refused.get(path.stem) != str(error):
+                    LOG.warning("ignored %s: %s", path, error)
+                self._refused[path.stem] = str(error)
+                continue
+            if announcement.cluster_id == self._cluster_id:
+                found[path.stem] = announcement
+        return found
+
+    def forget(self, instance_id: str) -> None:
+        """Remove the announcement of a lost node, which would count as new after a restart."""
+        (self._members / f"{instance_id}.json").unlink(missing_ok=True)
+
+    def read_membership(self) -> ClusterState | None:
+        """Return the membership; None without one, or for a malformed one, which the primary node replaces."""
+        try:
+            return ClusterState.from_text(self._membership.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            LOG.warning("ignored %s: %s", self._membership, error)
+            return None
+
+    def write_membership(self, state: ClusterState) -> None:
+        """Publish a membership."""
+        write_file(self._membership, state.to_text() + "\n")
