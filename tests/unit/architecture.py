@@ -227,9 +227,10 @@ def check_sizes(root):
                     lines = _count_statement_lines(node)
                     if lines > MOST_FUNCTION_LINES and (str(where), node.name) != PARTS_LIST:
                         findings.append(f"{where}:{node.lineno} {node.name} has {lines} lines")
-    bootstrap = root / "userdata/bootstrap.sh"
-    if bootstrap.exists() and len(bootstrap.read_text().splitlines()) >= MOST_BOOTSTRAP_LINES:
-        findings.append(f"userdata/bootstrap.sh has {len(bootstrap.read_text().splitlines())} lines")
+    for bootstrap in (root / "userdata").glob("*bootstrap.sh"):
+        lines = len(bootstrap.read_text().splitlines())
+        if lines >= MOST_BOOTSTRAP_LINES:
+            findings.append(f"{bootstrap.relative_to(root)} has {lines} lines")
     return findings
 
 

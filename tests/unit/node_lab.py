@@ -304,6 +304,29 @@ class Lab:
         }
 
 
+def check_variables(node, count, gpu_count):
+    """Check that every kind of shell of a node has the variables of the contract."""
+
+    def read(path):
+        return node.path(path).read_text()
+
+    plain = (
+        f"DEEPLEARNING_WORKERS_PATH=/opt/deeplearning/workers\nDEEPLEARNING_WORKERS_COUNT={count}\n"
+        f"DEEPLEARNING_WORKER_GPU_COUNT={gpu_count}\nEFS_MOUNT=/mnt/efs\n"
+    )
+    assert read("/opt/deeplearning/environment") == plain
+    assert plain in read("/etc/environment")
+    assert f"export DEEPLEARNING_WORKERS_COUNT={count}\n" in read("/etc/profile.d/deeplearning.sh")
+    bashrc = read("/etc/bash.bashrc")
+    assert bashrc.index("/etc/profile.d/deeplearning.sh") < bashrc.index("return"), "Debian's returns at once over ssh"
+    assert read("/etc/sudoers.d/deeplearning") == (
+        'Defaults env_keep += "DEEPLEARNING_WORKERS_PATH DEEPLEARNING_WORKERS_COUNT '
+        'DEEPLEARNING_WORKER_GPU_COUNT EFS_MOUNT"\n'
+    )
+    assert node.path("/etc/sudoers.d/deeplearning").stat().st_mode & 0o777 == 0o440
+    assert f'"DEEPLEARNING_WORKERS_COUNT={count}"' in read("/etc/systemd/system.conf.d/deeplearning.conf")
+
+
 def make_clients():
     """Return clients whose service models are read once for all tests."""
     clients = AwsClients(REGION)

@@ -124,6 +124,14 @@ PUBLIC = "constructs/deeplearning_cdk/__init__.py"
         ("agent", "userdata/deeplearning_agent/a.py", "from time import sleep", "a.py:1 sleeps"),
         ("sizes", "stacks/a.py", "\n" * 401, "stacks/a.py has 401 lines"),
         ("sizes", "lambda/capacity_adjuster/a.py", LONG_FUNCTION, "a.py:1 act has 46 lines"),
+        (
+            "arrows",
+            "userdata/deeplearning_member/a.py",
+            "import botocore",
+            "userdata/deeplearning_member/a.py imports botocore",
+        ),
+        ("agent", "userdata/deeplearning_member/a.py", "import time\ntime.sleep(1)", "a.py:2 sleeps"),
+        ("sizes", "userdata/emr_bootstrap.sh", "true\n" * 70, "userdata/emr_bootstrap.sh has 70 lines"),
         ("sizes", "userdata/bootstrap.sh", "true\n" * 70, "userdata/bootstrap.sh has 70 lines"),
         (
             "old_syntax",

@@ -91,8 +91,8 @@ class MemberService:
         """Return the other nodes that have renewed their announcements within `FRESH_SECONDS`, by address."""
         now = self._node.clock.read()
         for name, announcement in self._folder.read_announcements().items():
-            known = self._seen.get(name)
-            if name != self._member.instance_id and (known is None or known[0].uptime != announcement.uptime):
+            is_renewed = name not in self._seen or self._seen[name][0] != announcement
+            if name != self._member.instance_id and is_renewed:
                 self._seen[name] = announcement, now
         for name in [name for name, (_, renewed) in self._seen.items() if now - renewed > FRESH_SECONDS]:
             LOG.warning("%s has not renewed its announcement for %d s: it leaves", name, FRESH_SECONDS)

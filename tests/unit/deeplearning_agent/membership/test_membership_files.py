@@ -22,6 +22,7 @@ from deeplearning_node.contract_variables import contract_variables, write_envir
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.node_facts import installed_generation
 from deeplearning_node.ssh import known_hosts_lines
+from tests.unit.node_lab import check_variables
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey"
 
@@ -126,21 +127,7 @@ def test_a_user_key_with_options_or_lines_is_refused(lab, node, state):
 def test_d36_variables_are_everywhere_that_a_script_may_start_from(lab, node):
     variables = contract_variables(node, 4, 2)
     write_environment(node, variables)
-    plain = (
-        "DEEPLEARNING_WORKERS_PATH=/opt/deeplearning/workers\nDEEPLEARNING_WORKERS_COUNT=4\n"
-        "DEEPLEARNING_WORKER_GPU_COUNT=2\nEFS_MOUNT=/mnt/efs\n"
-    )
-    assert lab.read(0, "/opt/deeplearning/environment") == plain
-    assert plain in lab.read(0, "/etc/environment")
-    assert "export DEEPLEARNING_WORKERS_COUNT=4\n" in lab.read(0, "/etc/profile.d/deeplearning.sh")
-    bashrc = lab.read(0, "/etc/bash.bashrc")
-    assert bashrc.index("/etc/profile.d/deeplearning.sh") < bashrc.index("return"), "Debian's returns at once over ssh"
-    assert lab.read(0, "/etc/sudoers.d/deeplearning") == (
-        'Defaults env_keep += "DEEPLEARNING_WORKERS_PATH DEEPLEARNING_WORKERS_COUNT '
-        'DEEPLEARNING_WORKER_GPU_COUNT EFS_MOUNT"\n'
-    )
-    assert node.path("/etc/sudoers.d/deeplearning").stat().st_mode & 0o777 == 0o440
-    assert '"DEEPLEARNING_WORKERS_COUNT=4"' in lab.read(0, "/etc/systemd/system.conf.d/deeplearning.conf")
+    check_variables(node, count=4, gpu_count=2)
 
 
 def test_systemd_is_reexecuted_only_when_its_variables_changed(lab, node):

@@ -1,0 +1,294 @@
+"""Memberships on EMR: the primary node publishes the nodes that announce themselves, and each node installs them."""
+
+import json
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from deeplearning_member.cluster_folder import ClusterFolder
+from deeplearning_member.formation import wait_for_members
+from deeplearning_node.failure import StageFailure
+from tests.unit.deeplearning_member.conftest import CLUSTER_ID
+from tests.unit.node_lab import HurriedClock, Stopped, check_variables
+
+
+def edit(path, **changes):
+    """Change an announcement as another program might."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def start(cluster, index, stop):
+    """Run the service of a node in a thread until the event."""
+    service = cluster.make_service(index, HurriedClock(stop))
+
+    def run():
+        with pytest.raises(Stopped):
+            service.run()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+# --- Formation --------------------------------------------------------------------------------------
+
+
+def test_three_nodes_form_with_the_primary_first_and_the_others_by_address(cluster):
+    cluster.start(2, 1, 0)
+    cluster.turn(3)
+    generations = [cluster.generation(index) for index in range(3)]
+    assert generations[0][1] == [0, 1, 2]
+    assert generations.count(generations[0]) == 3
+    names = "deeplearning-worker1\ndeeplearning-worker2\ndeeplearning-worker3\n"
+    for index in range(3):
+        assert cluster.lab.read(index, "/opt/deeplearning/workers") == names
+        assert "10.0.0.11 deeplearning-worker3 " in cluster.lab.read(index, "/etc/hosts")
+    ready = [f"{cluster.lab.instance(index)}:2" for index in range(3)]
+    assert cluster.lab.read(0, "/opt/deeplearning/ready_hosts").splitlines() == ready
+
+
+def test_the_primary_nodes_key_logs_in_to_every_node_and_only_its_public_half_is_shared(cluster):
+    cluster.start(0, 1, 2)
+    cluster.turn(3)
+    key = json.loads((cluster.folder / "membership.json").read_text())["user_key"]
+    for index in range(3):
+        node = cluster.node(index)
+        home = node.path(f"{node.login_user().home}/.ssh")
+        assert key in (home / "authorized_keys").read_text()
+        assert (home / "id_ed25519").exists() == (index == 0)
+    assert "secret" not in "".join(path.read_text() for path in cluster.shared.rglob("*.json"))
+
+
+def test_every_kind_of_shell_has_the_variables_on_every_node(cluster):
+    cluster.start(0, 1, 2)
+    cluster.turn(3)
+    for index in range(3):
+        check_variables(cluster.node(index), count=3, gpu_count=2)
+
+
+def test_hosts_for_elastic_jobs_are_those_that_have_installed_the_membership(cluster):
+    cluster.start(0, 1)
+    cluster.turn(3)
+    cluster.start(2)
+    cluster.services[2].follow()
+    cluster.services[0].follow()
+    assert cluster.generation(0)[1] == [0, 1, 2]
+    ready = cluster.lab.read(0, "/opt/deeplearning/ready_hosts").splitlines()
+    assert ready == [f"{cluster.lab.instance(0)}:2"]
+    cluster.turn(2)
+    assert len(cluster.lab.read(0, "/opt/deeplearning/ready_hosts").splitlines()) == 3
+
+
+def test_services_that_run_at_the_same_time_agree(cluster):
+    stop = threading.Event()
+    threads = [start(cluster, index, stop) for index in range(3)]
+    node, give_up, missing = cluster.node(0), time.monotonic() + 60, "not looked yet"
+    while missing:
+        assert time.monotonic() < give_up, missing
+        missing = wait_for_members(ClusterFolder(node, CLUSTER_ID), 3, node.limit(0))
+        time.sleep(0.02)
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+# --- Waiting ----------------------------------------------------------------------------------------
+
+
+def wait(cluster, seconds=600):
+    node = cluster.node(0)
+    return wait_for_members(ClusterFolder(node, CLUSTER_ID), 3, node.limit(seconds))
+
+
+def test_the_wait_ends_when_all_have_installed_the_same_membership(cluster):
+    cluster.start(0, 1, 2)
+    cluster.turn()
+    assert wait(cluster, 0) != ""
+    cluster.turn(2)
+    assert wait(cluster, 0) == ""
+
+
+def test_a_node_that_never_comes_fails_the_wait_which_names_the_others_and_the_log_to_read(cluster):
+    cluster.start(0, 1)
+    cluster.turn(3)
+    began = cluster.clock.now
+    missing = wait(cluster)
+    assert cluster.clock.now - began == 600
+    assert missing.startswith(
+        "2 of 3 nodes have installed the membership; 1 of the nodes must still announce themselves"
+    )
+    assert "(announced: i-00000000000000000 (10.0.0.9), i-00000000000000001 (10.0.0.10))" in missing
+    assert "bootstrap-actions/1/stderr.gz" in missing
+
+
+def test_a_node_that_does_not_install_the_membership_is_named(cluster):
+    cluster.start(0, 1, 2)
+    cluster.turn(3)
+    edit(cluster.announcement(2), generation=0)
+    assert wait(cluster, 0) == (
+        "2 of 3 nodes have installed the membership; not on i-00000000000000002 (10.0.0.11): "
+        "read /var/log/deeplearning-agent.log there"
+    )
+
+
+# --- Losses and replacements ------------------------------------------------------------------------
+
+
+def test_a_node_leaves_after_a_minute_of_silence_and_its_replacement_joins_a_higher_generation(cluster):
+    cluster.start(0, 1, 2)
+    cluster.turn(3)
+    formed, _ = cluster.generation(0)
+    del cluster.services[2]
+    cluster.turn(6)
+    assert cluster.generation(0) == (formed, [0, 1, 2])
+    cluster.turn(2)
+    assert cluster.generation(0) == cluster.generation(1) == (formed + 1, [0, 1])
+    assert not cluster.announcement(2).exists()
+    cluster.start(3)
+    cluster.turn(3)
+    assert [cluster.generation(index) for index in (0, 1, 3)] == [(formed + 2, [0, 1, 3])] * 3
+
+
+def test_a_replacement_with_the_address_of_a_lost_node_takes_its_place_at_once(cluster):
+    cluster.start(0, 1, 2)
+    cluster.turn(3)
+    del cluster.services[2]
+    cluster.lab.node(3)
+    replacement = cluster.make_service(3)
+    replacement._member = replace(replacement._member, address="10.0.0.11")
+    cluster.services[3] = replacement
+    cluster.turn(3)
+    assert cluster.generation(0)[1] == [0, 1, 3]
+
+
+def test_a_node_that_was_silent_for_long_returns(cluster):
+    cluster.start(0, 1)
+    cluster.turn(3)
+    silent = cluster.services.pop(1)
+    cluster.turn(8)
+    assert cluster.generation(0)[1] == [0]
+    cluster.services[1] = silent
+    cluster.turn(3)
+    assert cluster.generation(0) == cluster.generation(1)
+    assert cluster.generation(1)[1] == [0, 1]
+
+
+# --- Restarts ---------------------------------------------------------------------------------------
+
+
+def test_a_restart_of_the_primary_nodes_service_keeps_the_membership_and_later_generations_rise(cluster):
+    cluster.start(0, 1, 2)
+    cluster.turn(3)
+    formed, _ = cluster.generation(0)
+    before = cluster.lab.digests(0)
+    cluster.start(0)
+    cluster.turn(2)
+    assert cluster.generation(0) == (formed, [0, 1, 2])
+    assert cluster.lab.digests(0) == before
+    del cluster.services[1]
+    cluster.turn(9)
+    assert cluster.generation(0) == cluster.generation(2) == (formed + 1, [0, 2])
+
+
+@pytest.mark.parametrize("left", [None, "{torn", "[]", '{"cluster": "c"}'])
+def test_generations_rise_even_when_the_shared_membership_is_lost(cluster, left):
+    cluster.start(0, 1)
+    cluster.turn(3)
+    formed, members = cluster.generation(1)
+    path = cluster.folder / "membership.json"
+    path.unlink()
+    if left:
+        path.write_text(left)
+    cluster.start(0)
+    cluster.turn(3)
+    assert cluster.generation(0) == cluster.generation(1) == (formed + 1, members)
+
+
+def test_a_node_that_was_lost_long_ago_does_not_come_back_with_a_restart(cluster):
+    cluster.start(0, 1)
+    cluster.turn(3)
+    del cluster.services[1]
+    cluster.turn(9)
+    left = cluster.generation(0)
+    cluster.start(0)
+    cluster.turn()
+    assert cluster.generation(0) == left
+
+
+def test_an_earlier_emr_cluster_of_the_same_name_leaves_no_members(cluster):
+    cluster.start(7, 8, cluster_id="j-EARLIER")
+    cluster.turn()
+    cluster.services.clear()
+    cluster.start(0, 1)
+    cluster.turn(3)
+    assert cluster.generation(0)[1] == [0, 1]
+    assert cluster.announcement(7).exists()
+
+
+# --- Trouble ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{torn", "[]", b"\xff\xfe", '{"cluster_id": "j-2AXXXXXXGAPLF", "generation": 0, "uptime": 1.0}'],
+)
+def test_a_malformed_announcement_is_ignored_and_logged_once(cluster, text, caplog):
+    cluster.start(0, 1)
+    cluster.turn()
+    cluster.announcement(5).write_bytes(text if isinstance(text, bytes) else text.encode())
+    cluster.turn(3)
+    assert cluster.generation(0) == cluster.generation(1)
+    assert cluster.generation(0)[1] == [0, 1]
+    assert len([record for record in caplog.records if cluster.lab.instance(5) in record.getMessage()]) == 1
+
+
+def test_an_announcement_with_a_second_line_or_in_the_name_of_another_node_is_ignored(cluster, caplog):
+    cluster.start(0, 1, 2)
+    cluster.turn(3)
+    del cluster.services[2]
+    text = json.loads(cluster.announcement(2).read_text())
+    text["member"]["address"] = "10.0.0.6\n6.6.6.6 deeplearning-master"
+    cluster.announcement(2).write_text(json.dumps(text))
+    cluster.announcement(5).write_text(cluster.announcement(1).read_text())
+    cluster.turn(9)
+    assert cluster.generation(0)[1] == [0, 1]
+    assert "member.address must be an IPv4 address" in caplog.text
+    assert f"announcement must be of {cluster.lab.instance(5)}, got {cluster.lab.instance(1)}" in caplog.text
+    assert "6.6.6.6" not in cluster.lab.read(0, "/etc/hosts")
+
+
+def test_a_file_system_that_does_not_respond_evicts_nobody_and_nothing_is_written_below_it(cluster):
+    cluster.start(0, 1)
+    cluster.turn(3)
+    formed = cluster.generation(0)
+    (cluster.shared / ".mounted").unlink()
+    before = {path: path.read_bytes() for path in cluster.shared.rglob("*.json")}
+    for service in cluster.services.values():
+        with pytest.raises(StageFailure, match="nothing that responds is mounted on /mnt/efs"):
+            service.follow()
+    assert {path: path.read_bytes() for path in cluster.shared.rglob("*.json")} == before
+    cluster.clock.wait(300)
+    (cluster.shared / ".mounted").touch()
+    for index in (1, 0):  # The others have renewed theirs by the time at which the primary node reads.
+        cluster.services[index].follow()
+    assert cluster.generation(0) == formed
+
+
+def test_trouble_is_logged_and_the_service_goes_on(cluster, caplog):
+    stop = threading.Event()
+    (cluster.shared / ".mounted").unlink()
+    thread = start(cluster, 0, stop)
+    give_up = time.monotonic() + 60
+    while "could not follow the cluster; retrying: nothing that responds" not in caplog.text:
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+    (cluster.shared / ".mounted").touch()
+    while not (cluster.folder / "membership.json").exists():
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+    stop.set()
+    thread.join(30)
+    assert not thread.is_alive()
