@@ -50,10 +50,12 @@ class MemberService:
         """
         self._folder.check()
         state = self._decide() if self._node.is_master else self._folder.read_membership()
-        if state and state.has_member(self._member.instance_id) and state.generation > self._installed:
-            install_membership(self._node, state, self._member)
-            self._installed = state.generation
-        self._folder.announce(self._member, self._installed)
+        try:
+            if state and state.has_member(self._member.instance_id) and state.generation > self._installed:
+                install_membership(self._node, state, self._member)
+                self._installed = state.generation
+        finally:  # A node that cannot install a membership stays, and the step that waits names it.
+            self._folder.announce(self._member, self._installed)
         if state and self._node.is_master:
             ready = {name for name, (announcement, _) in self._seen.items() if announcement.has_installed(state)}
             ready.add(self._member.instance_id)

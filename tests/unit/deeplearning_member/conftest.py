@@ -76,7 +76,7 @@ class EmrCluster:
     def generation(self, index):
         """Return generation and instances of the membership on a node's own disk."""
         document = json.loads(self.lab.read(index, "/opt/deeplearning/membership.json"))
-        ids = [self.lab.instance(index) for index in range(10)]
+        ids = [self.lab.instance(index) for index in range(100)]
         return document["generation"], [ids.index(member["instance_id"]) for member in document["members"]]
 
 

@@ -12,6 +12,8 @@ from deeplearning_contract.names import NodeRole
 from deeplearning_member.__main__ import main, open_node, prepare
 from deeplearning_member.job_flow import JobFlow
 from deeplearning_node.failure import StageFailure
+from deeplearning_node.ssh import read_host_key
+from tests.unit.node_lab import Stopped, StoppingClock
 
 IMDS_INSTANCE = "i-0123456789abcdef0"
 
@@ -155,6 +157,20 @@ def test_the_service_of_a_node_that_was_not_prepared_ends_with_the_remedy(cluste
     assert "run deeplearning-member prepare" in capsys.readouterr().err
 
 
+def test_a_prepared_primary_node_serves_a_membership_of_its_own_at_once(cluster, as_program, monkeypatch):
+    root = as_program(0).root
+    cluster.lab.program(0, "ssh-keyscan", 'cat "$FAKES/../node0/etc/ssh/ssh_host_ed25519_key.public"')
+    public = read_host_key(cluster.node(0))
+    cluster.node(0).path("/etc/ssh/ssh_host_ed25519_key.public").write_text(public)
+    assert main(["prepare"], root) == 0
+    monkeypatch.setattr("deeplearning_member.__main__.Clock", StoppingClock)
+    with pytest.raises(Stopped):
+        main(["serve"], root)
+    membership = json.loads((cluster.folder / "membership.json").read_text())
+    assert [(each["instance_id"], each["host_key"]) for each in membership["members"]] == [(IMDS_INSTANCE, public)]
+    assert json.loads(cluster.lab.read(0, "/opt/deeplearning/membership.json"))["generation"] == 1
+
+
 def test_the_settings_role_is_replaced_by_that_of_emr(cluster, as_program):
     for index, role in enumerate((NodeRole.MASTER, NodeRole.WORKER)):
         root = as_program(index).root
@@ -174,5 +190,5 @@ def test_the_step_ends_with_0_when_all_have_installed_the_membership(cluster, as
 
 
 def test_the_step_is_refused_on_another_node(cluster, as_program, capsys):
-    assert main(["wait"], as_program(1).root) == 1
+    assert main(["wait"], as_program(1, setup_seconds=0).root) == 1
     assert "wait must run on the primary node, got worker " in capsys.readouterr().err

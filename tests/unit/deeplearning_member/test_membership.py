@@ -49,6 +49,13 @@ def test_three_nodes_form_with_the_primary_first_and_the_others_by_address(clust
     assert cluster.lab.read(0, "/opt/deeplearning/ready_hosts").splitlines() == ready
 
 
+def test_addresses_are_ordered_as_numbers(cluster):
+    cluster.start(0, 91, 90)
+    cluster.turn(3)
+    assert cluster.services[91]._member.address == "10.0.0.100"
+    assert cluster.generation(0)[1] == [0, 90, 91]
+
+
 def test_the_primary_nodes_key_logs_in_to_every_node_and_only_its_public_half_is_shared(cluster):
     cluster.start(0, 1, 2)
     cluster.turn(3)
@@ -134,6 +141,21 @@ def test_a_node_that_does_not_install_the_membership_is_named(cluster):
     )
 
 
+def test_a_node_that_fails_to_install_the_membership_stays_and_is_named(cluster):
+    cluster.start(0, 1)
+    cluster.turn(3)
+    cluster.start(2)
+    cluster.lab.program(2, "visudo", "echo syntax error >&2; exit 1")
+    failing = cluster.services.pop(2)
+    failing.follow()
+    for _ in range(9):
+        cluster.turn()
+        with pytest.raises(StageFailure, match="visudo"):
+            failing.follow()
+    assert cluster.generation(0)[1] == [0, 1, 2]
+    assert "not on i-00000000000000002 (10.0.0.11): read" in wait(cluster, 0)
+
+
 # --- Losses and replacements ------------------------------------------------------------------------
 
 
@@ -167,9 +189,11 @@ def test_a_replacement_with_the_address_of_a_lost_node_takes_its_place_at_once(c
 def test_a_node_that_was_silent_for_long_returns(cluster):
     cluster.start(0, 1)
     cluster.turn(3)
-    silent = cluster.services.pop(1)
+    silent, formed = cluster.services.pop(1), cluster.generation(1)
     cluster.turn(8)
     assert cluster.generation(0)[1] == [0]
+    silent.follow()
+    assert cluster.generation(1) == formed, "a membership without the node is not its own"
     cluster.services[1] = silent
     cluster.turn(3)
     assert cluster.generation(0) == cluster.generation(1)
