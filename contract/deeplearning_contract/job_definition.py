@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from deeplearning_contract.document import ContractError, excerpt, parse_record
-from deeplearning_contract.setting_parts import ScriptSettings
+from deeplearning_contract.setting_parts import ScriptSettings, compact
 
 SUBMISSION_PATH = "/deeplearning"
 """Path of all submission documents among SSM's parameters."""
@@ -72,11 +72,12 @@ class JobDefinition:
 class SubmissionSettings:
     """Submission document: the parameter of a stack from which `submit` learns where and how to start a job."""
 
-    platform: str  # `ec2`
+    platform: str  # `ec2` or `emr`
     cluster: str  # Value of the tag `deeplearning:cluster` of the nodes
     login_user: str  # User of the nodes under whom jobs run
     bucket: str  # Bucket for packed source folders
     prefix: str  # Prefix of their keys, with `/` at its end
+    cluster_id: str = ""  # EMR's id of the cluster, to which jobs are added as steps; empty on EC2
 
     @classmethod
     def from_json(cls, text: str) -> "SubmissionSettings":
@@ -84,8 +85,9 @@ class SubmissionSettings:
         return parse_record(cls, text, "submission document")
 
     def to_document(self) -> dict[str, Any]:
-        """Return the JSON object; values may be CDK tokens."""
-        return asdict(self)
+        """Return the JSON object for `from_json`; values may be CDK tokens."""
+        document: dict[str, Any] = compact(self)
+        return document
 
 
 def submission_parameter(cluster: str) -> str:

@@ -107,7 +107,7 @@ def describe_types(
     """
     found = describe_instance_type("workers.instance_type", workers, default)
     types = found, describe_instance_type("master.instance_type", master, found)
-    return types if efa else (_without_efa(types[0]), _without_efa(types[1]))
+    return types if efa else (without_efa(types[0]), without_efa(types[1]))
 
 
 def describe_instance_type(
@@ -164,7 +164,8 @@ def _read_document() -> dict[str, Any]:
     return document
 
 
-def _without_efa(facts: InstanceTypeFacts) -> InstanceTypeFacts:
+def without_efa(facts: InstanceTypeFacts) -> InstanceTypeFacts:
+    """Return the facts of a type as of one without EFA: one plain interface."""
     return replace(facts, efa_cards=(), network_cards=1) if has_efa(facts) else facts
 
 

@@ -18,11 +18,12 @@ from deeplearning_cdk.network.cluster_network import ClusterNetwork
 from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.nodes.payload import keep_file, pack_agent
 from deeplearning_cdk.nodes.plan import NodePlan
-from deeplearning_cdk.nodes.submission import JobSubmission
+from deeplearning_cdk.nodes.submission import JobSubmission, read_sources_statement
 from deeplearning_cdk.nodes.user_data import NodeUserData
 from deeplearning_cdk.nodes.user_scripts import CompleteCommands
 from deeplearning_cdk.security.node_permissions import read_statement
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
+from deeplearning_cdk.software.job_environment import JobEnvironment
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
 from deeplearning_cdk.storage.data_source import DataSource
 from deeplearning_contract.names import NodeRole
@@ -78,7 +79,9 @@ class NodePrograms(Construct):
     def read_statements(self, node_role: NodeRole) -> list[iam.PolicyStatement]:
         """Return the permissions to read the programs of a role's nodes, and on the master the sources of jobs."""
         files = [self._agent, self._setup[node_role], self._run[node_role], self._environment_file]
-        sources = [self.submission.read_statement()] if node_role is NodeRole.MASTER else []
+        sources = (
+            [read_sources_statement(self._site.cluster, self.submission.bucket)] if node_role is NodeRole.MASTER else []
+        )
         return [read_statement([file.asset for file in files if file]), *sources]
 
     def user_data(self, node_role: NodeRole, worker_role: iam.Role) -> NodeUserData:
@@ -106,7 +109,7 @@ class NodePrograms(Construct):
             login_user=image.login_user,
             file_system=site.storage.settings,
             expected_gpu_count=facts.gpu_count if facts.accelerator == "NVIDIA" else 0,
-            packages=_list_packages(image, facts),
+            packages=list_packages(image, facts),
             worker_min_capacity=self._plan.capacity.minimum,
             setup_seconds=site.formation_seconds,
             log_group=site.log_group.log_group_name,
@@ -115,7 +118,9 @@ class NodePrograms(Construct):
             needs=JobNeeds(
                 hardware=self._plan.hardware,
                 data=tuple(source.settings for source in site.data),
-                environment=self._describe_environment(),
+                environment=describe_environment(
+                    self._plan.environment, self._environment_file, site.environment_cache
+                ),
                 lustre=site.storage.lustre_settings,
                 has_head_node=self._plan.has_head_node,
             ),
@@ -134,25 +139,28 @@ class NodePrograms(Construct):
         asset.node.add_validation(CompleteCommands(f"{_VALUES[kind]}.{prop}", script, content))
         return asset
 
-    def _describe_environment(self) -> EnvironmentSettings | None:
-        chosen, file, cache = self._plan.environment, self._environment_file, self._site.environment_cache
-        if chosen is None:
-            return None
-        return EnvironmentSettings(
-            chosen.kind,
-            file.settings if file else None,
-            chosen.image,
-            chosen.horovod,
-            chosen.framework,
-            cache.settings if cache else None,
-        )
+
+def describe_environment(
+    chosen: JobEnvironment | None, file: FileAsset | None, cache: EnvironmentCache | None
+) -> EnvironmentSettings | None:
+    """Return the settings of the jobs' environment; None for the image's own software."""
+    if chosen is None:
+        return None
+    return EnvironmentSettings(
+        chosen.kind,
+        file.settings if file else None,
+        chosen.image,
+        chosen.horovod,
+        chosen.framework,
+        cache.settings if cache else None,
+    )
 
 
 _VALUES = {NodeRole.MASTER: "master", NodeRole.WORKER: "workers"}
 """Prop of `TrainingCluster` for each role."""
 
 
-def _list_packages(image: NodeImage, facts: InstanceTypeFacts) -> Mapping[str, tuple[str, ...]]:
+def list_packages(image: NodeImage, facts: InstanceTypeFacts) -> Mapping[str, tuple[str, ...]]:
     """Return the packages of the image, without the driver for nodes without GPUs."""
     has_gpus = facts.accelerator is not None
     return {command: names for command, names in image.packages.items() if has_gpus or command != "nvidia-smi"}

@@ -1,5 +1,7 @@
 """Submission of jobs: the document from which `deeplearning-cdk submit` learns where and how a job starts."""
 
+from typing import Literal
+
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_ssm as ssm
@@ -22,15 +24,27 @@ class JobSubmission(Construct):
         cluster: The cluster's name.
         login_user: User of the nodes under whom jobs run.
         bucket: Bucket of the stack's assets.
+        platform: Service that runs the cluster. Default: EC2.
+        cluster_id: EMR's id of the cluster. Default: none, for another platform.
 
     Attributes:
         bucket: The bucket of the sources.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, cluster: str, *, login_user: str, bucket: str) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        cluster: str,
+        *,
+        login_user: str,
+        bucket: str,
+        platform: Literal["ec2", "emr"] = "ec2",
+        cluster_id: str = "",
+    ) -> None:
         super().__init__(scope, construct_id)
-        self.bucket, self._prefix = bucket, source_prefix(cluster)
-        settings = SubmissionSettings("ec2", cluster, login_user, bucket, self._prefix)
+        self.bucket = bucket
+        settings = SubmissionSettings(platform, cluster, login_user, bucket, source_prefix(cluster), cluster_id)
         ssm.StringParameter(
             self,
             "Document",
@@ -40,6 +54,7 @@ class JobSubmission(Construct):
             description="Where deeplearning-cdk submit starts jobs",
         )
 
-    def read_statement(self) -> iam.PolicyStatement:
-        """Return the permission to read the sources of all jobs of the cluster."""
-        return iam.PolicyStatement(actions=["s3:GetObject"], resources=[object_arn(self.bucket, f"{self._prefix}*")])
+
+def read_sources_statement(cluster: str, bucket: str) -> iam.PolicyStatement:
+    """Return the permission to read the sources of all jobs of a cluster."""
+    return iam.PolicyStatement(actions=["s3:GetObject"], resources=[object_arn(bucket, f"{source_prefix(cluster)}*")])

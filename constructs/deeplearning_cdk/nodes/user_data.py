@@ -58,6 +58,7 @@ class NodeUserData:
         self._stack = Stack.of(scope)
         self._commands: list[str] = []
         self._text = fill(
+            "bootstrap.sh",
             _COMMENT.sub("", find_payload("bootstrap.sh").read_text()),
             {
                 "__SETTINGS__": self._stack.to_json_string(settings.to_document()),
@@ -90,9 +91,9 @@ class NodeUserData:
         return "\n".join([REPORT_FAILURE, *self._commands] if self._commands else [])
 
 
-def fill(template: str, values: Mapping[str, str]) -> str:
+def fill(name: str, template: str, values: Mapping[str, str]) -> str:
     """
-    Replace all occurrences of the placeholders of bootstrap.sh.
+    Replace all occurrences of the placeholders of a script.
 
     Raises:
         ValueError: A placeholder has no value, or a value no placeholder.
@@ -100,8 +101,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     found = set(_PLACEHOLDER.findall(template))
     if found != set(values):
         raise ValueError(
-            f"bootstrap.sh must have the placeholders {sorted(values)}, got {sorted(found)}; "
-            "bring it and nodes/user_data.py together"
+            f"{name} must have the placeholders {sorted(values)}, got {sorted(found)}; bring it and its caller together"
         )
     return _PLACEHOLDER.sub(lambda match: values[match[0]], template)
 

@@ -37,6 +37,9 @@ class ClusterEncryption(Construct):
     A new key is retained when the stack is deleted if `is_kept`, since encrypted data may outlive the stack; a creation
     that fails deletes it. `log_key` is the key of log groups, which outlive a rollback: the user's, or None for the key
     of CloudWatch Logs.
+
+    With `is_for_groups`, the key's policy also admits Auto Scaling and the publishers of topics and queues; EMR has
+    none of them, and its roles use the key by their own policies.
     """
 
     def __init__(
@@ -47,10 +50,12 @@ class ClusterEncryption(Construct):
         key: kms.IKey | None = None,
         is_kept: bool = True,
         has_spot: bool = False,
+        is_for_groups: bool = True,
     ) -> None:
         super().__init__(scope, construct_id)
         self.log_key = key
-        statements = [*_scaling_statements(has_spot=has_spot), *_topic_statements(), _queue_statement()]
+        groups = [*_scaling_statements(has_spot=has_spot), *_topic_statements(), _queue_statement()]
+        statements = groups if is_for_groups else []
         self.key: kms.IKey = key or kms.Key(
             self,
             "Key",
@@ -64,7 +69,8 @@ class ClusterEncryption(Construct):
             statements.append(_log_statement())
             added = [key.add_to_resource_policy(statement).statement_added for statement in statements]
             if not all(added):
-                Annotations.of(self).add_warning_v2(IMPORTED_KEY_POLICY, _describe(statements, has_spot=has_spot))
+                text = _describe(statements, has_spot=has_spot) if is_for_groups else _ONLY_LOGS
+                Annotations.of(self).add_warning_v2(IMPORTED_KEY_POLICY, text)
                 return
         acknowledge(self.key, "wildcard-resources", findings=["*"])
 
@@ -167,6 +173,13 @@ def _log_statement() -> iam.PolicyStatement:
         resources=["*"],
         conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
     )
+
+
+_ONLY_LOGS = (
+    "the policy of encryption_key cannot be changed from here, since it was imported: it must let the account's IAM "
+    f"policies use the key, and logs.<region>.amazonaws.com do {', '.join(_DATA_ACTIONS)} where "
+    "kms:EncryptionContext:aws:logs:arn is a log group of this account; otherwise no node launches, and logs are lost"
+)
 
 
 def _describe(statements: list[iam.PolicyStatement], *, has_spot: bool) -> str:

@@ -1,4 +1,4 @@
-"""Daily backup of a cluster's own file system and of its state table."""
+"""Daily backup of a cluster's own file system and, on EC2, of its state table."""
 
 from aws_cdk import Aws, Fn, RemovalPolicy
 from aws_cdk import aws_backup as backup
@@ -30,7 +30,7 @@ class ClusterBackup(Construct):
         scope: The parent.
         construct_id: The id in the parent.
         key: KMS key of the vault.
-        state_table: Table of the state item.
+        state_table: Table of the state item. Default: none.
         file_system_arn: The cluster's own file system. Default: none.
 
     Attributes:
@@ -44,11 +44,12 @@ class ClusterBackup(Construct):
         construct_id: str,
         *,
         key: kms.IKey,
-        state_table: dynamodb.ITable,
+        state_table: dynamodb.ITable | None = None,
         file_system_arn: str | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._key_arn, self._table_arn, self._file_system_arn = key.key_arn, state_table.table_arn, file_system_arn
+        self._key_arn, self._file_system_arn = key.key_arn, file_system_arn
+        self._table_arn = state_table.table_arn if state_table else None
         self.vault = backup.CfnBackupVault(
             self,
             "Vault",
@@ -72,7 +73,7 @@ class ClusterBackup(Construct):
             backup_selection=backup.CfnBackupSelection.BackupSelectionResourceTypeProperty(
                 selection_name="deep-learning-cluster",
                 iam_role_arn=role.role_arn,
-                resources=[*([file_system_arn] if file_system_arn else []), self._table_arn],
+                resources=[arn for arn in (file_system_arn, self._table_arn) if arn is not None],
             ),
         )
         self.selection.node.add_dependency(policy)
@@ -99,7 +100,7 @@ class ClusterBackup(Construct):
         for kept in (role, policy):
             kept.apply_removal_policy(RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
         # Backups are named when they are created, and `tag:GetResources` takes no resource in IAM.
-        wildcards = [self._backups_of_table(), self._recovery_points(), "*"]
+        wildcards = [*([_backups_of(self._table_arn)] if self._table_arn else []), self._recovery_points(), "*"]
         acknowledge(policy, "wildcard-resources", findings=wildcards)
         return role, policy
 
@@ -109,27 +110,13 @@ class ClusterBackup(Construct):
 
         The AWS Backup developer guide lists the statements for both ("Managed policies", Customer managed policies).
         """
-        service = Fn.sub("dynamodb.${AWS::Region}.${AWS::URLSuffix}")
         statements = [
-            _allow(
-                [
-                    "dynamodb:CreateBackup",
-                    "dynamodb:DescribeTable",
-                    "dynamodb:ListTagsOfResource",
-                    "dynamodb:StartAwsBackupJob",
-                ],
-                self._table_arn,
-            ),
-            _allow(["dynamodb:DeleteBackup", "dynamodb:DescribeBackup"], self._backups_of_table()),
+            *(_table_rights(self._table_arn) if self._table_arn else ()),
             # CreateBackupSelection refuses a role without it (hashicorp/terraform-provider-aws issue 10511).
             _allow(["tag:GetResources"], "*"),
             _allow(["backup:CopyIntoBackupVault", "backup:DescribeBackupVault"], self.vault.attr_backup_vault_arn),
             _allow(["backup:TagResource"], self._recovery_points()),
-            _allow(
-                ["kms:Decrypt", "kms:GenerateDataKey"],
-                self._key_arn,
-                {"StringEquals": {"kms:ViaService": service}},
-            ),
+            *(_table_key_rights(self._key_arn) if self._table_arn else ()),
             _allow(["kms:DescribeKey"], self._key_arn),
             _allow(["kms:CreateGrant"], self._key_arn, {"Bool": {"kms:GrantIsForAWSResource": "true"}}),
         ]
@@ -138,11 +125,31 @@ class ClusterBackup(Construct):
             statements.append(_allow(actions, self._file_system_arn))
         return statements
 
-    def _backups_of_table(self) -> str:
-        return Fn.join("", [self._table_arn, "/backup/*"])
-
     def _recovery_points(self) -> str:
         return Fn.sub("arn:${AWS::Partition}:backup:${AWS::Region}:${AWS::AccountId}:recovery-point:*")
+
+
+def _backups_of(table_arn: str) -> str:
+    return Fn.join("", [table_arn, "/backup/*"])
+
+
+def _table_rights(table_arn: str) -> list[iam.PolicyStatement]:
+    actions = [
+        "dynamodb:CreateBackup",
+        "dynamodb:DescribeTable",
+        "dynamodb:ListTagsOfResource",
+        "dynamodb:StartAwsBackupJob",
+    ]
+    return [
+        _allow(actions, table_arn),
+        _allow(["dynamodb:DeleteBackup", "dynamodb:DescribeBackup"], _backups_of(table_arn)),
+    ]
+
+
+def _table_key_rights(key_arn: str) -> list[iam.PolicyStatement]:
+    service = Fn.sub("dynamodb.${AWS::Region}.${AWS::URLSuffix}")
+    is_dynamodb = {"StringEquals": {"kms:ViaService": service}}
+    return [_allow(["kms:Decrypt", "kms:GenerateDataKey"], key_arn, is_dynamodb)]
 
 
 def _allow(

@@ -34,7 +34,7 @@ class ClusterStorage:
         storage: The user's choice.
         mode: Mount mode of the shared file system.
         network: Network of the nodes.
-        state_table: Table of the state item, which is backed up.
+        state_table: Table of the state item, which is backed up; None on a platform without one.
         encryption_key: KMS key of a new file system and of the backups.
 
     Attributes:
@@ -56,7 +56,7 @@ class ClusterStorage:
         *,
         mode: FileSystemMode,
         network: ClusterNetwork,
-        state_table: dynamodb.ITable,
+        state_table: dynamodb.ITable | None,
         encryption_key: kms.IKey,
     ) -> None:
         self._scope, self._storage, self._network, self._key = scope, storage, network, encryption_key
@@ -116,8 +116,8 @@ class ClusterStorage:
         tag_costs(chosen, name_cluster(self._scope))
         return chosen
 
-    def _back_up(self, state_table: dynamodb.ITable) -> None:
-        """Back up the state table, and the shared file system if the cluster created it."""
+    def _back_up(self, state_table: dynamodb.ITable | None) -> None:
+        """Back up the state table, if there is one, and the shared file system if the cluster created it."""
         if not self._storage.backup:
             Annotations.of(self._scope).add_warning_v2(
                 NO_BACKUP,
@@ -125,6 +125,8 @@ class ClusterStorage:
                 "that require backups report it; leave storage.backup out, or add the file system to a backup plan of "
                 "your own",
             )
+            return
+        if state_table is None and not self._storage.has_own_file_system:
             return
         nightly = ClusterBackup(
             self._scope,

@@ -48,7 +48,7 @@ def test_settings_are_one_line_of_a_quoted_here_document(synthesize: Any) -> Non
 @given(st.dictionaries(st.from_regex(r"__[A-Z]{1,8}__", fullmatch=True), st.text(), min_size=1, max_size=4))
 def test_every_placeholder_is_filled_by_its_value_and_values_are_not_read_again(values: dict[str, str]) -> None:
     template = "|".join(values)
-    assert fill(template, values) == "|".join(values.values())
+    assert fill("a.sh", template, values) == "|".join(values.values())
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_every_placeholder_is_filled_by_its_value_and_values_are_not_read_again(
 )
 def test_unknown_or_missing_placeholder_is_refused(template: str, got: str) -> None:
     with pytest.raises(ValueError, match="must") as caught:
-        fill(template, {"__ONE__": "1"})
+        fill("bootstrap.sh", template, {"__ONE__": "1"})
     assert str(caught.value).startswith(f"bootstrap.sh must have the placeholders ['__ONE__'], got {got}; ")
 
 
