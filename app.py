@@ -8,7 +8,7 @@ import aws_cdk as cdk
 from jsii.errors import JavaScriptError
 
 from stacks.context import read_choices, read_context
-from stacks.horovod_stack import HorovodStack
+from stacks.emr_stack import make_stack
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
         builtin_cloud_formation_validation=False,
     )
     for choice in choices:
-        HorovodStack(app, choice)
+        make_stack(app, choice)
     app.synth()
 
 

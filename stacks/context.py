@@ -12,15 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from constructs import Construct
+
+from deeplearning_cdk import TrainingCluster
+from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_cdk.nodes.tags import TagKey, TagValue
 from deeplearning_cdk.props.check import check_prop, show_value
 from stacks.reader import list_keys, parse_json
 
 DEFAULT_STACK_NAME = "deeplearning-cluster"
+DEFAULT_PLATFORM = "ec2"
+PLATFORMS: Mapping[str, type[Construct]] = {DEFAULT_PLATFORM: TrainingCluster, "emr": EmrTraining}
+"""Construct of the cluster on each platform, whose props are the keys."""
 
 _STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
 _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-[0-9]")
-_STACK_KEYS = ("stack_name", "regions", "availability_zones", "tags")
+_STACK_KEYS = ("platform", "stack_name", "regions", "availability_zones", "tags")
 _REGIONAL_KEYS = ("network.", "storage.file_system", "encryption_key", "alarm_topic")
 """Keys of resources in one region, which therefore cannot be set for several."""
 _OF_ALL_REGIONS = ("network.cidr", "network.isolated", "network.efa")
@@ -36,12 +43,14 @@ class StackChoice:
         region: Its region; None for the CLI's.
         tags: Its tags.
         cluster: The context's keys and values of its cluster.
+        platform: The service that runs the cluster, a name of `PLATFORMS`. Default: EC2.
     """
 
     name: str
     region: str | None
     tags: Mapping[str, str]
     cluster: Mapping[str, Any]
+    platform: str = DEFAULT_PLATFORM
 
 
 def read_context(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> dict[str, Any]:
@@ -85,7 +94,8 @@ def read_choices(context: Mapping[str, Any]) -> list[StackChoice]:
     Raises:
         ValueError: A key is unknown, or a value of a stack cannot work.
     """
-    known = [*_STACK_KEYS, *list_keys()]
+    platform = _read_platform(context.get("platform", DEFAULT_PLATFORM))
+    known = [*_STACK_KEYS, *list_keys(PLATFORMS[platform])]
     ours = {key: value for key, value in context.items() if _is_ours(key, known)}
     cluster = {key: value for key, value in ours.items() if key not in _STACK_KEYS}
     regions = _read_regions(ours.get("regions")) or [None]
@@ -99,9 +109,16 @@ def read_choices(context: Mapping[str, Any]) -> list[StackChoice]:
             region=region,
             tags=tags,
             cluster=cluster | ({"network.availability_zone": zones[region]} if region in zones else {}),
+            platform=platform,
         )
         for region in regions
     ]
+
+
+def _read_platform(value: Any) -> str:
+    if not isinstance(value, str) or value not in PLATFORMS:
+        raise ValueError(f"platform must be one of {', '.join(PLATFORMS)}, got {show_value(value)}; write one of them")
+    return value
 
 
 def _is_ours(key: str, known: Sequence[str]) -> bool:

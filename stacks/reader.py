@@ -34,28 +34,29 @@ _QUANTITY = re.compile(r"([0-9]{1,9})\s*([A-Za-z]*)")
 _EXAMPLES = {Duration: "90m, 48h or 7d", Size: "300GiB or 128MiB"}
 
 
-def list_keys() -> list[str]:
-    """Return every key of the context that is a prop of a cluster."""
-    return [key for key, _ in list_hints()]
+def list_keys(kind: type[Construct] = TrainingCluster) -> list[str]:
+    """Return every key of the context that is a prop of a cluster's construct."""
+    return [key for key, _ in list_hints(kind)]
 
 
-def list_hints() -> Iterator[tuple[str, Any]]:
-    """Yield every key of a cluster with its annotation."""
-    return _list_fields("", _cluster_hints())
+def list_hints(kind: type[Construct] = TrainingCluster) -> Iterator[tuple[str, Any]]:
+    """Yield every key of a cluster's construct with its annotation."""
+    return _list_fields("", _cluster_hints(kind))
 
 
-def read_props(scope: Construct, context: Mapping[str, Any]) -> dict[str, Any]:
+def read_props(scope: Construct, context: Mapping[str, Any], kind: type[Construct] = TrainingCluster) -> dict[str, Any]:
     """
-    Return the props of `TrainingCluster` from a context.
+    Return the props of a cluster's construct from a context.
 
     Args:
         scope: The stack, in which ids and ARNs become constructs by the CDK's imports.
         context: Keys of a cluster and their values.
+        kind: The construct. Default: `TrainingCluster`.
 
     Raises:
         ValueError: A value cannot be read, or a prop refuses it.
     """
-    hints = _cluster_hints()
+    hints = _cluster_hints(kind)
     return {name: _read(scope, name, value, hints[name]) for name, value in _nest(context).items()}
 
 
@@ -89,9 +90,9 @@ def _check_names(key: str, given: Mapping[str, Any], known: Sequence[str]) -> No
             )
 
 
-def _cluster_hints() -> dict[str, Any]:
-    hints = get_type_hints(TrainingCluster.__init__, include_extras=True)
-    parameters = inspect.signature(TrainingCluster.__init__).parameters.values()
+def _cluster_hints(kind: Any) -> dict[str, Any]:
+    hints = get_type_hints(kind.__init__, include_extras=True)
+    parameters = inspect.signature(kind.__init__).parameters.values()
     return {each.name: hints[each.name] for each in parameters if each.kind is each.KEYWORD_ONLY}
 
 

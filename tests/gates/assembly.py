@@ -11,7 +11,7 @@ import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks, HIPAASecurityChecks, NIST80053R5Checks, PCIDSS321Checks
 
 from stacks.context import read_choices
-from stacks.horovod_stack import HorovodStack
+from stacks.emr_stack import make_stack
 
 PACKS = (AwsSolutionsChecks, NIST80053R5Checks, HIPAASecurityChecks, PCIDSS321Checks)
 
@@ -74,7 +74,7 @@ def synthesize(
     context: Mapping[str, Any],
     folder: Path,
     *,
-    alter: Callable[[HorovodStack], None] | None = None,
+    alter: Callable[[Any], None] | None = None,
     has_validator: bool = True,
 ) -> Assembly:
     """
@@ -95,7 +95,7 @@ def synthesize(
         builtin_cloud_formation_validation=has_validator,
     )
     (choice,) = read_choices(context)
-    stack = HorovodStack(app, choice)
+    stack = make_stack(app, choice)
     if alter is not None:
         alter(stack)
     cdk.Validations.of(app).add_plugins(*(pack(app) for pack in PACKS))

@@ -30,6 +30,7 @@ class Hole:
 
 _LAUNCH = "AWS::EC2::LaunchTemplate"
 _DATA = "Properties.LaunchTemplateData"
+_EMR, _EMR_CONFIGURATION = "AWS::EMR::SecurityConfiguration", "Properties.SecurityConfiguration"
 _SSH = {"GroupId": "sg-1", "IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "CidrIp": "0.0.0.0/0"}
 _ADMINISTRATOR = ["arn:aws:iam::aws:policy/AdministratorAccess"]
 _ANY_CLIENT = {"Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "elasticfilesystem:ClientMount"}]}
@@ -70,6 +71,11 @@ HOLES: dict[str, Hole] = {
     "metadata for what stands behind the instance": Hole(
         edit=change(_LAUNCH, f"{_DATA}.MetadataOptions.HttpPutResponseHopLimit", 2),
         found_by={PROMISES: "metadata_goes_no_further_than_the_instance"},
+    ),
+    "metadata of EMR without a session token": Hole(
+        edit=change(_EMR, f"{_EMR_CONFIGURATION}.InstanceMetadataServiceConfiguration", {"HttpPutResponseHopLimit": 1}),
+        preset="emr",
+        found_by={PROMISES: "metadata_asks_for_a_session_token"},
     ),
     "queue for everyone": Hole(
         edit=planting.let_everyone_send,
@@ -122,6 +128,16 @@ HOLES: dict[str, Hole] = {
     "unencrypted volume": Hole(
         edit=change(_LAUNCH, f"{_DATA}.BlockDeviceMappings.0.Ebs.Encrypted", value=False),
         found_by={PROMISES: "volumes_are_encrypted_with_a_key"},
+    ),
+    "unencrypted volume of EMR": Hole(
+        edit=change(_EMR, f"{_EMR_CONFIGURATION}.EncryptionConfiguration", {"EnableAtRestEncryption": False}),
+        preset="emr",
+        found_by={PROMISES: "volumes_are_encrypted_with_a_key"},
+    ),
+    "log bucket that a failed creation deletes": Hole(
+        edit=change("AWS::S3::Bucket", "DeletionPolicy", "Delete"),
+        preset="emr",
+        found_by={PROMISES: "log_buckets_outlive_the_stack"},
     ),
     "unencrypted environment of a function": Hole(
         edit=change("AWS::Lambda::Function", "Properties.KmsKeyArn", None),

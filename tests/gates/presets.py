@@ -53,6 +53,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "regions": "us-east-1",
         **_CPU,
     },
+    "emr": {"platform": "emr", "stop_when_idle": "1h"},
     "guarded-spending": {
         "spending": {"stop_when_idle": "1h", "stop_after": "48h", "monthly_budget_usd": 5000, "budget_stops": True},
         "workers.max_capacity": 5,

@@ -158,6 +158,12 @@ _LAUNCH = "AWS::EC2::LaunchTemplate"
 _METADATA = "Properties.LaunchTemplateData.MetadataOptions"
 _VOLUME = "Properties.LaunchTemplateData.BlockDeviceMappings.*.Ebs"
 _TRUSTED = "Properties.AssumeRolePolicyDocument.Statement.*.Principal"
+_EMR_SECURITY = "AWS::EMR::SecurityConfiguration"
+_EMR_METADATA = "Properties.SecurityConfiguration.InstanceMetadataServiceConfiguration"
+_EMR_DISKS = (
+    "Properties.SecurityConfiguration.EncryptionConfiguration.AtRestEncryptionConfiguration"
+    ".LocalDiskEncryptionConfiguration"
+)
 _ADMITS_EVERYONE = "no security group may admit everyone; name a network or a security group"
 _IS_INSIDE = "a role must have managed policies of its own, none inside; make a ManagedPolicy"
 _LOSES_DATA = "what holds data must not be lost with the stack; retain it"
@@ -179,6 +185,10 @@ ROWS: Sequence[Row] = [
     ("metadata_asks_for_a_session_token", _LAUNCH, f"{_METADATA}.HttpTokens", _is("required"),
      "instance metadata must ask for a token (IMDSv2); set HttpTokens to required"),
     ("metadata_goes_no_further_than_the_instance", _LAUNCH, f"{_METADATA}.HttpPutResponseHopLimit", _is(1),
+     "metadata must not reach what stands behind the instance; set the hop limit to 1"),
+    ("metadata_asks_for_a_session_token", _EMR_SECURITY, f"{_EMR_METADATA}.MinimumInstanceMetadataServiceVersion",
+     _is(2), "instance metadata must ask for a token (IMDSv2); set the version to 2"),
+    ("metadata_goes_no_further_than_the_instance", _EMR_SECURITY, f"{_EMR_METADATA}.HttpPutResponseHopLimit", _is(1),
      "metadata must not reach what stands behind the instance; set the hop limit to 1"),
     # What roles may do
     ("no_policy_stands_inside_a_role", "AWS::IAM::Role", "Properties?.Policies?", _never, _IS_INSIDE),
@@ -210,6 +220,10 @@ ROWS: Sequence[Row] = [
      "every volume must be encrypted; set Encrypted"),
     ("volumes_are_encrypted_with_a_key", _LAUNCH, f"{_VOLUME}.KmsKeyId", _exists,
      "every volume must be encrypted with the cluster's key; set KmsKeyId"),
+    ("volumes_are_encrypted_with_a_key", _EMR_SECURITY, f"{_EMR_DISKS}.EnableEbsEncryption", _is_true,
+     "every volume must be encrypted; set EnableEbsEncryption"),
+    ("volumes_are_encrypted_with_a_key", _EMR_SECURITY, f"{_EMR_DISKS}.AwsKmsKey", _exists,
+     "every volume must be encrypted with the cluster's key; set AwsKmsKey"),
     ("function_environments_are_encrypted_with_a_key", "AWS::Lambda::Function", "Properties?", _has_key_for_environment,
      "a function's environment must be encrypted with the cluster's key; set KmsKeyArn"),
     ("keys_rotate", "AWS::KMS::Key", "Properties.EnableKeyRotation", _is_true,
@@ -229,6 +243,8 @@ ROWS: Sequence[Row] = [
     ("stateful_resources_outlive_the_stack", "AWS::Backup::BackupVault", "DeletionPolicy", _is_retained, _LOSES_DATA),
     ("stateful_resources_outlive_the_stack", "AWS::Backup::BackupVault", "UpdateReplacePolicy", _is("Retain"),
      _REPLACES_DATA),
+    ("log_buckets_outlive_the_stack", "AWS::S3::Bucket", "DeletionPolicy", _is("Retain"),
+     "a log bucket must outlive a creation that failed, since it says why; retain it"),
     # What is kept when it cannot be delivered. The pack ServerlessChecks of cdk-nag is not run: it asks for a redrive
     # of the dead-letter queue itself, too, and for traces of functions that a timer wakes once a minute.
     ("what_a_topic_cannot_deliver_is_kept", "AWS::SNS::Subscription", "Properties.RedrivePolicy.deadLetterTargetArn",
@@ -258,7 +274,21 @@ _ACTIONS_WITHOUT_RESOURCES = (
     "autoscaling:DescribeInstanceRefreshes",
     "autoscaling:DescribeScalingActivities",
     "autoscaling:DescribeWarmPool",
+    "ec2:DescribeAccountAttributes",
+    "ec2:DescribeCapacityReservations",
+    "ec2:DescribeDhcpOptions",
+    "ec2:DescribeImages",
+    "ec2:DescribeInstanceTypeOfferings",
     "ec2:DescribeInstances",
+    "ec2:DescribeNetworkAcls",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeRouteTables",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVolumeStatus",
+    "ec2:DescribeVolumes",
+    "ec2:DescribeVpcEndpoints",
+    "ec2:DescribeVpcs",
     "ssm:UpdateInstanceInformation",
     "ssmmessages:CreateControlChannel",
     "ssmmessages:CreateDataChannel",

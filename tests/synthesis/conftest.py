@@ -8,7 +8,7 @@ import aws_cdk as cdk
 import pytest
 
 from stacks.context import read_choices
-from stacks.horovod_stack import HorovodStack
+from stacks.emr_stack import make_stack
 
 CPU = {"workers.instance_type": "m5.large"}
 
@@ -29,7 +29,7 @@ def synthesize(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[s
                 builtin_cloud_formation_validation=False,
             )
             for choice in read_choices(context):
-                HorovodStack(app, choice)
+                make_stack(app, choice)
             app.synth()
             folders[key] = folder
         # Templates are read from files: to carry them through jsii takes as long as half of a synthesis.

@@ -12,7 +12,7 @@ from typing import Any
 import aws_cdk as cdk
 
 from stacks.context import read_choices
-from stacks.horovod_stack import HorovodStack
+from stacks.emr_stack import make_stack
 from tests.gates.presets import PRESETS
 
 GOLDEN = Path(__file__).with_name("logical_ids.json")
@@ -29,7 +29,7 @@ def main() -> None:
     for preset, context in PRESETS.items():
         app = cdk.App(analytics_reporting=False, builtin_cloud_formation_validation=False)
         (choice,) = read_choices(context)
-        HorovodStack(app, choice)
+        make_stack(app, choice)
         found[preset] = list_logical_ids(app.synth().stacks[0].template)
     GOLDEN.write_text(json.dumps(found, indent=1) + "\n")
 

@@ -15,6 +15,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
 from constructs import IConstruct
 
 from deeplearning_cdk.props.check import is_token
@@ -126,6 +127,56 @@ ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
             "PCI.DSS.321": "CloudWatchLogGroupEncrypted",
         },
         checkov_ids={"CKV_AWS_158": logs.CfnLogGroup},
+    ),
+    "emr-disk-encryption": AcknowledgedRule(
+        reason=(
+            "The security configuration encrypts volumes and instance stores with the cluster's key, below "
+            "EncryptionConfiguration, where EMR requires it; the rule looks for it at the top (cdk-nag 3.0.2)."
+        ),
+        nag_ids={"AwsSolutions": "EMR4"},
+    ),
+    "emr-in-transit": AcknowledgedRule(
+        reason=(
+            "EMR's encryption in transit needs certificates of the user and covers Hadoop's protocols, which carry no "
+            "training data: ranks communicate over NCCL or MPI within the security groups, which it does not cover, "
+            "files are on EFS over TLS, and logs go to S3 over TLS."
+        ),
+        nag_ids={"AwsSolutions": "EMR5"},
+    ),
+    "emr-login": AcknowledgedRule(
+        reason=(
+            "Nobody logs in with a key pair or Kerberos: users log in through Session Manager with their IAM identity, "
+            "and members connect to each other with keys that the cluster makes."
+        ),
+        nag_ids={
+            "AwsSolutions": "EMR6",
+            "HIPAA.Security": "EMRKerberosEnabled",
+            "PCI.DSS.321": "EMRKerberosEnabled",
+        },
+    ),
+    "log-bucket-access": AcknowledgedRule(
+        reason=(
+            "The bucket contains only EMR's logs, which expire; a log of who reads the logs would need another bucket, "
+            "and CloudTrail records its data events for an account that wants them."
+        ),
+        nag_ids={
+            "AwsSolutions": "S1",
+            "NIST.800.53.R5": "S3BucketLoggingEnabled",
+            "HIPAA.Security": "S3BucketLoggingEnabled",
+            "PCI.DSS.321": "S3BucketLoggingEnabled",
+        },
+        checkov_ids={"CKV_AWS_18": s3.CfnBucket},
+    ),
+    "log-bucket-copy": AcknowledgedRule(
+        reason=(
+            "The bucket contains only EMR's logs, which expire and of which the cluster reads none; a copy in another "
+            "region would need a bucket, a role and a key there, and would leave the region that the user chose."
+        ),
+        nag_ids={
+            "NIST.800.53.R5": "S3BucketReplicationEnabled",
+            "HIPAA.Security": "S3BucketReplicationEnabled",
+            "PCI.DSS.321": "S3BucketReplicationEnabled",
+        },
     ),
 }
 

@@ -1,0 +1,209 @@
+"""Plan of an EMR cluster: values that follow from other values, checked before any construct is created."""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Annotated, Any
+
+from aws_cdk import Duration, Size
+
+from deeplearning_cdk.images.node_image import NodeImage
+from deeplearning_cdk.nodes.instance_catalog import (
+    InstanceTypeFacts,
+    NodeInstanceType,
+    describe_instance_type,
+    without_efa,
+)
+from deeplearning_cdk.props.check import Rule, is_token, show_value
+from deeplearning_cdk.props.rules import between, count_gibibytes, lasting, matching, sized
+from deeplearning_cdk.software.choice import choose_environment
+from deeplearning_cdk.software.job_environment import JobEnvironment
+from deeplearning_cdk.storage.lustre import add_lustre_client
+from deeplearning_cdk.storage.shared_file_system import SharedFileSystem
+from deeplearning_cdk.values import Network, Software, Storage
+
+DEFAULT_INSTANCE_TYPE = "g5.12xlarge"
+DEFAULT_RELEASE = "emr-7.14.0"
+LOGIN_USER = "hadoop"
+"""User of bootstrap actions and steps."""
+
+RELEASES = tuple(f"emr-7.{minor}.0" for minor in range(15))
+"""Releases on Amazon Linux 2023, as of November 2026 (EMR release guide, "Amazon EMR 7.x release versions")."""
+_DEEP_LEARNING_IMAGE, _EMR_IMAGE = "dlami", "emr"
+_IMAGE_NAME = "base-oss-nvidia-driver-gpu-amazon-linux-2023"
+_EMR_INTERPRETER = "/usr/bin/python3.11"
+"""Newest Python of EMR's own image; its python3 is 3.9 (EMR release guide, "Amazon EMR release 7.0.0")."""
+_DEEP_LEARNING_GIBIBYTES = 75
+"""Snapshot of the Base Deep Learning AMI with the open NVIDIA driver on Amazon Linux 2023."""
+_LEAST_GIBIBYTES, _MOST_GIBIBYTES = 15, 100
+"""EMR management guide, "Customizing the Amazon EBS root device volume"."""
+_BROKEN_APPLICATIONS = ("hue", "zeppelin")
+
+OneInstanceType = Annotated[
+    NodeInstanceType,
+    "pass one type: the members are in uniform instance groups, because ranks on the mixed types of an instance "
+    "fleet would wait for the slowest",
+]
+"""Instance type of every member."""
+
+MemberCount = Annotated[int, between(2, 1000, "count the primary too; for one node, take TrainingCluster")]
+"""Number of members, the primary included."""
+
+Release = Annotated[
+    str,
+    matching(
+        r"emr-7\.[0-9]+\.[0-9]+", "be emr-7.x.y", f"earlier ones have another Amazon Linux; write {DEFAULT_RELEASE}"
+    ),
+    Rule(
+        must=f"be one of {', '.join(RELEASES)}",
+        remedy=f"write {DEFAULT_RELEASE}, or take a newer deeplearning-cdk",
+        is_kept=lambda release: release in RELEASES,
+    ),
+]
+"""Release of EMR."""
+
+EmrImage = Annotated[
+    str,
+    matching(
+        rf"{_DEEP_LEARNING_IMAGE}|{_EMR_IMAGE}|ami-[0-9a-f]{{8}}([0-9a-f]{{9}})?",
+        "be dlami, emr or an AMI id",
+        "write e.g. dlami, or ami- and 8 or 17 hex digits",
+        takes_tokens=True,
+    ),
+]
+"""Machine image of every member."""
+
+Application = Annotated[
+    str,
+    matching(r"[A-Za-z][A-Za-z0-9-]{0,63}", "be the name of an application of EMR", "write e.g. Hadoop"),
+    Rule(
+        must="not be Hue or Zeppelin",
+        remedy="they fail to start on a deep-learning image, so leave them out",
+        is_kept=lambda name: name.lower() not in _BROKEN_APPLICATIONS,
+    ),
+]
+"""Application that EMR installs."""
+
+RootVolume = Annotated[
+    Size | int,
+    sized(_LEAST_GIBIBYTES, _MOST_GIBIBYTES, "EMR takes no other; pass e.g. Size.gibibytes(100), and put data on /efs"),
+]
+"""Size of every root volume; a number is GiB."""
+
+IdleTime = Annotated[Duration, lasting("60 seconds", "7 days", "write e.g. Duration.hours(1)")]
+"""Idle time of EMR's auto-termination policy (EMR API reference, AutoTerminationPolicy)."""
+
+_WITHOUT_MEANING: Mapping[str, Mapping[str, str]] = {
+    "network": {
+        "master_subnet": "all members are in network.worker_subnet",
+        "isolated": "EMR installs packages from its own buckets, so members need a route to the Internet",
+        "efa": "EMR attaches no EFA, and NCCL uses TCP",
+    },
+    "software": {
+        "image": "pass image to EmrTraining: dlami, emr or an AMI id",
+        "image_release": "pass an AMI id as image to keep it",
+    },
+}
+"""Fields of values that EMR gives no meaning, each with the remedy."""
+
+
+@dataclass(frozen=True)
+class EmrPlan:
+    """Plan of the members of an EMR cluster."""
+
+    facts: InstanceTypeFacts
+    members: int
+    image: NodeImage
+    """Software of the members; its AMI is used only if `has_custom_image`."""
+    has_custom_image: bool
+    root_gibibytes: Size | int
+    environment: JobEnvironment | None
+    """Environment of jobs; None for the image's own software."""
+
+    @property
+    def is_followed(self) -> bool:
+        """True if each deployment reads the image's id again."""
+        return self.has_custom_image and bool(self.image.parameter)
+
+
+def plan_members(
+    *,
+    instance_type: NodeInstanceType,
+    members: int,
+    image: str,
+    root_volume: Size | int | None,
+    network: Network,
+    software: Software,
+    storage: Storage,
+) -> EmrPlan:
+    """
+    Derive types, image and environment from the user's values.
+
+    Raises:
+        ValueError: Two values contradict each other, or one has no meaning on EMR; the message names the prop, the rule
+            and a way out.
+    """
+    _check_meaning("network", network)
+    _check_meaning("software", software)
+    _check_file_system(network, storage)
+    facts = without_efa(describe_instance_type("instance_type", instance_type))
+    _check_type(facts)
+    node_image = _describe_image(image, facts)
+    return EmrPlan(
+        facts=facts,
+        members=members,
+        image=add_lustre_client(node_image) if storage.lustre else node_image,
+        has_custom_image=image != _EMR_IMAGE,
+        root_gibibytes=_check_root_volume(_MOST_GIBIBYTES if root_volume is None else root_volume, image),
+        environment=choose_environment(
+            software.environment, software.environment_cache, (facts,), node_image, isolated=False
+        ),
+    )
+
+
+def _check_meaning(prop: str, value: Any) -> None:
+    for field in fields(value):
+        remedy = _WITHOUT_MEANING[prop].get(field.name)
+        given = getattr(value, field.name)
+        if remedy is not None and field.default is not MISSING and given != field.default:
+            raise ValueError(
+                f"{prop}.{field.name} must be left out on EMR, got {show_value(given)}; leave it out: {remedy}"
+            )
+
+
+def _check_file_system(network: Network, storage: Storage) -> None:
+    is_created_or_named = storage.file_system is None or isinstance(storage.file_system, str | SharedFileSystem)
+    if network.vpc is None and not is_created_or_named:
+        raise ValueError(
+            "network.vpc must be given with storage.file_system, got none; pass the VPC in which its mount targets are"
+        )
+
+
+def _check_type(facts: InstanceTypeFacts) -> None:
+    if facts.driver_branch is not None or facts.successor:
+        raise ValueError(
+            "instance_type must have GPUs that the open NVIDIA driver of the image supports, got "
+            f"{facts.name}; take {facts.successor or DEFAULT_INSTANCE_TYPE}, or train on it with TrainingCluster"
+        )
+    if facts.accelerator not in (None, "NVIDIA"):
+        raise ValueError(
+            f"instance_type must have NVIDIA GPUs or no accelerators on EMR, got {facts.name} with those of "
+            f"{facts.accelerator}; take {DEFAULT_INSTANCE_TYPE}, or train on it with TrainingCluster"
+        )
+
+
+def _describe_image(image: str, facts: InstanceTypeFacts) -> NodeImage:
+    deep_learning = NodeImage.deep_learning_amazon_linux(_IMAGE_NAME, architecture=facts.architecture)
+    if image == _EMR_IMAGE:
+        return replace(deep_learning, login_user=LOGIN_USER, interpreter=_EMR_INTERPRETER)
+    if image == _DEEP_LEARNING_IMAGE:
+        return replace(deep_learning, login_user=LOGIN_USER)
+    return NodeImage.from_ami_id(image, login_user=LOGIN_USER, like=deep_learning)
+
+
+def _check_root_volume(size: Size | int, image: str) -> Size | int:
+    if image == _DEEP_LEARNING_IMAGE and not is_token(size) and count_gibibytes(size) < _DEEP_LEARNING_GIBIBYTES:
+        raise ValueError(
+            f"root_volume must not be smaller than the image, {_DEEP_LEARNING_GIBIBYTES} GiB, got {show_value(size)}; "
+            "leave it out for 100 GiB, or pass an image of your own"
+        )
+    return size

@@ -1,0 +1,180 @@
+"""
+IAM roles of an EMR cluster: the service's, and that of its instances, each with few exact actions.
+
+EMR's own policies for both are wider: `AmazonEMRServicePolicy_v2` also creates fleets, launch templates, placement
+groups, endpoints, alarms and security groups, and `AmazonElasticMapReduceforEC2Role` has S3, DynamoDB and SQS whole.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from deeplearning_cdk.network.cluster_network import ClusterNetwork
+from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
+from deeplearning_cdk.security.node_roles import attach_rights
+from deeplearning_contract.names import CLUSTER_TAG
+
+_DESCRIBES = (
+    "ec2:DescribeAccountAttributes",
+    "ec2:DescribeCapacityReservations",
+    "ec2:DescribeDhcpOptions",
+    "ec2:DescribeImages",
+    "ec2:DescribeInstanceTypeOfferings",
+    "ec2:DescribeInstances",
+    "ec2:DescribeNetworkAcls",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeRouteTables",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVolumeStatus",
+    "ec2:DescribeVolumes",
+    "ec2:DescribeVpcEndpoints",
+    "ec2:DescribeVpcs",
+)
+"""Calls that take no resource in IAM, of AmazonEMRServicePolicy_v2, without those for fleets and placement groups."""
+_VOLUME_KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo")
+
+
+class EmrRoles(Construct):
+    """
+    Roles of an EMR cluster.
+
+    Args:
+        scope: The parent.
+        construct_id: The id in the parent.
+        service_statements: Permissions of EMR, without that to pass the instances' role.
+        instance_statements: Permissions of the instances.
+
+    Attributes:
+        service: Role of EMR.
+        instance: Role of the instances, each of which can be the primary.
+        profile_name: Name of their instance profile.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        service_statements: Iterable[iam.PolicyStatement],
+        instance_statements: Iterable[iam.PolicyStatement],
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.instance = iam.Role(
+            self,
+            "Instance",
+            assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"),
+            description="Instances of a deep-learning cluster on EMR",
+        )
+        attach_rights(self.instance, list(instance_statements))
+        # EMR looks the role up by the name of the profile: with another name, no cluster is created (EMR management
+        # guide, "Customize IAM roles").
+        profile = iam.CfnInstanceProfile(
+            self, "Profile", roles=[self.instance.role_name], instance_profile_name=self.instance.role_name
+        )
+        self.profile_name = profile.ref
+        # Against use by other accounts' clusters (EMR management guide, "Service role for Amazon EMR").
+        clusters = f"arn:{PARTITION}:elasticmapreduce:{REGION}:{ACCOUNT_ID}:*"
+        self.service = iam.Role(
+            self,
+            "Service",
+            assumed_by=iam.ServicePrincipal(
+                "elasticmapreduce.amazonaws.com",
+                conditions={
+                    "StringEquals": {"aws:SourceAccount": ACCOUNT_ID},
+                    "ArnLike": {"aws:SourceArn": clusters},
+                },
+            ),
+            description="EMR, for a deep-learning cluster",
+        )
+        pass_role = iam.PolicyStatement(
+            actions=["iam:PassRole"],
+            resources=[self.instance.role_arn],
+            conditions={"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}},
+        )
+        attach_rights(self.service, [*service_statements, pass_role])
+
+
+def service_statements(
+    cluster: str, network: ClusterNetwork, managed: Sequence[ec2.ISecurityGroup], others: Sequence[ec2.ISecurityGroup]
+) -> list[iam.PolicyStatement]:
+    """
+    Return the permissions of EMR for one cluster of uniform instance groups in a private subnet.
+
+    They are the statements of AmazonEMRServicePolicy_v2, version 6, that such a cluster uses. EMR gives its instances,
+    volumes and interfaces the cluster's tags, so the tag of this cluster stands in place of AWS's
+    `for-use-with-amazon-emr-managed-policies`, and subnet and groups are named. Fleets alone need launch templates.
+
+    Args:
+        cluster: The cluster's name.
+        network: Network of the instances.
+        managed: Security groups whose rules EMR manages.
+        others: Other security groups of the instances.
+    """
+    launched = [_arn(kind) for kind in ("instance", "volume")]
+    interfaces = _arn("network-interface")
+    groups = [_arn("security-group", group.security_group_id) for group in managed]
+    site = [
+        _arn("subnet", network.worker_subnet.subnet_id),
+        *groups,
+        *(_arn("security-group", group.security_group_id) for group in others),
+    ]
+    is_new = {"StringEquals": {f"aws:RequestTag/{CLUSTER_TAG}": cluster}}
+    is_ours = {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": cluster}}
+    at_creation = {"StringEquals": {"ec2:CreateAction": ["CreateNetworkInterface", "RunInstances"]}}
+    images = f"arn:{PARTITION}:ec2:{REGION}::image/ami-*"
+    return [
+        _allow(["ec2:CreateNetworkInterface", "ec2:RunInstances"], site),
+        _allow(["ec2:RunInstances"], launched, is_new),
+        _allow(["ec2:RunInstances"], [images, interfaces]),
+        # EMR's own interface in the private subnet.
+        _allow(["ec2:CreateNetworkInterface"], [interfaces], is_new),
+        _allow(["ec2:CreateTags"], [*launched, interfaces], at_creation),
+        _allow(["ec2:CreateTags", "ec2:DeleteTags"], [*launched, interfaces], is_ours),
+        _allow(["ec2:ModifyInstanceAttribute", "ec2:TerminateInstances"], [_arn("instance")], is_ours),
+        _allow(["ec2:DeleteNetworkInterface"], [interfaces], is_ours),
+        _allow(["ec2:AuthorizeSecurityGroupEgress", "ec2:AuthorizeSecurityGroupIngress"], groups),
+        _allow(["ec2:DescribeVpcAttribute"], [_arn("vpc", network.vpc.vpc_id)]),
+        _allow(_DESCRIBES, ["*"]),
+    ]
+
+
+def service_key_statements(key_arn: str) -> list[iam.PolicyStatement]:
+    """
+    Return EMR's permissions to launch instances with volumes that a key encrypts.
+
+    Source: EC2 user guide, "Requirements for Amazon EBS encryption": the caller of RunInstances needs them.
+    """
+    by_ec2 = {"StringEquals": {"kms:ViaService": f"ec2.{REGION}.amazonaws.com"}}
+    return [
+        _allow(["kms:DescribeKey"], [key_arn]),
+        _allow(_VOLUME_KEY_ACTIONS, [key_arn], by_ec2),
+        _allow(["kms:CreateGrant"], [key_arn], {"Bool": {"kms:GrantIsForAWSResource": "true"}}),
+    ]
+
+
+def instance_log_statements(bucket: s3.IBucket, prefix: str, key_arn: str) -> list[iam.PolicyStatement]:
+    """
+    Return the instances' permissions to write logs, and to encrypt logs and their instance stores.
+
+    EMR encrypts instance stores with a passphrase from the key, requested with the instances' role (EMR management
+    guide, "Encryption options"); S3 decrypts the key of the parts of a large log.
+    """
+    return [
+        _allow(["s3:PutObject"], [bucket.arn_for_objects(f"{prefix}*")]),
+        _allow(["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"], [key_arn]),
+    ]
+
+
+def _arn(kind: str, name: str = "*") -> str:
+    return f"arn:{PARTITION}:ec2:{REGION}:{ACCOUNT_ID}:{kind}/{name}"
+
+
+def _allow(
+    actions: Sequence[str], resources: Sequence[str], conditions: Mapping[str, Mapping[str, Any]] | None = None
+) -> iam.PolicyStatement:
+    return iam.PolicyStatement(actions=list(actions), resources=list(resources), conditions=conditions)
