@@ -27,10 +27,11 @@ from deeplearning_cdk import (
     Storage,
     Workers,
 )
+from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_cdk.props.check import show_value
 from deeplearning_rehearsal.cases.format.case_file import list_cases, read_case
 from stacks.context import read_choices, read_context
-from stacks.horovod_stack import HorovodStack
+from stacks.emr_stack import make_stack
 from stacks.reader import list_keys, read_props
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +53,7 @@ def read(context: dict[str, Any]) -> dict[str, Any]:
 def make(context: dict[str, Any]) -> None:
     app = cdk.App(analytics_reporting=False, builtin_cloud_formation_validation=False)
     for choice in read_choices(context):
-        HorovodStack(app, choice)
+        make_stack(app, choice)
 
 
 # --- Stacks -------------------------------------------------------------------------------------------
@@ -395,6 +396,46 @@ def test_a_key_takes_any_value_or_refuses_it_in_one_line(key: str) -> None:
         try:
             (choice,) = read_choices({key: value})
             read(dict(choice.cluster))
+        except ValueError as error:
+            refusal = str(error)
+        assert IN_ONE_LINE.fullmatch(refusal), f"{key}={show_value(value)}: {refusal}"
+
+
+# --- Platforms ----------------------------------------------------------------------------------------
+
+
+def test_platform_chooses_the_stack_and_its_keys() -> None:
+    (choice,) = read_choices({"platform": "emr", "members": "4", "root_volume": "80GiB", "stop_when_idle": "1h"})
+    assert choice.platform == "emr"
+    props = read_props(cdk.Stack(), choice.cluster, EmrTraining)
+    assert (props["members"], props["root_volume"].to_gibibytes()) == (4, 80)
+    assert read_choices({}) == read_choices({"platform": "ec2"})
+
+
+@pytest.mark.parametrize(
+    ("context", "message"),
+    [
+        ({"platform": "eks"}, "platform must be one of ec2, emr, got 'eks'; write one of them"),
+        (
+            {"platform": "emr", "workers.instance_type": "g5.12xlarge"},
+            "context must have only known keys, got 'workers.instance_type'; did you mean instance_type?",
+        ),
+        ({"members": "4"}, "context must have only known keys, got 'members'; did you mean "),
+    ],
+)
+def test_a_key_of_another_platform_is_refused(context: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match="must") as caught:
+        read_choices(context)
+    assert str(caught.value)[: len(message)] == message
+
+
+@pytest.mark.parametrize("key", ["platform", *list_keys(EmrTraining)])
+def test_a_key_of_emr_takes_any_value_or_refuses_it_in_one_line(key: str) -> None:
+    for value in (*HOSTILE, *OTHERS):
+        refusal = "none must be, got none; none"
+        try:
+            (choice,) = read_choices({"platform": "emr", key: value})
+            read_props(cdk.Stack(), choice.cluster, EmrTraining)
         except ValueError as error:
             refusal = str(error)
         assert IN_ONE_LINE.fullmatch(refusal), f"{key}={show_value(value)}: {refusal}"

@@ -19,7 +19,7 @@ def _found(preset: str, folder: Path, **changes: Any) -> list[str]:
     return [f"{finding.rule} {finding.place}: {finding.what}" for finding in findings]
 
 
-@pytest.mark.parametrize("preset", ["default", "private", "existing-vpc-and-efs", "capacity-block"])
+@pytest.mark.parametrize("preset", ["default", "private", "existing-vpc-and-efs", "capacity-block", "emr"])
 def test_packs_and_promises_find_nothing(preset: str, tmp_path: Path) -> None:
     assert _found(preset, tmp_path) == []
 

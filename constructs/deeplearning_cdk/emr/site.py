@@ -38,13 +38,18 @@ class EmrSecurityGroups(Construct):
         super().__init__(scope, construct_id)
         self.primary = self._make_group("Primary", vpc, "Primary instance of a cluster on EMR")
         self.core = self._make_group("Core", vpc, "Core instances of a cluster on EMR")
-        self.service = self._make_group("Service", vpc, "EMR's access to a cluster", is_open=False)
+        self.service = self._make_group("Service", vpc, "Service access of EMR to a cluster", is_open=False)
         manage = ec2.Port.tcp(_INSTANCE_PORT)
         for group in (self.primary, self.core):
             for name, members in (("Primary", self.primary), ("Core", self.core)):
                 self._admit_members(group, name, members)
             allow_ingress(
-                group, "FromService", group=group, members=self.service, port=manage, description="EMR's manager"
+                group,
+                "FromService",
+                group=group,
+                members=self.service,
+                port=manage,
+                description="Cluster manager of EMR",
             )
             ec2.CfnSecurityGroupEgress(
                 self.service,
@@ -54,7 +59,7 @@ class EmrSecurityGroups(Construct):
                 ip_protocol="tcp",
                 from_port=_INSTANCE_PORT,
                 to_port=_INSTANCE_PORT,
-                description="EMR's manager",
+                description="Cluster manager of EMR",
             )
         allow_ingress(
             self.service,
@@ -62,7 +67,7 @@ class EmrSecurityGroups(Construct):
             group=self.service,
             members=self.primary,
             port=ec2.Port.tcp(_MANAGER_PORT),
-            description="Primary to EMR's manager",
+            description="Primary to the cluster manager of EMR",
         )
 
     def _make_group(self, name: str, vpc: ec2.IVpc, description: str, *, is_open: bool = True) -> ec2.SecurityGroup:

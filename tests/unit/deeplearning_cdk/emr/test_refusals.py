@@ -1,0 +1,140 @@
+"""Choices that cannot work on EMR are refused at synthesis, with a way out."""
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import Duration, Size
+
+from deeplearning_cdk import Network, NodeImage, Software
+from deeplearning_cdk.emr.plan import RELEASES
+from deeplearning_cdk.emr.training import EmrTraining
+
+
+@pytest.mark.parametrize(
+    ("props", "message"),
+    [
+        (
+            {"instance_type": ["g5.12xlarge", "g6.12xlarge"]},
+            (
+                "instance_type must be a text or an InstanceType or an InstanceTypeFacts, got a list; pass one type: "
+                "the members are in uniform instance groups, because ranks on the mixed types of an instance fleet "
+            ),
+        ),
+        *(
+            (
+                {"instance_type": name},
+                (
+                    "instance_type must have GPUs that the open NVIDIA driver of the image supports, got "
+                    f"{name}; take {successor}, or train on it with TrainingCluster"
+                ),
+            )
+            for name, successor in {
+                "p2.8xlarge": "g5.48xlarge",
+                "p3.8xlarge": "g5.12xlarge",
+                "p3dn.24xlarge": "g5.12xlarge",
+                "g3.8xlarge": "g5.12xlarge",
+                "g3s.xlarge": "g5.xlarge",
+            }.items()
+        ),
+        (
+            {"instance_type": "trn1.32xlarge"},
+            (
+                "instance_type must have NVIDIA GPUs or no accelerators on EMR, got trn1.32xlarge with those of AWS; "
+                "take g5.12xlarge, or train on it with TrainingCluster"
+            ),
+        ),
+        ({"instance_type": "g5.huge"}, "instance_type must be an instance type of the catalogue of "),
+        (
+            {"members": 1},
+            "members must be from 2 to 1000, got 1; count the primary too; for one node, take TrainingCluster",
+        ),
+        (
+            {"release": "emr-6.15.0"},
+            "release must be emr-7.x.y, got 'emr-6.15.0'; earlier ones have another Amazon Linux; write emr-7.14.0",
+        ),
+        (
+            {"release": "emr-7.99.0"},
+            (
+                f"release must be one of {', '.join(RELEASES)}, got 'emr-7.99.0'; write emr-7.14.0, or take a newer "
+                "deeplearning-cdk"
+            ),
+        ),
+        (
+            {"image": "ami-xyz"},
+            "image must be dlami, emr or an AMI id, got 'ami-xyz'; write e.g. dlami, or ami- and 8 or 17 hex digits",
+        ),
+        *(
+            (
+                {"applications": ("Hadoop", name)},
+                (
+                    f"applications[1] must not be Hue or Zeppelin, got {name!r}; they fail to start on a deep-learning "
+                    "image, so leave them out"
+                ),
+            )
+            for name in ("Hue", "ZEPPELIN")
+        ),
+        (
+            {"root_volume": 74},
+            (
+                "root_volume must not be smaller than the image, 75 GiB, got 74; leave it out for 100 GiB, or pass an "
+                "image of your own"
+            ),
+        ),
+        (
+            {"root_volume": Size.gibibytes(200)},
+            (
+                "root_volume must be whole GiB from 15 to 100, got 200 GiB; EMR takes no other; pass e.g. "
+                "Size.gibibytes(100), and put data on /efs"
+            ),
+        ),
+        (
+            {"stop_when_idle": Duration.seconds(59)},
+            (
+                "stop_when_idle must be whole seconds from 60 seconds to 7 days, got 0.983333 minutes; write e.g. "
+                "Duration.hours(1)"
+            ),
+        ),
+        (
+            {"network": Network(isolated=True)},
+            (
+                "network.isolated must be left out on EMR, got True; leave it out: EMR installs packages from its own "
+                "buckets, so members need a route to the Internet"
+            ),
+        ),
+        (
+            {"network": Network(efa=False)},
+            "network.efa must be left out on EMR, got False; leave it out: EMR attaches no EFA, and NCCL uses TCP",
+        ),
+        (
+            {"software": Software(image=NodeImage.ubuntu())},
+            (
+                "software.image must be left out on EMR, got a NodeImage; leave it out: pass image to EmrTraining: "
+                "dlami, emr or an AMI id"
+            ),
+        ),
+        (
+            {"software": Software(image_release="2")},
+            "software.image_release must be left out on EMR, got '2'; leave it out: pass an AMI id as image to keep it",
+        ),
+    ],
+    ids=repr,
+)
+def test_wrong_choices_are_refused_with_a_way_out(
+    make_stack: Callable[..., cdk.Stack], props: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match="must") as caught:
+        EmrTraining(make_stack(), "Training", **props)
+    assert str(caught.value)[: len(message)] == message
+
+
+def test_every_prop_is_keyword_only_documented_and_has_a_default() -> None:
+
+    documented = inspect.getdoc(EmrTraining) or ""
+    for parameter in list(inspect.signature(EmrTraining.__init__).parameters.values())[3:]:
+        assert parameter.kind is parameter.KEYWORD_ONLY
+        assert parameter.default is not parameter.empty
+        assert re.search(rf"(?m)^    {parameter.name}: (?s:.*?)Default: ", documented), parameter.name

@@ -1,0 +1,307 @@
+"""Roles, rules and encryption of clusters on EMR."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+
+from deeplearning_cdk import DataSource, EnvironmentCache, JobEnvironment, Lustre, Software, Storage
+from deeplearning_cdk.emr.training import IMAGE_FOLLOWED, EmrTraining
+from deeplearning_cdk.warnings import NEVER_STOPS
+from tests.unit.deeplearning_cdk.conftest import render
+from tests.unit.deeplearning_cdk.emr.conftest import CLUSTER, read_settings
+
+ROOT = Path(__file__).parents[4]
+NAME = "Stack-8085bf09"
+ARN = "arn:<AWS::Partition>:ec2:<AWS::Region>:<AWS::AccountId>"
+
+
+def _show(statements: list[Any]) -> list[tuple[list[str], list[str], Any]]:
+    """Return statements as actions, resources and conditions, each sorted."""
+
+    def listed(value: Any) -> list[Any]:
+        return value if isinstance(value, list) else [value]
+
+    return [
+        (
+            sorted(listed(each["Action"])),
+            sorted(_shorten(render(resource)) for resource in listed(each["Resource"])),
+            json.loads(_shorten(json.dumps(each.get("Condition", {})))),
+        )
+        for each in statements
+    ]
+
+
+def _shorten(text: str) -> str:
+    """Return a text with the logical ids of this stack without their digits, and AWS's parameters by their names."""
+    text = re.sub(r"\$\{([\w:.]+)\}", r"<\1>", text)
+    return re.sub(r"(Training\w+?)[0-9A-F]{8}\b", r"\1", text)
+
+
+def test_emr_may_launch_tag_and_end_only_instances_of_this_cluster_in_its_subnet_and_groups(make: Any) -> None:
+    is_new = {"StringEquals": {"aws:RequestTag/deeplearning:cluster": NAME}}
+    is_ours = {"StringEquals": {"aws:ResourceTag/deeplearning:cluster": NAME}}
+    managed = [
+        f"{ARN}:security-group/<TrainingSecurityGroups{name}.GroupId>" for name in ("Core", "Primary", "Service")
+    ]
+    nodes = f"{ARN}:security-group/<TrainingNetworkNodesSecurityGroup.GroupId>"
+    subnet = f"{ARN}:subnet/<TrainingNetworkVpcPrivateSubnet1Subnet>"
+    interfaces, instances, volumes = (f"{ARN}:{kind}/*" for kind in ("network-interface", "instance", "volume"))
+    statements = _show(make().statements("RolesService"))
+    describes = next(actions for actions, resources, _ in statements if resources == ["*"])
+    key = ["<TrainingEncryptionKey.Arn>"]
+    assert all(action.startswith("ec2:Describe") for action in describes)
+    assert len(describes) == 15
+    assert [each for each in statements if each[1] != ["*"]] == [
+        (["ec2:CreateNetworkInterface", "ec2:RunInstances"], sorted([nodes, *managed, subnet]), {}),
+        (["ec2:RunInstances"], [instances, volumes], is_new),
+        (["ec2:RunInstances"], sorted([interfaces, "arn:<AWS::Partition>:ec2:<AWS::Region>::image/ami-*"]), {}),
+        (["ec2:CreateNetworkInterface"], [interfaces], is_new),
+        (
+            ["ec2:CreateTags"],
+            [instances, interfaces, volumes],
+            {"StringEquals": {"ec2:CreateAction": ["CreateNetworkInterface", "RunInstances"]}},
+        ),
+        (["ec2:CreateTags", "ec2:DeleteTags"], [instances, interfaces, volumes], is_ours),
+        (["ec2:ModifyInstanceAttribute", "ec2:TerminateInstances"], [instances], is_ours),
+        (["ec2:DeleteNetworkInterface"], [interfaces], is_ours),
+        (["ec2:AuthorizeSecurityGroupEgress", "ec2:AuthorizeSecurityGroupIngress"], managed, {}),
+        (["ec2:DescribeVpcAttribute"], [f"{ARN}:vpc/<TrainingNetworkVpc>"], {}),
+        (["kms:DescribeKey"], key, {}),
+        (
+            ["kms:Decrypt", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo"],
+            key,
+            {
+                "StringEquals": {
+                    "kms:ViaService": {"Fn::Join": ["", ["ec2.", {"Ref": "AWS::Region"}, ".amazonaws.com"]]}
+                }
+            },
+        ),
+        (["kms:CreateGrant"], key, {"Bool": {"kms:GrantIsForAWSResource": "true"}}),
+        (
+            ["iam:PassRole"],
+            ["<TrainingRolesInstance.Arn>"],
+            {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}},
+        ),
+    ]
+
+
+def test_instances_read_programs_and_sources_write_logs_mount_and_open_sessions(make: Any) -> None:
+    assets = "arn:<AWS::Partition>:s3:::<cdk-hnb659fds-assets-<AWS::AccountId>-<AWS::Region>>"
+    instances = {"ArnLike": {"ec2:SourceInstanceARN": _join(f"{ARN}:instance/*")}}
+    statements = _show(make().statements("RolesInstance"))
+    (read_actions, objects, _), *rest = statements
+    assert read_actions == ["s3:GetObject"]
+    *programs, sources = objects
+    assert sources == f"{assets}/deeplearning-jobs/{NAME}/*"
+    assert len(programs) == 2
+    assert all(re.fullmatch(re.escape(assets) + r"/[0-9a-f]{64}\.(zip|sh)", name) for name in programs)
+    assert rest == [
+        (["s3:PutObject"], ["<TrainingLogBucket.Arn>/logs/*"], {}),
+        (["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"], ["<TrainingEncryptionKey.Arn>"], {}),
+        (
+            ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
+            rest[2][1],
+            {
+                "StringEquals": {
+                    "elasticfilesystem:AccessPointArn": {"Fn::GetAtt": ["TrainingFileSystemAccessPoint", "Arn"]}
+                }
+            },
+        ),
+        (["ssm:UpdateInstanceInformation"], [f"{ARN}:instance/*"], instances),
+        (
+            [f"ssmmessages:{verb}{kind}Channel" for verb in ("Create", "Open") for kind in ("Control", "Data")],
+            ["*"],
+            instances,
+        ),
+    ]
+
+
+def _join(text: str) -> dict[str, Any]:
+    """Return the intrinsic that `render` shows as a text."""
+    parts = [part for part in re.split(r"(<[^>]+>)", text) if part]
+    return {"Fn::Join": ["", [{"Ref": part[1:-1]} if part.startswith("<") else part for part in parts]]}
+
+
+def test_emrs_role_is_for_clusters_of_this_account_alone(make: Any) -> None:
+    (statement,) = make().part("AWS::IAM::Role", "RolesService")["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+    assert statement["Principal"] == {"Service": "elasticmapreduce.amazonaws.com"}
+    assert statement["Condition"]["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
+    arn = "arn:<AWS::Partition>:elasticmapreduce:<AWS::Region>:<AWS::AccountId>:*"
+    assert render(statement["Condition"]["ArnLike"]["aws:SourceArn"]) == arn
+
+
+def test_instance_profile_has_the_name_of_its_role_as_emr_requires(make: Any) -> None:
+    synthesis = make()
+    profile = synthesis.only("AWS::IAM::InstanceProfile")
+    assert [profile["InstanceProfileName"]] == profile["Roles"]
+    assert "RolesInstance" in profile["Roles"][0]["Ref"]
+    assert synthesis.only(CLUSTER)["JobFlowRole"] == {"Ref": next(iter(synthesis.of_type("AWS::IAM::InstanceProfile")))}
+
+
+def test_groups_have_every_rule_that_emr_would_add(make: Any) -> None:
+    synthesis = make()
+
+    def name(reference: Any) -> str:
+        return _shorten(reference["Fn::GetAtt"][0]).removeprefix("TrainingSecurityGroups")
+
+    rules = {
+        (
+            name(rule["Properties"]["GroupId"]),
+            name(rule["Properties"]["SourceSecurityGroupId"]),
+            rule["Properties"]["IpProtocol"],
+            rule["Properties"]["FromPort"],
+            rule["Properties"]["ToPort"],
+        )
+        for key, rule in synthesis.of_type("AWS::EC2::SecurityGroupIngress").items()
+        if "SecurityGroups" in key
+    }
+    pairs = [(group, members) for group in ("Primary", "Core") for members in ("Primary", "Core")]
+    protocols = [("tcp", 0, 65535), ("udp", 0, 65535), ("icmp", -1, -1)]
+    assert rules == {
+        *((*pair, *protocol) for pair in pairs for protocol in protocols),
+        ("Primary", "Service", "tcp", 8443, 8443),
+        ("Core", "Service", "tcp", 8443, 8443),
+        ("Service", "Primary", "tcp", 9443, 9443),
+    }
+    out = {
+        (name(rule["Properties"]["DestinationSecurityGroupId"]), rule["Properties"]["FromPort"])
+        for key, rule in synthesis.of_type("AWS::EC2::SecurityGroupEgress").items()
+        if "SecurityGroups" in key
+    }
+    assert out == {("Primary", 8443), ("Core", 8443)}
+
+
+def test_emr_gets_the_groups_of_this_cluster_and_members_that_of_the_file_system(make: Any) -> None:
+    instances = make().only(CLUSTER)["Instances"]
+    for field, part in (
+        ("EmrManagedMasterSecurityGroup", "SecurityGroupsPrimary"),
+        ("EmrManagedSlaveSecurityGroup", "SecurityGroupsCore"),
+        ("ServiceAccessSecurityGroup", "SecurityGroupsService"),
+    ):
+        assert part in instances[field]["Fn::GetAtt"][0]
+    for field in ("AdditionalMasterSecurityGroups", "AdditionalSlaveSecurityGroups"):
+        assert ["NodesSecurityGroup" in each["Fn::GetAtt"][0] for each in instances[field]] == [True]
+
+
+def test_disks_are_encrypted_with_the_clusters_key_and_metadata_needs_a_token(make: Any) -> None:
+    synthesis = make()
+    (key,) = synthesis.of_type("AWS::KMS::Key")
+    configuration = synthesis.only("AWS::EMR::SecurityConfiguration")["SecurityConfiguration"]
+    assert configuration["EncryptionConfiguration"]["AtRestEncryptionConfiguration"] == {
+        "LocalDiskEncryptionConfiguration": {
+            "EncryptionKeyProviderType": "AwsKms",
+            "AwsKmsKey": {"Fn::GetAtt": [key, "Arn"]},
+            "EnableEbsEncryption": True,
+        }
+    }
+    assert configuration["InstanceMetadataServiceConfiguration"] == {
+        "MinimumInstanceMetadataServiceVersion": 2,
+        "HttpPutResponseHopLimit": 1,
+    }
+    (name,) = synthesis.of_type("AWS::EMR::SecurityConfiguration")
+    assert synthesis.only(CLUSTER)["SecurityConfiguration"] == {"Ref": name}
+
+
+def test_logs_are_encrypted_private_expire_and_outlive_a_failed_creation_with_their_key(make: Any) -> None:
+    synthesis = make()
+    (key,), (name,) = synthesis.of_type("AWS::KMS::Key"), synthesis.of_type("AWS::S3::Bucket")
+    bucket, arn = synthesis.template["Resources"][name], {"Fn::GetAtt": [key, "Arn"]}
+    properties = bucket["Properties"]
+    (rule,) = properties["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+    assert rule["ServerSideEncryptionByDefault"] == {"KMSMasterKeyID": arn, "SSEAlgorithm": "aws:kms"}
+    assert set(properties["PublicAccessBlockConfiguration"].values()) == {True}
+    (expiry,) = properties["LifecycleConfiguration"]["Rules"]
+    assert expiry["ExpirationInDays"] == 90
+    (denial,) = synthesis.only("AWS::S3::BucketPolicy")["PolicyDocument"]["Statement"]
+    assert (denial["Effect"], denial["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
+    assert {each["DeletionPolicy"] for each in (bucket, synthesis.template["Resources"][key])} == {"Retain"}
+    cluster = synthesis.only(CLUSTER)
+    assert (render(cluster["LogUri"]), cluster["LogEncryptionKmsKeyId"]) == (f"s3://<{name}>/logs/", arn)
+
+
+def test_policy_of_the_key_admits_the_account_alone(make: Any) -> None:
+    (statement,) = make().only("AWS::KMS::Key")["KeyPolicy"]["Statement"]
+    assert render(statement["Principal"]["AWS"]) == "arn:<AWS::Partition>:iam::<AWS::AccountId>:root"
+
+
+def test_a_key_of_the_user_encrypts_everything_and_its_owner_is_warned(
+    make_stack: Callable[..., cdk.Stack], read_stack: Any
+) -> None:
+    stack, arn = make_stack(), "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+    EmrTraining(stack, "Training", encryption_key=kms.Key.from_key_arn(stack, "Mine", arn))
+    synthesis = read_stack(stack)
+    assert synthesis.of_type("AWS::KMS::Key") == {}
+    assert synthesis.only(CLUSTER)["LogEncryptionKmsKeyId"] == arn
+    assert any("logs.<region>.amazonaws.com" in each and "AutoScaling" not in each for each in synthesis.warnings)
+
+
+def test_data_cache_environment_and_lustre_reach_settings_and_rights(make: Any) -> None:
+    file = str(ROOT / "examples/environments/small.txt")
+    synthesis = make(
+        storage=Storage(
+            data=(DataSource("train", "team-data", "train/"), DataSource("all", "other-data", target="stream")),
+            lustre=Lustre(),
+        ),
+        software=Software(
+            environment=JobEnvironment.from_requirements(file), environment_cache=EnvironmentCache("team-environments")
+        ),
+    )
+    settings = read_settings(synthesis)
+    assert [source.name for source in settings.needs.data] == ["train", "all"]
+    assert settings.needs.environment is not None
+    assert settings.needs.environment.cache is not None
+    assert settings.needs.environment.file is not None
+    assert settings.needs.lustre is not None
+    assert "mount.lustre" in settings.packages
+    shown = str(synthesis.statements("RolesInstance"))
+    assert all(name in shown for name in ("team-data/train/*", "other-data/*", "team-environments/"))
+    assert set(synthesis.of_type("AWS::FSx::FileSystem")) <= set(synthesis.part(CLUSTER, "Cluster")["DependsOn"])
+
+
+def test_an_existing_file_system_is_not_backed_up(make: Any) -> None:
+    synthesis = make(storage=Storage(file_system="fs-0123456789abcdef0"))
+    assert synthesis.of_type("AWS::Backup::BackupVault") == {}
+    assert set(synthesis.of_type("AWS::EFS::MountTarget")) <= set(synthesis.part(CLUSTER, "Cluster")["DependsOn"])
+
+
+def test_a_grant_reaches_the_instances_before_they_start(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+    stack = make_stack()
+    training = EmrTraining(stack, "Training")
+    iam.Grant.add_to_principal(grantee=training, actions=["sqs:SendMessage"], resource_arns=["arn:aws:sqs:a:1:b"])
+    training.grant_session(iam.User(stack, "User"))
+    synthesis = read_stack(stack)
+    (policy,) = (name for name in synthesis.of_type("AWS::IAM::Policy") if "Roles" in name)
+    assert policy in synthesis.part(CLUSTER, "Cluster")["DependsOn"]
+    assert "ssm:StartSession" in str(synthesis.of_type("AWS::IAM::Policy"))
+
+
+def test_feature_flags_of_the_users_app_change_nothing(
+    make: Any, make_stack: Callable[..., cdk.Stack], read_stack: Any
+) -> None:
+    stack = make_stack(**json.loads((ROOT / "cdk.json").read_text())["context"])
+    EmrTraining(stack, "Training")
+    assert read_stack(stack).template == make().template
+
+
+def test_user_is_warned_of_endless_costs_and_of_an_image_that_changes(make: Any) -> None:
+    found = {warning.rpartition("[ack: ")[2] for warning in make().warnings}
+    assert found == {f"{NEVER_STOPS}]", f"{IMAGE_FOLLOWED}]"}
+
+
+def test_descriptions_of_groups_and_rules_have_only_characters_that_ec2_takes(make: Any) -> None:
+    resources = make().template["Resources"].values()
+    found = [
+        text
+        for entry in resources
+        if entry["Type"].startswith("AWS::EC2::SecurityGroup")
+        for name in ("Description", "GroupDescription")
+        if (text := entry["Properties"].get(name))
+    ]
+    assert len(found) > 20
+    assert [text for text in found if not re.fullmatch(r"[\w .:/()#,@\[\]+=&;{}!$*-]{1,255}", text)] == []
