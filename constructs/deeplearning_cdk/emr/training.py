@@ -81,7 +81,6 @@ class EmrTraining(Construct):
         roles: Roles of EMR and of the instances.
         cluster: The cluster.
         submission: Where jobs are submitted.
-        session_command: The command that opens a Session Manager shell on the primary.
 
     Raises:
         ValueError: A choice cannot work; the message names the prop, the rule and a way out.
@@ -147,20 +146,7 @@ class EmrTraining(Construct):
         self._programs.grant_keys(self.roles.instance)
         self.cluster = self._make_cluster(plan, release, applications, stop_when_idle)
         self.node.default_child = self.cluster
-        self.submission = JobSubmission(
-            self,
-            "Submission",
-            self.cluster_name,
-            login_user=LOGIN_USER,
-            bucket=self._programs.bucket,
-            platform="emr",
-            cluster_id=self.cluster.ref,
-        )
-        region = Stack.of(self).region
-        self.session_command = (
-            f"aws ssm start-session --region {region} --target $(aws emr list-instances --region {region} --cluster-id "
-            f"{self.cluster.ref} --instance-group-types MASTER --query 'Instances[0].Ec2InstanceId' --output text)"
-        )
+        self.submission = self._make_submission()
 
     @property
     def connections(self) -> ec2.Connections:
@@ -171,6 +157,15 @@ class EmrTraining(Construct):
     def grant_principal(self) -> iam.IPrincipal:
         """Role of all members: `bucket.grant_read(training)` applies to each."""
         return self.roles.instance
+
+    @property
+    def session_command(self) -> str:
+        """Command that opens a Session Manager shell on the primary."""
+        region = Stack.of(self).region
+        return (
+            f"aws ssm start-session --region {region} --target $(aws emr list-instances --region {region} --cluster-id "
+            f"{self.cluster.ref} --instance-group-types MASTER --query 'Instances[0].Ec2InstanceId' --output text)"
+        )
 
     def grant_session(self, grantee: iam.IGrantable) -> iam.Grant:
         """
@@ -223,6 +218,8 @@ class EmrTraining(Construct):
             job_flow_role=self.roles.profile_name,
             visible_to_all_users=True,
         )
+        # Instances and their HDFS end with the stack; data that outlives it is on the shared file system.
+        cluster.apply_removal_policy(RemovalPolicy.DESTROY)
         acknowledge(cluster, "emr-disk-encryption", "emr-in-transit", "emr-login")
         # A cluster without a mount target fails in its bootstrap action; one without a right, when EMR uses it.
         cluster.node.add_dependency(
@@ -234,6 +231,17 @@ class EmrTraining(Construct):
             self._programs,
         )
         return cluster
+
+    def _make_submission(self) -> JobSubmission:
+        return JobSubmission(
+            self,
+            "Submission",
+            self.cluster_name,
+            login_user=LOGIN_USER,
+            bucket=self._programs.bucket,
+            platform="emr",
+            cluster_id=self.cluster.ref,
+        )
 
     def _describe_instances(self, plan: EmrPlan) -> emr.CfnCluster.JobFlowInstancesConfigProperty:
         groups, others = self.security_groups, [group.security_group_id for group in self._others]
