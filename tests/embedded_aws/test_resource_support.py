@@ -39,7 +39,7 @@ def test_accepts_the_sample(sample_template):
 
 def test_lists_everything_that_it_lacks_at_once(sample_template):
     resources = sample_template["Resources"]
-    resources["Bucket"] = {"Type": "AWS::S3::Bucket"}
+    resources["Bucket"] = {"Type": "AWS::ECR::Repository"}
     resources["Alien"] = {"Type": "AWS::Alien::Thing", "Properties": {"ServiceToken": "x"}}
     resources["Queue"]["Properties"]["FifoQueue"] = True
     resources["WorkerGroup"]["CreationPolicy"] = {"StartFleet": True}
@@ -54,7 +54,7 @@ def test_lists_everything_that_it_lacks_at_once(sample_template):
     template = "AWS::EC2::LaunchTemplate property LaunchTemplateData.MetadataOptions"
     assert find_gaps(sample_template) == (
         "Alien: type AWS::Alien::Thing",
-        "Bucket: type AWS::S3::Bucket",
+        "Bucket: type AWS::ECR::Repository",
         "Exported: output key Export",
         f"MasterTemplate: {template}.HttpTokens = 'optional' (only 'required')",
         "Queue: AWS::SQS::Queue property FifoQueue",

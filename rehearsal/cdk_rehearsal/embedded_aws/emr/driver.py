@@ -178,6 +178,8 @@ class EmrDriver:
             cluster, instance = next(((c, i) for c, i in found if i is not None), (None, None))
             if cluster is None or instance is None or cluster.state in ("TERMINATING", *ENDED):
                 return
+            if last_line := report.get("last_line", ""):  # In the log bucket, too.
+                self._observations.tell("scaling", instance_id, f"standard error ends with: {last_line}")
             if report["event"] == "ready":
                 self._greet(cluster, instance)
             elif report["event"] == "bootstrapped":

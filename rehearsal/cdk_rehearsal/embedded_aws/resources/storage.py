@@ -1,4 +1,4 @@
-"""Creates EFS and FSx for Lustre file systems, and DynamoDB tables."""
+"""Creates EFS and FSx for Lustre file systems, DynamoDB tables, and S3 buckets."""
 
 import json
 import uuid
@@ -107,7 +107,57 @@ def _make_table(creation: Creation, tags: list[dict[str, str]], **more: Any) -> 
     return Created(name, {"Arn": table["TableArn"], "TableId": table.get("TableId", "")})
 
 
+def _create_bucket(creation: Creation) -> Created:
+    s3, properties = creation.client("s3"), creation.properties
+    name = properties.get("BucketName") or creation.name(63, lower=True)
+    region = creation.services.place.region
+    # us-east-1 is named by no constraint (S3 API, "CreateBucket").
+    where = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+    s3.create_bucket(Bucket=name, **where)
+    s3.put_bucket_tagging(Bucket=name, Tagging={"TagSet": _free_tags(creation)})
+    if "BucketEncryption" in properties:
+        rules = properties["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+        renamed = [
+            {
+                "BucketKeyEnabled": is_true(rule.get("BucketKeyEnabled", False)),
+                "ApplyServerSideEncryptionByDefault": rule["ServerSideEncryptionByDefault"],
+            }
+            for rule in rules
+        ]
+        s3.put_bucket_encryption(Bucket=name, ServerSideEncryptionConfiguration={"Rules": renamed})
+    if "OwnershipControls" in properties:
+        s3.put_bucket_ownership_controls(Bucket=name, OwnershipControls=properties["OwnershipControls"])
+    if "PublicAccessBlockConfiguration" in properties:
+        block = {key: is_true(value) for key, value in properties["PublicAccessBlockConfiguration"].items()}
+        s3.put_public_access_block(Bucket=name, PublicAccessBlockConfiguration=block)
+    if "VersioningConfiguration" in properties:
+        s3.put_bucket_versioning(Bucket=name, VersioningConfiguration=properties["VersioningConfiguration"])
+    suffix = creation.services.place.url_suffix
+    return Created(
+        name,
+        {
+            "Arn": f"arn:{creation.services.place.partition}:s3:::{name}",
+            "DomainName": f"{name}.s3.{suffix}",
+            "RegionalDomainName": f"{name}.s3.{region}.{suffix}",
+        },
+    )
+
+
+def _free_tags(creation: Creation) -> list[dict[str, str]]:
+    """Return the tags that a caller of S3 may set; those of `aws:` are CloudFormation's own."""
+    return [tag for tag in creation.tags() if not tag["Key"].startswith("aws:")]
+
+
+def _create_bucket_policy(creation: Creation) -> Created:
+    properties = creation.properties
+    bucket = properties["Bucket"]
+    creation.client("s3").put_bucket_policy(Bucket=bucket, Policy=json.dumps(properties["PolicyDocument"]))
+    return Created(bucket)
+
+
 CREATORS: dict[str, Creator] = {
+    "AWS::S3::Bucket": _create_bucket,
+    "AWS::S3::BucketPolicy": _create_bucket_policy,
     "AWS::EFS::FileSystem": _create_file_system,
     "AWS::EFS::MountTarget": Simple(
         "efs",

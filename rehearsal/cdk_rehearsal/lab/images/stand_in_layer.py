@@ -75,7 +75,7 @@ STAND_INS = (
     StandIn(
         "own name in /etc/hosts", "the VPC's DNS", "a node resolves its own private DNS name; there is no resolver"
     ),
-    StandIn("AWS_ENDPOINT_URL", "an image's environment", "systemd and PAM name the embedded AWS"),
+    StandIn("AWS_ENDPOINT_URL", "an image's environment", "systemd, PAM and sudo name the embedded AWS"),
 )
 
 PACKAGE_INDEX = StandIn(
@@ -146,6 +146,7 @@ class Image:
         environment = f'[Manager]\nDefaultEnvironment="AWS_ENDPOINT_URL={self.endpoint_url}"\n'
         files["etc/systemd/system.conf.d/10-image.conf"] = environment
         files["etc/environment"] = f"AWS_ENDPOINT_URL={self.endpoint_url}\n"
+        files["etc/sudoers.d/lab"] = 'Defaults env_keep += "AWS_ENDPOINT_URL"\n'
         files["usr/lib/systemd/system/amazon-ssm-agent.service"] = _SESSION_AGENT
         files["etc/systemd/system/multi-user.target.d/10-image.conf"] = "[Unit]\nWants=amazon-ssm-agent.service\n"
         if self.index_url:

@@ -56,7 +56,7 @@ def test_emr_may_launch_tag_and_end_only_instances_of_this_cluster_in_its_subnet
     describes = next(actions for actions, resources, _ in statements if resources == ["*"])
     key = ["<TrainingEncryptionKey.Arn>"]
     assert all(action.startswith("ec2:Describe") for action in describes)
-    assert len(describes) == 15
+    assert len(describes) == 16
     assert [each for each in statements if each[1] != ["*"]] == [
         (["ec2:CreateNetworkInterface", "ec2:RunInstances"], sorted([nodes, *managed, subnet]), {}),
         (["ec2:RunInstances"], [instances, volumes], is_new),
