@@ -23,6 +23,7 @@ def check(run):
             assert _find_variables(_lines(run, machine, command)) == VARIABLES, shell
     for host in hosts:
         assert _find_variables(_lines(run, primary, f"ssh {host} env")) == VARIABLES, host
+    assert _lines(run, primary, "deeplearning hosts")[-1].endswith("; 3 respond")
     names = _lines(run, primary, LOOP)
     assert len(set(names)) == 3, names
     _check_step(run, emr, cluster)

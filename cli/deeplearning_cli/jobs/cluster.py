@@ -30,8 +30,12 @@ from deeplearning_view.aws_responses import ViewError
 
 COMMAND = "/usr/local/bin/deeplearning"
 _END = re.compile(rf"{SESSION_ENDED} (\d+)\s*$")
+_MASTERS = {"ec2": (ROLE_TAG, NodeRole.MASTER.value), "emr": ("aws:elasticmapreduce:instance-group-role", "MASTER")}
+"""
+Platform -> tag of the instance on which jobs start. EMR sets its tag on each instance (EMR management guide, "Tag
+clusters").
+"""
 _READ_BYTES = 1 << 16
-_KEPT_LINES = 200
 
 
 @dataclass(frozen=True)
@@ -116,11 +120,8 @@ class JobCluster:
     def _find_master(self) -> str:
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
 
-        filters = {
-            f"tag:{CLUSTER_TAG}": self.settings.cluster,
-            f"tag:{ROLE_TAG}": NodeRole.MASTER.value,
-            "instance-state-name": "running",
-        }
+        tag, role = _MASTERS[self.settings.platform]
+        filters = {f"tag:{CLUSTER_TAG}": self.settings.cluster, f"tag:{tag}": role, "instance-state-name": "running"}
         try:
             answer = self.access.clients("ec2").describe_instances(
                 Filters=[{"Name": name, "Values": [value]} for name, value in filters.items()]
