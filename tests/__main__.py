@@ -6,15 +6,22 @@ wait; a rehearsal starts when its memory is free. Logs are in `build/tests`.
 """
 
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cdk_rehearsal.errors import UnavailableError
+from cdk_rehearsal.lab.images.base_root import install_missing_packages
+
 LOGS = Path("build/tests")
+PROGRAMS = {"ssh-keygen": "openssh-client", "g++": "g++"}
+"""Programs that tests run on this machine, beside those of the lab, with their packages."""
 SKIP_VARIABLE = "DEEPLEARNING_SKIP_ROOT_TESTS"
 REHEARSAL_MIB = 8000
 """Upper bound of a rehearsal of four nodes, from its report."""
@@ -56,6 +63,8 @@ FAILING = tuple(
     for name in ("creation_order", "early_ends", "failing_stack", "launch_check", "stack_deletion")
 )
 
+EMR = tuple(f"tests/rehearsal/test_emr_{name}.py" for name in ("cluster", "training"))
+
 
 def leave_out(paths: Sequence[str]) -> tuple[str, ...]:
     """Return the words for pytest that leave paths out, which are in other parts."""
@@ -68,13 +77,14 @@ PARTS = (
     Part("unit-nodes", NODE_TESTS),
     Part("unit-others", (UNIT, *leave_out(OWN_PARTS))),
     Part("rehearsal-broken", ("tests/rehearsal/test_rehearsals.py",), ("base",), REHEARSAL_MIB),
+    Part("rehearsal-jobs", ("tests/rehearsal/test_submission.py", *EMR), ("base",), REHEARSAL_MIB),
     Part("fleet", ("tests/rehearsal/test_fleet.py",), ("base",), 1000),
     Part("lab", ("tests/rehearsal/test_lab_nodes.py", "tests/rehearsal/test_lab_faults.py"), ("base",)),
     # After the others that boot nodes: it compares links and mounts of this machine, and /run, before and after.
     Part(
         "rehearsal-ends",
         ("tests/rehearsal/test_enclosure.py",),
-        ("rehearsal-cases", "rehearsal-broken", "lab", "fleet"),
+        ("rehearsal-cases", "rehearsal-broken", "rehearsal-jobs", "lab", "fleet"),
         REHEARSAL_MIB,
     ),
     Part("stacks", ("tests/synthesis", "tests/package")),
@@ -175,9 +185,16 @@ def summarize(run: Run, tests: Sequence[tuple[float, str]], load: tuple[float, f
     return lines
 
 
+def list_missing_packages() -> list[str]:
+    """Return the packages that the tests need and this machine lacks."""
+    missing = [package for program, package in PROGRAMS.items() if shutil.which(program) is None]
+    has_headers = (Path(sysconfig.get_path("include")) / "Python.h").exists()
+    return missing if has_headers else [*missing, f"python3.{sys.version_info.minor}-dev"]
+
+
 def main(words: Sequence[str]) -> int:
     """
-    Run the parts; 0 when all passed, 1 when not.
+    Run the parts; 0 when all passed, 1 when not, 2 when they cannot run.
 
     Args:
         words: Beginnings of names of parts; none for all.
@@ -185,6 +202,11 @@ def main(words: Sequence[str]) -> int:
     chosen = [part for part in PARTS if part.name.startswith(tuple(words) or "")]
     if not chosen:
         print(f"parts must begin with {' or '.join(words)}, got {', '.join(part.name for part in PARTS)}")
+        return 2
+    try:
+        install_missing_packages(print, list_missing_packages())
+    except UnavailableError as error:
+        print(error)
         return 2
     LOGS.mkdir(parents=True, exist_ok=True)
     for old in LOGS.iterdir():

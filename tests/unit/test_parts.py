@@ -96,7 +96,7 @@ def test_a_part_that_fails_shows_its_log_and_fails_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    scripts = {"good": "print('long'); print('1 passed')", "bad": "print('planted'); print('end'); exit(1)"}
+    scripts = {"good": "print('long'); print('1 passed')", "bad": "print('planted'); print('end'); raise SystemExit(1)"}
     monkeypatch.setattr(Part, "command", property(lambda part: [sys.executable, "-S", "-c", scripts[part.name]]))
     monkeypatch.setattr(parts, "PARTS", (Part("good", ("x",)), Part("bad", ("x",))))
     assert parts.main([]) == 1

@@ -137,9 +137,13 @@ def find_missing_packages() -> tuple[str, ...]:
     return (*missing, *(() if ARCHIVE_KEYRING.exists() else (_KEYRING_PACKAGE,)))
 
 
-def install_missing_packages(tell: Callable[[str], None]) -> None:
-    """Install with apt-get what this machine lacks; UnavailableError names the remedy when it cannot."""
-    missing = find_missing_packages()
+def install_missing_packages(tell: Callable[[str], None], missing: Sequence[str] | None = None) -> None:
+    """
+    Install packages with apt-get; UnavailableError names the remedy when it cannot.
+
+    Default: the packages that the lab needs and this machine lacks.
+    """
+    missing = find_missing_packages() if missing is None else missing
     if not missing:
         return
     line = f"apt-get install --yes {' '.join(missing)}"
