@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_cli.main import make_parser as make_cdk_parser
 from deeplearning_cli.main import split_command
 from deeplearning_command.main import make_parser as make_node_parser
-from stacks.reader import list_hints
+from stacks.reader import list_hints, list_keys
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -28,7 +29,7 @@ PAGES = sorted(
 )
 MOST_WORDS = 700
 _LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]*))?\)")
-_OTHER_KEYS = {"regions", "vpc_id", "reservation", "zone"}
+_OTHER_KEYS = {"platform", "regions", "vpc_id", "reservation", "zone"}
 """Of the stacks in `stacks`, and of the apps in examples."""
 
 
@@ -78,7 +79,7 @@ def test_commands_on_pages_exist_with_their_options(page: Path) -> None:
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=_name)
 def test_context_keys_on_pages_exist(page: Path) -> None:
     keys = set(re.findall(r"-c ['\"]?([\w.]+)=", page.read_text()))
-    assert keys <= {name for name, _ in list_hints()} | _OTHER_KEYS
+    assert keys <= {name for name, _ in list_hints()} | set(list_keys(EmrTraining)) | _OTHER_KEYS
 
 
 def test_every_message_on_the_page_of_errors_is_in_the_source() -> None:

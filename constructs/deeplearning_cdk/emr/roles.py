@@ -32,7 +32,6 @@ _DESCRIBES = (
     "ec2:DescribeSubnets",
     "ec2:DescribeVolumeStatus",
     "ec2:DescribeVolumes",
-    "ec2:DescribeVpcAttribute",
     "ec2:DescribeVpcEndpoints",
     "ec2:DescribeVpcs",
 )

@@ -57,4 +57,7 @@ class JobSubmission(Construct):
 
 def read_sources_statement(cluster: str, bucket: str) -> iam.PolicyStatement:
     """Return the permission to read the sources of all jobs of a cluster."""
-    return iam.PolicyStatement(actions=["s3:GetObject"], resources=[object_arn(bucket, f"{source_prefix(cluster)}*")])
+    # A statement with an id is not merged with that of the assets, whose digests would decide the order of both.
+    return iam.PolicyStatement(
+        sid="ReadJobSources", actions=["s3:GetObject"], resources=[object_arn(bucket, f"{source_prefix(cluster)}*")]
+    )

@@ -172,6 +172,11 @@ def _name_function(parameters: Parameters, estate: Estate) -> Iterator[Target]:
     yield estate.arn("lambda", f"function:{parameters['FunctionName']}"), {}
 
 
+def _name_vpc(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """Name a VPC (Service Authorization Reference, "Amazon EC2")."""
+    yield estate.arn("ec2", f"vpc/{parameters['VpcId']}"), {}
+
+
 def _name_ec2_resource(parameters: Parameters, estate: Estate) -> Iterator[Target]:
     names = {"GroupId": "security-group", "InstanceId": "instance"}
     yield from (_tag_target(estate, kind, str(parameters[name])) for name, kind in names.items() if name in parameters)
@@ -317,8 +322,9 @@ _ROWS = (
     _Row(_name_ec2_resource, "ec2", "TerminateInstances AuthorizeSecurityGroupIngress AuthorizeSecurityGroupEgress"),
     _Row(_name_nothing, "ec2", "DescribeAccountAttributes DescribeDhcpOptions DescribeImages DescribeInstances"),
     _Row(_name_nothing, "ec2", "DescribeNetworkAcls DescribeRouteTables DescribeSecurityGroups DescribeSubnets"),
-    _Row(_name_nothing, "ec2", "DescribeVolumes DescribeVolumeStatus DescribeVpcAttribute DescribeVpcEndpoints"),
+    _Row(_name_nothing, "ec2", "DescribeVolumes DescribeVolumeStatus DescribeVpcEndpoints"),
     _Row(_name_nothing, "ec2", "DescribeVpcs"),
+    _Row(_name_vpc, "ec2", "DescribeVpcAttribute"),
     _Row(_name_passed_role, "iam", "PassRole"),
     # No policy can forbid it, and none needs to allow it.
     _Row(_name_nothing, "sts", "GetCallerIdentity", action=None),

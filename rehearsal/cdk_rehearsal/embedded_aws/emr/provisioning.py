@@ -24,7 +24,7 @@ _ROOT_DEVICE = "/dev/xvda"
 _READS = (
     *("DescribeAccountAttributes", "DescribeDhcpOptions", "DescribeImages", "DescribeInstances", "DescribeNetworkAcls"),
     *("DescribeRouteTables", "DescribeSecurityGroups", "DescribeSubnets", "DescribeVolumes", "DescribeVolumeStatus"),
-    *("DescribeVpcAttribute", "DescribeVpcEndpoints", "DescribeVpcs"),
+    *("DescribeVpcEndpoints", "DescribeVpcs"),
 )
 _SERVICE_PORT = 9443
 _ANY = "-1"
@@ -90,6 +90,7 @@ class Provisioner:
     def _list_calls(self, cluster: Cluster) -> Iterator[Call]:
         settings = cluster.settings
         yield from ((f"ec2.{name}", {}) for name in _READS)
+        yield "ec2.DescribeVpcAttribute", {"VpcId": self._find_vpc(cluster)}
         # EMR adds the rules that are missing; whether it tries those that are there is documented nowhere.
         for name in ("EmrManagedMasterSecurityGroup", "EmrManagedSlaveSecurityGroup"):
             yield "ec2.AuthorizeSecurityGroupIngress", {"GroupId": settings[name]}
@@ -106,10 +107,13 @@ class Provisioner:
             yield "ec2.RunInstances", launch
             yield "ec2.CreateTags", {"CreateAction": "RunInstances", "Tags": tag_instance(cluster, group)}
 
+    def _find_vpc(self, cluster: Cluster) -> str:
+        subnets = self._place.client("ec2").describe_subnets(SubnetIds=[str(cluster.settings["Ec2SubnetId"])])
+        return str(subnets["Subnets"][0]["VpcId"])
+
     def _find_network_obstacle(self, cluster: Cluster) -> str:
         settings, ec2 = cluster.settings, self._place.client("ec2")
-        subnet_id = str(settings["Ec2SubnetId"])
-        vpc = ec2.describe_subnets(SubnetIds=[subnet_id])["Subnets"][0]["VpcId"]
+        subnet_id, vpc = str(settings["Ec2SubnetId"]), self._find_vpc(cluster)
         ways = find_ways_out(ec2, subnet_id, vpc)
         if not ways:
             said = f"No route to any external sources detected in Route Table for Subnet: {subnet_id} for VPC: {vpc}"

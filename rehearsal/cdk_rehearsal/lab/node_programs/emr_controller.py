@@ -102,7 +102,7 @@ class Controller:
                 code, cause = self._run([program, *action["arguments"]], folder, logs, f"action {number}"), "code"
             self._upload(logs, f"{order['logs']}bootstrap-actions/{number}/" if order["logs"] else "", order)
             if code != 0:
-                self.report(event="bootstrap-failed", action=number, cause=cause, last_line=_read_last_line(logs))
+                self.report(event="bootstrap-failed", action=number, cause=cause, **_read_last_line(logs))
                 return
         # As on AWS, Hadoop comes after the bootstrap actions.
         shutil.copy(self._root / _HADOOP.lstrip("/") / "yarn", self._make("usr/bin") / "yarn")
@@ -122,7 +122,7 @@ class Controller:
         else:
             code = self._run(command, folder, logs, identity)
         self._upload(logs, f"{order['logs']}{identity}/" if order["logs"] else "", order)
-        self.report(event="step", id=identity, code=code, last_line=_read_last_line(logs) if code else "")
+        self.report(event="step", id=identity, code=code, **(_read_last_line(logs) if code else {}))
 
     def _cancel(self, identity: str, *, by_force: bool) -> None:
         """Send SIGTERM to a step's process, or SIGKILL to it and all its descendants."""
@@ -233,11 +233,11 @@ def _list_groups(user: str) -> "list[int]":
     return os.getgrouplist(user, grp.getgrgid(pwd.getpwnam(user).pw_gid).gr_gid)
 
 
-def _read_last_line(logs: Path) -> str:
-    """Return the last line of standard error; empty when there is none."""
+def _read_last_line(logs: Path) -> "dict[str, str]":
+    """Return the last line of standard error for a report, if there is one."""
     path = logs / "stderr"
     lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
-    return lines[-1] if lines else ""
+    return {"last_line": lines[-1]} if lines else {}
 
 
 def _note(logs: Path, text: str) -> None:

@@ -71,7 +71,7 @@ def test_bootstrap_actions_run_in_order_with_their_arguments_and_before_hadoop(n
 
 def test_the_first_action_that_fails_is_the_last(node, tmp_path):
     bootstrap(node, ("s3://bucket/scripts/setup.sh", "a", "b", "3"), ("file:/usr/bin/env",))
-    assert node.reports == [{"event": "bootstrap-failed", "action": 1, "cause": "code"}]
+    assert node.reports == [{"event": "bootstrap-failed", "action": 1, "cause": "code", "last_line": "trouble"}]
     assert not (tmp_path / "mnt/var/log/bootstrap-actions/2").exists()
     assert not (tmp_path / "usr/bin/yarn").exists()
 
@@ -104,7 +104,8 @@ def run_step(node, jar, *arguments):
 @pytest.mark.parametrize(("status", "code"), [("0", 0), ("7", 7)])
 def test_a_step_of_script_runner_downloads_its_script(node, status, code):
     run_step(node, SCRIPT_RUNNER, "s3://bucket/scripts/setup.sh", "a", "b", status)
-    assert node.reports == [{"event": "step", "id": "s-1", "code": code}]
+    last = {"last_line": "trouble"} if code else {}
+    assert node.reports == [{"event": "step", "id": "s-1", "code": code, **last}]
     assert read_log(node, "j-1/steps/s-1/stdout").startswith("a|b|")
 
 

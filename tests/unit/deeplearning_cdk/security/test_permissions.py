@@ -108,9 +108,6 @@ def _read_assets(statement: dict[str, Any]) -> list[str]:
     for resource in resources:
         arn, partition, service, bucket, key = resource["Fn::Join"][1]
         assert (arn, partition, service, bucket) == ("arn:", {"Ref": "AWS::Partition"}, ":s3:::", {"Fn::Sub": ASSETS})
-        if re.fullmatch(r"/deeplearning-jobs/[A-Za-z0-9-]+-[0-9a-f]{8}/\*", key):
-            keys.append("sources of jobs")
-            continue
         assert "*" not in key
         keys.append(key.rpartition(".")[2])
     return keys
@@ -118,7 +115,7 @@ def _read_assets(statement: dict[str, Any]) -> list[str]:
 
 def test_d45_master_reads_its_queues_writes_the_state_and_rings_the_workers(synthesize: Any) -> None:
     synthesis = synthesize()
-    *statements, assets = synthesis.statements("MasterRole")
+    *statements, assets, jobs = synthesis.statements("MasterRole")
     assert [_plain(statement) for statement in statements] == [
         # To end the cluster from the master; describing groups takes no resource.
         _allow("autoscaling:DescribeAutoScalingGroups", "*"),
@@ -138,7 +135,11 @@ def test_d45_master_reads_its_queues_writes_the_state_and_rings_the_workers(synt
         *_open_sessions(),
         _write_logs("master"),
     ]
-    assert _read_assets(assets) == ["sources of jobs", "zip"]
+    assert _read_assets(assets) == ["zip"]
+    sources = f"arn:partition:s3:::{ASSETS}/deeplearning-jobs/{synthesis.cluster_name}/*"
+    assert _plain(jobs) == _allow(
+        "s3:GetObject", re.sub(r"\$\{([\w:]+)\}", lambda match: HERE[match[1]], sources), Sid="ReadJobSources"
+    )
 
 
 @pytest.mark.fault(24)
@@ -331,7 +332,7 @@ def test_nodes_read_exactly_the_data_that_was_named_and_nothing_that_lustre_read
 ) -> None:
     synthesis = synthesize(**EVERYTHING)
     statements = [entry for entry in synthesis.statements(role) if "s3:" in json.dumps(entry["Action"])]
-    (read,) = (entry for entry in statements if entry["Action"] == "s3:GetObject")
+    (read,) = (entry for entry in statements if entry["Action"] == "s3:GetObject" and "Sid" not in entry)
     # What goes to the shared file system is read by the master alone.
     archive = [_s3("team-data/coco/train.tar.gz"), _s3("team-data/coco/train.tar.gz.sha256")]
     assert [resource for resource in read["Resource"] if ASSETS not in json.dumps(resource)] == [
@@ -339,7 +340,7 @@ def test_nodes_read_exactly_the_data_that_was_named_and_nothing_that_lustre_read
         *(archive if role == "MasterRole" else []),
         _s3("team-data/images/*"),
     ]
-    listed = [entry for entry in statements if entry != read and CACHE not in json.dumps(entry)]
+    listed = [each for each in statements if each != read and "Sid" not in each and CACHE not in json.dumps(each)]
     assert {entry["Action"] for entry in listed} == {"s3:ListBucket"}
     coco = (":s3:::team-data", '{"StringLike": {"s3:prefix": "coco/train.tar.gz*"}}')
     assert sorted((entry["Resource"]["Fn::Join"][1][2], json.dumps(entry.get("Condition"))) for entry in listed) == [
@@ -353,13 +354,13 @@ def test_nodes_read_exactly_the_data_that_was_named_and_nothing_that_lustre_read
 
 @pytest.mark.parametrize(
     ("role", "endings"),
-    [("MasterRole", ["sh", "sh", "sources of jobs", "txt", "zip"]), ("WorkerRole", ["sh", "txt", "zip"])],
+    [("MasterRole", ["sh", "sh", "txt", "zip"]), ("WorkerRole", ["sh", "txt", "zip"])],
 )
 def test_every_node_reads_its_scripts_and_the_file_of_the_environment(
     synthesize: Any, role: str, endings: list[str]
 ) -> None:
     statements = synthesize(**EVERYTHING).statements(role)
-    (read,) = (entry for entry in statements if entry["Action"] == "s3:GetObject")
+    (read,) = (entry for entry in statements if entry["Action"] == "s3:GetObject" and "Sid" not in entry)
     assets = [resource for resource in read["Resource"] if ASSETS in json.dumps(resource)]
     assert sorted(_read_assets({**read, "Resource": assets})) == endings
 
