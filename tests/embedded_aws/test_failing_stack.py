@@ -163,12 +163,12 @@ def test_a_function_without_permission_is_not_invoked(start_cloud, sample_templa
 
 
 def test_deploys_nothing_of_a_template_that_it_cannot_rehearse(start_cloud, sample_template, assemble, tmp_path):
-    sample_template["Resources"]["Bucket"] = {"Type": "AWS::S3::Bucket"}
+    sample_template["Resources"]["Bucket"] = {"Type": "AWS::ECR::Repository"}
     sample_template["Resources"]["Queue"]["Properties"]["FifoQueue"] = True
     cloud = start_cloud()
     text = cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
 
-    assert "Bucket: type AWS::S3::Bucket" in text
+    assert "Bucket: type AWS::ECR::Repository" in text
     assert "Queue: AWS::SQS::Queue property FifoQueue" in text
     assert cloud.command("report")["activities"] == []
     assert cloud.command("wait", seconds=0) == "a stack must have been deployed; call deploy first"

@@ -121,7 +121,7 @@ def test_a_wall_clock_that_jumps_moves_no_deadline(monkeypatch):
 
 WALL_CLOCK_NAMES = {"time", "now", "utcnow", "today", "localtime", "gmtime"}
 WALL_CLOCK_READERS = {
-    "__main__.py": "stamps the lines of the log",
+    "log_records.py": "stamps the lines of the log",
     "aws_clients.py": "says by how much the clock is wrong",
     "node_check.py": "compares the nodes' clocks",
     "cluster_check.py": "compares the nodes' clocks",

@@ -18,6 +18,7 @@ PACKAGES = (
     "deeplearning_command",
     "deeplearning_contract",
     "deeplearning_jobs",
+    "deeplearning_member",
     "deeplearning_node",
     "deeplearning_provision",
     "deeplearning_rehearsal",
