@@ -77,14 +77,15 @@ PARTS = (
     Part("unit-nodes", NODE_TESTS),
     Part("unit-others", (UNIT, *leave_out(OWN_PARTS))),
     Part("rehearsal-broken", ("tests/rehearsal/test_rehearsals.py",), ("base",), REHEARSAL_MIB),
-    Part("rehearsal-jobs", ("tests/rehearsal/test_submission.py", *EMR), ("base",), REHEARSAL_MIB),
+    Part("rehearsal-jobs", ("tests/rehearsal/test_submission.py",), ("base",), REHEARSAL_MIB),
+    Part("rehearsal-emr", EMR, ("base",), 2000),
     Part("fleet", ("tests/rehearsal/test_fleet.py",), ("base",), 1000),
     Part("lab", ("tests/rehearsal/test_lab_nodes.py", "tests/rehearsal/test_lab_faults.py"), ("base",)),
     # After the others that boot nodes: it compares links and mounts of this machine, and /run, before and after.
     Part(
         "rehearsal-ends",
         ("tests/rehearsal/test_enclosure.py",),
-        ("rehearsal-cases", "rehearsal-broken", "rehearsal-jobs", "lab", "fleet"),
+        ("rehearsal-cases", "rehearsal-broken", "rehearsal-jobs", "rehearsal-emr", "lab", "fleet"),
         REHEARSAL_MIB,
     ),
     Part("stacks", ("tests/synthesis", "tests/package")),
