@@ -8,7 +8,7 @@ master; the submission document is how the command finds the cluster.
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from deeplearning_contract.document import ContractError, excerpt, parse_record
 from deeplearning_contract.setting_parts import ScriptSettings, compact
@@ -72,12 +72,12 @@ class JobDefinition:
 class SubmissionSettings:
     """Submission document: the parameter of a stack from which `submit` learns where and how to start a job."""
 
-    platform: str  # `ec2` or `emr`
+    platform: Literal["ec2", "emr"]  # Service that runs the cluster
     cluster: str  # Value of the tag `deeplearning:cluster` of the nodes
     login_user: str  # User of the nodes under whom jobs run
     bucket: str  # Bucket for packed source folders
     prefix: str  # Prefix of their keys, with `/` at its end
-    cluster_id: str = ""  # EMR's id of the cluster, to which jobs are added as steps; empty on EC2
+    cluster_id: str = ""  # EMR's id of the cluster; empty on EC2
 
     @classmethod
     def from_json(cls, text: str) -> "SubmissionSettings":

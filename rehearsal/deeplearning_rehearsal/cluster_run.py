@@ -1,4 +1,4 @@
-"""One run of a cluster: deploy, wait, look at the nodes, train."""
+"""One run of a cluster: deploy, wait, examine the nodes, train."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -52,7 +52,7 @@ class ClusterRun:
         return self.give_up + (BUILD_SECONDS if self.kept.wanted is not None else 0.0)
 
     def gather(self) -> Evidence:
-        """Deploy the stack, wait for its end, and look at what has become of it."""
+        """Deploy the stack, wait for its end, and examine the result."""
         options = self.options
         template = read_stack(options.assembly, options.stack).template
         require_worker_minimum(template, options.nodes)

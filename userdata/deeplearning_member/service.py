@@ -19,8 +19,12 @@ from deeplearning_node.ssh import make_user_key
 LOG = logging.getLogger(__name__)
 RENEW_SECONDS = 10
 """Interval at which a node renews its announcement."""
-FRESH_SECONDS = 60
-"""Time without a renewal after which a node is no longer a member."""
+FRESH_SECONDS = 90
+"""
+Time without a renewal after which a node is no longer a member.
+
+It is more than a renewal and the 60 s for which an NFS client may use cached attributes (nfs(5), acregmax, acdirmax).
+"""
 
 
 class MemberService:

@@ -30,11 +30,10 @@ from deeplearning_view.aws_responses import ViewError
 
 COMMAND = "/usr/local/bin/deeplearning"
 _END = re.compile(rf"{SESSION_ENDED} (\d+)\s*$")
-_MASTERS = {"ec2": (ROLE_TAG, NodeRole.MASTER.value), "emr": ("aws:elasticmapreduce:instance-group-role", "MASTER")}
-"""
-Platform -> tag of the instance on which jobs start. EMR sets its tag on each instance (EMR management guide, "Tag
-clusters").
-"""
+_DOCUMENT = re.compile(rf"{SUBMISSION_PATH}/(?P<stack>.+)-[0-9a-f]{{8}}/submission")
+"""Name of a submission document; an account may have other parameters below the same path."""
+_EMR = "aws:elasticmapreduce"
+"""Prefix of the tags that EMR sets on each instance (EMR management guide, "Tag clusters")."""
 _READ_BYTES = 1 << 16
 
 
@@ -120,8 +119,12 @@ class JobCluster:
     def _find_master(self) -> str:
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
 
-        tag, role = _MASTERS[self.settings.platform]
-        filters = {f"tag:{CLUSTER_TAG}": self.settings.cluster, f"tag:{tag}": role, "instance-state-name": "running"}
+        settings = self.settings
+        # While a stack replaces its EMR cluster, both have the name: EMR's id tells them apart.
+        on_emr = {f"{_EMR}:job-flow-id": settings.cluster_id, f"{_EMR}:instance-group-role": "MASTER"}
+        on_ec2 = {CLUSTER_TAG: settings.cluster, ROLE_TAG: NodeRole.MASTER.value}
+        tags = on_emr if settings.platform == "emr" else on_ec2
+        filters = {**{f"tag:{key}": value for key, value in tags.items()}, "instance-state-name": "running"}
         try:
             answer = self.access.clients("ec2").describe_instances(
                 Filters=[{"Name": name, "Values": [value]} for name, value in filters.items()]
@@ -153,19 +156,22 @@ def find_cluster(access: CloudAccess) -> JobCluster:
         pages = (
             access.clients("ssm").get_paginator("get_parameters_by_path").paginate(Path=SUBMISSION_PATH, Recursive=True)
         )
-        values = [str(entry["Value"]) for page in pages for entry in page["Parameters"]]
-        documents = [SubmissionSettings.from_json(value) for value in values]
+        found = {str(entry["Name"]): str(entry["Value"]) for page in pages for entry in page["Parameters"]}
     except (BotoCoreError, ClientError) as error:
         raise UnavailableError(
             f"could not read the submission documents: {error}; the caller needs ssm:GetParametersByPath on "
             f"{SUBMISSION_PATH}, which TrainingCluster.grant_submit grants"
         ) from error
-    except ContractError as error:
-        raise UnavailableError(f"a submission document below {SUBMISSION_PATH} cannot be read: {error}") from error
-    fitting = [each for each in documents if access.stack in (None, each.cluster.rpartition("-")[0])]
+    stacks = {name: match["stack"] for name in found if (match := _DOCUMENT.fullmatch(name))}
+    fitting = [name for name, stack in stacks.items() if access.stack in (None, stack)]
     if len(fitting) == 1:
-        return JobCluster(access, fitting[0])
-    names = ", ".join(sorted(each.cluster.rpartition("-")[0] for each in documents)) or "none"
+        try:
+            return JobCluster(access, SubmissionSettings.from_json(found[fitting[0]]))
+        except ContractError as error:
+            raise UnavailableError(
+                f"parameter {fitting[0]} cannot be read: {error}; use the release of deeplearning-cdk that deployed it"
+            ) from error
+    names = ", ".join(sorted(stacks.values())) or "none"
     if not fitting:
         raise UnavailableError(
             f"stack must be one that takes jobs in {access.region}, got {access.stack or 'none'}; there are: {names}"

@@ -112,7 +112,7 @@ def encrypt_disks(scope: Construct, construct_id: str, key_arn: str) -> emr.CfnS
 
 
 def make_log_bucket(scope: Construct, construct_id: str, key: kms.IKey) -> s3.Bucket:
-    """Create the bucket of EMR's logs, which outlives the stack because it tells why a creation failed."""
+    """Create the bucket of EMR's logs, which outlives the stack because it explains a failed creation."""
     bucket = s3.Bucket(
         scope,
         construct_id,

@@ -51,7 +51,7 @@ class EmrTraining(Construct):
     Training cluster on EMR: uniform instance groups of one type, whose primary is rank 0.
 
     The step `metadata` succeeds when every member has the membership; otherwise EMR terminates the cluster, and its
-    reason is in the step's log. Jobs are further steps.
+    reason is in the step's log.
 
     Args:
         scope: The parent.

@@ -9,12 +9,15 @@ ends lines with CR LF, and passes the words through `sudo --login`, which escape
 import json
 import os
 import tarfile
+from dataclasses import replace
 from io import BytesIO
 
 import boto3
 import pytest
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.ec2.models import ec2_backends
 
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.jobs.definition import pack
@@ -60,15 +63,19 @@ def cluster(job_lab, monkeypatch, tmp_path_factory):
         yield folder
 
 
-def add_document(cluster):
+def add_document(cluster, **more):
     settings = SubmissionSettings("ec2", cluster, "ubuntu", BUCKET, f"deeplearning-jobs/{cluster}/")
+    settings = replace(settings, **more)
     value = json.dumps(settings.to_document())
     boto3.client("ssm", REGION).put_parameter(Name=submission_parameter(cluster), Value=value, Type="String")
 
 
 def add_master(cluster):
-    tags = {"deeplearning:cluster": cluster, "deeplearning:role": "master"}
-    boto3.client("ec2", REGION).run_instances(
+    return add_instance({"deeplearning:cluster": cluster, "deeplearning:role": "master"})
+
+
+def add_instance(tags):
+    answer = boto3.client("ec2", REGION).run_instances(
         ImageId="ami-12345678",
         MinCount=1,
         MaxCount=1,
@@ -76,6 +83,7 @@ def add_master(cluster):
             {"ResourceType": "instance", "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
         ],
     )
+    return answer["Instances"][0]["InstanceId"]
 
 
 def write_job(folder, program="echo epoch 1; echo $COLOUR", **more):
@@ -159,6 +167,27 @@ def test_a_cluster_without_a_running_master_is_named_with_the_remedy(cluster, ca
     assert f"cluster {CLUSTER} must have one running master, got none; see: deeplearning-cdk status" in (
         capsys.readouterr().err
     )
+
+
+def test_on_emr_the_primary_of_this_cluster_is_found_while_the_stack_replaces_another(cluster, capsys):
+    add_document("hadoop-0123abcd", platform="emr", cluster_id="j-NEW")
+    for cluster_id in ("j-NEW", "j-OLD"):
+        for role in ("MASTER", "CORE"):
+            instance_id = add_instance({"deeplearning:cluster": "hadoop-0123abcd"})
+            own = {"aws:elasticmapreduce:job-flow-id": cluster_id, "aws:elasticmapreduce:instance-group-role": role}
+            ec2_backends[DEFAULT_ACCOUNT_ID][REGION].tags[instance_id].update(own)  # callers may not set tags of AWS
+    assert main(["jobs", "hadoop", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"platform": "emr", "cluster": "hadoop-0123abcd", "jobs": []}
+
+
+def test_other_parameters_below_the_path_are_no_clusters(cluster, capsys):
+    boto3.client("ssm", REGION).put_parameter(Name="/deeplearning/token", Value="secret", Type="String")
+    boto3.client("ssm", REGION).put_parameter(
+        Name="/deeplearning/later-0123abcd/submission", Value='{"platform": "later"}', Type="String"
+    )
+    assert main(["jobs", "training"]) == 0
+    assert main(["jobs", "later"]) == 2
+    assert "parameter /deeplearning/later-0123abcd/submission cannot be read: " in capsys.readouterr().err
 
 
 def test_a_session_that_ends_early_is_an_error_with_its_last_line(cluster, capsys):

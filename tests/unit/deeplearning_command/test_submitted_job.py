@@ -52,6 +52,20 @@ def test_the_job_runs_in_its_source_folder_with_its_variables(job_lab, data_lab)
     assert job_lab.run("start-job", encode(replace(JOB, source=source))).returncode == 0
 
 
+def test_a_source_that_another_command_has_just_unpacked_is_used(job_lab, data_lab):
+    source = pack(data_lab, PRINTS)
+    folder = job_lab.folder / "efs/jobs/digits/source" / source.sha256[:16]
+
+    def unpack_first(*_):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "train.sh").write_text("echo theirs\n")
+
+    data_lab.proxy.decide = unpack_first
+    done = job_lab.run("start-job", encode(replace(JOB, source=source)))
+    assert (done.returncode, done.stdout) == (0, "theirs\n"), done.stderr
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
 def test_a_source_with_another_digest_starts_nothing(job_lab, data_lab):
     source = pack(data_lab, PRINTS)
     done = job_lab.run("start-job", encode(replace(JOB, source=replace(source, sha256="0" * 64))))

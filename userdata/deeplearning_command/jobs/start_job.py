@@ -3,7 +3,6 @@
 import argparse
 import base64
 import binascii
-import contextlib
 import os
 import shutil
 import tempfile
@@ -97,8 +96,11 @@ def unpack_source(context: Context, name: str, source: ScriptSettings) -> Path:
         store = ObjectStore(context.facts.region, context.clock)
         store.fetch_verified(source.bucket, source.key, source.sha256, archive, lambda _: None)
         extract(archive, TAR_GZIP, content, _THREADS, lambda _: None)
-        with contextlib.suppress(FileExistsError):
+        try:
             content.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # Else another command was faster.
+                raise
     except (OSError, ProvisionFailure) as error:
         raise RefusedError(f"could not fetch s3://{source.bucket}/{source.key}: {error}; submit again") from error
     finally:

@@ -68,6 +68,10 @@ class PreparedRun:
     # Prepares and begins the next run after a failure, RefusedError if it cannot; None when no retry is left
     retry: "Callable[[], PreparedRun] | None" = None
 
+    def is_retried(self, outcome: RunOutcome) -> bool:
+        """Return whether another run follows this one."""
+        return outcome.state == "failed" and self.retry is not None
+
     def begin(self) -> None:
         """Make this process the run's supervisor; the run's status becomes `running`."""
         self.run.write_status(
@@ -91,7 +95,7 @@ def supervise(prepared: PreparedRun) -> int:
     """Run the job, again after a failure while retries are left, and return the exit status of its last run."""
     while True:
         outcome, status = _supervise_run(prepared)
-        if outcome.state != "failed" or prepared.retry is None:
+        if not prepared.is_retried(outcome) or prepared.retry is None:
             return status
         try:
             following = prepared.retry()
@@ -119,8 +123,7 @@ def _supervise_run(prepared: PreparedRun) -> tuple[RunOutcome, int]:
         steps.report("started")
         outcome = supervision.carry_out()
         status = _conclude(prepared, outcome)
-        is_last = outcome.state != "failed" or prepared.retry is None
-        if prepared.ends_cluster and outcome.state != "stopped" and is_last:
+        if prepared.ends_cluster and outcome.state != "stopped" and not prepared.is_retried(outcome):
             _end_cluster(prepared)
         steps.report(f"{outcome.state}{f' with status {status}' if status else ''}, see {run.path}")
     return outcome, status
@@ -209,7 +212,7 @@ def _conclude(prepared: PreparedRun, outcome: RunOutcome) -> int:
         status, lines = explain_failure(run, prepared.plan, outcome)
         for line in lines:
             steps.report(line)
-    _end_status(prepared, outcome, status, is_retried=outcome.state == "failed" and prepared.retry is not None)
+    _end_status(prepared, outcome, status, is_retried=prepared.is_retried(outcome))
     return status
 
 
