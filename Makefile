@@ -13,7 +13,8 @@ JOBS ?=
 AGAIN ?=
 ONLY ?=
 NODES ?=
-GPUS_PER_NODE ?= 1
+PLATFORM ?= ec2
+GPUS_PER_NODE ?= $(if $(filter emr,$(PLATFORM)),2,1)
 ORDERS ?=
 CONTEXT ?=
 PROVE ?= 0
@@ -81,11 +82,11 @@ setup: build/stamps/venv build/stamps/cli build/stamps/vendor ## Set everything 
 # --- What users run -----------------------------------------------------------------------------
 
 .PHONY: rehearse
-rehearse: setup ## Deploy to an embedded AWS on this machine, boot the nodes, form, train (root; NODES=, GPUS_PER_NODE=, CONTEXT="-c key=value"; CASE=a,b or all injects faults, JOBS=2 at once, AGAIN=1 repeats passes; ORDERS=20 creates and deletes it in 20 orders without nodes)
+rehearse: setup ## Deploy to an embedded AWS on this machine, boot the nodes, form, train (root; PLATFORM=emr, NODES=, GPUS_PER_NODE=, CONTEXT="-c key=value"; CASE=a,b or all injects faults, JOBS=2 at once, AGAIN=1 repeats passes; ORDERS=20 creates and deletes it in 20 orders without nodes)
 ifneq ($(CASE),)
 	@$(BIN)/deeplearning-cdk rehearse --app "$(BIN)/python app.py $(CONTEXT)" --case "$(CASE)" $(if $(JOBS),--jobs $(JOBS)) $(if $(AGAIN),--again)
 else
-	@rm -rf cdk.out && $(BIN)/python app.py $(CONTEXT)
+	@rm -rf cdk.out && $(BIN)/python app.py -c platform=$(PLATFORM) $(CONTEXT)
 	@$(BIN)/deeplearning-cdk rehearse cdk.out $(if $(ORDERS),--orders $(ORDERS)) $(if $(NODES),--nodes $(NODES)) --gpus-per-node $(GPUS_PER_NODE)
 endif
 

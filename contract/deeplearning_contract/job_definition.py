@@ -5,8 +5,10 @@ A user writes the definition as `job.toml`. `deeplearning-cdk submit` uploads it
 master; the submission document is how the command finds the cluster.
 """
 
+import base64
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -17,6 +19,10 @@ SUBMISSION_PATH = "/deeplearning"
 """Path of all submission documents among SSM's parameters."""
 SESSION_BEGUN, SESSION_ENDED = "deeplearning-session: begun", "deeplearning-session: ended with"
 """Lines before and after the output of a command in a session; the exit status follows the second."""
+COMMAND = "/usr/local/bin/deeplearning"
+"""The command on every node."""
+STEP_NAME = "deeplearning job "
+"""Beginning of the name of an EMR step that runs a job; the job's name follows."""
 JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MOST_MEMBERS, _MOST_GPUS, _MOST_RETRIES, _MOST_SECONDS = 1000, 16, 100, 31_536_000
@@ -66,6 +72,19 @@ class JobDefinition:
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object that `from_json` reads."""
         return asdict(self)
+
+    def encode(self) -> str:
+        """Return the argument of `deeplearning start-job`, the base64 of the JSON."""
+        return base64.b64encode(json.dumps(self.to_document()).encode()).decode()
+
+    def to_step(self, options: Sequence[str] = ()) -> dict[str, Any]:
+        """Return the EMR step that runs the job on the primary node; `options` are those of `start-job`."""
+        words = [COMMAND, "start-job", "--end-with-parent", *options, self.encode()]
+        return {
+            "Name": f"{STEP_NAME}{self.name}",
+            "ActionOnFailure": "CONTINUE",
+            "HadoopJarStep": {"Jar": "command-runner.jar", "Args": words},
+        }
 
 
 @dataclass(frozen=True)

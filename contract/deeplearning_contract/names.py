@@ -1,5 +1,6 @@
 """Names that users and the cluster's programs rely on: variables, hosts, files and tags."""
 
+from collections.abc import Mapping
 from enum import Enum
 
 WORKERS_PATH_VARIABLE = "DEEPLEARNING_WORKERS_PATH"
@@ -49,6 +50,11 @@ ROLE_TAG = "deeplearning:role"
 CANDIDATE_TAG = "deeplearning:candidate"
 """Tag of a group with its position, from 0, in the order in which the groups of its role get capacity."""
 FIRST_CANDIDATE = "0"
+EMR_CLUSTER_TAG = "aws:elasticmapreduce:job-flow-id"
+EMR_ROLE_TAG = "aws:elasticmapreduce:instance-group-role"
+"""Tags that EMR sets on each instance (EMR management guide, "Tag clusters")."""
+EMR_PRIMARY = "MASTER"
+"""EMR's name of the role of the primary node."""
 
 
 class NodeRole(str, Enum):
@@ -56,6 +62,13 @@ class NodeRole(str, Enum):
 
     MASTER = "master"
     WORKER = "worker"
+
+
+def find_role(tags: Mapping[str, str]) -> NodeRole | None:
+    """Return the role of the node with these tags; None if it is no node of a cluster."""
+    if (group := tags.get(EMR_ROLE_TAG)) is not None:
+        return NodeRole.MASTER if group == EMR_PRIMARY else NodeRole.WORKER
+    return NodeRole(tags[ROLE_TAG]) if ROLE_TAG in tags else None
 
 
 def host_name(rank: int) -> str:

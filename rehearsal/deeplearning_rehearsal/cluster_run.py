@@ -16,12 +16,12 @@ from cdk_rehearsal.run.progress import tell
 from cdk_rehearsal.run.run import check_sessions
 from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.cluster_state import ClusterState, get_request
-from deeplearning_contract.names import AGENT_LOG, ROLE_TAG, SETTINGS_FILE, NodeRole
+from deeplearning_contract.names import AGENT_LOG, SETTINGS_FILE, NodeRole, find_role
 from deeplearning_contract.settings import NodeSettings
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_roster
 from deeplearning_rehearsal.checks.node_log import await_node_log
 from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress
-from deeplearning_rehearsal.checks.training import train, upload_example
+from deeplearning_rehearsal.checks.training import read_submission, train, train_in_step, upload_example
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.report.assessment import Evidence
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport, read_environment
@@ -89,9 +89,10 @@ class ClusterRun:
         """Hold every node against the contract; RehearsalError when there is no master, or it has no membership."""
         master, lane = find_master(self.fleet), self.fleet.lane
         settings = self.read_settings()
-        database = self.aws.place.client("dynamodb")
-        item = database.get_item(**get_request(settings.state_table, settings.cluster))["Item"]
-        evidence.state = ClusterState.from_item(item)
+        if settings.state_table:
+            database = self.aws.place.client("dynamodb")
+            item = database.get_item(**get_request(settings.state_table, settings.cluster))["Item"]
+            evidence.state = ClusterState.from_item(item)
         with self.timeline.phase("check"):
             evidence.roster = read_roster(self.lab, master.instance_id)
             evidence.nodes = check_nodes(
@@ -113,9 +114,15 @@ class ClusterRun:
         lane = self.fleet.lane(master)
         with self.timeline.phase("train"):
             self.timeline.tell(lane, "training starts")
-            job = upload_example(self.aws.place.client, settings.cluster, self.find_digits())
+            client = self.aws.place.client
+            submission = read_submission(client, settings.cluster)
+            job = upload_example(client, submission, self.find_digits())
             seconds = self.last_moment - time.monotonic()
-            evidence.training = train(self.lab, master, settings.login_user, job, seconds)
+            if submission.platform == "emr":
+                emr, cluster = client("emr"), submission.cluster_id
+                evidence.training = train_in_step(self.lab, master, job, seconds, emr=emr, cluster=cluster)
+            else:
+                evidence.training = train(self.lab, master, settings.login_user, job, seconds)
             self.timeline.tell(lane, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
 
     def find_digits(self) -> Path:
@@ -144,7 +151,7 @@ def make_fleet(lab: Lab, timeline: Timeline, prepare: Callable[[Machine], None])
         prepare,
         ProvisionProgress().describe,
         log_file=AGENT_LOG,
-        name=lambda machine: machine.tags.get(ROLE_TAG, "node"),
+        name=_name_role,
         order=lambda machine: (not _is_master(machine), machine.address),
         events_lane="adjuster",
     )
@@ -159,4 +166,9 @@ def find_master(fleet: Fleet) -> Machine:
 
 
 def _is_master(machine: Machine) -> bool:
-    return machine.tags.get(ROLE_TAG) == NodeRole.MASTER.value
+    return find_role(machine.tags) is NodeRole.MASTER
+
+
+def _name_role(machine: Machine) -> str:
+    role = find_role(machine.tags)
+    return role.value if role else "node"

@@ -1,4 +1,4 @@
-"""The rehearsed template: the nodes that it asks for, its settings in user data, and the changes made to it."""
+"""The rehearsed template: the nodes that it asks for, the settings that it gives them, and the changes made to it."""
 
 import copy
 import json
@@ -14,6 +14,7 @@ from deeplearning_contract.setting_parts import EnvironmentSettings
 
 _GROUP = "AWS::AutoScaling::AutoScalingGroup"
 _REQUEST = "Custom::RequestedCapacity"
+_EMR_CLUSTER = "AWS::EMR::Cluster"
 
 WORKER_MINIMUM_VARIABLE = "DEEPLEARNING_WORKER_MIN_CAPACITY"
 """Variable of the capacity adjuster's environment that holds the fewest workers."""
@@ -26,15 +27,20 @@ _KEY = '"environment":'
 
 
 def count_requested(template: Mapping[str, Any]) -> int:
-    """Return the nodes that a template asks for, in its request for capacity or in its groups."""
+    """Return the nodes that a template asks for, in its request for capacity, in its groups, or on EMR."""
     resources = [(each["Type"], each["Properties"]) for each in template["Resources"].values() if "Properties" in each]
     asked = sum(int(wanted["Master"]) + int(wanted["Workers"]) for kind, wanted in resources if kind == _REQUEST)
     sizes = [group.get("DesiredCapacity", group.get("MinSize", 0)) for kind, group in resources if kind == _GROUP]
+    sizes += [
+        group["InstanceCount"] for kind, cluster in resources if kind == _EMR_CLUSTER for group in _groups(cluster)
+    ]
     return asked or sum(int(size) for size in sizes)
 
 
 def require_cluster(stack: AssemblyStack) -> None:
-    """Raise AssemblyError if no Auto Scaling group of the stack is a master's."""
+    """Raise AssemblyError if the stack has no cluster on EMR, and no Auto Scaling group of it is a master's."""
+    if any(each["Type"] == _EMR_CLUSTER for each in stack.template["Resources"].values()):
+        return
     groups = (each for each in stack.template["Resources"].values() if each["Type"] == _GROUP)
     tags = (tag for group in groups for tag in group["Properties"].get("Tags", ()))
     if not any(tag["Key"] == ROLE_TAG and tag["Value"] == NodeRole.MASTER.value for tag in tags):
@@ -49,6 +55,10 @@ def require_worker_minimum(template: Mapping[str, Any], nodes: int | None) -> No
     if nodes is None:
         return
     for resource in template["Resources"].values():
+        if resource["Type"] == _EMR_CLUSTER and nodes == 1:
+            raise UnavailableError(
+                "--nodes must be at least 2 on EMR, the primary and a core node, got 1; leave it out, or raise it"
+            )
         if resource["Type"] != "AWS::Lambda::Function":
             continue
         variables = resource["Properties"].get("Environment", {}).get("Variables", {})
@@ -72,6 +82,11 @@ def apply_overrides(template: Mapping[str, Any], workers: int | None) -> tuple[d
     changed = copy.deepcopy(dict(template))
     listing = override_environment(changed)
     if workers is None:
+        return changed, listing
+    if on_emr := [name for name, each in changed["Resources"].items() if each["Type"] == _EMR_CLUSTER]:
+        for name in on_emr:
+            core = changed["Resources"][name]["Properties"]["Instances"]["CoreInstanceGroup"]
+            core["InstanceCount"] = listing[f"{name}.CoreInstanceGroup.InstanceCount"] = str(workers)
         return changed, listing
     groups = {
         name: resource["Properties"]
@@ -98,6 +113,11 @@ def apply_overrides(template: Mapping[str, Any], workers: int | None) -> tuple[d
     return changed, listing
 
 
+def _groups(cluster: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the instance groups of a cluster on EMR."""
+    return [cluster["Instances"][name] for name in ("MasterInstanceGroup", "CoreInstanceGroup")]
+
+
 def _has_role(resource: Mapping[str, Any], role: NodeRole) -> bool:
     tags = resource.get("Properties", {}).get("Tags", [])
     return any(tag.get("Key") == ROLE_TAG and tag.get("Value") == role.value for tag in tags)
@@ -110,7 +130,7 @@ def choose_framework(framework: str) -> str:
 
 def override_environment(template: dict[str, Any]) -> dict[str, str]:
     """
-    Change the settings in the user data of a template whose environment is Horovod's; return setting -> new value.
+    Change the nodes' settings in a template whose environment is Horovod's; return setting -> new value.
     """
     environment = find_environment(template)
     if environment is None or environment.kind != "horovod":
@@ -126,15 +146,15 @@ def override_environment(template: dict[str, Any]) -> dict[str, str]:
             listing["hardware.compute_capability"] = f"none, was {found[2]}: {_REASON}"
         return _CAPABILITY.sub(r'\1""', written.sub(rf'\1"{framework}"', text))
 
-    for data in find_launch_data(template):
-        data["UserData"] = map_literals(data.get("UserData", ""), change)
+    for place, key in find_settings(template):
+        place[key] = map_literals(place[key], change)
     return listing
 
 
 def find_environment(template: Mapping[str, Any]) -> EnvironmentSettings | None:
-    """Return the environment that the settings in the nodes' user data ask for; None for the image's own."""
-    for data in find_launch_data(template):
-        text = read_literals(data.get("UserData", ""))
+    """Return the environment that the nodes' settings ask for; None for the image's own."""
+    for place, key in find_settings(template):
+        text = read_literals(place[key])
         if _KEY in text:
             start = text.index(_KEY) + len(_KEY)
             document = json.JSONDecoder().raw_decode(text[start:].lstrip())[0]
@@ -142,11 +162,17 @@ def find_environment(template: Mapping[str, Any]) -> EnvironmentSettings | None:
     return None
 
 
-def find_launch_data(template: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield what the launch templates of a template say of their instances."""
+def find_settings(template: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield where nodes get their settings, as containers with keys: user data, and arguments of bootstrap actions."""
     for resource in template.get("Resources", {}).values():
         if resource["Type"] == "AWS::EC2::LaunchTemplate":
-            yield resource["Properties"]["LaunchTemplateData"]
+            data = resource["Properties"]["LaunchTemplateData"]
+            if "UserData" in data:
+                yield data, "UserData"
+        if resource["Type"] == _EMR_CLUSTER:
+            for action in resource["Properties"].get("BootstrapActions", ()):
+                arguments = action["ScriptBootstrapAction"].get("Args", [])
+                yield from ((arguments, number) for number in range(len(arguments)))
 
 
 def read_literals(value: Any) -> str:

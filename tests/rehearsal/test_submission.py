@@ -1,4 +1,4 @@
-"""A job is submitted to a kept rehearsal, followed, stopped and resumed by the command line alone."""
+"""A job is submitted to kept rehearsals on EC2 and EMR, followed, stopped and resumed by the command line alone."""
 
 import json
 import os
@@ -8,9 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from cdk_rehearsal.run.lab_record import LabRecord
+from deeplearning_cli.ssh import enter_node
 
 ROOT = Path(__file__).parents[2]
 COMMAND = str(Path(sys.executable).with_name("deeplearning-cdk"))
@@ -19,67 +24,96 @@ JOB = """
 name = "digits"
 program = ["python3", "train_digits.py", "--epochs", "400"]
 source = "code"
-members = 2
 gpus_per_member = 2
 max_seconds = 600
 """
+CONTEXTS = {
+    "ec2": ("workers.desired_capacity=1",),
+    "emr": ("platform=emr", "members=3"),
+}
+"""Context keys of the rehearsed stack of each platform."""
+NODES = {"ec2": 2, "emr": 3}
 
 
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Rehearse a cluster of two nodes with two GPUs each, keep it, and return the folder of its reports."""
-    folder = tmp_path_factory.mktemp("kept")
-    synth = [sys.executable, str(ROOT / "app.py"), "-c", "workers.desired_capacity=1"]
-    subprocess.run(synth, check=True, capture_output=True, env=os.environ | {"CDK_OUTDIR": str(folder / "cdk.out")})
-    out, log = folder / "out", folder / "log"
+@dataclass
+class Kept:
+    """A kept rehearsal, and the folder in which commands are given."""
+
+    platform: str
+    out: Path
+    folder: Path
+
+    def run(self, *words: str, statuses: tuple[int, ...] = (0,)) -> str:
+        """Run a command of `deeplearning-cdk` and return its output."""
+        command = [COMMAND, words[0], "--rehearsal", str(self.out), *words[1:]]
+        answer = subprocess.run(
+            command, cwd=self.folder, check=False, capture_output=True, text=True, timeout=GIVE_UP_SECONDS
+        )
+        assert answer.returncode in statuses, answer.stdout + answer.stderr
+        return answer.stdout
+
+    def list_checkpoints(self) -> str:
+        """Return the names of the job's checkpoints, as the master's login user sees them."""
+        master = json.loads((self.out / "report.json").read_text())["nodes"][0]
+        listing = ["sh", "-c", "ls /efs/jobs/digits/checkpoints || true"]
+        command = enter_node(LabRecord.read(self.out), master["instance_id"], listing)
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def find_job(self) -> dict[str, Any]:
+        """Return the only job of the cluster."""
+        (found,) = json.loads(self.run("jobs", "--json"))["jobs"]
+        assert isinstance(found, dict)
+        return found
+
+
+@pytest.fixture(params=list(CONTEXTS))
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
+    """Rehearse a cluster whose nodes have two GPUs each, and keep it."""
+    context = [word for key in CONTEXTS[request.param] for word in ("-c", key)]
+    environment = os.environ | {"CDK_OUTDIR": str(tmp_path / "cdk.out")}
+    subprocess.run([sys.executable, str(ROOT / "app.py"), *context], check=True, capture_output=True, env=environment)
+    out, log = tmp_path / "out", tmp_path / "log"
     words = ["--out", str(out), "--keep", "--gpus-per-node", "2", "--expect", "formed"]
     with log.open("w") as file:
-        rehearsal = subprocess.Popen([COMMAND, "rehearse", str(folder / "cdk.out"), *words], stdout=file, stderr=file)
+        rehearsal = subprocess.Popen([COMMAND, "rehearse", str(tmp_path / "cdk.out"), *words], stdout=file, stderr=file)
         give_up = time.monotonic() + GIVE_UP_SECONDS
         try:
             while "the cluster keeps running" not in log.read_text():
                 assert rehearsal.poll() is None, log.read_text()[-2000:]
                 assert time.monotonic() < give_up, log.read_text()[-2000:]
                 time.sleep(0.5)
-            yield out
+            assert json.loads((out / "report.json").read_text())["reasons"] == []
+            yield Kept(request.param, out, tmp_path)
         finally:
             rehearsal.send_signal(signal.SIGINT)
             rehearsal.wait(60)
 
 
-def test_a_job_is_submitted_listed_shown_stopped_and_resumed(kept: Path, tmp_path: Path) -> None:
-    (tmp_path / "code").mkdir()
+def test_a_job_is_submitted_listed_shown_stopped_and_resumed(kept: Kept) -> None:
+    ranks = 2 * NODES[kept.platform]
+    (kept.folder / "code").mkdir()
     for name in ("train_digits.py", "digits.py"):
-        (tmp_path / "code" / name).write_bytes((ROOT / "examples" / name).read_bytes())
-    (tmp_path / "job.toml").write_text(JOB)
-
-    def run(*words: str, statuses: tuple[int, ...] = (0,)) -> str:
-        command = [COMMAND, words[0], "--rehearsal", str(kept), *words[1:]]
-        answer = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=300)
-        assert answer.returncode in statuses, answer.stdout + answer.stderr
-        return answer.stdout
-
-    def find_job() -> dict[str, object]:
-        (found,) = json.loads(run("jobs", "--json"))["jobs"]
-        return found
+        (kept.folder / "code" / name).write_bytes((ROOT / "examples" / name).read_bytes())
+    (kept.folder / "job.toml").write_text(JOB)
 
     # 1 while the nodes still install the environment, for which `submit` waits.
-    assert "horovod: 4 ranks = 2 hosts x 2 slots" in run("plan", "job.toml", statuses=(0, 1))
-    assert "plan: horovod, 4 ranks = 2 hosts x 2" in run("submit", "job.toml", "--detach")
+    assert f"horovod: {ranks} ranks = {ranks // 2} hosts x 2 slots" in kept.run("plan", "job.toml", statuses=(0, 1))
+    assert f"plan: horovod, {ranks} ranks = {ranks // 2} hosts x 2" in kept.run("submit", "job.toml", "--detach")
     give_up = time.monotonic() + GIVE_UP_SECONDS
     newest = ""
     while not newest:  # The program prints nothing before its end; its checkpoints show how far it is.
-        assert find_job()["state"] == "running"
+        assert kept.find_job()["state"] == "running"
         assert time.monotonic() < give_up
         time.sleep(2)
-        newest = run("ssh", "--node", "master", "--", "ls", "/efs/jobs/digits/checkpoints").strip()
-    assert "digits/1 is stopped" in run("stop", "digits")
-    assert (find_job()["run"], find_job()["state"]) == ("digits/1", "stopped")
+        newest = kept.list_checkpoints()
+    assert "digits/1 is stopped" in kept.run("stop", "digits")
+    assert (kept.find_job()["run"], kept.find_job()["state"]) == ("digits/1", "stopped")
     epochs = max(int(number) for number in re.findall(r"epochs-(\d+)", newest)) + 20
-    (tmp_path / "job.toml").write_text(JOB.replace('"400"', f'"{epochs}"'))
-    output = run("submit", "job.toml")
+    (kept.folder / "job.toml").write_text(JOB.replace('"400"', f'"{epochs}"'))
+    output = kept.run("submit", "job.toml")
     assert "resumes from /efs/jobs/digits/checkpoints/epochs-" in output
     result = json.loads(output.splitlines()[-1])
-    assert (result["ranks"], len(set(result["hosts"]))) == (4, 2)
-    assert (find_job()["run"], find_job()["state"]) == ("digits/2", "succeeded")
-    assert json.loads(run("logs", "--job", "digits").splitlines()[-1]) == result
+    assert (result["ranks"], len(set(result["hosts"]))) == (ranks, ranks // 2)
+    assert result["accuracy"] >= 0.9
+    assert (kept.find_job()["run"], kept.find_job()["state"]) == ("digits/2", "succeeded")
+    assert json.loads(kept.run("logs", "--job", "digits").splitlines()[-1]) == result

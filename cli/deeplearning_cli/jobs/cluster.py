@@ -1,15 +1,13 @@
-"""Clusters that take jobs: found by their submission document, and reached through a session on the master."""
+"""A cluster that takes jobs, reached through a session on the master."""
 
-import base64
 import contextlib
-import json
 import os
 import pty
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +16,9 @@ from deeplearning_cli.cloud_access import CloudAccess
 from deeplearning_cli.ssh import enter_node, make_session_command, require_programs, start_session
 from deeplearning_contract.document import ContractError, parse_last_line
 from deeplearning_contract.job_definition import (
+    COMMAND,
     SESSION_BEGUN,
     SESSION_ENDED,
-    SUBMISSION_PATH,
     JobDefinition,
     SubmissionSettings,
 )
@@ -28,19 +26,14 @@ from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_view.aws_responses import ViewError
 
-COMMAND = "/usr/local/bin/deeplearning"
 _END = re.compile(rf"{SESSION_ENDED} (\d+)\s*$")
-_DOCUMENT = re.compile(rf"{SUBMISSION_PATH}/(?P<stack>.+)-[0-9a-f]{{8}}/submission")
-"""Name of a submission document; an account may have other parameters below the same path."""
-_EMR = "aws:elasticmapreduce"
-"""Prefix of the tags that EMR sets on each instance (EMR management guide, "Tag clusters")."""
 _READ_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
 class JobCluster:
     """
-    A cluster that takes jobs.
+    A cluster that takes jobs, on EC2.
 
     Attributes:
         access: Access to its account.
@@ -64,10 +57,29 @@ class JobCluster:
             ) from error
         return ScriptSettings(bucket, key, sha256)
 
-    def start(self, job: JobDefinition, options: Sequence[str], on_line: Callable[[str], None]) -> int:
-        """Run `deeplearning start-job` with a definition; return its exit status."""
-        text = base64.b64encode(json.dumps(job.to_document()).encode()).decode()
-        return self.run(["start-job", *options, text], on_line)
+    @property
+    def master_tags(self) -> Mapping[str, str]:
+        """Tags by which the master is found."""
+        return {CLUSTER_TAG: self.settings.cluster, ROLE_TAG: NodeRole.MASTER.value}
+
+    def plan(self, job: JobDefinition, on_line: Callable[[str], None]) -> int:
+        """Print the plan of a job, and return 0, 1 if the job would be refused now, or 2 without a plan."""
+        return self.run(["start-job", "--plan", job.encode()], on_line)
+
+    def start(
+        self, job: JobDefinition, options: Sequence[str], on_line: Callable[[str], None], *, waits: bool = True
+    ) -> int:
+        """
+        Start a job, and return 0, or 2 if it was refused.
+
+        `waits` decides about a job that comes after others: whether to return when it has started, or at once.
+        """
+        del waits  # A running job refuses others.
+        return self.run(["start-job", "--detach", *options, job.encode()], on_line)
+
+    def stop(self, name: str, on_line: Callable[[str], None]) -> int:
+        """End a job on every node, and return the exit status of `deeplearning stop`."""
+        return self.run(["stop", name], on_line)
 
     def list_jobs(self) -> list[dict[str, Any]]:
         """Return the jobs and the states of their newest runs, as `deeplearning jobs --json` prints them."""
@@ -119,12 +131,8 @@ class JobCluster:
     def _find_master(self) -> str:
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
 
-        settings = self.settings
-        # While a stack replaces its EMR cluster, both have the name: EMR's id tells them apart.
-        on_emr = {f"{_EMR}:job-flow-id": settings.cluster_id, f"{_EMR}:instance-group-role": "MASTER"}
-        on_ec2 = {CLUSTER_TAG: settings.cluster, ROLE_TAG: NodeRole.MASTER.value}
-        tags = on_emr if settings.platform == "emr" else on_ec2
-        filters = {**{f"tag:{key}": value for key, value in tags.items()}, "instance-state-name": "running"}
+        tags = {f"tag:{key}": value for key, value in self.master_tags.items()}
+        filters = {**tags, "instance-state-name": "running"}
         try:
             answer = self.access.clients("ec2").describe_instances(
                 Filters=[{"Name": name, "Values": [value]} for name, value in filters.items()]
@@ -141,42 +149,6 @@ class JobCluster:
                 "see: deeplearning-cdk status"
             )
         return found[0]
-
-
-def find_cluster(access: CloudAccess) -> JobCluster:
-    """
-    Return the cluster of the stack that `access` names, or the region's only one.
-
-    Raises:
-        UnavailableError: The documents cannot be read, none fits, or several do.
-    """
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
-
-    try:
-        pages = (
-            access.clients("ssm").get_paginator("get_parameters_by_path").paginate(Path=SUBMISSION_PATH, Recursive=True)
-        )
-        found = {str(entry["Name"]): str(entry["Value"]) for page in pages for entry in page["Parameters"]}
-    except (BotoCoreError, ClientError) as error:
-        raise UnavailableError(
-            f"could not read the submission documents: {error}; the caller needs ssm:GetParametersByPath on "
-            f"{SUBMISSION_PATH}, which TrainingCluster.grant_submit grants"
-        ) from error
-    stacks = {name: match["stack"] for name in found if (match := _DOCUMENT.fullmatch(name))}
-    fitting = [name for name, stack in stacks.items() if access.stack in (None, stack)]
-    if len(fitting) == 1:
-        try:
-            return JobCluster(access, SubmissionSettings.from_json(found[fitting[0]]))
-        except ContractError as error:
-            raise UnavailableError(
-                f"parameter {fitting[0]} cannot be read: {error}; use the release of deeplearning-cdk that deployed it"
-            ) from error
-    names = ", ".join(sorted(stacks.values())) or "none"
-    if not fitting:
-        raise UnavailableError(
-            f"stack must be one that takes jobs in {access.region}, got {access.stack or 'none'}; there are: {names}"
-        )
-    raise UnavailableError(f"stack must be named, got none and {len(fitting)} clusters; there are: {names}")
 
 
 def read_lines(command: Sequence[str]) -> Generator[str, None, None]:

@@ -9,7 +9,7 @@ from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
-from deeplearning_cli.jobs.cluster import find_cluster
+from deeplearning_cli.jobs.finding import find_cluster
 
 _HEAD = ("job", "platform", "state", "members", "age", "last line of rank 0")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
@@ -22,7 +22,7 @@ def add_parser(commands: Commands) -> None:
         "jobs",
         help="list the jobs of a cluster, and their states",
         description="List the jobs of a cluster with the state of the newest run of each: running, retrying, "
-        "succeeded, failed, stopped, or lost if its node ended with it.",
+        "succeeded, failed, stopped, or lost if its node ended with it; on EMR also the queued ones.",
         epilog="exit status: 0 listed, 2 could not be read; --json prints {platform, cluster, jobs[]} with the keys of "
         "`deeplearning jobs --json`; example: deeplearning-cdk jobs",
     )

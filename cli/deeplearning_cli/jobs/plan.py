@@ -7,9 +7,10 @@ from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
-from deeplearning_cli.jobs.cluster import find_cluster
+from deeplearning_cli.jobs.cluster import print_line
 from deeplearning_cli.jobs.definition import add_job, read_job
-from deeplearning_cli.jobs.submit import send
+from deeplearning_cli.jobs.finding import find_cluster
+from deeplearning_cli.jobs.submit import upload_source
 
 
 def add_parser(commands: Commands) -> None:
@@ -31,6 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the plan."""
     try:
         file = read_job(Path(arguments.job), arguments)
-        return send(file, find_cluster(open_cloud(arguments)), ["--plan"])
+        cluster = find_cluster(open_cloud(arguments))
+        return cluster.plan(upload_source(file, cluster), print_line)
     except UnavailableError as error:
         return report_error(error)

@@ -6,7 +6,8 @@ from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
-from deeplearning_cli.jobs.cluster import find_cluster, print_line
+from deeplearning_cli.jobs.cluster import print_line
+from deeplearning_cli.jobs.finding import find_cluster
 
 
 def add_parser(commands: Commands) -> None:
@@ -27,6 +28,6 @@ def add_parser(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """End the job."""
     try:
-        return find_cluster(open_cloud(arguments)).run(["stop", arguments.job], print_line)
+        return find_cluster(open_cloud(arguments)).stop(arguments.job, print_line)
     except UnavailableError as error:
         return report_error(error)

@@ -1,7 +1,6 @@
 """`deeplearning-cdk submit` and `plan`: start a job on a cluster, or print what would run there."""
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +8,10 @@ from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
-from deeplearning_cli.jobs.cluster import JobCluster, find_cluster, print_line, print_progress
+from deeplearning_cli.jobs.cluster import JobCluster, print_line, print_progress
 from deeplearning_cli.jobs.definition import JobFile, add_job, pack, read_job
+from deeplearning_cli.jobs.finding import find_cluster
+from deeplearning_contract.job_definition import JobDefinition
 
 _KEYS = """\
 keys of JOB.TOML; only name and program are required:
@@ -32,17 +33,17 @@ def add_parser(commands: Commands) -> None:
     parser = commands.add_parser(
         "submit",
         help="start a job on a cluster",
-        description="Upload a job's source folder and start the job on the master, through Session Manager. The\n"
-        "output of rank 0 is shown until the job ends; Ctrl-C, or --detach, leaves the job running. A job\n"
-        "of the same name resumes from its newest checkpoint. Needs the AWS CLI with its Session Manager\n"
-        "plugin.",
+        description="Upload a job's source folder and start the job on the master, through Session Manager, or on\n"
+        "EMR as a step of the cluster. The output of rank 0 is shown until the job ends; Ctrl-C, or --detach,\n"
+        "leaves the job running. A job of the same name resumes from its newest checkpoint. Needs the AWS\n"
+        "CLI with its Session Manager plugin.",
         epilog=f"{_KEYS}\nexit status: that of the job, 0 with --detach, 2 could not be started, 130 interrupted; "
         "the job goes on",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_job(parser)
     add_place(parser)
-    parser.add_argument("--detach", action="store_true", help="return when the job has started")
+    parser.add_argument("--detach", action="store_true", help="return when the job has started, or on EMR is queued")
     parser.add_argument("--fresh", action="store_true", help="start over; the checkpoints are kept under another name")
     parser.set_defaults(run=run)
 
@@ -52,7 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         file = read_job(Path(arguments.job), arguments)
         cluster = find_cluster(open_cloud(arguments))
-        status = send(file, cluster, ["--detach", *(["--fresh"] if arguments.fresh else [])])
+        job = upload_source(file, cluster)
+        options = ["--fresh"] if arguments.fresh else []
+        status = cluster.start(job, options, print_line, waits=not arguments.detach)
         if status != 0 or arguments.detach:
             return status
         print_progress(f"follow it again: deeplearning-cdk logs --job {file.job.name} --follow")
@@ -61,14 +64,13 @@ def run(arguments: argparse.Namespace) -> int:
         return report_error(error)
 
 
-def send(file: JobFile, cluster: JobCluster, options: Sequence[str]) -> int:
-    """Upload the source, and give the definition to the master."""
-    job = file.job
-    if file.source is not None:
-        packed = pack(file.source)
-        print_progress(f"source: {packed.files} files, {len(packed.content) / 1000:.0f} kB, {packed.sha256[:16]}")
-        job = replace(job, source=cluster.upload(packed.content, packed.sha256))
-    return cluster.start(job, options, print_line)
+def upload_source(file: JobFile, cluster: JobCluster) -> JobDefinition:
+    """Upload the source folder, if there is one; return the job with it."""
+    if file.source is None:
+        return file.job
+    packed = pack(file.source)
+    print_progress(f"source: {packed.files} files, {len(packed.content) / 1000:.0f} kB, {packed.sha256[:16]}")
+    return replace(file.job, source=cluster.upload(packed.content, packed.sha256))
 
 
 def follow(cluster: JobCluster, name: str) -> int:

@@ -34,7 +34,7 @@ from deeplearning_cdk.props.check import checked
 from deeplearning_cdk.props.rules import count_gibibytes
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
 from deeplearning_cdk.security.encryption import ClusterEncryption, EncryptionKey
-from deeplearning_cdk.security.grants import grant_session
+from deeplearning_cdk.security.grants import grant_session, grant_steps, grant_submit
 from deeplearning_cdk.security.node_permissions import session_statements
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
 from deeplearning_cdk.values import Network, Software, Storage
@@ -174,6 +174,15 @@ class EmrTraining(Construct):
         A session includes root on the member, and the use of the members' role.
         """
         return grant_session(grantee, self.cluster_name)
+
+    def grant_submit(self, grantee: iam.IGrantable) -> iam.Grant:
+        """
+        Allow a grantee to submit, list, show and stop jobs with `deeplearning-cdk`.
+
+        It includes a session on each member, and the steps of the cluster.
+        """
+        steps = grant_steps(grantee, self.cluster.ref)
+        return grant_submit(grantee, self.cluster_name, self.submission.bucket).combine(steps)
 
     def _make_roles(self) -> EmrRoles:
         groups, key_arn = self.security_groups, self.encryption.key_arn

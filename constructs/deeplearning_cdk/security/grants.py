@@ -61,6 +61,14 @@ def grant_submit(grantee: iam.IGrantable, cluster: str, bucket: str) -> iam.Gran
     )
 
 
+def grant_steps(grantee: iam.IGrantable, cluster_id: str) -> iam.Grant:
+    """Grant the permission to add, read and cancel the steps of a cluster on EMR."""
+    actions = [f"elasticmapreduce:{call}" for call in ("AddJobFlowSteps", "CancelSteps", "DescribeStep", "ListSteps")]
+    return _grant(
+        grantee, (actions, [f"arn:{PARTITION}:elasticmapreduce:{REGION}:{ACCOUNT_ID}:cluster/{cluster_id}"], None)
+    )
+
+
 def grant_read_status(
     grantee: iam.IGrantable,
     cluster: IConstruct,

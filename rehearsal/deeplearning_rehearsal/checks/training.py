@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import tarfile
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,10 @@ DATA_MODULE = "digits.py"
 """Of the examples; it reads the digits from the file beside it."""
 MINIMUM_ACCURACY = 0.90
 _FIGURES = ("framework", "ranks", "hosts", "dataset", "accuracy", "seconds")
+STEP_LOGS = "/mnt/var/log/hadoop/steps"
+"""Folder of the logs of steps on EMR's primary node (EMR management guide, "View log files")."""
+_ACTIVE_STEPS = ("PENDING", "RUNNING")
+_POLL_SECONDS = 0.5
 SHARED_FOLDER = "$EFS_MOUNT/rehearsal"
 
 
@@ -40,10 +45,14 @@ def list_examples() -> tuple[str, ...]:
     return tuple(sorted(str(path.relative_to(folder)) for path in paths if not (path.parent / "app.py").exists()))
 
 
-def upload_example(clients: Callable[[str], Any], cluster: str, digits: Path) -> JobDefinition:
-    """Upload the example's source folder to where the cluster's submission document says; return the job."""
+def read_submission(clients: Callable[[str], Any], cluster: str) -> SubmissionSettings:
+    """Return the submission document of a cluster."""
     parameter = clients("ssm").get_parameter(Name=submission_parameter(cluster))["Parameter"]
-    settings = SubmissionSettings.from_json(parameter["Value"])
+    return SubmissionSettings.from_json(parameter["Value"])
+
+
+def upload_example(clients: Callable[[str], Any], settings: SubmissionSettings, digits: Path) -> JobDefinition:
+    """Upload the example's source folder to where the cluster's submission document says; return the job."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for path in (example_folder() / PROGRAM, example_folder() / DATA_MODULE, digits):
@@ -56,19 +65,40 @@ def upload_example(clients: Callable[[str], Any], cluster: str, digits: Path) ->
 
 def train(nodes: Nodes, master: str, login_user: str, job: JobDefinition, timeout: float) -> TrainingReport:
     """
-    Start a job on the master as `deeplearning-cdk submit` does, and read its own result.
+    Start a job on the master as `deeplearning-cdk submit` does on EC2, and read its own result.
 
     As for a user, the job waits for what it needs. Raises PromiseError, with the last lines of output, if the job fails
     or takes more than `timeout` seconds.
     """
-    definition = base64.b64encode(json.dumps(job.to_document()).encode()).decode()
-    command = ["deeplearning", "start-job", definition]
+    command = ["deeplearning", "start-job", job.encode()]
     answer = nodes.run(master, command, user=login_user, login_shell=True, timeout=timeout)
     if answer.returncode != 0:
         raise PromiseError(
             f"training ended with status {answer.returncode}: {last_lines(answer.stdout + answer.stderr)}"
         )
     return make_training_report(LAUNCHER, read_result(answer.stdout))
+
+
+def train_in_step(
+    nodes: Nodes, master: str, job: JobDefinition, timeout: float, *, emr: Any, cluster: str
+) -> TrainingReport:
+    """
+    Start a job in a step of a cluster as `deeplearning-cdk submit` does on EMR, and read its own result.
+
+    Raises PromiseError, with the last lines of the step's log, if the step fails or takes more than `timeout` seconds.
+    """
+    (step,) = emr.add_job_flow_steps(JobFlowId=cluster, Steps=[job.to_step()])["StepIds"]
+    give_up = time.monotonic() + timeout
+    while (state := _read_state(emr, cluster, step)) in _ACTIVE_STEPS and time.monotonic() < give_up:
+        time.sleep(_POLL_SECONDS)
+    logs = {name: nodes.run(master, ["cat", f"{STEP_LOGS}/{step}/{name}"]).stdout for name in ("stdout", "stderr")}
+    if state != "COMPLETED":
+        raise PromiseError(f"training's step {step} is {state}: {last_lines(logs['stdout'] + logs['stderr'])}")
+    return make_training_report(LAUNCHER, read_result(logs["stdout"]))
+
+
+def _read_state(emr: Any, cluster: str, step: str) -> str:
+    return str(emr.describe_step(ClusterId=cluster, StepId=step)["Step"]["Status"]["State"])
 
 
 def make_training_report(launcher: str, result: Mapping[str, Any]) -> TrainingReport:

@@ -158,7 +158,7 @@ def _find_promise_problems(expect: Expectation, evidence: Evidence) -> tuple[str
     formed = 0 if evidence.roster is None else len(evidence.roster.hosts)
     if formed == 0 or formed != len(evidence.nodes):
         problems.append(f"every node of the membership must be checked, got {len(evidence.nodes)} of {formed}")
-    if evidence.state and formed < evidence.requested and not evidence.state.reason:
+    if 0 < formed < evidence.requested and not (evidence.state and evidence.state.reason):
         problems.append(f"a smaller cluster must give its reason, got {formed} of {evidence.requested} without")
     if evidence.case is None:  # the bound is that of an undisturbed formation
         problems += _find_call_problems(evidence, formed)

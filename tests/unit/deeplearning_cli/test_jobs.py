@@ -8,8 +8,10 @@ ends lines with CR LF, and passes the words through `sudo --login`, which escape
 
 import json
 import os
+import subprocess
 import tarfile
 from dataclasses import replace
+from datetime import datetime, timezone
 from io import BytesIO
 
 import boto3
@@ -169,15 +171,131 @@ def test_a_cluster_without_a_running_master_is_named_with_the_remedy(cluster, ca
     )
 
 
-def test_on_emr_the_primary_of_this_cluster_is_found_while_the_stack_replaces_another(cluster, capsys):
+class EmrSteps:
+    """Steps of EMR: one at a time, on the lab's master, with the log where EMR keeps it."""
+
+    def __init__(self, job_lab):
+        self.lab = job_lab
+        self.root = job_lab.folder / job_lab.addresses[0]
+        self.steps = []
+        self.processes = {}
+
+    def answer(self, operation, arguments):
+        self._advance()
+        return getattr(self, f"_{operation}")(**arguments)
+
+    def _AddJobFlowSteps(self, JobFlowId, Steps):  # noqa: N802, N803 - the names of EMR's API
+        (step,) = Steps
+        name, timeline = f"s-{len(self.steps) + 1}", {"CreationDateTime": datetime.now(timezone.utc)}
+        self.steps.append({"Id": name, **step, "Status": {"State": "PENDING", "Timeline": timeline}})
+        self._advance()
+        return {"StepIds": [name]}
+
+    def _ListSteps(self, ClusterId, StepStates):  # noqa: N802, N803
+        return {"Steps": [step for step in reversed(self.steps) if step["Status"]["State"] in StepStates]}
+
+    def _DescribeStep(self, ClusterId, StepId):  # noqa: N802, N803
+        return {"Step": next(step for step in self.steps if step["Id"] == StepId)}
+
+    def _CancelSteps(self, ClusterId, StepIds):  # noqa: N802, N803
+        for step in self.steps:
+            if step["Id"] in StepIds:
+                step["Status"]["State"] = "CANCELLED"
+        return {}
+
+    def _advance(self):
+        for name, process in self.processes.items():
+            if process.poll() is not None:
+                self._DescribeStep("", name)["Step"]["Status"]["State"] = "FAILED" if process.poll() else "COMPLETED"
+        if all(process.poll() is not None for process in self.processes.values()):
+            for step in [step for step in self.steps if step["Status"]["State"] == "PENDING"][:1]:
+                step["Status"]["State"] = "RUNNING"
+                self.processes[step["Id"]] = self._start(step)
+
+    def _start(self, step):
+        folder = self.root / "mnt/var/log/hadoop/steps" / step["Id"]
+        folder.mkdir(parents=True)
+        command = [self.root / "deeplearning", *step["HadoopJarStep"]["Args"][1:]]
+        with (folder / "stderr").open("wb") as errors, (folder / "stdout").open("wb") as output:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
+        self.lab.started.append(process)
+        return process
+
+
+@pytest.fixture
+def emr(cluster, job_lab, monkeypatch):
+    """Return the steps of a cluster on EMR named hadoop, beside which the one that it replaces still runs."""
+    steps, call = EmrSteps(job_lab), BaseClient._make_api_call
+
+    def answer(client, name, arguments):
+        if client.meta.service_model.service_name == "emr":
+            return steps.answer(name, arguments)
+        return call(client, name, arguments)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", answer)
+    monkeypatch.setattr("deeplearning_cli.jobs.emr_cluster.POLL_SECONDS", 0.1)
     add_document("hadoop-0123abcd", platform="emr", cluster_id="j-NEW")
     for cluster_id in ("j-NEW", "j-OLD"):
         for role in ("MASTER", "CORE"):
             instance_id = add_instance({"deeplearning:cluster": "hadoop-0123abcd"})
             own = {"aws:elasticmapreduce:job-flow-id": cluster_id, "aws:elasticmapreduce:instance-group-role": role}
             ec2_backends[DEFAULT_ACCOUNT_ID][REGION].tags[instance_id].update(own)  # callers may not set tags of AWS
+    return steps
+
+
+def test_on_emr_a_job_is_a_step_and_prints_what_it_prints_on_ec2(cluster, emr, capsys):
+    write_job(cluster)
+    assert main(["submit", "job.toml", "hadoop", "--env", "COLOUR=red"]) == 0
+    on_emr = capsys.readouterr()
+    (step,) = emr.steps
+    assert (step["Name"], step["ActionOnFailure"]) == ("deeplearning job digits", "CONTINUE")
+    assert step["HadoopJarStep"]["Args"][:3] == ["/usr/local/bin/deeplearning", "start-job", "--end-with-parent"]
+    assert main(["submit", "job.toml", "training", "--env", "COLOUR=red"]) == 0
+    on_ec2 = capsys.readouterr()
+    assert [_shorten(line) for line in on_emr.out.splitlines() if not line.endswith("] started")] == [
+        _shorten(line) for line in on_ec2.out.splitlines() if "] detached; follow it: " not in line
+    ]
+    assert [line.replace("digits/1", "digits/2") for line in on_emr.err.splitlines()] == on_ec2.err.splitlines()
+
+
+def _shorten(line):
+    return line.partition("] ")[2].replace("digits/runs/1", "digits/runs/2") if line.startswith("[") else line
+
+
+def test_on_emr_a_refusal_of_the_primary_is_shown_with_status_2(cluster, emr, capsys):
+    write_job(cluster, data=["coco"])
+    assert main(["submit", "job.toml", "hadoop"]) == 2
+    done = capsys.readouterr()
+    assert "data must be declared by the cluster, got 'coco'; it declares none" in done.out
+    assert done.err.splitlines()[-1] == "step s-1 is FAILED"
+
+
+def test_on_emr_a_second_job_waits_and_can_be_stopped_before_its_start(cluster, emr, job_lab, capsys):
+    write_job(cluster, "sleep 1000")
+    assert main(["submit", "job.toml", "hadoop", "--detach"]) == 0
+    assert main(["submit", "job.toml", "hadoop", "--detach", "--name", "second"]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == "step s-2 waits for deeplearning job digits"
     assert main(["jobs", "hadoop", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"platform": "emr", "cluster": "hadoop-0123abcd", "jobs": []}
+    document = json.loads(capsys.readouterr().out)
+    assert (document["platform"], document["cluster"]) == ("emr", "hadoop-0123abcd")
+    assert [(job["run"], job["state"]) for job in document["jobs"]] == [("digits/1", "running"), ("second", "queued")]
+    assert main(["jobs", "hadoop"]) == 0
+    assert capsys.readouterr().out.splitlines()[2].split()[:4] == ["second", "emr", "queued", "0"]
+    assert main(["stop", "second", "hadoop"]) == 0
+    assert capsys.readouterr().out == "second is cancelled before its start (s-2)\n"
+    assert main(["stop", "digits", "hadoop"]) == 0
+    assert job_lab.status("digits/1")["state"] == "stopped"
+    jobs.wait_until(lambda: emr.processes["s-1"].poll() is not None)
+    assert emr.answer("ListSteps", {"ClusterId": "", "StepStates": ["PENDING", "RUNNING"]}) == {"Steps": []}
+
+
+def test_on_emr_a_step_right_that_the_caller_lacks_is_named(cluster, emr, monkeypatch, capsys):
+    def refuse(*_):
+        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "not authorized"}}, "ListSteps")
+
+    monkeypatch.setattr(emr, "answer", refuse)
+    assert main(["jobs", "hadoop"]) == 2
+    assert "and ListSteps on it, which EmrTraining.grant_submit grants" in capsys.readouterr().err
 
 
 def test_other_parameters_below_the_path_are_no_clusters(cluster, capsys):

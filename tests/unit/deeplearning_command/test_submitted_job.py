@@ -1,9 +1,9 @@
 """Job that `deeplearning-cdk submit` starts: source, limits, retries, and its row in `deeplearning jobs`."""
 
-import base64
 import hashlib
 import io
 import json
+import subprocess
 import tarfile
 from dataclasses import replace
 
@@ -25,10 +25,6 @@ def data_lab(monkeypatch, tmp_path_factory):
         yield DataLab(tmp_path_factory.mktemp("data"), proxy)
 
 
-def encode(job):
-    return base64.b64encode(json.dumps(job.to_document()).encode()).decode()
-
-
 def pack(data_lab, files):
     """Upload a packed source folder."""
     buffer = io.BytesIO()
@@ -44,12 +40,12 @@ def pack(data_lab, files):
 
 def test_the_job_runs_in_its_source_folder_with_its_variables(job_lab, data_lab):
     source = pack(data_lab, PRINTS)
-    done = job_lab.run("start-job", encode(replace(JOB, source=source)))
+    done = job_lab.run("start-job", replace(JOB, source=source).encode())
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"colour=dark red in {source.sha256[:16]} got two words\n"
     assert [path.name for path in (job_lab.folder / "efs/jobs/digits/source").iterdir()] == [source.sha256[:16]]
     data_lab.proxy.decide = lambda *_: pytest.fail("S3 was asked for a source that is there")
-    assert job_lab.run("start-job", encode(replace(JOB, source=source))).returncode == 0
+    assert job_lab.run("start-job", replace(JOB, source=source).encode()).returncode == 0
 
 
 def test_a_source_that_another_command_has_just_unpacked_is_used(job_lab, data_lab):
@@ -61,14 +57,14 @@ def test_a_source_that_another_command_has_just_unpacked_is_used(job_lab, data_l
         (folder / "train.sh").write_text("echo theirs\n")
 
     data_lab.proxy.decide = unpack_first
-    done = job_lab.run("start-job", encode(replace(JOB, source=source)))
+    done = job_lab.run("start-job", replace(JOB, source=source).encode())
     assert (done.returncode, done.stdout) == (0, "theirs\n"), done.stderr
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
 def test_a_source_with_another_digest_starts_nothing(job_lab, data_lab):
     source = pack(data_lab, PRINTS)
-    done = job_lab.run("start-job", encode(replace(JOB, source=replace(source, sha256="0" * 64))))
+    done = job_lab.run("start-job", replace(JOB, source=replace(source, sha256="0" * 64)).encode())
     assert done.returncode == 2
     assert f"could not fetch s3://{BUCKET}/{source.key}: " in done.stderr
     assert "sha256" in done.stderr
@@ -78,14 +74,27 @@ def test_a_source_with_another_digest_starts_nothing(job_lab, data_lab):
 def test_data_that_the_cluster_does_not_declare_is_refused(job_lab):
     declared = (DataSettings("imagenet", "bucket", "imagenet.tar", "efs"),)
     job_lab.set_facts(0, needs=JobNeeds({"master": CPU, "worker": CPU}, declared))
-    done = job_lab.run("start-job", encode(replace(JOB, data=("coco",))))
+    done = job_lab.run("start-job", replace(JOB, data=("coco",)).encode())
     assert done.returncode == 2
     assert "data must be declared by the cluster, got 'coco'; it declares imagenet\n" in done.stderr
 
 
+def test_the_job_of_a_step_ends_when_the_process_of_the_step_does(job_lab):
+    job = JobDefinition(name="long", program=("sh", job_lab.write_job("sleep 1000")))
+    command = job_lab.folder / job_lab.addresses[0] / "deeplearning"
+    words = [str(command), "start-job", "--end-with-parent", job.encode()]
+    # EMR's command-runner.jar has the command as a child, and passes no signal on.
+    step = subprocess.Popen(["sh", "-c", '"$@"; exit $?', "step", *words], env=job_lab._environment({}))
+    wait_until(lambda: (job_lab.status("long/1") or {}).get("state") == "running" and job_lab.processes())
+    step.terminate()
+    assert step.wait(10) != 0
+    wait_until(lambda: job_lab.status("long/1")["state"] == "stopped")
+    assert job_lab.processes() == {}
+
+
 def test_the_members_of_a_job_are_the_first_hosts(job_lab):
     job = job_lab.write_job("exit 0")
-    done = job_lab.run("start-job", encode(JobDefinition(name="one", program=("sh", job), members=1)))
+    done = job_lab.run("start-job", JobDefinition(name="one", program=("sh", job), members=1).encode())
     assert done.returncode == 0, done.stderr
     assert job_lab.status("one/1")["hosts"] == ["deeplearning-worker1"]
     done = job_lab.run("run", "--members", "3", "--", job)

@@ -1,6 +1,7 @@
 """`deeplearning logs`: output of a job's ranks, and of the agents of all nodes."""
 
 import argparse
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -16,6 +17,9 @@ from deeplearning_node.health.findings import clean
 
 POLL_SECONDS = 0.5
 AGENT_SECONDS = 30.0
+STEP_LOG = "mnt/var/log/hadoop/steps/{}/stderr"
+"""Standard error of an EMR step (EMR management guide, "View log files")."""
+_STEP = re.compile(r"s-[A-Z0-9]{1,32}")
 DESCRIPTION = "Show the output of a rank of a job, or with --agent the log of each node's agent."
 
 
@@ -27,6 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--follow", action="store_true", help="continue until the run ends")
     parser.add_argument("--lines", type=int, default=40, metavar="N", help="the last N lines; default: 40")
     parser.add_argument("--agent", action="store_true", help="show the logs of all nodes' agents")
+    parser.add_argument("--step", default="", metavar="ID", help="show the log of an EMR step, which starts a job")
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
@@ -35,6 +40,8 @@ def run(options: argparse.Namespace, context: Context) -> int:
         raise RefusedError(f"--lines must not be negative, got {options.lines}")
     if options.agent:
         return show_agents(context.remote, options.lines)
+    if options.step:
+        return show_step(options.step, context.root)
     try:
         found = JobsFolder(context.jobs_path).find_run(options.job, options.number)
     except JobNameError as error:
@@ -82,6 +89,16 @@ def show_agents(remote: Remote, lines: int) -> int:
         if result.status != 0:
             sys.stdout.write(f"(no log: {clean(result.cause) or f'status {result.status}'})\n")
     return 0 if all(result.status == 0 for result in results) else 1
+
+
+def show_step(step: str, root: Path) -> int:
+    """Print what an EMR step has written to its standard error; nothing before it has begun."""
+    if not _STEP.fullmatch(step):
+        raise RefusedError(f"--step must be the id of an EMR step, such as s-2V57YI7T5NF42, got {step!r}")
+    path = root / STEP_LOG.format(step)
+    if path.exists():
+        write_out(path.read_bytes())
+    return 0
 
 
 def write_out(data: bytes) -> None:

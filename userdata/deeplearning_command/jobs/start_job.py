@@ -5,7 +5,10 @@ import base64
 import binascii
 import os
 import shutil
+import signal
 import tempfile
+import threading
+import time
 from pathlib import Path
 
 from deeplearning_command.context import Context
@@ -21,6 +24,7 @@ from deeplearning_provision.steps import ProvisionFailure
 SOURCE_FOLDER = "source"
 _DIGITS = 16
 _THREADS = 8
+_WATCH_SECONDS = 1.0
 DESCRIPTION = "Start a job from its definition, the base64 of the JSON that `deeplearning-cdk submit` sends."
 
 
@@ -30,6 +34,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--detach", action="store_true", help="return when the job has started")
     parser.add_argument("--fresh", action="store_true", help="start over; the checkpoints are kept under another name")
     parser.add_argument("--plan", action="store_true", help="print the plan instead, as `deeplearning plan`")
+    parser.add_argument(
+        "--end-with-parent", action="store_true", help="end the job when the process that started the command ends"
+    )
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
@@ -50,8 +57,22 @@ def run(options: argparse.Namespace, context: Context) -> int:
     words += list_words(job)
     if options.plan:
         return main(["plan", *words], context.root, context.programs, context.clock)
+    if options.end_with_parent:
+        threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
     detach = ["--detach"] if options.detach else []
     return main(["run", *detach, *words], context.root, context.programs, context.clock)
+
+
+def _end_with(parent: int) -> None:
+    """
+    Interrupt this process when its parent has ended.
+
+    EMR cancels a step by a signal to its child process (EMR management guide, "Cancel steps"). Whether that is this
+    command or a process that runs it, which may not pass the signal on, the guide leaves open.
+    """
+    while os.getppid() == parent:
+        time.sleep(_WATCH_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def read_definition(text: str) -> JobDefinition:

@@ -1,6 +1,6 @@
 """Options of the embedded AWS for a cluster, with the faults of a case."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,7 @@ from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageFaults
 from cdk_rehearsal.errors import AssemblyError
 from deeplearning_contract.metrics import METRICS, NAMESPACE
-from deeplearning_contract.names import ROLE_TAG
+from deeplearning_contract.names import ROLE_TAG, find_role
 from deeplearning_rehearsal.cases.format.account import fill_account
 from deeplearning_rehearsal.cases.format.case import Case, CaseError, LaunchFaultWords
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
@@ -21,9 +21,12 @@ _QUICK_RETRIES = (1.0, 2.0)
 
 def make_cloud_options(**options: Any) -> CloudOptions:
     """Return options of the embedded AWS for a cluster: those given, the roles of nodes, and the known metrics."""
-    return CloudOptions(
-        label_instance=lambda tags, group: tags.get(ROLE_TAG, group), check_metric=require_known_metric, **options
-    )
+    return CloudOptions(label_instance=_label_instance, check_metric=require_known_metric, **options)
+
+
+def _label_instance(tags: Mapping[str, str], group: str) -> str:
+    role = find_role(tags)
+    return role.value if role else group
 
 
 def add_faults(options: CloudOptions, case: Case, kept: KeptEnvironments) -> CloudOptions:

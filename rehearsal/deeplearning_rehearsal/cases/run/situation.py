@@ -14,7 +14,7 @@ from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.run.fleet import Fleet
 from deeplearning_contract.cluster_state import ClusterState, get_request
 from deeplearning_contract.document import ContractError
-from deeplearning_contract.names import CLUSTER_TAG, MEMBERSHIP_FILE, PROVISION_FILE, ROLE_TAG
+from deeplearning_contract.names import CLUSTER_TAG, MEMBERSHIP_FILE, PROVISION_FILE, find_role
 from deeplearning_rehearsal.cases.format.triggers import Target
 from deeplearning_rehearsal.cases.verdict.elastic import ElasticJob
 from deeplearning_rehearsal.checks.provision_watch import count_done
@@ -37,7 +37,7 @@ class LiveSituation:
 
     def instance(self, target: Target) -> str | None:
         """Return the instance id of a machine that was booted; None before."""
-        ids = [m.instance_id for m in self.fleet.launched() if m.tags.get(ROLE_TAG) == target.role.value]
+        ids = [m.instance_id for m in self.fleet.launched() if find_role(m.tags) is target.role]
         number = len(ids) if target.number is None else target.number
         return ids[number - 1] if 0 < number <= len(ids) else None
 

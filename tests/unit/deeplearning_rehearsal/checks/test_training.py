@@ -9,6 +9,7 @@ import tarfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -20,7 +21,9 @@ from deeplearning_rehearsal.checks.training import (
     PROGRAM,
     copy_examples,
     list_examples,
+    read_submission,
     train,
+    train_in_step,
     upload_example,
 )
 from tests.unit.local_aws import empty_aws
@@ -89,7 +92,7 @@ def test_the_source_of_the_job_is_uploaded_where_the_submission_document_says(di
         settings = SubmissionSettings("ec2", "c", "ubuntu", "assets", "deeplearning-jobs/c/")
         name, value = submission_parameter("c"), json.dumps(settings.to_document())
         clients("ssm").put_parameter(Name=name, Value=value, Type="String")
-        job = upload_example(clients, "c", digits)
+        job = upload_example(clients, read_submission(clients, "c"), digits)
         assert job.source is not None
         assert job.source.key.startswith("deeplearning-jobs/c/")
         content = clients("s3").get_object(Bucket="assets", Key=job.source.key)["Body"].read()
@@ -102,6 +105,42 @@ def test_examples_for_nodes_are_all_but_the_apps_for_the_users_own_machine() -> 
     examples = list_examples()
     assert {"run_horovod.sh", "train_digits.py", "mxnet/launch.py", "tensorflow/generate_trainer.py"} <= set(examples)
     assert not [name for name in examples if "app/" in name]
+
+
+class Emr:
+    """Steps of EMR, of which one has ended after it was read once."""
+
+    def __init__(self, state: str) -> None:
+        self.states = ["PENDING", state]
+        self.steps: list[Any] = []
+
+    def add_job_flow_steps(self, **parameters: Any) -> Any:
+        self.steps.append(parameters)
+        return {"StepIds": ["s-1"]}
+
+    def describe_step(self, **parameters: Any) -> Any:
+        assert parameters == {"ClusterId": "j-1", "StepId": "s-1"}
+        return {"Step": {"Status": {"State": self.states.pop(0)}}}
+
+
+class Primary:
+    """A node with the logs of a step."""
+
+    def run(self, instance_id: str, argv: Sequence[str], **_: Any) -> "subprocess.CompletedProcess[str]":
+        texts = {
+            "/mnt/var/log/hadoop/steps/s-1/stdout": json.dumps(RESULT),
+            "/mnt/var/log/hadoop/steps/s-1/stderr": "rank 1 is lost\n",
+        }
+        return subprocess.CompletedProcess(list(argv), 0, texts[argv[1]], "")
+
+
+def test_on_emr_the_job_is_a_step_whose_failure_has_its_last_lines() -> None:
+    emr = Emr("COMPLETED")
+    training = train_in_step(Primary(), "i-1", JOB, 42.0, emr=emr, cluster="j-1")
+    assert (training.ranks, training.accuracy) == (2, 0.97)
+    assert emr.steps == [{"JobFlowId": "j-1", "Steps": [JOB.to_step()]}]
+    with pytest.raises(PromiseError, match=r"training's step s-1 is FAILED: .*rank 1 is lost"):
+        train_in_step(Primary(), "i-1", JOB, 42.0, emr=Emr("FAILED"), cluster="j-1")
 
 
 def test_a_job_that_prints_no_result_is_not_taken_for_trained() -> None:

@@ -27,6 +27,17 @@ def _texts(template: dict[str, Any]) -> list[str]:
     return [read_literals(part["UserData"]) for part in data]
 
 
+def test_the_settings_of_emrs_bootstrap_action_are_changed_as_user_data_is() -> None:
+    user_data = _template(ENVIRONMENT)["Resources"]["MasterTemplate"]["Properties"]["LaunchTemplateData"]["UserData"]
+    action = {"ScriptBootstrapAction": {"Path": "s3://assets/a.sh", "Args": ["key", user_data["Fn::Base64"]]}}
+    cluster = {"Type": "AWS::EMR::Cluster", "Properties": {"BootstrapActions": [action]}}
+    changed, listing = apply_overrides({"Resources": {"Cluster": cluster}}, None)
+    assert sorted(listing) == ["environment.framework", "hardware.compute_capability"]
+    found = find_environment(changed)
+    assert found is not None
+    assert found.framework == "torch==2.13.0"
+
+
 def test_pytorch_becomes_the_one_for_the_cpu_on_every_node_and_the_report_lists_it() -> None:
     template = _template(ENVIRONMENT)
     before = copy.deepcopy(template)

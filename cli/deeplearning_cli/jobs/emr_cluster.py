@@ -1,0 +1,107 @@
+"""A cluster on EMR that takes jobs, each of them a step: EMR shows steps, and a cluster with one is not idle."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.jobs.cluster import JobCluster, print_progress
+from deeplearning_contract.job_definition import STEP_NAME, JobDefinition
+from deeplearning_contract.names import EMR_CLUSTER_TAG, EMR_PRIMARY, EMR_ROLE_TAG
+
+POLL_SECONDS = 2.0
+_WAITING, _RUNNING = "PENDING", "RUNNING"
+_STARTED = "] started"
+"""End of the line of `deeplearning start-job` when the ranks start."""
+_REFUSED = 2
+
+
+@dataclass(frozen=True)
+class EmrJobCluster(JobCluster):
+    """A cluster that takes jobs, on EMR."""
+
+    @property
+    def master_tags(self) -> Mapping[str, str]:
+        """Tags of the primary node; a stack that replaces its cluster has two of one name, so EMR's id counts."""
+        return {EMR_CLUSTER_TAG: self.settings.cluster_id, EMR_ROLE_TAG: EMR_PRIMARY}
+
+    def start(
+        self, job: JobDefinition, options: Sequence[str], on_line: Callable[[str], None], *, waits: bool = True
+    ) -> int:
+        """Add a step that runs a job after those of the cluster; arguments and result as on EC2."""
+        before = [step["Name"] for step in self._list_steps(_WAITING, _RUNNING)]
+        answer = self._call("add_job_flow_steps", JobFlowId=self.settings.cluster_id, Steps=[job.to_step(options)])
+        step_id = str(answer["StepIds"][0])
+        if before:
+            print_progress(f"step {step_id} waits for {', '.join(before)}")
+            if not waits:
+                return 0
+        shown = 0
+        while True:
+            step = self._call("describe_step", ClusterId=self.settings.cluster_id, StepId=step_id)["Step"]
+            state = step["Status"]["State"]
+            if state != _WAITING:
+                lines: list[str] = []
+                self.run(["logs", "--step", step_id], lines.append)
+                for line in lines[shown:]:
+                    on_line(line)
+                shown = len(lines)
+                if any(line.endswith(_STARTED) for line in lines):
+                    return 0
+                if state != _RUNNING:
+                    print_progress(f"step {step_id} is {state}")
+                    return _REFUSED
+            time.sleep(POLL_SECONDS)
+
+    def stop(self, name: str, on_line: Callable[[str], None]) -> int:
+        """End a job, also one whose step waits; result as on EC2."""
+        waiting = [str(step["Id"]) for step in self._list_steps(_WAITING) if step["Name"] == f"{STEP_NAME}{name}"]
+        if waiting:
+            self._call("cancel_steps", ClusterId=self.settings.cluster_id, StepIds=waiting)
+            for step_id in waiting:
+                on_line(f"{name} is cancelled before its start ({step_id})")
+            if not any(job["name"] == name and job["state"] in ("running", "retrying") for job in self.list_jobs()):
+                return 0
+        return super().stop(name, on_line)
+
+    def list_jobs(self) -> list[dict[str, Any]]:
+        """Return the jobs as on EC2, and those whose steps wait."""
+        return super().list_jobs() + [
+            _describe_waiting(step) for step in self._list_steps(_WAITING) if step["Name"].startswith(STEP_NAME)
+        ]
+
+    def _list_steps(self, *states: str) -> list[dict[str, Any]]:
+        """Return steps in these states, the oldest first."""
+        answer = self._call("list_steps", ClusterId=self.settings.cluster_id, StepStates=list(states))
+        return list(reversed(answer["Steps"]))
+
+    def _call(self, operation: str, **parameters: Any) -> dict[str, Any]:
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
+
+        try:
+            answer: dict[str, Any] = getattr(self.access.clients("emr"), operation)(**parameters)
+        except (BotoCoreError, ClientError) as error:
+            raise UnavailableError(
+                f"could not use the steps of cluster {self.settings.cluster_id}: {error}; the caller needs "
+                "elasticmapreduce:AddJobFlowSteps, CancelSteps, DescribeStep and ListSteps on it, which "
+                "EmrTraining.grant_submit grants"
+            ) from error
+        return answer
+
+
+def _describe_waiting(step: Mapping[str, Any]) -> dict[str, Any]:
+    name = str(step["Name"]).removeprefix(STEP_NAME)
+    return {
+        "name": name,
+        "run": name,
+        "state": "queued",
+        "status": None,
+        "launcher": "",
+        "members": 0,
+        "started": step["Status"]["Timeline"]["CreationDateTime"].isoformat(),
+        "ended": "",
+        "cause": "",
+        "resumed_from": "",
+        "last_line": f"step {step['Id']}",
+    }

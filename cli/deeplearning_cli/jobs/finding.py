@@ -1,0 +1,53 @@
+"""The cluster that takes a job, found by its submission document."""
+
+import re
+from collections.abc import Mapping
+
+from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.cloud_access import CloudAccess
+from deeplearning_cli.jobs.cluster import JobCluster
+from deeplearning_cli.jobs.emr_cluster import EmrJobCluster
+from deeplearning_contract.document import ContractError
+from deeplearning_contract.job_definition import SUBMISSION_PATH, SubmissionSettings
+
+PLATFORMS: Mapping[str, type[JobCluster]] = {"ec2": JobCluster, "emr": EmrJobCluster}
+"""How jobs are started on each platform of a submission document."""
+_DOCUMENT = re.compile(rf"{SUBMISSION_PATH}/(?P<stack>.+)-[0-9a-f]{{8}}/submission")
+"""Name of a submission document; an account may have other parameters below the same path."""
+
+
+def find_cluster(access: CloudAccess) -> JobCluster:
+    """
+    Return the cluster of the stack that `access` names, or the region's only one.
+
+    Raises:
+        UnavailableError: The documents cannot be read, none fits, or several do.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
+
+    try:
+        pages = (
+            access.clients("ssm").get_paginator("get_parameters_by_path").paginate(Path=SUBMISSION_PATH, Recursive=True)
+        )
+        found = {str(entry["Name"]): str(entry["Value"]) for page in pages for entry in page["Parameters"]}
+    except (BotoCoreError, ClientError) as error:
+        raise UnavailableError(
+            f"could not read the submission documents: {error}; the caller needs ssm:GetParametersByPath on "
+            f"{SUBMISSION_PATH}, which TrainingCluster.grant_submit grants"
+        ) from error
+    stacks = {name: match["stack"] for name in found if (match := _DOCUMENT.fullmatch(name))}
+    fitting = [name for name, stack in stacks.items() if access.stack in (None, stack)]
+    if len(fitting) == 1:
+        try:
+            settings = SubmissionSettings.from_json(found[fitting[0]])
+        except ContractError as error:
+            raise UnavailableError(
+                f"parameter {fitting[0]} cannot be read: {error}; use the release of deeplearning-cdk that deployed it"
+            ) from error
+        return PLATFORMS[settings.platform](access, settings)
+    names = ", ".join(sorted(stacks.values())) or "none"
+    if not fitting:
+        raise UnavailableError(
+            f"stack must be one that takes jobs in {access.region}, got {access.stack or 'none'}; there are: {names}"
+        )
+    raise UnavailableError(f"stack must be named, got none and {len(fitting)} clusters; there are: {names}")
