@@ -79,7 +79,9 @@ class JobDefinition:
 
     def to_step(self, options: Sequence[str] = ()) -> dict[str, Any]:
         """Return the EMR step that runs the job on the primary node; `options` are those of `start-job`."""
-        words = [COMMAND, "start-job", "--end-with-parent", *options, self.encode()]
+        # A step has no login shell, whose variables the ranks expect; exec leaves no process in between.
+        shell = ["bash", "--login", "-c", 'exec "$0" "$@"']
+        words = [*shell, COMMAND, "start-job", "--end-with-parent", *options, self.encode()]
         return {
             "Name": f"{STEP_NAME}{self.name}",
             "ActionOnFailure": "CONTINUE",

@@ -21,7 +21,7 @@ from deeplearning_contract.settings import NodeSettings
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_roster
 from deeplearning_rehearsal.checks.node_log import await_node_log
 from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress
-from deeplearning_rehearsal.checks.training import read_submission, train, train_in_step, upload_example
+from deeplearning_rehearsal.checks.training import await_steps, read_submission, train, train_in_step, upload_example
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.report.assessment import Evidence
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport, read_environment
@@ -89,6 +89,12 @@ class ClusterRun:
         """Hold every node against the contract; RehearsalError when there is no master, or it has no membership."""
         master, lane = find_master(self.fleet), self.fleet.lane
         settings = self.read_settings()
+        submission = read_submission(self.aws.place.client, settings.cluster)
+        if submission.platform == "emr":  # Its stack is complete when the step that waits for the members begins.
+            with self.timeline.phase("wait"):
+                await_steps(self.aws.place.client("emr"), submission.cluster_id, self.give_up - time.monotonic())
+            if self.fleet.launched_at is not None:
+                evidence.formation_seconds = time.monotonic() - self.fleet.launched_at
         if settings.state_table:
             database = self.aws.place.client("dynamodb")
             item = database.get_item(**get_request(settings.state_table, settings.cluster))["Item"]

@@ -19,7 +19,7 @@ from deeplearning_rehearsal.privileges.must_deny import (
 from deeplearning_rehearsal.privileges.template_rights import TemplateScope, read_template_rights
 from tests.gates.presets import PRESETS
 
-CHOSEN = ("default", "amazon-linux", "lustre-with-data", "guarded-spending")
+CHOSEN = ("default", "amazon-linux", "lustre-with-data", "guarded-spending", "emr")
 """Presets whose roles differ, and whose key is the cluster's own."""
 LEAST_FORBIDDEN = 20
 WITHOUT_RESOURCE = {
@@ -104,9 +104,9 @@ def test_no_role_may_make_a_forbidden_call(template_of, preset):
     rights = read_template_rights(template_of(preset))
     tried = {verdict.call.name for verdict in judge_forbidden_calls(rights)}
     assert list_allowed(rights) == set()
-    assert tried == {call.name for call in list_forbidden_calls()}
+    assert tried == {call.name for call in list_forbidden_calls(rights)}
     assert len(tried) >= LEAST_FORBIDDEN
-    assert all(call.reason for call in list_forbidden_calls())
+    assert all(call.reason for call in list_forbidden_calls(rights))
     assert all(rights.roles.values()), "a role without a policy would be judged by nothing"
 
 
@@ -187,8 +187,9 @@ def test_a_right_that_is_too_wide_is_found_by_the_forbidden_calls(template_of):
 
 def test_only_actions_without_a_resource_type_are_granted_on_everything(grants_of, reference):
     granted = {grant.action for preset in CHOSEN for grant in grants_of(preset) if grant.resource == "*"}
-    assert granted == WITHOUT_RESOURCE.keys()
-    for action in WITHOUT_RESOURCE:
+    # EMR looks at the network before it launches.
+    assert {action for action in granted if not action.startswith("ec2:Describe")} == WITHOUT_RESOURCE.keys()
+    for action in granted:
         service, name = action.split(":")
         assert not reference[service]["Actions"][name.lower()].get("Resources"), action
 

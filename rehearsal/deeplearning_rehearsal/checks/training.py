@@ -27,7 +27,6 @@ MINIMUM_ACCURACY = 0.90
 _FIGURES = ("framework", "ranks", "hosts", "dataset", "accuracy", "seconds")
 STEP_LOGS = "/mnt/var/log/hadoop/steps"
 """Folder of the logs of steps on EMR's primary node (EMR management guide, "View log files")."""
-_ACTIVE_STEPS = ("PENDING", "RUNNING")
 _POLL_SECONDS = 0.5
 SHARED_FOLDER = "$EFS_MOUNT/rehearsal"
 
@@ -88,17 +87,19 @@ def train_in_step(
     Raises PromiseError, with the last lines of the step's log, if the step fails or takes more than `timeout` seconds.
     """
     (step,) = emr.add_job_flow_steps(JobFlowId=cluster, Steps=[job.to_step()])["StepIds"]
-    give_up = time.monotonic() + timeout
-    while (state := _read_state(emr, cluster, step)) in _ACTIVE_STEPS and time.monotonic() < give_up:
-        time.sleep(_POLL_SECONDS)
+    await_steps(emr, cluster, timeout)
+    state = emr.describe_step(ClusterId=cluster, StepId=step)["Step"]["Status"]["State"]
     logs = {name: nodes.run(master, ["cat", f"{STEP_LOGS}/{step}/{name}"]).stdout for name in ("stdout", "stderr")}
     if state != "COMPLETED":
         raise PromiseError(f"training's step {step} is {state}: {last_lines(logs['stdout'] + logs['stderr'])}")
     return make_training_report(LAUNCHER, read_result(logs["stdout"]))
 
 
-def _read_state(emr: Any, cluster: str, step: str) -> str:
-    return str(emr.describe_step(ClusterId=cluster, StepId=step)["Step"]["Status"]["State"])
+def await_steps(emr: Any, cluster: str, timeout: float) -> None:
+    """Wait until no step of a cluster on EMR is left to do, for so many seconds at most."""
+    give_up = time.monotonic() + timeout
+    while emr.list_steps(ClusterId=cluster, StepStates=["PENDING", "RUNNING"])["Steps"] and time.monotonic() < give_up:
+        time.sleep(_POLL_SECONDS)
 
 
 def make_training_report(launcher: str, result: Mapping[str, Any]) -> TrainingReport:

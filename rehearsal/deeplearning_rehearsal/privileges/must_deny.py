@@ -14,7 +14,9 @@ from cdk_rehearsal.iam.policy import read_policy
 from cdk_rehearsal.iam.request import Caller, Request, make_context
 from deeplearning_rehearsal.privileges.rights import Rights
 
-FILE = Path(__file__).with_name("must_deny.toml")
+FILES = {name: Path(__file__).with_name(f"{name}.toml") for name in ("must_deny", "must_deny_emr")}
+_EMR_ROLE = "RolesInstance"
+"""Part of the logical id of the role of EMR's instances."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +47,16 @@ class Verdict:
     decision: Decision
 
 
-def list_forbidden_calls() -> tuple[ForbiddenCall, ...]:
-    """Return the calls of the list, in its order."""
-    entries = tomllib.loads(FILE.read_text(encoding="utf-8"))["call"]
+def list_forbidden_calls(rights: Rights) -> tuple[ForbiddenCall, ...]:
+    """Return the calls of the list for a stack's platform, in its order."""
+    is_on_emr = any(_EMR_ROLE in rights.names.get(arn.rpartition("/")[2], "") for arn in rights.roles)
+    entries = tomllib.loads(FILES["must_deny_emr" if is_on_emr else "must_deny"].read_text(encoding="utf-8"))["call"]
     return tuple(ForbiddenCall(**entry) for entry in entries)
 
 
 def judge_forbidden_calls(rights: Rights) -> tuple[Verdict, ...]:
     """Try every forbidden call as every role that it names; RehearsalError when the stack lacks one or its resource."""
-    return tuple(chain.from_iterable(judge_call(rights, call) for call in list_forbidden_calls()))
+    return tuple(chain.from_iterable(judge_call(rights, call) for call in list_forbidden_calls(rights)))
 
 
 def judge_call(rights: Rights, call: ForbiddenCall) -> Iterator[Verdict]:

@@ -215,7 +215,7 @@ class EmrSteps:
     def _start(self, step):
         folder = self.root / "mnt/var/log/hadoop/steps" / step["Id"]
         folder.mkdir(parents=True)
-        command = [self.root / "deeplearning", *step["HadoopJarStep"]["Args"][1:]]
+        command = [self.root / "deeplearning", *step["HadoopJarStep"]["Args"][5:]]
         with (folder / "stderr").open("wb") as errors, (folder / "stdout").open("wb") as output:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
         self.lab.started.append(process)
@@ -249,7 +249,8 @@ def test_on_emr_a_job_is_a_step_and_prints_what_it_prints_on_ec2(cluster, emr, c
     on_emr = capsys.readouterr()
     (step,) = emr.steps
     assert (step["Name"], step["ActionOnFailure"]) == ("deeplearning job digits", "CONTINUE")
-    assert step["HadoopJarStep"]["Args"][:3] == ["/usr/local/bin/deeplearning", "start-job", "--end-with-parent"]
+    assert step["HadoopJarStep"]["Args"][:2] == ["bash", "--login"]
+    assert step["HadoopJarStep"]["Args"][4:-1] == ["/usr/local/bin/deeplearning", "start-job", "--end-with-parent"]
     assert main(["submit", "job.toml", "training", "--env", "COLOUR=red"]) == 0
     on_ec2 = capsys.readouterr()
     assert [_shorten(line) for line in on_emr.out.splitlines() if not line.endswith("] started")] == [

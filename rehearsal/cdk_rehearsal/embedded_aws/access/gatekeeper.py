@@ -167,7 +167,9 @@ class Gatekeeper:
 def write_rights(gatekeeper: Gatekeeper, case: str, resources: Iterable[StackResource], folder: Path) -> None:
     """Write a case's calls (or those of none) with policies, and logical ids that make ARNs of stacks comparable."""
     document = {"case": case, **_describe(gatekeeper)}
-    document["names"] = {entry.physical_id: entry.logical_id for entry in resources if entry.physical_id}
+    # An instance profile may have its role's name, and has no rights of its own.
+    named = [each for each in resources if each.physical_id and each.resource_type != "AWS::IAM::InstanceProfile"]
+    document["names"] = {each.physical_id: each.logical_id for each in named}
     (folder / RIGHTS_FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -11,6 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.run.fleet import Fleet
 from deeplearning_contract.cluster_state import ClusterState, get_request
 from deeplearning_contract.document import ContractError
@@ -42,17 +43,25 @@ class LiveSituation:
         return ids[number - 1] if 0 < number <= len(ids) else None
 
     def state(self) -> ClusterState | None:
-        """Return the state item; None while there is none."""
+        """Return the state item, on EMR the membership on the shared file system; None while there is none."""
         machines = self.fleet.launched()
         try:
             tables = [r.physical_id for r in self.aws.wait(0).resources if r.resource_type == _TABLE_TYPE]
             if not machines or not tables:
-                return None
+                return self._read_membership(machines)
             request = get_request(tables[0], machines[0].tags[CLUSTER_TAG])
             item = self.aws.place.client("dynamodb").get_item(**request).get("Item")
             return None if item is None else ClusterState.from_item(item)
         except (BotoCoreError, ClientError, ContractError, RehearsalError):
             return None  # not there yet
+
+    def _read_membership(self, machines: Sequence[Machine]) -> ClusterState | None:
+        for machine in machines[:1]:
+            for root in self.fleet.lab.file_system_roots(machine):
+                path = root / ".deeplearning" / machine.tags[CLUSTER_TAG] / "membership.json"
+                if path.exists():
+                    return ClusterState.from_text(path.read_text(encoding="utf-8"))
+        return None
 
     def phase(self) -> str:
         """Return the phase of the state item; empty without one."""

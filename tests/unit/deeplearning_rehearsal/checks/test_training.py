@@ -111,16 +111,20 @@ class Emr:
     """Steps of EMR, of which one has ended after it was read once."""
 
     def __init__(self, state: str) -> None:
-        self.states = ["PENDING", state]
+        self.active, self.state = [{"Id": "s-1"}], state
         self.steps: list[Any] = []
 
     def add_job_flow_steps(self, **parameters: Any) -> Any:
         self.steps.append(parameters)
         return {"StepIds": ["s-1"]}
 
+    def list_steps(self, **parameters: Any) -> Any:
+        assert parameters == {"ClusterId": "j-1", "StepStates": ["PENDING", "RUNNING"]}
+        return {"Steps": self.active and [self.active.pop()]}
+
     def describe_step(self, **parameters: Any) -> Any:
-        assert parameters == {"ClusterId": "j-1", "StepId": "s-1"}
-        return {"Step": {"Status": {"State": self.states.pop(0)}}}
+        assert (parameters, self.active) == ({"ClusterId": "j-1", "StepId": "s-1"}, [])
+        return {"Step": {"Status": {"State": self.state}}}
 
 
 class Primary:
