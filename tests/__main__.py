@@ -63,8 +63,6 @@ FAILING = tuple(
     for name in ("creation_order", "early_ends", "failing_stack", "launch_check", "stack_deletion")
 )
 
-EMR = tuple(f"tests/rehearsal/test_emr_{name}.py" for name in ("cluster", "training"))
-
 
 def leave_out(paths: Sequence[str]) -> tuple[str, ...]:
     """Return the words for pytest that leave paths out, which are in other parts."""
@@ -78,14 +76,23 @@ PARTS = (
     Part("unit-others", (UNIT, *leave_out(OWN_PARTS))),
     Part("rehearsal-broken", ("tests/rehearsal/test_rehearsals.py",), ("base",), REHEARSAL_MIB),
     Part("rehearsal-jobs", ("tests/rehearsal/test_submission.py",), ("base",), REHEARSAL_MIB),
-    Part("rehearsal-emr", EMR, ("base",), 2000),
+    Part("rehearsal-emr-jobs", ("tests/rehearsal/test_emr_submission.py",), ("base",), REHEARSAL_MIB),
+    Part("rehearsal-emr", ("tests/rehearsal/test_emr_cluster.py",), ("base",), 2000),
     Part("fleet", ("tests/rehearsal/test_fleet.py",), ("base",), 1000),
     Part("lab", ("tests/rehearsal/test_lab_nodes.py", "tests/rehearsal/test_lab_faults.py"), ("base",)),
     # After the others that boot nodes: it compares links and mounts of this machine, and /run, before and after.
     Part(
         "rehearsal-ends",
         ("tests/rehearsal/test_enclosure.py",),
-        ("rehearsal-cases", "rehearsal-broken", "rehearsal-jobs", "rehearsal-emr", "lab", "fleet"),
+        (
+            "rehearsal-cases",
+            "rehearsal-broken",
+            "rehearsal-jobs",
+            "rehearsal-emr-jobs",
+            "rehearsal-emr",
+            "lab",
+            "fleet",
+        ),
         REHEARSAL_MIB,
     ),
     Part("stacks", ("tests/synthesis", "tests/package")),

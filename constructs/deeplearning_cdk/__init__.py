@@ -1,11 +1,12 @@
 """
 Deep-learning training clusters on AWS, as constructs.
 
-`TrainingCluster` is the whole. Its props are the values `Workers`, `Master`, `Network`, `Software`, `Storage` and
-`Spending`; the other classes are what goes into them.
+`TrainingCluster` is the whole, and `EmrTraining` the same on Amazon EMR. Their props are the values `Workers`,
+`Master`, `Network`, `Software`, `Storage` and `Spending`; the other classes are what goes into them.
 """
 
 from deeplearning_cdk.capacity.purchase import Purchase
+from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_cdk.images.node_image import NodeImage
 from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.operations.spending import Spending
@@ -19,6 +20,7 @@ from deeplearning_cdk.values import Master, Network, Software, Storage, Workers
 
 __all__ = [
     "DataSource",
+    "EmrTraining",
     "EnvironmentCache",
     "InstanceTypeFacts",
     "JobEnvironment",

@@ -30,7 +30,7 @@ from deeplearning_cdk import (
 from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_cdk.props.check import show_value
 from deeplearning_rehearsal.cases.format.case_file import list_cases, read_case
-from stacks.context import read_choices, read_context
+from stacks.context import PLATFORMS, read_choices, read_context
 from stacks.emr_stack import make_stack
 from stacks.reader import list_keys, read_props
 
@@ -509,4 +509,4 @@ def test_the_context_of_every_fault_case_is_read(case):
     given = dict(case.context)
     given.pop("software.environment", None)  # Its file is found when the case is rehearsed.
     for choice in read_choices(given):
-        read(dict(choice.cluster))
+        read_props(cdk.Stack(), dict(choice.cluster), PLATFORMS[choice.platform])

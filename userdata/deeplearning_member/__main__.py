@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from deeplearning_agent.boot.steps import prepare_node, run_stage, write_command
@@ -35,6 +36,8 @@ from deeplearning_node.programs import Programs, system_path
 LOG = logging.getLogger("deeplearning_member")
 COMMAND_FILE = "/usr/local/bin/deeplearning-member"
 SERVICE = "deeplearning-member.service"
+DEADLINE = "deeplearning-deadline"
+"""Name of the timer that ends the cluster, and of its service."""
 START_SECONDS = 60
 _UNIT = f"""[Unit]
 Description=Announces this node to its deep learning cluster and follows the membership
@@ -54,6 +57,26 @@ RestartSec=10
 WantedBy=multi-user.target
 # Health checks and their remedies name the agent's service, whose part this one has on EMR.
 Alias={AGENT_SERVICE}
+"""
+
+
+_DEADLINE_TIMER = """[Unit]
+Description=The time of this EMR cluster is over
+
+[Timer]
+OnCalendar={moment:%Y-%m-%d %H:%M:%S} UTC
+Persistent=true
+AccuracySec=1s
+
+[Install]
+WantedBy=timers.target
+"""
+_DEADLINE_SERVICE = """[Unit]
+Description=Ends this EMR cluster, which EMR terminates with its primary node
+
+[Service]
+Type=oneshot
+ExecStart=/usr/bin/env systemctl poweroff
 """
 
 
@@ -87,15 +110,17 @@ def open_node(root: Path, flow: JobFlow) -> Node:
 
 def prepare(node: Node, _: JobFlow) -> int:
     """
-    Prepare the node with the agent's steps, and start its service.
+    Prepare the node with the agent's steps, and start its service, on the primary node also the timer of the deadline.
 
-    Effects: as `prepare_node`; the command `deeplearning-member`, a file of this instance, and the service's unit.
+    Effects: as `prepare_node`; the command `deeplearning-member`, a file of this instance, and the units.
     """
     start_log(node.path(AGENT_LOG))
     LOG.info("preparing %s of cluster %s", node, node.settings.cluster)
     member = prepare_node(node, AwsClients(node.settings.region), node.limit(node.settings.setup_seconds))
     write_file(_member_file(node), json.dumps(member.to_document()) + "\n")
     run_stage(node.clock, "start the service", lambda: start_service(node))
+    if node.is_master and (seconds := node.settings.stop_after_seconds):
+        run_stage(node.clock, "start the timer of the deadline", lambda: start_deadline(node, seconds))
     return 0
 
 
@@ -104,6 +129,22 @@ def start_service(node: Node) -> None:
     write_command(node, COMMAND_FILE, "deeplearning_member.__main__")
     write_file(node.path(f"/etc/systemd/system/{SERVICE}"), _UNIT.format(python=sys.executable))
     for words in (["daemon-reload"], ["enable", SERVICE], ["restart", SERVICE]):
+        node.programs.run(["systemctl", *words], timeout_seconds=START_SECONDS)
+
+
+def start_deadline(node: Node, seconds: int) -> None:
+    """
+    Write and start the timer that powers this node off in so many seconds, unless there is one.
+
+    The timer needs neither AWS nor the shared file system. EMR terminates a cluster that has lost its primary node (EMR
+    FAQs, "What happens if the primary node fails?").
+    """
+    timer = node.path(f"/etc/systemd/system/{DEADLINE}.timer")
+    if not timer.exists():
+        moment = datetime.now(timezone.utc) + timedelta(seconds=seconds)
+        write_file(node.path(f"/etc/systemd/system/{DEADLINE}.service"), _DEADLINE_SERVICE)
+        write_file(timer, _DEADLINE_TIMER.format(moment=moment))
+    for words in (["daemon-reload"], ["enable", f"{DEADLINE}.timer"], ["restart", f"{DEADLINE}.timer"]):
         node.programs.run(["systemctl", *words], timeout_seconds=START_SECONDS)
 
 

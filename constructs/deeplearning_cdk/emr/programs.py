@@ -37,6 +37,7 @@ class EmrPrograms(Construct):
         storage: The file systems.
         data: Data in S3 for jobs.
         cache: Cache of the jobs' environment; None without one.
+        stop_after_seconds: Time after which the primary ends the cluster; 0 for never.
 
     Attributes:
         bucket: Bucket of the stack's assets.
@@ -53,6 +54,7 @@ class EmrPrograms(Construct):
         storage: ClusterStorage,
         data: Sequence[DataSource],
         cache: EnvironmentCache | None,
+        stop_after_seconds: int,
     ) -> None:
         super().__init__(scope, construct_id)
         self._plan, self._data, self._cache = plan, tuple(data), cache
@@ -63,7 +65,8 @@ class EmrPrograms(Construct):
         program = find_payload("fetch_agent.py").read_text().rstrip("\n")
         script = fill(_SCRIPT, find_payload(_SCRIPT).read_text(), {"__FETCH_AGENT__": program})
         self._script = FileAsset(self, "Bootstrap", keep_file(_SCRIPT, script.encode()))
-        self.bootstrap_action = self._describe_action(self._describe_settings(cluster, storage))
+        settings = self._describe_settings(cluster, storage, stop_after_seconds)
+        self.bootstrap_action = self._describe_action(settings)
 
     def read_statements(self) -> list[iam.PolicyStatement]:
         """Return the permissions to read the programs, the data and the cache; each instance can be the primary."""
@@ -84,7 +87,7 @@ class EmrPrograms(Construct):
     def _list_read_data(self) -> list[DataSource]:
         return [source for source in self._data if source.is_read_by(NodeRole.MASTER)]
 
-    def _describe_settings(self, cluster: str, storage: ClusterStorage) -> NodeSettings:
+    def _describe_settings(self, cluster: str, storage: ClusterStorage, stop_after_seconds: int) -> NodeSettings:
         facts, stack = self._plan.facts, Stack.of(self)
         hardware = describe_hardware(facts)
         return NodeSettings(
@@ -104,6 +107,7 @@ class EmrPrograms(Construct):
             packages=list_packages(self._plan.image, facts),
             worker_min_capacity=self._plan.members - 1,
             setup_seconds=_SETUP_SECONDS,
+            stop_after_seconds=stop_after_seconds,
             needs=JobNeeds(
                 hardware={role.value: hardware for role in NodeRole},
                 data=tuple(source.settings for source in self._data),

@@ -30,6 +30,7 @@ from deeplearning_cdk.emr.site import LOG_PREFIX, EmrSecurityGroups, encrypt_dis
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
 from deeplearning_cdk.nodes.submission import JobSubmission, read_sources_statement
 from deeplearning_cdk.nodes.tags import tag_costs
+from deeplearning_cdk.operations.spending import StopTime
 from deeplearning_cdk.props.check import checked
 from deeplearning_cdk.props.rules import count_gibibytes
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
@@ -67,8 +68,10 @@ class EmrTraining(Construct):
         software: Environment of jobs. Default: `Software()`, Horovod.
         storage: Shared file system, FSx for Lustre, and data in S3. Default: `Storage()`, a new EFS file system.
         encryption_key: KMS key of volumes, file systems, backups and logs. Default: a key of the cluster's own.
-        stop_when_idle: Idle time after which EMR terminates the cluster. Default: it never stops, and the app gets a
-            warning.
+        stop_when_idle: Idle time after which EMR terminates the cluster. Default: never.
+        stop_after: Time after its preparation at which the primary powers itself off, upon which EMR terminates the
+            cluster, whatever runs.
+            Default: never; a cluster with GPUs and neither of both gets a warning.
 
     Attributes:
         cluster_name: The cluster's name, the value of the tag `deeplearning:cluster`.
@@ -103,6 +106,7 @@ class EmrTraining(Construct):
         storage: Storage = Storage(),
         encryption_key: EncryptionKey | None = None,
         stop_when_idle: IdleTime | None = None,
+        stop_after: StopTime | None = None,
     ) -> None:
         plan = plan_members(
             instance_type=instance_type,
@@ -114,7 +118,7 @@ class EmrTraining(Construct):
             storage=storage,
         )
         super().__init__(scope, construct_id)
-        _add_warnings(self, plan, has_end=stop_when_idle is not None)
+        _add_warnings(self, plan, has_end=stop_when_idle is not None or stop_after is not None)
         self.cluster_name = tag_costs(self, name_cluster(self))
         self.encryption = ClusterEncryption(self, "Encryption", key=encryption_key, is_for_groups=False)
         if encryption_key is None:
@@ -140,6 +144,7 @@ class EmrTraining(Construct):
             storage=self.storage,
             data=storage.data,
             cache=software.environment_cache,
+            stop_after_seconds=int(stop_after.to_seconds()) if stop_after else 0,
         )
         self._others = [self.network.security_group, *network.security_groups]
         self.roles = self._make_roles()

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from datetime import datetime, timezone
 
 import pytest
 
@@ -15,6 +17,7 @@ from deeplearning_node.failure import StageFailure
 from deeplearning_node.ssh import read_host_key
 from tests.unit.node_lab import Stopped, StoppingClock
 
+GENEROUS_SECONDS = 600
 IMDS_INSTANCE = "i-0123456789abcdef0"
 
 
@@ -89,6 +92,24 @@ def test_preparing_twice_leaves_identical_files(cluster, node):
     before = cluster.lab.digests(0)
     prepare(node, JobFlow.read(node.root))
     assert cluster.lab.digests(0) == before
+
+
+@pytest.mark.parametrize(("index", "seconds", "has_timer"), [(0, 3600, True), (0, 0, False), (1, 3600, False)])
+def test_the_primary_node_of_a_cluster_with_a_deadline_has_a_timer_that_powers_it_off(
+    cluster, index, seconds, has_timer
+):
+    node = cluster.node(index, stop_after_seconds=seconds)
+    before = datetime.now(timezone.utc).replace(microsecond=0)
+    prepare(node, JobFlow.read(node.root))
+    timer = node.path("/etc/systemd/system/deeplearning-deadline.timer")
+    assert timer.exists() is has_timer
+    if has_timer:
+        (moment,) = re.findall(r"(?m)^OnCalendar=(.*) UTC$", timer.read_text())
+        left = datetime.fromisoformat(f"{moment}+00:00") - before
+        assert 3600 <= left.total_seconds() <= 3600 + GENEROUS_SECONDS
+        service = cluster.lab.read(index, "/etc/systemd/system/deeplearning-deadline.service")
+        assert "\nExecStart=/usr/bin/env systemctl poweroff\n" in service
+        assert node.settings.stop_after_seconds == seconds
 
 
 def test_the_primary_node_is_the_master_for_the_users_command(cluster):

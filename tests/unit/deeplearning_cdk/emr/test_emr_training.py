@@ -62,6 +62,13 @@ def test_choices_of_the_user_are_in_the_cluster(make: Any) -> None:
     assert properties["Applications"] == [{"Name": "Hadoop"}, {"Name": "Spark"}]
     assert properties["EbsRootVolumeSize"] == 80
     assert properties["AutoTerminationPolicy"] == {"IdleTimeout": 3600}
+    assert read_settings(synthesis).stop_after_seconds == 0
+    assert synthesis.warnings == []
+
+
+def test_a_deadline_is_in_the_settings_and_ends_the_warning_that_nothing_stops_the_cluster(make: Any) -> None:
+    synthesis = make(stop_after=Duration.hours(12), image="ami-0123456789abcdef0")
+    assert read_settings(synthesis).stop_after_seconds == 43200
     assert synthesis.warnings == []
 
 

@@ -1,0 +1,130 @@
+"""A kept rehearsal of each platform, to which jobs are submitted by the command line alone."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cdk_rehearsal.run.lab_record import LabRecord
+from deeplearning_cli.ssh import enter_node
+
+ROOT = Path(__file__).parents[2]
+COMMAND = str(Path(sys.executable).with_name("deeplearning-cdk"))
+GIVE_UP_SECONDS = 600
+JOB = """
+name = "digits"
+program = ["python3", "train_digits.py", "--epochs", "{epochs}"]
+source = "code"
+gpus_per_member = 2
+max_seconds = 600
+"""
+CONTEXTS = {
+    "ec2": ("workers.desired_capacity=1",),
+    "emr": ("platform=emr", "members=3"),
+}
+"""Context keys of the rehearsed stack of each platform."""
+NODES = {"ec2": 2, "emr": 3}
+
+
+@dataclass
+class Kept:
+    """A kept rehearsal, and the folder in which commands are given."""
+
+    platform: str
+    out: Path
+    folder: Path
+
+    def write_job(self, epochs: int) -> None:
+        """Write the job file, and the source folder beside it."""
+        (self.folder / "code").mkdir(exist_ok=True)
+        for name in ("train_digits.py", "digits.py"):
+            (self.folder / "code" / name).write_bytes((ROOT / "examples" / name).read_bytes())
+        (self.folder / "job.toml").write_text(JOB.format(epochs=epochs))
+
+    def call(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command of `deeplearning-cdk`."""
+        command = [COMMAND, words[0], "--rehearsal", str(self.out), *words[1:]]
+        return subprocess.run(
+            command, cwd=self.folder, check=False, capture_output=True, text=True, timeout=GIVE_UP_SECONDS
+        )
+
+    def run(self, *words: str, statuses: tuple[int, ...] = (0,)) -> str:
+        """Run a command of `deeplearning-cdk` and return its output."""
+        answer = self.call(*words)
+        assert answer.returncode in statuses, answer.stdout + answer.stderr
+        return answer.stdout
+
+    def run_on(self, node: int, line: str) -> str:
+        """Run a shell line as the login user of one of the nodes that formed, the master first."""
+        nodes = json.loads((self.out / "report.json").read_text())["nodes"]
+        command = enter_node(LabRecord.read(self.out), nodes[node]["instance_id"], ["sh", "-c", line])
+        return subprocess.run(command, check=False, capture_output=True, text=True).stdout
+
+    def find_job(self, name: str) -> dict[str, Any]:
+        """Return a job of the cluster."""
+        jobs = {job["name"]: job for job in json.loads(self.run("jobs", "--json"))["jobs"]}
+        found = jobs[name]
+        assert isinstance(found, dict)
+        return found
+
+    def await_checkpoint(self, name: str) -> int:
+        """Wait until a running job has a checkpoint, and return the number of its epochs."""
+        give_up = time.monotonic() + GIVE_UP_SECONDS
+        while True:  # The program prints nothing before its end; its checkpoints show how far it is.
+            if epochs := re.findall(r"epochs-(\d+)", self.run_on(0, f"ls /efs/jobs/{name}/checkpoints")):
+                return max(map(int, epochs))
+            job = self.find_job(name)
+            assert job["state"] == "running", job
+            assert time.monotonic() < give_up
+            time.sleep(2)
+
+
+@contextmanager
+def keep_rehearsal(platform: str, tmp_path: Path) -> Iterator[Kept]:
+    """Rehearse a cluster whose nodes have two GPUs each, and keep it for as long as it is needed."""
+    context = [word for key in CONTEXTS[platform] for word in ("-c", key)]
+    environment = os.environ | {"CDK_OUTDIR": str(tmp_path / "cdk.out")}
+    subprocess.run([sys.executable, str(ROOT / "app.py"), *context], check=True, capture_output=True, env=environment)
+    out, log = tmp_path / "out", tmp_path / "log"
+    words = ["--out", str(out), "--keep", "--gpus-per-node", "2", "--expect", "formed"]
+    with log.open("w") as file:
+        rehearsal = subprocess.Popen([COMMAND, "rehearse", str(tmp_path / "cdk.out"), *words], stdout=file, stderr=file)
+        give_up = time.monotonic() + GIVE_UP_SECONDS
+        try:
+            while "the cluster keeps running" not in log.read_text():
+                assert rehearsal.poll() is None, log.read_text()[-2000:]
+                assert time.monotonic() < give_up, log.read_text()[-2000:]
+                time.sleep(0.5)
+            assert json.loads((out / "report.json").read_text())["reasons"] == []
+            yield Kept(platform, out, tmp_path)
+        finally:
+            rehearsal.send_signal(signal.SIGINT)
+            rehearsal.wait(60)
+
+
+def check_submission(kept: Kept) -> None:
+    """Submit a job, list it, stop it, resume it by another submission, and show its output."""
+    ranks = 2 * NODES[kept.platform]
+    kept.write_job(epochs=400)
+    # 1 while the nodes still install the environment, for which `submit` waits.
+    assert f"horovod: {ranks} ranks = {ranks // 2} hosts x 2 slots" in kept.run("plan", "job.toml", statuses=(0, 1))
+    assert f"plan: horovod, {ranks} ranks = {ranks // 2} hosts x 2" in kept.run("submit", "job.toml", "--detach")
+    kept.await_checkpoint("digits")
+    assert "digits/1 is stopped" in kept.run("stop", "digits")
+    assert (kept.find_job("digits")["run"], kept.find_job("digits")["state"]) == ("digits/1", "stopped")
+    kept.write_job(kept.await_checkpoint("digits") + 20)
+    output = kept.run("submit", "job.toml")
+    assert "resumes from /efs/jobs/digits/checkpoints/epochs-" in output
+    result = json.loads(output.splitlines()[-1])
+    assert (result["ranks"], len(set(result["hosts"]))) == (ranks, ranks // 2)
+    assert result["accuracy"] >= 0.9
+    assert (kept.find_job("digits")["run"], kept.find_job("digits")["state"]) == ("digits/2", "succeeded")
+    assert json.loads(kept.run("logs", "--job", "digits").splitlines()[-1]) == result
