@@ -11,7 +11,7 @@ from deeplearning_contract.document import ContractError
 from deeplearning_contract.job_definition import SUBMISSION_PATH, SubmissionSettings
 
 PLATFORMS: Mapping[str, type[JobCluster]] = {"ec2": JobCluster, "emr": EmrJobCluster}
-"""How jobs are started on each platform of a submission document."""
+"""Class of the clusters of each platform of a submission document."""
 _DOCUMENT = re.compile(rf"{SUBMISSION_PATH}/(?P<stack>.+)-[0-9a-f]{{8}}/submission")
 """Name of a submission document; an account may have other parameters below the same path."""
 
