@@ -21,7 +21,13 @@ from deeplearning_contract.settings import NodeSettings
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_roster
 from deeplearning_rehearsal.checks.node_log import await_node_log
 from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress
-from deeplearning_rehearsal.checks.training import await_steps, read_submission, train, train_in_step, upload_example
+from deeplearning_rehearsal.checks.training import (
+    await_formation,
+    read_submission,
+    train,
+    train_in_step,
+    upload_example,
+)
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.report.assessment import Evidence
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport, read_environment
@@ -92,7 +98,7 @@ class ClusterRun:
         submission = read_submission(self.aws.place.client, settings.cluster)
         if submission.platform == "emr":  # Its stack is complete when the step that waits for the members begins.
             with self.timeline.phase("wait"):
-                await_steps(self.aws.place.client("emr"), submission.cluster_id, self.give_up - time.monotonic())
+                await_formation(self.aws.place.client("emr"), submission.cluster_id, self.give_up - time.monotonic())
             if self.fleet.launched_at is not None:
                 evidence.formation_seconds = time.monotonic() - self.fleet.launched_at
         if settings.state_table:

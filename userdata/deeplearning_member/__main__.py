@@ -39,6 +39,7 @@ SERVICE = "deeplearning-member.service"
 DEADLINE = "deeplearning-deadline"
 """Name of the timer that ends the cluster, and of its service."""
 START_SECONDS = 60
+WAIT_SECONDS = 600
 _UNIT = f"""[Unit]
 Description=Announces this node to its deep learning cluster and follows the membership
 Wants=network-online.target
@@ -161,11 +162,12 @@ def serve(node: Node, flow: JobFlow) -> int:
 
 
 def wait(node: Node, flow: JobFlow) -> int:
-    """Wait for the cluster, for the time of its set-up."""
+    """Wait for the cluster. EMR starts steps when every node is prepared, so that little is left to wait for."""
     if not node.is_master:
         return _fail(f"wait must run on the primary node, got {node}; run it as a step")
     folder = ClusterFolder(node, flow.cluster_id)
-    missing = wait_for_members(folder, flow.node_count, node.limit(node.settings.setup_seconds))
+    limit = node.limit(min(WAIT_SECONDS, node.settings.setup_seconds))
+    missing = wait_for_members(folder, flow.node_count, limit)
     return _fail(missing) if missing else 0
 
 

@@ -95,6 +95,15 @@ def train_in_step(
     return make_training_report(LAUNCHER, read_result(logs["stdout"]))
 
 
+def await_formation(emr: Any, cluster: str, timeout: float) -> None:
+    """Wait for the first steps of a cluster on EMR; PromiseError if they end it."""
+    await_steps(emr, cluster, timeout)
+    status = emr.describe_cluster(ClusterId=cluster)["Cluster"]["Status"]
+    if status["State"] != "WAITING":
+        reason = status["StateChangeReason"].get("Message", "no reason given")
+        raise PromiseError(f"cluster {cluster} must wait for jobs, it is {status['State']}: {reason}")
+
+
 def await_steps(emr: Any, cluster: str, timeout: float) -> None:
     """Wait until no step of a cluster on EMR is left to do, for so many seconds at most."""
     give_up = time.monotonic() + timeout

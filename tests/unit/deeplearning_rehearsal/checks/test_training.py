@@ -19,6 +19,7 @@ from deeplearning_contract.job_definition import JobDefinition, SubmissionSettin
 from deeplearning_rehearsal.checks.training import (
     DATA_MODULE,
     PROGRAM,
+    await_formation,
     copy_examples,
     list_examples,
     read_submission,
@@ -113,6 +114,7 @@ class Emr:
     def __init__(self, state: str) -> None:
         self.active, self.state = [{"Id": "s-1"}], state
         self.steps: list[Any] = []
+        self.cluster = ("WAITING", "")
 
     def add_job_flow_steps(self, **parameters: Any) -> Any:
         self.steps.append(parameters)
@@ -122,9 +124,21 @@ class Emr:
         assert parameters == {"ClusterId": "j-1", "StepStates": ["PENDING", "RUNNING"]}
         return {"Steps": self.active and [self.active.pop()]}
 
+    def describe_cluster(self, **parameters: Any) -> Any:
+        assert (parameters, self.active) == ({"ClusterId": "j-1"}, [])
+        return {"Cluster": {"Status": {"State": self.cluster[0], "StateChangeReason": {"Message": self.cluster[1]}}}}
+
     def describe_step(self, **parameters: Any) -> Any:
         assert (parameters, self.active) == ({"ClusterId": "j-1", "StepId": "s-1"}, [])
         return {"Step": {"Status": {"State": self.state}}}
+
+
+def test_a_cluster_that_its_first_step_ends_is_reported_with_emrs_reason() -> None:
+    emr = Emr("COMPLETED")
+    await_formation(emr, "j-1", 42.0)
+    emr.cluster = ("TERMINATED_WITH_ERRORS", "Shut down as step failed")
+    with pytest.raises(PromiseError, match="j-1 must wait for jobs, it is TERMINATED_WITH_ERRORS: Shut down as step f"):
+        await_formation(emr, "j-1", 42.0)
 
 
 class Primary:
