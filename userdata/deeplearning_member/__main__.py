@@ -36,8 +36,9 @@ from deeplearning_node.programs import Programs, system_path
 LOG = logging.getLogger("deeplearning_member")
 COMMAND_FILE = "/usr/local/bin/deeplearning-member"
 SERVICE = "deeplearning-member.service"
-DEADLINE = "deeplearning-deadline"
-"""Name of the timer that ends the cluster, and of its service."""
+DEADLINE_TIMER = "deeplearning-deadline.timer"
+"""Ends the cluster, by the service of the same name."""
+UNITS = "/etc/systemd/system"
 START_SECONDS = 60
 WAIT_SECONDS = 600
 _UNIT = f"""[Unit]
@@ -120,33 +121,33 @@ def prepare(node: Node, _: JobFlow) -> int:
     member = prepare_node(node, AwsClients(node.settings.region), node.limit(node.settings.setup_seconds))
     write_file(_member_file(node), json.dumps(member.to_document()) + "\n")
     run_stage(node.clock, "start the service", lambda: start_service(node))
-    if node.is_master and (seconds := node.settings.stop_after_seconds):
-        run_stage(node.clock, "start the timer of the deadline", lambda: start_deadline(node, seconds))
     return 0
 
 
 def start_service(node: Node) -> None:
-    """Write the command and the unit, and start the service now and at each boot."""
+    """Write the command and the units, and start the service, and the timer of a deadline, now and at each boot."""
     write_command(node, COMMAND_FILE, "deeplearning_member.__main__")
-    write_file(node.path(f"/etc/systemd/system/{SERVICE}"), _UNIT.format(python=sys.executable))
-    for words in (["daemon-reload"], ["enable", SERVICE], ["restart", SERVICE]):
+    write_file(node.path(f"{UNITS}/{SERVICE}"), _UNIT.format(python=sys.executable))
+    units = [SERVICE]
+    if node.is_master and (seconds := node.settings.stop_after_seconds):
+        write_deadline(node, seconds)
+        units.append(DEADLINE_TIMER)
+    for words in (["daemon-reload"], ["enable", *units], ["restart", *units]):
         node.programs.run(["systemctl", *words], timeout_seconds=START_SECONDS)
 
 
-def start_deadline(node: Node, seconds: int) -> None:
+def write_deadline(node: Node, seconds: int) -> None:
     """
-    Write and start the timer that powers this node off in so many seconds, unless there is one.
+    Write the timer that powers this node off in so many seconds, unless there is one.
 
     The timer needs neither AWS nor the shared file system. EMR terminates a cluster that has lost its primary node (EMR
     FAQs, "What happens if the primary node fails?").
     """
-    timer = node.path(f"/etc/systemd/system/{DEADLINE}.timer")
+    timer = node.path(f"{UNITS}/{DEADLINE_TIMER}")
     if not timer.exists():
         moment = datetime.now(timezone.utc) + timedelta(seconds=seconds)
-        write_file(node.path(f"/etc/systemd/system/{DEADLINE}.service"), _DEADLINE_SERVICE)
+        write_file(timer.with_suffix(".service"), _DEADLINE_SERVICE)
         write_file(timer, _DEADLINE_TIMER.format(moment=moment))
-    for words in (["daemon-reload"], ["enable", f"{DEADLINE}.timer"], ["restart", f"{DEADLINE}.timer"]):
-        node.programs.run(["systemctl", *words], timeout_seconds=START_SECONDS)
 
 
 def serve(node: Node, flow: JobFlow) -> int:
