@@ -11,7 +11,14 @@ from deeplearning_contract.cluster_state import get_request, part_requests
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.names import CLUSTER_TAG
 from deeplearning_view.aws_responses import LIMIT_VARIABLES, AwsResponses, Record, ViewError, read_moment, read_tags
-from deeplearning_view.resources import find_adjuster, find_adjuster_log, find_groups, find_node_log, find_state_table
+from deeplearning_view.resources import (
+    find_adjuster,
+    find_adjuster_log,
+    find_emr_cluster,
+    find_groups,
+    find_node_log,
+    find_state_table,
+)
 from deeplearning_view.selection import find_stack
 
 Clients = Callable[[str], Any]
@@ -29,7 +36,7 @@ def read_responses(clients: Clients, region: str, stack_name: str | None, *, wit
     Read a cluster: the named one, or else the only one.
 
     Raises:
-        ViewError: The stack cannot be read.
+        ViewError: The stack cannot be read, or its cluster is on EMR.
     """
     try:
         responses = AwsResponses(region, find_stack(clients("cloudformation"), stack_name))
@@ -50,6 +57,11 @@ class _Reader:
         responses = self._responses
         stack_id = str(responses.stack["StackId"])
         responses.resources = self._try("the stack's resources", lambda: self._read_resources(stack_id), [])
+        if on_emr := find_emr_cluster(responses.resources):
+            raise ViewError(
+                f"{responses.stack['StackName']} has a cluster on EMR, {on_emr}, which this command does not read; run: "
+                f"deeplearning-cdk jobs; aws emr describe-cluster --region {responses.region} --cluster-id {on_emr}"
+            )
         responses.events = self._try("the stack's events", lambda: self._read_events(stack_id), [])
         names = list(find_groups(responses.resources))
         if names:

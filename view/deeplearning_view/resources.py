@@ -10,6 +10,7 @@ TABLE = "AWS::DynamoDB::Table"
 FUNCTION = "AWS::Lambda::Function"
 LOG_GROUP = "AWS::Logs::LogGroup"
 VPC = "AWS::EC2::VPC"
+EMR_CLUSTER = "AWS::EMR::Cluster"
 WAIT = "AWS::CloudFormation::WaitCondition"
 _STATE_TABLE = "CoordinationStateTable"
 _NODE_LOG = "NodeLog"
@@ -28,6 +29,11 @@ def find_groups(resources: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         for word, role in _ROLE_WORDS.items()
         if word in entry["LogicalResourceId"]
     }
+
+
+def find_emr_cluster(resources: Iterable[Mapping[str, Any]]) -> str:
+    """Return the id of the cluster on EMR; empty without one."""
+    return _find(resources, EMR_CLUSTER, "")
 
 
 def find_state_table(resources: Iterable[Mapping[str, Any]]) -> str:

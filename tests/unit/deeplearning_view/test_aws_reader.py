@@ -1,5 +1,7 @@
 """AWS is asked with reads only, and what it refuses is said and left out."""
 
+import json
+
 import boto3
 import pytest
 from botocore.exceptions import ClientError
@@ -54,6 +56,17 @@ def test_the_only_cluster_is_found_and_its_parts_are_read(deployed):
     }
     assert responses.events
     assert (responses.groups, responses.item, responses.unread) == ([], None, [])
+
+
+def test_a_cluster_on_emr_is_refused_with_what_reads_it(deployed):
+    instances = {"MasterInstanceGroup": {"InstanceCount": 1, "InstanceType": "m5.xlarge"}}
+    properties = {"Name": "c", "JobFlowRole": "r", "ServiceRole": "s", "Instances": instances}
+    cluster = {"Type": "AWS::EMR::Cluster", "Properties": properties}
+    body = json.dumps({"Resources": {"Cluster1": cluster}})
+    boto3.client("cloudformation").create_stack(StackName="hadoop", TemplateBody=body)
+    (resource,) = boto3.client("cloudformation").list_stack_resources(StackName="hadoop")["StackResourceSummaries"]
+    with pytest.raises(ViewError, match=f"hadoop has a cluster on EMR, {resource['PhysicalResourceId']}, which"):
+        read_responses(deployed, "us-east-1", "hadoop")
 
 
 def test_a_deleted_stack_is_found_by_its_name(deployed):
