@@ -22,6 +22,8 @@ PROVE ?= 0
 export JSII_NODE := $(CURDIR)/$(BIN)/node
 WITH_NODE := PATH="$(CURDIR)/$(BIN):$$PATH"
 export CDK_DISABLE_CLI_TELEMETRY := true
+# Containers often set it: every process that a test or a rehearsal starts would then compile our modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## Show this list

@@ -95,11 +95,11 @@ PARTS = (
         ),
         REHEARSAL_MIB,
     ),
-    Part("stacks", ("tests/synthesis", "tests/package")),
-    Part("embedded-aws-failing", FAILING),
     Part("unit-provision", (f"{UNIT}/deeplearning_provision",)),
-    Part("unit-constructs", (f"{UNIT}/deeplearning_cdk",)),
     Part("embedded-aws", ("tests/embedded_aws", *leave_out(FAILING))),
+    Part("stacks", ("tests/synthesis", "tests/package")),
+    Part("unit-constructs", (f"{UNIT}/deeplearning_cdk",)),
+    Part("embedded-aws-failing", FAILING),
 )
 """
 In the order in which they start: the longest first, with rehearsals, which wait for one another, before what can run

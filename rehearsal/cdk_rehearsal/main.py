@@ -5,9 +5,13 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cdk_rehearsal.error_report import report_error, run_command
 from cdk_rehearsal.errors import RehearsalError
+
+if TYPE_CHECKING:
+    from cdk_rehearsal.plan import Plan
 
 PROGRAM = "cdk-rehearse"
 
@@ -18,26 +22,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _rehearse(options: argparse.Namespace) -> int:
-    # They take two seconds, which --help need not.
-    from cdk_rehearsal.orders import print_failures, try_orders  # noqa: PLC0415
-    from cdk_rehearsal.plan import Plan, rehearse  # noqa: PLC0415
-    from cdk_rehearsal.referees.judge import require_acceptance  # noqa: PLC0415
+    from cdk_rehearsal.plan import Plan, rehearse  # noqa: PLC0415 - slow, which --help need not wait for
 
     names = ("assembly", "stack", "expect", "check", "referees", "seed", "minutes", "out", "cache")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
-    parameters = dict(options.parameter)
     try:
-        plan = Plan(parameters=parameters, **given).resolve()
+        plan = Plan(parameters=dict(options.parameter), **given).resolve()
         if options.orders is not None:
-            if plan.referees:
-                require_acceptance(Path(plan.assembly), plan.stack, Path(str(plan.cache)), parameters)
-            failures = try_orders(plan.assembly, options.orders, stack=plan.stack, parameters=parameters)
-            return print_failures(failures, as_json=options.json)
+            return _try_orders(plan, options)
         report = rehearse(plan)
     except (RehearsalError, ValueError) as error:
         return report_error(error, as_json=options.json, program=PROGRAM)
     sys.stdout.write((json.dumps(report.to_document(), indent=2) if options.json else report.to_text()) + "\n")
     return int(report.verdict != "pass")
+
+
+def _try_orders(plan: "Plan", options: argparse.Namespace) -> int:
+    # moto takes a second, which a rehearsal loads in the process of its embedded AWS.
+    from cdk_rehearsal.orders import print_failures, try_orders  # noqa: PLC0415
+    from cdk_rehearsal.referees.judge import require_acceptance  # noqa: PLC0415
+
+    parameters = dict(options.parameter)
+    if plan.referees:
+        require_acceptance(Path(plan.assembly), plan.stack, Path(str(plan.cache)), parameters)
+    failures = try_orders(plan.assembly, options.orders, stack=plan.stack, parameters=parameters)
+    return print_failures(failures, as_json=options.json)
 
 
 def _make_parser() -> argparse.ArgumentParser:

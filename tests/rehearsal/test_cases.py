@@ -61,22 +61,3 @@ def test_an_expectation_that_does_not_hold_turns_the_verdict(
     expectation, injection = seen["entry"]["reasons"]
     assert expectation.startswith("the reason says 'the moon is full' is expected, found: ")
     assert injection == "send_poison was never injected: 'state formed' never came"
-
-
-def test_a_launcher_trains_through_run_and_as_the_predecessor_did(
-    rehearse: Callable[[str], Rehearsed], tmp_path: Path
-) -> None:
-    """Horovod alone: the case tries the others, too."""
-    original = find_case("launchers").read_text()
-    named = tmp_path / "named.toml"
-    named.write_text(original.replace('job = "launchers"', 'job = "launchers"\nlaunchers = ["horovod"]'))
-    status, seen = rehearse(str(named))
-    assert (status, seen["report"]["reasons"]) == (0, [])
-    (launcher,) = seen["report"]["launchers"].values()
-    assert launcher["held"]
-    for way in launcher["ways"]:
-        assert way["status"] == 0
-        if way["kind"] == "look":
-            continue
-        assert way["result"]["accuracy"] >= 0.90
-        assert (way["result"]["ranks"], len(set(way["result"]["hosts"]))) == (2, 2)

@@ -42,7 +42,7 @@ class Answer(BaseHTTPRequestHandler):
 @pytest.fixture(params=[200])
 def answers(request):
     server = Answers(request.param)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield server
     server.shutdown()
