@@ -1,7 +1,7 @@
 """
 `python -m tests [PART...]`: runs every test, in processes beside one another, and says where the time went.
 
-Each process is one part of the tests. As many run at once as there are cores, and one more, since rehearsals mostly
+Each process is one part of the tests. As many run at once as there are cores, and two more, since rehearsals mostly
 wait; a rehearsal starts when its memory is free. Logs are in `build/tests`.
 """
 
@@ -71,12 +71,12 @@ def leave_out(paths: Sequence[str]) -> tuple[str, ...]:
 
 PARTS = (
     Part("base"),
+    Part("rehearsal-emr-jobs", ("tests/rehearsal/test_emr_submission.py",), ("base",), REHEARSAL_MIB),
     Part("rehearsal-cases", ("tests/rehearsal/test_cases.py",), ("base",), REHEARSAL_MIB),
     Part("unit-nodes", NODE_TESTS),
     Part("unit-others", (UNIT, *leave_out(OWN_PARTS))),
     Part("rehearsal-broken", ("tests/rehearsal/test_rehearsals.py",), ("base",), REHEARSAL_MIB),
     Part("rehearsal-jobs", ("tests/rehearsal/test_submission.py",), ("base",), REHEARSAL_MIB),
-    Part("rehearsal-emr-jobs", ("tests/rehearsal/test_emr_submission.py",), ("base",), REHEARSAL_MIB),
     Part("rehearsal-emr", ("tests/rehearsal/test_emr_cluster.py",), ("base",), 2000),
     Part("fleet", ("tests/rehearsal/test_fleet.py",), ("base",), 1000),
     Part("lab", ("tests/rehearsal/test_lab_nodes.py", "tests/rehearsal/test_lab_faults.py"), ("base",)),
@@ -223,7 +223,7 @@ def main(words: Sequence[str]) -> int:
     lines = memory.read_text().splitlines() if memory.exists() else []
     free = next((int(line.split()[1]) // 1024 for line in lines if line.startswith("MemAvailable:")), 0)
     parts = [part for part in chosen if part.paths or os.environ.get(SKIP_VARIABLE) != "1"]
-    run = Run(parts, (os.cpu_count() or 1) + 1, free - SPARE_MIB)
+    run = Run(parts, (os.cpu_count() or 1) + 2, free - SPARE_MIB)
     load = os.getloadavg()
     processes = []
 

@@ -72,11 +72,3 @@ def check(run: Run) -> None:
     assert children
     run.execute(primary, ["pkill", "-KILL", "-u", "hadoop"])
     run.wait_until(lambda: state(deaf) == "CANCELLED")
-
-    run.power_off(core)
-    run.wait_until(lambda: len(run.machines) == 2 and core not in run.machines)
-    new = next(machine for machine in run.machines if machine.instance_id != primary.instance_id)
-    run.wait_until(
-        lambda: f"{new.address.replace('.', '-')}.ec2" in run.execute(primary, ["yarn", "node", "-list"]).stdout
-    )
-    assert run.execute(new, ["test", "-e", "/setup-ran"]).returncode == 0

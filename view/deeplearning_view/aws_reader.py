@@ -59,8 +59,8 @@ class _Reader:
         responses.resources = self._try("the stack's resources", lambda: self._read_resources(stack_id), [])
         if on_emr := find_emr_cluster(responses.resources):
             raise ViewError(
-                f"{responses.stack['StackName']} has a cluster on EMR, {on_emr}, which this command does not read; run: "
-                f"deeplearning-cdk jobs; aws emr describe-cluster --region {responses.region} --cluster-id {on_emr}"
+                f"{responses.stack['StackName']} has a cluster on EMR, {on_emr}, which this command does not read; "
+                f"run: deeplearning-cdk jobs; aws emr describe-cluster --region {responses.region} --cluster-id {on_emr}"
             )
         responses.events = self._try("the stack's events", lambda: self._read_events(stack_id), [])
         names = list(find_groups(responses.resources))
