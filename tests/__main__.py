@@ -23,8 +23,8 @@ LOGS = Path("build/tests")
 PROGRAMS = {"ssh-keygen": "openssh-client", "g++": "g++"}
 """Programs that tests run on this machine, beside those of the lab, with their packages."""
 SKIP_VARIABLE = "DEEPLEARNING_SKIP_ROOT_TESTS"
-REHEARSAL_MIB = 8000
-"""Upper bound of a rehearsal of four nodes, from its report."""
+FORMS_MIB, TRAINS_MIB = 3000, 9000
+"""Upper bounds of rehearsals, from their reports: of nodes that form, and of three or four that train."""
 SPARE_MIB = 2048
 SLOWEST = 10
 _POLL_SECONDS = 0.2
@@ -71,13 +71,13 @@ def leave_out(paths: Sequence[str]) -> tuple[str, ...]:
 
 PARTS = (
     Part("base"),
-    Part("rehearsal-emr-jobs", ("tests/rehearsal/test_emr_submission.py",), ("base",), REHEARSAL_MIB),
-    Part("rehearsal-cases", ("tests/rehearsal/test_cases.py",), ("base",), REHEARSAL_MIB),
+    Part("rehearsal-emr-jobs", ("tests/rehearsal/test_emr_submission.py",), ("base",), TRAINS_MIB),
+    Part("rehearsal-cases", ("tests/rehearsal/test_cases.py",), ("base",), TRAINS_MIB),
     Part("unit-nodes", NODE_TESTS),
     Part("unit-others", (UNIT, *leave_out(OWN_PARTS))),
-    Part("rehearsal-broken", ("tests/rehearsal/test_rehearsals.py",), ("base",), REHEARSAL_MIB),
-    Part("rehearsal-jobs", ("tests/rehearsal/test_submission.py",), ("base",), REHEARSAL_MIB),
-    Part("rehearsal-emr", ("tests/rehearsal/test_emr_cluster.py",), ("base",), 2000),
+    Part("rehearsal-broken", ("tests/rehearsal/test_rehearsals.py",), ("base",), FORMS_MIB),
+    Part("rehearsal-jobs", ("tests/rehearsal/test_submission.py",), ("base",), TRAINS_MIB),
+    Part("rehearsal-emr", ("tests/rehearsal/test_emr_cluster.py",), ("base",), FORMS_MIB),
     Part("fleet", ("tests/rehearsal/test_fleet.py",), ("base",), 1000),
     Part("lab", ("tests/rehearsal/test_lab_nodes.py", "tests/rehearsal/test_lab_faults.py"), ("base",)),
     # After the others that boot nodes: it compares links and mounts of this machine, and /run, before and after.
@@ -93,7 +93,7 @@ PARTS = (
             "lab",
             "fleet",
         ),
-        REHEARSAL_MIB,
+        FORMS_MIB,
     ),
     Part("unit-provision", (f"{UNIT}/deeplearning_provision",)),
     Part("embedded-aws", ("tests/embedded_aws", *leave_out(FAILING))),

@@ -60,7 +60,8 @@ class _Reader:
         if on_emr := find_emr_cluster(responses.resources):
             raise ViewError(
                 f"{responses.stack['StackName']} has a cluster on EMR, {on_emr}, which this command does not read; "
-                f"run: deeplearning-cdk jobs; aws emr describe-cluster --region {responses.region} --cluster-id {on_emr}"
+                "run: deeplearning-cdk jobs, or aws emr describe-cluster "
+                f"--region {responses.region} --cluster-id {on_emr}"
             )
         responses.events = self._try("the stack's events", lambda: self._read_events(stack_id), [])
         names = list(find_groups(responses.resources))
