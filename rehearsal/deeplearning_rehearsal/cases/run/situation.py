@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -47,20 +47,21 @@ class LiveSituation:
         machines = self.fleet.launched()
         try:
             tables = [r.physical_id for r in self.aws.wait(0).resources if r.resource_type == _TABLE_TYPE]
-            if not machines or not tables:
-                return self._read_membership(machines)
+            if not machines:
+                return None
+            if not tables:
+                return self._read_membership(machines[0])
             request = get_request(tables[0], machines[0].tags[CLUSTER_TAG])
             item = self.aws.place.client("dynamodb").get_item(**request).get("Item")
             return None if item is None else ClusterState.from_item(item)
         except (BotoCoreError, ClientError, ContractError, RehearsalError):
             return None  # not there yet
 
-    def _read_membership(self, machines: Sequence[Machine]) -> ClusterState | None:
-        for machine in machines[:1]:
-            for root in self.fleet.lab.file_system_roots(machine):
-                path = root / ".deeplearning" / machine.tags[CLUSTER_TAG] / "membership.json"
-                if path.exists():
-                    return ClusterState.from_text(path.read_text(encoding="utf-8"))
+    def _read_membership(self, machine: Machine) -> ClusterState | None:
+        for root in self.fleet.lab.file_system_roots(machine):
+            path = root / ".deeplearning" / machine.tags[CLUSTER_TAG] / "membership.json"
+            if path.exists():
+                return ClusterState.from_text(path.read_text(encoding="utf-8"))
         return None
 
     def phase(self) -> str:

@@ -25,6 +25,7 @@ from aws_cdk import aws_sns as sns
 import deeplearning_cdk
 from deeplearning_cdk import (
     DataSource,
+    EmrTraining,
     EnvironmentCache,
     InstanceTypeFacts,
     JobEnvironment,
@@ -42,6 +43,7 @@ from deeplearning_cdk import (
     Workers,
     training_cluster,
 )
+from deeplearning_cdk.emr import training as emr_training
 from deeplearning_cdk.nodes.plan import plan_nodes
 from deeplearning_cdk.props.check import show_value
 from deeplearning_cdk.props.rules import count_gibibytes
@@ -138,7 +140,8 @@ def objects(stack: cdk.Stack) -> dict[str, Any]:
 
 def props_of(callee: Callable[..., Any]) -> list[str]:
     """Return the props of a callable; of a construct without its place in the tree."""
-    made = callee.__init__ if callee is TrainingCluster or callee in (SharedFileSystem, LustreFileSystem) else callee
+    constructs = (TrainingCluster, EmrTraining, SharedFileSystem, LustreFileSystem)
+    made = callee.__init__ if callee in constructs else callee
     return [name for name in inspect.signature(made).parameters if name not in {"self", "scope", "construct_id"}]
 
 
@@ -204,18 +207,25 @@ class PropsTakenError(Exception):
     """Raised where a cluster has taken its props and would be made."""
 
 
-@pytest.mark.parametrize("prop", props_of(TrainingCluster))
+CLUSTERS = {TrainingCluster: (training_cluster, "plan_nodes"), EmrTraining: (emr_training, "plan_members")}
+"""Clusters, with the function that plans one from its props before anything is made."""
+
+
+@pytest.mark.parametrize(
+    ("cluster", "prop"),
+    [pytest.param(each, prop, id=f"{label(each)}-{prop}") for each in CLUSTERS for prop in props_of(each)],
+)
 def test_a_prop_of_a_cluster_takes_any_value_or_refuses_it_in_one_line(
-    prop: str, objects: dict[str, Any], stack: cdk.Stack, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, prop: str, objects: dict[str, Any], stack: cdk.Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(*_: Any) -> None:
+    def stop(*_: Any, **__: Any) -> None:
         raise PropsTakenError
 
     def make(value: Any) -> None:
         with contextlib.suppress(PropsTakenError):
-            TrainingCluster(stack, "Cluster", **{prop: value})
+            cluster(stack, "Cluster", **{prop: value})
 
-    monkeypatch.setattr(training_cluster, "plan_nodes", stop)
+    monkeypatch.setattr(*CLUSTERS[cluster], stop)
     values = [*TEXTS, *NUMBERS, *OTHERS, *ODD_TIMES, *ODD_SIZES, *objects.values()]
     refused = [value for value in values if try_prop(lambda value=value: make(value), f"{prop}={show_value(value)}")]
     assert all(text in refused for text in HOSTILE_TEXTS)
@@ -223,7 +233,7 @@ def test_a_prop_of_a_cluster_takes_any_value_or_refuses_it_in_one_line(
 
 
 def test_every_public_class_is_fuzzed() -> None:
-    tried = {label(callee).partition(".")[0] for callee in (*PLAIN, *CONSTRUCTS, TrainingCluster)}
+    tried = {label(callee).partition(".")[0] for callee in (*PLAIN, *CONSTRUCTS, *CLUSTERS)}
     assert set(deeplearning_cdk.__all__) == tried
 
 

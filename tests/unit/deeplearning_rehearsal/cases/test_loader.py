@@ -89,6 +89,7 @@ NO_ROWS = {
     "data-disk-full",
     "data-on-lustre",
     "data-staged",
+    "emr-stop-after",
     "environment-build-fails",
     "environment-cache-corrupt",
     "environment-cache-denied",

@@ -44,6 +44,7 @@ class FakeFleet:
     refused_at: float | None = None
     booted_at: dict[str, float] = field(default_factory=dict)
     folder: Path = Path("/nonexistent")
+    lab: Any = field(default_factory=lambda: SimpleNamespace(file_system_roots=lambda _: []))
 
     def launched(self) -> tuple[Any, ...]:
         return tuple(self._machine(name) for name in self.ids)
@@ -317,6 +318,17 @@ def test_the_situation_reads_the_state_item_of_the_stacks_table() -> None:
     situation, database = _situation(ClusterState("c", 1, 1, Phase.LAUNCHED, 2, ("i-0",)), TABLE)
     assert situation.phase() == "launched"
     assert database.asked == [{"TableName": "table", "Key": {"cluster": {"S": "c"}}, "ConsistentRead": True}]
+
+
+def test_on_emr_the_situation_reads_the_membership_on_the_shared_file_system(tmp_path: Path) -> None:
+    situation, _ = _situation(None)
+    lab: Any = SimpleNamespace(file_system_roots=lambda _: [tmp_path])
+    situation = replace(situation, fleet=replace(situation.fleet, lab=lab))
+    assert situation.phase() == ""
+    (tmp_path / ".deeplearning/c").mkdir(parents=True)
+    state = ClusterState("c", 1, 1, Phase.FORMED, 2, ("i-0",))
+    (tmp_path / ".deeplearning/c/membership.json").write_text(state.to_text())
+    assert situation.state() == state
 
 
 @pytest.mark.parametrize("resources", [(), (TABLE,)])

@@ -207,9 +207,10 @@ def test_sources_that_change_while_a_case_runs_leave_no_pass_to_rely_on(
 def test_a_case_that_fails_beside_others_is_rehearsed_once_more_alone_and_both_are_reported(
     rehearse: Run, out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    both = "while not {'noisy', 'broken'} <= set((out / 'started').read_text().split()): time.sleep(0.01)\n"
     once = "(out / f'{name}.verdict').write_text('fail' if open(out / 'started').read().count(name) == 1 else 'pass')"
-    _make(out, "noisy", "pass", once)
-    _make(out, "broken", "fail")
+    _make(out, "noisy", "pass", both + once)
+    _make(out, "broken", "fail", both)
     assert rehearse("noisy", "broken") == 1
     assert sorted(_started(out)) == ["broken", "broken", "noisy", "noisy"]
     results = _results(out)
