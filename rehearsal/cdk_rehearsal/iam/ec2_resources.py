@@ -1,4 +1,4 @@
-"""What calls of EC2 are about, from the Service Authorization Reference, "Amazon EC2"."""
+"""Resources that calls of EC2 name, from the Service Authorization Reference, "Amazon EC2"."""
 
 from collections.abc import Iterator, Mapping
 

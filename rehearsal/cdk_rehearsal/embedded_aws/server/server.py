@@ -77,7 +77,7 @@ _SIGNAL_SCOPE = (
 )
 _UNIMPLEMENTED = 501
 _RIGHTS = frozenset({"elasticfilesystem.ClientMount", "elasticfilesystem.ClientWrite"})
-"""What a client of a file system may do: rights without an API, which EFS asks for when it mounts."""
+"""Rights without an API, for which EFS asks when a client mounts."""
 _Environ = dict[str, Any]
 _StartResponse = Callable[..., Any]
 

@@ -55,7 +55,7 @@ class Mount:
     access_point: str
     is_read_only: bool
     has_identity: bool = False
-    """Whether the client says which role it has."""
+    """True if EFS knows the role of the client."""
 
 
 def check_nfs(source: str, options: str, targets: Mapping[str, Any]) -> Mount:
