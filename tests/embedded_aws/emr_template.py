@@ -23,7 +23,13 @@ SERVICE_ACTIONS = [
     "ec2:RunInstances",
     "ec2:CreateTags",
     "ec2:TerminateInstances",
-    "ec2:AuthorizeSecurityGroup*",
+    "ec2:AuthorizeSecurityGroupEgress",
+    "ec2:AuthorizeSecurityGroupIngress",
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DeleteTags",
+    "ec2:ModifyInstanceAttribute",
+    "kms:*",
     "iam:PassRole",
 ]
 

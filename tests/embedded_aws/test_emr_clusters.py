@@ -397,10 +397,15 @@ def take_right(template, action):
     return template
 
 
-@pytest.mark.parametrize("missing", sorted({*SERVICE_ACTIONS} - {"ec2:TerminateInstances"}))
+LATER = {f"ec2:{name}" for name in ("DeleteNetworkInterface", "DeleteTags", "ModifyInstanceAttribute")}
+
+
+@pytest.mark.parametrize("missing", sorted({*SERVICE_ACTIONS} - {"ec2:TerminateInstances", "kms:*", *LATER}))
 def test_a_right_that_the_service_role_lacks_ends_the_cluster(refuse, missing):
     """terraform-aws-modules/terraform-aws-emr#3 and others have the words."""
-    reason = refuse(take_right(make_template(), missing))
+    template = make_template()
+    _private(template["Resources"], ingress=[{**FROM_MASTER, "FromPort": 9443}])
+    reason = refuse(take_right(template, missing))
     assert re.match(
         r"VALIDATION_ERROR: Service role arn:aws:iam::\d+:role/sample-ServiceRole-\w+ has insufficient EC2 permissions"
         r"\. EC2 Message: You are not authorized to perform this operation\. ",
@@ -417,6 +422,135 @@ def test_a_role_that_may_not_terminate_instances_is_reported(deploy):
         node.bootstrap()
     sample.wait_for("TERMINATED")
     assert sample.cloud.seen("is not authorized to perform: ec2:TerminateInstances")
+
+
+def make_private(**cluster):
+    """Return a template with a cluster in a private subnet."""
+    template = make_template(**cluster)
+    _private(template["Resources"], ingress=[{**FROM_MASTER, "FromPort": 9443}])
+    return template
+
+
+def list_interfaces(sample):
+    """Return the interfaces with the group for service access."""
+    groups = [{"Name": "group-id", "Values": [sample.cloud.physical_id("AccessGroup")]}]
+    return sample.cloud.client("ec2").describe_network_interfaces(Filters=groups)["NetworkInterfaces"]
+
+
+def read_tags(sample, *names):
+    """Return the tags that resources of EC2 have without AWS's own, as texts, each once."""
+    tags = sample.cloud.client("ec2").describe_tags(Filters=[{"Name": "resource-id", "Values": list(names)}])["Tags"]
+    return {f"{tag['ResourceId']} {tag['Key']}={tag['Value']}" for tag in tags if not tag["Key"].startswith("aws:")}
+
+
+def find_volumes(sample):
+    return [volume["VolumeId"] for volume in sample.cloud.client("ec2").describe_volumes()["Volumes"]]
+
+
+def test_emr_has_an_interface_of_its_own_in_a_private_subnet_for_as_long_as_the_cluster_lives(deploy):
+    """Management Guide, "Working with Amazon EMR-managed security groups": the group is attached to it."""
+    sample = deploy(make_private(Instances={"KeepJobFlowAliveWhenNoSteps": False}))
+    (interface,) = list_interfaces(sample)
+    assert read_tags(sample, interface["NetworkInterfaceId"]) == {f"{interface['NetworkInterfaceId']} team=learning"}
+    assert interface["PrivateIpAddress"] not in {node.machine["address"] for node in sample.nodes}
+    for node in sample.nodes:
+        node.bootstrap()
+    sample.wait_for("TERMINATED")
+    assert list_interfaces(sample) == []
+
+
+def test_tags_of_a_cluster_are_those_of_what_emr_made_for_it(deploy):
+    """Management Guide, "Tag and categorize cluster resources" and "Tagging resources to use managed policies"."""
+    sample = deploy(make_private())
+    made = (
+        [node.id for node in sample.nodes] + find_volumes(sample) + [list_interfaces(sample)[0]["NetworkInterfaceId"]]
+    )
+    assert len(made) == 7
+    sample.emr.add_tags(ResourceId=sample.id, Tags=[{"Key": "stage", "Value": "trial"}])
+    assert read_tags(sample, *made) == {f"{name} {tag}" for name in made for tag in ("team=learning", "stage=trial")}
+    sample.emr.remove_tags(ResourceId=sample.id, TagKeys=["team"])
+    assert read_tags(sample, *made) == {f"{name} stage=trial" for name in made}
+    tags = sample.emr.describe_cluster(ClusterId=sample.id)["Cluster"]["Tags"]
+    assert [tag for tag in tags if not tag["Key"].startswith("aws:")] == [{"Key": "stage", "Value": "trial"}]
+
+
+def test_protection_of_a_cluster_is_that_of_its_instances(deploy):
+    """Management Guide, "Using termination protection"."""
+    sample = deploy(make_template())
+
+    def read(node):
+        answer = sample.cloud.client("ec2").describe_instance_attribute(
+            InstanceId=node.id, Attribute="disableApiTermination"
+        )
+        return answer["DisableApiTermination"]["Value"]
+
+    for is_protected in (True, False):
+        sample.emr.set_termination_protection(JobFlowIds=[sample.id], TerminationProtected=is_protected)
+        assert [read(node) for node in sample.nodes] == [is_protected] * 3
+
+
+@pytest.mark.parametrize("missing", sorted(LATER))
+def test_a_right_that_a_role_lacks_later_is_reported_and_nothing_changes(deploy, missing):
+    sample = deploy(take_right(make_private(), missing))
+    made = [sample.master.id, list_interfaces(sample)[0]["NetworkInterfaceId"]]
+    before = read_tags(sample, *made)
+    sample.emr.remove_tags(ResourceId=sample.id, TagKeys=["team"])
+    assert (read_tags(sample, *made) == before) is (missing == "ec2:DeleteTags")
+    for is_protected in (True, False):
+        sample.emr.set_termination_protection(JobFlowIds=[sample.id], TerminationProtected=is_protected)
+    sample.emr.terminate_job_flows(JobFlowIds=[sample.id])
+    sample.wait_for("TERMINATED")
+    assert bool(list_interfaces(sample)) is (missing == "ec2:DeleteNetworkInterface")
+    assert sample.cloud.seen(f"is not authorized to perform: {missing}")
+
+
+def encrypt(template, *, ebs):
+    """Let a security configuration encrypt the disks of a template's cluster with a key of its own."""
+    root = {"AWS": {"Fn::Sub": "arn:aws:iam::${AWS::AccountId}:root"}}
+    admit = {"Effect": "Allow", "Action": "kms:*", "Resource": "*", "Principal": root}
+    disks = {"EncryptionKeyProviderType": "AwsKms", "AwsKmsKey": {"Fn::GetAtt": ["Key", "Arn"]}}
+    encryption = {
+        "EnableInTransitEncryption": False,
+        "EnableAtRestEncryption": True,
+        "AtRestEncryptionConfiguration": {"LocalDiskEncryptionConfiguration": {**disks, "EnableEbsEncryption": ebs}},
+    }
+    content = {"SecurityConfiguration": {"EncryptionConfiguration": encryption}}
+    resources = template["Resources"]
+    resources["Key"] = {"Type": "AWS::KMS::Key", "Properties": {"KeyPolicy": {"Statement": [admit]}}}
+    resources["Encrypted"] = {"Type": "AWS::EMR::SecurityConfiguration", "Properties": content}
+    resources["Cluster"]["Properties"]["SecurityConfiguration"] = {"Ref": "Encrypted"}
+    return template
+
+
+def test_the_key_of_the_disks_encrypts_volumes_and_reaches_the_nodes(deploy):
+    sample = deploy(encrypt(make_template(), ebs=True))
+    key = sample.cloud.physical_id("Key")
+    assert sample.master.bootstrap()["disk_key"].endswith(f":key/{key}")
+    volumes = sample.cloud.client("ec2").describe_volumes()["Volumes"]
+    assert {(volume["Encrypted"], volume["KmsKeyId"].rpartition("/")[2]) for volume in volumes} == {(True, key)}
+
+
+@pytest.mark.parametrize("ebs", [True, False])
+def test_a_role_that_may_not_use_the_key_of_the_volumes_ends_the_cluster(refuse, deploy, ebs):
+    """gchq/sleeper#3447 has the words; without EBS encryption the service role needs no key."""
+    template = take_right(encrypt(make_template(), ebs=ebs), "kms:*")
+    if ebs:
+        assert refuse(template).startswith(
+            "VALIDATION_ERROR: Amazon EMR couldn't launch the cluster because the KMS key is invalid."
+        )
+    else:
+        assert len(deploy(template).nodes) == 3
+
+
+@pytest.mark.parametrize("role", [MASTER, CORE])
+def test_a_node_with_locked_disks_is_lost(running, role):
+    sample = running()
+    node = sample.master if role == MASTER else sample.cores[0]
+    node.ask("report", event="disks-locked")
+    if role == MASTER:
+        assert sample.wait_for("TERMINATED_WITH_ERRORS")["Code"] == "INSTANCE_FAILURE"
+    else:
+        assert sample.take_node().role == CORE
 
 
 MANAGED_POLICY = {
@@ -452,11 +586,11 @@ def test_the_managed_policy_wants_its_tag_and_a_right_to_pass_the_role(refuse, u
 
 
 def test_the_managed_policy_is_enough_with_its_tag(deploy):
-    template = make_template()
+    template = make_private()
     resources = template["Resources"]
     arn = {"Fn::GetAtt": ["NodeRole", "Arn"]}
     resources["ServiceRole"]["Properties"] |= {**MANAGED_POLICY, "Policies": [allow("iam:PassRole", arn)]}
-    for name in ("Vpc", "Subnet", "MasterGroup", "CoreGroup", "Cluster"):
+    for name in ("Vpc", "Subnet", "MasterGroup", "CoreGroup", "AccessGroup", "Cluster"):
         properties = resources[name]["Properties"]
         properties["Tags"] = [*properties.get("Tags", []), MARK]
     assert len(deploy(template).nodes) == 3

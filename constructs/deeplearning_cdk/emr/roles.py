@@ -13,6 +13,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from deeplearning_cdk.emr.site import EmrSecurityGroups
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
 from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
 from deeplearning_cdk.security.node_roles import attach_rights
@@ -20,10 +21,8 @@ from deeplearning_contract.names import CLUSTER_TAG
 
 _DESCRIBES = (
     "ec2:DescribeAccountAttributes",
-    "ec2:DescribeCapacityReservations",
     "ec2:DescribeDhcpOptions",
     "ec2:DescribeImages",
-    "ec2:DescribeInstanceTypeOfferings",
     "ec2:DescribeInstances",
     "ec2:DescribeNetworkAcls",
     "ec2:DescribeNetworkInterfaces",
@@ -35,7 +34,12 @@ _DESCRIBES = (
     "ec2:DescribeVpcEndpoints",
     "ec2:DescribeVpcs",
 )
-"""Calls that take no resource in IAM, of AmazonEMRServicePolicy_v2, without those for fleets and placement groups."""
+"""
+Calls that take no resource in IAM, of both of AWS's policies for the role, without those for fleets and spot instances.
+
+`AmazonElasticMapReduceRole`, the older policy, goes on working for every cluster (EMR management guide, "Amazon EMR
+managed policies"), so EMR needs no call that it lacks.
+"""
 _VOLUME_KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo")
 
 
@@ -100,14 +104,17 @@ class EmrRoles(Construct):
 
 
 def service_statements(
-    cluster: str, network: ClusterNetwork, managed: Sequence[ec2.ISecurityGroup], others: Sequence[ec2.ISecurityGroup]
+    cluster: str, network: ClusterNetwork, managed: EmrSecurityGroups, others: Sequence[ec2.ISecurityGroup]
 ) -> list[iam.PolicyStatement]:
     """
     Return the permissions of EMR for one cluster of uniform instance groups in a private subnet.
 
     They are the statements of AmazonEMRServicePolicy_v2, version 6, that such a cluster uses. EMR gives its instances,
-    volumes and interfaces the cluster's tags, so the tag of this cluster stands in place of AWS's
+    volumes and its own interface in the private subnet the cluster's tags (EMR management guide, "Tagging resources to
+    use managed policies"), so the tag of this cluster stands in place of AWS's
     `for-use-with-amazon-emr-managed-policies`, and subnet and groups are named. Fleets alone need launch templates.
+
+    The group of the interface gets no inbound rule from EMR, which refuses a cluster where the rule is missing.
 
     Args:
         cluster: The cluster's name.
@@ -116,28 +123,23 @@ def service_statements(
         others: Other security groups of the instances.
     """
     launched = [_arn(kind) for kind in ("instance", "volume")]
-    interfaces = _arn("network-interface")
-    groups = [_arn("security-group", group.security_group_id) for group in managed]
-    site = [
-        _arn("subnet", network.worker_subnet.subnet_id),
-        *groups,
-        *(_arn("security-group", group.security_group_id) for group in others),
-    ]
+    interfaces, subnet = _arn("network-interface"), _arn("subnet", network.worker_subnet.subnet_id)
+    members, service = _name_groups([managed.primary, managed.core]), _name_groups([managed.service])
     is_new = {"StringEquals": {f"aws:RequestTag/{CLUSTER_TAG}": cluster}}
     is_ours = {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": cluster}}
-    at_creation = {"StringEquals": {"ec2:CreateAction": ["CreateNetworkInterface", "RunInstances"]}}
     images = f"arn:{PARTITION}:ec2:{REGION}::image/ami-*"
     return [
-        _allow(["ec2:CreateNetworkInterface", "ec2:RunInstances"], site),
+        _allow(["ec2:RunInstances"], [images, subnet, interfaces, *members, *_name_groups(others)]),
         _allow(["ec2:RunInstances"], launched, is_new),
-        _allow(["ec2:RunInstances"], [images, interfaces]),
-        # EMR's own interface in the private subnet.
+        _allow(["ec2:CreateNetworkInterface"], [subnet, *service]),
         _allow(["ec2:CreateNetworkInterface"], [interfaces], is_new),
-        _allow(["ec2:CreateTags"], [*launched, interfaces], at_creation),
+        _allow(["ec2:CreateTags"], launched, _at_creation("RunInstances")),
+        _allow(["ec2:CreateTags"], [interfaces], _at_creation("CreateNetworkInterface")),
         _allow(["ec2:CreateTags", "ec2:DeleteTags"], [*launched, interfaces], is_ours),
         _allow(["ec2:ModifyInstanceAttribute", "ec2:TerminateInstances"], [_arn("instance")], is_ours),
         _allow(["ec2:DeleteNetworkInterface"], [interfaces], is_ours),
-        _allow(["ec2:AuthorizeSecurityGroupEgress", "ec2:AuthorizeSecurityGroupIngress"], groups),
+        _allow(["ec2:AuthorizeSecurityGroupIngress"], members),
+        _allow(["ec2:AuthorizeSecurityGroupEgress"], [*members, *service]),
         _allow(["ec2:DescribeVpcAttribute"], [_arn("vpc", network.vpc.vpc_id)]),
         _allow(_DESCRIBES, ["*"]),
     ]
@@ -147,7 +149,7 @@ def service_key_statements(key_arn: str) -> list[iam.PolicyStatement]:
     """
     Return EMR's permissions to launch instances with volumes that a key encrypts.
 
-    Source: EC2 user guide, "Requirements for Amazon EBS encryption": the caller of RunInstances needs them.
+    Source: EBS user guide, "Requirements for Amazon EBS encryption": the caller of RunInstances needs them.
     """
     by_ec2 = {"StringEquals": {"kms:ViaService": f"ec2.{REGION}.amazonaws.com"}}
     return [
@@ -161,17 +163,25 @@ def instance_log_statements(bucket: s3.IBucket, prefix: str, key_arn: str) -> li
     """
     Return the instances' permissions to write logs, and to encrypt logs and their instance stores.
 
-    EMR encrypts instance stores with a passphrase from the key, requested with the instances' role (EMR management
-    guide, "Encryption options"); S3 decrypts the key of the parts of a large log.
+    Each instance requests the passphrase of its instance stores from the key, and has it decrypted after a reboot (KMS
+    developer guide, "How Amazon EMR uses AWS KMS"). S3 uses the key for logs, and decrypts it for parts of a large one.
     """
     return [
         _allow(["s3:PutObject"], [bucket.arn_for_objects(f"{prefix}*")]),
-        _allow(["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"], [key_arn]),
+        _allow(["kms:Decrypt", "kms:GenerateDataKey"], [key_arn]),
     ]
 
 
 def _arn(kind: str, name: str = "*") -> str:
     return f"arn:{PARTITION}:ec2:{REGION}:{ACCOUNT_ID}:{kind}/{name}"
+
+
+def _name_groups(groups: Iterable[ec2.ISecurityGroup]) -> list[str]:
+    return [_arn("security-group", group.security_group_id) for group in groups]
+
+
+def _at_creation(action: str) -> dict[str, dict[str, str]]:
+    return {"StringEquals": {"ec2:CreateAction": action}}
 
 
 def _allow(

@@ -190,13 +190,12 @@ class EmrTraining(Construct):
         return grant_submit(grantee, self.cluster_name, self.submission.bucket).combine(steps)
 
     def _make_roles(self) -> EmrRoles:
-        groups, key_arn = self.security_groups, self.encryption.key_arn
-        managed = [groups.primary, groups.core, groups.service]
+        key_arn = self.encryption.key_arn
         return EmrRoles(
             self,
             "Roles",
             service_statements=[
-                *service_statements(self.cluster_name, self.network, managed, self._others),
+                *service_statements(self.cluster_name, self.network, self.security_groups, self._others),
                 *service_key_statements(key_arn),
             ],
             instance_statements=[

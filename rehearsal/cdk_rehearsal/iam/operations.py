@@ -5,51 +5,19 @@ From the Service Authorization Reference, page by page. An operation that is not
 has looked up is neither proved nor found missing.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 from cdk_rehearsal.errors import UnknownOperationError
-
-
-class Estate(Protocol):
-    """One account and region; its names and tags decide which resources a call is about."""
-
-    account: str
-    region: str
-    url_suffix: str
-    """DNS suffix of the services."""
-
-    def arn(self, service: str, resource: str) -> str:
-        """Return the ARN of a resource of this account and region."""
-
-    def find_group(self, name: str) -> tuple[str, Mapping[str, str]] | None:
-        """Return ARN and tags of an Auto Scaling group; None when there is none."""
-
-    def find_group_of(self, instance_id: str) -> tuple[str, Mapping[str, str]] | None:
-        """Return ARN and tags of the group that has an instance; None when none has it."""
-
-    def find_partition_key(self, table: str) -> str:
-        """Return the name of a table's partition key; empty when there is no such table."""
-
-    def find_key(self, arn: str) -> str:
-        """Return the ARN of the customer's key that encrypts a resource; empty without one."""
-
-    def find_role(self, name: str) -> str:
-        """Return the ARN of a role, by its name or ARN; empty when there is no such role."""
-
-    def find_profile_role(self, name: str) -> str:
-        """Return the ARN of the role of an instance profile, by its name or ARN; empty when there is none."""
-
-    def find_tags(self, arn: str) -> Mapping[str, str]:
-        """Return the tags of a resource of EC2, or of a cluster of EMR."""
-
-
-Parameters = Mapping[str, Any]
-Values = Mapping[str, str | tuple[str, ...]]
-Target = tuple[str, Values]
-"""ARN of a resource (`*` where the action takes none), and the condition keys that the service sets for it."""
-Targets = Callable[[Parameters, Estate], Iterator[Target]]
+from cdk_rehearsal.iam.ec2_resources import (
+    name_ec2_resource,
+    name_launch,
+    name_new_interface,
+    name_new_volume,
+    name_tagged_resources,
+    name_vpc,
+)
+from cdk_rehearsal.iam.estate import Estate, Parameters, Target, Targets, Values
 
 
 def _name_nothing(_parameters: Parameters, _estate: Estate) -> Iterator[Target]:
@@ -151,8 +119,8 @@ def _name_key(parameters: Parameters, estate: Estate) -> Iterator[Target]:
 
 def _name_mounted_file_system(parameters: Parameters, estate: Estate) -> Iterator[Target]:
     context: dict[str, str] = {"elasticfilesystem:AccessedViaMountTarget": "true"}
-    if "AccessPointArn" in parameters:
-        context["elasticfilesystem:AccessPointArn"] = str(parameters["AccessPointArn"])
+    if point := parameters.get("AccessPointId"):
+        context["elasticfilesystem:AccessPointArn"] = estate.arn("elasticfilesystem", f"access-point/{point}")
     yield estate.arn("elasticfilesystem", f"file-system/{parameters['FileSystemId']}"), context
 
 
@@ -170,46 +138,6 @@ def _name_vault(parameters: Parameters, estate: Estate) -> Iterator[Target]:
 
 def _name_function(parameters: Parameters, estate: Estate) -> Iterator[Target]:
     yield estate.arn("lambda", f"function:{parameters['FunctionName']}"), {}
-
-
-def _name_vpc(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    """Name a VPC (Service Authorization Reference, "Amazon EC2")."""
-    yield estate.arn("ec2", f"vpc/{parameters['VpcId']}"), {}
-
-
-def _name_ec2_resource(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    names = {"GroupId": "security-group", "InstanceId": "instance"}
-    yield from (_tag_target(estate, kind, str(parameters[name])) for name, kind in names.items() if name in parameters)
-
-
-def _name_launch(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    """Name what exists, with its tags, and what the launch creates, with those that it gets."""
-    existing = [
-        ("subnet", parameters["SubnetId"]),
-        *(("security-group", name) for name in parameters["SecurityGroupIds"]),
-    ]
-    yield from (_tag_target(estate, kind, str(name)) for kind, name in existing)
-    image = estate.arn("ec2", f"image/{parameters['ImageId']}")
-    yield image.replace(f":{estate.account}:", "::"), {}
-    if parameters["KeyName"]:
-        yield estate.arn("ec2", f"key-pair/{parameters['KeyName']}"), {}
-    yield from _name_created(parameters, estate)
-    yield estate.arn("ec2", "network-interface/*"), {}
-
-
-def _name_created(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    """Name an instance and its volume, which have no id yet, with the tags that they get."""
-    tags: Mapping[str, str] = parameters["Tags"]
-    context: dict[str, str | tuple[str, ...]] = {f"aws:RequestTag/{key}": value for key, value in tags.items()}
-    context["aws:TagKeys"] = tuple(tags)
-    if "CreateAction" in parameters:
-        context["ec2:CreateAction"] = str(parameters["CreateAction"])
-    yield from ((estate.arn("ec2", f"{kind}/*"), context) for kind in ("instance", "volume"))
-
-
-def _tag_target(estate: Estate, kind: str, name: str) -> Target:
-    arn = estate.arn("ec2", f"{kind}/{name}")
-    return arn, {f"aws:ResourceTag/{key}": value for key, value in estate.find_tags(arn).items()}
 
 
 def _name_passed_role(parameters: Parameters, _estate: Estate) -> Iterator[Target]:
@@ -272,6 +200,7 @@ class _Row:
     passed: Targets | None = None
 
 
+_VOLUME_KEY_ACTIONS = "DescribeKey GenerateDataKeyWithoutPlaintext ReEncryptFrom ReEncryptTo Decrypt CreateGrant"
 _ROWS = (
     _Row(_name_table, "dynamodb", "GetItem PutItem UpdateItem DeleteItem Query Scan", "Decrypt"),
     _Row(_name_table, "dynamodb", "DescribeTable CreateBackup"),
@@ -317,14 +246,19 @@ _ROWS = (
     _Row(_name_cluster, "elasticmapreduce", "AddJobFlowSteps ListSteps DescribeStep CancelSteps TerminateJobFlows"),
     _Row(_name_nothing, "elasticmapreduce", "ListClusters"),
     _Row(_name_job_flow, "elasticmapreduce", "RunJobFlow", passed=_list_passed_roles),
-    _Row(_name_launch, "ec2", "RunInstances"),
-    _Row(_name_created, "ec2", "CreateTags"),
-    _Row(_name_ec2_resource, "ec2", "TerminateInstances AuthorizeSecurityGroupIngress AuthorizeSecurityGroupEgress"),
+    _Row(name_launch, "ec2", "RunInstances"),
+    # No API and no action of its own: EC2 encrypts the volumes of an instance as the one who launches it (EBS user
+    # guide, "Requirements for Amazon EBS encryption").
+    _Row(name_new_volume, "ec2", "EncryptVolume", _VOLUME_KEY_ACTIONS, None),
+    _Row(name_new_interface, "ec2", "CreateNetworkInterface"),
+    _Row(name_tagged_resources, "ec2", "CreateTags DeleteTags"),
+    _Row(name_ec2_resource, "ec2", "AuthorizeSecurityGroupIngress AuthorizeSecurityGroupEgress"),
+    _Row(name_ec2_resource, "ec2", "DeleteNetworkInterface ModifyInstanceAttribute TerminateInstances"),
     _Row(_name_nothing, "ec2", "DescribeAccountAttributes DescribeDhcpOptions DescribeImages DescribeInstances"),
     _Row(_name_nothing, "ec2", "DescribeNetworkAcls DescribeRouteTables DescribeSecurityGroups DescribeSubnets"),
     _Row(_name_nothing, "ec2", "DescribeVolumes DescribeVolumeStatus DescribeVpcEndpoints"),
-    _Row(_name_nothing, "ec2", "DescribeVpcs"),
-    _Row(_name_vpc, "ec2", "DescribeVpcAttribute"),
+    _Row(_name_nothing, "ec2", "DescribeNetworkInterfaces DescribeVpcs"),
+    _Row(name_vpc, "ec2", "DescribeVpcAttribute"),
     _Row(_name_passed_role, "iam", "PassRole"),
     # No policy can forbid it, and none needs to allow it.
     _Row(_name_nothing, "sts", "GetCallerIdentity", action=None),

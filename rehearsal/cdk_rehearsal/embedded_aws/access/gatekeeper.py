@@ -16,7 +16,7 @@ from cdk_rehearsal.embedded_aws.server.request import SignedRequest, read_parame
 from cdk_rehearsal.errors import PolicyError, UnknownOperationError
 from cdk_rehearsal.iam.call_record import CallRecord
 from cdk_rehearsal.iam.evaluation import Decision, evaluate, explain_denial
-from cdk_rehearsal.iam.operations import Need, describe_key_use, find_needs
+from cdk_rehearsal.iam.operations import Need, find_needs
 from cdk_rehearsal.iam.policy import Statement, read_policy_text
 from cdk_rehearsal.iam.request import Caller, Request, make_context
 
@@ -24,14 +24,6 @@ RIGHTS_FILE = "calls.json"
 AUTO_SCALING = "autoscaling.amazonaws.com"
 _AUTO_SCALING_ROLE = "AWSServiceRoleForAutoScaling"
 AUTO_SCALING_POLICY = "AutoScalingServiceRolePolicy"
-_VOLUME_ACTIONS = (
-    "kms:DescribeKey",
-    "kms:GenerateDataKeyWithoutPlaintext",
-    "kms:ReEncryptFrom",
-    "kms:ReEncryptTo",
-    "kms:Decrypt",
-    "kms:CreateGrant",
-)
 
 
 @dataclass(frozen=True)
@@ -82,10 +74,7 @@ class Gatekeeper:
         """
         if self.state.find_resource_policy(key_arn) is None:
             return True  # the rehearsal takes it that a key of the user's own, whose policy it cannot read, is in order
-        context = {action: describe_key_use("ec2", action, key_arn, self.state) for action in _VOLUME_ACTIONS}
-        return self._admits_auto_scaling(
-            [Need(action, key_arn, keys, is_implied=True) for action, keys in context.items()]
-        )
+        return self._admits_auto_scaling(find_needs("ec2.EncryptVolume", {"SSEKMSKeyId": key_arn}, self.state))
 
     def _admits_auto_scaling(self, needs: Iterable[Need]) -> bool:
         caller = Caller(

@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -37,6 +37,7 @@ class LaunchOrder:
         taken_zones: Zones of the instances that are there, of which the next one prefers others. Default: none.
         login_user: The login user. Default: the image's own.
         parts: What is on the instance beside the parts of its image. Default: nothing.
+        volume_tags: Tags of its volumes. Default: none.
     """
 
     name: str
@@ -47,6 +48,7 @@ class LaunchOrder:
     taken_zones: Sequence[str] = ()
     login_user: str = ""
     parts: frozenset[ImagePart] = frozenset()
+    volume_tags: Mapping[str, str] = field(default_factory=dict)
 
 
 def collect_tags(data: Mapping[str, Any], more: Mapping[str, str]) -> dict[str, str]:
@@ -206,14 +208,18 @@ class InstanceLauncher:
             "Groups": primary.get("Groups") or data.get("SecurityGroupIds", []),
             "AssociatePublicIpAddress": primary.get("AssociatePublicIpAddress", subnet.is_public),
         }
-        tags = [{"Key": key, "Value": value} for key, value in collect_tags(data, order.tags).items()]
+        tags = {"instance": collect_tags(data, order.tags), "volume": order.volume_tags}
         request: dict[str, Any] = {
             "ImageId": data["ImageId"],
             "InstanceType": kind,
             "MinCount": 1,
             "MaxCount": 1,
             "NetworkInterfaces": [interface],
-            "TagSpecifications": [{"ResourceType": "instance", "Tags": tags}],
+            "TagSpecifications": [
+                {"ResourceType": kind, "Tags": [{"Key": key, "Value": value} for key, value in own.items()]}
+                for kind, own in tags.items()
+                if own
+            ],
             "UserData": base64.b64decode(data.get("UserData", "")).decode("latin-1"),
         }
         for name in ("KeyName", "IamInstanceProfile", "BlockDeviceMappings"):

@@ -6,7 +6,7 @@ A field of a request that the rehearsal does not act upon is refused, and never 
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import moto.emr.urls
@@ -189,7 +189,18 @@ class EmrApi(StandInApi):
                 cluster = self._find_cluster(name=name)
                 settings = {**cluster.settings, "TerminationProtected": bool(self._get_param("TerminationProtected"))}
                 cluster.request = {**cluster.request, "Instances": settings}
+                self.driver.provisioner.protect(cluster, is_protected=settings["TerminationProtected"])
         return EmptyResult()
+
+    def add_tags(self) -> ActionResult:
+        new = {tag["Key"]: str(tag.get("Value") or "") for tag in self._get_param("Tags", [])}
+        return self._change_tags("create", new, lambda tags: tags | new)
+
+    def remove_tags(self) -> ActionResult:
+        keys = self._get_param("TagKeys", [])
+        return self._change_tags(
+            "delete", dict.fromkeys(keys, ""), lambda tags: {key: tags[key] for key in tags if key not in keys}
+        )
 
     def create_security_configuration(self) -> ActionResult:
         name, text = self._get_param("Name"), self._get_param("SecurityConfiguration")
@@ -204,6 +215,17 @@ class EmrApi(StandInApi):
 
     def delete_security_configuration(self) -> ActionResult:
         self.driver.security_configurations.pop(self._get_param("Name"), None)
+        return EmptyResult()
+
+    def _change_tags(
+        self, verb: str, changed: Mapping[str, str], change: Callable[[dict[str, str]], dict[str, str]]
+    ) -> ActionResult:
+        """Change the tags of a cluster, and of what EMR has made for it."""
+        with self.driver.lock:
+            cluster = self._find_cluster("ResourceId")
+            tags = [{"Key": key, "Value": value} for key, value in change(cluster.tags).items()]
+            cluster.request = {**cluster.request, "Tags": tags}
+            self.driver.provisioner.change_tags(cluster, verb, changed)
         return EmptyResult()
 
     def _find_cluster(self, parameter: str = "ClusterId", name: str = "") -> Cluster:

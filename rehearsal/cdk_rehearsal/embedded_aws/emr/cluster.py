@@ -1,5 +1,6 @@
 """An EMR cluster as data: its request, groups, instances and steps, in the forms of the API."""
 
+import json
 import secrets
 import string
 from collections.abc import Mapping
@@ -132,12 +133,30 @@ class Step:
         }
 
 
+@dataclass(frozen=True)
+class DiskKey:
+    """The key of a cluster's disks; `encrypts_volumes` where EBS uses it for all volumes."""
+
+    arn: str
+    encrypts_volumes: bool
+
+    @classmethod
+    def read(cls, security_configuration: str) -> "DiskKey | None":
+        """Read a security configuration; None where disks are not encrypted with a key of KMS."""
+        encryption = json.loads(security_configuration).get("EncryptionConfiguration", {})
+        disks = encryption.get("AtRestEncryptionConfiguration", {}).get("LocalDiskEncryptionConfiguration", {})
+        if disks.get("EncryptionKeyProviderType") != "AwsKms":
+            return None
+        return cls(disks["AwsKmsKey"], bool(disks.get("EnableEbsEncryption", False)))
+
+
 @dataclass
 class Cluster:
     """State of a cluster; the driver's lock guards it."""
 
     request: Mapping[str, Any]
     arn_prefix: str
+    disk_key: DiskKey | None = None
     id: str = field(default_factory=lambda: make_id("j-"))
     state: ClusterState = "STARTING"
     reason: Reason = field(default_factory=Reason)
@@ -151,6 +170,8 @@ class Cluster:
     """Number of changes of the state, by which an idle cluster is known."""
     launches: int = 0
     """Number of launches that were tried."""
+    interface_id: str = ""
+    """EMR's own network interface in a private subnet; empty without one."""
 
     @property
     def name(self) -> str:
@@ -167,6 +188,11 @@ class Cluster:
     def tags(self) -> dict[str, str]:
         """Its tags, key -> value."""
         return {tag["Key"]: str(tag["Value"]) for tag in self.request.get("Tags", [])}
+
+    @property
+    def user_tags(self) -> dict[str, str]:
+        """Its tags without those of AWS's own."""
+        return {key: value for key, value in self.tags.items() if not key.startswith("aws:")}
 
     @property
     def arn(self) -> str:

@@ -25,6 +25,7 @@ from cdk_rehearsal.embedded_aws.emr.cluster import (
     Cluster,
     ClusterInstance,
     ClusterState,
+    DiskKey,
     InstanceGroup,
     Reason,
     Step,
@@ -32,7 +33,7 @@ from cdk_rehearsal.embedded_aws.emr.cluster import (
     word_bootstrap_failure,
 )
 from cdk_rehearsal.embedded_aws.emr.node_channel import Message, NodeChannels, make_path
-from cdk_rehearsal.embedded_aws.emr.provisioning import Provisioner, describe_node
+from cdk_rehearsal.embedded_aws.emr.provisioning import Provisioner, order_bootstrap
 from cdk_rehearsal.embedded_aws.observation import Observations
 from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.machine import Machine, MachineHost, private_dns_name
@@ -76,7 +77,7 @@ class EmrDriver:
         self._images = images
         self._machines = machines
         self._channels = channels
-        self._provisioner = provisioner
+        self.provisioner = provisioner
         self._observations = observations
         self._pace = pace
         self._faults = faults
@@ -90,7 +91,8 @@ class EmrDriver:
 
     def run(self, request: Mapping[str, Any], groups: list[InstanceGroup], steps: list[Step]) -> Cluster:
         """Begin to launch a cluster whose request is in order."""
-        cluster = Cluster(request, self._place.arn("elasticmapreduce", "cluster/"), groups=groups)
+        key = DiskKey.read(self.security_configurations.get(request.get("SecurityConfiguration", ""), "{}"))
+        cluster = Cluster(request, self._place.arn("elasticmapreduce", "cluster/"), key, groups=groups)
         cluster.steps = [self._place_log(cluster, step) for step in steps]
         with self.lock:
             self.clusters[cluster.id] = cluster
@@ -161,7 +163,7 @@ class EmrDriver:
             if instance.role == "MASTER":
                 self.terminate(cluster, "INSTANCE_FAILURE", "The master node was terminated. ")  # EMR's words end so
                 return True
-            self._end_instance(instance, Reason("INSTANCE_FAILURE", "Instance failed"))
+            self._end_instance(cluster, instance, Reason("INSTANCE_FAILURE", "Instance failed"))
             group = next(group for group in cluster.groups if group.id == instance.group_id)
         if cluster.state not in ("TERMINATING", *ENDED):
             self._jobs.after(self._pace.reaction, partial(self._replace, cluster, group))
@@ -182,6 +184,8 @@ class EmrDriver:
                 self._observations.tell("scaling", instance_id, f"standard error ends with: {last_line}")
             if report["event"] == "ready":
                 self._greet(cluster, instance)
+            elif report["event"] == "disks-locked":
+                self.fail_instance(instance_id)
             elif report["event"] == "bootstrapped":
                 self._admit(cluster, instance)
             elif report["event"] == "bootstrap-failed":
@@ -199,8 +203,9 @@ class EmrDriver:
     def _provision(self, cluster: Cluster) -> None:
         machines: list[Machine] = []
         try:
-            if obstacle := self._provisioner.find_obstacle(cluster):
+            if obstacle := self.provisioner.find_obstacle(cluster):
                 return self.terminate(cluster, "VALIDATION_ERROR", obstacle)
+            self.provisioner.make_interface(cluster, self._launcher.free_address(cluster.settings["Ec2SubnetId"]))
             for group in cluster.groups:
                 machines += [self._launch(cluster, group) for _ in range(group.count)]
         except LaunchError as error:
@@ -239,7 +244,7 @@ class EmrDriver:
         self._images.admit(image_id)
         path = make_path()
         user_data = _USER_DATA.format(url=self._place.endpoint + path)
-        order = self._provisioner.order_instance(cluster, group, image_id, user_data)
+        order = self.provisioner.order_instance(cluster, group, image_id, user_data)
         cluster.launches += 1
         fault = find_fault(self._faults, tags=cluster.tags, group=cluster.name, ordinal=cluster.launches)
         machine = self._launcher.launch(order, fault)
@@ -261,7 +266,7 @@ class EmrDriver:
         with self.lock:
             instance = cluster.find_instance(machine.instance_id)
             if instance is not None and cluster.state in ENDED:  # meanwhile
-                self._end_instance(instance, Reason("CLUSTER_TERMINATED", "Instance was terminated."))
+                self._end_instance(cluster, instance, Reason("CLUSTER_TERMINATED", "Instance was terminated."))
             elif instance is None:
                 self._machines.power_off(machine.instance_id)
             elif not self._boots:
@@ -275,15 +280,7 @@ class EmrDriver:
         instance.state = "BOOTSTRAPPING"
         if cluster.state == "STARTING":
             self._change(cluster, "BOOTSTRAPPING", Reason())
-        actions = [action["ScriptBootstrapAction"] for action in cluster.request.get("BootstrapActions", [])]
-        order = {
-            "do": "bootstrap",
-            "info": describe_node(cluster, instance),
-            "actions": [{"path": action["Path"], "arguments": action.get("Args", [])} for action in actions],
-            "logs": f"{cluster.log_uri}node/{instance.ec2_id}/" if cluster.log_uri else "",
-            "log_key": cluster.request.get("LogEncryptionKmsKeyId", ""),
-        }
-        self._channels.send(instance.ec2_id, order)
+        self._channels.send(instance.ec2_id, order_bootstrap(cluster, instance))
 
     def _admit(self, cluster: Cluster, instance: ClusterInstance) -> None:
         instance.state, instance.ready = "RUNNING", now()
@@ -358,17 +355,16 @@ class EmrDriver:
 
     def _finish(self, cluster: Cluster) -> None:
         with self.lock:
-            alive = cluster.alive
-            calls = iter([("ec2.TerminateInstances", {"InstanceId": entry.ec2_id}) for entry in alive])
-            # A role that may not terminate them leaves instances that cost money; the refusal is reported.
-            self._provisioner.find_denial(cluster, calls)
-            for instance in alive:
-                self._end_instance(instance, Reason("CLUSTER_TERMINATED", "Instance was terminated."))
+            for instance in cluster.alive:
+                self._end_instance(cluster, instance, Reason("CLUSTER_TERMINATED", "Instance was terminated."))
+            self.provisioner.remove_interface(cluster)
             cluster.ended = now()
             state: ClusterState = "TERMINATED" if cluster.reason.code in _BY_PLAN else "TERMINATED_WITH_ERRORS"
             self._change(cluster, state, cluster.reason)
 
-    def _end_instance(self, instance: ClusterInstance, reason: Reason) -> None:
+    def _end_instance(self, cluster: Cluster, instance: ClusterInstance, reason: Reason) -> None:
+        # A role that may not terminate it leaves an instance that costs money; the refusal is reported.
+        self.provisioner.find_denial(cluster, [("ec2.TerminateInstances", {"InstanceId": instance.ec2_id})])
         instance.state, instance.reason, instance.ended = "TERMINATED", reason, now()
         self._channels.close(instance.ec2_id)
         self._machines.power_off(instance.ec2_id)

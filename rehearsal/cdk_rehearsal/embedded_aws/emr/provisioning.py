@@ -5,10 +5,16 @@ The calls are those that both of AWS's policies for the role allow, `AmazonEMRSe
 `AmazonElasticMapReduceRole` (Amazon EMR Management Guide, "Service role for Amazon EMR"). Which of the Describe calls
 EMR makes for a cluster is documented nowhere, so all of them must be allowed. It launches uniform instance groups by
 RunInstances, as refusals of launches without `iam:PassRole` show.
+
+In a private subnet it makes an interface of its own with the group for service access ("Working with Amazon EMR-managed
+security groups"). Interface, instances and volumes get the user's tags ("Tagging resources to use managed policies"),
+and follow their changes: of instances the guide says so ("Tag and categorize cluster resources"), and for volumes and
+the interface both policies allow it. Termination protection is an attribute of each instance ("Using termination
+protection").
 """
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
@@ -23,8 +29,8 @@ DEFAULT_ROOT_GIB = 15
 _ROOT_DEVICE = "/dev/xvda"
 _READS = (
     *("DescribeAccountAttributes", "DescribeDhcpOptions", "DescribeImages", "DescribeInstances", "DescribeNetworkAcls"),
-    *("DescribeRouteTables", "DescribeSecurityGroups", "DescribeSubnets", "DescribeVolumes", "DescribeVolumeStatus"),
-    *("DescribeVpcEndpoints", "DescribeVpcs"),
+    *("DescribeNetworkInterfaces", "DescribeRouteTables", "DescribeSecurityGroups", "DescribeSubnets"),
+    *("DescribeVolumes", "DescribeVolumeStatus", "DescribeVpcEndpoints", "DescribeVpcs"),
 )
 _SERVICE_PORT = 9443
 _ANY = "-1"
@@ -47,12 +53,17 @@ class Provisioner:
             return f"Failed to authorize instance profile {cluster.request['JobFlowRole']}."
         return self._find_network_obstacle(cluster) or self.find_denial(cluster, self._list_calls(cluster))
 
-    def find_denial(self, cluster: Cluster, calls: Iterator[Call]) -> str:
+    def find_denial(self, cluster: Cluster, calls: Iterable[Call]) -> str:
         """Return which of EMR's calls the service role may not make, in EMR's words; empty where it may make all."""
         role = self.service_role(cluster)
         caller = Principal("other", "", "EMR", role)
         for operation, parameters in calls:
             if denial := self._gatekeeper.check_call(caller, operation, parameters):
+                if denial.is_about_key:  # gchq/sleeper#3447
+                    return (
+                        "Amazon EMR couldn't launch the cluster because the KMS key is invalid. Make sure the key is "
+                        "valid and that your service role has permissions to use the key."
+                    )
                 said = f"You are not authorized to perform this operation. {denial.message}"
                 return f"Service role {role} has insufficient EC2 permissions. EC2 Message: {said}"
         return ""
@@ -69,6 +80,9 @@ class Provisioner:
     def order_instance(self, cluster: Cluster, group: InstanceGroup, image_id: str, user_data: str) -> LaunchOrder:
         """Return the order for an instance of a group."""
         settings, request = cluster.settings, cluster.request
+        disk: dict[str, Any] = {"VolumeSize": root_gib(request)}
+        if cluster.disk_key and cluster.disk_key.encrypts_volumes:
+            disk |= {"Encrypted": True, "KmsKeyId": cluster.disk_key.arn}
         data = {
             "ImageId": image_id,
             "InstanceType": group.instance_type,
@@ -76,16 +90,56 @@ class Provisioner:
             "IamInstanceProfile": {"Name": str(request["JobFlowRole"]).rpartition("/")[2]},
             "UserData": base64.b64encode(user_data.encode()).decode(),
             "KeyName": settings.get("Ec2KeyName", ""),
-            "BlockDeviceMappings": [{"DeviceName": _ROOT_DEVICE, "Ebs": {"VolumeSize": root_gib(request)}}],
+            "BlockDeviceMappings": [{"DeviceName": _ROOT_DEVICE, "Ebs": disk}],
         }
         return LaunchOrder(
             name=f"{cluster.name} {group.role}",
             data=data,
             subnet_ids=[settings["Ec2SubnetId"]],
             tags=tag_instance(cluster, group),
+            volume_tags=cluster.user_tags,
             login_user="hadoop",
             parts=frozenset({"emr"}),
         )
+
+    def make_interface(self, cluster: Cluster, address: str) -> None:
+        """Make EMR's own interface in a private subnet, at a free address; nothing without a group for it."""
+        if group := cluster.settings.get("ServiceAccessSecurityGroup"):
+            tags = [{"Key": key, "Value": value} for key, value in cluster.user_tags.items()]
+            answer = self._place.client("ec2").create_network_interface(
+                SubnetId=cluster.settings["Ec2SubnetId"],
+                Groups=[group],
+                PrivateIpAddress=address,
+                TagSpecifications=[{"ResourceType": "network-interface", "Tags": tags}],
+            )
+            cluster.interface_id = answer["NetworkInterface"]["NetworkInterfaceId"]
+
+    def remove_interface(self, cluster: Cluster) -> None:
+        """Remove EMR's own interface, if there is one and the role may."""
+        call = "ec2.DeleteNetworkInterface", {"NetworkInterfaceId": cluster.interface_id}
+        if cluster.interface_id and not self.find_denial(cluster, [call]):
+            self._place.client("ec2").delete_network_interface(NetworkInterfaceId=cluster.interface_id)
+            cluster.interface_id = ""
+
+    def change_tags(self, cluster: Cluster, verb: str, tags: Mapping[str, str]) -> None:
+        """Give the tags to what EMR has made for the cluster, or take them (`create`, `delete`), where the role may."""
+        ec2 = self._place.client("ec2")
+        names = [entry.ec2_id for entry in cluster.alive]
+        attached = [{"Name": "attachment.instance-id", "Values": names}]
+        names += [volume["VolumeId"] for volume in ec2.describe_volumes(Filters=attached)["Volumes"]]
+        names += filter(None, [cluster.interface_id])
+        call = f"ec2.{verb.capitalize()}Tags", {"Resources": names, "Tags": tags}
+        if not self.find_denial(cluster, [call]):
+            # To delete a tag with any value, its key comes alone.
+            pairs = [{"Key": key, **({"Value": value} if verb == "create" else {})} for key, value in tags.items()]
+            getattr(ec2, f"{verb}_tags")(Resources=names, Tags=pairs)
+
+    def protect(self, cluster: Cluster, *, is_protected: bool) -> None:
+        """Let EC2 refuse to end the instances, or end them; where the role may not, they stay as they are."""
+        for entry in cluster.alive:
+            if not self.find_denial(cluster, [("ec2.ModifyInstanceAttribute", {"InstanceId": entry.ec2_id})]):
+                attribute = {"DisableApiTermination": {"Value": is_protected}}
+                self._place.client("ec2").modify_instance_attribute(InstanceId=entry.ec2_id, **attribute)
 
     def _list_calls(self, cluster: Cluster) -> Iterator[Call]:
         settings = cluster.settings
@@ -95,17 +149,15 @@ class Provisioner:
         for name in ("EmrManagedMasterSecurityGroup", "EmrManagedSlaveSecurityGroup"):
             yield "ec2.AuthorizeSecurityGroupIngress", {"GroupId": settings[name]}
             yield "ec2.AuthorizeSecurityGroupEgress", {"GroupId": settings[name]}
+        if service := settings.get("ServiceAccessSecurityGroup"):
+            # To the other two (hashicorp/terraform-provider-aws#5413); a missing rule from them is an obstacle.
+            yield "ec2.AuthorizeSecurityGroupEgress", {"GroupId": service}
+            tags, site = cluster.user_tags, {"SubnetId": settings["Ec2SubnetId"], "SecurityGroupIds": [service]}
+            yield "ec2.CreateNetworkInterface", {**site, "Tags": tags}
+            yield "ec2.CreateTags", {"CreateAction": "CreateNetworkInterface", "Tags": tags}
         yield "iam.PassRole", {"RoleArn": self.instance_role(cluster), "PassedToService": "ec2.amazonaws.com"}
         for group in cluster.groups:
-            launch = {
-                "ImageId": cluster.request.get("CustomAmiId", "ami-emr"),
-                "SubnetId": settings["Ec2SubnetId"],
-                "SecurityGroupIds": list_security_groups(cluster, group),
-                "KeyName": settings.get("Ec2KeyName", ""),
-                "Tags": tag_instance(cluster, group),
-            }
-            yield "ec2.RunInstances", launch
-            yield "ec2.CreateTags", {"CreateAction": "RunInstances", "Tags": tag_instance(cluster, group)}
+            yield from list_launch_calls(cluster, group)
 
     def _find_vpc(self, cluster: Cluster) -> str:
         subnets = self._place.client("ec2").describe_subnets(SubnetIds=[str(cluster.settings["Ec2SubnetId"])])
@@ -135,6 +187,22 @@ class Provisioner:
                 f"{_SERVICE_PORT}"
             )
         return ""
+
+
+def list_launch_calls(cluster: Cluster, group: InstanceGroup) -> Iterator[Call]:
+    """Yield the calls to launch instances of a group; EC2 encrypts volumes as their caller."""
+    tags = tag_instance(cluster, group)
+    launch = {
+        "ImageId": cluster.request.get("CustomAmiId", "ami-emr"),
+        "SubnetId": cluster.settings["Ec2SubnetId"],
+        "SecurityGroupIds": list_security_groups(cluster, group),
+        "KeyName": cluster.settings.get("Ec2KeyName", ""),
+        "Tags": tags,
+    }
+    yield "ec2.RunInstances", launch
+    yield "ec2.CreateTags", {"CreateAction": "RunInstances", "Tags": tags}
+    if cluster.disk_key and cluster.disk_key.encrypts_volumes:
+        yield "ec2.EncryptVolume", {"SSEKMSKeyId": cluster.disk_key.arn}
 
 
 def list_security_groups(cluster: Cluster, group: InstanceGroup) -> list[str]:
@@ -183,6 +251,19 @@ def opens(rule: Mapping[str, Any], port: int, source: str) -> bool:
     """Return whether an inbound rule opens a port to a security group."""
     is_port = rule["IpProtocol"] == _ANY or rule.get("FromPort", 0) <= port <= rule.get("ToPort", 0)
     return is_port and any(pair["GroupId"] == source for pair in rule.get("UserIdGroupPairs", []))
+
+
+def order_bootstrap(cluster: Cluster, instance: ClusterInstance) -> dict[str, Any]:
+    """Return the order to a node to bootstrap."""
+    actions = [action["ScriptBootstrapAction"] for action in cluster.request.get("BootstrapActions", [])]
+    return {
+        "do": "bootstrap",
+        "info": describe_node(cluster, instance),
+        "actions": [{"path": action["Path"], "arguments": action.get("Args", [])} for action in actions],
+        "logs": f"{cluster.log_uri}node/{instance.ec2_id}/" if cluster.log_uri else "",
+        "log_key": cluster.request.get("LogEncryptionKmsKeyId", ""),
+        "disk_key": cluster.disk_key.arn if cluster.disk_key else "",
+    }
 
 
 def describe_node(cluster: Cluster, instance: ClusterInstance) -> dict[str, Any]:

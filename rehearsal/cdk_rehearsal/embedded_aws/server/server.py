@@ -29,7 +29,7 @@ from cdk_rehearsal.embedded_aws.server.call_log import CallLog
 from cdk_rehearsal.embedded_aws.server.request import Authorization, SignedRequest, is_signature_valid, name_operation
 from cdk_rehearsal.identity_document import SCHEME, read_instance
 
-_JSON_STATUS, _FORBIDDEN = 400, 403
+_OK, _JSON_STATUS, _FORBIDDEN = 200, 400, 403
 _STOP_SECONDS = 0.05
 """Longest wait for the end of the server."""
 _FORM_CODES = {"sns": ("AuthorizationError", "KMSAccessDenied")}
@@ -76,6 +76,8 @@ _SIGNAL_SCOPE = (
     "AWS4-HMAC-SHA256 Credential=CFN/20000101/us-east-1/cloudformation/aws4_request, SignedHeaders=, Signature="
 )
 _UNIMPLEMENTED = 501
+_RIGHTS = frozenset({"elasticfilesystem.ClientMount", "elasticfilesystem.ClientWrite"})
+"""Rights without an API, for which EFS asks when a client mounts."""
 _Environ = dict[str, Any]
 _StartResponse = Callable[..., Any]
 
@@ -207,6 +209,8 @@ class Server:
 
         if operation.startswith(f"{session_manager.SERVICE}.") or operation in session_manager.OPERATIONS:
             return self._answer_session(environ, start, operation, principal)
+        if operation in _RIGHTS:
+            return _answer(start, _OK, b"")
         if operation == "s3.GetObject":
             time.sleep(self._object_seconds)
         token = caller.set(principal)

@@ -39,8 +39,9 @@ PART_STAND_INS: Mapping[ImagePart, StandIn] = {
     "amazon-linux": StandIn(
         "dnf, mount.efs, cfn-signal",
         "Amazon Linux 2023, efs-utils and aws-cfn-bootstrap",
-        "dnf knows one package, amazon-efs-utils, whose mount.efs checks zone and options and binds a folder, without "
-        "TLS and IAM; cfn-signal signals resources and wait conditions; all else is the base root's Debian",
+        "dnf knows one package, amazon-efs-utils, whose mount.efs checks zone, options and the rights of the role, and "
+        "binds a folder without TLS; cfn-signal signals resources and wait conditions; all else is the base root's "
+        "Debian",
     ),
     "emr": StandIn(
         "emr-instance-controller, yarn",
@@ -48,7 +49,8 @@ PART_STAND_INS: Mapping[ImagePart, StandIn] = {
         "the user hadoop, the files below /mnt/var/lib/info, bootstrap actions, and steps of command-runner and "
         "script-runner; logs reach S3 at once, where EMR takes minutes; no Hadoop, no HDFS, no other application, no "
         "AWS CLI; yarn lists the running core nodes and nothing else, and a dead one no more, where YARN waits ten "
-        "minutes; each node knows the names of the others from /etc/hosts",
+        "minutes; each node knows the names of the others from /etc/hosts; the key of the disks is used, and encrypts "
+        "none",
     ),
 }
 """Stand-in of each part."""

@@ -3,6 +3,10 @@ Stands in for EMR's instance controller: runs bootstrap actions, and on a primar
 
 Its place is EMR's: bootstrap actions in /emr/instance-controller/lib/bootstrap-actions/<n>, their logs in
 /mnt/var/log/bootstrap-actions/<n>, those of steps in /mnt/var/log/hadoop/steps/<id>. All logs go to S3, compressed.
+
+No disk is encrypted, but the key for it is used as on EMR: a node requests a data key when it launches, keeps the
+encrypted copy on its boot volume, and has that decrypted after a reboot (KMS developer guide, "How Amazon EMR uses AWS
+KMS"). A node that may not is lost.
 """
 
 import grp
@@ -31,6 +35,7 @@ _COULD_NOT_RUN = 126
 _COMMAND_RUNNER = "command-runner.jar"
 _HADOOP = "/usr/lib/lab/hadoop"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_DATA_KEY = "var/lib/emr-instance-controller/data-key.json"
 _STREAMS = ("stdout", "stderr", "controller")
 _REPEATED = (OSError, http.client.HTTPException, ValueError)
 """Errors of a call to EMR that a later call may not have."""
@@ -49,6 +54,10 @@ class Controller:
 
     def serve(self) -> int:
         """Carry orders out until EMR has none any more."""
+        kept = self._root / _DATA_KEY
+        if kept.exists() and not self.use_key("Decrypt", json.loads(kept.read_text())):
+            self.report(event="disks-locked")
+            return 0
         self.report(event="ready")
         while True:
             try:
@@ -86,7 +95,30 @@ class Controller:
         """Report what came of an order."""
         self.ask("report", json.dumps(report))
 
+    def use_key(self, action: str, request: Mapping[str, str]) -> "Mapping[str, str] | None":
+        """Return what KMS answers to a request with the instance's role; None where it refuses."""
+        headers = {"Content-Type": "application/x-amz-json-1.1", "X-Amz-Target": f"TrentService.{action}"}
+        try:
+            while True:
+                with suppress(*_REPEATED):
+                    answer = self._caller.call("kms", "POST", "/", json.dumps(request), headers=headers)
+                    return dict(json.loads(answer.read()))
+                time.sleep(_PAUSE_SECONDS)
+        except AgentError:
+            return None
+
+    def _unlock_disks(self, key: str) -> bool:
+        """Request a data key, and keep its encrypted copy; return whether KMS gave one."""
+        answer = self.use_key("GenerateDataKey", {"KeyId": key, "KeySpec": "AES_256"})
+        if answer is not None:
+            kept = {"KeyId": key, "CiphertextBlob": answer["CiphertextBlob"]}
+            (self._make(str(Path(_DATA_KEY).parent)) / Path(_DATA_KEY).name).write_text(json.dumps(kept))
+        return answer is not None
+
     def _bootstrap(self, order: Mapping[str, Any]) -> None:
+        if order["disk_key"] and not self._unlock_disks(order["disk_key"]):
+            self.report(event="disks-locked")
+            return
         info = self._make("mnt/var/lib/info")
         for name, content in order["info"].items():
             (info / name).write_text(json.dumps(content, indent=2) + "\n")

@@ -3,6 +3,9 @@ Stands in for `mount.nfs4`, `mount.efs` and `mount.lustre`: checks the call, the
 
 The kernel of the lab need not know NFS or Lustre. Checked are the server's name (for EFS a file system that has a
 mount target in the node's zone, for FSx one of the VPC), the options, the path. Locking and caching are not alike.
+
+With `iam`, EFS asks what the instance's role may: without ClientMount it refuses, without ClientWrite files are only
+read (EFS user guide, "Using IAM to control access to file systems").
 """
 
 import json
@@ -11,9 +14,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
+
+from .session_agent import AgentError, Caller
 
 FILE_SYSTEMS = Path("/run/lab/file-systems")
 TARGETS = FILE_SYSTEMS / "targets.json"
@@ -28,6 +34,9 @@ _LUSTRE_SOURCE = re.compile(r"(?P<server>[^@:]+)@tcp[0-9]*:/(?P<name>[A-Za-z0-9]
 _LUSTRE_FLAGS = frozenset(
     "flock noflock localflock user_xattr nouser_xattr relatime noatime defaults rw ro _netdev nofail".split()  # noqa: SIM905
 )
+_ENVIRONMENT = Path("/etc/environment")
+"""Says where AWS is, whoever mounts."""
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 _FAILED, _USAGE = 32, 1
 FAULT = Path("/usr/lib/lab/mount-fault.json")
 _LOOK_SECONDS = 0.2
@@ -45,6 +54,8 @@ class Mount:
     path: str
     access_point: str
     is_read_only: bool
+    has_identity: bool = False
+    """True if EFS knows the role of the client."""
 
 
 def check_nfs(source: str, options: str, targets: Mapping[str, Any]) -> Mount:
@@ -75,13 +86,13 @@ def check_efs(source: str, options: str, targets: Mapping[str, Any]) -> Mount:
     if file_system_id not in targets["addresses"]:
         raise MountError(f"Failed to resolve {file_system_id}: the file system has no mount target in this zone")
     if not access_points:
-        return Mount(file_system_id, path or "/", "", "ro" in given)
+        return Mount(file_system_id, path or "/", "", "ro" in given, "iam" in given)
     known = targets["access_points"].get(access_points[0])
     if known is None or known["file_system_id"] != file_system_id:
         raise MountError(f"mount.nfs4: access denied by server: no access point {access_points[0]} of {file_system_id}")
     if path not in {"", "/"}:
         raise MountError(f"mount.efs stand-in: a path below an access point is not implemented, got {path}")
-    return Mount(file_system_id, known["path"], access_points[0], "ro" in given)
+    return Mount(file_system_id, known["path"], access_points[0], "ro" in given, "iam" in given)
 
 
 def check_lustre(source: str, options: str, targets: Mapping[str, Any]) -> Mount:
@@ -120,6 +131,26 @@ def suffer(source: str, fault: Path = FAULT) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
+def authorize(mount: Mount, caller: "Caller | None" = None) -> Mount:
+    """Return the mount as the instance's role may make it; MountError where it may not."""
+    if not mount.has_identity:
+        return mount
+    asked = caller or Caller(_ENVIRONMENT.read_text().partition("AWS_ENDPOINT_URL=")[2].split()[0])
+    names = {"FileSystemId": mount.file_system_id, "AccessPointId": mount.access_point}
+
+    def may(action: str) -> bool:
+        try:
+            body = urlencode({"Action": action, **names})
+            asked.call("elasticfilesystem", "POST", "/", body, headers=_FORM).read()
+        except AgentError:
+            return False
+        return True
+
+    if not may("ClientMount"):
+        raise MountError("mount.nfs4: access denied by server while mounting 127.0.0.1:/")
+    return mount if may("ClientWrite") else replace(mount, is_read_only=True)
+
+
 def bind(mount: Mount, mount_point: str) -> None:
     """Bind the lab's folder to the mount point; MountError when the path does not exist or the kernel refused."""
     folder = FILE_SYSTEMS / mount.file_system_id / mount.path.lstrip("/")
@@ -147,8 +178,8 @@ def main(program: str, arguments: Sequence[str]) -> int:
     try:
         mount = check(words[0], options, json.loads(TARGETS.read_text()))
         suffer(words[0])
-        bind(mount, words[1])
-    except MountError as error:
+        bind(authorize(mount), words[1])
+    except (MountError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return _FAILED
     return 0

@@ -171,6 +171,21 @@ def _set_workers(on: Actions, count: int) -> None:
         scaling.set_desired_capacity(AutoScalingGroupName=group["AutoScalingGroupName"], DesiredCapacity=count)
 
 
+def _tag_cluster(on: Actions, key: str, value: str) -> None:
+    emr = on.aws.place.client("emr")
+    for cluster in emr.list_clusters()["Clusters"]:
+        if value:
+            emr.add_tags(ResourceId=cluster["Id"], Tags=[{"Key": key, "Value": value}])
+        else:
+            emr.remove_tags(ResourceId=cluster["Id"], TagKeys=[key])
+
+
+def _protect_cluster(on: Actions, is_protected: bool) -> None:  # noqa: FBT001 - the key of a case file
+    emr = on.aws.place.client("emr")
+    names = [cluster["Id"] for cluster in emr.list_clusters()["Clusters"]]
+    emr.set_termination_protection(JobFlowIds=names, TerminationProtected=is_protected)
+
+
 ACTIONS: Mapping[str, Action] = {
     "power_off": Action(
         "the machine dies; EC2 finds it dead later, in truth after minutes, or never",
@@ -236,5 +251,17 @@ ACTIONS: Mapping[str, Action] = {
     ),
     "set_workers": Action(
         "the operator sets the desired capacity of the workers", _set_workers, {"count": Option(int)}, has_target=False
+    ),
+    "tag_cluster": Action(
+        "the operator gives a cluster on EMR a tag, or takes it with an empty value",
+        _tag_cluster,
+        {"key": Option(str), "value": Option(str)},
+        has_target=False,
+    ),
+    "protect_cluster": Action(
+        "the operator protects a cluster on EMR from termination, or no longer",
+        _protect_cluster,
+        {"is_protected": Option(bool)},
+        has_target=False,
     ),
 }

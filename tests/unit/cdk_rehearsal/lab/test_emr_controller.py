@@ -20,13 +20,21 @@ SCRIPT_RUNNER = "s3://us-east-1.elasticmapreduce/libs/script-runner/script-runne
 
 
 class Bucket:
-    """S3 as the role of the instance sees it: objects by their paths."""
+    """S3 and KMS as the role of the instance sees them: objects by their paths, and the actions with the key."""
 
     def __init__(self, objects):
         self.objects = objects
         self.headers = {}
+        self.asked = []
+        self.may = ("GenerateDataKey", "Decrypt")
 
     def call(self, service, method, path, body="", *, headers=None):
+        if service == "kms":
+            action = headers["X-Amz-Target"].removeprefix("TrentService.")
+            self.asked.append((action, json.loads(body)))
+            if action not in self.may:
+                raise AgentError("kms answers 400")
+            return io.BytesIO(b'{"CiphertextBlob": "c2VhbGVk", "Plaintext": "b3Blbg=="}')
         assert service == "s3"
         if method == "PUT":
             self.objects[path], self.headers[path] = body, headers
@@ -47,10 +55,10 @@ def node(tmp_path):
     return controller
 
 
-def bootstrap(node, *actions, log_key=""):
+def bootstrap(node, *actions, log_key="", disk_key=""):
     rows = [{"path": path, "arguments": list(arguments)} for path, *arguments in actions]
-    info = {"instance.json": {"isMaster": True}}
-    node._bootstrap({"info": info, "actions": rows, "logs": "s3://logs/j-1/node/i-1/", "log_key": log_key})
+    order = {"info": {"instance.json": {"isMaster": True}}, "actions": rows, "logs": "s3://logs/j-1/node/i-1/"}
+    node._bootstrap({**order, "log_key": log_key, "disk_key": disk_key})
 
 
 def read_log(node, path):
@@ -94,6 +102,27 @@ def test_logs_are_encrypted_with_the_key_of_the_cluster(node):
         "x-amz-server-side-encryption": "aws:kms",
         "x-amz-server-side-encryption-aws-kms-key-id": "arn:aws:kms:us-east-1:1:key/1",
     }
+
+
+def test_a_node_requests_a_data_key_and_has_it_decrypted_after_a_reboot(node, tmp_path):
+    """KMS developer guide, "How Amazon EMR uses AWS KMS"; the plaintext is kept nowhere."""
+    node.ask = lambda verb: [{"do": "stop"}]
+    bootstrap(node, disk_key="arn:aws:kms:us-east-1:1:key/1")
+    assert node._caller.asked == [("GenerateDataKey", {"KeyId": "arn:aws:kms:us-east-1:1:key/1", "KeySpec": "AES_256"})]
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"b3Blbg==" in path.read_bytes()]
+    node.serve()
+    sealed = {"KeyId": "arn:aws:kms:us-east-1:1:key/1", "CiphertextBlob": "c2VhbGVk"}
+    assert node._caller.asked[1:] == [("Decrypt", sealed)]
+    assert node.reports == [{"event": "bootstrapped"}, {"event": "ready"}]
+
+
+def test_a_node_whose_role_may_not_use_the_key_is_lost_at_its_launch_or_reboot(node):
+    node._caller.may = ("GenerateDataKey",)
+    bootstrap(node, disk_key="key")
+    node.serve()
+    node._caller.may = ()
+    bootstrap(node, disk_key="key")
+    assert node.reports == [{"event": "bootstrapped"}, {"event": "disks-locked"}, {"event": "disks-locked"}]
 
 
 def run_step(node, jar, *arguments):

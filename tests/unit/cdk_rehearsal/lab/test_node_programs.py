@@ -73,7 +73,7 @@ def test_nfs_wants_host_and_directory(source):
 
 def test_efs_utils_mount_an_access_point_with_its_own_root():
     assert check_efs(f"{ID}:/", f"tls,iam,accesspoint={POINT},_netdev", TARGETS) == Mount(
-        ID, "/cluster", POINT, is_read_only=False
+        ID, "/cluster", POINT, is_read_only=False, has_identity=True
     )
 
 

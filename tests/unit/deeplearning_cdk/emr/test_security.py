@@ -46,31 +46,30 @@ def _shorten(text: str) -> str:
 def test_emr_may_launch_tag_and_end_only_instances_of_this_cluster_in_its_subnet_and_groups(make: Any) -> None:
     is_new = {"StringEquals": {"aws:RequestTag/deeplearning:cluster": NAME}}
     is_ours = {"StringEquals": {"aws:ResourceTag/deeplearning:cluster": NAME}}
-    managed = [
+    core, primary, service = (
         f"{ARN}:security-group/<TrainingSecurityGroups{name}.GroupId>" for name in ("Core", "Primary", "Service")
-    ]
+    )
     nodes = f"{ARN}:security-group/<TrainingNetworkNodesSecurityGroup.GroupId>"
     subnet = f"{ARN}:subnet/<TrainingNetworkVpcPrivateSubnet1Subnet>"
+    image = "arn:<AWS::Partition>:ec2:<AWS::Region>::image/ami-*"
     interfaces, instances, volumes = (f"{ARN}:{kind}/*" for kind in ("network-interface", "instance", "volume"))
     statements = _show(make().statements("RolesService"))
     describes = next(actions for actions, resources, _ in statements if resources == ["*"])
     key = ["<TrainingEncryptionKey.Arn>"]
     assert all(action.startswith("ec2:Describe") for action in describes)
-    assert len(describes) == 15
+    assert len(describes) == 13
     assert [each for each in statements if each[1] != ["*"]] == [
-        (["ec2:CreateNetworkInterface", "ec2:RunInstances"], sorted([nodes, *managed, subnet]), {}),
+        (["ec2:RunInstances"], sorted([image, interfaces, nodes, core, primary, subnet]), {}),
         (["ec2:RunInstances"], [instances, volumes], is_new),
-        (["ec2:RunInstances"], sorted([interfaces, "arn:<AWS::Partition>:ec2:<AWS::Region>::image/ami-*"]), {}),
+        (["ec2:CreateNetworkInterface"], [service, subnet], {}),
         (["ec2:CreateNetworkInterface"], [interfaces], is_new),
-        (
-            ["ec2:CreateTags"],
-            [instances, interfaces, volumes],
-            {"StringEquals": {"ec2:CreateAction": ["CreateNetworkInterface", "RunInstances"]}},
-        ),
+        (["ec2:CreateTags"], [instances, volumes], {"StringEquals": {"ec2:CreateAction": "RunInstances"}}),
+        (["ec2:CreateTags"], [interfaces], {"StringEquals": {"ec2:CreateAction": "CreateNetworkInterface"}}),
         (["ec2:CreateTags", "ec2:DeleteTags"], [instances, interfaces, volumes], is_ours),
         (["ec2:ModifyInstanceAttribute", "ec2:TerminateInstances"], [instances], is_ours),
         (["ec2:DeleteNetworkInterface"], [interfaces], is_ours),
-        (["ec2:AuthorizeSecurityGroupEgress", "ec2:AuthorizeSecurityGroupIngress"], managed, {}),
+        (["ec2:AuthorizeSecurityGroupIngress"], [core, primary], {}),
+        (["ec2:AuthorizeSecurityGroupEgress"], [core, primary, service], {}),
         (["ec2:DescribeVpcAttribute"], [f"{ARN}:vpc/<TrainingNetworkVpc>"], {}),
         (["kms:DescribeKey"], key, {}),
         (
@@ -103,7 +102,7 @@ def test_instances_read_programs_and_sources_write_logs_mount_and_open_sessions(
     assert all(re.fullmatch(re.escape(assets) + r"/[0-9a-f]{64}\.(zip|sh)", name) for name in programs)
     assert rest == [
         (["s3:PutObject"], ["<TrainingLogBucket.Arn>/logs/*"], {}),
-        (["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"], ["<TrainingEncryptionKey.Arn>"], {}),
+        (["kms:Decrypt", "kms:GenerateDataKey"], ["<TrainingEncryptionKey.Arn>"], {}),
         (
             ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
             rest[2][1],

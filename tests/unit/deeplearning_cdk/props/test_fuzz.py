@@ -21,6 +21,7 @@ from aws_cdk import aws_efs as efs
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
+from constructs import Construct
 
 import deeplearning_cdk
 from deeplearning_cdk import (
@@ -43,7 +44,6 @@ from deeplearning_cdk import (
     Workers,
     training_cluster,
 )
-from deeplearning_cdk.emr import training as emr_training
 from deeplearning_cdk.nodes.plan import plan_nodes
 from deeplearning_cdk.props.check import show_value
 from deeplearning_cdk.props.rules import count_gibibytes
@@ -207,8 +207,8 @@ class PropsTakenError(Exception):
     """Raised where a cluster has taken its props and would be made."""
 
 
-CLUSTERS = {TrainingCluster: (training_cluster, "plan_nodes"), EmrTraining: (emr_training, "plan_members")}
-"""Clusters, with the function that plans one from its props before anything is made."""
+CLUSTERS = {TrainingCluster: (training_cluster, "plan_nodes"), EmrTraining: (Construct, "__init__")}
+"""Clusters, with the function before which each checks its props; those of EMR are planned first."""
 
 
 @pytest.mark.parametrize(

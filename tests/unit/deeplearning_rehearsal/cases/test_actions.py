@@ -74,6 +74,9 @@ class Recorder:
     def client(self, _service: str) -> "Recorder":
         return self
 
+    def list_clusters(self) -> dict[str, Any]:
+        return {"Clusters": [{"Id": "j-1"}]}
+
     def describe_auto_scaling_groups(self, **options: Any) -> dict[str, Any]:
         assert options["Filters"] == [{"Name": "tag:deeplearning:role", "Values": ["worker"]}]
         return {"AutoScalingGroups": [{"AutoScalingGroupName": "workers"}]}
@@ -118,6 +121,9 @@ def _injection(do: str, **options: Any) -> Injection:
         ("run", {"line": "kill -STOP 1"}, [("run", "i-2", "kill -STOP 1")]),
         ("set_workers", {"count": 3}, [("set_desired_capacity", "workers", 3)]),
         ("age_groups", {"seconds": 900.0}, [("age_groups", 900.0)]),
+        ("tag_cluster", {"key": "a", "value": "b"}, [("add_tags", "j-1", [{"Key": "a", "Value": "b"}])]),
+        ("tag_cluster", {"key": "a", "value": ""}, [("remove_tags", "j-1", ["a"])]),
+        ("protect_cluster", {"is_protected": True}, [("set_termination_protection", ["j-1"], True)]),
         ("spot_notice", {"seconds": 120.0}, [("announce_interruption", "i-2", 120.0)]),
     ],
 )

@@ -1,0 +1,73 @@
+"""Resources that calls of EC2 name, from the Service Authorization Reference, "Amazon EC2"."""
+
+from collections.abc import Iterator, Mapping
+
+from cdk_rehearsal.iam.estate import Estate, Parameters, Target, Values
+
+_CREATED = {"RunInstances": ("instance", "volume"), "CreateNetworkInterface": ("network-interface",)}
+"""Call -> what it creates with the tags of its request."""
+_KINDS = {"i": "instance", "vol": "volume", "eni": "network-interface"}
+"""Begin of an id -> kind of resource."""
+
+
+def name_vpc(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """Name a VPC."""
+    yield estate.arn("ec2", f"vpc/{parameters['VpcId']}"), {}
+
+
+def name_ec2_resource(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """Name a security group, an instance or a network interface, with its tags."""
+    names = {"GroupId": "security-group", "InstanceId": "instance", "NetworkInterfaceId": "network-interface"}
+    yield from (_tag_target(estate, kind, str(parameters[name])) for name, kind in names.items() if name in parameters)
+
+
+def name_launch(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """Name what exists, with its tags, and what the launch creates, with those that it gets."""
+    yield from _name_site(parameters, estate)
+    image = estate.arn("ec2", f"image/{parameters['ImageId']}")
+    yield image.replace(f":{estate.account}:", "::"), {}
+    if parameters["KeyName"]:
+        yield estate.arn("ec2", f"key-pair/{parameters['KeyName']}"), {}
+    yield from _name_created("RunInstances", _describe_tags(parameters), estate)
+    yield estate.arn("ec2", "network-interface/*"), {}
+
+
+def name_new_interface(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """Name subnet and groups of a network interface, with their tags, and the interface, with those that it gets."""
+    yield from _name_site(parameters, estate)
+    yield from _name_created("CreateNetworkInterface", _describe_tags(parameters), estate)
+
+
+def name_new_volume(_parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """Name a volume of a launch."""
+    yield estate.arn("ec2", "volume/*"), {}
+
+
+def name_tagged_resources(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """Name what gets or loses tags: what the call `CreateAction` creates, or `Resources`, with the tags they have."""
+    context = _describe_tags(parameters)
+    if action := parameters.get("CreateAction"):
+        yield from _name_created(action, {**context, "ec2:CreateAction": str(action)}, estate)
+    for name in parameters.get("Resources", ()):
+        arn, own = _tag_target(estate, _KINDS[name.partition("-")[0]], name)
+        yield arn, {**own, **context}
+
+
+def _name_site(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    yield _tag_target(estate, "subnet", str(parameters["SubnetId"]))
+    yield from (_tag_target(estate, "security-group", str(name)) for name in parameters["SecurityGroupIds"])
+
+
+def _name_created(action: str, context: Values, estate: Estate) -> Iterator[Target]:
+    """Name what a call creates, which has no id yet."""
+    yield from ((estate.arn("ec2", f"{kind}/*"), context) for kind in _CREATED[action])
+
+
+def _describe_tags(parameters: Parameters) -> Values:
+    tags: Mapping[str, str] = parameters["Tags"]
+    return {**{f"aws:RequestTag/{key}": value for key, value in tags.items()}, "aws:TagKeys": tuple(tags)}
+
+
+def _tag_target(estate: Estate, kind: str, name: str) -> Target:
+    arn = estate.arn("ec2", f"{kind}/{name}")
+    return arn, {f"aws:ResourceTag/{key}": value for key, value in estate.find_tags(arn).items()}
