@@ -1,12 +1,11 @@
 """Jobs on EMR are steps; a lost core node is replaced, and a node without its key is named."""
 
-import json
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.rehearsal.kept_rehearsal import GIVE_UP_SECONDS, Kept, check_submission, keep_rehearsal
+from tests.rehearsal.kept_rehearsal import GIVE_UP_SECONDS, Kept, check_end, keep_rehearsal
 
 
 @pytest.fixture(scope="module")
@@ -16,30 +15,26 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
         yield rehearsal
 
 
-def test_a_job_is_submitted_listed_shown_stopped_and_resumed(kept: Kept) -> None:
-    check_submission(kept)
-
-
-def test_a_lost_core_node_fails_the_job_which_its_replacement_lets_resume(kept: Kept) -> None:
+def test_a_job_resumes_after_a_stop_and_after_the_loss_of_a_core_node(kept: Kept) -> None:
     kept.write_job(epochs=400)
-    kept.run("submit", "job.toml", "--name", "lost", "--detach")
-    kept.await_checkpoint("lost")
+    assert "plan: horovod, 6 ranks = 3 hosts x 2" in kept.run("submit", "job.toml", "--detach")
+    stopped = kept.await_checkpoint("digits")
+    assert "digits/1 is stopped" in kept.run("stop", "digits")
+    assert kept.find_job("digits")["state"] == "stopped"
+    assert "resumes from /efs/jobs/digits/checkpoints/epochs-" in kept.run("submit", "job.toml", "--detach")
+    kept.await_checkpoint("digits", beyond=stopped + 20)
     kept.run_on(2, "sudo -n systemctl poweroff")
     give_up = time.monotonic() + GIVE_UP_SECONDS
-    while kept.find_job("lost")["state"] == "running":
+    while kept.find_job("digits")["state"] == "running":
         assert time.monotonic() < give_up
         time.sleep(2)
-    assert kept.find_job("lost")["state"] == "failed"
-    assert kept.find_job("lost")["cause"]
-    while (
-        kept.call("plan", "job.toml").returncode != 0
-    ):  # The dead node is still a member, or its replacement none yet.
+    assert kept.find_job("digits")["state"] == "failed"
+    assert kept.find_job("digits")["cause"]
+    while kept.call("plan", "job.toml").returncode != 0:  # The dead node is a member, or its replacement none yet.
         assert time.monotonic() < give_up
         time.sleep(5)
-    kept.write_job(kept.await_checkpoint("lost") + 20)
-    output = kept.run("submit", "job.toml", "--name", "lost")
-    assert "resumes from /efs/jobs/lost/checkpoints/epochs-" in output
-    assert json.loads(output.splitlines()[-1])["ranks"] == 6
+    kept.write_job(kept.await_checkpoint("digits") + 20)
+    check_end(kept, "digits/3")
 
 
 def test_a_node_without_its_ssh_key_is_named_before_a_job_starts(kept: Kept) -> None:

@@ -133,7 +133,8 @@ def service_statements(
         _allow(["ec2:RunInstances"], launched, is_new),
         _allow(["ec2:CreateNetworkInterface"], [subnet, *service]),
         _allow(["ec2:CreateNetworkInterface"], [interfaces], is_new),
-        _allow(["ec2:CreateTags"], launched, _at_creation("RunInstances")),
+        # Whether EMR tags the interfaces of instances, its guide leaves open.
+        _allow(["ec2:CreateTags"], [*launched, interfaces], _at_creation("RunInstances")),
         _allow(["ec2:CreateTags"], [interfaces], _at_creation("CreateNetworkInterface")),
         _allow(["ec2:CreateTags", "ec2:DeleteTags"], [*launched, interfaces], is_ours),
         _allow(["ec2:ModifyInstanceAttribute", "ec2:TerminateInstances"], [_arn("instance")], is_ours),

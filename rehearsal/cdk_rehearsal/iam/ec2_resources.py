@@ -1,6 +1,6 @@
 """Resources that calls of EC2 name, from the Service Authorization Reference, "Amazon EC2"."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from cdk_rehearsal.iam.estate import Estate, Parameters, Target, Values
 
@@ -28,14 +28,14 @@ def name_launch(parameters: Parameters, estate: Estate) -> Iterator[Target]:
     yield image.replace(f":{estate.account}:", "::"), {}
     if parameters["KeyName"]:
         yield estate.arn("ec2", f"key-pair/{parameters['KeyName']}"), {}
-    yield from _name_created("RunInstances", _describe_tags(parameters), estate)
+    yield from _name_created(_CREATED["RunInstances"], _describe_tags(parameters), estate)
     yield estate.arn("ec2", "network-interface/*"), {}
 
 
 def name_new_interface(parameters: Parameters, estate: Estate) -> Iterator[Target]:
     """Name subnet and groups of a network interface, with their tags, and the interface, with those that it gets."""
     yield from _name_site(parameters, estate)
-    yield from _name_created("CreateNetworkInterface", _describe_tags(parameters), estate)
+    yield from _name_created(_CREATED["CreateNetworkInterface"], _describe_tags(parameters), estate)
 
 
 def name_new_volume(_parameters: Parameters, estate: Estate) -> Iterator[Target]:
@@ -44,10 +44,11 @@ def name_new_volume(_parameters: Parameters, estate: Estate) -> Iterator[Target]
 
 
 def name_tagged_resources(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    """Name what gets or loses tags: what the call `CreateAction` creates, or `Resources`, with the tags they have."""
+    """Name what gets or loses tags: `Kinds` of what the call `CreateAction` creates, by default all, or `Resources`."""
     context = _describe_tags(parameters)
     if action := parameters.get("CreateAction"):
-        yield from _name_created(action, {**context, "ec2:CreateAction": str(action)}, estate)
+        kinds = parameters.get("Kinds", _CREATED[action])
+        yield from _name_created(kinds, {**context, "ec2:CreateAction": str(action)}, estate)
     for name in parameters.get("Resources", ()):
         arn, own = _tag_target(estate, _KINDS[name.partition("-")[0]], name)
         yield arn, {**own, **context}
@@ -58,9 +59,9 @@ def _name_site(parameters: Parameters, estate: Estate) -> Iterator[Target]:
     yield from (_tag_target(estate, "security-group", str(name)) for name in parameters["SecurityGroupIds"])
 
 
-def _name_created(action: str, context: Values, estate: Estate) -> Iterator[Target]:
+def _name_created(kinds: Iterable[str], context: Values, estate: Estate) -> Iterator[Target]:
     """Name what a call creates, which has no id yet."""
-    yield from ((estate.arn("ec2", f"{kind}/*"), context) for kind in _CREATED[action])
+    yield from ((estate.arn("ec2", f"{kind}/*"), context) for kind in kinds)
 
 
 def _describe_tags(parameters: Parameters) -> Values:

@@ -200,7 +200,9 @@ def list_launch_calls(cluster: Cluster, group: InstanceGroup) -> Iterator[Call]:
         "Tags": tags,
     }
     yield "ec2.RunInstances", launch
-    yield "ec2.CreateTags", {"CreateAction": "RunInstances", "Tags": tags}
+    # Whether the interfaces of instances are tagged too, the guide leaves open; AmazonEMRServicePolicy_v2 allows it.
+    kinds = ("instance", "volume", "network-interface")
+    yield "ec2.CreateTags", {"CreateAction": "RunInstances", "Kinds": kinds, "Tags": tags}
     if cluster.disk_key and cluster.disk_key.encrypts_volumes:
         yield "ec2.EncryptVolume", {"SSEKMSKeyId": cluster.disk_key.arn}
 

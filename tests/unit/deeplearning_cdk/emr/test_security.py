@@ -63,7 +63,7 @@ def test_emr_may_launch_tag_and_end_only_instances_of_this_cluster_in_its_subnet
         (["ec2:RunInstances"], [instances, volumes], is_new),
         (["ec2:CreateNetworkInterface"], [service, subnet], {}),
         (["ec2:CreateNetworkInterface"], [interfaces], is_new),
-        (["ec2:CreateTags"], [instances, volumes], {"StringEquals": {"ec2:CreateAction": "RunInstances"}}),
+        (["ec2:CreateTags"], [instances, interfaces, volumes], {"StringEquals": {"ec2:CreateAction": "RunInstances"}}),
         (["ec2:CreateTags"], [interfaces], {"StringEquals": {"ec2:CreateAction": "CreateNetworkInterface"}}),
         (["ec2:CreateTags", "ec2:DeleteTags"], [instances, interfaces, volumes], is_ours),
         (["ec2:ModifyInstanceAttribute", "ec2:TerminateInstances"], [instances], is_ours),
