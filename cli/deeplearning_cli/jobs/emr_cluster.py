@@ -10,7 +10,7 @@ from deeplearning_cli.jobs.cluster import JobCluster, print_progress
 from deeplearning_contract.job_definition import STEP_NAME, JobDefinition
 from deeplearning_contract.names import EMR_CLUSTER_TAG, EMR_PRIMARY, EMR_ROLE_TAG
 
-POLL_SECONDS = 2.0
+POLL_SECONDS = 5.0
 _WAITING, _RUNNING = "PENDING", "RUNNING"
 _STARTED = "] started"
 """End of the line of `deeplearning start-job` when the ranks start."""

@@ -270,7 +270,13 @@ def _kill(pid: int) -> bool:
 
 
 def check_run(command: list[str]) -> None:
-    """Run a program; RehearsalError when it fails."""
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    """
+    Run a program; RehearsalError when it fails.
+
+    From util-linux 2.39 on, mount passes each option by fsconfig(2), which takes at most 255 characters: too few for the
+    layers of an overlay. With the variable it calls mount(2).
+    """
+    environment = os.environ | {"LIBMOUNT_FORCE_MOUNT2": "always"}
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if answer.returncode != 0:
         raise RehearsalError(f"{command[0]} failed: {answer.stderr.strip()}")

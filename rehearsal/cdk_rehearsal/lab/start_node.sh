@@ -29,7 +29,8 @@ mount --rbind "$root/proc/sys" "$root/proc/sys"
 mount -o remount,bind,ro "$root/proc/sys"
 mount -t sysfs -o ro sysfs "$root/sys"
 # What an instance's hypervisor says of itself, whatever this machine is: cloud-init knows EC2 by it.
-mount -t overlay -o "ro,lowerdir=$root/usr/lib/lab/sys:$root/sys" sys "$root/sys"
+# See check_run in lab/node.py for the variable.
+LIBMOUNT_FORCE_MOUNT2=always mount -t overlay -o "ro,lowerdir=$root/usr/lib/lab/sys:$root/sys" sys "$root/sys"
 mount -t cgroup2 -o nosuid,noexec,nodev cgroup2 "$root/sys/fs/cgroup"
 
 # The devices of a minimal machine; /dev of the host stays out of sight.

@@ -9,6 +9,8 @@
 set -eu
 layer=$1 lower=$2 folders=$3 command=$4
 
+# See check_run in lab/node.py.
+export LIBMOUNT_FORCE_MOUNT2=always
 work=$layer.work
 mkdir "$work"
 mount -t tmpfs -o mode=755 tmpfs "$work"
