@@ -273,8 +273,8 @@ def check_run(command: list[str]) -> None:
     """
     Run a program; RehearsalError when it fails.
 
-    From util-linux 2.39 on, mount passes each option by fsconfig(2), which takes at most 255 characters: too few for the
-    layers of an overlay. With the variable it calls mount(2).
+    From util-linux 2.39 on, mount passes each option by fsconfig(2), which takes at most 255 characters. They are too
+    few for the layers of an overlay; with the variable, mount calls mount(2).
     """
     environment = os.environ | {"LIBMOUNT_FORCE_MOUNT2": "always"}
     answer = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -144,7 +144,7 @@ def test_an_unknown_command_is_offered_those_of_users_alone(capsys):
     assert ended.value.code == 2
     offered = capsys.readouterr().err
     assert "invalid choice: 'trian'" in offered
-    assert "'run'" in offered
+    assert ", run, stop," in offered.replace("'", "")  # Newer releases of Python leave the quotes out.
     for internal in ("node-facts", "stop-when-idle"):
         assert internal not in offered
 
