@@ -71,12 +71,12 @@ def leave_out(paths: Sequence[str]) -> tuple[str, ...]:
 
 PARTS = (
     Part("base"),
-    Part("rehearsal-emr-jobs", ("tests/rehearsal/test_emr_submission.py",), ("base",), TRAINS_MIB),
+    Part("rehearsal-emr-jobs", ("tests/rehearsal/test_emr_submission.py",), ("base",), FORMS_MIB),
     Part("rehearsal-cases", ("tests/rehearsal/test_cases.py",), ("base",), TRAINS_MIB),
     Part("unit-nodes", NODE_TESTS),
     Part("unit-others", (UNIT, *leave_out(OWN_PARTS))),
     Part("rehearsal-broken", ("tests/rehearsal/test_rehearsals.py",), ("base",), FORMS_MIB),
-    Part("rehearsal-jobs", ("tests/rehearsal/test_submission.py",), ("base",), TRAINS_MIB),
+    Part("rehearsal-jobs", ("tests/rehearsal/test_submission.py",), ("base",), FORMS_MIB),
     Part("rehearsal-emr", ("tests/rehearsal/test_emr_cluster.py",), ("base",), FORMS_MIB),
     Part("fleet", ("tests/rehearsal/test_fleet.py",), ("base",), 1000),
     Part("lab", ("tests/rehearsal/test_lab_nodes.py", "tests/rehearsal/test_lab_faults.py"), ("base",)),

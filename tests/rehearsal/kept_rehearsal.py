@@ -20,15 +20,34 @@ ROOT = Path(__file__).parents[2]
 COMMAND = str(Path(sys.executable).with_name("deeplearning-cdk"))
 GIVE_UP_SECONDS = 600
 JOB = """
-name = "digits"
-program = ["python3", "train_digits.py", "--epochs", "{epochs}"]
+name = "count"
+program = ["python3", "count.py", "{epochs}"]
+launcher = "mpi"
 source = "code"
 gpus_per_member = 2
 max_seconds = 600
 """
+PROGRAM = """
+import json, os, sys, time
+from pathlib import Path
+
+folder, done = Path(os.environ["DEEPLEARNING_CHECKPOINT_PATH"]), os.environ.get("DEEPLEARNING_RESUME_FROM", "")
+for epoch in range(int(done.rpartition("-")[2] or 0) + 1, int(sys.argv[1]) + 1):
+    time.sleep(0.2)
+    if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
+        (folder / f"epochs-{epoch}").touch()
+if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
+    print(json.dumps({"ranks": int(os.environ["OMPI_COMM_WORLD_SIZE"]), "epochs": int(sys.argv[1])}))
+"""
+"""A job that needs neither PyTorch nor Horovod, which a machine without caches would compile for minutes."""
 CONTEXTS = {
-    "ec2": ("workers.desired_capacity=1",),
-    "emr": ("platform=emr", "members=3"),
+    "ec2": (
+        "software.environment=none",
+        "software.image=deep-learning-amazon-linux",
+        "workers.instance_type=g5.12xlarge",
+        "workers.desired_capacity=1",
+    ),
+    "emr": ("software.environment=none", "platform=emr", "members=3"),
 }
 """Context keys of the rehearsed stack of each platform."""
 NODES = {"ec2": 2, "emr": 3}
@@ -45,8 +64,7 @@ class Kept:
     def write_job(self, epochs: int) -> None:
         """Write the job file, and the source folder beside it."""
         (self.folder / "code").mkdir(exist_ok=True)
-        for name in ("train_digits.py", "digits.py"):
-            (self.folder / "code" / name).write_bytes((ROOT / "examples" / name).read_bytes())
+        (self.folder / "code/count.py").write_text(PROGRAM)
         (self.folder / "job.toml").write_text(JOB.format(epochs=epochs))
 
     def call(self, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -115,23 +133,21 @@ def check_submission(kept: Kept) -> None:
     """Submit a job, list it, stop it, resume it by another submission, and show its output."""
     ranks = 2 * NODES[kept.platform]
     kept.write_job(epochs=400)
-    # 1 while the nodes still install the environment, for which `submit` waits.
-    assert f"horovod: {ranks} ranks = {ranks // 2} hosts x 2 slots" in kept.run("plan", "job.toml", statuses=(0, 1))
-    assert f"plan: horovod, {ranks} ranks = {ranks // 2} hosts x 2" in kept.run("submit", "job.toml", "--detach")
-    kept.await_checkpoint("digits")
-    assert "digits/1 is stopped" in kept.run("stop", "digits")
-    assert (kept.find_job("digits")["run"], kept.find_job("digits")["state"]) == ("digits/1", "stopped")
-    kept.write_job(kept.await_checkpoint("digits") + 20)
-    check_end(kept, "digits/2")
+    assert f"mpi: {ranks} ranks = {ranks // 2} hosts x 2 slots" in kept.run("plan", "job.toml")
+    assert f"plan: mpi, {ranks} ranks = {ranks // 2} hosts x 2" in kept.run("submit", "job.toml", "--detach")
+    kept.await_checkpoint("count")
+    assert "count/1 is stopped" in kept.run("stop", "count")
+    assert (kept.find_job("count")["run"], kept.find_job("count")["state"]) == ("count/1", "stopped")
+    kept.write_job(kept.await_checkpoint("count") + 20)
+    check_end(kept, "count/2")
 
 
 def check_end(kept: Kept, run: str) -> None:
-    """Submit the job again, and follow its run to the end, which uses every rank and is accurate."""
+    """Submit the job again, and follow its run to the end, which uses every rank."""
     ranks = 2 * NODES[kept.platform]
     output = kept.run("submit", "job.toml")
-    assert "resumes from /efs/jobs/digits/checkpoints/epochs-" in output
+    assert "resumes from /efs/jobs/count/checkpoints/epochs-" in output
     result = json.loads(output.splitlines()[-1])
-    assert (result["ranks"], len(set(result["hosts"]))) == (ranks, ranks // 2)
-    assert result["accuracy"] >= 0.9
-    assert (kept.find_job("digits")["run"], kept.find_job("digits")["state"]) == (run, "succeeded")
-    assert json.loads(kept.run("logs", "--job", "digits").splitlines()[-1]) == result
+    assert result["ranks"] == ranks
+    assert (kept.find_job("count")["run"], kept.find_job("count")["state"]) == (run, "succeeded")
+    assert json.loads(kept.run("logs", "--job", "count").splitlines()[-1]) == result

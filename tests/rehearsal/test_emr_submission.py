@@ -17,24 +17,24 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
 
 def test_a_job_resumes_after_a_stop_and_after_the_loss_of_a_core_node(kept: Kept) -> None:
     kept.write_job(epochs=400)
-    assert "plan: horovod, 6 ranks = 3 hosts x 2" in kept.run("submit", "job.toml", "--detach")
-    stopped = kept.await_checkpoint("digits")
-    assert "digits/1 is stopped" in kept.run("stop", "digits")
-    assert kept.find_job("digits")["state"] == "stopped"
-    assert "resumes from /efs/jobs/digits/checkpoints/epochs-" in kept.run("submit", "job.toml", "--detach")
-    kept.await_checkpoint("digits", beyond=stopped + 20)
+    assert "plan: mpi, 6 ranks = 3 hosts x 2" in kept.run("submit", "job.toml", "--detach")
+    stopped = kept.await_checkpoint("count")
+    assert "count/1 is stopped" in kept.run("stop", "count")
+    assert kept.find_job("count")["state"] == "stopped"
+    assert "resumes from /efs/jobs/count/checkpoints/epochs-" in kept.run("submit", "job.toml", "--detach")
+    kept.await_checkpoint("count", beyond=stopped + 20)
     kept.run_on(2, "sudo -n systemctl poweroff")
     give_up = time.monotonic() + GIVE_UP_SECONDS
-    while kept.find_job("digits")["state"] == "running":
+    while kept.find_job("count")["state"] == "running":
         assert time.monotonic() < give_up
         time.sleep(2)
-    assert kept.find_job("digits")["state"] == "failed"
-    assert kept.find_job("digits")["cause"]
+    assert kept.find_job("count")["state"] == "failed"
+    assert kept.find_job("count")["cause"]
     while kept.call("plan", "job.toml").returncode != 0:  # The dead node is a member, or its replacement none yet.
         assert time.monotonic() < give_up
         time.sleep(5)
-    kept.write_job(kept.await_checkpoint("digits") + 20)
-    check_end(kept, "digits/3")
+    kept.write_job(kept.await_checkpoint("count") + 20)
+    check_end(kept, "count/3")
 
 
 def test_a_node_without_its_ssh_key_is_named_before_a_job_starts(kept: Kept) -> None:
