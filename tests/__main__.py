@@ -71,8 +71,8 @@ def leave_out(paths: Sequence[str]) -> tuple[str, ...]:
 
 PARTS = (
     Part("base"),
-    Part("rehearsal-emr-jobs", ("tests/rehearsal/test_emr_submission.py",), ("base",), FORMS_MIB),
     Part("rehearsal-cases", ("tests/rehearsal/test_cases.py",), ("base",), TRAINS_MIB),
+    Part("rehearsal-emr-jobs", ("tests/rehearsal/test_emr_submission.py",), ("base",), FORMS_MIB),
     Part("unit-nodes", NODE_TESTS),
     Part("unit-others", (UNIT, *leave_out(OWN_PARTS))),
     Part("rehearsal-broken", ("tests/rehearsal/test_rehearsals.py",), ("base",), FORMS_MIB),
