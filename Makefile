@@ -13,7 +13,7 @@ JOBS ?=
 AGAIN ?=
 ONLY ?=
 NODES ?=
-PLATFORM ?= ec2
+PLATFORM ?=
 GPUS_PER_NODE ?= $(if $(filter emr,$(PLATFORM)),2,1)
 ORDERS ?=
 CONTEXT ?=
@@ -88,7 +88,7 @@ rehearse: setup ## Deploy to an embedded AWS on this machine, boot the nodes, fo
 ifneq ($(CASE),)
 	@$(BIN)/deeplearning-cdk rehearse --app "$(BIN)/python app.py $(CONTEXT)" --case "$(CASE)" $(if $(JOBS),--jobs $(JOBS)) $(if $(AGAIN),--again)
 else
-	@rm -rf cdk.out && $(BIN)/python app.py -c platform=$(PLATFORM) $(CONTEXT)
+	@rm -rf cdk.out && $(BIN)/python app.py $(if $(PLATFORM),-c platform=$(PLATFORM)) $(CONTEXT)
 	@$(BIN)/deeplearning-cdk rehearse cdk.out $(if $(ORDERS),--orders $(ORDERS)) $(if $(NODES),--nodes $(NODES)) --gpus-per-node $(GPUS_PER_NODE)
 endif
 

@@ -96,7 +96,7 @@ class ClusterRun:
         master, lane = find_master(self.fleet), self.fleet.lane
         settings = self.read_settings()
         submission = read_submission(self.aws.place.client, settings.cluster)
-        if submission.platform == "emr":  # Its stack is complete when the step that waits for the members begins.
+        if submission.platform == "emr":  # Its stack may be complete before the members are.
             with self.timeline.phase("wait"):
                 await_formation(self.aws.place.client("emr"), submission.cluster_id, self.give_up - time.monotonic())
             if self.fleet.launched_at is not None:

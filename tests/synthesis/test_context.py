@@ -509,4 +509,5 @@ def test_the_context_of_every_fault_case_is_read(case):
     given = dict(case.context)
     given.pop("software.environment", None)  # Its file is found when the case is rehearsed.
     for choice in read_choices(given):
-        read_props(cdk.Stack(), dict(choice.cluster), PLATFORMS[choice.platform])
+        props = read_props(cdk.Stack(), dict(choice.cluster), PLATFORMS[choice.platform])
+        assert set(props) == {key.partition(".")[0] for key in choice.cluster}

@@ -53,7 +53,7 @@ class JobCluster:
         except (BotoCoreError, ClientError) as error:
             raise UnavailableError(
                 f"could not upload the source to s3://{bucket}/{key}: {error}; the caller needs s3:PutObject there, "
-                "which TrainingCluster.grant_submit grants"
+                "which the cluster's grant_submit grants"
             ) from error
         return ScriptSettings(bucket, key, sha256)
 
@@ -140,7 +140,7 @@ class JobCluster:
         except (BotoCoreError, ClientError) as error:
             raise UnavailableError(
                 f"could not find the master: {error}; the caller needs ec2:DescribeInstances, "
-                "which TrainingCluster.grant_submit grants"
+                "which the cluster's grant_submit grants"
             ) from error
         found = [str(entry["InstanceId"]) for part in answer["Reservations"] for entry in part["Instances"]]
         if len(found) != 1:

@@ -85,7 +85,7 @@ class EmrJobCluster(JobCluster):
             raise UnavailableError(
                 f"could not use the steps of cluster {self.settings.cluster_id}: {error}; the caller needs "
                 "elasticmapreduce:AddJobFlowSteps, CancelSteps, DescribeStep and ListSteps on it, which "
-                "EmrTraining.grant_submit grants"
+                "the cluster's grant_submit grants"
             ) from error
         return answer
 

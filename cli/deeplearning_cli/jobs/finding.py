@@ -33,7 +33,7 @@ def find_cluster(access: CloudAccess) -> JobCluster:
     except (BotoCoreError, ClientError) as error:
         raise UnavailableError(
             f"could not read the submission documents: {error}; the caller needs ssm:GetParametersByPath on "
-            f"{SUBMISSION_PATH}, which TrainingCluster.grant_submit grants"
+            f"{SUBMISSION_PATH}, which the cluster's grant_submit grants"
         ) from error
     stacks = {name: match["stack"] for name in found if (match := _DOCUMENT.fullmatch(name))}
     fitting = [name for name, stack in stacks.items() if access.stack in (None, stack)]

@@ -69,9 +69,8 @@ class EmrTraining(Construct):
         storage: Shared file system, FSx for Lustre, and data in S3. Default: `Storage()`, a new EFS file system.
         encryption_key: KMS key of volumes, file systems, backups and logs. Default: a key of the cluster's own.
         stop_when_idle: Idle time after which EMR terminates the cluster. Default: never.
-        stop_after: Time after its preparation at which the primary powers itself off, upon which EMR terminates the
-            cluster, whatever runs.
-            Default: never; a cluster with GPUs and neither of both gets a warning.
+        stop_after: Time from the preparation of the primary until it powers itself off, which ends the cluster,
+            whatever runs. Default: never; a cluster with GPUs and without either limit gets a warning.
 
     Attributes:
         cluster_name: The cluster's name, the value of the tag `deeplearning:cluster`.

@@ -1,4 +1,4 @@
-"""The account that policies are asked about, and what a call names of it."""
+"""Account whose policies are evaluated, and the resources that a call names."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol

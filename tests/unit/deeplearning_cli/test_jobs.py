@@ -296,7 +296,7 @@ def test_on_emr_a_step_right_that_the_caller_lacks_is_named(cluster, emr, monkey
 
     monkeypatch.setattr(emr, "answer", refuse)
     assert main(["jobs", "hadoop"]) == 2
-    assert "and ListSteps on it, which EmrTraining.grant_submit grants" in capsys.readouterr().err
+    assert "and ListSteps on it, which the cluster's grant_submit grants" in capsys.readouterr().err
 
 
 def test_other_parameters_below_the_path_are_no_clusters(cluster, capsys):
@@ -328,7 +328,7 @@ def test_a_right_that_the_caller_lacks_is_named(cluster, monkeypatch, capsys, se
     assert main(["jobs"]) == 2
     message = capsys.readouterr().err
     assert f"the caller needs {right}" in message
-    assert "TrainingCluster.grant_submit grants" in message
+    assert "the cluster's grant_submit grants" in message
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def is_settled(state: ClusterState | None, fleet: Fleet, nodes: int, is_done: Ca
     """
     Return whether a cluster has so many nodes, master included, each at the last generation, and all is quiet.
 
-    `is_done` is asked when agents have been quiet for a short time: whether nothing more is known to come.
+    `is_done` is called when agents have been quiet for a short time: whether nothing more is known to come.
     """
     if state is None or state.phase.value != "formed" or len(state.members) != nodes:
         return False
