@@ -79,7 +79,15 @@ PARTS = (
     Part("rehearsal-jobs", ("tests/rehearsal/test_submission.py",), ("base",), FORMS_MIB),
     Part("rehearsal-emr", ("tests/rehearsal/test_emr_cluster.py",), ("base",), FORMS_MIB),
     Part("fleet", ("tests/rehearsal/test_fleet.py",), ("base",), 1000),
-    Part("lab", ("tests/rehearsal/test_lab_nodes.py", "tests/rehearsal/test_lab_faults.py"), ("base",)),
+    Part(
+        "lab",
+        (
+            "tests/rehearsal/test_lab_nodes.py",
+            "tests/rehearsal/test_lab_faults.py",
+            "tests/rehearsal/test_training_image.py",
+        ),
+        ("base",),
+    ),
     # After the others that boot nodes: it compares links and mounts of this machine, and /run, before and after.
     Part(
         "rehearsal-ends",

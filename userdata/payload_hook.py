@@ -14,6 +14,7 @@ PAYLOAD = {
     "lambda/capacity_adjuster": "deeplearning_cdk/_payload/capacity_adjuster",
     "lambda/image_pin": "deeplearning_cdk/_payload/image_pin",
     "userdata/bootstrap.sh": "deeplearning_cdk/_payload/bootstrap.sh",
+    "userdata/container_build.sh": "deeplearning_cdk/_payload/container_build.sh",
     "userdata/deeplearning_agent": "deeplearning_cdk/_payload/deeplearning_agent",
     "userdata/deeplearning_command": "deeplearning_cdk/_payload/deeplearning_command",
     "userdata/deeplearning_jobs": "deeplearning_cdk/_payload/deeplearning_jobs",

@@ -1,8 +1,9 @@
 """
 Deep-learning training clusters on AWS, as constructs.
 
-`TrainingCluster` is the whole, and `EmrTraining` the same on Amazon EMR. Their props are the values `Workers`,
-`Master`, `Network`, `Software`, `Storage` and `Spending`; the other classes are what goes into them.
+`TrainingCluster` is the whole, and `EmrTraining` the same on Amazon EMR; `TrainingImage` is a container image with the
+software of their jobs. The props of clusters are the values `Workers`, `Master`, `Network`, `Software`, `Storage` and
+`Spending`; the other classes are what goes into them.
 """
 
 from deeplearning_cdk.capacity.purchase import Purchase
@@ -12,6 +13,7 @@ from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.operations.spending import Spending
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
 from deeplearning_cdk.software.job_environment import JobEnvironment
+from deeplearning_cdk.software.training_image import TrainingImage
 from deeplearning_cdk.storage.data_source import DataSource
 from deeplearning_cdk.storage.lustre import Lustre, LustreFileSystem
 from deeplearning_cdk.storage.shared_file_system import SharedFileSystem
@@ -35,5 +37,6 @@ __all__ = [
     "Spending",
     "Storage",
     "TrainingCluster",
+    "TrainingImage",
     "Workers",
 ]

@@ -77,7 +77,10 @@ def _read_assets(assembly: Path, artifacts: Mapping[str, Any], stack: Mapping[st
             continue
         manifest = _read_json(assembly / artifact["properties"]["file"])
         if manifest.get("dockerImages"):
-            raise AssemblyError(f"assets must be files in the rehearsal, got docker images in {key}")
+            raise AssemblyError(
+                f"assets must be files in the rehearsal, which has no container engine, got docker images in {key}; put "
+                "them in a stack of their own, and choose the other with --stack NAME"
+            )
         for entry in manifest.get("files", {}).values():
             source = entry["source"]
             if "path" not in source:

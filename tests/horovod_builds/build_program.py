@@ -1,11 +1,14 @@
 """
 Build in a root of its own, with the product's modules on the path.
 
-Installs what builds Horovod as a node does, then a framework, plans, builds, tries, and reduces over two ranks.
+Installs what builds Horovod as a node does, then a framework, plans, builds, tries, and reduces over two ranks; or
+carries out the step of a container image's Dockerfile, and reduces over two ranks in its environment.
 """
 
 import json
+import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -89,8 +92,7 @@ def build(row):
     tell("trying it")
     try_horovod(python, plan, transcript)
     (module,) = plan.frameworks
-    ask = f"import horovod.{module} as hvd; print(int(hvd.nccl_built()))"
-    nccl = int(transcript.run([str(python), "-c", ask], timeout_seconds=300).splitlines()[-1])
+    nccl = ask_nccl(python, module, transcript)
     reduce_over_two_ranks(python, module, transcript)
     return {
         "framework": f"{module} {plan.frameworks[module]}",
@@ -105,6 +107,45 @@ def build(row):
     }
 
 
+def build_image(row):
+    """Carry out the RUN line, and read what it built in the environment of the ENV line."""
+    outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    process = subprocess.Popen(
+        ["sh", "-c", row["run"]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=outside
+    )
+    line = ""
+    for line in process.stdout:
+        tell(line.rstrip())
+    if process.wait() != 0:
+        raise ProvisionFailure(line.strip(), "read the lines before it")
+    left = sorted(path.name for path in Path("/opt/deeplearning").iterdir())
+    if left != ["environments"]:
+        raise ProvisionFailure(f"/opt/deeplearning must have nothing but the environments, got {left}", "delete it")
+    programs = Programs(row["path"].replace("$PATH", os.environ["PATH"]))
+    python = Path(shutil.which("python", path=programs.search_path))
+    manifest = json.loads((python.parents[1] / "complete.json").read_text())
+    plan = manifest["horovod"]
+    ((module, version),) = plan["frameworks"].items()
+    transcript = Transcript(Path("/build/build.log"), programs, {"HOME": "/root"})
+    reduce_over_two_ranks(python, module, transcript)
+    nccl = ask_nccl(python, module, transcript)
+    return {
+        "framework": f"{module} {version}",
+        "compilers": {"g++": programs.run(["g++", "-dumpfullversion"], timeout_seconds=60).strip()},
+        "toolkit": plan["toolkit"]["kind"] if plan["toolkit"] else "",
+        "standard": plan["standard"],
+        "has_nccl": bool(nccl),
+        "nccl": nccl,
+        "ranks": 2,
+        "seconds": round(manifest["seconds"]),
+    }
+
+
+def ask_nccl(python, module, transcript):
+    ask = f"import horovod.{module} as hvd; print(int(hvd.nccl_built()))"
+    return int(transcript.run([str(python), "-c", ask], timeout_seconds=300).splitlines()[-1])
+
+
 def reduce_over_two_ranks(python, module, transcript):
     script = Path("/build/two_ranks.py")
     script.write_text(TWO_RANKS.format(module=module))
@@ -114,7 +155,8 @@ def reduce_over_two_ranks(python, module, transcript):
 
 def main():
     try:
-        facts = build(json.loads(sys.argv[1]))
+        row = json.loads(sys.argv[1])
+        facts = build_image(row) if row["image_type"] else build(row)
     except ProvisionFailure as error:
         facts = {"failure": str(describe_failure(error)), "may_pass": not error.is_final}
     print(RESULT + json.dumps(facts), flush=True)

@@ -22,6 +22,7 @@ class BuildRow:
         standard: C++ standard of the compilers.
         compiler: C++ compiler that `g++` is. Default: the distribution's.
         has_host_python: Whether jobs run in this machine's Python. Default: in the distribution's.
+        image_type: Instance type of the `TrainingImage` whose Dockerfile builds it. Default: none, as on a node.
         has_partial_cuda: Whether /usr/local/cuda has a part of a toolkit, whose nvcc does not run. Default: no.
     """
 
@@ -34,6 +35,7 @@ class BuildRow:
     compiler: str = ""
     has_host_python: bool = False
     has_partial_cuda: bool = False
+    image_type: str = ""
 
 
 def _cpu(name: str, suite: str, frameworks: tuple[str, ...], standard: str = "17", **more: Any) -> BuildRow:
@@ -52,6 +54,8 @@ ROWS = (
     BuildRow("debian-12-torch-2.15.0-cuda", "bookworm", ("torch==2.15.0",), "8.0", PYPI, "20"),
     BuildRow("debian-13-torch-2.13.0-cuda", "trixie", ("torch==2.13.0",), "8.0", PYPI, "20"),
     BuildRow("ubuntu-24.04-torch-2.7.1-cuda", "noble", ("torch==2.7.1",), "7.0", UBUNTU, "17"),
+    _cpu("image-debian-12-torch-2.13.0", "bookworm", _TORCH_CPU[:1], image_type="c6i.4xlarge"),
+    BuildRow("image-ubuntu-24.04-cuda", "noble", (), "8.6", PYPI, "17", image_type="g5.12xlarge"),
 )
 
 

@@ -12,15 +12,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from aws_cdk import App, Stack
+
 from cdk_rehearsal.cache import fill_once
 from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.lab.images.base_root import ARCHIVE_KEYRING, ENCLOSED, bootstrap_root, install_missing_packages
+from deeplearning_cdk import JobEnvironment, TrainingImage
 from tests.horovod_builds import build_program
 from tests.horovod_builds.build_program import RESULT
 from tests.horovod_builds.build_rows import HOROVOD, BuildOutcome, BuildRow
 
 PRODUCT, CONTRACT = "/opt/product", "/opt/contract"
 """Folders of the root with the modules of node programs, and with the contract that they import."""
+CONTEXT = "/context"
+"""Folder of the root with the context of a container image."""
 _ENTER = Path(__file__).with_name("enter_root.sh")
 _SYSTEM_PYTHON = "/usr/bin/python3"
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -71,8 +76,13 @@ def _build(row: BuildRow, root: Path, cache: Path, work: Path, tell: Callable[[s
     if row.has_host_python and sys.base_prefix != "/usr":
         python = f"{sys.base_prefix}/bin/python3"
         binds[sys.base_prefix] = sys.base_prefix
+    step = {}
+    if row.image_type:
+        context = make_context(row, work / "app")
+        binds[str(context)] = CONTEXT
+        step = read_dockerfile((context / "Dockerfile").read_text())
     program = Path(build_program.__file__).read_text()
-    document = json.dumps(asdict(row) | {"python": python, "horovod": HOROVOD})
+    document = json.dumps(asdict(row) | step | {"python": python, "horovod": HOROVOD})
     variables = {
         name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.endswith("_proxy")
     }
@@ -93,6 +103,27 @@ def _build(row: BuildRow, root: Path, cache: Path, work: Path, tell: Callable[[s
         if not line.startswith(RESULT):
             tell(f"{row.name}: {line.rstrip()}")
     return read_outcome(row, process.wait(), lines)
+
+
+def make_context(row: BuildRow, work: Path) -> Path:
+    """Synthesize the row's image, and return the context that Docker would get."""
+    work.mkdir(parents=True)
+    requirements = work / "requirements.txt"
+    requirements.write_text("".join(f"{line}\n" for line in row.frameworks))
+    environment = JobEnvironment.from_requirements(str(requirements), horovod=HOROVOD) if row.frameworks else None
+    app = App(outdir=str(work / "cdk.out"))
+    TrainingImage(Stack(app, "Images"), "Image", environment=environment, instance_type=row.image_type)
+    app.synth()
+    (context,) = (path.parent for path in work.rglob("Dockerfile"))
+    return context
+
+
+def read_dockerfile(text: str) -> dict[str, str]:
+    """Return the command of the RUN line and the `PATH` of the ENV line; the root stands for the FROM line."""
+    found = re.fullmatch(rf"FROM \S+\nRUN --mount=type=bind,target={CONTEXT} (.+)\nENV PATH=(.+)\n", text)
+    if found is None:
+        raise ValueError(f"a Dockerfile must have one line each of FROM, RUN and ENV PATH, got {text!r}")
+    return {"run": found[1], "path": found[2]}
 
 
 def read_outcome(row: BuildRow, status: int, lines: list[str]) -> BuildOutcome:

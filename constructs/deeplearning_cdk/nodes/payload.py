@@ -10,7 +10,7 @@ import io
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -84,6 +84,15 @@ def keep_file(name: str, content: bytes) -> str:
     path = _scratch() / f"{hashlib.sha256(content).hexdigest()}-{name}"
     path.write_bytes(content)
     return str(path)
+
+
+def keep_folder(files: Mapping[str, bytes]) -> Path:
+    """Write a temporary folder of files, path -> content, as `keep_file` writes one."""
+    folder = _scratch() / hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
 
 
 def zip_bytes(sources: list[Path]) -> bytes:

@@ -1,9 +1,9 @@
 """Choice of the jobs' software: the user's, checked against the nodes, or Horovod for their hardware."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
-from deeplearning_cdk.images.node_image import NodeImage
 from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.props.check import show_value
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
@@ -23,12 +23,14 @@ def choose_environment(
     environment: JobEnvironment | None,
     cache: EnvironmentCache | None,
     types: tuple[InstanceTypeFacts, ...],
-    image: NodeImage,
+    image: str,
     *,
     isolated: bool,
 ) -> JobEnvironment | None:
     """
     Check the user's environment against image and types, or choose one; None stands for the image's own software.
+
+    `image` is the name of a container's image or the SSM parameter of a node's; empty when neither is known.
 
     Raises:
         ValueError: The nodes cannot install the environment, or it cannot work on them.
@@ -60,16 +62,16 @@ def _choose_framework(types: tuple[InstanceTypeFacts, ...]) -> str:
     return TORCH_OF_OLD_GPUS if any(capability < _TURING for capability in known) else TORCH
 
 
-def _check_image(environment: JobEnvironment, image: NodeImage) -> None:
+def _check_image(environment: JobEnvironment, image: str) -> None:
     """Check that the framework would be installed, and has a wheel for the Python of a known image."""
-    if environment.framework and "pytorch" in image.parameter:
+    if environment.framework and "pytorch" in image:
         raise ValueError(
             f"framework must be left out with an image that has PyTorch, got {environment.framework!r} with "
-            f"{image.parameter}; leave it out, or pass an image without a framework"
+            f"{image}; leave it out, or pass an image without a framework"
         )
     # TensorFlow has wheels for Python 3.12 from 2.16 on (its releases' notes); Ubuntu 24.04 has 3.12.
     is_early = environment.framework.startswith("tensorflow==2.") and int(environment.framework.split(".")[1]) < 16  # noqa: PLR2004
-    if is_early and "/ubuntu/server/24.04/" in image.parameter:
+    if is_early and re.search(r"ubuntu(:|/server/)24\.04\b", image):
         raise ValueError(
             f"framework must have a wheel for the image's Python 3.12, got {environment.framework!r}, whose are for "
             "3.11 and earlier; write tensorflow==2.16.2, or pass an image with an earlier Python"

@@ -74,10 +74,12 @@ Framework = Annotated[
     ),
 ]
 
+CONTAINER_IMAGE = r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,499}"
+"""Pattern of the names of container images."""
 ContainerImage = Annotated[
     str,
     matching(
-        r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,499}",
+        CONTAINER_IMAGE,
         "be the name of an image",
         "write e.g. registry.example.com/team/train:1.2",
         takes_tokens=True,
