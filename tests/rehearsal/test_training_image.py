@@ -66,6 +66,7 @@ def test_the_step_installs_the_environment_and_leaves_nothing_else(tmp_path: Pat
     assert built.returncode == 0, built.stdout + built.stderr
     assert built.stdout.splitlines()[-1] == "good morning"
     assert [path.name for path in (tmp_path / "layer/opt/deeplearning").iterdir()] == ["environments"]
+    assert "packing" not in built.stdout
     assert not (tmp_path / "layer/root/.cache").exists()
 
 

@@ -100,7 +100,7 @@ def _make_context(base: str, environment: JobEnvironment, needs: JobNeeds) -> Pa
     file = ScriptSettings("", "", hashlib.sha256(content).hexdigest()) if content else None
     settings = EnvironmentSettings(environment.kind, file, horovod=environment.horovod, framework=environment.framework)
     node = {
-        "cluster": "image",
+        "cluster": "",
         "role": NodeRole.MASTER.value,
         "instance_id": "image",
         "login_user": "root",

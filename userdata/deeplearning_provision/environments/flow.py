@@ -106,7 +106,8 @@ class Flow:
             if Manifest.read(site.local / manifest.key):
                 write_memo(site.local, self._recipe.digest, manifest.key, site.boot)
                 self._origin = f"built here in {manifest.seconds:.0f} s"
-        if find_kept(site.shared, manifest.key) is None:
+        # A container image belongs to no cluster.
+        if site.facts.cluster and find_kept(site.shared, manifest.key) is None:
             self._pack(manifest)
         write_memo(site.shared, self._recipe.digest, manifest.key)
 
