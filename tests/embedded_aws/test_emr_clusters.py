@@ -329,11 +329,23 @@ def test_a_failed_bootstrap_action_ends_the_cluster(deploy, role, cause, message
     assert node.ask("orders") == http.client.NOT_FOUND
 
 
-def test_a_core_node_that_dies_is_replaced(running):
+LOSSES = ["dead", "disks-locked"]
+
+
+def lose(sample, node, how):
+    """Let a node die, or lose the passphrase of its disks."""
+    if how == "dead":
+        assert sample.cloud.command("fail_instance", instance_id=node.id)
+    else:
+        node.ask("report", event=how)
+
+
+@pytest.mark.parametrize("how", LOSSES)
+def test_a_core_node_that_is_lost_is_replaced(running, how):
     """EMR FAQs: it provisions a new node when a core node fails."""
     sample = running()
     dead = sample.cores[0]
-    assert sample.cloud.command("fail_instance", instance_id=dead.id)
+    lose(sample, dead, how)
     assert sample.instances()[dead.id] == "TERMINATED"
     new = sample.take_node()
     assert new.role == CORE
@@ -345,9 +357,25 @@ def test_a_core_node_that_dies_is_replaced(running):
     assert len(sample.master.ask("nodes")) == 2
 
 
-def test_a_primary_that_dies_ends_the_cluster(running):
+@pytest.mark.parametrize("action", ["ec2:RunInstances", "ec2:CreateTags", "iam:PassRole"])
+def test_a_core_node_is_not_replaced_without_the_rights_of_the_first_launch(running, action):
+    sample = running({"pace": {"retries": [0.1]}})
+    denial = {"Version": "2012-10-17", "Statement": [{"Effect": "Deny", "Action": action, "Resource": "*"}]}
+    role, iam = sample.cloud.physical_id("ServiceRole"), sample.cloud.client("iam")
+    iam.put_role_policy(RoleName=role, PolicyName="denial", PolicyDocument=json.dumps(denial))
+    lose(sample, sample.cores[0], "dead")
+    for _ in range(2):
+        sample.cloud.observation(f"is not authorized to perform: {action}")
+        sample.cloud.observation("launch failed: UnauthorizedOperation")
+    assert sorted(sample.instances().values()) == ["RUNNING", "RUNNING", "TERMINATED"]
+    iam.delete_role_policy(RoleName=role, PolicyName="denial")
+    assert sample.take_node().role == CORE
+
+
+@pytest.mark.parametrize("how", LOSSES)
+def test_a_primary_that_is_lost_ends_the_cluster(running, how):
     sample = running()
-    assert sample.cloud.command("fail_instance", instance_id=sample.master.id)
+    lose(sample, sample.master, how)
     reason = sample.wait_for("TERMINATED_WITH_ERRORS")
     assert reason == {"Code": "INSTANCE_FAILURE", "Message": "The master node was terminated. "}
 
@@ -540,17 +568,6 @@ def test_a_role_that_may_not_use_the_key_of_the_volumes_ends_the_cluster(refuse,
         )
     else:
         assert len(deploy(template).nodes) == 3
-
-
-@pytest.mark.parametrize("role", [MASTER, CORE])
-def test_a_node_with_locked_disks_is_lost(running, role):
-    sample = running()
-    node = sample.master if role == MASTER else sample.cores[0]
-    node.ask("report", event="disks-locked")
-    if role == MASTER:
-        assert sample.wait_for("TERMINATED_WITH_ERRORS")["Code"] == "INSTANCE_FAILURE"
-    else:
-        assert sample.take_node().role == CORE
 
 
 MANAGED_POLICY = {

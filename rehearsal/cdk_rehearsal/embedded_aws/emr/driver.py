@@ -224,6 +224,7 @@ class EmrDriver:
             if cluster.state in ("TERMINATING", *ENDED) or cluster.count_alive(group) >= group.count:
                 return
         try:
+            self.provisioner.check_launch(cluster, group)
             machine = self._launch(cluster, group)
         except LaunchError as error:
             self._observations.tell("scaling", cluster.id, f"launch failed: {error.code}")

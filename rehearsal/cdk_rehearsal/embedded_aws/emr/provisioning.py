@@ -19,6 +19,7 @@ from typing import Any
 
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
 from cdk_rehearsal.embedded_aws.access.principals import Principal
+from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
 from cdk_rehearsal.embedded_aws.ec2.launcher import LaunchOrder
 from cdk_rehearsal.embedded_aws.emr.cluster import Cluster, ClusterInstance, InstanceGroup
 from cdk_rehearsal.embedded_aws.place import Place
@@ -67,6 +68,11 @@ class Provisioner:
                 said = f"You are not authorized to perform this operation. {denial.message}"
                 return f"Service role {role} has insufficient EC2 permissions. EC2 Message: {said}"
         return ""
+
+    def check_launch(self, cluster: Cluster, group: InstanceGroup) -> None:
+        """Raise LaunchError unless the service role may launch instances of a group."""
+        if denial := self.find_denial(cluster, self._list_launch_calls(cluster, group)):
+            raise LaunchError("UnauthorizedOperation", denial)
 
     def service_role(self, cluster: Cluster) -> str:
         """Return the ARN of the service role; requests name it or give its ARN."""
@@ -155,9 +161,26 @@ class Provisioner:
             tags, site = cluster.user_tags, {"SubnetId": settings["Ec2SubnetId"], "SecurityGroupIds": [service]}
             yield "ec2.CreateNetworkInterface", {**site, "Tags": tags}
             yield "ec2.CreateTags", {"CreateAction": "CreateNetworkInterface", "Tags": tags}
-        yield "iam.PassRole", {"RoleArn": self.instance_role(cluster), "PassedToService": "ec2.amazonaws.com"}
         for group in cluster.groups:
-            yield from list_launch_calls(cluster, group)
+            yield from self._list_launch_calls(cluster, group)
+
+    def _list_launch_calls(self, cluster: Cluster, group: InstanceGroup) -> Iterator[Call]:
+        """Yield the calls to launch instances of a group; EC2 encrypts volumes as their caller."""
+        tags = tag_instance(cluster, group)
+        launch = {
+            "ImageId": cluster.request.get("CustomAmiId", "ami-emr"),
+            "SubnetId": cluster.settings["Ec2SubnetId"],
+            "SecurityGroupIds": list_security_groups(cluster, group),
+            "KeyName": cluster.settings.get("Ec2KeyName", ""),
+            "Tags": tags,
+        }
+        yield "iam.PassRole", {"RoleArn": self.instance_role(cluster), "PassedToService": "ec2.amazonaws.com"}
+        yield "ec2.RunInstances", launch
+        # Whether the interfaces of instances are tagged too, the guide leaves open; both policies allow it.
+        kinds = ("instance", "volume", "network-interface")
+        yield "ec2.CreateTags", {"CreateAction": "RunInstances", "Kinds": kinds, "Tags": tags}
+        if cluster.disk_key and cluster.disk_key.encrypts_volumes:
+            yield "ec2.EncryptVolume", {"SSEKMSKeyId": cluster.disk_key.arn}
 
     def _find_vpc(self, cluster: Cluster) -> str:
         subnets = self._place.client("ec2").describe_subnets(SubnetIds=[str(cluster.settings["Ec2SubnetId"])])
@@ -187,24 +210,6 @@ class Provisioner:
                 f"{_SERVICE_PORT}"
             )
         return ""
-
-
-def list_launch_calls(cluster: Cluster, group: InstanceGroup) -> Iterator[Call]:
-    """Yield the calls to launch instances of a group; EC2 encrypts volumes as their caller."""
-    tags = tag_instance(cluster, group)
-    launch = {
-        "ImageId": cluster.request.get("CustomAmiId", "ami-emr"),
-        "SubnetId": cluster.settings["Ec2SubnetId"],
-        "SecurityGroupIds": list_security_groups(cluster, group),
-        "KeyName": cluster.settings.get("Ec2KeyName", ""),
-        "Tags": tags,
-    }
-    yield "ec2.RunInstances", launch
-    # Whether the interfaces of instances are tagged too, the guide leaves open; AmazonEMRServicePolicy_v2 allows it.
-    kinds = ("instance", "volume", "network-interface")
-    yield "ec2.CreateTags", {"CreateAction": "RunInstances", "Kinds": kinds, "Tags": tags}
-    if cluster.disk_key and cluster.disk_key.encrypts_volumes:
-        yield "ec2.EncryptVolume", {"SSEKMSKeyId": cluster.disk_key.arn}
 
 
 def list_security_groups(cluster: Cluster, group: InstanceGroup) -> list[str]:
