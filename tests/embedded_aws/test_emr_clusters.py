@@ -93,11 +93,11 @@ class Sample:
 
     def wait_for(self, state):
         """Wait for a state of the cluster, and return its reason."""
-        return self._wait(self.status, state)["StateChangeReason"]
-
-    def wait_for_step(self, step_id, state):
-        """Wait for a state of a step, and return its status."""
-        return self._wait(lambda: self.emr.describe_step(ClusterId=self.id, StepId=step_id)["Step"]["Status"], state)
+        for _ in range(200):
+            if (status := self.status())["State"] == state:
+                return status["StateChangeReason"]
+            time.sleep(0.05)
+        raise AssertionError(f"{state} did not come, it is {status}")
 
     def add_steps(self, *steps):
         return self.emr.add_job_flow_steps(JobFlowId=self.id, Steps=list(steps))["StepIds"]
@@ -110,31 +110,14 @@ class Sample:
         rows = self.emr.list_instances(ClusterId=self.id, **filters)["Instances"]
         return {row["Ec2InstanceId"]: row["Status"]["State"] for row in rows}
 
-    def _wait(self, read, state):
-        for _ in range(200):
-            if (status := read())["State"] == state:
-                return status
-            time.sleep(0.05)
-        raise AssertionError(f"{state} did not come, it is {status}")
-
 
 @pytest.fixture
-def begin(start_cloud, assemble, tmp_path):
-    """Return a function that begins to deploy a template, and returns the cloud with its answer."""
-
-    def start(template, **options):
-        cloud = start_cloud(**options)
-        return cloud, cloud.deploy(assemble(tmp_path / "cdk.out", template))
-
-    return start
-
-
-@pytest.fixture
-def deploy(begin):
+def deploy(start_cloud, assemble, tmp_path):
     """Return a function that deploys a template and takes its nodes."""
 
     def start(template, **options):
-        cloud, answer = begin(template, **options)
+        cloud = start_cloud(**options)
+        answer = cloud.deploy(assemble(tmp_path / "cdk.out", template))
         assert isinstance(answer, dict), answer
         sample = Sample(cloud, [])
         for _ in range(3):
@@ -157,11 +140,12 @@ def running(deploy):
 
 
 @pytest.fixture
-def refuse(begin):
+def refuse(start_cloud, assemble, tmp_path):
     """Return a function that deploys a template, and returns why it failed."""
 
     def start(template, **options):
-        cloud, answer = begin(template, **options)
+        cloud = start_cloud(**options)
+        answer = cloud.deploy(assemble(tmp_path / "cdk.out", template))
         if isinstance(answer, str):
             return answer
         outcome = cloud.command("wait", seconds=30)
@@ -262,7 +246,7 @@ def test_a_failed_step_has_the_effect_of_its_action(running, action, left, state
     failing, _ = sample.add_steps(make_step("bad", "false", action=action), make_step("next", "true"))
     sample.master.order("step")
     sample.master.end_step(failing, code=1)
-    status = sample.wait_for_step(failing, "FAILED")
+    status = sample.emr.describe_step(ClusterId=sample.id, StepId=failing)["Step"]["Status"]
     log = f"s3://sample-emr-logs/logs/{sample.id}/steps/{failing}/stderr.gz"
     assert status["FailureDetails"] == {"Reason": "Unknown Error.", "LogFile": log}
     reason = sample.wait_for(state)

@@ -207,7 +207,7 @@ class Cluster:
 
     @property
     def is_ending(self) -> bool:
-        """Whether it terminates or has ended."""
+        """True if it terminates or has ended."""
         return self.state in ("TERMINATING", *ENDED)
 
     @property

@@ -25,7 +25,7 @@ from cdk_rehearsal.embedded_aws.emr.cluster import Cluster, ClusterInstance, Ins
 from cdk_rehearsal.embedded_aws.place import Place
 
 EMR = "elasticmapreduce.amazonaws.com"
-DEFAULT_ROOT_GIB = 15
+_ROOT_GIB = 15
 """Root volume of releases from 6.10.0 on (Management Guide, "Customizing the Amazon EBS root device volume")."""
 _ROOT_DEVICE = "/dev/xvda"
 _READS = (
@@ -86,7 +86,7 @@ class Provisioner:
     def order_instance(self, cluster: Cluster, group: InstanceGroup, image_id: str, user_data: str) -> LaunchOrder:
         """Return the order for an instance of a group."""
         settings, request = cluster.settings, cluster.request
-        disk: dict[str, Any] = {"VolumeSize": root_gib(request)}
+        disk: dict[str, Any] = {"VolumeSize": int(request.get("EbsRootVolumeSize", _ROOT_GIB))}
         if cluster.disk_key and cluster.disk_key.encrypts_volumes:
             disk |= {"Encrypted": True, "KmsKeyId": cluster.disk_key.arn}
         data = {
@@ -226,11 +226,6 @@ def tag_instance(cluster: Cluster, group: InstanceGroup) -> dict[str, str]:
         "aws:elasticmapreduce:instance-group-role": group.role,
     }
     return cluster.tags | own
-
-
-def root_gib(request: Mapping[str, Any]) -> int:
-    """Return the size of the root volumes of a cluster, in GiB."""
-    return int(request.get("EbsRootVolumeSize", DEFAULT_ROOT_GIB))
 
 
 def find_ways_out(ec2: Any, subnet_id: str, vpc: str) -> list[str]:
