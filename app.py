@@ -7,8 +7,8 @@ from pathlib import Path
 import aws_cdk as cdk
 from jsii.errors import JavaScriptError
 
+from stacks.cluster_stack import make_stack
 from stacks.context import read_choices, read_context
-from stacks.emr_stack import make_stack
 
 
 def main() -> None:

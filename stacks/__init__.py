@@ -1,1 +1,1 @@
-"""Stacks that this project deploys, one per file."""
+"""Stacks that this project deploys."""

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from constructs import Construct
-
 from deeplearning_cdk import TrainingCluster
 from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_cdk.nodes.tags import TagKey, TagValue
@@ -22,7 +20,7 @@ from stacks.reader import list_keys, parse_json
 
 DEFAULT_STACK_NAME = "deeplearning-cluster"
 DEFAULT_PLATFORM = "ec2"
-PLATFORMS: Mapping[str, type[Construct]] = {DEFAULT_PLATFORM: TrainingCluster, "emr": EmrTraining}
+PLATFORMS: Mapping[str, type[TrainingCluster | EmrTraining]] = {DEFAULT_PLATFORM: TrainingCluster, "emr": EmrTraining}
 """Construct of the cluster on each platform, whose props are the keys."""
 
 _STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")

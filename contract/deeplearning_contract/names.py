@@ -74,3 +74,8 @@ def find_role(tags: Mapping[str, str]) -> NodeRole | None:
 def host_name(rank: int) -> str:
     """Return the host name of a rank, from 0, among the members that train: `deeplearning-worker1` for rank 0."""
     return f"deeplearning-worker{rank + 1}"
+
+
+def shared_membership(cluster: str) -> str:
+    """Return the path of the membership of a cluster on EMR, below the root of its shared file system."""
+    return f".deeplearning/{cluster}/membership.json"

@@ -22,6 +22,7 @@ class PlayedNode:
         self.id = machine["instance_id"]
         self.role = machine["tags"]["aws:elasticmapreduce:instance-group-role"]
         self.url = urlsplit(re.search(r"'(http[^']*)'", machine["user_data"])[1])
+        self.name = f"ip-{machine['address'].replace('.', '-')}.ec2.internal"
         self.hosts = {}
 
     def ask(self, verb, **report):
@@ -46,6 +47,10 @@ class PlayedNode:
         order = self.order("bootstrap")
         self.ask("report", event="bootstrapped")
         return order
+
+    def end_step(self, step_id, code=0):
+        """Report the end of a step's process."""
+        self.ask("report", event="step", id=step_id, code=code)
 
 
 class Sample:
@@ -77,16 +82,22 @@ class Sample:
         self.nodes.append(node)
         return node
 
+    def bootstrap(self):
+        """Bootstrap all nodes without a fault; return the sample."""
+        for node in self.nodes:
+            node.bootstrap()
+        return self
+
     def status(self):
         return self.emr.describe_cluster(ClusterId=self.id)["Cluster"]["Status"]
 
     def wait_for(self, state):
         """Wait for a state of the cluster, and return its reason."""
-        return self._wait(self.status, state)["StateChangeReason"]
-
-    def wait_for_step(self, step_id, state):
-        """Wait for a state of a step, and return its status."""
-        return self._wait(lambda: self.emr.describe_step(ClusterId=self.id, StepId=step_id)["Step"]["Status"], state)
+        for _ in range(200):
+            if (status := self.status())["State"] == state:
+                return status["StateChangeReason"]
+            time.sleep(0.05)
+        raise AssertionError(f"{state} did not come, it is {status}")
 
     def add_steps(self, *steps):
         return self.emr.add_job_flow_steps(JobFlowId=self.id, Steps=list(steps))["StepIds"]
@@ -99,24 +110,17 @@ class Sample:
         rows = self.emr.list_instances(ClusterId=self.id, **filters)["Instances"]
         return {row["Ec2InstanceId"]: row["Status"]["State"] for row in rows}
 
-    def _wait(self, read, state):
-        for _ in range(200):
-            if (status := read())["State"] == state:
-                return status
-            time.sleep(0.05)
-        raise AssertionError(f"{state} did not come, it is {status}")
-
 
 @pytest.fixture
 def deploy(start_cloud, assemble, tmp_path):
     """Return a function that deploys a template and takes its nodes."""
 
-    def start(template, nodes=3, **options):
+    def start(template, **options):
         cloud = start_cloud(**options)
         answer = cloud.deploy(assemble(tmp_path / "cdk.out", template))
         assert isinstance(answer, dict), answer
         sample = Sample(cloud, [])
-        for _ in range(nodes):
+        for _ in range(3):
             sample.take_node()
         return sample
 
@@ -128,9 +132,7 @@ def running(deploy):
     """Return a function that deploys a cluster and bootstraps its nodes."""
 
     def start(options=None, **cluster):
-        sample = deploy(make_template(**cluster), **options or {})
-        for node in sample.nodes:
-            node.bootstrap()
+        sample = deploy(make_template(**cluster), **options or {}).bootstrap()
         sample.cloud.observation("Cluster CREATE_COMPLETE")
         return sample
 
@@ -139,7 +141,7 @@ def running(deploy):
 
 @pytest.fixture
 def refuse(start_cloud, assemble, tmp_path):
-    """Return a function that deploys a template, and returns why it failed and which instances booted."""
+    """Return a function that deploys a template, and returns why it failed."""
 
     def start(template, **options):
         cloud = start_cloud(**options)
@@ -166,7 +168,7 @@ def test_a_cluster_waits_when_all_nodes_have_bootstrapped(deploy):
     outcome = sample.cloud.command("wait", seconds=20)
     assert outcome["status"] == "CREATE_COMPLETE"
     assert re.fullmatch(r"j-[0-9A-Z]{13}", outcome["outputs"]["Id"])
-    assert outcome["outputs"]["Master"] == f"ip-{sample.master.machine['address'].replace('.', '-')}.ec2.internal"
+    assert outcome["outputs"]["Master"] == sample.master.name
 
 
 def test_an_instance_is_launched_as_the_template_says(running):
@@ -189,22 +191,20 @@ def test_a_node_finds_its_cluster_in_files(deploy):
     sample = deploy(make_template())
     (master, core) = (node.bootstrap()["info"] for node in (sample.master, sample.cores[0]))
     assert (master["instance.json"]["isMaster"], core["instance.json"]["isMaster"]) == (True, False)
-    name = f"ip-{sample.master.machine['address'].replace('.', '-')}.ec2.internal"
-    assert core["job-flow.json"]["masterPrivateDnsName"] == name
+    assert core["job-flow.json"]["masterPrivateDnsName"] == sample.master.name
     assert master["job-flow.json"]["masterPrivateDnsName"] == "localhost"
     flow = core["job-flow.json"]
     assert (flow["jobFlowId"], flow["instanceCount"], flow["masterInstanceId"]) == (sample.id, 3, sample.master.id)
     counts = {group["instanceRole"]: group["requestedInstanceCount"] for group in flow["instanceGroups"]}
     assert counts == {"Master": 1, "Core": 2}
-    assert sample.master.hosts[name] == sample.master.machine["address"]
+    assert sample.master.hosts[sample.master.name] == sample.master.machine["address"]
     assert len(sample.master.hosts) == 3
 
 
 def test_yarn_knows_the_core_nodes_alone(running):
     """A primary of EMR runs no NodeManager."""
     sample = running()
-    names = {f"ip-{node.machine['address'].replace('.', '-')}.ec2.internal" for node in sample.cores}
-    assert set(sample.master.ask("nodes")) == names
+    assert set(sample.master.ask("nodes")) == {node.name for node in sample.cores}
 
 
 def test_steps_run_one_after_the_other(running):
@@ -215,9 +215,9 @@ def test_steps_run_one_after_the_other(running):
     assert order["logs"] == f"s3://sample-emr-logs/logs/{sample.id}/steps/"
     assert sample.step_states() == {"one": "RUNNING", "two": "PENDING"}
     assert sample.status()["State"] == "RUNNING"
-    sample.master.ask("report", event="step", id=first, code=0)
+    sample.master.end_step(first)
     assert sample.master.order("step")["id"] == second
-    sample.master.ask("report", event="step", id=second, code=0)
+    sample.master.end_step(second)
     assert sample.step_states() == {"one": "COMPLETED", "two": "COMPLETED"}
     assert sample.status()["StateChangeReason"] == {"Message": "Cluster ready after last step completed."}
 
@@ -227,7 +227,7 @@ def test_steps_run_together_up_to_the_concurrency_level(running):
     sample.add_steps(*(make_step(name, "true") for name in ("a", "b", "c")))
     first, _ = sample.master.order("step"), sample.master.order("step")
     assert sample.step_states() == {"a": "RUNNING", "b": "RUNNING", "c": "PENDING"}
-    sample.master.ask("report", event="step", id=first["id"], code=0)
+    sample.master.end_step(first["id"])
     sample.master.order("step")
     with pytest.raises(ClientError, match="ActionOnFailure must be CONTINUE where StepConcurrencyLevel exceeds 1"):
         sample.add_steps(make_step("d", "true", action="TERMINATE_CLUSTER"))
@@ -245,8 +245,8 @@ def test_a_failed_step_has_the_effect_of_its_action(running, action, left, state
     sample = running()
     failing, _ = sample.add_steps(make_step("bad", "false", action=action), make_step("next", "true"))
     sample.master.order("step")
-    sample.master.ask("report", event="step", id=failing, code=1)
-    status = sample.wait_for_step(failing, "FAILED")
+    sample.master.end_step(failing, code=1)
+    status = sample.emr.describe_step(ClusterId=sample.id, StepId=failing)["Step"]["Status"]
     log = f"s3://sample-emr-logs/logs/{sample.id}/steps/{failing}/stderr.gz"
     assert status["FailureDetails"] == {"Reason": "Unknown Error.", "LogFile": log}
     reason = sample.wait_for(state)
@@ -259,7 +259,7 @@ def test_protection_outweighs_a_step_that_would_end_the_cluster(running):
     sample = running(Instances={"TerminationProtected": True})
     (failing,) = sample.add_steps(make_step("bad", "false", action="TERMINATE_CLUSTER"))
     sample.master.order("step")
-    sample.master.ask("report", event="step", id=failing, code=1)
+    sample.master.end_step(failing, code=1)
     sample.wait_for("WAITING")
     with pytest.raises(ClientError, match="Could not shut down one or more job flows since they are termination prot"):
         sample.emr.terminate_job_flows(JobFlowIds=[sample.id])
@@ -277,7 +277,7 @@ def test_a_running_step_is_cancelled_when_its_process_has_ended(running, option,
     assert cancelled["CancelStepsInfoList"] == [{"StepId": step, "Status": "SUBMITTED"}]
     assert sample.master.order("cancel") == {"do": "cancel", "id": step, "by_force": by_force}
     assert sample.step_states() == {"long": "CANCEL_PENDING", "b": "PENDING"}
-    sample.master.ask("report", event="step", id=step, code=-15)
+    sample.master.end_step(step, code=-15)
     assert sample.master.order("step")["id"] == waiting
     assert sample.step_states() == {"long": "CANCELLED", "b": "RUNNING"}
 
@@ -288,19 +288,17 @@ def test_a_pending_step_is_cancelled_at_once_and_an_ended_one_never(running):
     sample.master.order("step")
     sample.emr.cancel_steps(ClusterId=sample.id, StepIds=[pending])
     assert sample.step_states() == {"a": "RUNNING", "b": "CANCELLED"}
-    sample.master.ask("report", event="step", id=step, code=0)
+    sample.master.end_step(step)
     (answer,) = sample.emr.cancel_steps(ClusterId=sample.id, StepIds=[step])["CancelStepsInfoList"]
     assert answer["Status"] == "FAILED"
 
 
 def test_a_cluster_that_is_not_kept_alive_ends_with_its_last_step(deploy):
     template = make_template(Steps=[make_step("only", "true")], Instances={"KeepJobFlowAliveWhenNoSteps": False})
-    sample = deploy(template)
-    for node in sample.nodes:
-        node.bootstrap()
+    sample = deploy(template).bootstrap()
     order = sample.master.order("step")
     sample.cloud.observation("Cluster CREATE_COMPLETE")
-    sample.master.ask("report", event="step", id=order["id"], code=0)
+    sample.master.end_step(order["id"])
     assert sample.wait_for("TERMINATED") == {"Code": "ALL_STEPS_COMPLETED", "Message": "Steps completed"}
     assert sample.cloud.command("wait", seconds=5)["outputs"]["Master"].startswith("ip-10-0-0-")
     assert set(sample.instances().values()) == {"TERMINATED"}
@@ -329,11 +327,23 @@ def test_a_failed_bootstrap_action_ends_the_cluster(deploy, role, cause, message
     assert node.ask("orders") == http.client.NOT_FOUND
 
 
-def test_a_core_node_that_dies_is_replaced(running):
+LOSSES = ["dead", "disks-locked"]
+
+
+def lose(sample, node, how):
+    """Let a node die, or lose the passphrase of its disks."""
+    if how == "dead":
+        assert sample.cloud.command("fail_instance", instance_id=node.id)
+    else:
+        node.ask("report", event=how)
+
+
+@pytest.mark.parametrize("how", LOSSES)
+def test_a_core_node_that_is_lost_is_replaced(running, how):
     """EMR FAQs: it provisions a new node when a core node fails."""
     sample = running()
     dead = sample.cores[0]
-    assert sample.cloud.command("fail_instance", instance_id=dead.id)
+    lose(sample, dead, how)
     assert sample.instances()[dead.id] == "TERMINATED"
     new = sample.take_node()
     assert new.role == CORE
@@ -345,9 +355,25 @@ def test_a_core_node_that_dies_is_replaced(running):
     assert len(sample.master.ask("nodes")) == 2
 
 
-def test_a_primary_that_dies_ends_the_cluster(running):
+@pytest.mark.parametrize("action", ["ec2:RunInstances", "ec2:CreateTags", "iam:PassRole"])
+def test_a_core_node_is_not_replaced_without_the_rights_of_the_first_launch(running, action):
+    sample = running({"pace": {"retries": [0.1]}})
+    denial = {"Version": "2012-10-17", "Statement": [{"Effect": "Deny", "Action": action, "Resource": "*"}]}
+    role, iam = sample.cloud.physical_id("ServiceRole"), sample.cloud.client("iam")
+    iam.put_role_policy(RoleName=role, PolicyName="denial", PolicyDocument=json.dumps(denial))
+    lose(sample, sample.cores[0], "dead")
+    for _ in range(2):
+        sample.cloud.observation(f"is not authorized to perform: {action}")
+        sample.cloud.observation("launch failed: UnauthorizedOperation")
+    assert sorted(sample.instances().values()) == ["RUNNING", "RUNNING", "TERMINATED"]
+    iam.delete_role_policy(RoleName=role, PolicyName="denial")
+    assert sample.take_node().role == CORE
+
+
+@pytest.mark.parametrize("how", LOSSES)
+def test_a_primary_that_is_lost_ends_the_cluster(running, how):
     sample = running()
-    assert sample.cloud.command("fail_instance", instance_id=sample.master.id)
+    lose(sample, sample.master, how)
     reason = sample.wait_for("TERMINATED_WITH_ERRORS")
     assert reason == {"Code": "INSTANCE_FAILURE", "Message": "The master node was terminated. "}
 
@@ -389,6 +415,30 @@ def test_an_unknown_cluster_is_an_invalid_request(running):
         sample.emr.list_security_configurations()
 
 
+def hide(template, last_port=None):
+    """Make the subnet of a template private; `last_port` ends the ports that a group for service access opens."""
+    resources = template["Resources"]
+    resources["Address"] = {"Type": "AWS::EC2::EIP", "Properties": {"Domain": "vpc"}}
+    allocation = {"Fn::GetAtt": ["Address", "AllocationId"]}
+    nat = {"AllocationId": allocation, "SubnetId": {"Ref": "Subnet"}}
+    resources["Nat"] = {"Type": "AWS::EC2::NatGateway", "DependsOn": "Attachment", "Properties": nat}
+    route = resources["Route"]["Properties"]
+    del route["GatewayId"]
+    route["NatGatewayId"] = {"Ref": "Nat"}
+    if last_port:
+        source = {"IpProtocol": "tcp", "SourceSecurityGroupId": {"Ref": "MasterGroup"}}
+        rules = [{**source, "FromPort": 9440, "ToPort": last_port}]
+        group = {"GroupDescription": "service", "VpcId": {"Ref": "Vpc"}, "SecurityGroupIngress": rules}
+        resources["AccessGroup"] = {"Type": "AWS::EC2::SecurityGroup", "Properties": group}
+        resources["Cluster"]["Properties"]["Instances"]["ServiceAccessSecurityGroup"] = {"Ref": "AccessGroup"}
+    return template
+
+
+def make_private(**cluster):
+    """Return a template with a cluster in a private subnet."""
+    return hide(make_template(**cluster), last_port=9443)
+
+
 def take_right(template, action):
     """Take a right from the service role of a template."""
     role = template["Resources"]["ServiceRole"]["Properties"]
@@ -403,9 +453,7 @@ LATER = {f"ec2:{name}" for name in ("DeleteNetworkInterface", "DeleteTags", "Mod
 @pytest.mark.parametrize("missing", sorted({*SERVICE_ACTIONS} - {"ec2:TerminateInstances", "kms:*", *LATER}))
 def test_a_right_that_the_service_role_lacks_ends_the_cluster(refuse, missing):
     """terraform-aws-modules/terraform-aws-emr#3 and others have the words."""
-    template = make_template()
-    _private(template["Resources"], ingress=[{**FROM_MASTER, "FromPort": 9443}])
-    reason = refuse(take_right(template, missing))
+    reason = refuse(take_right(make_private(), missing))
     assert re.match(
         r"VALIDATION_ERROR: Service role arn:aws:iam::\d+:role/sample-ServiceRole-\w+ has insufficient EC2 permissions"
         r"\. EC2 Message: You are not authorized to perform this operation\. ",
@@ -415,20 +463,10 @@ def test_a_right_that_the_service_role_lacks_ends_the_cluster(refuse, missing):
 
 
 def test_a_role_that_may_not_terminate_instances_is_reported(deploy):
-    sample = deploy(
-        take_right(make_template(Instances={"KeepJobFlowAliveWhenNoSteps": False}), "ec2:TerminateInstances")
-    )
-    for node in sample.nodes:
-        node.bootstrap()
+    template = make_template(Instances={"KeepJobFlowAliveWhenNoSteps": False})
+    sample = deploy(take_right(template, "ec2:TerminateInstances")).bootstrap()
     sample.wait_for("TERMINATED")
     assert sample.cloud.seen("is not authorized to perform: ec2:TerminateInstances")
-
-
-def make_private(**cluster):
-    """Return a template with a cluster in a private subnet."""
-    template = make_template(**cluster)
-    _private(template["Resources"], ingress=[{**FROM_MASTER, "FromPort": 9443}])
-    return template
 
 
 def list_interfaces(sample):
@@ -453,8 +491,7 @@ def test_emr_has_an_interface_of_its_own_in_a_private_subnet_for_as_long_as_the_
     (interface,) = list_interfaces(sample)
     assert read_tags(sample, interface["NetworkInterfaceId"]) == {f"{interface['NetworkInterfaceId']} team=learning"}
     assert interface["PrivateIpAddress"] not in {node.machine["address"] for node in sample.nodes}
-    for node in sample.nodes:
-        node.bootstrap()
+    sample.bootstrap()
     sample.wait_for("TERMINATED")
     assert list_interfaces(sample) == []
 
@@ -542,118 +579,73 @@ def test_a_role_that_may_not_use_the_key_of_the_volumes_ends_the_cluster(refuse,
         assert len(deploy(template).nodes) == 3
 
 
-@pytest.mark.parametrize("role", [MASTER, CORE])
-def test_a_node_with_locked_disks_is_lost(running, role):
-    sample = running()
-    node = sample.master if role == MASTER else sample.cores[0]
-    node.ask("report", event="disks-locked")
-    if role == MASTER:
-        assert sample.wait_for("TERMINATED_WITH_ERRORS")["Code"] == "INSTANCE_FAILURE"
-    else:
-        assert sample.take_node().role == CORE
-
-
-MANAGED_POLICY = {
-    "ManagedPolicyArns": ["arn:aws:iam::aws:policy/service-role/AmazonEMRServicePolicy_v2"],
-    "Policies": [],
-}
-MARK = {"Key": "for-use-with-amazon-emr-managed-policies", "Value": "true"}
+def use_managed_policy(template, *passed, unmarked=""):
+    """Give the service role AWS's policy and the right to pass roles, and all but one of the resources its tag."""
+    resources = template["Resources"]
+    resources["ServiceRole"]["Properties"] |= {
+        "ManagedPolicyArns": ["arn:aws:iam::aws:policy/service-role/AmazonEMRServicePolicy_v2"],
+        "Policies": [allow("iam:PassRole", {"Fn::GetAtt": [role, "Arn"]}) for role in passed],
+    }
+    for name in {"Vpc", "Subnet", "MasterGroup", "CoreGroup", "AccessGroup", "Cluster"} & {*resources} - {unmarked}:
+        tags = resources[name]["Properties"].setdefault("Tags", [])
+        tags.append({"Key": "for-use-with-amazon-emr-managed-policies", "Value": "true"})
+    return template
 
 
 @pytest.mark.parametrize(
-    ("unmarked", "denied"),
+    ("passed", "unmarked", "denied"),
     [
-        ("", "iam:PassRole"),
-        ("Subnet", "ec2:RunInstances"),
-        ("CoreGroup", "ec2:AuthorizeSecurityGroupIngress"),
-        ("Cluster", "ec2:RunInstances"),
+        ([], "", "iam:PassRole"),
+        (["NodeRole"], "Subnet", "ec2:RunInstances"),
+        (["NodeRole"], "CoreGroup", "ec2:AuthorizeSecurityGroupIngress"),
+        (["NodeRole"], "Cluster", "ec2:RunInstances"),
     ],
 )
-def test_the_managed_policy_wants_its_tag_and_a_right_to_pass_the_role(refuse, unmarked, denied):
+def test_the_managed_policy_wants_its_tag_and_a_right_to_pass_the_role(refuse, passed, unmarked, denied):
     """Management Guide, "Tagging resources to use managed policies"; it passes EMR_EC2_DefaultRole alone."""
-    template = make_template()
-    resources = template["Resources"]
-    resources["ServiceRole"]["Properties"] |= MANAGED_POLICY
-    if unmarked:
-        own = resources["Profile"]["Properties"]["Roles"][0]
-        arn = {"Fn::GetAtt": [own["Ref"], "Arn"]}
-        resources["ServiceRole"]["Properties"]["Policies"] = [allow("iam:PassRole", arn)]
-    for name in ("Vpc", "Subnet", "MasterGroup", "CoreGroup", "Cluster"):
-        if name != unmarked:
-            properties = resources[name]["Properties"]
-            properties["Tags"] = [*properties.get("Tags", []), MARK]
-    assert f"is not authorized to perform: {denied} on resource" in refuse(template)
+    reason = refuse(use_managed_policy(make_template(), *passed, unmarked=unmarked))
+    assert f"is not authorized to perform: {denied} on resource" in reason
 
 
 def test_the_managed_policy_is_enough_with_its_tag(deploy):
-    template = make_private()
+    assert len(deploy(use_managed_policy(make_private(), "NodeRole")).nodes) == 3
+
+
+def cut_off(template):
     resources = template["Resources"]
-    arn = {"Fn::GetAtt": ["NodeRole", "Arn"]}
-    resources["ServiceRole"]["Properties"] |= {**MANAGED_POLICY, "Policies": [allow("iam:PassRole", arn)]}
-    for name in ("Vpc", "Subnet", "MasterGroup", "CoreGroup", "AccessGroup", "Cluster"):
-        properties = resources[name]["Properties"]
-        properties["Tags"] = [*properties.get("Tags", []), MARK]
-    assert len(deploy(template).nodes) == 3
-
-
-def _without_route(resources):
     del resources["Route"]
     resources["Cluster"]["DependsOn"] = "Association"
 
 
-def _private(resources, **rules):
-    resources["Address"] = {"Type": "AWS::EC2::EIP", "Properties": {"Domain": "vpc"}}
-    allocation = {"Fn::GetAtt": ["Address", "AllocationId"]}
-    nat = {"AllocationId": allocation, "SubnetId": {"Ref": "Subnet"}}
-    resources["Nat"] = {"Type": "AWS::EC2::NatGateway", "DependsOn": "Attachment", "Properties": nat}
-    route = resources["Route"]["Properties"]
-    del route["GatewayId"]
-    route["NatGatewayId"] = {"Ref": "Nat"}
-    if rules:
-        group = {"GroupDescription": "service", "VpcId": {"Ref": "Vpc"}, "SecurityGroupIngress": rules["ingress"]}
-        resources["AccessGroup"] = {"Type": "AWS::EC2::SecurityGroup", "Properties": group}
-        resources["Cluster"]["Properties"]["Instances"]["ServiceAccessSecurityGroup"] = {"Ref": "AccessGroup"}
-
-
-def _trust_nobody(name):
-    return lambda resources: resources[name]["Properties"].update(
-        AssumeRolePolicyDocument=trust("lambda.amazonaws.com")
-    )
-
-
-FROM_MASTER = {"IpProtocol": "tcp", "ToPort": 9443, "SourceSecurityGroupId": {"Ref": "MasterGroup"}}
+def trust_another(name):
+    properties = {"AssumeRolePolicyDocument": trust("lambda.amazonaws.com")}
+    return lambda template: template["Resources"][name]["Properties"].update(properties)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (
-            _without_route,
+            cut_off,
             "The VPC/subnet configuration was invalid: No route to any external sources detected in Route T",
         ),
         (
-            _private,
+            hide,
             "You must also specify a ServiceAccessSecurityGroup if you use custom security groups when creating a",
         ),
         (
-            lambda resources: _private(resources, ingress=[{**FROM_MASTER, "FromPort": 9443, "ToPort": 9442}]),
+            lambda template: hide(template, last_port=9442),
             "ServiceAccessSecurityGroup is missing ingress rule from EmrManagedMasterSecurityGroup on port 9443",
         ),
-        (_trust_nobody("ServiceRole"), r"EMR service role arn:aws:iam::\d+:role/sample-ServiceRole-\w+ is invalid"),
-        (_trust_nobody("NodeRole"), "Failed to authorize instance profile sample-Profile"),
+        (trust_another("ServiceRole"), r"EMR service role arn:aws:iam::\d+:role/sample-ServiceRole-\w+ is invalid"),
+        (trust_another("NodeRole"), "Failed to authorize instance profile sample-Profile"),
     ],
     ids=["no route", "no service group", "closed service group", "service role", "instance role"],
 )
 def test_a_cluster_that_emr_would_not_start_ends_with_the_reason(refuse, change, message):
     template = make_template()
-    change(template["Resources"])
+    change(template)
     assert re.match(f"VALIDATION_ERROR: {message}", refuse(template))
-
-
-def test_a_private_subnet_with_an_open_service_group_is_enough(deploy):
-    template = make_template()
-    _private(template["Resources"], ingress=[{**FROM_MASTER, "FromPort": 9443}])
-    assert len(deploy(template).nodes) == 3
 
 
 def test_a_full_region_ends_the_cluster_and_its_other_instances(refuse):
@@ -665,17 +657,21 @@ def test_a_full_region_ends_the_cluster_and_its_other_instances(refuse):
 IMAGE = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id"
 
 
+def make_image_template(gib):
+    """Return a template with a deep-learning image of AWS and a root volume."""
+    template = make_template(CustomAmiId={"Ref": "Image"}, EbsRootVolumeSize=gib)
+    template["Parameters"] = {"Image": {"Type": "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>", "Default": IMAGE}}
+    return template
+
+
 def test_a_root_volume_must_hold_the_snapshot_of_the_image(refuse):
     """EC2's words: spore-host/spawn#25."""
-    template = make_template(CustomAmiId={"Ref": "Image"}, EbsRootVolumeSize=60)
-    template["Parameters"] = {"Image": {"Type": "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>", "Default": IMAGE}}
-    assert re.search(r"Volume of size 60GB is smaller than snapshot 'snap-\w+', expect size >= 75GB", refuse(template))
+    reason = refuse(make_image_template(gib=60))
+    assert re.search(r"Volume of size 60GB is smaller than snapshot 'snap-\w+', expect size >= 75GB", reason)
 
 
 def test_a_custom_image_keeps_its_parts_and_gets_the_user_of_emr(deploy):
-    template = make_template(CustomAmiId={"Ref": "Image"}, EbsRootVolumeSize=80)
-    template["Parameters"] = {"Image": {"Type": "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>", "Default": IMAGE}}
-    machine = deploy(template).master.machine
+    machine = deploy(make_image_template(gib=80)).master.machine
     assert machine["login_user"] == "hadoop"
     assert all(part in machine["image_parts"] for part in ("'compilers'", "'python3.12'", "'emr'"))
 
@@ -713,7 +709,7 @@ def test_an_idle_cluster_ends_by_its_policy(running):
     sample.master.order("step")
     time.sleep(2.5)  # so long that a timer of the first wait would strike
     assert sample.status()["State"] == "RUNNING"
-    sample.master.ask("report", event="step", id=step, code=0)
+    sample.master.end_step(step)
     assert sample.wait_for("TERMINATED")["Code"] == "ALL_STEPS_COMPLETED"
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks, HIPAASecurityChecks, NIST80053R5Checks, PCIDSS321Checks
 
+from stacks.cluster_stack import make_stack
 from stacks.context import read_choices
-from stacks.emr_stack import make_stack
 
 PACKS = (AwsSolutionsChecks, NIST80053R5Checks, HIPAASecurityChecks, PCIDSS321Checks)
 

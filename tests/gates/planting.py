@@ -8,7 +8,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 
-from stacks.horovod_stack import HorovodStack
+from stacks.cluster_stack import HorovodStack
 
 Edit = Callable[[dict[str, Any]], None]
 Alteration = Callable[[HorovodStack], None]

@@ -7,8 +7,8 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 
+from stacks.cluster_stack import make_stack
 from stacks.context import read_choices
-from stacks.emr_stack import make_stack
 
 CPU = {"workers.instance_type": "m5.large"}
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import aws_cdk as cdk
 
+from stacks.cluster_stack import make_stack
 from stacks.context import read_choices
-from stacks.emr_stack import make_stack
 from tests.gates.presets import PRESETS
 
 GOLDEN = Path(__file__).with_name("logical_ids.json")

@@ -30,8 +30,8 @@ from deeplearning_cdk import (
 from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_cdk.props.check import show_value
 from deeplearning_rehearsal.cases.format.case_file import list_cases, read_case
+from stacks.cluster_stack import make_stack
 from stacks.context import PLATFORMS, read_choices, read_context
-from stacks.emr_stack import make_stack
 from stacks.reader import list_keys, read_props
 
 ROOT = Path(__file__).parents[2]

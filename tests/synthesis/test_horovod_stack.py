@@ -15,8 +15,8 @@ from cfnlint import api as cfnlint
 from cfnlint.config import ManualArgs
 from syrupy.assertion import SnapshotAssertion
 
+from stacks.cluster_stack import HorovodStack
 from stacks.context import read_choices
-from stacks.horovod_stack import HorovodStack
 
 ROOT = Path(__file__).parents[2]
 CPU = {"workers.instance_type": "m5.large"}

@@ -13,6 +13,7 @@ from deeplearning_agent.boot.mounts import is_mounted
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.document import ContractError, parse_record
 from deeplearning_contract.membership import Member
+from deeplearning_contract.names import shared_membership
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.node import Node
@@ -42,8 +43,8 @@ class ClusterFolder:
         self._node = node
         self._cluster_id = cluster_id
         self._mount_point = node.settings.file_system.mount_point
-        folder = node.path(f"{self._mount_point}/.deeplearning/{node.settings.cluster}")
-        self._members, self._membership = folder / "members", folder / "membership.json"
+        self._membership = node.path(f"{self._mount_point}/{shared_membership(node.settings.cluster)}")
+        self._members = self._membership.with_name("members")
         self._refused: dict[str, str] = {}
 
     def check(self) -> None:

@@ -104,12 +104,16 @@ class EmrRoles(Construct):
 
 
 def service_statements(
-    cluster: str, network: ClusterNetwork, managed: EmrSecurityGroups, others: Sequence[ec2.ISecurityGroup]
+    cluster: str,
+    network: ClusterNetwork,
+    managed: EmrSecurityGroups,
+    others: Sequence[ec2.ISecurityGroup],
+    key_arn: str,
 ) -> list[iam.PolicyStatement]:
     """
     Return the permissions of EMR for one cluster of uniform instance groups in a private subnet.
 
-    They are the statements of AmazonEMRServicePolicy_v2, version 6, that such a cluster uses. EMR gives its instances,
+    Those of EC2 are of AmazonEMRServicePolicy_v2, version 6, as far as such a cluster uses it. EMR gives its instances,
     volumes and its own interface in the private subnet the cluster's tags (EMR management guide, "Tagging resources to
     use managed policies"), so the tag of this cluster stands in place of AWS's
     `for-use-with-amazon-emr-managed-policies`, and subnet and groups are named. Fleets alone need launch templates.
@@ -121,12 +125,15 @@ def service_statements(
         network: Network of the instances.
         managed: Security groups whose rules EMR manages.
         others: Other security groups of the instances.
+        key_arn: Key of the volumes. The caller of RunInstances needs it (EBS user guide, "Requirements for Amazon EBS
+            encryption").
     """
     launched = [_arn(kind) for kind in ("instance", "volume")]
     interfaces, subnet = _arn("network-interface"), _arn("subnet", network.worker_subnet.subnet_id)
     members, service = _name_groups([managed.primary, managed.core]), _name_groups([managed.service])
     is_new = {"StringEquals": {f"aws:RequestTag/{CLUSTER_TAG}": cluster}}
     is_ours = {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": cluster}}
+    by_ec2 = {"StringEquals": {"kms:ViaService": f"ec2.{REGION}.amazonaws.com"}}
     images = f"arn:{PARTITION}:ec2:{REGION}::image/ami-*"
     return [
         _allow(["ec2:RunInstances"], [images, subnet, interfaces, *members, *_name_groups(others)]),
@@ -143,17 +150,6 @@ def service_statements(
         _allow(["ec2:AuthorizeSecurityGroupEgress"], [*members, *service]),
         _allow(["ec2:DescribeVpcAttribute"], [_arn("vpc", network.vpc.vpc_id)]),
         _allow(_DESCRIBES, ["*"]),
-    ]
-
-
-def service_key_statements(key_arn: str) -> list[iam.PolicyStatement]:
-    """
-    Return EMR's permissions to launch instances with volumes that a key encrypts.
-
-    Source: EBS user guide, "Requirements for Amazon EBS encryption": the caller of RunInstances needs them.
-    """
-    by_ec2 = {"StringEquals": {"kms:ViaService": f"ec2.{REGION}.amazonaws.com"}}
-    return [
         _allow(["kms:DescribeKey"], [key_arn]),
         _allow(_VOLUME_KEY_ACTIONS, [key_arn], by_ec2),
         _allow(["kms:CreateGrant"], [key_arn], {"Bool": {"kms:GrantIsForAWSResource": "true"}}),

@@ -25,7 +25,7 @@ from deeplearning_cdk.emr.plan import (
     plan_members,
 )
 from deeplearning_cdk.emr.programs import EmrPrograms
-from deeplearning_cdk.emr.roles import EmrRoles, instance_log_statements, service_key_statements, service_statements
+from deeplearning_cdk.emr.roles import EmrRoles, instance_log_statements, service_statements
 from deeplearning_cdk.emr.site import LOG_PREFIX, EmrSecurityGroups, encrypt_disks, make_log_bucket
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
 from deeplearning_cdk.nodes.submission import JobSubmission, read_sources_statement
@@ -147,7 +147,6 @@ class EmrTraining(Construct):
         )
         self._others = [self.network.security_group, *network.security_groups]
         self.roles = self._make_roles()
-        self._programs.grant_keys(self.roles.instance)
         self.cluster = self._make_cluster(plan, release, applications, stop_when_idle)
         self.node.default_child = self.cluster
         self.submission = self._make_submission()
@@ -190,13 +189,12 @@ class EmrTraining(Construct):
 
     def _make_roles(self) -> EmrRoles:
         key_arn = self.encryption.key_arn
-        return EmrRoles(
+        roles = EmrRoles(
             self,
             "Roles",
-            service_statements=[
-                *service_statements(self.cluster_name, self.network, self.security_groups, self._others),
-                *service_key_statements(key_arn),
-            ],
+            service_statements=service_statements(
+                self.cluster_name, self.network, self.security_groups, self._others, key_arn
+            ),
             instance_statements=[
                 *self._programs.read_statements(),
                 read_sources_statement(self.cluster_name, self._programs.bucket),
@@ -205,6 +203,8 @@ class EmrTraining(Construct):
                 *session_statements(),
             ],
         )
+        self._programs.grant_keys(roles.instance)
+        return roles
 
     def _make_cluster(
         self, plan: EmrPlan, release: str, applications: Sequence[str], idle: IdleTime | None

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from moto.core.responses import ActionResult, EmptyResult
 from moto.emr.exceptions import InvalidRequestException, ValidationException
 
-from cdk_rehearsal.embedded_aws.emr.cluster import ACTIVE_STEPS, ENDED, Cluster, InstanceGroup, Step
+from cdk_rehearsal.embedded_aws.emr.cluster import ACTIVE_STEPS, Cluster, InstanceGroup, Step
 from cdk_rehearsal.embedded_aws.emr.driver import EmrDriver
 from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.embedded_aws.server.stand_in_api import StandInApi
@@ -58,9 +58,9 @@ class EmrApi(StandInApi):
         request = _plain(self._get_params())
         try:
             check_request(request, self.place, self.driver.security_configurations)
-            steps = self._read_steps(request.get("Steps", []), request.get("StepConcurrencyLevel", 1))
         except ValueError as error:
             raise ValidationException(str(error)) from error
+        steps = self._read_steps(request.get("Steps", []), request.get("StepConcurrencyLevel", 1))
         groups = sorted(request["Instances"]["InstanceGroups"], key=lambda group: group["InstanceRole"] != "MASTER")
         made = [
             InstanceGroup(
@@ -120,7 +120,7 @@ class EmrApi(StandInApi):
             raise ValidationException("the rehearsal runs steps with the role of the instances, got ExecutionRoleArn")
         with self.driver.lock:
             cluster = self._find_cluster("JobFlowId")
-            if cluster.state in ("TERMINATING", *ENDED):
+            if cluster.is_ending:
                 raise ValidationException(
                     "A job flow that is shutting down, terminated, or finished may not be modified."
                 )

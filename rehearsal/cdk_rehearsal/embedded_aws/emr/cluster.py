@@ -206,6 +206,11 @@ class Cluster:
         return f"{uri.replace('s3n://', 's3://').rstrip('/')}/{self.id}/" if uri else ""
 
     @property
+    def is_ending(self) -> bool:
+        """True if it terminates or has ended."""
+        return self.state in ("TERMINATING", *ENDED)
+
+    @property
     def master(self) -> ClusterInstance | None:
         """The primary, while there is one."""
         return next((entry for entry in self.alive if entry.role == "MASTER"), None)
@@ -262,7 +267,7 @@ class Cluster:
         state = "RUNNING" if running == group.count else "RESIZING" if self.ready else "BOOTSTRAPPING"
         if self.state == "STARTING":
             state = "PROVISIONING"
-        if self.state in ("TERMINATING", *ENDED):
+        if self.is_ending:
             state = "TERMINATED" if self.state in ENDED else "TERMINATING"
         return {
             "Id": group.id,

@@ -117,7 +117,7 @@ class EmrDriver:
     def terminate(self, cluster: Cluster, code: str, message: str) -> None:
         """Begin to terminate a cluster, unless it ends already."""
         with self.lock:
-            if cluster.state in ("TERMINATING", *ENDED):
+            if cluster.is_ending:
                 return
             self._change(cluster, "TERMINATING", Reason(code, message))
             for step in cluster.steps:
@@ -155,17 +155,15 @@ class EmrDriver:
         are replaced (`UnhealthyNodeReplacement`) is about nodes that still run.
         """
         with self.lock:
-            for cluster in self.clusters.values():
-                if instance := cluster.find_instance(instance_id):
-                    break
-            else:
+            cluster, instance = self._find(instance_id)
+            if cluster is None or instance is None:
                 return False
             if instance.role == "MASTER":
                 self.terminate(cluster, "INSTANCE_FAILURE", "The master node was terminated. ")  # EMR's words end so
                 return True
             self._end_instance(cluster, instance, Reason("INSTANCE_FAILURE", "Instance failed"))
             group = next(group for group in cluster.groups if group.id == instance.group_id)
-        if cluster.state not in ("TERMINATING", *ENDED):
+        if not cluster.is_ending:
             self._jobs.after(self._pace.reaction, partial(self._replace, cluster, group))
         return True
 
@@ -176,9 +174,8 @@ class EmrDriver:
     def take_report(self, instance_id: str, report: Message) -> None:
         """Take what a node's controller reports."""
         with self.lock:
-            found = ((each, each.find_instance(instance_id)) for each in self.clusters.values())
-            cluster, instance = next(((c, i) for c, i in found if i is not None), (None, None))
-            if cluster is None or instance is None or cluster.state in ("TERMINATING", *ENDED):
+            cluster, instance = self._find(instance_id)
+            if cluster is None or instance is None or cluster.is_ending:
                 return
             if last_line := report.get("last_line", ""):  # In the log bucket, too.
                 self._observations.tell("scaling", instance_id, f"standard error ends with: {last_line}")
@@ -196,9 +193,14 @@ class EmrDriver:
     def list_running_nodes(self, instance_id: str) -> list[str]:
         """Return the private DNS names of a cluster's core nodes that run; a primary has no NodeManager."""
         with self.lock:
-            cluster = next((each for each in self.clusters.values() if each.find_instance(instance_id)), None)
+            cluster, _ = self._find(instance_id)
             alive = cluster.alive if cluster else []
             return [entry.private_dns for entry in alive if entry.role == "CORE" and entry.state == "RUNNING"]
+
+    def _find(self, instance_id: str) -> tuple[Cluster, ClusterInstance] | tuple[None, None]:
+        """Return an instance that has not ended, with its cluster."""
+        found = ((each, each.find_instance(instance_id)) for each in self.clusters.values())
+        return next(((cluster, instance) for cluster, instance in found if instance is not None), (None, None))
 
     def _provision(self, cluster: Cluster) -> None:
         machines: list[Machine] = []
@@ -221,9 +223,10 @@ class EmrDriver:
 
     def _replace(self, cluster: Cluster, group: InstanceGroup) -> None:
         with self.lock:
-            if cluster.state in ("TERMINATING", *ENDED) or cluster.count_alive(group) >= group.count:
+            if cluster.is_ending or cluster.count_alive(group) >= group.count:
                 return
         try:
+            self.provisioner.check_launch(cluster, group)
             machine = self._launch(cluster, group)
         except LaunchError as error:
             self._observations.tell("scaling", cluster.id, f"launch failed: {error.code}")
@@ -332,9 +335,8 @@ class EmrDriver:
         elif step.state == "RUNNING":
             self._end_step(cluster, step, "FAILED")
             # EMR API Reference, StepConfig: termination protection of a cluster that stays alive outweighs the action.
-            is_kept = all(
-                cluster.settings.get(name) for name in ("TerminationProtected", "KeepJobFlowAliveWhenNoSteps")
-            )
+            kept = ("TerminationProtected", "KeepJobFlowAliveWhenNoSteps")
+            is_kept = all(cluster.settings.get(name) for name in kept)
             if step.action_on_failure.startswith("TERMINATE_") and not is_kept:
                 return self.terminate(cluster, "STEP_FAILURE", "Shut down as step failed")
             if step.action_on_failure != "CONTINUE":

@@ -19,12 +19,13 @@ from typing import Any
 
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
 from cdk_rehearsal.embedded_aws.access.principals import Principal
+from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
 from cdk_rehearsal.embedded_aws.ec2.launcher import LaunchOrder
 from cdk_rehearsal.embedded_aws.emr.cluster import Cluster, ClusterInstance, InstanceGroup
 from cdk_rehearsal.embedded_aws.place import Place
 
 EMR = "elasticmapreduce.amazonaws.com"
-DEFAULT_ROOT_GIB = 15
+_ROOT_GIB = 15
 """Root volume of releases from 6.10.0 on (Management Guide, "Customizing the Amazon EBS root device volume")."""
 _ROOT_DEVICE = "/dev/xvda"
 _READS = (
@@ -68,6 +69,11 @@ class Provisioner:
                 return f"Service role {role} has insufficient EC2 permissions. EC2 Message: {said}"
         return ""
 
+    def check_launch(self, cluster: Cluster, group: InstanceGroup) -> None:
+        """Raise LaunchError unless the service role may launch instances of a group."""
+        if denial := self.find_denial(cluster, self._list_launch_calls(cluster, group)):
+            raise LaunchError("UnauthorizedOperation", denial)
+
     def service_role(self, cluster: Cluster) -> str:
         """Return the ARN of the service role; requests name it or give its ARN."""
         role = str(cluster.request["ServiceRole"])
@@ -80,7 +86,7 @@ class Provisioner:
     def order_instance(self, cluster: Cluster, group: InstanceGroup, image_id: str, user_data: str) -> LaunchOrder:
         """Return the order for an instance of a group."""
         settings, request = cluster.settings, cluster.request
-        disk: dict[str, Any] = {"VolumeSize": root_gib(request)}
+        disk: dict[str, Any] = {"VolumeSize": int(request.get("EbsRootVolumeSize", _ROOT_GIB))}
         if cluster.disk_key and cluster.disk_key.encrypts_volumes:
             disk |= {"Encrypted": True, "KmsKeyId": cluster.disk_key.arn}
         data = {
@@ -155,9 +161,26 @@ class Provisioner:
             tags, site = cluster.user_tags, {"SubnetId": settings["Ec2SubnetId"], "SecurityGroupIds": [service]}
             yield "ec2.CreateNetworkInterface", {**site, "Tags": tags}
             yield "ec2.CreateTags", {"CreateAction": "CreateNetworkInterface", "Tags": tags}
-        yield "iam.PassRole", {"RoleArn": self.instance_role(cluster), "PassedToService": "ec2.amazonaws.com"}
         for group in cluster.groups:
-            yield from list_launch_calls(cluster, group)
+            yield from self._list_launch_calls(cluster, group)
+
+    def _list_launch_calls(self, cluster: Cluster, group: InstanceGroup) -> Iterator[Call]:
+        """Yield the calls to launch instances of a group; EC2 encrypts volumes as their caller."""
+        tags = tag_instance(cluster, group)
+        launch = {
+            "ImageId": cluster.request.get("CustomAmiId", "ami-emr"),
+            "SubnetId": cluster.settings["Ec2SubnetId"],
+            "SecurityGroupIds": list_security_groups(cluster, group),
+            "KeyName": cluster.settings.get("Ec2KeyName", ""),
+            "Tags": tags,
+        }
+        yield "iam.PassRole", {"RoleArn": self.instance_role(cluster), "PassedToService": "ec2.amazonaws.com"}
+        yield "ec2.RunInstances", launch
+        # Whether the interfaces of instances are tagged too, the guide leaves open; both policies allow it.
+        kinds = ("instance", "volume", "network-interface")
+        yield "ec2.CreateTags", {"CreateAction": "RunInstances", "Kinds": kinds, "Tags": tags}
+        if cluster.disk_key and cluster.disk_key.encrypts_volumes:
+            yield "ec2.EncryptVolume", {"SSEKMSKeyId": cluster.disk_key.arn}
 
     def _find_vpc(self, cluster: Cluster) -> str:
         subnets = self._place.client("ec2").describe_subnets(SubnetIds=[str(cluster.settings["Ec2SubnetId"])])
@@ -189,24 +212,6 @@ class Provisioner:
         return ""
 
 
-def list_launch_calls(cluster: Cluster, group: InstanceGroup) -> Iterator[Call]:
-    """Yield the calls to launch instances of a group; EC2 encrypts volumes as their caller."""
-    tags = tag_instance(cluster, group)
-    launch = {
-        "ImageId": cluster.request.get("CustomAmiId", "ami-emr"),
-        "SubnetId": cluster.settings["Ec2SubnetId"],
-        "SecurityGroupIds": list_security_groups(cluster, group),
-        "KeyName": cluster.settings.get("Ec2KeyName", ""),
-        "Tags": tags,
-    }
-    yield "ec2.RunInstances", launch
-    # Whether the interfaces of instances are tagged too, the guide leaves open; AmazonEMRServicePolicy_v2 allows it.
-    kinds = ("instance", "volume", "network-interface")
-    yield "ec2.CreateTags", {"CreateAction": "RunInstances", "Kinds": kinds, "Tags": tags}
-    if cluster.disk_key and cluster.disk_key.encrypts_volumes:
-        yield "ec2.EncryptVolume", {"SSEKMSKeyId": cluster.disk_key.arn}
-
-
 def list_security_groups(cluster: Cluster, group: InstanceGroup) -> list[str]:
     """Return the security groups of a group's instances."""
     kind = "Master" if group.role == "MASTER" else "Slave"
@@ -221,11 +226,6 @@ def tag_instance(cluster: Cluster, group: InstanceGroup) -> dict[str, str]:
         "aws:elasticmapreduce:instance-group-role": group.role,
     }
     return cluster.tags | own
-
-
-def root_gib(request: Mapping[str, Any]) -> int:
-    """Return the size of the root volumes of a cluster, in GiB."""
-    return int(request.get("EbsRootVolumeSize", DEFAULT_ROOT_GIB))
 
 
 def find_ways_out(ec2: Any, subnet_id: str, vpc: str) -> list[str]:

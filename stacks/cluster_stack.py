@@ -1,0 +1,97 @@
+"""Deployable stacks, one for each platform: a cluster, and outputs such as the commands to log in."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+
+from aws_cdk import CfnOutput, CfnResource, DefaultStackSynthesizer, Environment, Stack
+from constructs import Construct
+
+from deeplearning_cdk import TrainingCluster
+from deeplearning_cdk.emr.training import EmrTraining
+from stacks.context import DEFAULT_PLATFORM, PLATFORMS, StackChoice
+from stacks.reader import read_props
+
+
+class ClusterStack(Stack):
+    """
+    Stack of a training cluster, with the outputs of every platform.
+
+    Args:
+        scope: The parent.
+        choice: Choice of the user.
+        description: The stack's description.
+        login_node: Name of the node of the session command.
+
+    Attributes:
+        cluster: The cluster.
+
+    Raises:
+        ValueError: A value of the context cannot work; the message names the key, the rule and a way out.
+    """
+
+    def __init__(self, scope: Construct, choice: StackChoice, *, description: str, login_node: str) -> None:
+        super().__init__(
+            scope,
+            choice.name,
+            env=Environment(region=choice.region),
+            tags=choice.tags,
+            description=description,
+            # The CLI checks the bootstrap stack's version by itself.
+            synthesizer=DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
+        )
+        kind = PLATFORMS[choice.platform]
+        self.cluster = kind(self, "Cluster", **read_props(self, choice.cluster, kind))
+        CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
+        CfnOutput(self, "FileSystemId", value=self.cluster.file_system.file_system_id)
+        CfnOutput(self, "LogIn", value=self.cluster.session_command, description=f"A shell on the {login_node}")
+
+
+class HorovodStack(ClusterStack):
+    """Stack of a cluster on EC2, for Horovod, MPI or torchrun."""
+
+    cluster: TrainingCluster
+
+    def __init__(self, scope: Construct, choice: StackChoice) -> None:
+        description = "A deep-learning training cluster: one master and its workers"
+        super().__init__(scope, choice, description=description, login_node="master")
+        if self.cluster.storage.lustre is not None:
+            _keep_ids(self.cluster.storage.lustre)
+        if self.cluster.ssh_command:
+            CfnOutput(self, "LogInWithSsh", value=self.cluster.ssh_command, description="SSH to the master")
+        topic = self.cluster.monitoring.alarm_topic
+        CfnOutput(self, "AlarmTopic", value=topic.topic_arn, description="Subscribe to it")
+
+
+class EmrStack(ClusterStack):
+    """Stack of a cluster on EMR."""
+
+    cluster: EmrTraining
+
+    def __init__(self, scope: Construct, choice: StackChoice) -> None:
+        description = "A deep-learning training cluster on EMR: one primary and its core instances"
+        super().__init__(scope, choice, description=description, login_node="primary")
+        CfnOutput(self, "EmrClusterId", value=self.cluster.cluster.ref)
+        CfnOutput(self, "LogBucket", value=self.cluster.log_bucket.bucket_name, description="Logs of EMR")
+
+
+_STACKS: Mapping[str, type[HorovodStack | EmrStack]] = {DEFAULT_PLATFORM: HorovodStack, "emr": EmrStack}
+
+
+def make_stack(scope: Construct, choice: StackChoice) -> HorovodStack | EmrStack:
+    """Create the stack of the platform that the user chose."""
+    return _STACKS[choice.platform](scope, choice)
+
+
+def _keep_ids(lustre: Construct) -> None:
+    """
+    Keep the logical ids of FSx for Lustre from releases in which it was outside the cluster; others would replace it.
+
+    A logical id is the path below the stack and eight digits of its MD5 (aws-cdk-lib 2.275.0, uniqueid.ts of core).
+    """
+    for resource in lustre.node.find_all():
+        if isinstance(resource, CfnResource):
+            path = resource.node.path.split("/")[2:]
+            digest = hashlib.md5("/".join(path).encode(), usedforsecurity=False).hexdigest()[:8].upper()
+            name = "".join(re.sub("[^A-Za-z0-9]", "", part) for part in path if part != "Resource")
+            resource.override_logical_id(name + digest)
