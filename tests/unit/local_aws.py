@@ -59,3 +59,12 @@ def ask_moto(method: str, path: str, headers: dict[str, str], body: bytes) -> An
     status, answered, content = BotocoreStubber().process_request(request)
     content = content.encode() if isinstance(content, str) else content
     return Answer(int(status), tuple((name, str(value)) for name, value in answered.items()), content)
+
+
+def create_state_table(dynamodb):
+    dynamodb.create_table(
+        TableName="state",
+        KeySchema=[{"AttributeName": "cluster", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "cluster", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )

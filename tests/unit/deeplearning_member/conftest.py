@@ -10,7 +10,7 @@ from deeplearning_member.service import MemberService
 from deeplearning_node.deadline import Clock
 from deeplearning_node.ssh import read_host_key
 from tests.unit.metadata_server import imds  # noqa: F401 - pytest finds fixtures by their names
-from tests.unit.node_lab import CLUSTER, agent_folder, lab, make_lab, signals, ticking_clock  # noqa: F401
+from tests.unit.node_lab import CLUSTER, agent_folder, lab, make_lab, ticking_clock  # noqa: F401
 
 CLUSTER_ID = "j-2AXXXXXXGAPLF"
 

@@ -25,7 +25,7 @@ from deeplearning_node.deadline import Clock
 from deeplearning_node.instance_metadata import Identity
 from deeplearning_node.node import Node
 from deeplearning_node.programs import Programs
-from tests.unit.local_aws import ask_moto
+from tests.unit.local_aws import ask_moto, create_state_table
 
 CLUSTER = "training"
 INSTANCE = "i-0123456789abcdef0"
@@ -100,12 +100,7 @@ def clients(proxy, make_clients):
 
 @pytest.fixture
 def table(clients, proxy):
-    clients.dynamodb.create_table(
-        TableName="state",
-        KeySchema=[{"AttributeName": "cluster", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "cluster", "AttributeType": "S"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_state_table(clients.dynamodb)
     proxy.clear()
     return "state"
 

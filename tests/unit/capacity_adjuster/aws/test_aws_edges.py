@@ -1,18 +1,17 @@
 """The adjuster against an in-process AWS: real calls, real records, a real signal."""
 
 import functools
-import http.server
 import json
 import logging
-import threading
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 
 import boto3
 import moto
 import pytest
 from botocore.exceptions import ClientError
 from botocore.stub import Stubber
+from edge_checks import START, Context, describe
 from moto.moto_api._internal.models import moto_api_backend
 
 from capacity_adjuster import handler
@@ -35,11 +34,10 @@ from deeplearning_contract.metrics import (
 )
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 from deeplearning_contract.web import send_signal
+from tests.unit.local_aws import create_state_table
 
-START = datetime(2026, 11, 21, 10, 0, tzinfo=timezone.utc)
 LACK = "We currently do not have sufficient p3dn.24xlarge capacity in the Availability Zone you requested (us-east-1a)."
 MUTATING = frozenset({"PutItem", "SendMessage", "SetDesiredCapacity", "SuspendProcesses", "ResumeProcesses"})
-
 
 # Making a client costs more than all the calls of a test; the server's address is the same for all of them.
 make_client = functools.cache(boto3.client)
@@ -65,13 +63,6 @@ class SteppedClock:
         return 60.0
 
 
-class Context:
-    """Lambda's context object, as far as it is used."""
-
-    def get_remaining_time_in_millis(self):
-        return 60_000
-
-
 class Cloud:
     """A cluster's groups, table and queue in moto, and the stack's signal server."""
 
@@ -80,12 +71,7 @@ class Cloud:
         self.scaling = make_client("autoscaling")
         self.dynamodb = make_client("dynamodb")
         self.sqs = make_client("sqs")
-        self.dynamodb.create_table(
-            TableName="state",
-            KeySchema=[{"AttributeName": "cluster", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "cluster", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        create_state_table(self.dynamodb)
         make_client("ec2").create_launch_template(
             LaunchTemplateName="node", LaunchTemplateData={"ImageId": "ami-12c6146b", "InstanceType": "t3.micro"}
         )
@@ -210,37 +196,6 @@ class Cloud:
     def doorbells(self):
         messages = self.sqs.receive_message(QueueUrl=self.settings.master_queue_url, MaxNumberOfMessages=10)
         return [json.loads(message["Body"]) for message in messages.get("Messages", [])]
-
-
-class SignalServer:
-    """Takes the stack's signals."""
-
-    def __init__(self):
-        self.bodies = []
-        self.status = 200
-        signals = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_PUT(self):
-                signals.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                self.send_response(signals.status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/signal"
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-
-
-@pytest.fixture
-def signals():
-    server = SignalServer()
-    yield server
-    server.server.shutdown()
-    server.server.server_close()
 
 
 @pytest.fixture(scope="module")
@@ -430,7 +385,7 @@ def test_a_signal_that_is_not_taken_is_sent_again(cloud):
     assert cloud.state() is None
     cloud.signals.status = 200
     cloud.run()
-    assert len(cloud.signals.bodies) == 2
+    assert len(cloud.signals.requests) == 2
     assert cloud.state().phase is Phase.FAILED
 
 
@@ -487,21 +442,6 @@ def test_a_watch_that_led_to_nothing_is_given_up(cloud):
     assert cloud.run() == "verdict launched: 4 of 4 nodes"
 
 
-def describe(name="w", **more):
-    return {
-        "AutoScalingGroupName": name,
-        "MinSize": 0,
-        "MaxSize": 3,
-        "DesiredCapacity": 3,
-        "DefaultCooldown": 300,
-        "AvailabilityZones": ["us-east-1a"],
-        "HealthCheckType": "EC2",
-        "CreatedTime": START,
-        "Tags": [{"Key": CLUSTER_TAG, "Value": "training"}, {"Key": ROLE_TAG, "Value": "worker"}],
-        **more,
-    }
-
-
 @pytest.fixture
 def stubbed():
     """Groups of a client that answers what it is given."""
@@ -516,7 +456,8 @@ def test_d17_every_page_of_groups_is_read(stubbed):
     groups, stubber = stubbed
     query = {"Filters": [{"Name": f"tag:{CLUSTER_TAG}", "Values": ["training"]}]}
     stubber.add_response("describe_auto_scaling_groups", {"AutoScalingGroups": [], "NextToken": "2"}, query)
-    page = {"AutoScalingGroups": [describe(Status="Delete in progress")]}
+    leaving = describe("w", {CLUSTER_TAG: "training", ROLE_TAG: "worker"}) | {"Status": "Delete in progress"}
+    page = {"AutoScalingGroups": [leaving]}
     stubber.add_response("describe_auto_scaling_groups", page, query | {"NextToken": "2"})
     (group,) = groups.find()
     assert (group.name, group.desired, group.instances, group.is_deleting) == ("w", 3, (), True)
@@ -663,7 +604,7 @@ def test_a_stack_is_not_answered_twice_when_its_url_fails_but_the_request_is_tri
     cloud.signals.status = 503
     with pytest.raises(OSError, match="503"):
         cloud.request("Update", workers=2)
-    assert len(cloud.signals.bodies) == 1
+    assert len(cloud.signals.requests) == 1
     cloud.signals.status = 200
     assert cloud.request("Update", workers=2)["Status"] == "SUCCESS"
     assert cloud.calls == [], "the groups were asked before"
