@@ -71,14 +71,17 @@ def heard(aws_server):
     return read
 
 
-def end(job_lab, *arguments, clock=None):
-    """Run the subcommand in this process, as the master."""
-    options = make_parser().parse_args(["end", *arguments])
+def run(job_lab, options, clock):
+    """Run a subcommand in this process, as the master."""
     root = job_lab.folder / job_lab.addresses[0]
     search_path = f"{job_lab.folder}/programs:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LAB_FOLDER", str(job_lab.folder))
         return options.run(options, Context(root, Programs(search_path), clock))
+
+
+def end(job_lab, *arguments, clock=None):
+    return run(job_lab, make_parser().parse_args(["end", *arguments]), clock)
 
 
 @pytest.mark.defect("D73")
@@ -253,28 +256,12 @@ def test_a_host_without_anything_to_do_is_idle():
     assert find_activity() == ""
 
 
-@pytest.fixture
-def events(aws_server):
-    """The queue that gets every event of the default bus; returns what shows them."""
-    sqs, bus = boto3.client("sqs", region_name=REGION), boto3.client("events", region_name=REGION)
-    queue = sqs.create_queue(QueueName="events")["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    bus.put_rule(Name="all", EventPattern=json.dumps({"source": [{"prefix": f"{EVENT_SOURCE}."}]}))
-    bus.put_targets(Rule="all", Targets=[{"Id": "queue", "Arn": arn}])
-    return lambda: [json.loads(message["Body"]) for message in sqs.receive_message(QueueUrl=queue).get("Messages", [])]
-
-
 def stop(job_lab, clock, seconds=120):
-    options = make_parser("stop-when-idle").parse_args(["stop-when-idle", "--seconds", str(seconds)])
-    root = job_lab.folder / job_lab.addresses[0]
-    search_path = f"{job_lab.folder}/programs:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LAB_FOLDER", str(job_lab.folder))
-        return options.run(options, Context(root, Programs(search_path), clock))
+    return run(job_lab, make_parser("stop-when-idle").parse_args(["stop-when-idle", "--seconds", str(seconds)]), clock)
 
 
 def test_it_waits_for_the_run_script_and_then_ends_the_cluster_and_says_why(
-    job_lab, groups, events, monkeypatch, capsys
+    job_lab, groups, heard, monkeypatch, capsys
 ):
     running = [True]
     monkeypatch.setattr(idle_command, "find_running_script", lambda root, name: running[0])
@@ -289,6 +276,6 @@ def test_it_waits_for_the_run_script_and_then_ends_the_cluster_and_says_why(
     assert groups() == {"digits-master": 0, "digits-worker": 0, "other-worker": 2}
     said = capsys.readouterr().out.splitlines()
     assert said[:2] == ["busy: the run script is running", "idle; the cluster ends after 2 idle minutes"]
-    (event,) = events()
-    assert event["detail-type"] == "Deep Learning Cluster Finished"
-    assert (event["detail"]["cluster"], event["detail"]["nodes"], event["detail"]["reason"]) == ("digits", 2, "idle")
+    (event,) = heard()
+    assert event.kind.value == "Deep Learning Cluster Finished"
+    assert (event.cluster, event.nodes, event.reason) == ("digits", 2, "idle")

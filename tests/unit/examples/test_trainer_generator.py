@@ -4,10 +4,11 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.unit.job_lab import wait_until
 
 GENERATOR = Path(__file__).parents[3] / "examples" / "tensorflow" / "generate_trainer.py"
 GENEROUS_SECONDS = 30
@@ -94,13 +95,6 @@ def _read(path):
         return path.read_bytes()
     except OSError:
         return b""
-
-
-def wait_until(condition):
-    give_up = time.monotonic() + GENEROUS_SECONDS
-    while not condition():
-        assert time.monotonic() < give_up, "it never came true"
-        time.sleep(0.05)
 
 
 @pytest.fixture

@@ -138,14 +138,7 @@ def test_nothing_that_waits_reads_the_wall_clock():
         path for room in ("deeplearning_agent", "deeplearning_node") for path in (USERDATA / room).rglob("*.py")
     ):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Attribute) and node.attr in {
-                "time",
-                "now",
-                "utcnow",
-                "today",
-                "localtime",
-                "gmtime",
-            }:
+            if isinstance(node, ast.Attribute) and node.attr in WALL_CLOCK_NAMES:
                 owner = node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", "")
                 if owner in {"time", "datetime", "date"}:
                     found.add(path.name)

@@ -131,16 +131,9 @@ def test_invalid_buckets_of_a_case_are_refused(old: str, new: str, message: str)
 class Lab:
     """Nodes that run shell lines."""
 
-    def run(
-        self,
-        instance_id: str,
-        argv: Sequence[str],
-        *,
-        user: str | None = None,
-        login_shell: bool = False,
-        timeout: float = 60,
-    ) -> "subprocess.CompletedProcess[str]":
-        assert (instance_id, user, login_shell, timeout > 60) == ("i-0", "ubuntu", True, True)
+    def run(self, instance_id: str, argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
+        assert (instance_id, options["user"], options["login_shell"]) == ("i-0", "ubuntu", True)
+        assert options["timeout"] > 60
         return subprocess.run(list(argv), capture_output=True, text=True, check=False)
 
 

@@ -144,16 +144,9 @@ class Lab:
     def disk(self, instance_id: str) -> Path:
         return self._folder / instance_id
 
-    def run(
-        self,
-        instance_id: str,
-        argv: Sequence[str],
-        *,
-        user: str | None = None,
-        login_shell: bool = False,
-        timeout: float = 60,
-    ) -> "subprocess.CompletedProcess[str]":
-        assert (user, login_shell, timeout > 60) == ("ubuntu", False, True)
+    def run(self, instance_id: str, argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
+        assert (options["user"], options.get("login_shell", False)) == ("ubuntu", False)
+        assert options["timeout"] > 60
         assert argv[2].startswith("cd /opt/deeplearning/data/coco ")
         digest = self._digests[instance_id]
         return subprocess.CompletedProcess(list(argv), 0 if digest else 1, digest + "\n", "")
