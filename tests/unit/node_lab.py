@@ -73,6 +73,19 @@ class StoppingClock(Clock):
         raise Stopped
 
 
+class StillClock(Clock):
+    """A clock that stands until the test, or whoever waits, moves it."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def read(self):
+        return self.now
+
+    def wait(self, seconds):
+        self.now += seconds
+
+
 class TickingClock(Clock):
     """A clock on which every look takes a second, and on which waiting takes no time of the test."""
 
@@ -188,6 +201,11 @@ class Lab:
         if body is not None:
             path.write_text(f"#!/bin/sh\nFAKES='{path.parent}'\n{body}\n")
             path.chmod(0o755)
+
+    def calls_of(self, name):
+        """Return the arguments of each call of a program of node 0 that records them."""
+        path = self.directory / "programs0" / f"{name}.calls"
+        return path.read_text().splitlines() if path.exists() else []
 
     @staticmethod
     def instance(index):

@@ -1,7 +1,6 @@
 """`deeplearning end`: which groups it sets to nothing, in which order, and what counts as idle."""
 
 import dataclasses
-import json
 import sys
 from types import SimpleNamespace
 
@@ -15,13 +14,14 @@ from deeplearning_command.context import Context
 from deeplearning_command.main import make_parser
 from deeplearning_command.remote.nodes import HostResult
 from deeplearning_command.terminal import RefusedError
-from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind
+from deeplearning_contract.cluster_event import EventKind
 from deeplearning_jobs.hosts.preflight import HostFacts
 from deeplearning_node.aws_clients import AwsClients
 from deeplearning_node.deadline import Clock
 from deeplearning_node.programs import Programs
 from deeplearning_node.provision_status import Step
 from tests.unit.job_lab import wait_until
+from tests.unit.local_aws import hear_events
 
 REGION = "eu-west-1"
 
@@ -54,21 +54,7 @@ def groups(aws_server):
 
 @pytest.fixture
 def heard(aws_server):
-    """Return a function that lists the cluster's events as a rule of the user receives them."""
-    sqs, events = (boto3.client(service, region_name=REGION) for service in ("sqs", "events"))
-    queue = sqs.create_queue(QueueName="heard")["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    events.put_rule(
-        Name="heard", EventPattern=json.dumps({"source": [{"prefix": f"{EVENT_SOURCE}."}]}), State="ENABLED"
-    )
-    events.put_targets(Rule="heard", Targets=[{"Id": "heard", "Arn": arn}])
-
-    def read():
-        messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
-        events = [json.loads(message["Body"]) for message in messages]
-        return [ClusterEvent(EventKind(event["detail-type"]), **event["detail"]) for event in events]
-
-    return read
+    return hear_events(*(boto3.client(service, region_name=REGION) for service in ("sqs", "events")))
 
 
 def run(job_lab, options, clock):
