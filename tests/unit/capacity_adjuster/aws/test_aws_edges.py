@@ -23,7 +23,7 @@ from capacity_adjuster.policy.requested_capacity import CapacityRequest, GroupTa
 from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.policy.stop_policy import StopRecord
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
-from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind
+from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.metrics import (
@@ -34,7 +34,7 @@ from deeplearning_contract.metrics import (
 )
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 from deeplearning_contract.web import send_signal
-from tests.unit.local_aws import create_state_table
+from tests.unit.local_aws import create_state_table, hear_events
 
 LACK = "We currently do not have sufficient p3dn.24xlarge capacity in the Availability Zone you requested (us-east-1a)."
 MUTATING = frozenset({"PutItem", "SendMessage", "SetDesiredCapacity", "SuspendProcesses", "ResumeProcesses"})
@@ -142,23 +142,6 @@ class Cloud:
 
         return after
 
-    def listen(self):
-        """Subscribe to the cluster's events, as a rule of the user's does; return how to read them."""
-        events, name = make_client("events"), "heard"
-        queue = self.sqs.create_queue(QueueName=name)["QueueUrl"]
-        arn = self.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-        events.put_rule(
-            Name=name, EventPattern=json.dumps({"source": [{"prefix": f"{EVENT_SOURCE}."}]}), State="ENABLED"
-        )
-        events.put_targets(Rule=name, Targets=[{"Id": name, "Arn": arn}])
-
-        def read():
-            messages = self.sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
-            events = [json.loads(message["Body"]) for message in messages]
-            return [ClusterEvent(EventKind(event["detail-type"]), **event["detail"]) for event in events]
-
-        return read
-
     def run(self, clock=None, **options):
         clock = clock or SteppedClock()
         return Reconciliation(self.settings, self.adapters(clock, **options)).run()
@@ -215,6 +198,15 @@ def cloud(standing_moto, settings, signals, monkeypatch):
     monkeypatch.delenv("AWS_ENDPOINT_URL")  # Clients that a test makes would otherwise pass moto by.
     moto_api_backend.reset()
     return Cloud(settings, signals)
+
+
+@pytest.fixture
+def failing(cloud):
+    """A cloud that launches fewer workers than the minimum."""
+    cloud.settings = replace(cloud.settings, worker_min_capacity=3)
+    cloud.create_groups()
+    cloud.is_short = True
+    return cloud
 
 
 def activity(name, status, *, minutes=0, **more):
@@ -343,50 +335,41 @@ def test_a_users_own_suspension_is_left(cloud):
 
 
 @pytest.mark.fault(2)
-def test_a_failure_tells_the_stack_and_then_the_item(cloud):
-    cloud.settings = replace(cloud.settings, worker_min_capacity=3)
-    cloud.create_groups()
-    cloud.is_short = True
-    heard = cloud.listen()
-    cloud.run()
+def test_a_failure_tells_the_stack_and_then_the_item(failing):
+    heard = hear_events(failing.sqs, make_client("events"))
+    failing.run()
     (event,) = heard()
     assert (event.kind, event.cluster, event.nodes) == (EventKind.FAILED, "training", 0)
-    (body,) = cloud.signals.bodies
+    (body,) = failing.signals.bodies
     assert event.reason == body["Reason"]
     assert (body["Status"], body["UniqueId"]) == ("FAILURE", "training")
     assert body["Reason"].startswith(
         "launched workers must be at least 3, got 2 of 3: InsufficientInstanceCapacity in us-"
     )
-    assert cloud.state().phase is Phase.FAILED
-    assert cloud.state().reason == body["Reason"]
-    assert cloud.doorbells() == []
-    assert cloud.group("worker")["DesiredCapacity"] == 3
+    assert failing.state().phase is Phase.FAILED
+    assert failing.state().reason == body["Reason"]
+    assert failing.doorbells() == []
+    assert failing.group("worker")["DesiredCapacity"] == 3
 
 
-def test_an_event_that_cannot_be_sent_fails_no_invocation(cloud, caplog):
-    cloud.settings = replace(cloud.settings, worker_min_capacity=3)
-    cloud.create_groups()
-    cloud.is_short = True
-    heard = cloud.listen()
-    cloud.run(denied="PutEvents")
+def test_an_event_that_cannot_be_sent_fails_no_invocation(failing, caplog):
+    heard = hear_events(failing.sqs, make_client("events"))
+    failing.run(denied="PutEvents")
     assert heard() == []
     assert "could not send the event Deep Learning Cluster Failed" in caplog.text
-    assert cloud.state().phase is Phase.FAILED
+    assert failing.state().phase is Phase.FAILED
 
 
 @pytest.mark.fault(64)
-def test_a_signal_that_is_not_taken_is_sent_again(cloud):
-    cloud.settings = replace(cloud.settings, worker_min_capacity=3)
-    cloud.create_groups()
-    cloud.is_short = True
-    cloud.signals.status = 500
+def test_a_signal_that_is_not_taken_is_sent_again(failing):
+    failing.signals.status = 500
     with pytest.raises(OSError, match="500"):
-        cloud.run()
-    assert cloud.state() is None
-    cloud.signals.status = 200
-    cloud.run()
-    assert len(cloud.signals.requests) == 2
-    assert cloud.state().phase is Phase.FAILED
+        failing.run()
+    assert failing.state() is None
+    failing.signals.status = 200
+    failing.run()
+    assert len(failing.signals.requests) == 2
+    assert failing.state().phase is Phase.FAILED
 
 
 @pytest.mark.fault(42)
