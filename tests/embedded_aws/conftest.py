@@ -101,6 +101,12 @@ class CloudProcess:
         name = self.physical_id(logical_id)
         self.client("autoscaling").set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=desired)
 
+    def complete(self):
+        """Let the sample stack become complete by the signal for which it waits."""
+        body = {"Status": "SUCCESS", "Reason": "formed", "UniqueId": "sample", "Data": ""}
+        assert self.put_signal(self.physical_id("Handle"), json.dumps(body).encode()) == 200
+        assert self.command("wait", seconds=30)["status"] == "CREATE_COMPLETE"
+
     def put_signal(self, url, body, content_type=""):
         """PUT a body to a handle's URL with a content type, and return the HTTP status."""
         parts = urllib.parse.urlsplit(url)
@@ -158,6 +164,18 @@ def write_assembly(folder, template, environment="aws://unknown-account/unknown-
 def sample_template():
     """A fresh copy of the sample template."""
     return json.loads((HERE / "sample_template.json").read_text())
+
+
+@pytest.fixture
+def deploy_template(start_cloud, assemble, tmp_path):
+    """Return the function that deploys a template to an embedded AWS with options, and returns it with its `answer`."""
+
+    def deploy(template, **options):
+        cloud = start_cloud(**options)
+        cloud.answer = cloud.deploy(assemble(tmp_path / "cdk.out", template))
+        return cloud
+
+    return deploy
 
 
 @pytest.fixture(scope="session")

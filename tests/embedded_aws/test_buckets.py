@@ -6,7 +6,7 @@ import pytest
 
 
 @pytest.fixture
-def cloud(start_cloud, assemble, tmp_path):
+def cloud(deploy_template):
     """Return the embedded AWS with a stack of one private bucket."""
     bucket = {
         "Type": "AWS::S3::Bucket",
@@ -32,9 +32,8 @@ def cloud(start_cloud, assemble, tmp_path):
             "PolicyDocument": {"Version": "2012-10-17", "Statement": [statement]},
         },
     }
-    cloud = start_cloud()
-    answer = cloud.deploy(assemble(tmp_path / "cdk.out", {"Resources": {"Logs": bucket, "LogsPolicy": policy}}))
-    assert isinstance(answer, dict), answer
+    cloud = deploy_template({"Resources": {"Logs": bucket, "LogsPolicy": policy}})
+    assert isinstance(cloud.answer, dict), cloud.answer
     cloud.observation("sample CREATE_COMPLETE")
     return cloud
 
@@ -59,9 +58,8 @@ def test_the_policy_of_a_bucket_names_its_objects(cloud):
     assert policy["Statement"][0]["Resource"] == f"arn:aws:s3:::{name}/*"
 
 
-def test_a_policy_of_a_bucket_that_is_not_there_fails_the_stack(start_cloud, assemble, tmp_path):
+def test_a_policy_of_a_bucket_that_is_not_there_fails_the_stack(deploy_template):
     policy = {"Version": "2012-10-17", "Statement": []}
     resource = {"Type": "AWS::S3::BucketPolicy", "Properties": {"Bucket": "nobodys", "PolicyDocument": policy}}
-    cloud = start_cloud()
-    cloud.deploy(assemble(tmp_path / "cdk.out", {"Resources": {"Policy": resource}}))
+    cloud = deploy_template({"Resources": {"Policy": resource}})
     assert "bucket" in cloud.observation("Policy CREATE_FAILED")["text"].lower()

@@ -40,7 +40,7 @@ GRANT = {
 
 
 @pytest.fixture
-def deploy(start_cloud, assemble, sample_template, tmp_path):
+def deploy(deploy_template, sample_template):
     """Return a function that deploys the sample with a key of the workers' volumes."""
 
     def start(statements, **options):
@@ -50,8 +50,7 @@ def deploy(start_cloud, assemble, sample_template, tmp_path):
         resources["Key"] = {"Type": "AWS::KMS::Key", "Properties": {"KeyPolicy": policy}}
         (disk,) = resources["WorkerTemplate"]["Properties"]["LaunchTemplateData"]["BlockDeviceMappings"]
         disk["Ebs"]["KmsKeyId"] = {"Fn::GetAtt": ["Key", "Arn"]}
-        cloud = start_cloud(**options)
-        cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+        cloud = deploy_template(sample_template, **options)
         cloud.ask("WorkerGroup", 2)
         return cloud
 

@@ -87,11 +87,10 @@ def add_rule(template, pattern, state="ENABLED"):
     }
 
 
-def test_invokes_the_function_of_a_rule_that_matches_and_records_it(start_cloud, sample_template, assemble, tmp_path):
+def test_invokes_the_function_of_a_rule_that_matches_and_records_it(deploy_template, sample_template):
     pattern = {"source": ["aws.ec2"], "detail-type": [{"prefix": "Capacity Block"}]}
     add_rule(sample_template, pattern)
-    cloud = start_cloud(minute_seconds=3600)
-    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    cloud = deploy_template(sample_template, minute_seconds=3600)
     for _ in range(3):
         cloud.observation("in service")  # then the rule exists, for the groups wait for the function's permissions
     cloud.observation("Warnings CREATE_COMPLETE")
@@ -109,10 +108,9 @@ def test_invokes_the_function_of_a_rule_that_matches_and_records_it(start_cloud,
     assert cloud.command("send_event", source="aws.ec2", detail_type=WARNING, detail=detail) == 0
 
 
-def test_fails_a_stack_with_a_pattern_that_it_cannot_match(start_cloud, sample_template, assemble, tmp_path):
+def test_fails_a_stack_with_a_pattern_that_it_cannot_match(deploy_template, sample_template):
     add_rule(sample_template, {"source": [{"anything-but": "aws.s3"}]})
-    cloud = start_cloud(minute_seconds=3600)
-    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    cloud = deploy_template(sample_template, minute_seconds=3600)
     outcome = cloud.command("wait", seconds=60)
     assert outcome["status"] == "ROLLBACK_COMPLETE"
     assert "EventPattern.source must use plain values" in outcome["reason"]

@@ -9,16 +9,14 @@ WORKER = {"deeplearning:role": "worker"}
 
 
 @pytest.fixture
-def deploy(start_cloud, assemble, sample_template, tmp_path):
+def deploy(deploy_template, sample_template):
     """Return a function that deploys the sample with other sizes of its group of workers, and a fault of launches."""
 
     def start(sizes, fault):
         properties = sample_template["Resources"]["WorkerGroup"]["Properties"]
         del properties["DesiredCapacity"]
         properties.update(sizes)
-        cloud = start_cloud(faults=[fault], pace={"retries": [3600]})
-        cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
-        return cloud
+        return deploy_template(sample_template, faults=[fault], pace={"retries": [3600]})
 
     return start
 
@@ -82,17 +80,16 @@ def test_an_error_before_the_notifications_are_set_is_not_reported(start_cloud, 
     assert [entry["StatusCode"] for entry in report["activities"]].count("Failed") == 2
 
 
-def test_a_wait_condition_without_signals_times_out(start_cloud, sample_template, assemble, tmp_path):
+def test_a_wait_condition_without_signals_times_out(deploy_template, sample_template):
     sample_template["Resources"]["Formation"]["Properties"]["Timeout"] = "1"
-    cloud = start_cloud()
-    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    cloud = deploy_template(sample_template)
     outcome = cloud.command("wait", seconds=30)
 
     assert outcome["status"] == "ROLLBACK_COMPLETE"
     assert outcome["reason"] == "WaitCondition timed out. Received 0 conditions when expecting 1"
 
 
-def test_a_rollback_keeps_what_is_retained_and_nothing_else(start_cloud, sample_template, assemble, tmp_path):
+def test_a_rollback_keeps_what_is_retained_and_nothing_else(deploy_template, sample_template):
     resources = sample_template["Resources"]
     resources["Formation"]["Properties"]["Timeout"] = "1"
     policies = {"Kept": "Retain", "KeptOnDeletion": "RetainExceptOnCreate", "Deleted": "Delete", "Silent": None}
@@ -100,8 +97,7 @@ def test_a_rollback_keeps_what_is_retained_and_nothing_else(start_cloud, sample_
         chosen = {"DeletionPolicy": policy} if policy else {}
         resources[name] = {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": name}} | chosen
     resources["Formation"]["DependsOn"] = ["Subscription", *policies]
-    cloud = start_cloud()
-    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    cloud = deploy_template(sample_template)
     outcome = cloud.command("wait", seconds=30)
 
     ends = {entry["logical_id"]: (entry["status"], entry["reason"]) for entry in outcome["resources"]}
@@ -145,62 +141,53 @@ def test_a_group_without_desired_capacity_is_complete_and_its_launches_may_fail_
     cloud.observation("launch failed: InsufficientInstanceCapacity")
     for _ in range(2):
         cloud.machine("worker")
-    body = {"Status": "SUCCESS", "Reason": "formed", "UniqueId": "sample", "Data": ""}
-    assert cloud.put_signal(cloud.physical_id("Handle"), json.dumps(body).encode()) == 200
-    assert cloud.command("wait", seconds=30)["status"] == "CREATE_COMPLETE"
+    cloud.complete()
 
 
-def test_a_function_without_permission_is_not_invoked(start_cloud, sample_template, assemble, tmp_path):
+def test_a_function_without_permission_is_not_invoked(deploy_template, sample_template):
     del sample_template["Resources"]["TopicPermission"]
     sample_template["Resources"]["MasterGroup"]["DependsOn"].remove("TopicPermission")
     sample_template["Resources"]["WorkerGroup"]["DependsOn"].remove("TopicPermission")
-    cloud = start_cloud()
-    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    cloud = deploy_template(sample_template)
     cloud.observation("refused: its policy does not admit sns.amazonaws.com")
 
     invocations = cloud.command("report")["invocations"]
     assert {entry["attempt"] for entry in invocations} == {0}
 
 
-def test_deploys_nothing_of_a_template_that_it_cannot_rehearse(start_cloud, sample_template, assemble, tmp_path):
+def test_deploys_nothing_of_a_template_that_it_cannot_rehearse(deploy_template, sample_template):
     sample_template["Resources"]["Bucket"] = {"Type": "AWS::ECR::Repository"}
     sample_template["Resources"]["Queue"]["Properties"]["FifoQueue"] = True
-    cloud = start_cloud()
-    text = cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    cloud = deploy_template(sample_template)
 
-    assert "Bucket: type AWS::ECR::Repository" in text
-    assert "Queue: AWS::SQS::Queue property FifoQueue" in text
+    assert "Bucket: type AWS::ECR::Repository" in cloud.answer
+    assert "Queue: AWS::SQS::Queue property FifoQueue" in cloud.answer
     assert cloud.command("report")["activities"] == []
     assert cloud.command("wait", seconds=0) == "a stack must have been deployed; call deploy first"
 
 
-def test_a_subnet_smaller_than_28_is_refused_as_ec2_does(start_cloud, assemble, sample_template, tmp_path):
+def test_a_subnet_smaller_than_28_is_refused_as_ec2_does(deploy_template, sample_template):
     """VPC user guide, "Subnet sizing for IPv4"; moto ends with an error of its own."""
     sample_template["Resources"]["Subnet"]["Properties"]["CidrBlock"] = "10.9.1.0/30"
-    cloud = start_cloud()
-    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    cloud = deploy_template(sample_template)
     outcome = cloud.command("wait", seconds=30)
     assert outcome["reason"].endswith(
         "(InvalidSubnet.Range) when calling the CreateSubnet operation: The CIDR '10.9.1.0/30' is invalid."
     )
 
 
-def test_a_security_group_of_a_vpc_that_does_not_exist_is_refused_as_ec2_does(
-    start_cloud, assemble, sample_template, tmp_path
-):
+def test_a_security_group_of_a_vpc_that_does_not_exist_is_refused_as_ec2_does(deploy_template, sample_template):
     """EC2 API, "Error codes": `InvalidVpcID.NotFound`; moto makes the group."""
     sample_template["Resources"]["SecurityGroup"]["Properties"]["VpcId"] = "vpc-0123456789abcdef0"
-    cloud = start_cloud()
-    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    cloud = deploy_template(sample_template)
     assert "InvalidVpcID.NotFound" in cloud.command("wait", seconds=30)["reason"]
 
 
-def test_host_bits_of_a_block_are_removed(start_cloud, assemble, sample_template, tmp_path):
+def test_host_bits_of_a_block_are_removed(deploy_template, sample_template):
     """EC2 API, `CreateSubnet` and `CreateVpc`: "We modify the specified CIDR block to its canonical form"."""
     for name, block in (("Vpc", "10.9.0.7/16"), ("Subnet", "10.9.1.9/24")):
         sample_template["Resources"][name]["Properties"]["CidrBlock"] = block
-    cloud = start_cloud()
-    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    cloud = deploy_template(sample_template)
     assert cloud.machine("master")["address"].startswith("10.9.1.")
     (subnet,) = cloud.client("ec2").describe_subnets(SubnetIds=[cloud.physical_id("Subnet")])["Subnets"]
     assert subnet["CidrBlock"] == "10.9.1.0/24"

@@ -15,13 +15,12 @@ REFUSED = "You must use a valid fully-formed launch template. "
 
 
 @pytest.fixture
-def fail(start_cloud, assemble, sample_template, tmp_path):
+def fail(deploy_template, sample_template):
     """Return a function that deploys the sample with a changed template of the workers, and returns why it failed."""
 
     def deploy(change=None, **options):
         sample_template["Resources"]["WorkerTemplate"]["Properties"]["LaunchTemplateData"] |= change or {}
-        cloud = start_cloud(**options)
-        cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+        cloud = deploy_template(sample_template, **options)
         outcome = cloud.command("wait", seconds=20)
         assert outcome["status"] == "ROLLBACK_COMPLETE"
         failed = [entry["logical_id"] for entry in outcome["resources"] if entry["reason"] == outcome["reason"]]

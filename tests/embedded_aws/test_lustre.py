@@ -39,19 +39,10 @@ def add_lustre(template, **configuration):
     return template
 
 
-@pytest.fixture
-def deploy(start_cloud, assemble, tmp_path):
-    """Return a function that deploys a template and returns the embedded AWS and its answer."""
-
-    def start(template):
-        cloud = start_cloud()
-        return cloud, cloud.deploy(assemble(tmp_path / "cdk.out", template))
-
-    return start
-
-
-def test_a_machine_finds_the_file_system_by_name_with_the_objects_of_the_linked_bucket(deploy, sample_template):
-    cloud, _ = deploy(add_lustre(sample_template))
+def test_a_machine_finds_the_file_system_by_name_with_the_objects_of_the_linked_bucket(
+    deploy_template, sample_template
+):
+    cloud = deploy_template(add_lustre(sample_template))
     machine = cloud.machine("worker")
     identity = cloud.physical_id("Lustre")
     [(found, target)] = machine["lustre"].items()
@@ -75,25 +66,25 @@ def test_a_machine_finds_the_file_system_by_name_with_the_objects_of_the_linked_
         (("Link", "FileSystemId", "fs-00000000"), "FileSystemId must name an FSx for Lustre file system, got fs-0"),
     ],
 )
-def test_a_file_system_that_fsx_refuses_fails_the_stack(deploy, sample_template, change, reason):
+def test_a_file_system_that_fsx_refuses_fails_the_stack(deploy_template, sample_template, change, reason):
     name, key, value = change
     template = add_lustre(sample_template)
     template["Resources"][name]["Properties"][key] = value
-    cloud, _ = deploy(template)
+    cloud = deploy_template(template)
     outcome = cloud.command("wait", seconds=60)
     assert outcome["status"] == "ROLLBACK_COMPLETE"
     assert reason in outcome["reason"]
 
 
-def test_throughput_belongs_to_persistent_storage_alone(deploy, sample_template):
-    cloud, _ = deploy(add_lustre(sample_template, DeploymentType="SCRATCH_2"))
+def test_throughput_belongs_to_persistent_storage_alone(deploy_template, sample_template):
+    cloud = deploy_template(add_lustre(sample_template, DeploymentType="SCRATCH_2"))
     outcome = cloud.command("wait", seconds=60)
     assert "PerUnitStorageThroughput must be left out with SCRATCH_2, got 125" in outcome["reason"]
 
 
-def test_an_unsupported_file_system_is_refused_before_the_deployment(deploy, sample_template):
+def test_an_unsupported_file_system_is_refused_before_the_deployment(deploy_template, sample_template):
     template = add_lustre(sample_template, DeploymentType="PERSISTENT_1")
     template["Resources"]["Link"]["Properties"]["BatchImportMetaDataOnCreate"] = False
-    _, refusal = deploy(template)
+    refusal = deploy_template(template).answer
     assert "DeploymentType = 'PERSISTENT_1'" in refusal
     assert "BatchImportMetaDataOnCreate = False" in refusal

@@ -5,18 +5,6 @@ import pytest
 OWNER = {"OwnerUid": "1000", "OwnerGid": "1000", "Permissions": "0755"}
 
 
-@pytest.fixture
-def deploy(start_cloud, assemble, tmp_path):
-    """Return a function that deploys a template and returns the embedded AWS."""
-
-    def start(template):
-        cloud = start_cloud()
-        cloud.deploy(assemble(tmp_path / "cdk.out", template))
-        return cloud
-
-    return start
-
-
 @pytest.mark.parametrize(
     ("root", "path", "owner"),
     [
@@ -26,7 +14,7 @@ def deploy(start_cloud, assemble, tmp_path):
     ],
 )
 def test_a_machine_finds_an_access_point_with_the_owner_that_the_template_names(
-    deploy, sample_template, root, path, owner
+    deploy_template, sample_template, root, path, owner
 ):
     resources = sample_template["Resources"]
     resources["Files"] = {"Type": "AWS::EFS::FileSystem", "Properties": {"Encrypted": True}}
@@ -35,7 +23,7 @@ def test_a_machine_finds_an_access_point_with_the_owner_that_the_template_names(
         "Properties": {"FileSystemId": {"Ref": "Files"}, "RootDirectory": root},
     }
     resources["MasterGroup"]["DependsOn"] = "Point"
-    cloud = deploy(sample_template)
+    cloud = deploy_template(sample_template)
     machine = cloud.machine("master")
     expected = {"file_system_id": cloud.physical_id("Files"), "path": path, "owner": owner}
     assert machine["access_points"] == {cloud.physical_id("Point"): expected}

@@ -48,10 +48,9 @@ def allow_and_listen(template):
     }
 
 
-def test_lines_arrive_and_events_reach_the_rules_of_the_stack(start_cloud, sample_template, assemble, tmp_path):
+def test_lines_arrive_and_events_reach_the_rules_of_the_stack(deploy_template, sample_template):
     allow_and_listen(sample_template)
-    cloud = start_cloud(minute_seconds=3600)
-    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    cloud = deploy_template(sample_template, minute_seconds=3600)
     master, worker = cloud.machine("master"), cloud.machine("worker")
     cloud.observation("FormedPermission CREATE_COMPLETE")
     group = cloud.physical_id("NodeLog")

@@ -5,8 +5,6 @@ GuardDuty's Runtime Monitoring puts an endpoint and a security group into VPCs w
 "How Runtime Monitoring works with Amazon EC2"); they hold subnet and VPC (hashicorp/terraform-provider-aws#46747).
 """
 
-import json
-
 import pytest
 from botocore.exceptions import ClientError
 
@@ -34,7 +32,7 @@ NETWORK = {
 
 
 @pytest.fixture
-def deploy(start_cloud, assemble, sample_template, tmp_path):
+def deploy(deploy_template, sample_template):
     """Return a function that deploys the sample with all that a network may have, beside its wait condition."""
 
     def start(timeout):
@@ -44,9 +42,7 @@ def deploy(start_cloud, assemble, sample_template, tmp_path):
         resources["Formation"]["Properties"]["Timeout"] = timeout
         resources["Formation"]["DependsOn"] = ["Subscription", "WorkerGroup", *NETWORK]
         resources["Kept"] = {"Type": "AWS::Logs::LogGroup", "DeletionPolicy": "RetainExceptOnCreate", "Properties": {}}
-        cloud = start_cloud()
-        cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
-        return cloud
+        return deploy_template(sample_template)
 
     return start
 
@@ -76,9 +72,7 @@ def form(cloud):
     """Let the stack become complete."""
     for name in NETWORK:
         cloud.observation(f"{name} CREATE_COMPLETE")
-    body = {"Status": "SUCCESS", "Reason": "formed", "UniqueId": "sample", "Data": ""}
-    assert cloud.put_signal(cloud.physical_id("Handle"), json.dumps(body).encode()) == 200
-    assert cloud.command("wait", seconds=30)["status"] == "CREATE_COMPLETE"
+    cloud.complete()
 
 
 def delete(cloud):

@@ -37,9 +37,7 @@ def cloud(start_cloud, assemble, sample_template, tmp_path):
     cloud.deploy(folder)
     cloud.observation("Handle CREATE_COMPLETE")
     name_image(cloud, FIRST)
-    body = {"Status": "SUCCESS", "Reason": "formed", "UniqueId": "sample", "Data": ""}
-    assert cloud.put_signal(cloud.physical_id("Handle"), json.dumps(body).encode()) == 200
-    assert cloud.command("wait", seconds=30)["status"] == "CREATE_COMPLETE"
+    cloud.complete()
     name_image(cloud, NEWER)
     cloud.template = sample_template
     return cloud

@@ -34,7 +34,7 @@ def test_refuses_a_template_that_is_no_text_or_names_what_has_no_path(template, 
 
 @pytest.mark.parametrize("is_admitted", [True, False])
 def test_publishes_the_text_to_the_topic_of_the_rule_where_its_policy_admits_events(
-    start_cloud, sample_template, assemble, tmp_path, is_admitted
+    deploy_template, sample_template, is_admitted
 ):
     resources = sample_template["Resources"]
     resources["Told"] = {"Type": "AWS::SNS::Topic"}
@@ -67,8 +67,7 @@ def test_publishes_the_text_to_the_topic_of_the_rule_where_its_policy_admits_eve
             ],
         },
     }
-    cloud = start_cloud(minute_seconds=3600)
-    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    cloud = deploy_template(sample_template, minute_seconds=3600)
     cloud.observation("Rule CREATE_COMPLETE")
     cloud.observation("Heard CREATE_COMPLETE")
     sqs, queue = cloud.client("sqs"), cloud.physical_id("Heard")
@@ -81,14 +80,13 @@ def test_publishes_the_text_to_the_topic_of_the_rule_where_its_policy_admits_eve
     assert texts == (['Failed: no "capacity"\nleft'] if is_admitted else [])
 
 
-def test_fails_a_stack_whose_dashboard_names_an_unknown_metric(start_cloud, sample_template, assemble, tmp_path):
+def test_fails_a_stack_whose_dashboard_names_an_unknown_metric(deploy_template, sample_template):
     body = {"widgets": [{"properties": {"metrics": [["Sample", "Unwritten", "Cluster", "c"]]}}]}
     sample_template["Resources"]["Dashboard"] = {
         "Type": "AWS::CloudWatch::Dashboard",
         "Properties": {"DashboardName": "trial", "DashboardBody": json.dumps(body)},
     }
-    cloud = start_cloud(minute_seconds=3600)
-    cloud.deploy(assemble(tmp_path / "cdk.out", sample_template))
+    cloud = deploy_template(sample_template, minute_seconds=3600)
     outcome = cloud.command("wait", seconds=60)
     assert outcome["status"] == "ROLLBACK_COMPLETE"
     assert "nothing writes Unwritten by Cluster" in outcome["reason"]

@@ -375,6 +375,12 @@ def test_ids_and_arns_become_constructs_by_the_imports_of_the_cdk() -> None:
             {"workers": "many", "workers.max_capacity": 3},
             "workers.max_capacity must stand beside no other value of workers, got both; leave one out",
         ),
+        ({"platform": "eks"}, "platform must be one of ec2, emr, got 'eks'; write one of them"),
+        (
+            {"platform": "emr", "workers.instance_type": "g5.12xlarge"},
+            "context must have only known keys, got 'workers.instance_type'; did you mean instance_type?",
+        ),
+        ({"members": "4"}, "context must have only known keys, got 'members'; did you mean "),
     ],
     ids=lambda value: str(value)[:60],
 )
@@ -389,13 +395,19 @@ IN_ONE_LINE = re.compile(r"[A-Za-z_][\w .:\[\]$()@\"'-]* must .+, got .+; .+")
 OTHERS = (None, 5, -5, 10**5000, 1.5, True, [], {}, ["a"], [None], {"a": 1}, {"name": None})
 
 
-@pytest.mark.parametrize("key", ["stack_name", "regions", "availability_zones", "tags", *list_keys()])
-def test_a_key_takes_any_value_or_refuses_it_in_one_line(key: str) -> None:
+@pytest.mark.parametrize(
+    ("platform", "key"),
+    [
+        *(("ec2", key) for key in ("stack_name", "regions", "availability_zones", "tags", *list_keys())),
+        *(("emr", key) for key in ("platform", *list_keys(EmrTraining))),
+    ],
+)
+def test_a_key_takes_any_value_or_refuses_it_in_one_line(platform: str, key: str) -> None:
     for value in (*HOSTILE, *OTHERS):
         refusal = "none must be, got none; none"
         try:
-            (choice,) = read_choices({key: value})
-            read(dict(choice.cluster))
+            (choice,) = read_choices({"platform": platform, key: value})
+            read_props(cdk.Stack(), choice.cluster, PLATFORMS[platform])
         except ValueError as error:
             refusal = str(error)
         assert IN_ONE_LINE.fullmatch(refusal), f"{key}={show_value(value)}: {refusal}"
@@ -410,35 +422,6 @@ def test_platform_chooses_the_stack_and_its_keys() -> None:
     props = read_props(cdk.Stack(), choice.cluster, EmrTraining)
     assert (props["members"], props["root_volume"].to_gibibytes()) == (4, 80)
     assert read_choices({}) == read_choices({"platform": "ec2"})
-
-
-@pytest.mark.parametrize(
-    ("context", "message"),
-    [
-        ({"platform": "eks"}, "platform must be one of ec2, emr, got 'eks'; write one of them"),
-        (
-            {"platform": "emr", "workers.instance_type": "g5.12xlarge"},
-            "context must have only known keys, got 'workers.instance_type'; did you mean instance_type?",
-        ),
-        ({"members": "4"}, "context must have only known keys, got 'members'; did you mean "),
-    ],
-)
-def test_a_key_of_another_platform_is_refused(context: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match="must") as caught:
-        read_choices(context)
-    assert str(caught.value)[: len(message)] == message
-
-
-@pytest.mark.parametrize("key", ["platform", *list_keys(EmrTraining)])
-def test_a_key_of_emr_takes_any_value_or_refuses_it_in_one_line(key: str) -> None:
-    for value in (*HOSTILE, *OTHERS):
-        refusal = "none must be, got none; none"
-        try:
-            (choice,) = read_choices({"platform": "emr", key: value})
-            read_props(cdk.Stack(), choice.cluster, EmrTraining)
-        except ValueError as error:
-            refusal = str(error)
-        assert IN_ONE_LINE.fullmatch(refusal), f"{key}={show_value(value)}: {refusal}"
 
 
 # --- Command line -------------------------------------------------------------------------------------

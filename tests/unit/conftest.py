@@ -1,9 +1,12 @@
 """The AWS of the unit tests: moto in process, or a server for what tests start as processes; empty before each test."""
 
+import contextlib
 import logging
 import urllib.request
 
 import pytest
+
+from tests.unit.loopback import SignalServer
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +40,9 @@ def aws():
 
     with empty_aws():
         yield
+
+
+@pytest.fixture
+def signals():
+    with contextlib.closing(SignalServer()) as server:
+        yield server

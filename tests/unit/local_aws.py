@@ -1,6 +1,7 @@
 """AWS as moto, empty and on this machine."""
 
 import contextlib
+import json
 from dataclasses import dataclass
 
 import moto
@@ -9,6 +10,8 @@ from botocore.awsrequest import AWSPreparedRequest
 from botocore.compat import HTTPHeaders
 from moto.core.botocore_stubber import BotocoreStubber
 from moto.moto_api._internal.models import moto_api_backend
+
+from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind
 
 NOBODY_LISTENS = "http://127.0.0.1:9"
 
@@ -59,3 +62,29 @@ def ask_moto(method: str, path: str, headers: dict[str, str], body: bytes) -> An
     status, answered, content = BotocoreStubber().process_request(request)
     content = content.encode() if isinstance(content, str) else content
     return Answer(int(status), tuple((name, str(value)) for name, value in answered.items()), content)
+
+
+def create_state_table(dynamodb):
+    dynamodb.create_table(
+        TableName="state",
+        KeySchema=[{"AttributeName": "cluster", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "cluster", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+
+
+def hear_events(sqs, events):
+    """Subscribe to the cluster's events, as a rule of the user's does; return how to read them."""
+    queue = sqs.create_queue(QueueName="heard")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    events.put_rule(
+        Name="heard", EventPattern=json.dumps({"source": [{"prefix": f"{EVENT_SOURCE}."}]}), State="ENABLED"
+    )
+    events.put_targets(Rule="heard", Targets=[{"Id": "heard", "Arn": arn}])
+
+    def read():
+        messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
+        events = [json.loads(message["Body"]) for message in messages]
+        return [ClusterEvent(EventKind(event["detail-type"]), **event["detail"]) for event in events]
+
+    return read

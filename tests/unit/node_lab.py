@@ -5,7 +5,6 @@ import copy
 import functools
 import getpass
 import hashlib
-import http.server
 import itertools
 import json
 import os
@@ -29,7 +28,8 @@ from deeplearning_node.deadline import Clock
 from deeplearning_node.instance_metadata import Identity
 from deeplearning_node.node import Node
 from deeplearning_node.programs import ProgramError, Programs
-from tests.unit.local_aws import empty_aws
+from tests.unit.local_aws import create_state_table, empty_aws
+from tests.unit.loopback import SignalServer
 
 CLUSTER = "master-of-names"
 """It holds the word master (D24): roles come from settings, never from names."""
@@ -71,6 +71,19 @@ class StoppingClock(Clock):
 
     def wait(self, seconds):
         raise Stopped
+
+
+class StillClock(Clock):
+    """A clock that stands until the test, or whoever waits, moves it."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def read(self):
+        return self.now
+
+    def wait(self, seconds):
+        self.now += seconds
 
 
 class TickingClock(Clock):
@@ -120,38 +133,6 @@ class SlowDriver(Programs):
         return super().run(argv, timeout_seconds=timeout_seconds, environment=environment)
 
 
-class SignalServer:
-    """Takes the signals that go to a WaitConditionHandle's URL."""
-
-    def __init__(self):
-        self.bodies = []
-        self.content_types = []
-        self.statuses = []
-        signals = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_PUT(self):
-                status = signals.statuses.pop(0) if signals.statuses else 200
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                signals.content_types.append(self.headers["Content-Type"])
-                if status == 200:
-                    signals.bodies.append(body)
-                self.send_response(status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_arguments):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}/signal?X-Amz-Signature=abc"
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
-
-
 class Lab:
     """One cluster's queues, table and nodes."""
 
@@ -169,12 +150,7 @@ class Lab:
             )["QueueUrl"]
             for name in ("master", "worker", "report")
         }
-        self.clients.dynamodb.create_table(
-            TableName="state",
-            KeySchema=[{"AttributeName": "cluster", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "cluster", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        create_state_table(self.clients.dynamodb)
 
     def settings(self, role, **changes):
         is_master = role is NodeRole.MASTER
@@ -225,6 +201,11 @@ class Lab:
         if body is not None:
             path.write_text(f"#!/bin/sh\nFAKES='{path.parent}'\n{body}\n")
             path.chmod(0o755)
+
+    def calls_of(self, name):
+        """Return the arguments of each call of a program of node 0 that records them."""
+        path = self.directory / "programs0" / f"{name}.calls"
+        return path.read_text().splitlines() if path.exists() else []
 
     @staticmethod
     def instance(index):
@@ -351,12 +332,6 @@ def fill_sender(parsed, **_):
         document = document if isinstance(document, dict) else {}
         sender = f"{ROLE_ID}:{document.get('sent_by') or document.get('instance_id')}"
         message.setdefault("Attributes", {})["SenderId"] = sender
-
-
-@pytest.fixture
-def signals():
-    with contextlib.closing(SignalServer()) as server:
-        yield server
 
 
 @pytest.fixture(scope="session")

@@ -69,11 +69,6 @@ class Line:
         """Composed reason of a failure: the line's message."""
         return self.message
 
-    @property
-    def is_failure(self) -> bool:
-        """True if it reports a failure."""
-        return bool(self.cause) or LEVELS.index(self.level) >= LEVELS.index("ERROR")
-
 
 def read_lines(events: Iterable[Mapping[str, Any]]) -> tuple[Line, ...]:
     """Return events of `FilterLogEvents` as lines, oldest first, without lines that contain only metrics."""

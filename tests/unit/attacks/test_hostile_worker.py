@@ -63,13 +63,17 @@ class Replacements:
         pass
 
 
+def answer_with_owners_keys(lab):  # noqa: F811
+    owners = {make_member(index).address: make_member(index).host_key for index in (0, *HONEST, HOSTILE)}
+    lines = "".join(f"    {address}) echo '{address} {key}' ;;\n" for address, key in owners.items())
+    lab.program(0, "ssh-keyscan", f'for address; do :; done\ncase "$address" in\n{lines}esac')
+
+
 @pytest.fixture
 def master(lab):  # noqa: F811 - the fixture
     """Return a master whose two honest workers joined; each address answers with its owner's key."""
-    owners = {make_member(index).address: make_member(index).host_key for index in (0, *HONEST, HOSTILE)}
-    lines = "".join(f"    {address}) echo '{address} {key}' ;;\n" for address, key in owners.items())
     node = lab.node(0)
-    lab.program(0, "ssh-keyscan", f'for address; do :; done\ncase "$address" in\n{lines}esac')
+    answer_with_owners_keys(lab)
     (node.instance_file("reports")).mkdir(parents=True, exist_ok=True)
     node.path("/opt/deeplearning").mkdir(parents=True, exist_ok=True)
     reports = WorkerReports(node)
@@ -138,14 +142,6 @@ def test_an_address_at_which_nobody_answers_is_nobodys_yet(lab, master):  # noqa
     assert reports.describe(f"i-{HOSTILE:017x}").endswith("never reported")
 
 
-def test_the_masters_own_address_is_never_another_ones(lab, master):  # noqa: F811
-    reports, _, _ = master
-    claim = make_member(HOSTILE, make_member(0).address)
-    lab.program(0, "ssh-keyscan", f"echo '{claim.address} {claim.host_key}'")
-    reports.record(report(HOSTILE, member=claim))
-    assert reports.member(claim.instance_id) is None
-
-
 def test_a_claim_that_is_repeated_asks_the_address_once_a_minute(lab):  # noqa: F811
     node = lab.node(0)
     lab.program(0, "ssh-keyscan", 'echo x >>"$FAKES/asked"; echo "10.0.0.10 ssh-ed25519 other"')
@@ -187,12 +183,6 @@ class Heard:
 
     def collect(self, is_done, _until):
         return is_done()
-
-
-def answer_with_owners_keys(lab):  # noqa: F811
-    owners = {make_member(index).address: make_member(index).host_key for index in (0, *HONEST, HOSTILE)}
-    lines = "".join(f"    {address}) echo '{address} {key}' ;;\n" for address, key in owners.items())
-    lab.program(0, "ssh-keyscan", f'for address; do :; done\ncase "$address" in\n{lines}esac')
 
 
 def test_an_address_goes_to_the_node_that_answers_there_and_not_to_the_first_claim(lab):  # noqa: F811

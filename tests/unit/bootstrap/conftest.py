@@ -1,11 +1,8 @@
 """Surroundings of user data on a node: instance metadata, S3 as moto, and a WaitConditionHandle's URL."""
 
-import contextlib
-import http.server
 import importlib.util
 import io
 import json
-import threading
 import zipfile
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,49 +10,29 @@ from pathlib import Path
 import boto3
 import pytest
 
+from tests.unit.loopback import LoopbackServer, respond
+
 USERDATA = Path(__file__).parents[3] / "userdata"
 INSTANCE = "i-0123456789abcdef0"
 
 
-class ScriptedServer:
+class ScriptedServer(LoopbackServer):
     """Answers requests by a table of path -> list of (status, body), the last of which repeats."""
 
     def __init__(self):
+        super().__init__()
         self.answers = {}
         self.requests = []
-        scripted = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def answer(self):
-                length = int(self.headers.get("Content-Length") or 0)
-                path = self.path.split("?")[0]
-                scripted.requests.append((self.command, path, dict(self.headers), self.rfile.read(length)))
-                answers = scripted.answers.get(path, [(404, b"no such path")])
-                status, body = answers.pop(0) if len(answers) > 1 else answers[0]
-                if status is None:  # a connection that breaks off
-                    self.connection.close()
-                    return
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            do_GET = do_PUT = do_POST = answer  # noqa: N815 - the names that http.server calls
-
-            def log_message(self, *_arguments):
-                pass
-
-            def handle(self):
-                with contextlib.suppress(OSError, ValueError):
-                    super().handle()
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
+    def answer(self, request, body):
+        path = request.path.split("?")[0]
+        self.requests.append((request.command, path, dict(request.headers), body))
+        answers = self.answers.get(path, [(404, b"no such path")])
+        status, body = answers.pop(0) if len(answers) > 1 else answers[0]
+        if status is None:  # a connection that breaks off
+            request.connection.close()
+        else:
+            respond(request, status, body)
 
 
 @pytest.fixture

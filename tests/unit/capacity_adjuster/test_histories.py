@@ -31,6 +31,17 @@ def form(workers=3, **options):
     return world
 
 
+def lose_first(workers, hook=""):
+    """Return a world whose first worker could not be launched, while the others are under way."""
+    world = World(minimum=0, workers=workers)
+    world.workers.hook = hook
+    for role in NodeRole:
+        world.react(role)
+    world.end_launch(MASTER)
+    world.end_launch(WORKER, "capacity")
+    return world
+
+
 def kill(world, role, *, replacement=""):
     """Let a node die and its group try to replace it."""
     world.pass_time(20)
@@ -75,11 +86,7 @@ def read_until_stable(world):
 @pytest.mark.fault(1, 3)
 @pytest.mark.defect("D01")
 def test_a_launch_error_while_others_are_under_way_changes_nothing():
-    world = World(minimum=0, workers=4)
-    for role in NodeRole:
-        world.react(role)
-    world.end_launch(MASTER)
-    world.end_launch(WORKER, "capacity")
+    world = lose_first(4)
     assert not invoke(world).changes
     world.end_launch(WORKER)
     tick(world, 1)
@@ -93,12 +100,7 @@ def test_a_launch_error_while_others_are_under_way_changes_nothing():
 @pytest.mark.defect("D02", "D16")
 @pytest.mark.parametrize("hook", [":Wait", ":Proceed", ":Something"])
 def test_nodes_that_a_lifecycle_hook_holds_are_on_their_way(hook):
-    world = World(minimum=0, workers=3)
-    world.workers.hook = hook
-    for role in NodeRole:
-        world.react(role)
-    world.end_launch(MASTER)
-    world.end_launch(WORKER, "capacity")
+    world = lose_first(3, hook)
     tick(world, 2)
     assert world.state is None
     for _ in range(2):

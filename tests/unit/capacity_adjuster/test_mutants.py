@@ -1,19 +1,17 @@
 """Every planted defect is caught, and what cannot be planted is explained; the run ends with the score."""
 
 import edge_checks
-import mutants
 import pytest
-from mutants import NOT_APPLICABLE
+import request_mutants  # noqa: F401 - it plants
+import stop_mutants  # noqa: F401 - it plants
+import wish_mutants  # noqa: F401 - it plants
+from mutants import MUTANTS, NOT_APPLICABLE, name_check
 from recorded_histories import RECORDED, hunt
-from request_mutants import REQUEST_MUTANTS
-from stop_mutants import STOP_MUTANTS
-from wish_mutants import WISH_MUTANTS
 
 from tests.depth import IS_DEEP
 
 pytestmark = pytest.mark.usefixtures("silence")
 DEFECTS = [f"D{number:02}" for number in range(1, 22)]
-MUTANTS = mutants.MUTANTS + STOP_MUTANTS + WISH_MUTANTS + REQUEST_MUTANTS
 
 
 def test_every_defect_of_the_predecessor_is_planted_or_explained():
@@ -33,7 +31,7 @@ def test_a_check_holds_for_what_is_not_patched(check):
 @pytest.mark.parametrize(
     "mutant",
     MUTANTS,
-    ids=lambda mutant: f"{mutant.row}-{mutant.what.replace(' ', '_')}-{mutants.name_check(mutant)}",
+    ids=lambda mutant: f"{mutant.row}-{mutant.what.replace(' ', '_')}-{name_check(mutant)}",
 )
 def test_a_planted_defect_is_caught(mutant, monkeypatch, score):
     score.planted += 1
@@ -42,5 +40,5 @@ def test_a_planted_defect_is_caught(mutant, monkeypatch, score):
     with pytest.raises((AssertionError, LookupError, TypeError, ValueError), match=mutant.promise) as caught:
         hunt(mutant.check.machine, mutant.promise) if is_hunted else mutant.check()
     said = str(caught.value).splitlines()[0]
-    line = f"  {mutant.row:6} {mutant.what}: caught by {mutants.name_check(mutant)}: {said[:70]}"
+    line = f"  {mutant.row:6} {mutant.what}: caught by {name_check(mutant)}: {said[:70]}"
     score.lines.append("\n".join((line, *getattr(caught.value, "__notes__", ()))))

@@ -12,7 +12,6 @@ from tests.unit.node_lab import (  # noqa: F401 - pytest finds fixtures by their
     lab,
     make_lab,
     served_lab,
-    signals,
     stopped,
     ticking_clock,
 )

@@ -11,7 +11,6 @@ job_lab = jobs.job_lab
 lab = node_lab.lab
 make_lab = node_lab.make_lab
 agent_folder = node_lab.agent_folder
-signals = node_lab.signals
 stopped = node_lab.stopped
 ticking_clock = node_lab.ticking_clock
 

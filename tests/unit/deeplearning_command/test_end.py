@@ -1,7 +1,6 @@
 """`deeplearning end`: which groups it sets to nothing, in which order, and what counts as idle."""
 
 import dataclasses
-import json
 import sys
 from types import SimpleNamespace
 
@@ -15,13 +14,14 @@ from deeplearning_command.context import Context
 from deeplearning_command.main import make_parser
 from deeplearning_command.remote.nodes import HostResult
 from deeplearning_command.terminal import RefusedError
-from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind
+from deeplearning_contract.cluster_event import EventKind
 from deeplearning_jobs.hosts.preflight import HostFacts
 from deeplearning_node.aws_clients import AwsClients
 from deeplearning_node.deadline import Clock
 from deeplearning_node.programs import Programs
 from deeplearning_node.provision_status import Step
 from tests.unit.job_lab import wait_until
+from tests.unit.local_aws import hear_events
 
 REGION = "eu-west-1"
 
@@ -54,31 +54,20 @@ def groups(aws_server):
 
 @pytest.fixture
 def heard(aws_server):
-    """Return a function that lists the cluster's events as a rule of the user receives them."""
-    sqs, events = (boto3.client(service, region_name=REGION) for service in ("sqs", "events"))
-    queue = sqs.create_queue(QueueName="heard")["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    events.put_rule(
-        Name="heard", EventPattern=json.dumps({"source": [{"prefix": f"{EVENT_SOURCE}."}]}), State="ENABLED"
-    )
-    events.put_targets(Rule="heard", Targets=[{"Id": "heard", "Arn": arn}])
-
-    def read():
-        messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
-        events = [json.loads(message["Body"]) for message in messages]
-        return [ClusterEvent(EventKind(event["detail-type"]), **event["detail"]) for event in events]
-
-    return read
+    return hear_events(*(boto3.client(service, region_name=REGION) for service in ("sqs", "events")))
 
 
-def end(job_lab, *arguments, clock=None):
-    """Run the subcommand in this process, as the master."""
-    options = make_parser().parse_args(["end", *arguments])
+def run(job_lab, options, clock):
+    """Run a subcommand in this process, as the master."""
     root = job_lab.folder / job_lab.addresses[0]
     search_path = f"{job_lab.folder}/programs:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LAB_FOLDER", str(job_lab.folder))
         return options.run(options, Context(root, Programs(search_path), clock))
+
+
+def end(job_lab, *arguments, clock=None):
+    return run(job_lab, make_parser().parse_args(["end", *arguments]), clock)
 
 
 @pytest.mark.defect("D73")
@@ -253,28 +242,12 @@ def test_a_host_without_anything_to_do_is_idle():
     assert find_activity() == ""
 
 
-@pytest.fixture
-def events(aws_server):
-    """The queue that gets every event of the default bus; returns what shows them."""
-    sqs, bus = boto3.client("sqs", region_name=REGION), boto3.client("events", region_name=REGION)
-    queue = sqs.create_queue(QueueName="events")["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    bus.put_rule(Name="all", EventPattern=json.dumps({"source": [{"prefix": f"{EVENT_SOURCE}."}]}))
-    bus.put_targets(Rule="all", Targets=[{"Id": "queue", "Arn": arn}])
-    return lambda: [json.loads(message["Body"]) for message in sqs.receive_message(QueueUrl=queue).get("Messages", [])]
-
-
 def stop(job_lab, clock, seconds=120):
-    options = make_parser("stop-when-idle").parse_args(["stop-when-idle", "--seconds", str(seconds)])
-    root = job_lab.folder / job_lab.addresses[0]
-    search_path = f"{job_lab.folder}/programs:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LAB_FOLDER", str(job_lab.folder))
-        return options.run(options, Context(root, Programs(search_path), clock))
+    return run(job_lab, make_parser("stop-when-idle").parse_args(["stop-when-idle", "--seconds", str(seconds)]), clock)
 
 
 def test_it_waits_for_the_run_script_and_then_ends_the_cluster_and_says_why(
-    job_lab, groups, events, monkeypatch, capsys
+    job_lab, groups, heard, monkeypatch, capsys
 ):
     running = [True]
     monkeypatch.setattr(idle_command, "find_running_script", lambda root, name: running[0])
@@ -289,6 +262,6 @@ def test_it_waits_for_the_run_script_and_then_ends_the_cluster_and_says_why(
     assert groups() == {"digits-master": 0, "digits-worker": 0, "other-worker": 2}
     said = capsys.readouterr().out.splitlines()
     assert said[:2] == ["busy: the run script is running", "idle; the cluster ends after 2 idle minutes"]
-    (event,) = events()
-    assert event["detail-type"] == "Deep Learning Cluster Finished"
-    assert (event["detail"]["cluster"], event["detail"]["nodes"], event["detail"]["reason"]) == ("digits", 2, "idle")
+    (event,) = heard()
+    assert event.kind.value == "Deep Learning Cluster Finished"
+    assert (event.cluster, event.nodes, event.reason) == ("digits", 2, "idle")

@@ -1,8 +1,6 @@
 """The requests of the contract against real services: a conditional table, and a signal's receiver."""
 
-import http.server
 import json
-import threading
 import urllib.error
 from dataclasses import replace
 
@@ -21,6 +19,7 @@ from deeplearning_contract.cluster_state import (
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.membership import Member
 from deeplearning_contract.web import send_signal, signal_body
+from tests.unit.local_aws import create_state_table
 
 STATE = ClusterState("training", 1, 1, Phase.LAUNCHED, 2, ("i-00000001",))
 
@@ -28,12 +27,7 @@ STATE = ClusterState("training", 1, 1, Phase.LAUNCHED, 2, ("i-00000001",))
 @pytest.fixture
 def table(aws):
     client = boto3.client("dynamodb")
-    client.create_table(
-        TableName="state",
-        KeySchema=[{"AttributeName": "cluster", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "cluster", "AttributeType": "S"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_state_table(client)
     return client
 
 
@@ -110,35 +104,13 @@ def test_reads_are_strongly_consistent():
     assert get_request("state", "training")["ConsistentRead"] is True
 
 
-class Receiver(http.server.BaseHTTPRequestHandler):
-    def do_PUT(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.received.append((self.path, self.headers["Content-Type"], json.loads(body)))
-        self.send_response(403 if "expired" in self.path else 200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def receiver():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
-    server.received = []
-    server.url = f"http://127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
-
-
-def test_a_signal_is_put_with_the_content_type_that_was_signed(receiver):
-    send_signal(f"{receiver.url}/handle?X-Amz-Signature=a%2Fb", signal_body("training", "SUCCESS", "4 nodes"))
+def test_a_signal_is_put_with_the_content_type_that_was_signed(signals):
+    send_signal(signals.url, signal_body("training", "SUCCESS", "4 nodes"))
     document = {"Status": "SUCCESS", "Reason": "4 nodes", "UniqueId": "training", "Data": "4 nodes"}
-    assert receiver.received == [("/handle?X-Amz-Signature=a%2Fb", "", document)]
+    assert signals.requests == [("/arn%3Aaws?X-Amz-Signature=a%2Fb", "", document)]
 
 
-def test_a_signal_that_is_refused_is_an_error(receiver):
+def test_a_signal_that_is_refused_is_an_error(signals):
+    signals.status = 403
     with pytest.raises(urllib.error.HTTPError, match="403"):
-        send_signal(f"{receiver.url}/expired", signal_body("training", "FAILURE", "why"))
+        send_signal(signals.url, signal_body("training", "FAILURE", "why"))

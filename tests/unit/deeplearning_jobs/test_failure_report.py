@@ -56,6 +56,13 @@ def make_plan(launcher, process):
     )
 
 
+@pytest.fixture
+def run(tmp_path):
+    found = JobFolder("train", tmp_path).run(1)
+    found.path.mkdir(parents=True)
+    return found
+
+
 def test_the_output_of_a_failure_is_recorded_here_for_every_starter():
     assert SAID.keys() == {each.name for each in LAUNCHERS.values() if each.starter}
 
@@ -67,10 +74,8 @@ def test_the_output_of_a_failure_is_recorded_here_for_every_starter():
         ("horovod", "launcher", HOROVOD.replace("Exit code: 7", "Exit code: -9"), 137),
     ],
 )
-def test_the_launcher_names_the_rank_that_failed_first(tmp_path, launcher, name, said, status):
+def test_the_launcher_names_the_rank_that_failed_first(run, launcher, name, said, status):
     process = Process("deeplearning-worker1", name, (), {}, is_essential=True)
-    run = JobFolder("train", tmp_path).run(1)
-    run.path.mkdir(parents=True)
     run.log(name).write_text(said)
     (run.path / "rank-3.log").write_text("".join(f"epoch {number}\n" for number in range(50)) + "\x1b[1mout of memory")
     found, lines = explain_failure(run, make_plan(launcher, process), RunOutcome("failed", 1, "", process))
@@ -81,10 +86,8 @@ def test_the_launcher_names_the_rank_that_failed_first(tmp_path, launcher, name,
     assert lines[-1] == "     [1mout of memory"
 
 
-def test_where_no_rank_is_named_the_launchers_own_last_lines_are_shown(tmp_path):
+def test_where_no_rank_is_named_the_launchers_own_last_lines_are_shown(run):
     process = Process("deeplearning-worker1", "launcher", (), {}, is_essential=True)
-    run = JobFolder("train", tmp_path).run(1)
-    run.path.mkdir(parents=True)
     run.log("launcher").write_text("horovodrun: not a host: x\n")
     status, lines = explain_failure(run, make_plan("horovod", process), RunOutcome("failed", 2, "", process))
     assert status == 2
@@ -95,10 +98,8 @@ def test_where_no_rank_is_named_the_launchers_own_last_lines_are_shown(tmp_path)
 
 
 @pytest.mark.parametrize("launcher", [each.name for each in LAUNCHERS.values() if not each.starter])
-def test_the_last_lines_of_a_failed_worker_that_the_plan_started_are_shown(tmp_path, launcher):
+def test_the_last_lines_of_a_failed_worker_that_the_plan_started_are_shown(run, launcher):
     process = Process("deeplearning-worker2", "worker-3", (), {"DEEPLEARNING_RANK": "3"}, is_essential=True)
-    run = JobFolder("train", tmp_path).run(1)
-    run.path.mkdir(parents=True)
     run.log("worker-3").write_text("Connection to deeplearning-worker2 closed.\n")
     (run.path / "rank-3.log").write_text(f"{TORCHRUN}out of memory\n")
     status, lines = explain_failure(run, make_plan(launcher, process), RunOutcome("failed", 7, "", process))

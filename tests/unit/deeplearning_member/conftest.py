@@ -7,25 +7,11 @@ import pytest
 from deeplearning_contract.membership import Member
 from deeplearning_member.cluster_folder import ClusterFolder
 from deeplearning_member.service import MemberService
-from deeplearning_node.deadline import Clock
 from deeplearning_node.ssh import read_host_key
 from tests.unit.metadata_server import imds  # noqa: F401 - pytest finds fixtures by their names
-from tests.unit.node_lab import CLUSTER, agent_folder, lab, make_lab, signals, ticking_clock  # noqa: F401
+from tests.unit.node_lab import CLUSTER, StillClock, agent_folder, lab, make_lab, ticking_clock  # noqa: F401
 
 CLUSTER_ID = "j-2AXXXXXXGAPLF"
-
-
-class StillClock(Clock):
-    """A clock that only waiting moves, and no time of the test."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def read(self):
-        return self.now
-
-    def wait(self, seconds):
-        self.now += seconds
 
 
 class EmrCluster:

@@ -4,7 +4,6 @@ import contextlib
 import getpass
 import gzip
 import hashlib
-import http.server
 import io
 import os
 import stat
@@ -27,6 +26,7 @@ from deeplearning_provision.data.sources import stage_all
 from deeplearning_provision.s3 import TransferSettings
 from deeplearning_provision.status import Status
 from tests.unit.local_aws import ask_moto
+from tests.unit.loopback import LoopbackServer
 
 REGION = "eu-west-1"
 BUCKET = "training-data"
@@ -64,10 +64,13 @@ class Fault:
     code: str = "SlowDown"
 
 
-class Proxy:
+class Proxy(LoopbackServer):
     """Hands calls to moto in this process, counts the bytes of objects, and breaks what `decide` says."""
 
+    protocol_version = "HTTP/1.1"
+
     def __init__(self):
+        super().__init__()
         self.decide = lambda method, path, limits: None
         self.objects = {}
         self.page = 1000
@@ -76,27 +79,9 @@ class Proxy:
         self.calls = []
         self.served = 0
         self.lock = threading.Lock()
-        proxy = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def pass_on(self):
-                proxy.pass_on(self)
-
-            do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = pass_on  # noqa: N815 - as http.server has it
-
-            def log_message(self, *_arguments):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def pass_on(self, handler):
+    def answer(self, handler, body):
         path, limits = urlsplit(handler.path), handler.headers.get("Range", "")
-        body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
         is_object = handler.command == "GET" and path.path.count("/") >= 2
         with self.lock:
             self.calls.append((handler.command, path.path))
@@ -105,15 +90,15 @@ class Proxy:
         fault = self.decide(handler.command, path.path, limits) or Fault()
         if fault.status:
             text = f"<Error><Code>{fault.code}</Code><Message>as the test says</Message></Error>"
-            self.answer(handler, fault.status, {}, text.encode())
+            self.send(handler, fault.status, {}, text.encode())
             return
         if self.objects:
-            self.answer(handler, *self.answer_quickly(handler), is_counted=is_object)
+            self.send(handler, *self.answer_quickly(handler), is_counted=is_object)
             return
         with self.lock:
             found = ask_moto(handler.command, handler.path, dict(handler.headers), body)
         headers = {name.lower(): value for name, value in found.headers if name.lower() not in _KEPT_OUT}
-        self.answer(handler, found.status, headers, found.body, fault, is_counted=is_object and found.status < 300)
+        self.send(handler, found.status, headers, found.body, fault, is_counted=is_object and found.status < 300)
 
     def answer_quickly(self, handler):
         """Return what S3 would of `objects`, where moto's 10 ms an object would be most of a test's time."""
@@ -134,7 +119,7 @@ class Proxy:
         truncated = f"<IsTruncated>{str(is_cut).lower()}</IsTruncated>"
         return 200, {}, f"<ListBucketResult>{truncated}{rest}{page}</ListBucketResult>".encode()
 
-    def answer(self, handler, status, headers, data, fault=None, *, is_counted=False):
+    def send(self, handler, status, headers, data, fault=None, *, is_counted=False):
         headers = {"content-length": str(len(data)), **headers}
         handler.send_response(status)
         for name, value in headers.items():
@@ -153,10 +138,6 @@ class Proxy:
             fault.stall.wait(60)
         if cut is not None:
             handler.close_connection = True
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
 
 
 @contextlib.contextmanager

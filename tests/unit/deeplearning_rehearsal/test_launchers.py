@@ -36,16 +36,8 @@ class Master:
         self.commands: list[str] = []
         self._answer = answer
 
-    def run(
-        self,
-        instance_id: str,
-        argv: Sequence[str],
-        *,
-        user: str | None = None,
-        login_shell: bool = False,
-        timeout: float = 60,
-    ) -> "subprocess.CompletedProcess[str]":
-        assert (instance_id, user, login_shell) == ("i-0", "ubuntu", True)
+    def run(self, instance_id: str, argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
+        assert (instance_id, options["user"], options["login_shell"]) == ("i-0", "ubuntu", True)
         self.commands.append(argv[2])
         return subprocess.CompletedProcess(list(argv), *self._answer(argv[2]))
 

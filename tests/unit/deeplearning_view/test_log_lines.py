@@ -15,7 +15,7 @@ def event(text, stream="2026/11/22/[$LATEST]1"):
 def test_a_line_of_ours_has_its_fields():
     line = read_line(make_line(WORKER_ID, "worker", "mounted", level="WARNING", step="mount", reason="r", remedy="do"))
     assert (line.node, line.role, line.level, line.message) == (WORKER_ID, "worker", "WARNING", "mounted")
-    assert (line.step, line.cause, line.remedy, line.is_failure) == ("mount", "r", "do", True)
+    assert (line.step, line.cause, line.remedy) == ("mount", "r", "do")
     assert line.at.timestamp() == SECONDS
 
 

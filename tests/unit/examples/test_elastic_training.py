@@ -3,10 +3,11 @@
 import argparse
 import json
 import socket
-import time
 import types
 
 import pytest
+
+from tests.unit.job_lab import wait_until
 
 GENEROUS_SECONDS = 20
 
@@ -17,13 +18,6 @@ def write(content):
 
 def read(path):
     return json.loads(path.read_text())
-
-
-def wait_until(condition):
-    give_up = time.monotonic() + GENEROUS_SECONDS
-    while not condition():
-        assert time.monotonic() < give_up, "it never came true"
-        time.sleep(0.01)
 
 
 def test_the_newest_checkpoint_is_read(elastic, tmp_path):

@@ -7,10 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.unit.job_lab import list_commands, wait_until
 
 LAUNCHER = Path(__file__).parents[3] / "examples" / "mxnet" / "launch.py"
 GENEROUS_SECONDS = 30
@@ -83,22 +84,7 @@ class Hosts:
     def left(self):
         """Processes of the program that still run."""
         mark = str(self.folder / "program.py").encode()
-        paths = Path("/proc").glob("[0-9]*/cmdline")
-        return [path for path in paths if mark in _read(path) and b"launch.py" not in _read(path)]
-
-
-def _read(path):
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
-
-
-def wait_until(condition):
-    give_up = time.monotonic() + GENEROUS_SECONDS
-    while not condition():
-        assert time.monotonic() < give_up, "it never came true"
-        time.sleep(0.05)
+        return [command for command in list_commands() if mark in command and b"launch.py" not in command]
 
 
 @pytest.fixture

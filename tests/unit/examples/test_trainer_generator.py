@@ -4,10 +4,11 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.unit.job_lab import list_commands, wait_until
 
 GENERATOR = Path(__file__).parents[3] / "examples" / "tensorflow" / "generate_trainer.py"
 GENEROUS_SECONDS = 30
@@ -86,21 +87,7 @@ class Cluster:
     def left(self):
         """Processes of the job that still run."""
         mark = str(self.folder / "train.py").encode()
-        return [path for path in Path("/proc").glob("[0-9]*/cmdline") if mark in _read(path)]
-
-
-def _read(path):
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
-
-
-def wait_until(condition):
-    give_up = time.monotonic() + GENEROUS_SECONDS
-    while not condition():
-        assert time.monotonic() < give_up, "it never came true"
-        time.sleep(0.05)
+        return [command for command in list_commands() if mark in command]
 
 
 @pytest.fixture

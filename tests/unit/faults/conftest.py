@@ -14,18 +14,17 @@ from moto.moto_api._internal.models import moto_api_backend
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "deeplearning_contract"))
 
-from fault_proxy import FaultProxy
+from fault_proxy import FaultProxy, VirtualClock
 
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import FileSystemSettings
 from deeplearning_contract.settings import NodeSettings
 from deeplearning_node import aws_clients
 from deeplearning_node.aws_clients import AwsClients
-from deeplearning_node.deadline import Clock
 from deeplearning_node.instance_metadata import Identity
 from deeplearning_node.node import Node
 from deeplearning_node.programs import Programs
-from tests.unit.local_aws import ask_moto
+from tests.unit.local_aws import ask_moto, create_state_table
 
 CLUSTER = "training"
 INSTANCE = "i-0123456789abcdef0"
@@ -33,23 +32,6 @@ SOURCE = "fs-0123.efs.eu-west-1.amazonaws.com:/"
 LOADER = botocore.loaders.create_loader()
 PATIENCE_SECONDS = 0.1
 """Real time for which a test's client waits for a response; on the test's clock it is the agent's own time-out."""
-
-
-class VirtualClock(Clock):
-    """Time that passes only by waiting, by stalled calls and a little by looking, so that no loop is for ever."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def read(self):
-        self.now += 0.01
-        return self.now
-
-    def wait(self, seconds):
-        self.now += max(0.0, seconds)
-
-    def spend(self, seconds):
-        self.now += seconds
 
 
 @pytest.fixture
@@ -100,12 +82,7 @@ def clients(proxy, make_clients):
 
 @pytest.fixture
 def table(clients, proxy):
-    clients.dynamodb.create_table(
-        TableName="state",
-        KeySchema=[{"AttributeName": "cluster", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "cluster", "AttributeType": "S"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_state_table(clients.dynamodb)
     proxy.clear()
     return "state"
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
 from moto.core.botocore_stubber import MockRawResponse
 
+from deeplearning_node.deadline import Clock
 from tests.unit.local_aws import Answer
 
 EVERY = ()
@@ -138,6 +139,23 @@ GARBLED = Fault(lambda call, answer: Answer(200, (("Content-Type", "text/html"),
 """Somebody else answers, such as a captive portal."""
 CUT_OFF = answer_with(lambda call, body: body[: len(body) // 2])
 """Half of the body arrives, and the header promised all of it."""
+
+
+class VirtualClock(Clock):
+    """Time that passes only by waiting, by stalled calls and a little by looking, so that no loop is for ever."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def read(self):
+        self.now += 0.01
+        return self.now
+
+    def wait(self, seconds):
+        self.now += max(0.0, seconds)
+
+    def spend(self, seconds):
+        self.now += seconds
 
 
 @dataclass

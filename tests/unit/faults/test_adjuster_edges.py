@@ -2,10 +2,8 @@
 
 import contextlib
 import functools
-import http.server
 import json
 import re
-import threading
 import urllib.parse
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
@@ -27,7 +25,7 @@ from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG
 from deeplearning_contract.settings import AdjusterSettings
-from tests.unit.local_aws import Answer, ask_moto
+from tests.unit.local_aws import Answer, ask_moto, create_state_table
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=timezone.utc)
 LACK = "We currently do not have sufficient p3dn.24xlarge capacity in the Availability Zone you requested (us-east-1a)."
@@ -63,22 +61,16 @@ class Time:
 class Cloud:
     """Groups of one master and three workers, of which the last could not be launched."""
 
-    def __init__(self, proxy):
-        self.proxy = proxy
-        self.signals = []
-        make_client("dynamodb").create_table(
-            TableName="state",
-            KeySchema=[{"AttributeName": "cluster", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "cluster", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
+    def __init__(self, proxy, signals):
+        self.proxy, self.signals = proxy, signals
+        create_state_table(make_client("dynamodb"))
         make_client("ec2").create_launch_template(
             LaunchTemplateName="node", LaunchTemplateData={"ImageId": "ami-12c6146b", "InstanceType": "t3.micro"}
         )
         for role, desired in (("master", 1), ("worker", 3)):
             self.create_group(role, desired)
         queue = make_client("sqs").create_queue(QueueName="master")["QueueUrl"]
-        self.settings = AdjusterSettings("training", "state", queue, self.listen(), 1, 10)
+        self.settings = AdjusterSettings("training", "state", queue, signals.url, 1, 10)
         handler._make_client("autoscaling").meta.events.register("after-call", fall_short, unique_id="fall-short")
         proxy.clear()
 
@@ -94,27 +86,6 @@ class Cloud:
             LaunchTemplate={"LaunchTemplateName": "node"},
             Tags=[{"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()],
         )
-
-    def listen(self):
-        signals = self.signals
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_PUT(self):
-                signals.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        return f"http://127.0.0.1:{self.server.server_port}/signal"
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
 
     def invoke(self, time):
         return Reconciliation(self.settings, handler.make_adapters(self.settings, time)).run()
@@ -189,10 +160,8 @@ def proxy(empty_moto, standing_proxy, monkeypatch):
 
 
 @pytest.fixture
-def cloud(proxy):
-    found = Cloud(proxy)
-    yield found
-    found.close()
+def cloud(proxy, signals):
+    return Cloud(proxy, signals)
 
 
 def expect_one_shrink(cloud):
@@ -201,7 +170,7 @@ def expect_one_shrink(cloud):
     assert (state.phase, state.generation, state.requested) == (Phase.LAUNCHED, 1, 4)
     assert len(state.expected) == 3
     assert (workers["DesiredCapacity"], workers["SuspendedProcesses"]) == (2, [])
-    assert cloud.signals == []
+    assert cloud.signals.bodies == []
 
 
 ONCE, FOR_LONG = (1,), tuple(range(1, CLIENT_ATTEMPTS + 1))
@@ -240,12 +209,12 @@ def test_a_denied_call_is_the_reason_with_its_name(cloud, operation):
     cloud.proxy.inject(refuse("AccessDenied", 403, denial), operation)
     with pytest.raises(ClientError, match=operation):
         cloud.invoke(Time(age=30.0))
-    assert cloud.signals == [], "a new role may be denied for a while"
+    assert cloud.signals.bodies == [], "a new role may be denied for a while"
     for age in range(90, 300, 60):
         with contextlib.suppress(ClientError):
             cloud.invoke(Time(age=float(age)))
-    assert operation in cloud.signals[0]["Reason"]
-    assert cloud.signals[0]["Status"] == "FAILURE"
+    assert operation in cloud.signals.bodies[0]["Reason"]
+    assert cloud.signals.bodies[0]["Status"] == "FAILURE"
 
 
 @pytest.mark.fault(19, 42)

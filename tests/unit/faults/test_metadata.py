@@ -1,8 +1,7 @@
 """Instance metadata and the credentials that come from it: slow, refused, broken, late and expired."""
 
-import http.server
+import contextlib
 import json
-import threading
 import time
 from datetime import datetime, timedelta, timezone
 
@@ -25,6 +24,7 @@ from deeplearning_node.aws_clients import CREDENTIALS_SECONDS, METADATA_SECONDS,
 from deeplearning_node.deadline import LONGEST_PAUSE_SECONDS, Deadline
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.instance_metadata import ANSWER_SECONDS, LIMIT_SECONDS, read_identity
+from tests.unit.loopback import LoopbackServer, respond
 
 TOKEN = "PUT /latest/api/token"
 INSTANCE_ID = "GET /latest/meta-data/instance-id"
@@ -35,33 +35,18 @@ UNTRUSTED = Fault(
 DIFFERENT_PAGE = Fault(lambda call, answer: Answer(200, (), b"<html>It works!</html>"))
 
 
-class MetadataServer:
+class MetadataServer(LoopbackServer):
     """Instance metadata, version 2, with the credentials of a role."""
 
     def __init__(self):
+        super().__init__()
         self.keys = iter(["AKIDFIRST", "AKIDSECOND", "AKIDTHIRD"])
         self.lifetimes = iter([timedelta(hours=6)])
-        metadata = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def answer(self):
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                text = "token" if self.command == "PUT" else metadata.read(self.path)
-                is_known = self.command == "PUT" or self.headers["X-aws-ec2-metadata-token"] == "token"
-                self.send_response(401 if not is_known else 404 if text is None else 200)
-                body = (text or "").encode()
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            do_GET = do_PUT = answer  # noqa: N815 - the names that http.server calls
-
-            def log_message(self, *_arguments):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
+    def answer(self, request, _body):
+        text = "token" if request.command == "PUT" else self.read(request.path)
+        is_known = request.command == "PUT" or request.headers["X-aws-ec2-metadata-token"] == "token"
+        respond(request, 401 if not is_known else 404 if text is None else 200, (text or "").encode())
 
     def read(self, path):
         if path == f"{ROLE}node-role":
@@ -80,10 +65,8 @@ class MetadataServer:
 
 @pytest.fixture
 def metadata():
-    found = MetadataServer()
-    yield found
-    found.server.shutdown()
-    found.server.server_close()
+    with contextlib.closing(MetadataServer()) as found:
+        yield found
 
 
 @pytest.fixture

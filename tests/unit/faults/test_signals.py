@@ -1,8 +1,6 @@
 """The signal to CloudFormation: broken, duplicated, late and refused; and what a full disk makes of its mark."""
 
-import http.server
 import json
-import threading
 
 import pytest
 from fault_proxy import RESET_AFTER, RESET_BEFORE, FaultProxy, forward_over_http, garble_status, refuse, stall
@@ -15,55 +13,25 @@ from deeplearning_node.deadline import LONGEST_PAUSE_SECONDS
 FORMED = ClusterState("training", 1, 1, Phase.FORMED, 0, ())
 
 
-class Handle:
-    """A WaitConditionHandle's URL: the first signal of a UniqueId counts, as CloudFormation has it."""
-
-    def __init__(self):
-        self.bodies = []
-        handle = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_PUT(self):
-                handle.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_arguments):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    @property
-    def verdicts(self):
-        """Effective signals: status and reason by UniqueId."""
-        found = {}
-        for body in self.bodies:
-            found.setdefault(body["UniqueId"], (body["Status"], body["Reason"]))
-        return found
+def read_verdicts(signals):
+    """Return status and reason by UniqueId, of which the first signal counts, as CloudFormation has it."""
+    found = {}
+    for body in signals.bodies:
+        found.setdefault(body["UniqueId"], (body["Status"], body["Reason"]))
+    return found
 
 
 @pytest.fixture
-def handle():
-    found = Handle()
-    yield found
-    found.server.shutdown()
-    found.server.server_close()
-
-
-@pytest.fixture
-def cloudformation(handle, clock, monkeypatch):
+def cloudformation(signals, clock, monkeypatch):
     monkeypatch.setattr(web, "SIGNAL_TIMEOUT_SECONDS", 0.3)
-    found = FaultProxy(forward_over_http(handle.url), spent=clock.spend)
+    found = FaultProxy(forward_over_http(signals.url), spent=clock.spend)
     with found.serve():
         yield found
 
 
 @pytest.fixture
 def node(machine, cloudformation):
-    return machine.node(signal_url=f"{cloudformation.url}/handle?X-Amz-Signature=abc")
+    return machine.node(signal_url=f"{cloudformation.url}/signal?X-Amz-Signature=abc")
 
 
 FAULTS = {
@@ -78,21 +46,21 @@ FAULTS = {
 
 @pytest.mark.fault(41, 64)
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_a_signal_is_sent_until_it_is_taken_and_repetitions_change_nothing(node, handle, cloudformation, fault):
+def test_a_signal_is_sent_until_it_is_taken_and_repetitions_change_nothing(node, signals, cloudformation, fault):
     cloudformation.inject(fault, on=(1, 2, 3))
     assert signal_stack(node, "SUCCESS", "4 of 4 nodes")
-    assert handle.verdicts == {"training": ("SUCCESS", "4 of 4 nodes")}
+    assert read_verdicts(signals) == {"training": ("SUCCESS", "4 of 4 nodes")}
     assert len(cloudformation.calls) == 4
-    assert len({json.dumps(body, sort_keys=True) for body in handle.bodies}) == 1
+    assert len({json.dumps(body, sort_keys=True) for body in signals.bodies}) == 1
 
 
 @pytest.mark.fault(47, 64)
-def test_a_success_is_sent_once_an_instance_and_a_failure_after_it_does_not_count(node, handle):
+def test_a_success_is_sent_once_an_instance_and_a_failure_after_it_does_not_count(node, signals):
     FormationOutcome(node, None, None, None).report_success(FORMED)
     FormationOutcome(node, None, None, None).report_success(FORMED)  # After a restart of the agent.
     assert signal_stack(node, "FAILURE", "the run script could not start")
-    assert handle.verdicts == {"training": ("SUCCESS", "0 of 0 nodes formed generation 1")}
-    assert [body["Status"] for body in handle.bodies] == ["SUCCESS", "FAILURE"]
+    assert read_verdicts(signals) == {"training": ("SUCCESS", "0 of 0 nodes formed generation 1")}
+    assert [body["Status"] for body in signals.bodies] == ["SUCCESS", "FAILURE"]
 
 
 @pytest.mark.fault(64)
@@ -116,10 +84,10 @@ def test_a_signal_that_is_never_taken_ends_in_bounded_time(node, cloudformation,
 
 
 @pytest.mark.fault(55, 64)
-def test_a_full_disk_does_not_undo_a_success_that_cloudformation_has(node, handle, machine):
+def test_a_full_disk_does_not_undo_a_success_that_cloudformation_has(node, signals, machine):
     (machine.root / "var/lib").write_text("a file where a folder must be")
     outcome = FormationOutcome(node, None, None, None)
     outcome.report_success(FORMED)
     outcome.report_success(FORMED)
     outcome.report_decided_failure(FORMED)
-    assert len(handle.bodies) == 1
+    assert len(signals.bodies) == 1

@@ -1,8 +1,6 @@
 """The image is read when CloudFormation asks, and every event is answered."""
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import boto3
 import pytest
@@ -14,39 +12,6 @@ from image_pin import handler
 
 PARAMETER = "/team/images/training"
 IMAGE = "ami-0123456789abcdef0"
-
-
-class Answers(HTTPServer):
-    """Stands for CloudFormation's presigned URL."""
-
-    def __init__(self, status=200):
-        super().__init__(("127.0.0.1", 0), Answer)
-        self.status, self.taken = status, []
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_address[1]}/arn%3Aaws?X-Amz-Signature=1"
-
-
-class Answer(BaseHTTPRequestHandler):
-    def do_PUT(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.taken.append((self.path, self.headers["Content-Type"], json.loads(body)))
-        self.send_response(self.server.status)
-        self.end_headers()
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture(params=[200])
-def answers(request):
-    server = Answers(request.param)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
 
 
 def make_event(url, kind="Create", **more):
@@ -65,11 +30,11 @@ def put_parameter(_server, value=IMAGE):
     boto3.client("ssm").put_parameter(Name=PARAMETER, Type="String", Value=value, Overwrite=True)
 
 
-def test_a_creation_is_answered_with_the_image_that_the_parameter_names(aws, answers):
+def test_a_creation_is_answered_with_the_image_that_the_parameter_names(aws, signals):
     put_parameter(aws)
-    handler.handle(make_event(answers.url), None)
-    [(path, kind, answer)] = answers.taken
-    assert (path, kind) == ("/arn%3Aaws?X-Amz-Signature=1", "")
+    handler.handle(make_event(signals.url), None)
+    [(path, kind, answer)] = signals.requests
+    assert (path, kind) == ("/arn%3Aaws?X-Amz-Signature=a%2Fb", "")
     assert answer["Status"] == "SUCCESS"
     assert answer["Data"]["ImageId"] == IMAGE
     assert {answer[name] for name in ("StackId", "RequestId", "LogicalResourceId")} == {
@@ -83,20 +48,20 @@ NEWER = "ami-00000000000000001"
 
 
 @pytest.fixture
-def pinned(aws, answers):
+def pinned(aws, signals):
     """Return what updates the resource, created with `IMAGE` before its parameter names `NEWER`."""
     put_parameter(aws)
-    handler.handle(make_event(answers.url), None)
+    handler.handle(make_event(signals.url), None)
     put_parameter(aws, NEWER)
     last = make_event("")["ResourceProperties"]
 
     def update(identity=None, **changes):
         nonlocal last
         before, last = last, {**last, **changes}
-        identity = identity or answers.taken[-1][2]["PhysicalResourceId"]
-        event = make_event(answers.url, "Update", PhysicalResourceId=identity, OldResourceProperties=before)
+        identity = identity or signals.bodies[-1]["PhysicalResourceId"]
+        event = make_event(signals.url, "Update", PhysicalResourceId=identity, OldResourceProperties=before)
         handler.handle({**event, "ResourceProperties": last}, None)
-        return answers.taken[-1][2]
+        return signals.bodies[-1]
 
     return update
 
@@ -129,9 +94,9 @@ def test_the_rollback_of_another_release_brings_the_image_back(pinned, identity)
     assert pinned(created, Release="1")["Data"] == {"ImageId": IMAGE}
 
 
-def test_an_update_that_fails_keeps_the_id(aws, answers, pinned):
+def test_an_update_that_fails_keeps_the_id(aws, signals, pinned):
     boto3.client("ssm").delete_parameter(Name=PARAMETER)
-    before = answers.taken[-1][2]["PhysicalResourceId"]
+    before = signals.bodies[-1]["PhysicalResourceId"]
     answer = pinned(Release="2")
     assert (answer["Status"], answer["PhysicalResourceId"]) == ("FAILED", before)
     assert pinned(Release="1")["Data"] == {"ImageId": IMAGE}
@@ -143,14 +108,14 @@ def test_an_id_never_grows_beyond_what_cloudformation_takes(aws, pinned):
         assert len(pinned(Release=f"r{release}")["PhysicalResourceId"]) < 1024
 
 
-def test_a_deletion_reads_nothing_and_keeps_its_id(aws, answers):
-    handler.handle(make_event(answers.url, "Delete", PhysicalResourceId=IMAGE), None)
-    assert (answers.taken[0][2]["Status"], answers.taken[0][2]["PhysicalResourceId"]) == ("SUCCESS", IMAGE)
+def test_a_deletion_reads_nothing_and_keeps_its_id(aws, signals):
+    handler.handle(make_event(signals.url, "Delete", PhysicalResourceId=IMAGE), None)
+    assert (signals.bodies[0]["Status"], signals.bodies[0]["PhysicalResourceId"]) == ("SUCCESS", IMAGE)
 
 
-def test_a_parameter_that_is_missing_fails_the_stack_with_its_name_and_a_remedy(aws, answers):
-    handler.handle(make_event(answers.url), None)
-    answer = answers.taken[0][2]
+def test_a_parameter_that_is_missing_fails_the_stack_with_its_name_and_a_remedy(aws, signals):
+    handler.handle(make_event(signals.url), None)
+    answer = signals.bodies[0]
     assert answer["Status"] == "FAILED"
     assert PARAMETER in answer["Reason"]
     assert "ParameterNotFound" in answer["Reason"]
@@ -169,21 +134,21 @@ def test_a_value_that_is_not_an_image_id_is_refused(value):
         patch.undo()
 
 
-@pytest.mark.parametrize("answers", [403], indirect=True)
-def test_an_answer_that_is_not_taken_is_an_error_so_that_lambda_tries_again(aws, answers):
+def test_an_answer_that_is_not_taken_is_an_error_so_that_lambda_tries_again(aws, signals):
+    signals.status = 403
     put_parameter(aws)
     with pytest.raises(OSError, match="HTTP Error 403"):
-        handler.handle(make_event(answers.url), None)
+        handler.handle(make_event(signals.url), None)
 
 
 @pytest.mark.parametrize("character", ["x", "é", "\U0001f600", '"', "\n"], ids=ascii)
-def test_a_reason_of_any_length_and_alphabet_fits_into_an_answer(answers, monkeypatch, character):
+def test_a_reason_of_any_length_and_alphabet_fits_into_an_answer(signals, monkeypatch, character):
     def refuse(_):
         raise handler.ImageError(character * 3000)
 
     monkeypatch.setattr(handler, "read_image", refuse)
-    handler.handle(make_event(answers.url), None)
-    assert len(json.dumps(answers.taken[0][2])) < 4096
+    handler.handle(make_event(signals.url), None)
+    assert len(json.dumps(signals.bodies[0])) < 4096
 
 
 class WaitingClock:

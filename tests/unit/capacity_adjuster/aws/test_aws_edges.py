@@ -1,18 +1,17 @@
 """The adjuster against an in-process AWS: real calls, real records, a real signal."""
 
 import functools
-import http.server
 import json
 import logging
-import threading
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 
 import boto3
 import moto
 import pytest
 from botocore.exceptions import ClientError
 from botocore.stub import Stubber
+from edge_checks import START, Context, describe
 from moto.moto_api._internal.models import moto_api_backend
 
 from capacity_adjuster import handler
@@ -24,7 +23,7 @@ from capacity_adjuster.policy.requested_capacity import CapacityRequest, GroupTa
 from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.policy.stop_policy import StopRecord
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
-from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind
+from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.metrics import (
@@ -35,11 +34,10 @@ from deeplearning_contract.metrics import (
 )
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 from deeplearning_contract.web import send_signal
+from tests.unit.local_aws import create_state_table, hear_events
 
-START = datetime(2026, 11, 21, 10, 0, tzinfo=timezone.utc)
 LACK = "We currently do not have sufficient p3dn.24xlarge capacity in the Availability Zone you requested (us-east-1a)."
 MUTATING = frozenset({"PutItem", "SendMessage", "SetDesiredCapacity", "SuspendProcesses", "ResumeProcesses"})
-
 
 # Making a client costs more than all the calls of a test; the server's address is the same for all of them.
 make_client = functools.cache(boto3.client)
@@ -65,13 +63,6 @@ class SteppedClock:
         return 60.0
 
 
-class Context:
-    """Lambda's context object, as far as it is used."""
-
-    def get_remaining_time_in_millis(self):
-        return 60_000
-
-
 class Cloud:
     """A cluster's groups, table and queue in moto, and the stack's signal server."""
 
@@ -80,12 +71,7 @@ class Cloud:
         self.scaling = make_client("autoscaling")
         self.dynamodb = make_client("dynamodb")
         self.sqs = make_client("sqs")
-        self.dynamodb.create_table(
-            TableName="state",
-            KeySchema=[{"AttributeName": "cluster", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "cluster", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        create_state_table(self.dynamodb)
         make_client("ec2").create_launch_template(
             LaunchTemplateName="node", LaunchTemplateData={"ImageId": "ami-12c6146b", "InstanceType": "t3.micro"}
         )
@@ -156,23 +142,6 @@ class Cloud:
 
         return after
 
-    def listen(self):
-        """Subscribe to the cluster's events, as a rule of the user's does; return how to read them."""
-        events, name = make_client("events"), "heard"
-        queue = self.sqs.create_queue(QueueName=name)["QueueUrl"]
-        arn = self.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-        events.put_rule(
-            Name=name, EventPattern=json.dumps({"source": [{"prefix": f"{EVENT_SOURCE}."}]}), State="ENABLED"
-        )
-        events.put_targets(Rule=name, Targets=[{"Id": name, "Arn": arn}])
-
-        def read():
-            messages = self.sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
-            events = [json.loads(message["Body"]) for message in messages]
-            return [ClusterEvent(EventKind(event["detail-type"]), **event["detail"]) for event in events]
-
-        return read
-
     def run(self, clock=None, **options):
         clock = clock or SteppedClock()
         return Reconciliation(self.settings, self.adapters(clock, **options)).run()
@@ -212,37 +181,6 @@ class Cloud:
         return [json.loads(message["Body"]) for message in messages.get("Messages", [])]
 
 
-class SignalServer:
-    """Takes the stack's signals."""
-
-    def __init__(self):
-        self.bodies = []
-        self.status = 200
-        signals = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_PUT(self):
-                signals.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                self.send_response(signals.status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/signal"
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-
-
-@pytest.fixture
-def signals():
-    server = SignalServer()
-    yield server
-    server.server.shutdown()
-    server.server.server_close()
-
-
 @pytest.fixture(scope="module")
 def standing_moto():
     """moto within this process and without HTTP; one for all tests here, because clients are made for one."""
@@ -260,6 +198,15 @@ def cloud(standing_moto, settings, signals, monkeypatch):
     monkeypatch.delenv("AWS_ENDPOINT_URL")  # Clients that a test makes would otherwise pass moto by.
     moto_api_backend.reset()
     return Cloud(settings, signals)
+
+
+@pytest.fixture
+def failing(cloud):
+    """A cloud that launches fewer workers than the minimum."""
+    cloud.settings = replace(cloud.settings, worker_min_capacity=3)
+    cloud.create_groups()
+    cloud.is_short = True
+    return cloud
 
 
 def activity(name, status, *, minutes=0, **more):
@@ -388,50 +335,41 @@ def test_a_users_own_suspension_is_left(cloud):
 
 
 @pytest.mark.fault(2)
-def test_a_failure_tells_the_stack_and_then_the_item(cloud):
-    cloud.settings = replace(cloud.settings, worker_min_capacity=3)
-    cloud.create_groups()
-    cloud.is_short = True
-    heard = cloud.listen()
-    cloud.run()
+def test_a_failure_tells_the_stack_and_then_the_item(failing):
+    heard = hear_events(failing.sqs, make_client("events"))
+    failing.run()
     (event,) = heard()
     assert (event.kind, event.cluster, event.nodes) == (EventKind.FAILED, "training", 0)
-    (body,) = cloud.signals.bodies
+    (body,) = failing.signals.bodies
     assert event.reason == body["Reason"]
     assert (body["Status"], body["UniqueId"]) == ("FAILURE", "training")
     assert body["Reason"].startswith(
         "launched workers must be at least 3, got 2 of 3: InsufficientInstanceCapacity in us-"
     )
-    assert cloud.state().phase is Phase.FAILED
-    assert cloud.state().reason == body["Reason"]
-    assert cloud.doorbells() == []
-    assert cloud.group("worker")["DesiredCapacity"] == 3
+    assert failing.state().phase is Phase.FAILED
+    assert failing.state().reason == body["Reason"]
+    assert failing.doorbells() == []
+    assert failing.group("worker")["DesiredCapacity"] == 3
 
 
-def test_an_event_that_cannot_be_sent_fails_no_invocation(cloud, caplog):
-    cloud.settings = replace(cloud.settings, worker_min_capacity=3)
-    cloud.create_groups()
-    cloud.is_short = True
-    heard = cloud.listen()
-    cloud.run(denied="PutEvents")
+def test_an_event_that_cannot_be_sent_fails_no_invocation(failing, caplog):
+    heard = hear_events(failing.sqs, make_client("events"))
+    failing.run(denied="PutEvents")
     assert heard() == []
     assert "could not send the event Deep Learning Cluster Failed" in caplog.text
-    assert cloud.state().phase is Phase.FAILED
+    assert failing.state().phase is Phase.FAILED
 
 
 @pytest.mark.fault(64)
-def test_a_signal_that_is_not_taken_is_sent_again(cloud):
-    cloud.settings = replace(cloud.settings, worker_min_capacity=3)
-    cloud.create_groups()
-    cloud.is_short = True
-    cloud.signals.status = 500
+def test_a_signal_that_is_not_taken_is_sent_again(failing):
+    failing.signals.status = 500
     with pytest.raises(OSError, match="500"):
-        cloud.run()
-    assert cloud.state() is None
-    cloud.signals.status = 200
-    cloud.run()
-    assert len(cloud.signals.bodies) == 2
-    assert cloud.state().phase is Phase.FAILED
+        failing.run()
+    assert failing.state() is None
+    failing.signals.status = 200
+    failing.run()
+    assert len(failing.signals.requests) == 2
+    assert failing.state().phase is Phase.FAILED
 
 
 @pytest.mark.fault(42)
@@ -487,21 +425,6 @@ def test_a_watch_that_led_to_nothing_is_given_up(cloud):
     assert cloud.run() == "verdict launched: 4 of 4 nodes"
 
 
-def describe(name="w", **more):
-    return {
-        "AutoScalingGroupName": name,
-        "MinSize": 0,
-        "MaxSize": 3,
-        "DesiredCapacity": 3,
-        "DefaultCooldown": 300,
-        "AvailabilityZones": ["us-east-1a"],
-        "HealthCheckType": "EC2",
-        "CreatedTime": START,
-        "Tags": [{"Key": CLUSTER_TAG, "Value": "training"}, {"Key": ROLE_TAG, "Value": "worker"}],
-        **more,
-    }
-
-
 @pytest.fixture
 def stubbed():
     """Groups of a client that answers what it is given."""
@@ -516,7 +439,8 @@ def test_d17_every_page_of_groups_is_read(stubbed):
     groups, stubber = stubbed
     query = {"Filters": [{"Name": f"tag:{CLUSTER_TAG}", "Values": ["training"]}]}
     stubber.add_response("describe_auto_scaling_groups", {"AutoScalingGroups": [], "NextToken": "2"}, query)
-    page = {"AutoScalingGroups": [describe(Status="Delete in progress")]}
+    leaving = describe("w", {CLUSTER_TAG: "training", ROLE_TAG: "worker"}) | {"Status": "Delete in progress"}
+    page = {"AutoScalingGroups": [leaving]}
     stubber.add_response("describe_auto_scaling_groups", page, query | {"NextToken": "2"})
     (group,) = groups.find()
     assert (group.name, group.desired, group.instances, group.is_deleting) == ("w", 3, (), True)
@@ -663,7 +587,7 @@ def test_a_stack_is_not_answered_twice_when_its_url_fails_but_the_request_is_tri
     cloud.signals.status = 503
     with pytest.raises(OSError, match="503"):
         cloud.request("Update", workers=2)
-    assert len(cloud.signals.bodies) == 1
+    assert len(cloud.signals.requests) == 1
     cloud.signals.status = 200
     assert cloud.request("Update", workers=2)["Status"] == "SUCCESS"
     assert cloud.calls == [], "the groups were asked before"

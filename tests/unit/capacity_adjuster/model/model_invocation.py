@@ -229,25 +229,17 @@ class Invocation:
         return self.last_state
 
     def read(self, kind):
-        return getattr(self, f"read_{NAMES[kind]}")()
+        name = NAMES[kind]
+        return self.call(f"read_{name}", lambda: getattr(self.world, name))
 
     def write(self, record):
         return getattr(self, f"write_{NAMES[type(record)]}")(record)
 
-    def read_adjustment(self):
-        return self.call("read_adjustment", lambda: self.world.adjustment)
-
     def write_adjustment(self, adjustment):
         return self.call("write_adjustment", lambda: self._write("adjustment", adjustment))
 
-    def read_breaker(self):
-        return self.call("read_breaker", lambda: self.world.breaker)
-
     def write_breaker(self, breaker):
         return self.call("write_breaker", lambda: self._write("breaker", breaker))
-
-    def read_stop(self):
-        return self.call("read_stop", lambda: self.world.stop)
 
     def write_stop(self, record):
         def effect():
@@ -260,9 +252,6 @@ class Invocation:
             return is_written
 
         return self.call("write_stop", effect)
-
-    def read_wish(self):
-        return self.call("read_wish", lambda: self.world.wish)
 
     def write_wish(self, wish):
         def effect():

@@ -71,6 +71,19 @@ class Mutant:
         return self.plant.__name__.replace("_", " ")
 
 
+MUTANTS = []
+
+
+def plant(row, check, promise):
+    """Return what enters the defect that the decorated function plants, for the rows of `Mutant`."""
+
+    def enter(function):
+        MUTANTS.append(Mutant(row, function, check, promise))
+        return function
+
+    return enter
+
+
 def name_check(mutant):
     """Name the check of a mutant, as its report does."""
     return getattr(mutant.check, "func", mutant.check).__name__.removeprefix("test_")
@@ -97,17 +110,46 @@ def judge_instead(patch, judge):
 # The predecessor's.
 
 
+histories = test_histories
+sweep = test_crashes.test_a_crash_around_any_call_of_a_shrink_changes_nothing_in_the_end
+hear = functools.partial(
+    histories.test_the_stack_hears_the_reason_within_a_minute_of_its_cause,
+    "the master may not launch",
+    is_event_lost=False,
+)
+order = functools.partial(test_scaling_model.test_the_verdict_does_not_depend_on_the_order_of_what_happened, 1)
+replacement = functools.partial(
+    histories.test_a_node_that_dies_before_the_roster_is_replaced_and_expected_anew, NodeRole.WORKER
+)
+publication = functools.partial(
+    histories.test_a_master_that_publishes_between_any_two_calls_keeps_what_it_published, "capacity"
+)
+after_the_roster = functools.partial(
+    histories.test_nothing_that_happens_after_the_roster_changes_the_capacity, is_formed=True
+)
+before_the_form = functools.partial(
+    histories.test_nothing_that_happens_after_the_roster_changes_the_capacity, is_formed=False
+)
+hooked = functools.partial(histories.test_nodes_that_a_lifecycle_hook_holds_are_on_their_way, ":Wait")
+throttled = functools.partial(
+    histories.test_launches_that_are_throttled_at_first_cost_the_cluster_no_node, NodeRole.WORKER
+)
+
+
+@plant("D01", recorded.a_worker_dies_and_has_no_successor, "I6|I7|I3|without a cause")
 def shrink_while_launches_are_outstanding(patch):
     patch.setattr(GroupObservation, "is_busy", property(lambda self: self.activities is None))
     patch.setattr(GroupObservation, "has_unsettled_instances", property(lambda self: False))
     patch.setattr(GroupObservation, "standing_failure", property(lambda self: (self.failed_launches or (None,))[-1]))
 
 
+@plant("D02", recorded.a_look_before_the_launch_fails, "I6|I3|without a cause")
 def count_pending_as_launched(patch):
     patch.setattr(Instance, "is_launched", property(lambda self: self.lifecycle in ("Pending", "InService")))
     patch.setattr(GroupObservation, "is_busy", property(lambda self: False))
 
 
+@plant("D03", sweep, "I5")
 def ask_for_equality_with_what_was_requested(patch):
     def judge(decided, observed, options):
         adjustment = options["adjustment"]
@@ -118,6 +160,7 @@ def ask_for_equality_with_what_was_requested(patch):
     judge_instead(patch, judge)
 
 
+@plant("D04", recorded.a_look_before_the_launch_fails, "I5")
 def decide_only_when_the_number_of_launched_changes(patch):
     seen, run = weakref.WeakKeyDictionary(), Reconciliation.run
 
@@ -132,6 +175,7 @@ def decide_only_when_the_number_of_launched_changes(patch):
     patch.setattr(Reconciliation, "run", run_on_edge)
 
 
+@plant("D05", edge_checks.check_that_every_write_is_conditional, "unconditional")
 def write_unconditionally(patch):
     real = records.put_requests
 
@@ -141,6 +185,7 @@ def write_unconditionally(patch):
     patch.setattr(records, "put_requests", put_requests)
 
 
+@plant("D06", after_the_roster, "D06|I11: a cluster that is the master's")
 def live_for_ever(patch):
     real = decision.decide
 
@@ -153,14 +198,17 @@ def live_for_ever(patch):
     patch.setattr(confirmation.Confirmation, "is_published", property(lambda self: False))
 
 
+@plant("D07", histories.test_a_worker_that_is_lost_is_not_taken_for_an_old_failure, "D07")
 def take_any_missing_worker_for_a_failed_launch(patch):
     patch.setattr(GroupObservation, "standing_failure", property(lambda self: (self.failed_launches or (None,))[-1]))
 
 
+@plant("D08", recorded.the_master_dies_and_has_no_successor, "I5|I3")
 def say_nothing_of_a_failed_master(patch):
     patch.setattr(decision, "_judge_master", lambda situation: Wait("the master has not launched yet"))
 
 
+@plant("D08", recorded.a_worker_without_which_it_fails, "D08")
 def signal_nothing(patch):
     def give(self, verdict):
         self._adapters.records.write_state(verdict.state)
@@ -169,11 +217,13 @@ def signal_nothing(patch):
     patch.setattr(Reconciliation, "_write_verdict", give)
 
 
+@plant("D09", recorded.a_worker_without_which_it_goes_on, "D09")
 def keep_the_reason_to_the_log(patch):
     patch.setattr(decision, "explain_shrink", lambda *_: NO_REASON)
     patch.setattr(decision, "explain_failure", lambda *_: NO_REASON)
 
 
+@plant("D09", histories.test_too_few_workers_after_the_verdict_fail_with_the_reason, "in eu-west")
 def leave_out_the_zone(patch):
     real = failure_reason._explain
     patch.setattr(
@@ -181,6 +231,7 @@ def leave_out_the_zone(patch):
     )
 
 
+@plant("D10", edge_checks.check_that_any_event_is_described, "terminate_error")
 def stumble_over_a_terminate_error(patch):
     real = events._describe_record
 
@@ -192,10 +243,12 @@ def stumble_over_a_terminate_error(patch):
     patch.setattr(events, "_describe_record", describe)
 
 
+@plant("D11", edge_checks.check_that_activities_may_lack_details, "Zone")
 def ask_every_activity_for_its_zone(patch):
     patch.setattr(groups, "_read_zone", lambda details: groups.json.loads(details or "{}")["Availability Zone"])
 
 
+@plant("D12", edge_checks.check_that_an_error_is_raised_as_it_is, "message")
 def hide_the_error_behind_another(patch):
     def exception(*_):
         raise AttributeError("'ClientError' object has no attribute 'message'")
@@ -203,6 +256,7 @@ def hide_the_error_behind_another(patch):
     patch.setattr(handler.logger, "exception", exception)
 
 
+@plant("D14", edge_checks.check_that_the_role_is_the_tags, "role")
 def take_the_role_from_the_name(patch):
     real = groups._read_group
 
@@ -225,6 +279,7 @@ class Changed:
         return getattr(self.real, name)
 
 
+@plant("D15", sweep, "D15")
 def resume_nothing(patch):
     real = Reconciliation.__init__
 
@@ -235,6 +290,7 @@ def resume_nothing(patch):
     patch.setattr(Reconciliation, "__init__", init)
 
 
+@plant("D15", sweep, "suspended|resumed|I5|assert")
 def leave_a_dead_invocations_suspension(patch):
     def change(observed, options):
         options["adjustment"] = options["adjustment"].close() if options["adjustment"] else None
@@ -243,10 +299,12 @@ def leave_a_dead_invocations_suspension(patch):
     change_decision(patch, change)
 
 
+@plant("D15", sweep, "D15")
 def suspend_nothing(patch):
     patch.setattr(decision, "SUSPENDED_PROCESSES", ())
 
 
+@plant("D16", hooked, "I6|I3|I7")
 def know_only_two_lifecycle_states(patch):
     def has_unsettled_instances(self):
         return any(i.lifecycle in ("Pending", "Terminating") or i.is_leaving for i in self.instances)
@@ -255,6 +313,7 @@ def know_only_two_lifecycle_states(patch):
     patch.setattr(Activity, "is_in_progress", property(lambda self: False))
 
 
+@plant("D17", edge_checks.check_that_every_page_is_read, "page")
 def read_the_first_page_only(patch):
     class OnePage:
         def __init__(self, client, name):
@@ -272,6 +331,7 @@ def read_the_first_page_only(patch):
     patch.setattr(groups.AutoScalingGroups, "__init__", init)
 
 
+@plant("D20", recorded.a_master_alone, "I11")
 def tell_the_stack_of_success_at_launch(patch):
     real = Reconciliation._write_verdict
 
@@ -287,6 +347,7 @@ def tell_the_stack_of_success_at_launch(patch):
 # Rules of ours.
 
 
+@plant("policy", recorded.a_worker_without_which_it_fails, "I1")
 def go_below_the_minimum(patch):
     def change(observed, options):
         options["settings"] = replace(options["settings"], worker_min_capacity=0)
@@ -295,6 +356,7 @@ def go_below_the_minimum(patch):
     change_decision(patch, change)
 
 
+@plant("policy", sweep, "I2")
 def raise_desired(patch):
     def judge(decided, observed, options):
         return replace(decided, launched=(*decided.launched, "i-1", "i-2")) if isinstance(decided, Shrink) else decided
@@ -302,10 +364,12 @@ def raise_desired(patch):
     judge_instead(patch, judge)
 
 
+@plant("policy", histories.test_a_look_that_is_ten_seconds_old_destroys_nothing, "I6")
 def look_once(patch):
     patch.setattr(confirmation.Confirmation, "read_until_stable", lambda self, own=None: self._read_decision(own))
 
 
+@plant("policy", sweep, "I7")
 def shrink_by_one_too_many(patch):
     def judge(decided, observed, options):
         is_big = isinstance(decided, Shrink) and len(decided.launched) > 2
@@ -314,6 +378,7 @@ def shrink_by_one_too_many(patch):
     judge_instead(patch, judge)
 
 
+@plant("policy", sweep, "I8")
 def give_the_verdict_without_the_shrink(patch):
     def judge(decided, observed, options):
         if not isinstance(decided, Shrink) or not observed.master.launched:
@@ -336,10 +401,12 @@ def give_the_verdict_without_the_shrink(patch):
     judge_instead(patch, judge)
 
 
+@plant("policy", sweep, "requested")
 def forget_what_was_asked_for(patch):
     patch.setattr(decision, "count_requested", lambda workers, adjustment: workers.desired)
 
 
+@plant("policy", histories.test_a_second_shrink_remembers_what_was_asked_for_at_first, "requested|I3")
 def forget_the_first_shrink_at_the_second(patch):
     def explains(self, group, desired):
         return group == self.group and desired == self.target
@@ -347,6 +414,7 @@ def forget_the_first_shrink_at_the_second(patch):
     patch.setattr(Adjustment, "explains", explains)
 
 
+@plant("policy", order, "I9")
 def believe_a_failure_only_of_the_first_launch(patch):
     real = GroupObservation.standing_failure.fget
 
@@ -356,6 +424,7 @@ def believe_a_failure_only_of_the_first_launch(patch):
     patch.setattr(GroupObservation, "standing_failure", property(standing_failure))
 
 
+@plant("policy", replacement, "I4")
 def say_launched_again_in_the_same_generation(patch):
     real = decision._follow
 
@@ -366,10 +435,12 @@ def say_launched_again_in_the_same_generation(patch):
     patch.setattr(decision, "_follow", follow)
 
 
+@plant("policy", replacement, "I3")
 def say_launched_once_and_never_again(patch):
     patch.setattr(confirmation, "is_standing", lambda observed, state: True)
 
 
+@plant("policy", before_the_form, "D06|I11")
 def say_launched_again_after_the_roster(patch):
     real = decision._judge_capacity
 
@@ -384,6 +455,7 @@ def say_launched_again_after_the_roster(patch):
     patch.setattr(confirmation.Confirmation, "is_published", property(lambda self: False))
 
 
+@plant("policy", recorded.a_master_alone, "I4")
 def say_the_same_again_and_again(patch):
     real = decision._judge_complete
     patch.setattr(
@@ -396,6 +468,7 @@ def say_the_same_again_and_again(patch):
     patch.setattr(confirmation, "is_standing", lambda observed, state: False)
 
 
+@plant("policy", histories.test_a_notice_outlives_the_next_verdict, "not the adjuster's to say")
 def forget_the_notice_in_the_next_verdict(patch):
     real = decision._follow
 
@@ -405,6 +478,7 @@ def forget_the_notice_in_the_next_verdict(patch):
     patch.setattr(decision, "_follow", follow)
 
 
+@plant("policy", publication, "D06")
 def shrink_whatever_the_item_says(patch):
     real = Reconciliation._shrink
 
@@ -420,6 +494,7 @@ def shrink_whatever_the_item_says(patch):
     patch.setattr(Reconciliation, "_shrink", shrink)
 
 
+@plant("policy", recorded.a_master_alone, "I11|I4")
 def ring_before_writing(patch):
     real = Reconciliation._write_verdict
 
@@ -431,6 +506,7 @@ def ring_before_writing(patch):
     patch.setattr(Reconciliation, "_write_verdict", give)
 
 
+@plant("policy", recorded.a_worker_without_which_it_fails, "E1")
 def tell_a_failure_before_writing(patch):
     real = Reconciliation._write_verdict
 
@@ -443,14 +519,17 @@ def tell_a_failure_before_writing(patch):
     patch.setattr(Reconciliation, "_write_verdict", give)
 
 
+@plant("policy", recorded.three_workers_die_before_they_join, "B2")
 def trip_never(patch):
     patch.setattr(breaker, "MOST_FAILURES", 10**6)
 
 
+@plant("policy", recorded.one_worker_dies_before_it_joins, "B1")
 def trip_for_one(patch):
     patch.setattr(breaker, "MOST_FAILURES", 1)
 
 
+@plant("policy", histories.test_members_that_die_trip_nothing, "B1")
 def count_members_as_failures(patch):
     real = breaker.find_failures
     patch.setattr(
@@ -460,10 +539,12 @@ def count_members_as_failures(patch):
     )
 
 
+@plant("policy", histories.test_a_whole_cluster_of_members_that_dies_at_once_trips_nothing, "B1")
 def trust_the_last_twenty_departures(patch):
     patch.setattr(breaker, "_keep_recent", lambda members, workers: set())
 
 
+@plant("policy", histories.test_workers_that_the_user_takes_away_trip_nothing, "B1")
 def count_scale_in_as_failures(patch):
     patch.setattr(
         Activity, "is_loss", property(lambda self: self.kind == "terminate" and self.cause != "" != self.instance_id)
@@ -471,15 +552,18 @@ def count_scale_in_as_failures(patch):
     patch.setattr(Activity, "loss_words", property(lambda self: self.cause))
 
 
+@plant("policy", histories.test_losses_half_an_hour_apart_trip_nothing, "B1")
 def count_failures_of_any_age(patch):
     patch.setattr(breaker, "FAILURE_SECONDS", 10**9)
 
 
+@plant("policy", histories.test_a_user_who_resumes_the_launches_starts_a_new_count, "B1")
 def trip_again_against_the_user(patch):
     real = breaker.Breaker.rearm
     patch.setattr(breaker.Breaker, "rearm", lambda self, counted_from: real(self, 0))
 
 
+@plant("policy", histories.test_a_crash_around_any_call_of_the_breaker_changes_nothing_in_the_end, "Launch|B2")
 def take_a_dead_trip_for_a_users_wish(patch):
     real = confirmation.decide
 
@@ -489,6 +573,7 @@ def take_a_dead_trip_for_a_users_wish(patch):
     patch.setattr(confirmation, "decide", decide)
 
 
+@plant("policy", recorded.three_workers_die_before_they_join, "whose suspension")
 def suspend_before_writing_it_down(patch):
     def trip(self, decided):
         self._adapters.groups.suspend(decided.breaker.group, ("Launch",))
@@ -497,6 +582,7 @@ def suspend_before_writing_it_down(patch):
     patch.setattr(Reconciliation, "_trip", trip)
 
 
+@plant("policy", histories.test_the_end_of_a_capacity_block_is_told_in_any_phase, "not the adjuster's to say")
 def tell_a_notice_as_another_generation(patch):
     real = capacity_block.announce_expiry
 
@@ -509,6 +595,7 @@ def tell_a_notice_as_another_generation(patch):
     patch.setattr(model_invocation, "announce_expiry", announce)
 
 
+@plant("policy", edge_checks.check_that_another_block_is_ignored, "ignored")
 def take_any_block_for_ours(patch):
     real = capacity_block.announce_expiry
     patch.setattr(
@@ -518,10 +605,12 @@ def take_any_block_for_ours(patch):
     )
 
 
+@plant("policy", hear, "I5")
 def wait_a_whole_tick_for_a_denial_to_pass(patch):
     patch.setattr(confirmation.Confirmation, "_choose_pause", choose_no_pause_for_waits)
 
 
+@plant("policy", throttled, "RequestLimitExceeded|ClusterState")
 def give_up_what_is_throttled(patch):
     real = decision.count_grace
     patch.setattr(
@@ -531,118 +620,3 @@ def give_up_what_is_throttled(patch):
 
 def choose_no_pause_for_waits(self, decided, *, is_held):
     return None if isinstance(decided, Wait) else self._settings.settle_seconds
-
-
-histories = test_histories
-sweep = test_crashes.test_a_crash_around_any_call_of_a_shrink_changes_nothing_in_the_end
-hear = functools.partial(
-    histories.test_the_stack_hears_the_reason_within_a_minute_of_its_cause,
-    "the master may not launch",
-    is_event_lost=False,
-)
-order = functools.partial(test_scaling_model.test_the_verdict_does_not_depend_on_the_order_of_what_happened, 1)
-replacement = functools.partial(
-    histories.test_a_node_that_dies_before_the_roster_is_replaced_and_expected_anew, NodeRole.WORKER
-)
-publication = functools.partial(
-    histories.test_a_master_that_publishes_between_any_two_calls_keeps_what_it_published, "capacity"
-)
-after_the_roster = functools.partial(
-    histories.test_nothing_that_happens_after_the_roster_changes_the_capacity, is_formed=True
-)
-
-before_the_form = functools.partial(
-    histories.test_nothing_that_happens_after_the_roster_changes_the_capacity, is_formed=False
-)
-hooked = functools.partial(histories.test_nodes_that_a_lifecycle_hook_holds_are_on_their_way, ":Wait")
-throttled = functools.partial(
-    histories.test_launches_that_are_throttled_at_first_cost_the_cluster_no_node, NodeRole.WORKER
-)
-lost = histories.test_a_worker_that_is_lost_is_not_taken_for_an_old_failure
-
-MUTANTS = (
-    Mutant(
-        "D01",
-        shrink_while_launches_are_outstanding,
-        recorded.a_worker_dies_and_has_no_successor,
-        "I6|I7|I3|without a cause",
-    ),
-    Mutant("D02", count_pending_as_launched, recorded.a_look_before_the_launch_fails, "I6|I3|without a cause"),
-    Mutant("D03", ask_for_equality_with_what_was_requested, sweep, "I5"),
-    Mutant("D04", decide_only_when_the_number_of_launched_changes, recorded.a_look_before_the_launch_fails, "I5"),
-    Mutant("D05", write_unconditionally, edge_checks.check_that_every_write_is_conditional, "unconditional"),
-    Mutant("D06", live_for_ever, after_the_roster, "D06|I11: a cluster that is the master's"),
-    Mutant("D07", take_any_missing_worker_for_a_failed_launch, lost, "D07"),
-    Mutant("D08", say_nothing_of_a_failed_master, recorded.the_master_dies_and_has_no_successor, "I5|I3"),
-    Mutant("D08", signal_nothing, recorded.a_worker_without_which_it_fails, "D08"),
-    Mutant("D09", keep_the_reason_to_the_log, recorded.a_worker_without_which_it_goes_on, "D09"),
-    Mutant(
-        "D09", leave_out_the_zone, histories.test_too_few_workers_after_the_verdict_fail_with_the_reason, "in eu-west"
-    ),
-    Mutant("D10", stumble_over_a_terminate_error, edge_checks.check_that_any_event_is_described, "terminate_error"),
-    Mutant("D11", ask_every_activity_for_its_zone, edge_checks.check_that_activities_may_lack_details, "Zone"),
-    Mutant("D12", hide_the_error_behind_another, edge_checks.check_that_an_error_is_raised_as_it_is, "message"),
-    Mutant("D14", take_the_role_from_the_name, edge_checks.check_that_the_role_is_the_tags, "role"),
-    Mutant("D15", resume_nothing, sweep, "D15"),
-    Mutant("D15", leave_a_dead_invocations_suspension, sweep, "suspended|resumed|I5|assert"),
-    Mutant("D15", suspend_nothing, sweep, "D15"),
-    Mutant("D16", know_only_two_lifecycle_states, hooked, "I6|I3|I7"),
-    Mutant("D17", read_the_first_page_only, edge_checks.check_that_every_page_is_read, "page"),
-    Mutant("D20", tell_the_stack_of_success_at_launch, recorded.a_master_alone, "I11"),
-    Mutant("policy", go_below_the_minimum, recorded.a_worker_without_which_it_fails, "I1"),
-    Mutant("policy", raise_desired, sweep, "I2"),
-    Mutant("policy", look_once, histories.test_a_look_that_is_ten_seconds_old_destroys_nothing, "I6"),
-    Mutant("policy", shrink_by_one_too_many, sweep, "I7"),
-    Mutant("policy", give_the_verdict_without_the_shrink, sweep, "I8"),
-    Mutant("policy", forget_what_was_asked_for, sweep, "requested"),
-    Mutant(
-        "policy",
-        forget_the_first_shrink_at_the_second,
-        histories.test_a_second_shrink_remembers_what_was_asked_for_at_first,
-        "requested|I3",
-    ),
-    Mutant("policy", believe_a_failure_only_of_the_first_launch, order, "I9"),
-    Mutant("policy", say_launched_again_in_the_same_generation, replacement, "I4"),
-    Mutant("policy", say_launched_once_and_never_again, replacement, "I3"),
-    Mutant("policy", say_launched_again_after_the_roster, before_the_form, "D06|I11"),
-    Mutant("policy", say_the_same_again_and_again, recorded.a_master_alone, "I4"),
-    Mutant(
-        "policy",
-        forget_the_notice_in_the_next_verdict,
-        histories.test_a_notice_outlives_the_next_verdict,
-        "not the adjuster's to say",
-    ),
-    Mutant("policy", shrink_whatever_the_item_says, publication, "D06"),
-    Mutant("policy", ring_before_writing, recorded.a_master_alone, "I11|I4"),
-    Mutant("policy", tell_a_failure_before_writing, recorded.a_worker_without_which_it_fails, "E1"),
-    Mutant("policy", trip_never, recorded.three_workers_die_before_they_join, "B2"),
-    Mutant("policy", trip_for_one, recorded.one_worker_dies_before_it_joins, "B1"),
-    Mutant("policy", count_members_as_failures, histories.test_members_that_die_trip_nothing, "B1"),
-    Mutant(
-        "policy",
-        trust_the_last_twenty_departures,
-        histories.test_a_whole_cluster_of_members_that_dies_at_once_trips_nothing,
-        "B1",
-    ),
-    Mutant("policy", count_scale_in_as_failures, histories.test_workers_that_the_user_takes_away_trip_nothing, "B1"),
-    Mutant("policy", count_failures_of_any_age, histories.test_losses_half_an_hour_apart_trip_nothing, "B1"),
-    Mutant(
-        "policy", trip_again_against_the_user, histories.test_a_user_who_resumes_the_launches_starts_a_new_count, "B1"
-    ),
-    Mutant(
-        "policy",
-        take_a_dead_trip_for_a_users_wish,
-        histories.test_a_crash_around_any_call_of_the_breaker_changes_nothing_in_the_end,
-        "Launch|B2",
-    ),
-    Mutant("policy", suspend_before_writing_it_down, recorded.three_workers_die_before_they_join, "whose suspension"),
-    Mutant(
-        "policy",
-        tell_a_notice_as_another_generation,
-        histories.test_the_end_of_a_capacity_block_is_told_in_any_phase,
-        "not the adjuster's to say",
-    ),
-    Mutant("policy", take_any_block_for_ours, edge_checks.check_that_another_block_is_ignored, "ignored"),
-    Mutant("policy", wait_a_whole_tick_for_a_denial_to_pass, hear, "I5"),
-    Mutant("policy", give_up_what_is_throttled, throttled, "RequestLimitExceeded|ClusterState"),
-)

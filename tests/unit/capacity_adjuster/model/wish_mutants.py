@@ -5,7 +5,7 @@ from functools import partial
 
 import recorded_histories as recorded
 import test_wish as histories
-from mutants import Changed, Mutant
+from mutants import Changed, plant
 
 from capacity_adjuster.events import stack_request
 from capacity_adjuster.policy import requested_capacity as wish
@@ -14,16 +14,23 @@ from capacity_adjuster.reconcile import capacity_change, shutdown
 from capacity_adjuster.reconcile.capacity_change import CapacityChange
 from capacity_adjuster.reconcile.confirmation import Confirmation
 
+sweep = partial(
+    histories.test_a_crash_around_any_call_of_a_creation_asks_for_everything_in_the_end, is_tried_again=False
+)
 
+
+@plant("wish", recorded.a_master_is_asked_for, "W1")
 def ask_for_one_more(patch):
     real = wish._plan_target
     patch.setattr(wish, "_plan_target", lambda group, wanted: real(group, wanted + 1))
 
 
+@plant("wish", histories.test_a_users_own_scaling_stays_after_a_crash, "W2")
 def ask_whatever_was_done_since(patch):
     patch.setattr(capacity_change, "find_due", lambda asks, groups, former: asks)
 
 
+@plant("wish", histories.test_a_users_own_scaling_stays_whatever_is_delivered_again, "assert")
 def take_a_copy_for_another_wish(patch):
     real = wish.record_request
     patch.setattr(
@@ -31,10 +38,12 @@ def take_a_copy_for_another_wish(patch):
     )
 
 
+@plant("wish", histories.test_a_deletion_in_the_middle_launches_nothing_afterwards, "W3")
 def forget_the_end(patch):
     patch.setattr(RequestedCapacity, "end", lambda self: replace(self, revision=self.revision + 1, is_over=True))
 
 
+@plant("wish", recorded.a_master_is_asked_for, "D06|W4|I|assert|only the workers")
 def ask_before_writing_it_down(patch):
     real = CapacityChange.run
 
@@ -48,10 +57,12 @@ def ask_before_writing_it_down(patch):
     patch.setattr(CapacityChange, "run", run)
 
 
+@plant("wish", histories.test_a_stopped_cluster_stays_stopped_whatever_the_stack_asks_for, "W5")
 def raise_a_stopped_cluster(patch):
     patch.setattr(CapacityChange, "_is_stopped", lambda *_: False)
 
 
+@plant("wish", histories.test_a_wish_waits_for_a_shrink_that_is_under_way_and_ends_one_that_died, "W5")
 def ask_during_a_shrink(patch):
     real = CapacityChange.__init__
 
@@ -61,35 +72,43 @@ def ask_during_a_shrink(patch):
     patch.setattr(CapacityChange, "__init__", init)
 
 
+@plant("wish", histories.test_creation_asks_for_the_workers_first_and_the_master_last_and_is_answered, "group")
 def ask_the_master_first(patch):
     patch.setattr(wish, "_ORDER", tuple(reversed(wish._ORDER)))
 
 
+@plant("wish", recorded.a_master_is_asked_for, "W4")
 def never_close(patch):
     patch.setattr(RequestedCapacity, "close", lambda self: self.release(self.asks))
 
 
+@plant("wish", histories.test_a_failed_cluster_is_asked_nothing, "W3")
 def raise_a_failed_cluster(patch):
     patch.setattr(capacity_change, "is_idle", lambda *_: False)
 
 
+@plant("wish", histories.test_a_cluster_of_an_earlier_version_is_not_rescaled, "assert")
 def rescale_the_cluster_of_an_earlier_version(patch):
     real = wish.is_idle
     patch.setattr(capacity_change, "is_idle", lambda state, found, groups: real(state, found, ()) and not groups)
 
 
+@plant("wish", sweep, "assert")
 def leave_the_timer_out(patch):
     patch.setattr(Confirmation, "may_have_request", property(lambda self: False))
 
 
+@plant("wish", histories.test_a_deletion_waits_for_an_invocation_that_asks, "assert")
 def delete_beside_an_invocation_that_asks(patch):
     patch.setattr(stack_request, "is_held", lambda *_: False)
 
 
+@plant("wish", histories.test_the_deletion_of_another_resource_is_no_end, "assert")
 def end_for_any_resource(patch):
     patch.setattr(stack_request, "cancel_request", lambda found, resource: found.end() if found else None)
 
 
+@plant("wish", recorded.an_update_dies_and_the_next_one_reads_what_is_old, "W4")
 def believe_that_what_is_read_is_new(patch):
     real = wish.find_due
     patch.setattr(
@@ -99,19 +118,23 @@ def believe_that_what_is_read_is_new(patch):
     )
 
 
+@plant("wish", histories.test_a_wish_that_a_shrink_kept_waiting_is_not_lost, "assert")
 def lose_a_wish_to_a_shrink(patch):
     real = RequestedCapacity.release
     patch.setattr(RequestedCapacity, "release", lambda self, asks: real(self, self.asks))
 
 
+@plant("wish", histories.test_a_stop_waits_for_capacity_that_is_being_asked_for, "W5")
 def stop_beside_an_invocation_that_asks(patch):
     patch.setattr(shutdown, "is_held", lambda *_: False)
 
 
+@plant("wish", recorded.more_is_asked_for_than_the_group_takes, "W1")
 def ask_what_the_group_refuses(patch):
     patch.setattr(wish, "_plan_target", lambda group, wanted: wish.GroupTarget(group.name, group.desired, wanted))
 
 
+@plant("wish", histories.test_the_candidate_that_is_wished_is_asked_and_no_other, "NoneType")
 def ask_the_first_candidate_only(patch):
     real = wish.plan_targets
     patch.setattr(
@@ -119,64 +142,3 @@ def ask_the_first_candidate_only(patch):
         "plan_targets",
         lambda found, groups: real(replace(found, request=replace(found.request, candidate="0")), groups),
     )
-
-
-sweep = partial(
-    histories.test_a_crash_around_any_call_of_a_creation_asks_for_everything_in_the_end, is_tried_again=False
-)
-by_hand = histories.test_a_users_own_scaling_stays_after_a_crash
-again = histories.test_a_users_own_scaling_stays_whatever_is_delivered_again
-deletion = histories.test_a_deletion_in_the_middle_launches_nothing_afterwards
-earlier = histories.test_a_cluster_of_an_earlier_version_is_not_rescaled
-
-WISH_MUTANTS = (
-    Mutant("wish", ask_for_one_more, recorded.a_master_is_asked_for, "W1"),
-    Mutant("wish", ask_whatever_was_done_since, by_hand, "W2"),
-    Mutant("wish", take_a_copy_for_another_wish, again, "assert"),
-    Mutant("wish", forget_the_end, deletion, "W3"),
-    Mutant("wish", ask_before_writing_it_down, recorded.a_master_is_asked_for, "D06|W4|I|assert|only the workers"),
-    Mutant(
-        "wish",
-        raise_a_stopped_cluster,
-        histories.test_a_stopped_cluster_stays_stopped_whatever_the_stack_asks_for,
-        "W5",
-    ),
-    Mutant(
-        "wish",
-        ask_during_a_shrink,
-        histories.test_a_wish_waits_for_a_shrink_that_is_under_way_and_ends_one_that_died,
-        "W5",
-    ),
-    Mutant(
-        "wish",
-        ask_the_master_first,
-        histories.test_creation_asks_for_the_workers_first_and_the_master_last_and_is_answered,
-        "group",
-    ),
-    Mutant("wish", never_close, recorded.a_master_is_asked_for, "W4"),
-    Mutant("wish", raise_a_failed_cluster, histories.test_a_failed_cluster_is_asked_nothing, "W3"),
-    Mutant("wish", rescale_the_cluster_of_an_earlier_version, earlier, "assert"),
-    Mutant("wish", leave_the_timer_out, sweep, "assert"),
-    Mutant(
-        "wish",
-        delete_beside_an_invocation_that_asks,
-        histories.test_a_deletion_waits_for_an_invocation_that_asks,
-        "assert",
-    ),
-    Mutant("wish", end_for_any_resource, histories.test_the_deletion_of_another_resource_is_no_end, "assert"),
-    Mutant("wish", believe_that_what_is_read_is_new, recorded.an_update_dies_and_the_next_one_reads_what_is_old, "W4"),
-    Mutant("wish", lose_a_wish_to_a_shrink, histories.test_a_wish_that_a_shrink_kept_waiting_is_not_lost, "assert"),
-    Mutant(
-        "wish",
-        stop_beside_an_invocation_that_asks,
-        histories.test_a_stop_waits_for_capacity_that_is_being_asked_for,
-        "W5",
-    ),
-    Mutant("wish", ask_what_the_group_refuses, recorded.more_is_asked_for_than_the_group_takes, "W1"),
-    Mutant(
-        "wish",
-        ask_the_first_candidate_only,
-        histories.test_the_candidate_that_is_wished_is_asked_and_no_other,
-        "NoneType",
-    ),
-)

@@ -1,11 +1,10 @@
 """EFA's software comes to nodes that lack it, pinned by its digest, and a node says by which provider it speaks."""
 
+import contextlib
 import hashlib
-import http.server
 import io
 import logging
 import tarfile
-import threading
 
 import pytest
 
@@ -18,6 +17,7 @@ from deeplearning_node.health import network as network_health
 from deeplearning_node.health.network import FAULT_FILE, FI_INFO, REMEDY, Provider, check_network, find_provider
 from deeplearning_node.health.node_check import check_node
 from deeplearning_node.node_facts import NodeFacts
+from tests.unit.loopback import LoopbackServer, respond
 
 P3DN = HardwareSettings("p3dn.24xlarge", 8, 1, 1)
 P4D = HardwareSettings("p4d.24xlarge", 8, 4, 4)
@@ -45,33 +45,23 @@ def pack(script):
     return stream.getvalue()
 
 
-class Depot:
+class Depot(LoopbackServer):
     """Serves the tarball as AWS does, and counts who fetches it."""
 
     def __init__(self, monkeypatch, node, script=INSTALLER):
+        super().__init__()
         self.requests = 0
         self.failures = 0
         self.calls = node.root / "installer.calls"
         self.data = pack(script.replace("$CALLS", str(self.calls)).replace("$TREE", str(node.root)))
-        depot = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                depot.requests += 1
-                depot.failures -= 1
-                self.send_response(503 if depot.failures >= 0 else 200)
-                self.send_header("Content-Length", str(0 if depot.failures >= 0 else len(depot.data)))
-                self.end_headers()
-                if depot.failures < 0:
-                    self.wfile.write(depot.data)
-
-            def log_message(self, *_arguments):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        monkeypatch.setattr(efa_software, "URL", f"http://127.0.0.1:{self.server.server_port}/installer.tar.gz")
+        monkeypatch.setattr(efa_software, "URL", f"{self.url}/installer.tar.gz")
         monkeypatch.setattr(efa_software, "SHA256", hashlib.sha256(self.data).hexdigest())
+
+    def answer(self, request, _body):
+        self.requests += 1
+        self.failures -= 1
+        respond(request, *((503,) if self.failures >= 0 else (200, self.data)))
 
 
 @pytest.fixture
@@ -89,16 +79,8 @@ def make_node(lab, ticking_clock):
 
 @pytest.fixture
 def make_depot(monkeypatch):
-    made = []
-
-    def make(node, **options):
-        made.append(Depot(monkeypatch, node, **options))
-        return made[-1]
-
-    yield make
-    for depot in made:
-        depot.server.shutdown()
-        depot.server.server_close()
+    with contextlib.ExitStack() as made:
+        yield lambda node, **options: made.enter_context(contextlib.closing(Depot(monkeypatch, node, **options)))
 
 
 def give_software(node, answer=ONE, plugin="opt/amazon/ofi-nccl/lib/libnccl-net.so"):

@@ -15,11 +15,6 @@ from deeplearning_node.ssh import make_user_key, read_host_key, wait_for_sshd
 from tests.unit.node_lab import PROGRAMS
 
 
-def calls(lab, name):
-    path = lab.directory / "programs0" / f"{name}.calls"
-    return path.read_text().splitlines() if path.exists() else []
-
-
 @pytest.fixture
 def node(lab, ticking_clock):
     return lab.node(0, ticking_clock())
@@ -33,7 +28,7 @@ def node(lab, ticking_clock):
 def test_mounts_once_and_writes_fstab_so_that_a_reboot_mounts_again(lab, node):
     mount_file_systems(node, node.limit(1000))
     mount_file_systems(node, node.limit(1000))
-    [call] = calls(lab, "mount")
+    [call] = lab.calls_of("mount")
     assert call.startswith("-t nfs4 -o nfsvers=4.1 fs-0123.efs.eu-west-1.amazonaws.com:/ ")
     fstab = lab.read(0, "/etc/fstab")
     line = "fs-0123.efs.eu-west-1.amazonaws.com:/ /mnt/efs nfs4 nfsvers=4.1,_netdev,nofail 0 0\n"
@@ -50,7 +45,7 @@ def test_tries_again_while_the_name_does_not_resolve(lab, node):
         'Failed to resolve server" >&2; exit 32; }; for target; do :; done; touch "$target/.mounted"',
     )
     mount_file_systems(node, node.limit(1000))
-    assert len(calls(lab, "mount")) == 3
+    assert len(lab.calls_of("mount")) == 3
 
 
 @pytest.mark.fault(61, 63)
@@ -77,7 +72,7 @@ def test_gives_a_fresh_file_system_to_the_login_user(lab, node):
     lab.program(0, "chown", 'echo "$@" >>"$FAKES/chown.calls"; touch "$FAKES/given"')
     mount_file_systems(node, node.limit(1000))
     user = node.login_user()
-    assert calls(lab, "chown") == [f"{user.user_id}:{user.group_id} {node.path('/mnt/efs')}"]
+    assert lab.calls_of("chown") == [f"{user.user_id}:{user.group_id} {node.path('/mnt/efs')}"]
 
 
 def test_never_takes_over_a_file_system_that_holds_files(lab, node):
@@ -86,7 +81,7 @@ def test_never_takes_over_a_file_system_that_holds_files(lab, node):
     lab.program(0, "chown", 'echo "$@" >>"$FAKES/chown.calls"')
     with pytest.raises(StageFailure, match="may not write to /mnt/efs, which already contains files"):
         mount_file_systems(node, node.limit(1000))
-    assert calls(lab, "chown") == []
+    assert lab.calls_of("chown") == []
 
 
 def test_accepts_what_another_node_opened_meanwhile(lab, node):
@@ -110,7 +105,7 @@ def lustre_node(lab, ticking_clock):
 def test_mounts_lustre_beside_the_shared_file_system_and_after_a_reboot_again(lab, lustre_node):
     mount_file_systems(lustre_node, lustre_node.limit(1000))
     mount_file_systems(lustre_node, lustre_node.limit(1000))
-    shared, lustre = calls(lab, "mount")
+    shared, lustre = lab.calls_of("mount")
     assert shared.startswith("-t nfs4 ")
     assert lustre == f"-t lustre -o relatime,flock {LUSTRE.source} {lustre_node.path('/fsx')}"
     fstab = lab.read(0, "/etc/fstab")
@@ -130,7 +125,7 @@ def test_an_image_without_a_client_fails_at_once_and_is_told_what_it_lacks(lab, 
     with pytest.raises(StageFailure, match=r"the image lacks mount\.lustre, which mounts fs-1\.fsx") as raised:
         mount_file_systems(node, node.limit(900))
     assert "build an image with the Lustre client for its kernel" in raised.value.remedy
-    assert calls(lab, "mount") == []
+    assert lab.calls_of("mount") == []
 
 
 def test_a_client_for_another_kernel_is_reported_with_the_ports(lab, lustre_node):
@@ -151,7 +146,7 @@ def test_a_lustre_that_shows_a_bucket_need_not_be_writable(lab, lustre_node):
     lab.program(0, "ls", "echo imagenet")
     lab.program(0, "chown", 'echo "$@" >>"$FAKES/chown.calls"')
     mount_file_systems(lustre_node, lustre_node.limit(1000))
-    assert calls(lab, "chown") == []
+    assert lab.calls_of("chown") == []
 
 
 @pytest.mark.parametrize("kind", ["cifs", "ext4", ""])
@@ -160,7 +155,7 @@ def test_nothing_is_mounted_when_one_of_them_is_malformed(lab, ticking_clock, ki
     node = lab.node(0, ticking_clock(), needs=JobNeeds({}, lustre=odd))
     with pytest.raises(StageFailure, match="must be nfs4, efs, lustre on a plain absolute path"):
         mount_file_systems(node, node.limit(100))
-    assert calls(lab, "mount") == []
+    assert lab.calls_of("mount") == []
 
 
 # --- Programs ---------------------------------------------------------------------------------------
@@ -233,7 +228,7 @@ def test_every_start_turns_persistence_mode_on_before_anybody_asks_for_gpus(lab)
     lab.program(0, "nvidia-smi", PM + PROGRAMS["nvidia-smi"])
     lab.run(agent)
     lab.run(lab.agent(0))
-    asked = calls(lab, "nvidia-smi")
+    asked = lab.calls_of("nvidia-smi")
     assert asked[:2] == ["-pm 1", "-L"]
     assert asked.count("-pm 1") == asked.count("-L") == 2
 
@@ -265,7 +260,7 @@ def test_without_a_driver_there_is_no_persistence_mode(lab, node, caplog):
 def test_installs_nothing_that_the_image_has(lab, node):
     lab.program(0, "apt-get", 'echo "$@" >>"$FAKES/apt-get.calls"')
     install_packages(node, node.limit(1000))
-    assert calls(lab, "apt-get") == []
+    assert lab.calls_of("apt-get") == []
 
 
 def test_installs_what_is_absent_and_loads_the_driver(lab, ticking_clock):
@@ -275,10 +270,10 @@ def test_installs_what_is_absent_and_loads_the_driver(lab, ticking_clock):
     lab.program(0, "apt-get", 'PATH=$PATH:/bin:/usr/bin; echo "$@" >>"$FAKES/apt-get.calls"; ' + install)
     lab.program(0, "modprobe", 'echo "$@" >>"$FAKES/modprobe.calls"')
     install_packages(node, node.limit(1000))
-    update, install = calls(lab, "apt-get")
+    update, install = lab.calls_of("apt-get")
     assert update.endswith(" update")
     assert install.endswith(" install --yes --no-install-recommends nvidia-driver-580")
-    assert calls(lab, "modprobe") == ["nvidia"]
+    assert lab.calls_of("modprobe") == ["nvidia"]
 
 
 def test_headers_are_those_of_the_running_kernel_which_need_not_be_the_newest(lab, ticking_clock):
@@ -286,7 +281,7 @@ def test_headers_are_those_of_the_running_kernel_which_need_not_be_the_newest(la
     lab.program(0, "apt-get", 'echo "$@" >>"$FAKES/apt-get.calls"')
     with pytest.raises(StageFailure, match="do not provide mount"):
         install_packages(node, node.limit(200))
-    assert calls(lab, "apt-get")[1].endswith(f" linux-headers-{os.uname().release}")
+    assert lab.calls_of("apt-get")[1].endswith(f" linux-headers-{os.uname().release}")
 
 
 def test_apt_is_told_not_to_restart_services_since_the_agent_is_one(lab, ticking_clock):
@@ -294,7 +289,7 @@ def test_apt_is_told_not_to_restart_services_since_the_agent_is_one(lab, ticking
     lab.program(0, "apt-get", 'echo "$DEBIAN_FRONTEND $NEEDRESTART_SUSPEND" >>"$FAKES/apt-get.calls"')
     with pytest.raises(StageFailure, match="do not provide mount"):
         install_packages(node, node.limit(200))
-    assert set(calls(lab, "apt-get")) == {"noninteractive 1"}
+    assert set(lab.calls_of("apt-get")) == {"noninteractive 1"}
 
 
 @pytest.mark.parametrize(
@@ -352,7 +347,7 @@ def test_waits_for_an_sshd_that_starts_late(lab, node):
     tries = 'echo try >>"$FAKES/ssh-keyscan.calls"; [ $(cat "$FAKES/ssh-keyscan.calls" | sed -n "$=") -lt 3 ]'
     lab.program(0, "ssh-keyscan", f'{tries} && exit 1; echo "10.0.0.9 {key}"')
     wait_for_sshd(node, key, node.limit(1000))
-    assert len(calls(lab, "ssh-keyscan")) == 3
+    assert len(lab.calls_of("ssh-keyscan")) == 3
 
 
 @pytest.mark.fault(56, 57)

@@ -23,25 +23,13 @@ from deeplearning_contract.messages import NodeReport, ReportStage
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.reason import MAX_REASON, Reason
 from deeplearning_node.atomic_file import write_file
-from deeplearning_node.deadline import Clock
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.instance_metadata import Identity
 from deeplearning_node.node import Node
+from tests.unit.node_lab import StillClock
 
 MEMORY = Path("/dev/shm")
 """Fastest place for disks, on a machine that has it."""
-
-
-class StillClock(Clock):
-    """Stands until a check moves it."""
-
-    now = 1000.0
-
-    def read(self):
-        return self.now
-
-    def wait(self, seconds):
-        self.now += seconds
 
 
 class Bench:

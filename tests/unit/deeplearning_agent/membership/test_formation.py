@@ -66,7 +66,7 @@ def evidence(make_lab, tmp_path_factory):
 def test_forms_and_signals_success_once(evidence):
     assert [body["Status"] for body in evidence.signals.bodies] == ["SUCCESS"]
     assert evidence.signals.bodies[0]["Reason"] == "4 of 4 nodes formed generation 1"
-    assert evidence.signals.content_types == [""]
+    assert [content_type for _, content_type, _ in evidence.signals.requests] == [""]
 
 
 def test_keeps_the_bound_on_aws_calls(evidence):

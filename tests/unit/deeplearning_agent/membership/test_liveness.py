@@ -167,11 +167,6 @@ def test_two_silent_rounds_in_a_row_make_a_node_gone():
     assert [seen.find_silent("abc") for _ in range(3)] == [set(), {"a"}, {"b"}]
 
 
-def test_one_answer_clears_a_node():
-    seen = watch("a", "", "a", "a")
-    assert [seen.find_silent("a") for _ in range(4)] == [set(), set(), set(), {"a"}]
-
-
 def test_a_node_that_left_and_returns_starts_again():
     seen = watch("a", "a", "a")
     assert [seen.find_silent(addresses) for addresses in ("a", "b", "a")] == [set(), set(), set()]

@@ -13,9 +13,6 @@ import threading
 
 from deeplearning_node.deadline import Clock
 
-STACK_BYTES = 512 * 1024
-"""Small, since there is a thread for each of a thousand nodes."""
-
 
 class Killed(BaseException):
     """The task's process is gone; no `except Exception` of the code under test hides it."""

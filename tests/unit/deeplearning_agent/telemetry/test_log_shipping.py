@@ -31,7 +31,7 @@ from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.log_record import MOST_LINE_BYTES, LogLine, Speaker
 from deeplearning_contract.metrics import FORMATION_SECONDS, GPU_UTILIZATION
 from tests.depth import IS_DEEP
-from tests.unit.node_lab import make_clients
+from tests.unit.node_lab import StillClock, make_clients
 
 GROUP = "cats-nodes"
 SPEAKER = Speaker("cats", "i-0123456789abcdef0", "worker")
@@ -39,19 +39,6 @@ DAY = 86_400
 START = 1000.0
 NOW = time.time()
 """CloudWatch Logs takes only what was said about now."""
-
-
-class StillClock:
-    """A clock that stands until the test moves it."""
-
-    def __init__(self):
-        self.now = START
-
-    def read(self):
-        return self.now
-
-    def wait(self, seconds):
-        self.now += seconds
 
 
 class Channel:

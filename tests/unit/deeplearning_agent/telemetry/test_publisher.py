@@ -37,7 +37,7 @@ from deeplearning_contract.reason import Reason
 from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.health.gpus import read_utilization
-from tests.unit.node_lab import SlowDriver
+from tests.unit.node_lab import SlowDriver, StillClock
 
 KEY = "ssh-ed25519 " + "A" * 68
 MASTER, FIRST, SECOND, OTHER = (Member(f"i-{n:017x}", f"10.0.0.{n + 9}", 2, KEY) for n in range(4))
@@ -293,15 +293,6 @@ def test_a_new_mount_has_no_rate():
     assert Traffic(60.0, 0, 0).rates_since(Traffic(0.0, 1, 0)) is None
     assert Traffic(60.0, 1, 1).rates_since(Traffic(60.0, 1, 1)) is None
     assert Traffic(60.0, 60 * 2**20, 0).rates_since(Traffic(0.0, 0, 0)) == (1.0, 0.0)
-
-
-class StillClock:
-    """A clock that stands until the test moves it."""
-
-    now = 0.0
-
-    def read(self):
-        return self.now
 
 
 def test_a_minute_of_a_node_is_one_line(lab, said):

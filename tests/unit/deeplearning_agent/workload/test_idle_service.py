@@ -17,16 +17,11 @@ def watched(lab, ticking_clock):
     return lab.node(0, ticking_clock(), stop_when_idle_seconds=1800)
 
 
-def calls(lab):
-    path = lab.directory / "programs0" / "systemctl.calls"
-    return path.read_text().splitlines() if path.exists() else []
-
-
 def test_the_service_is_started_once_as_the_login_user(lab, watched):
     service = IdleService(watched)
     service.ensure()
     service.ensure()
-    assert calls(lab) == ["daemon-reload", "start --no-block deeplearning-idle.service"]
+    assert lab.calls_of("systemctl") == ["daemon-reload", "start --no-block deeplearning-idle.service"]
     unit = watched.path(UNIT).read_text().splitlines()
     assert "ExecStart=/usr/local/bin/deeplearning stop-when-idle --seconds 1800" in unit
     assert f"User={watched.settings.login_user}" in unit
@@ -38,7 +33,7 @@ def test_a_cluster_that_may_be_idle_for_ever_gets_none(lab, ticking_clock):
     service = IdleService(node)
     service.ensure()
     service.stop()
-    assert calls(lab) == []
+    assert lab.calls_of("systemctl") == []
     assert not node.path(UNIT).exists()
 
 
@@ -50,10 +45,10 @@ def test_a_call_that_systemd_refuses_is_harmless_and_retried_later(lab, watched)
     service.ensure()
     systemctl.write_text(works)
     service.ensure()
-    assert calls(lab) == []
+    assert lab.calls_of("systemctl") == []
     watched.clock.wait(RETRY_SECONDS)
     service.ensure()
-    assert calls(lab) == ["daemon-reload", "start --no-block deeplearning-idle.service"]
+    assert lab.calls_of("systemctl") == ["daemon-reload", "start --no-block deeplearning-idle.service"]
 
 
 @pytest.mark.parametrize("has_started", [True, False])
@@ -63,10 +58,10 @@ def test_a_master_that_was_followed_ends_its_service_though_its_agent_was_restar
         service.ensure()
     service.stop()
     service.stop()
-    assert calls(lab)[-1] == "stop deeplearning-idle.service"
-    assert calls(lab).count("stop deeplearning-idle.service") == 1
+    assert lab.calls_of("systemctl")[-1] == "stop deeplearning-idle.service"
+    assert lab.calls_of("systemctl").count("stop deeplearning-idle.service") == 1
     service.ensure()
-    assert calls(lab)[-1] == "start --no-block deeplearning-idle.service"
+    assert lab.calls_of("systemctl")[-1] == "start --no-block deeplearning-idle.service"
 
 
 @pytest.fixture

@@ -1,55 +1,37 @@
 """Notices of EC2 against a real metadata server on loopback, and the file in which a training script finds them."""
 
 import contextlib
-import http.server
 import json
 import logging
 import re
-import threading
 
 import pytest
 
 from deeplearning_agent.workload.interruption_notice import SpotNotices, clear_notice, write_notice
+from tests.unit.loopback import LoopbackServer, respond
 
 NOTICE = '{"action": "terminate", "time": "2026-11-21T08:22:00Z"}'
 SAID = "EC2 will terminate this spot instance at 2026-11-21T08:22:00Z"
 
 
-class MetadataServer:
+class MetadataServer(LoopbackServer):
     """Instance metadata, version 2, with one path of interest."""
 
     def __init__(self):
+        super().__init__()
         self.status, self.text = 404, ""
         self.paths = []
-        metadata = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def answer(self):
-                metadata.paths.append(f"{self.command} {self.path}")
-                is_token = self.command == "PUT" and self.path == "/latest/api/token"
-                is_known = is_token or self.headers["X-aws-ec2-metadata-token"] == "token"
-                if metadata.status == 0:
-                    self.wfile.write(b"nonsense\r\n")
-                    return
-                status = (200 if is_token else metadata.status) if is_known else 401
-                text = (b"token" if is_token else metadata.text.encode()) if status == 200 else b"<html>no</html>"
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
-
-            do_GET = do_PUT = answer  # noqa: N815 - the names that http.server calls
-
-            def log_message(self, *_arguments):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
+    def answer(self, request, _body):
+        self.paths.append(f"{request.command} {request.path}")
+        is_token = request.command == "PUT" and request.path == "/latest/api/token"
+        is_known = is_token or request.headers["X-aws-ec2-metadata-token"] == "token"
+        if self.status == 0:
+            request.wfile.write(b"nonsense\r\n")
+            return
+        status = (200 if is_token else self.status) if is_known else 401
+        text = "token" if is_token else self.text
+        respond(request, status, text.encode() if status == 200 else b"<html>no</html>")
 
 
 @pytest.fixture

@@ -18,15 +18,10 @@ def needy(lab, ticking_clock):
     return lab.node(0, ticking_clock(), needs=NEEDS, run_script=ScriptSettings("b", "k", "0"))
 
 
-def calls(lab, name):
-    path = lab.directory / "programs0" / f"{name}.calls"
-    return path.read_text().splitlines() if path.exists() else []
-
-
 @pytest.mark.defect("D44")
 def test_the_service_is_started_and_not_waited_for(lab, needy):
     start_provisioning(needy)
-    assert calls(lab, "systemctl") == ["daemon-reload", "start --no-block deeplearning-provision.service"]
+    assert lab.calls_of("systemctl") == ["daemon-reload", "start --no-block deeplearning-provision.service"]
     unit = needy.path(UNIT).read_text().splitlines()
     assert "ExecStart=/usr/local/bin/deeplearning provision" in unit
     assert f"User={needy.settings.login_user}" in unit
@@ -38,7 +33,7 @@ def test_the_service_is_started_and_not_waited_for(lab, needy):
 def test_a_cluster_that_needs_nothing_gets_no_service(lab, ticking_clock):
     node = lab.node(0, ticking_clock())
     start_provisioning(node)
-    assert calls(lab, "systemctl") == []
+    assert lab.calls_of("systemctl") == []
     assert not node.path(UNIT).exists()
 
 

@@ -127,15 +127,15 @@ def test_without_a_digest_of_the_user_s3s_own_is_compared(data_lab, algorithm):
     if algorithm == "MD5":
         data_lab.client.meta.config.request_checksum_calculation = "when_required"
         data_lab.put("set.tar", content)
-    real, damaged = data_lab.proxy.answer, []
+    real, damaged = data_lab.proxy.send, []
 
-    def answer(handler, status, headers, data, fault=None, **options):
+    def send(handler, status, headers, data, fault=None, **options):
         if handler.command == "GET" and handler.path.endswith("set.tar") and not damaged:
             damaged.append(len(data))
             data = bytes(len(data))
         real(handler, status, headers, data, fault, **options)
 
-    data_lab.proxy.answer = answer
+    data_lab.proxy.send = send
     assert f"S3's {algorithm} of s3://training-data/set.tar must be" in refuse(data_lab, data_lab.source("set.tar"))
     assert damaged
     assert data_lab.stage(data_lab.source("set.tar"), is_forced=True)[0] == Outcome.DONE

@@ -3,20 +3,18 @@
 import json
 import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
-import tomllib
 
 from cdk_rehearsal.iam.evaluation import evaluate
 from cdk_rehearsal.iam.policy import read_policy_text
 from cdk_rehearsal.iam.request import Caller, Request
 from deeplearning_rehearsal.cases.format.account import AccountBucket, fill_account
-from deeplearning_rehearsal.cases.format.case import Case, CaseError
-from deeplearning_rehearsal.cases.format.case_file import parse_case
+from deeplearning_rehearsal.cases.format.case import CaseError
 from deeplearning_rehearsal.cases.run.cloud_faults import add_faults, make_cloud_options
 from deeplearning_rehearsal.cases.verdict.observations import await_status, run_commands
+from tests.unit.deeplearning_rehearsal.trial import Account, parse_trial
 
 CASE = """
 title = "The cache is of no use"
@@ -36,26 +34,6 @@ commands = ["deeplearning hosts"]
 """
 
 
-def _parse(text: str) -> Case:
-    return parse_case(tomllib.loads(text), Path("trial.toml"))
-
-
-class Account:
-    """An account whose S3 remembers what it was told."""
-
-    region, partition = "eu-west-1", "aws"
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, dict[str, Any]]] = []
-
-    def client(self, service: str) -> Any:
-        assert service == "s3"
-        return self
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda **arguments: self.calls.append((name, arguments))
-
-
 class Kept:
     """Environments of earlier rehearsals, damaged."""
 
@@ -64,7 +42,7 @@ class Kept:
 
 
 def test_buckets_are_there_with_policies_and_damaged_environments_before_the_stack() -> None:
-    case = _parse(CASE)
+    case = parse_trial(CASE)
     assert case.buckets == (
         AccountBucket("team", ("s3:GetObject", "s3:ListBucket")),
         AccountBucket("other", damaged_environments=True),
@@ -125,22 +103,15 @@ def test_a_bucket_denies_what_it_says_to_a_role_that_is_allowed_all(
 def test_invalid_buckets_of_a_case_are_refused(old: str, new: str, message: str) -> None:
     assert old in CASE
     with pytest.raises(CaseError, match=message):
-        _parse(CASE.replace(old, new))
+        parse_trial(CASE.replace(old, new))
 
 
 class Lab:
     """Nodes that run shell lines."""
 
-    def run(
-        self,
-        instance_id: str,
-        argv: Sequence[str],
-        *,
-        user: str | None = None,
-        login_shell: bool = False,
-        timeout: float = 60,
-    ) -> "subprocess.CompletedProcess[str]":
-        assert (instance_id, user, login_shell, timeout > 60) == ("i-0", "ubuntu", True, True)
+    def run(self, instance_id: str, argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
+        assert (instance_id, options["user"], options["login_shell"]) == ("i-0", "ubuntu", True)
+        assert options["timeout"] > 60
         return subprocess.run(list(argv), capture_output=True, text=True, check=False)
 
 

@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tomllib
 
 from deeplearning_contract.data_sets import DATA_SETS
 from deeplearning_rehearsal.cases.format.account import DIGEST_COMMAND, DataObject, digest_tree, fill_account
 from deeplearning_rehearsal.cases.format.case import Case, CaseError
-from deeplearning_rehearsal.cases.format.case_file import parse_case
 from deeplearning_rehearsal.cases.format.expectations import NeedsSight, Seen, Sight, judge_seen
 from deeplearning_rehearsal.cases.format.triggers import parse_target, parse_trigger
 from deeplearning_rehearsal.cases.run.cloud_faults import add_faults, make_cloud_options
 from deeplearning_rehearsal.cases.verdict.observations import list_sources, look_at_needs
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
+from tests.unit.deeplearning_rehearsal.trial import Account, parse_trial
 
 OBJECT = DataObject("bucket", "coco.tar", files=10, file_bytes=100)
 NOTHING_KEPT = KeptEnvironments(Path("/nonexistent"), None, print)
@@ -40,29 +39,6 @@ object_seconds = 0.5
 [seen]
 data_complete = ["coco"]
 """
-
-
-def _parse(text: str) -> Case:
-    return parse_case(tomllib.loads(text), Path("trial.toml"))
-
-
-class Account:
-    """An account whose S3 remembers what it was given."""
-
-    account, region = "1", "eu-west-1"
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, Any]] = []
-
-    def client(self, service: str) -> "Account":
-        assert service == "s3"
-        return self
-
-    def create_bucket(self, **arguments: Any) -> None:
-        self.calls.append(("create", arguments))
-
-    def put_object(self, **arguments: Any) -> None:
-        self.calls.append((arguments["Key"], arguments["Body"]))
 
 
 def test_each_archive_holds_the_same_made_up_files() -> None:
@@ -97,16 +73,18 @@ def test_the_digest_of_a_tree_is_what_a_shell_prints_in_its_folder(tmp_path: Pat
 
 
 def test_a_case_puts_its_objects_into_the_account_before_its_stack_is_there() -> None:
-    case = _parse(CASE)
+    case = parse_trial(CASE)
     assert case.objects == (OBJECT,)
     options, account = add_faults(make_cloud_options(), case, NOTHING_KEPT), Account()
     assert options.object_seconds == 0.5
     place: Any = account
     options.prepare(place)
     bucket = {"Bucket": "bucket", "CreateBucketConfiguration": {"LocationConstraint": "eu-west-1"}}
-    assert account.calls == [("create", bucket), ("coco.tar", *OBJECT.make_objects().values())]
+    (content,) = OBJECT.make_objects().values()
+    uploaded = {"Bucket": "bucket", "Key": "coco.tar", "Body": content}
+    assert account.calls == [("create_bucket", bucket), ("put_object", uploaded)]
     fill_account(place, (OBJECT, replace(OBJECT, key="other.tar")), (), NOTHING_KEPT)
-    assert [call[0] for call in account.calls[2:]] == ["create", "coco.tar", "other.tar"]
+    assert [arguments.get("Key") for _, arguments in account.calls[2:]] == [None, "coco.tar", "other.tar"]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +105,7 @@ def test_a_case_puts_its_objects_into_the_account_before_its_stack_is_there() ->
 def test_invalid_data_of_a_case_is_refused(old: str, new: str, message: str) -> None:
     assert old in CASE
     with pytest.raises(CaseError, match=message):
-        _parse(CASE.replace(old, new))
+        parse_trial(CASE.replace(old, new))
 
 
 class Lab:
@@ -144,16 +122,9 @@ class Lab:
     def disk(self, instance_id: str) -> Path:
         return self._folder / instance_id
 
-    def run(
-        self,
-        instance_id: str,
-        argv: Sequence[str],
-        *,
-        user: str | None = None,
-        login_shell: bool = False,
-        timeout: float = 60,
-    ) -> "subprocess.CompletedProcess[str]":
-        assert (user, login_shell, timeout > 60) == ("ubuntu", False, True)
+    def run(self, instance_id: str, argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
+        assert (options["user"], options.get("login_shell", False)) == ("ubuntu", False)
+        assert options["timeout"] > 60
         assert argv[2].startswith("cd /opt/deeplearning/data/coco ")
         digest = self._digests[instance_id]
         return subprocess.CompletedProcess(list(argv), 0 if digest else 1, digest + "\n", "")
@@ -169,7 +140,7 @@ def _judge(case: Case, sight: NeedsSight) -> tuple[bool, str]:
 
 
 def test_data_is_complete_when_each_node_has_what_s3_holds(tmp_path: Path) -> None:
-    case, digest = _parse(CASE), digest_tree(OBJECT.make_tree())
+    case, digest = parse_trial(CASE), digest_tree(OBJECT.make_tree())
     assert list_sources(case) == {"coco": OBJECT}
     whole = _look(case, Lab(tmp_path / "a", {"i-0": digest, "i-1": digest}, {}))
     assert _judge(case, whole) == (True, "2 nodes have it")
@@ -182,7 +153,7 @@ def test_data_is_complete_when_each_node_has_what_s3_holds(tmp_path: Path) -> No
 
 
 def test_a_failure_for_good_is_seen_only_with_its_words_and_nothing_in_place(tmp_path: Path) -> None:
-    failing = replace(_parse(CASE), seen=Seen(needs_failed={"data:coco": "is cut off"}))
+    failing = replace(parse_trial(CASE), seen=Seen(needs_failed={"data:coco": "is cut off"}))
     step = {"state": "failed", "detail": "coco.tar is cut off; upload it again", "final": True}
 
     def judge(name: str, digest: str, **changes: Any) -> bool:
@@ -229,4 +200,4 @@ def test_a_known_data_set_made_small_has_every_part_that_jobs_ask_for() -> None:
 def test_made_up_files_and_those_of_a_data_set_are_not_asked_for_together() -> None:
     text = CASE.replace("file_bytes = 100", 'file_bytes = 100\ndata_set = "coco-2017"')
     with pytest.raises(CaseError, match="files"):
-        _parse(text)
+        parse_trial(text)

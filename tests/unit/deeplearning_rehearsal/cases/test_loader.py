@@ -5,17 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tomllib
 
 from cdk_rehearsal.embedded_aws.cloud_options import CloudOptions
 from deeplearning_contract.names import ROLE_TAG
 from deeplearning_rehearsal.cases.format.actions import ACTIONS
-from deeplearning_rehearsal.cases.format.case import Case, CaseError
-from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, parse_case, read_case
+from deeplearning_rehearsal.cases.format.case import CaseError
+from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, read_case
 from deeplearning_rehearsal.cases.format.expectations import EXPECTATIONS, Seen, list_asked
 from deeplearning_rehearsal.cases.format.triggers import TRIGGERS
 from deeplearning_rehearsal.cases.run.cloud_faults import add_faults, make_cloud_options
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
+from tests.unit.deeplearning_rehearsal.trial import parse_trial
 
 DEFAULT = CloudOptions()
 GOOD = """
@@ -111,10 +111,6 @@ FORMED, TRAINED, FAILED = (f'title = "x"\nexpect = "{word}"\n' for word in ("for
 NOTHING_KEPT = KeptEnvironments(Path("/nonexistent"), None, print)
 
 
-def _parse(text: str) -> Case:
-    return parse_case(tomllib.loads(text), Path("trial.toml"))
-
-
 @pytest.mark.parametrize("path", list_cases(), ids=lambda path: path.stem)
 def test_each_case_of_the_package_can_be_read_and_deployed(path: Path) -> None:
     case = read_case(path)
@@ -140,7 +136,7 @@ def test_every_action_and_every_trigger_has_a_case_or_a_reason_to_be_without() -
 
 
 def test_a_file_becomes_a_case() -> None:
-    case = _parse(GOOD)
+    case = parse_trial(GOOD)
     assert (case.name, case.title, case.faults, case.is_elastic, case.minutes) == (
         "trial",
         "A worker dies",
@@ -165,11 +161,11 @@ def test_a_file_becomes_a_case() -> None:
     ],
 )
 def test_expectations_of_every_case_of_a_kind_need_no_key(text: str, seen: Seen) -> None:
-    assert _parse(text).seen == seen
+    assert parse_trial(text).seen == seen
 
 
 def test_the_faults_of_the_cloud_reach_its_options() -> None:
-    options = add_faults(make_cloud_options(key_pairs={"name": "key"}), _parse(GOOD), NOTHING_KEPT)
+    options = add_faults(make_cloud_options(key_pairs={"name": "key"}), parse_trial(GOOD), NOTHING_KEPT)
     (fault,) = options.faults
     worker, master = {ROLE_TAG: "worker"}, {ROLE_TAG: "master"}
     assert [fault.strikes(tags=worker, group="g", ordinal=number) for number in (1, 2, 3)] == [False, True, True]
@@ -186,7 +182,7 @@ def test_without_a_case_the_cloud_behaves_as_aws() -> None:
 
 
 def test_a_machine_is_found_dead_by_itself_unless_the_file_says_otherwise() -> None:
-    case = _parse(GOOD.replace('found_dead_after = "never"\n', ""))
+    case = parse_trial(GOOD.replace('found_dead_after = "never"\n', ""))
     assert case.injections[0].options["found_dead_after"] > 0
 
 
@@ -222,7 +218,7 @@ def test_a_machine_is_found_dead_by_itself_unless_the_file_says_otherwise() -> N
 def test_a_wrong_key_or_value_is_refused_by_its_name(old: str, new: str, message: str) -> None:
     assert old in GOOD
     with pytest.raises(CaseError) as refused:
-        _parse(GOOD.replace(old, new))
+        parse_trial(GOOD.replace(old, new))
     assert str(refused.value).startswith("trial.toml: ")
     assert message in str(refused.value)
 
@@ -267,12 +263,12 @@ POISON = '[[inject]]\ndo = "send_poison"\nwhen = '
 )
 def test_a_case_that_contradicts_itself_is_refused(text: str, message: str) -> None:
     with pytest.raises(CaseError) as refused:
-        _parse(text)
+        parse_trial(text)
     assert message in str(refused.value)
 
 
 def test_a_launch_fault_without_known_words_is_refused_with_its_file() -> None:
-    case = _parse(GOOD.replace("InsufficientInstanceCapacity", "Whatever"))
+    case = parse_trial(GOOD.replace("InsufficientInstanceCapacity", "Whatever"))
     with pytest.raises(CaseError, match=r"trial.toml: cloud.launch_faults: message must be given for code Whatever"):
         add_faults(make_cloud_options(), case, NOTHING_KEPT)
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -30,16 +31,8 @@ class FakeNodes:
     def __init__(self, fault: Fault = lambda _question, _instance_id: None) -> None:
         self._fault = fault
 
-    def run(
-        self,
-        instance_id: str,
-        argv: Sequence[str],
-        *,
-        user: str | None = None,
-        login_shell: bool = False,
-        timeout: float = 60,
-    ) -> "subprocess.CompletedProcess[str]":
-        question = _classify(argv, login_shell=login_shell)
+    def run(self, instance_id: str, argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
+        question = _classify(argv, login_shell=options.get("login_shell", False))
         status, output = self._fault(question, instance_id) or _answer(question, instance_id)
         return subprocess.CompletedProcess(list(argv), status, output, "" if status == 0 else "no such thing")
 

@@ -50,23 +50,15 @@ class Master:
         self._answer = (status, output, errors)
         self._is_full = is_full
 
-    def run(
-        self,
-        instance_id: str,
-        argv: Sequence[str],
-        *,
-        user: str | None = None,
-        login_shell: bool = False,
-        timeout: float = 60,
-    ) -> "subprocess.CompletedProcess[str]":
-        assert (user, login_shell) == ("ubuntu", True)
+    def run(self, instance_id: str, argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
+        assert (options["user"], options["login_shell"]) == ("ubuntu", True)
         if "copy" in argv:
             name = argv[2].split("rehearsal/")[-1].split('"')[0]
             self.files[name] = base64.b64decode(argv[-1])
             return subprocess.CompletedProcess(list(argv), int(self._is_full), "", "No space left on device\n")
         assert argv[:2] == ["deeplearning", "start-job"]
         assert JobDefinition.from_json(base64.b64decode(argv[2]).decode()) == JOB
-        self.timeout = timeout
+        self.timeout = options["timeout"]
         return subprocess.CompletedProcess(list(argv), *self._answer)
 
 
