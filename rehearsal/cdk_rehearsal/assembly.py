@@ -78,8 +78,8 @@ def _read_assets(assembly: Path, artifacts: Mapping[str, Any], stack: Mapping[st
         manifest = _read_json(assembly / artifact["properties"]["file"])
         if manifest.get("dockerImages"):
             raise AssemblyError(
-                f"assets must be files in the rehearsal, which has no container engine, got docker images in {key}; put "
-                "them in a stack of their own, and choose the other with --stack NAME"
+                f"assets must be files in the rehearsal, which has no container engine, got docker images in {key}; "
+                "put them in a stack of their own, and choose the other with --stack NAME"
             )
         for entry in manifest.get("files", {}).values():
             source = entry["source"]
