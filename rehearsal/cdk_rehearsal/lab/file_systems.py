@@ -1,6 +1,7 @@
 """The lab's EFS and FSx for Lustre: the folders behind file systems, and a node's mount targets among them."""
 
 import os
+import threading
 from pathlib import Path
 
 from cdk_rehearsal.machine import AccessPoint, LustreTarget, Machine
@@ -11,6 +12,8 @@ class FileSystems:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        # Machines that boot at once use the same access point.
+        self._lock = threading.Lock()
 
     def open(self, file_system_id: str) -> Path:
         """Return the folder behind a file system; a new one belongs to root with mode 0755, as on AWS."""
@@ -62,7 +65,8 @@ class FileSystems:
 
     def _make_root(self, point: AccessPoint) -> None:
         folder = self.open(point.file_system_id) / point.path.lstrip("/")
-        if point.owner is not None and not folder.exists():
-            folder.mkdir(parents=True)
-            os.chown(folder, point.owner.uid, point.owner.gid)
-            folder.chmod(point.owner.mode)
+        with self._lock:
+            if point.owner is not None and not folder.exists():
+                folder.mkdir(parents=True)
+                os.chown(folder, point.owner.uid, point.owner.gid)
+                folder.chmod(point.owner.mode)

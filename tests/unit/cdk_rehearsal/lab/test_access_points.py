@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import threading
 from urllib.parse import parse_qs
 
 import pytest
@@ -18,11 +19,14 @@ ID, POINT = "fs-0123456789abcdef0", "fsap-0123456789abcdef0"
 
 def describe(folder, point):
     """Return what a machine with this access point may mount."""
+    return FileSystems(folder).describe_targets(make_machine(point))
+
+
+def make_machine(point):
     values = dict.fromkeys(Machine.__dataclass_fields__, "")
-    machine = Machine(
+    return Machine(
         **{**values, "mount_targets": {ID: "10.0.0.4"}, "tags": {}, "lustre": {}, "access_points": {POINT: point}}
     )
-    return FileSystems(folder).describe_targets(machine)
 
 
 def test_a_root_directory_with_an_owner_is_made_for_it(tmp_path):
@@ -30,6 +34,28 @@ def test_a_root_directory_with_an_owner_is_made_for_it(tmp_path):
     targets = describe(tmp_path, point)
     assert json.loads(json.dumps(targets))["access_points"] == {POINT: {"file_system_id": ID, "path": "/cluster"}}
     assert (tmp_path / ID / "cluster").stat().st_mode & 0o777 == 0o750
+
+
+def test_a_machine_that_boots_beside_another_finds_the_root_directory_of_its_owner(tmp_path, monkeypatch):
+    """One machine makes the directory, and the other waits until it belongs to its owner."""
+    systems, point = FileSystems(tmp_path), AccessPoint(ID, "/cluster", RootOwner(os.getuid(), os.getgid(), 0o750))
+    order = []
+
+    def boot():
+        systems.describe_targets(make_machine(point))
+        order.append("booted")
+
+    other = threading.Thread(target=boot)
+
+    def own(*_):
+        other.start()
+        other.join(0.2)
+        order.append("owned")
+
+    monkeypatch.setattr(os, "chown", own)
+    boot()
+    other.join()
+    assert order == ["owned", "booted", "booted"]
 
 
 def test_without_creation_info_a_missing_root_directory_is_not_made_and_its_mount_is_refused(tmp_path, monkeypatch):
