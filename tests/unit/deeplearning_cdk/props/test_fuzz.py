@@ -41,6 +41,7 @@ from deeplearning_cdk import (
     Spending,
     Storage,
     TrainingCluster,
+    TrainingImage,
     Workers,
     training_cluster,
 )
@@ -100,6 +101,7 @@ CONSTRUCTS: dict[Callable[..., Any], dict[str, Any]] = {
     LustreFileSystem.from_attributes: {"dns_name": "fs.example.com", "mount_name": "abc"},
     SharedFileSystem: {},
     SharedFileSystem.from_shared_file_system_attributes: {"file_system_id": "fs-01234567"},
+    TrainingImage: {},
 }
 
 
@@ -140,7 +142,7 @@ def objects(stack: cdk.Stack) -> dict[str, Any]:
 
 def props_of(callee: Callable[..., Any]) -> list[str]:
     """Return the props of a callable; of a construct without its place in the tree."""
-    constructs = (TrainingCluster, EmrTraining, SharedFileSystem, LustreFileSystem)
+    constructs = (TrainingCluster, EmrTraining, SharedFileSystem, LustreFileSystem, TrainingImage)
     made = callee.__init__ if callee in constructs else callee
     return [name for name in inspect.signature(made).parameters if name not in {"self", "scope", "construct_id"}]
 
