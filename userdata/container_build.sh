@@ -14,4 +14,4 @@ for file in /context/files/*; do
 done
 python3 -m zipfile -e /context/agent.zip /tmp/agent
 (cd /tmp/agent && python3 -m deeplearning_command environment --build)
-rm -rf "$home/node.json" "$home/provision" /tmp/agent /tmp/shared /var/lib/apt/lists/*
+rm -rf "$home/node.json" "$home/provision" "$home/shared" /tmp/agent /var/lib/apt/lists/*

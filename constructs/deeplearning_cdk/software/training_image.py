@@ -104,7 +104,7 @@ def _make_context(base: str, environment: JobEnvironment, needs: JobNeeds) -> Pa
         "role": NodeRole.MASTER.value,
         "instance_id": "image",
         "login_user": "root",
-        "mount_point": "/tmp/shared",  # noqa: S108 - of the container that builds
+        "mount_point": "/opt/deeplearning/shared",
         "expected_gpu_count": 0,
         "needs": compact(replace(needs, environment=settings)),
     }
