@@ -23,6 +23,7 @@ PAYLOAD = {
     "userdata/deeplearning_provision": "deeplearning_cdk/_payload/deeplearning_provision",
     "userdata/emr_bootstrap.sh": "deeplearning_cdk/_payload/emr_bootstrap.sh",
     "userdata/fetch_agent.py": "deeplearning_cdk/_payload/fetch_agent.py",
+    "userdata/prepare_member.py": "deeplearning_cdk/_payload/prepare_member.py",
 }
 
 EXAMPLES = ("*.py", "*.sh", "environments/*.txt")

@@ -11,7 +11,7 @@ from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import AssemblyError, UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
-from deeplearning_cli.template_changes import Change, Effect, compare_templates
+from deeplearning_cli.template_changes import EMR_CLUSTER, Change, Effect, compare_templates
 
 _HEADINGS = {
     Effect.REFUSE: "CloudFormation refuses to update",
@@ -26,6 +26,8 @@ _MOST_PROPERTIES = 4
 _GROUP, _REQUEST = "AWS::AutoScaling::AutoScalingGroup", "Custom::RequestedCapacity"
 _SIZES = frozenset({"DesiredCapacity", "MaxSize", "MinSize"})
 _COUNTS = frozenset({"Master", "Workers"})
+_RELEASE = "ProgramsRelease"
+"""Part of the logical id of the SSM parameter from which members on EMR start."""
 
 
 def add_parser(commands: Commands) -> None:
@@ -35,8 +37,9 @@ def add_parser(commands: Commands) -> None:
         help="show what a deployment would replace, delete or update, before it happens",
         description="Compare a synthesized stack with the deployed one by CloudFormation's own rules, and show what "
         "would be replaced, deleted or updated in place, and the consequences for nodes and data. Read-only.",
-        epilog="exit status: 0 no data would be lost, 1 data would be lost or CloudFormation would refuse the "
-        "deployment, 2 the comparison failed, 130 interrupted; example: cdk synth --quiet && deeplearning-cdk changes",
+        epilog="exit status: 0 nothing would be lost, 1 data or a cluster on EMR would be lost or CloudFormation would "
+        "refuse the deployment, 2 the comparison failed, 130 interrupted; example: cdk synth --quiet && "
+        "deeplearning-cdk changes",
     )
     add_place(parser, may_be_rehearsed=False)
     add = parser.add_argument
@@ -47,7 +50,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare an assembly with the deployed stack; return 0 if no data is lost, else 1, and 2 on failure."""
+    """Compare an assembly with the deployed stack; return 0 if nothing is lost, else 1, and 2 on failure."""
     try:
         wanted = read_stack(Path(arguments.assembly), arguments.stack)
         deployed = _read_deployed(arguments, wanted.name, lambda: open_cloud(arguments))
@@ -58,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps([_to_document(change) for change in changes], indent=2))
     else:
         print("\n".join(render_changes(wanted.name, changes)))
-    return int(any(change.loses_data or change.effect is Effect.REFUSE for change in changes))
+    return int(any(_is_harmful(change) or change.effect is Effect.REFUSE for change in changes))
 
 
 def render_changes(stack: str, changes: Sequence[Change]) -> list[str]:
@@ -70,10 +73,14 @@ def render_changes(stack: str, changes: Sequence[Change]) -> list[str]:
         chosen = [change for change in changes if change.effect is effect]
         lines += ["", f"{heading}:"] if chosen else []
         for change in chosen:
-            mark = "!" if change.loses_data else " "
+            mark = "!" if _is_harmful(change) else " "
             lines.append(f"{mark} {change.path}  {change.resource_type}{_by(change)}")
     lines += ["", *_explain(changes)]
     return lines
+
+
+def _is_harmful(change: Change) -> bool:
+    return change.loses_data or change.ends_jobs
 
 
 def _by(change: Change) -> str:
@@ -106,6 +113,7 @@ def _explain(changes: Sequence[Change]) -> list[str]:
     if "Custom::PinnedImage" in types:
         notes.append("image: its parameter is read again, so new nodes may start from another image")
     notes += _explain_capacity(changes)
+    notes += _explain_emr(changes)
     return notes or ["nodes and data stay as they are"]
 
 
@@ -125,6 +133,28 @@ def _explain_capacity(changes: Sequence[Change]) -> list[str]:
         notes.append(
             "capacity: the group's limits were changed in the props and are set; its desired capacity stays as it was "
             "adjusted, unless it lies outside of them"
+        )
+    return notes
+
+
+def _explain_emr(changes: Sequence[Change]) -> list[str]:
+    """Yield the consequences for a cluster on EMR, which is one resource with all its instances."""
+    notes = []
+    for change in (change for change in changes if change.resource_type == EMR_CLUSTER):
+        if change.effect in (Effect.REPLACE, Effect.MAY_REPLACE):
+            notes.append(
+                f"EMR: {change.path} would be replaced: a new cluster starts while the old one runs, which takes the "
+                "quota of both, and then the old one ends with its jobs and its HDFS; the shared file system stays, so "
+                "a job that is submitted again resumes from its newest checkpoint"
+            )
+        elif any(path.endswith("InstanceGroup.InstanceCount") for path in change.properties):
+            notes.append(
+                "EMR: the group is resized in place; a new instance joins by itself, and a running job keeps its "
+                "ranks; a smaller group ends instances with the ranks on them"
+            )
+    if any(_RELEASE in change.logical_id and change.effect is Effect.UPDATE for change in changes):
+        notes.append(
+            "EMR: running members stay as they are; an instance that EMR launches later starts from the new release"
         )
     return notes
 

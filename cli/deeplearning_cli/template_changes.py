@@ -25,6 +25,7 @@ STATEFUL = frozenset(
     }
 )
 """Types of resources with users' data."""
+EMR_CLUSTER = "AWS::EMR::Cluster"
 
 
 class Effect(Enum):
@@ -58,7 +59,16 @@ class Change:
     @property
     def loses_data(self) -> bool:
         """True if users' data is deleted, or replaced by a new and empty resource."""
-        return self.resource_type in STATEFUL and self.effect in (Effect.REPLACE, Effect.MAY_REPLACE, Effect.DELETE)
+        return self.resource_type in STATEFUL and self._goes
+
+    @property
+    def ends_jobs(self) -> bool:
+        """True if a cluster on EMR ends, and with it the jobs on it: its instances are no resources of their own."""
+        return self.resource_type == EMR_CLUSTER and self._goes
+
+    @property
+    def _goes(self) -> bool:
+        return self.effect in (Effect.REPLACE, Effect.MAY_REPLACE, Effect.DELETE)
 
 
 def compare_templates(deployed: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[Change, ...]:

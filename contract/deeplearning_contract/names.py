@@ -76,6 +76,10 @@ def host_name(rank: int) -> str:
     return f"deeplearning-worker{rank + 1}"
 
 
-def shared_membership(cluster: str) -> str:
-    """Return the path of the membership of a cluster on EMR, below the root of its shared file system."""
-    return f".deeplearning/{cluster}/membership.json"
+def shared_membership(cluster: str, cluster_id: str) -> str:
+    """
+    Return the path of the membership of a cluster on EMR, below the root of its shared file system.
+
+    EMR's id is part of it, because a cluster and its replacement are up at the same time.
+    """
+    return f".deeplearning/{cluster}/{cluster_id}/membership.json"

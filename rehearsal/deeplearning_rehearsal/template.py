@@ -15,6 +15,7 @@ from deeplearning_contract.setting_parts import EnvironmentSettings
 _GROUP = "AWS::AutoScaling::AutoScalingGroup"
 _REQUEST = "Custom::RequestedCapacity"
 _EMR_CLUSTER = "AWS::EMR::Cluster"
+_PARAMETER = "AWS::SSM::Parameter"
 
 WORKER_MINIMUM_VARIABLE = "DEEPLEARNING_WORKER_MIN_CAPACITY"
 """Variable of the capacity adjuster's environment that holds the fewest workers."""
@@ -163,16 +164,19 @@ def find_environment(template: Mapping[str, Any]) -> EnvironmentSettings | None:
 
 
 def find_settings(template: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield where nodes get their settings, as containers with keys: user data, and arguments of bootstrap actions."""
-    for resource in template.get("Resources", {}).values():
+    """Yield where nodes get their settings, as containers with keys: user data, and what bootstrap actions read."""
+    resources = template.get("Resources", {})
+    for resource in resources.values():
         if resource["Type"] == "AWS::EC2::LaunchTemplate":
             data = resource["Properties"]["LaunchTemplateData"]
             if "UserData" in data:
                 yield data, "UserData"
         if resource["Type"] == _EMR_CLUSTER:
             for action in resource["Properties"].get("BootstrapActions", ()):
-                arguments = action["ScriptBootstrapAction"].get("Args", [])
-                yield from ((arguments, number) for number in range(len(arguments)))
+                for argument in action["ScriptBootstrapAction"].get("Args", []):
+                    named = resources.get(argument.get("Ref"), {}) if isinstance(argument, dict) else {}
+                    if named.get("Type") == _PARAMETER:
+                        yield named["Properties"], "Value"
 
 
 def read_literals(value: Any) -> str:

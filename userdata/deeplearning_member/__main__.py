@@ -9,6 +9,7 @@ Entry point on EMR: `python -m deeplearning_member`, and on a prepared node the 
 import json
 import logging
 import os
+import stat
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -116,7 +117,10 @@ def prepare(node: Node, _: JobFlow) -> int:
 
     Effects: as `prepare_node`; the command `deeplearning-member`, a file of this instance, and the units.
     """
-    start_log(node.path(AGENT_LOG))
+    log = node.path(AGENT_LOG)
+    start_log(log)
+    # Some images hide /var/log, where the daemons of EMR keep their logs.
+    log.parent.chmod(log.parent.stat().st_mode | stat.S_IXOTH)
     LOG.info("preparing %s of cluster %s", node, node.settings.cluster)
     member = prepare_node(node, AwsClients(node.settings.region), node.limit(node.settings.setup_seconds))
     write_file(_member_file(node), json.dumps(member.to_document()) + "\n")

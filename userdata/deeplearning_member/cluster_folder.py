@@ -25,7 +25,6 @@ LOG = logging.getLogger(__name__)
 class Announcement:
     """Announcement of a node, which it renews while it runs."""
 
-    cluster_id: str  # EMR's id of its cluster: another one of the same name may have left announcements
     member: Member  # The node
     generation: int  # Membership that the node has installed; 0 for none
     uptime: float  # Seconds since the node's boot, which distinguish each renewal
@@ -36,14 +35,13 @@ class Announcement:
 
 
 class ClusterFolder:
-    """Folder `.deeplearning/<cluster>` on the shared file system."""
+    """Folder `.deeplearning/<cluster>/<EMR's id>` on the shared file system."""
 
     def __init__(self, node: Node, cluster_id: str) -> None:
         """Bind the node, and EMR's id of its cluster; nothing is read yet."""
         self._node = node
-        self._cluster_id = cluster_id
         self._mount_point = node.settings.file_system.mount_point
-        self._membership = node.path(f"{self._mount_point}/{shared_membership(node.settings.cluster)}")
+        self._membership = node.path(f"{self._mount_point}/{shared_membership(node.settings.cluster, cluster_id)}")
         self._members = self._membership.with_name("members")
         self._refused: dict[str, str] = {}
 
@@ -54,11 +52,11 @@ class ClusterFolder:
 
     def announce(self, member: Member, generation: int) -> None:
         """Write or renew the announcement of this node."""
-        announcement = Announcement(self._cluster_id, member, generation, round(self._node.clock.read(), 3))
+        announcement = Announcement(member, generation, round(self._node.clock.read(), 3))
         write_file(self._members / f"{member.instance_id}.json", json.dumps(asdict(announcement)) + "\n")
 
     def read_announcements(self) -> dict[str, Announcement]:
-        """Read the announcements of this EMR cluster, by instance id; a malformed one is logged once and ignored."""
+        """Read the announcements, by instance id; a malformed one is logged once and ignored."""
         found = {}
         for path in sorted(self._members.glob("i-*.json")):
             try:
@@ -70,8 +68,7 @@ class ClusterFolder:
                     LOG.warning("ignored %s: %s", path, error)
                 self._refused[path.stem] = str(error)
                 continue
-            if announcement.cluster_id == self._cluster_id:
-                found[path.stem] = announcement
+            found[path.stem] = announcement
         return found
 
     def forget(self, instance_id: str) -> None:

@@ -75,7 +75,7 @@ class MemberService:
         members = (self._member, *self._find_others())
         if state and (state.members, state.user_key) == (members, self._user_key):
             return state
-        # The folder may have been lost, or contain the membership of an earlier EMR cluster.
+        # The folder may have been lost.
         generation = max(state.generation if state else 0, installed_generation(node)) + 1
         expected = tuple(member.instance_id for member in members)
         state = ClusterState(

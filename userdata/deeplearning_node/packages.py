@@ -72,7 +72,7 @@ def _install(node: Node, names: list[str], deadline: Deadline) -> None:
     last = ProgramError("no attempt was made")
     for _ in deadline.attempts():
         try:
-            for argv in (*updates, (*install, *names)):
+            for argv in (*updates, *((*install, *group) for group in _split(names))):
                 node.programs.run(
                     argv,
                     timeout_seconds=max(1.0, deadline.remaining),
@@ -86,3 +86,9 @@ def _install(node: Node, names: list[str], deadline: Deadline) -> None:
     raise StageFailure(
         str(last), "check the route to the package server, or use an image that has them", output=last.output
     )
+
+
+def _split(names: list[str]) -> list[list[str]]:
+    """Return the packages in the order of two transactions: a package `*-release` adds the repository of others."""
+    releases = [name for name in names if name.endswith("-release")]
+    return [group for group in (releases, [name for name in names if name not in releases]) if group]

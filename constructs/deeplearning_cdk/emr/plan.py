@@ -1,6 +1,6 @@
 """Plan of an EMR cluster: values that follow from other values, checked before any construct is created."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Annotated, Any
 
@@ -13,8 +13,8 @@ from deeplearning_cdk.nodes.instance_catalog import (
     describe_instance_type,
     without_efa,
 )
-from deeplearning_cdk.props.check import Rule, is_token, show_value
-from deeplearning_cdk.props.rules import between, count_gibibytes, lasting, matching, sized
+from deeplearning_cdk.props.check import Rule, show_value
+from deeplearning_cdk.props.rules import between, lasting, matching, sized
 from deeplearning_cdk.software.choice import choose_environment
 from deeplearning_cdk.software.job_environment import JobEnvironment
 from deeplearning_cdk.storage.lustre import add_lustre_client
@@ -28,12 +28,18 @@ LOGIN_USER = "hadoop"
 
 RELEASES = tuple(f"emr-7.{minor}.0" for minor in range(15))
 """Releases on Amazon Linux 2023, as of November 2026 (EMR release guide, "Amazon EMR 7.x release versions")."""
-_DEEP_LEARNING_IMAGE, _EMR_IMAGE = "dlami", "emr"
-_IMAGE_NAME = "base-oss-nvidia-driver-gpu-amazon-linux-2023"
+EMR_IMAGE = "emr"
+_BASE_IMAGE = "base-oss-nvidia-driver-gpu-amazon-linux-2023"
+"""Deep Learning AMI from which an image of the user's is made."""
 _EMR_INTERPRETER = "/usr/bin/python3.11"
 """Newest Python of EMR's own image; its python3 is 3.9 (EMR release guide, "Amazon EMR release 7.0.0")."""
-_DEEP_LEARNING_GIBIBYTES = 75
-"""Snapshot of the Base Deep Learning AMI with the open NVIDIA driver on Amazon Linux 2023."""
+_DRIVER_PACKAGES = ("nvidia-release", "kernel-devel-{kernel}", "kernel-modules-extra-{kernel}", "nvidia-open")
+"""
+Driver from Amazon Linux's own repository, which `nvidia-release` adds; the module is built for the running kernel.
+
+Source: aws/amazon-ecs-ami#531 and scripts/enable-ecs-agent-gpu-support-al2023.sh there. EMR installs a driver on GPU
+types by itself (EMR management guide, "Supported instance types"); these are for a release that does not.
+"""
 _LEAST_GIBIBYTES, _MOST_GIBIBYTES = 15, 100
 """EMR management guide, "Customizing the Amazon EBS root device volume"."""
 _BROKEN_APPLICATIONS = ("hue", "zeppelin")
@@ -64,22 +70,16 @@ Release = Annotated[
 EmrImage = Annotated[
     str,
     matching(
-        rf"{_DEEP_LEARNING_IMAGE}|{_EMR_IMAGE}|ami-[0-9a-f]{{8}}([0-9a-f]{{9}})?",
-        "be dlami, emr or an AMI id",
-        "write e.g. dlami, or ami- and 8 or 17 hex digits",
+        rf"{EMR_IMAGE}|ami-[0-9a-f]{{8}}([0-9a-f]{{9}})?",
+        "be emr or the id of an AMI made from a Deep Learning AMI",
+        "write emr, or ami- and 8 or 17 hex digits; docs/guides/emr.md has the commands that make such an AMI",
         takes_tokens=True,
     ),
 ]
 """Machine image of every member."""
 
 Application = Annotated[
-    str,
-    matching(r"[A-Za-z][A-Za-z0-9-]{0,63}", "be the name of an application of EMR", "write e.g. Hadoop"),
-    Rule(
-        must="not be Hue or Zeppelin",
-        remedy="they fail to start on a deep-learning image, so leave them out",
-        is_kept=lambda name: name.lower() not in _BROKEN_APPLICATIONS,
-    ),
+    str, matching(r"[A-Za-z][A-Za-z0-9-]{0,63}", "be the name of an application of EMR", "write e.g. Hadoop")
 ]
 """Application that EMR installs."""
 
@@ -88,6 +88,12 @@ RootVolume = Annotated[
     sized(_LEAST_GIBIBYTES, _MOST_GIBIBYTES, "EMR takes no other; pass e.g. Size.gibibytes(100), and put data on /efs"),
 ]
 """Size of every root volume; a number is GiB."""
+
+Restart = Annotated[
+    str,
+    matching(r"[A-Za-z0-9._-]{0,64}", "be letters, digits, dots, hyphens and underscores", "write e.g. 2"),
+]
+"""Text whose change replaces the cluster."""
 
 IdleTime = Annotated[Duration, lasting("60 seconds", "7 days", "write e.g. Duration.hours(1)")]
 """Idle time of EMR's auto-termination policy (EMR API reference, AutoTerminationPolicy)."""
@@ -99,8 +105,8 @@ _WITHOUT_MEANING: Mapping[str, Mapping[str, str]] = {
         "efa": "EMR attaches no EFA, and NCCL uses TCP",
     },
     "software": {
-        "image": "pass image to EmrTraining: dlami, emr or an AMI id",
-        "image_release": "pass an AMI id as image to keep it",
+        "image": "pass image to EmrTraining: emr or an AMI id",
+        "image_release": "a release of EMR keeps its image, and so does an AMI id",
     },
 }
 """Fields of values that EMR gives no meaning, each with the remedy."""
@@ -119,17 +125,13 @@ class EmrPlan:
     environment: JobEnvironment | None
     """Environment of jobs; None for the image's own software."""
 
-    @property
-    def is_followed(self) -> bool:
-        """True if each deployment reads the image's id again."""
-        return self.has_custom_image and bool(self.image.parameter)
-
 
 def plan_members(
     *,
     instance_type: NodeInstanceType,
     members: int,
     image: str,
+    applications: Sequence[str],
     root_volume: Size | int | None,
     network: Network,
     software: Software,
@@ -145,6 +147,7 @@ def plan_members(
     _check_meaning("network", network)
     _check_meaning("software", software)
     _check_file_system(network, storage)
+    _check_applications(applications, image)
     facts = without_efa(describe_instance_type("instance_type", instance_type))
     _check_type(facts)
     node_image = _describe_image(image, facts)
@@ -152,8 +155,8 @@ def plan_members(
         facts=facts,
         members=members,
         image=add_lustre_client(node_image) if storage.lustre else node_image,
-        has_custom_image=image != _EMR_IMAGE,
-        root_gibibytes=_check_root_volume(_MOST_GIBIBYTES if root_volume is None else root_volume, image),
+        has_custom_image=image != EMR_IMAGE,
+        root_gibibytes=_MOST_GIBIBYTES if root_volume is None else root_volume,
         environment=choose_environment(
             software.environment, software.environment_cache, (facts,), node_image.parameter, isolated=False
         ),
@@ -178,6 +181,15 @@ def _check_file_system(network: Network, storage: Storage) -> None:
         )
 
 
+def _check_applications(applications: Sequence[str], image: str) -> None:
+    broken = [name for name in applications if name.lower() in _BROKEN_APPLICATIONS]
+    if image != EMR_IMAGE and broken:
+        raise ValueError(
+            f"applications must be without Hue and Zeppelin on an image of your own, got {broken[0]}; they fail to "
+            "start on one made from a Deep Learning AMI, so leave them out or take image emr"
+        )
+
+
 def _check_type(facts: InstanceTypeFacts) -> None:
     if facts.driver_branch is not None or facts.successor:
         raise ValueError(
@@ -192,18 +204,8 @@ def _check_type(facts: InstanceTypeFacts) -> None:
 
 
 def _describe_image(image: str, facts: InstanceTypeFacts) -> NodeImage:
-    deep_learning = NodeImage.deep_learning_amazon_linux(_IMAGE_NAME, architecture=facts.architecture)
-    if image == _EMR_IMAGE:
-        return replace(deep_learning, login_user=LOGIN_USER, interpreter=_EMR_INTERPRETER)
-    if image == _DEEP_LEARNING_IMAGE:
-        return replace(deep_learning, login_user=LOGIN_USER)
-    return NodeImage.from_ami_id(image, login_user=LOGIN_USER, like=deep_learning)
-
-
-def _check_root_volume(size: Size | int, image: str) -> Size | int:
-    if image == _DEEP_LEARNING_IMAGE and not is_token(size) and count_gibibytes(size) < _DEEP_LEARNING_GIBIBYTES:
-        raise ValueError(
-            f"root_volume must not be smaller than the image, {_DEEP_LEARNING_GIBIBYTES} GiB, got {show_value(size)}; "
-            "leave it out for 100 GiB, or pass an image of your own"
-        )
-    return size
+    base = NodeImage.deep_learning_amazon_linux(_BASE_IMAGE, architecture=facts.architecture)
+    if image != EMR_IMAGE:
+        return NodeImage.from_ami_id(image, login_user=LOGIN_USER, like=base)
+    packages = {**base.packages, "nvidia-smi": _DRIVER_PACKAGES}
+    return replace(base, login_user=LOGIN_USER, interpreter=_EMR_INTERPRETER, packages=packages)

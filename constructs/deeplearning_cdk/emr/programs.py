@@ -1,28 +1,36 @@
-"""Programs of an EMR cluster: the agent, its bootstrap action, and the settings of the members."""
+"""
+Programs of an EMR cluster: the agent, the settings of the members, and the bootstrap action that starts from both.
+
+CloudFormation replaces a cluster whose bootstrap actions differ, so all that a release of this library or another prop
+changes is in an SSM parameter, which the action reads.
+"""
 
 from collections.abc import Sequence
 
 from aws_cdk import Stack
 from aws_cdk import aws_emr as emr
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from deeplearning_cdk.emr.plan import LOGIN_USER, EmrPlan
 from deeplearning_cdk.nodes.interfaces import describe_hardware
 from deeplearning_cdk.nodes.payload import find_payload, keep_file, pack_agent
 from deeplearning_cdk.nodes.programs import FileAsset, describe_environment, list_packages
-from deeplearning_cdk.nodes.user_data import fill
+from deeplearning_cdk.nodes.user_data import estimate_size, fill
 from deeplearning_cdk.security.node_permissions import read_statement
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
 from deeplearning_cdk.storage.data_source import DataSource
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.setting_parts import JobNeeds
+from deeplearning_contract.setting_parts import JobNeeds, compact
 from deeplearning_contract.settings import NodeSettings
 
 _SCRIPT = "emr_bootstrap.sh"
 _SETUP_SECONDS = 45 * 60
-"""Time from a member's first start to the membership; EMR itself gives bootstrap actions an hour."""
+"""Time from a member's first start to the membership."""
+RELEASE_LIMIT = 8 * 1024
+"""Largest value of an advanced SSM parameter (Systems Manager user guide, "Managing parameter tiers")."""
 
 
 class EmrPrograms(Construct):
@@ -38,6 +46,7 @@ class EmrPrograms(Construct):
         data: Data in S3 for jobs.
         cache: Cache of the jobs' environment; None without one.
         stop_after_seconds: Time after which the primary ends the cluster; 0 for never.
+        restart: Text whose change replaces the cluster; empty for none.
 
     Attributes:
         bucket: Bucket of the stack's assets.
@@ -55,6 +64,7 @@ class EmrPrograms(Construct):
         data: Sequence[DataSource],
         cache: EnvironmentCache | None,
         stop_after_seconds: int,
+        restart: str,
     ) -> None:
         super().__init__(scope, construct_id)
         self._plan, self._data, self._cache = plan, tuple(data), cache
@@ -62,17 +72,16 @@ class EmrPrograms(Construct):
         self.bucket = self._agent.settings.bucket
         path = plan.environment.path if plan.environment else ""
         self._environment_file = FileAsset(self, "Environment", path) if path else None
-        program = find_payload("fetch_agent.py").read_text().rstrip("\n")
-        script = fill(_SCRIPT, find_payload(_SCRIPT).read_text(), {"__FETCH_AGENT__": program})
-        self._script = FileAsset(self, "Bootstrap", keep_file(_SCRIPT, script.encode()))
-        settings = self._describe_settings(cluster, storage, stop_after_seconds)
-        self.bootstrap_action = self._describe_action(settings)
+        self._script = FileAsset(self, "Bootstrap", keep_file(_SCRIPT, render_bootstrap().encode()))
+        self._release = self._make_release(self._describe_settings(cluster, storage, stop_after_seconds))
+        self.bootstrap_action = self._describe_action(restart)
 
     def read_statements(self) -> list[iam.PolicyStatement]:
         """Return the permissions to read the programs, the data and the cache; each instance can be the primary."""
         files = [self._agent, self._script, self._environment_file]
         return [
             read_statement([file.asset for file in files if file]),
+            iam.PolicyStatement(actions=["ssm:GetParameter"], resources=[self._release.parameter_arn]),
             *(right for source in self._list_read_data() for right in source.read_statements()),
             *(self._cache.master_statements() if self._cache else ()),
         ]
@@ -105,7 +114,7 @@ class EmrPrograms(Construct):
             file_system=storage.settings,
             expected_gpu_count=hardware.gpu_count,
             packages=list_packages(self._plan.image, facts),
-            worker_min_capacity=self._plan.members - 1,
+            worker_min_capacity=0,  # EMR counts the members.
             setup_seconds=_SETUP_SECONDS,
             stop_after_seconds=stop_after_seconds,
             needs=JobNeeds(
@@ -116,19 +125,39 @@ class EmrPrograms(Construct):
             ),
         )
 
-    def _describe_action(self, settings: NodeSettings) -> emr.CfnCluster.BootstrapActionConfigProperty:
-        agent, script, stack = self._agent.settings, self._script.settings, Stack.of(self)
+    def _make_release(self, settings: NodeSettings) -> ssm.StringParameter:
+        release = {
+            "agent": compact(self._agent.settings),
+            "interpreter": self._plan.image.interpreter,
+            "settings": settings.to_document(),
+        }
+        text = Stack.of(self).to_json_string(release)
+        if (size := estimate_size(Stack.of(self).resolve(text))) > RELEASE_LIMIT:
+            raise ValueError(
+                f"settings of the members must be at most {RELEASE_LIMIT} bytes, got about {size}; give storage.data "
+                "fewer sources or shorter names"
+            )
+        return ssm.StringParameter(
+            self,
+            "Release",
+            string_value=text,
+            tier=ssm.ParameterTier.INTELLIGENT_TIERING,
+            description="Agent and settings from which new members of a cluster on EMR start",
+        )
+
+    def _describe_action(self, restart: str) -> emr.CfnCluster.BootstrapActionConfigProperty:
+        script = self._script.settings
         return emr.CfnCluster.BootstrapActionConfigProperty(
-            name="deeplearning",
+            name=f"deeplearning {restart}".rstrip(),
             script_bootstrap_action=emr.CfnCluster.ScriptBootstrapActionConfigProperty(
                 path=f"s3://{script.bucket}/{script.key}",
-                args=[
-                    agent.bucket,
-                    agent.key,
-                    agent.sha256,
-                    stack.region,
-                    self._plan.image.interpreter,
-                    stack.to_json_string(settings.to_document()),
-                ],
+                args=[self._release.parameter_name, Stack.of(self).region],
             ),
         )
+
+
+def render_bootstrap() -> str:
+    """Return the script of the bootstrap action; another text replaces every cluster on EMR."""
+    programs = {"__FETCH_AGENT__": "fetch_agent.py", "__PREPARE_MEMBER__": "prepare_member.py"}
+    texts = {placeholder: find_payload(name).read_text().rstrip("\n") for placeholder, name in programs.items()}
+    return fill(_SCRIPT, find_payload(_SCRIPT).read_text(), texts)

@@ -13,6 +13,7 @@ from deeplearning_cdk.coordination import name_cluster
 from deeplearning_cdk.emr.plan import (
     DEFAULT_INSTANCE_TYPE,
     DEFAULT_RELEASE,
+    EMR_IMAGE,
     LOGIN_USER,
     Application,
     EmrImage,
@@ -21,6 +22,7 @@ from deeplearning_cdk.emr.plan import (
     MemberCount,
     OneInstanceType,
     Release,
+    Restart,
     RootVolume,
     plan_members,
 )
@@ -40,8 +42,7 @@ from deeplearning_cdk.security.node_permissions import session_statements
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
 from deeplearning_cdk.values import Network, Software, Storage
 from deeplearning_cdk.warnings import NEVER_STOPS
-
-IMAGE_FOLLOWED = "deeplearning_cdk:emrImageFollowed"
+from deeplearning_contract.names import EMR_CLUSTER_TAG, EMR_PRIMARY, EMR_ROLE_TAG
 
 _METADATA_STEP = ("sudo", "-n", "/usr/local/bin/deeplearning-member", "wait")
 
@@ -60,8 +61,8 @@ class EmrTraining(Construct):
         instance_type: Instance type of every member. Default: g5.12xlarge.
         members: Number of members, the primary included. Default: 3.
         release: Release of EMR on Amazon Linux 2023. Default: emr-7.14.0.
-        image: Machine image of every member: `dlami` (the latest Base Deep Learning AMI with the open NVIDIA driver),
-            `emr` (EMR's own image), or the id of an AMI made from the former. Default: dlami.
+        image: Machine image of every member: `emr`, the one that belongs to the release of EMR, or the id of an AMI
+            made from the Base Deep Learning AMI on Amazon Linux 2023. Default: emr.
         applications: Applications of EMR. Default: Hadoop.
         root_volume: Size of every root volume; a number is GiB. Default: 100 GiB, the largest.
         network: VPC, zone and subnet. Default: `Network()`, a new VPC with a NAT gateway.
@@ -71,6 +72,8 @@ class EmrTraining(Construct):
         stop_when_idle: Idle time after which EMR terminates the cluster. Default: never.
         stop_after: Time from the preparation of the primary until it powers itself off, which ends the cluster,
             whatever runs. Default: never; a cluster with GPUs and without either limit gets a warning.
+        restart: Change this string to replace the cluster, such as one that `stop_when_idle` or `stop_after` has ended;
+            files and jobs are on the shared file system. Default: none.
 
     Attributes:
         cluster_name: The cluster's name, the value of the tag `deeplearning:cluster`.
@@ -97,7 +100,7 @@ class EmrTraining(Construct):
         instance_type: OneInstanceType = DEFAULT_INSTANCE_TYPE,
         members: MemberCount = 3,
         release: Release = DEFAULT_RELEASE,
-        image: EmrImage = "dlami",
+        image: EmrImage = EMR_IMAGE,
         applications: Sequence[Application] = ("Hadoop",),
         root_volume: RootVolume | None = None,
         network: Network = Network(),
@@ -106,11 +109,13 @@ class EmrTraining(Construct):
         encryption_key: EncryptionKey | None = None,
         stop_when_idle: IdleTime | None = None,
         stop_after: StopTime | None = None,
+        restart: Restart = "",
     ) -> None:
         plan = plan_members(
             instance_type=instance_type,
             members=members,
             image=image,
+            applications=applications,
             root_volume=root_volume,
             network=network,
             software=software,
@@ -144,6 +149,7 @@ class EmrTraining(Construct):
             data=storage.data,
             cache=software.environment_cache,
             stop_after_seconds=int(stop_after.to_seconds()) if stop_after else 0,
+            restart=restart,
         )
         self._others = [self.network.security_group, *network.security_groups]
         self.roles = self._make_roles()
@@ -163,11 +169,17 @@ class EmrTraining(Construct):
 
     @property
     def session_command(self) -> str:
-        """Command that opens a Session Manager shell on the primary."""
+        """Command that opens a Session Manager shell on the primary; it needs the rights of `grant_session`."""
         region = Stack.of(self).region
+        filters = {
+            f"tag:{EMR_CLUSTER_TAG}": self.cluster.ref,
+            f"tag:{EMR_ROLE_TAG}": EMR_PRIMARY,
+            "instance-state-name": "running",
+        }
+        words = " ".join(f"Name={name},Values={value}" for name, value in filters.items())
         return (
-            f"aws ssm start-session --region {region} --target $(aws emr list-instances --region {region} --cluster-id "
-            f"{self.cluster.ref} --instance-group-types MASTER --query 'Instances[0].Ec2InstanceId' --output text)"
+            f"aws ssm start-session --region {region} --target $(aws ec2 describe-instances --region {region} "
+            f"--filters {words} --query 'Reservations[0].Instances[0].InstanceId' --output text)"
         )
 
     def grant_session(self, grantee: iam.IGrantable) -> iam.Grant:
@@ -287,16 +299,9 @@ def _describe_metadata_step() -> emr.CfnCluster.StepConfigProperty:
 
 
 def _add_warnings(scope: Construct, plan: EmrPlan, *, has_end: bool) -> None:
-    annotations = Annotations.of(scope)
     if plan.facts.accelerator is not None and not has_end:
-        annotations.add_warning_v2(
+        Annotations.of(scope).add_warning_v2(
             NEVER_STOPS,
             f"nothing stops this cluster, and {plan.facts.name} costs by the second; pass "
             "stop_when_idle=Duration.hours(1), or -c stop_when_idle=1h to the app",
-        )
-    if plan.is_followed:
-        annotations.add_warning_v2(
-            IMAGE_FOLLOWED,
-            "each deployment reads the id of the latest image, and a new one replaces the cluster with its jobs; "
-            "to keep the cluster, pass its AMI id as image, or -c image=ami-… to the app",
         )

@@ -116,12 +116,16 @@ def check_size(resolved: Any) -> None:
     Raises:
         ValueError: It exceeds EC2's limit.
     """
-    parts = resolved["Fn::Join"][1] if isinstance(resolved, dict) else [resolved]
-    literal = sum(len(part.encode()) for part in parts if isinstance(part, str))
-    size = literal + _TOKEN_BYTES * sum(not isinstance(part, str) for part in parts) + _SIGNAL_URL_BYTES
+    size = estimate_size(resolved) + _SIGNAL_URL_BYTES
     if size > LIMIT:
         raise ValueError(
             f"user data must be at most {LIMIT} bytes, got about {size}; "
             "shorten paths and names in the props, and take long commands as workers.setup_script or "
             "master.setup_script"
         )
+
+
+def estimate_size(resolved: Any) -> int:
+    """Return the bytes of a resolved text, a string or an `Fn::Join`, with an estimate for each token."""
+    parts = resolved["Fn::Join"][1] if isinstance(resolved, dict) else [resolved]
+    return sum(len(part.encode()) if isinstance(part, str) else _TOKEN_BYTES for part in parts)

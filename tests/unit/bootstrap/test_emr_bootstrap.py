@@ -14,34 +14,34 @@ MEMBER = {
     "deeplearning_member/__init__.py": "",
     "deeplearning_member/__main__.py": "import sys\nopen('../ran', 'w').write(' '.join(sys.argv[1:]))\n",
 }
-SETTINGS = json.dumps({"cluster": 'it\'s "$HOME" `x`', "role": "worker"})
+SETTINGS = {"cluster": 'it\'s "$HOME" `x`', "role": "worker"}
+PARAMETER, REGION = "CFN-Release", "eu-west-1"
 
 
 class Action:
     """The bootstrap action with its arguments, as the hadoop user of an instance runs it."""
 
-    def __init__(self, root, url, metadata_url, agent):
-        self.root = root
+    def __init__(self, root, server, metadata_url, agent):
+        self.root, self.server = root, server
         self.environment = {
             "PATH": str(root / "programs"),
-            "AWS_ENDPOINT_URL": url,
+            "AWS_ENDPOINT_URL": server.url,
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata_url,
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        self.arguments = [
-            "assets",
-            "agent.zip",
-            hashlib.sha256(agent).hexdigest(),
-            "eu-west-1",
-            sys.executable,
-            SETTINGS,
-        ]
+        self.arguments = [PARAMETER, REGION]
+        self.release(agent)
         for folder in ("opt", "var/log", "programs"):
             (root / folder).mkdir(parents=True)
-        (root / "var/log").chmod(0o700)
-        for name in ("chmod", "install"):
-            (root / "programs" / name).symlink_to(shutil.which(name))
+        (root / "programs/install").symlink_to(shutil.which("install"))
         self.program("sudo", f'[ "$1" = -n ] || exit 9\nshift\necho "$1" >>{root}/sudo.calls\nexec "$@"')
+
+    def release(self, data, **changes):
+        """Let the SSM parameter hold a release; S3 has its agent."""
+        place = {"bucket": "assets", "key": "agent.zip", "sha256": hashlib.sha256(data).hexdigest()}
+        document = {"agent": place, "interpreter": sys.executable, "settings": SETTINGS} | changes
+        answer = json.dumps({"Parameter": {"Name": PARAMETER, "Value": json.dumps(document)}})
+        self.server.answers |= {"/": [(200, answer.encode())], "/assets/agent.zip": [(200, data)]}
 
     def program(self, name, body):
         path = self.root / "programs" / name
@@ -50,10 +50,11 @@ class Action:
 
     def run(self):
         text = (USERDATA / "emr_bootstrap.sh").read_text()
-        assert text.count("\n__FETCH_AGENT__\n") == 1
-        text = text.replace("__FETCH_AGENT__\n", (USERDATA / "fetch_agent.py").read_text())
-        for path in ("/opt/deeplearning", "/var/log"):
-            text = text.replace(path, f"{self.root}{path}")
+        for name in ("fetch_agent", "prepare_member"):
+            assert text.count(f"\n__{name.upper()}__\n") == 1
+            text = text.replace(f"__{name.upper()}__\n", (USERDATA / f"{name}.py").read_text())
+        text = text.replace("/usr/bin/python3", sys.executable)
+        text = text.replace("/opt/deeplearning", f"{self.root}/opt/deeplearning")
         script = self.root / "emr_bootstrap.sh"
         script.write_text(text)
         command = ["/bin/bash", str(script), *self.arguments]
@@ -70,26 +71,27 @@ class Action:
 
 @pytest.fixture
 def action(tmp_path, server, metadata, make_zip):
-    data = make_zip(MEMBER)
-    server.answers["/assets/agent.zip"] = [(200, data)]
-    return Action(tmp_path, server.url, metadata.url, data)
+    return Action(tmp_path, server, metadata.url, make_zip(MEMBER))
 
 
-def test_fetches_the_agent_and_prepares_the_node_with_the_settings_of_its_arguments(action):
+def test_reads_the_release_fetches_the_agent_and_prepares_the_node_with_the_settings(action):
     done = action.run()
     assert (done.returncode, done.stderr) == (0, "")
     home = action.root / "opt/deeplearning"
     assert (home / "ran").read_text() == "prepare"
-    assert (home / "settings.json").read_text() == f"{SETTINGS}\n"
+    assert json.loads((home / "settings.json").read_text()) == SETTINGS
     assert (home / "settings.json").stat().st_mode & 0o777 == 0o600
     assert home.stat().st_mode & 0o777 == 0o755
     calls = (action.root / "sudo.calls").read_text().split()
-    assert calls == ["chmod", "install", "install", sys.executable, sys.executable]
+    assert calls == ["install", "install", sys.executable]
 
 
-def test_logs_of_emrs_daemons_can_be_reached_where_the_image_hides_them(action):
+def test_asks_systems_manager_for_the_parameter_with_the_role_of_the_instance(action):
     action.run()
-    assert (action.root / "var/log").stat().st_mode & 0o777 == 0o701
+    _, _, headers, body = next(request for request in action.server.requests if request[0] == "POST")
+    assert json.loads(body) == {"Name": PARAMETER}
+    assert headers["X-Amz-Target"] == "AmazonSSM.GetParameter"
+    assert headers["Authorization"].split(", ")[0].endswith(f"/{REGION}/ssm/aws4_request")
 
 
 def test_a_second_run_changes_nothing(action):
@@ -100,28 +102,29 @@ def test_a_second_run_changes_nothing(action):
     assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
 
 
-def test_a_preparation_that_fails_ends_the_action_with_its_last_line(action, server, make_zip):
+def test_a_preparation_that_fails_ends_the_action_with_its_last_line(action, make_zip):
     program = "import sys\nprint('step one')\nsys.exit('deeplearning-member: node failed to mount; open port 2049')\n"
-    data = make_zip({**MEMBER, "deeplearning_member/__main__.py": program})
-    server.answers["/assets/agent.zip"] = [(200, data)]
-    action.arguments[2] = hashlib.sha256(data).hexdigest()
+    action.release(make_zip({**MEMBER, "deeplearning_member/__main__.py": program}))
     assert action.last_line() == "deeplearning-member: node failed to mount; open port 2049"
 
 
-def test_an_agent_with_another_digest_is_not_run(action):
-    action.arguments[2] = "1" * 64
-    assert action.last_line().startswith("fetch_agent: sha256 of s3://assets/agent.zip must be 1111")
+def test_an_agent_with_another_digest_is_not_run(action, make_zip):
+    action.release(make_zip(MEMBER), agent={"bucket": "assets", "key": "agent.zip", "sha256": "1" * 64})
+    assert action.last_line().startswith("prepare_member: sha256 of s3://assets/agent.zip must be 1111")
     assert not (action.root / "opt/deeplearning/ran").exists()
 
 
-def test_an_interpreter_that_the_image_lacks_is_named(action):
-    action.arguments[4] = "/usr/bin/python-of-another-image"
-    assert "python-of-another-image" in action.last_line()
+def test_an_interpreter_that_the_image_lacks_is_named_with_a_remedy(action, make_zip):
+    action.release(make_zip(MEMBER), interpreter="/usr/bin/python-of-another-image")
+    assert action.last_line() == (
+        "prepare_member: the image has no /usr/bin/python-of-another-image; take a release of EMR or an image that has "
+        "it"
+    )
 
 
 def test_a_missing_argument_ends_the_action(action):
-    del action.arguments[5]
-    assert "$6: unbound variable" in action.last_line()
+    del action.arguments[1]
+    assert "$2: unbound variable" in action.last_line()
 
 
 def test_hadoop_without_sudo_ends_the_action(action):

@@ -16,6 +16,30 @@ CUSTOM = {
     name: {"always": ["ServiceToken"], "sometimes": []} for name in ("Custom::PinnedImage", "Custom::RequestedCapacity")
 }
 """CloudFormation has no schema for these; its user guide says that another function is another resource."""
+_GROUP = ("BidPrice", "Configurations", "EbsConfiguration", "InstanceType", "Market", "Name")
+FORMER = {
+    "AWS::EMR::Cluster": [
+        *(
+            f"Instances.{name}"
+            for name in (
+                "AdditionalMasterSecurityGroups",
+                "AdditionalSlaveSecurityGroups",
+                "Ec2KeyName",
+                "Ec2SubnetId",
+                "EmrManagedMasterSecurityGroup",
+                "EmrManagedSlaveSecurityGroup",
+                "Placement",
+                "ServiceAccessSecurityGroup",
+                *(f"{group}InstanceGroup.{name}" for group in ("Core", "Master") for name in _GROUP),
+            )
+        )
+    ]
+}
+"""
+Properties that replaced their resource by CloudFormation's resource specification of 2018, and by its schema do not.
+
+Both agree that EMR resizes a group in place (`InstanceCount`, update type Mutable).
+"""
 
 
 def make_rules():
@@ -28,7 +52,7 @@ def make_rules():
         schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", name).schema
         rules[name] = {
             "always": _paths(schema.get("createOnlyProperties", [])),
-            "sometimes": _paths(schema.get("conditionalCreateOnlyProperties", [])),
+            "sometimes": sorted(_paths(schema.get("conditionalCreateOnlyProperties", [])) + FORMER.get(name, [])),
         }
     return {name: rule for name, rule in sorted((rules | CUSTOM).items()) if rule["always"] or rule["sometimes"]}
 

@@ -195,3 +195,52 @@ def test_a_failed_comparison_is_reported_with_a_remedy(assembly, tmp_path, capsy
     folder = assembly(make_template())
     assert run(**({"assembly": folder, "deployed": tmp_path / "manifest.json"} | change)) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.fixture
+def changed(assembly, tmp_path):
+    """Return a function from a deployed resource and the wanted one to an assembly and a deployed template."""
+
+    def make(before, after):
+        deployed = tmp_path / "deployed.json"
+        deployed.write_text(json.dumps(make_template(It=before)))
+        return assembly(make_template(It=after)), deployed
+
+    return make
+
+
+# --- EMR ----------------------------------------------------------------------------------------------
+
+
+def make_emr(**changes):
+    instances = {
+        "CoreInstanceGroup": {"InstanceCount": 2, "InstanceType": "m5.xlarge"},
+        "Ec2SubnetId": "subnet-1",
+        "TerminationProtected": False,
+    }
+    return "AWS::EMR::Cluster", {"Name": "training", "Instances": instances | changes}
+
+
+@pytest.mark.parametrize(
+    ("after", "code", "said"),
+    [
+        (
+            make_emr(CoreInstanceGroup={"InstanceCount": 3, "InstanceType": "m5.xlarge"}),
+            0,
+            ("updated in place:", "EMR: the group is resized in place; a new instance joins by itself"),
+        ),
+        (
+            make_emr(CoreInstanceGroup={"InstanceCount": 2, "InstanceType": "m5.2xlarge"}),
+            1,
+            ("replaced by new ones, if CloudFormation finds it necessary:", "! It", "ends with its jobs and its HDFS"),
+        ),
+        (make_emr(Ec2SubnetId="subnet-2"), 1, ("! It", "takes the quota of both")),
+        (("AWS::EMR::Cluster", {"Name": "other"}), 1, ("replaced by new ones:", "! It", "by Instances, Name")),
+        (make_emr(TerminationProtected=True), 0, ("nodes and data stay as they are",)),
+    ],
+    ids=["one more member", "another type", "another subnet", "another name", "protection"],
+)
+def test_the_command_says_what_becomes_of_a_cluster_on_emr(changed, capsys, after, code, said):
+    assert run(*changed(make_emr(), after)) == code
+    printed = capsys.readouterr().out
+    assert all(part in printed for part in said), printed

@@ -1,10 +1,12 @@
 """An EMR cluster without machines: the nodes of tests/unit/node_lab.py, which share one folder as their file system."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from deeplearning_contract.membership import Member
+from deeplearning_contract.names import NodeRole
 from deeplearning_member.cluster_folder import ClusterFolder
 from deeplearning_member.service import MemberService
 from deeplearning_node.ssh import read_host_key
@@ -21,7 +23,7 @@ class EmrCluster:
         self.lab, self.shared, self.count = lab, shared, count
         self.clock = StillClock()
         self.services = {}
-        self.folder = shared / ".deeplearning" / CLUSTER
+        self.folder = shared / ".deeplearning" / CLUSTER / CLUSTER_ID
         shared.mkdir()
         (shared / ".mounted").touch()
 
@@ -39,8 +41,10 @@ class EmrCluster:
             (info / "instance.json").write_text(json.dumps({"isMaster": index == 0, "instanceGroupId": "ig-1"}))
         return node
 
-    def make_service(self, index, clock=None, cluster_id=CLUSTER_ID, **changes):
+    def make_service(self, index, clock=None, cluster_id=CLUSTER_ID, *, is_primary=False, **changes):
         node = self.node(index, clock, **changes)
+        if is_primary:
+            node = replace(node, settings=replace(node.settings, role=NodeRole.MASTER))
         member = Member(node.identity.instance_id, node.identity.address, 2, read_host_key(node))
         return MemberService(node, ClusterFolder(node, cluster_id), member)
 

@@ -242,14 +242,14 @@ def test_a_node_that_was_lost_long_ago_does_not_come_back_with_a_restart(cluster
     assert cluster.generation(0) == left
 
 
-def test_an_earlier_emr_cluster_of_the_same_name_leaves_no_members(cluster):
-    cluster.start(7, 8, cluster_id="j-EARLIER")
-    cluster.turn()
-    cluster.services.clear()
+def test_a_cluster_and_its_replacement_on_one_file_system_keep_their_own_memberships(cluster):
+    """CloudFormation creates a replacement before it deletes the old resource, so both are up for a while."""
     cluster.start(0, 1)
-    cluster.turn(3)
-    assert cluster.generation(0)[1] == [0, 1]
-    assert cluster.announcement(7).exists()
+    cluster.start(5, cluster_id="j-REPLACEMENT", is_primary=True)
+    cluster.start(6, cluster_id="j-REPLACEMENT")
+    cluster.turn(8)
+    assert cluster.generation(0) == cluster.generation(1) == (2, [0, 1])
+    assert cluster.generation(5) == cluster.generation(6) == (2, [5, 6])
 
 
 # --- Trouble ----------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def test_an_earlier_emr_cluster_of_the_same_name_leaves_no_members(cluster):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{torn", "[]", b"\xff\xfe", '{"cluster_id": "j-2AXXXXXXGAPLF", "generation": 0, "uptime": 1.0}'],
+    ["", "{torn", "[]", b"\xff\xfe", '{"generation": 0, "uptime": 1.0}'],
 )
 def test_a_malformed_announcement_is_ignored_and_logged_once(cluster, text, caplog):
     cluster.start(0, 1)

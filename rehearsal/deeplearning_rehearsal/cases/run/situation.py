@@ -15,7 +15,14 @@ from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.run.fleet import Fleet
 from deeplearning_contract.cluster_state import ClusterState, get_request
 from deeplearning_contract.document import ContractError
-from deeplearning_contract.names import CLUSTER_TAG, MEMBERSHIP_FILE, PROVISION_FILE, find_role, shared_membership
+from deeplearning_contract.names import (
+    CLUSTER_TAG,
+    EMR_CLUSTER_TAG,
+    MEMBERSHIP_FILE,
+    PROVISION_FILE,
+    find_role,
+    shared_membership,
+)
 from deeplearning_rehearsal.cases.format.triggers import Target
 from deeplearning_rehearsal.cases.verdict.elastic import ElasticJob
 from deeplearning_rehearsal.checks.provision_watch import count_done
@@ -59,7 +66,7 @@ class LiveSituation:
 
     def _read_membership(self, machine: Machine) -> ClusterState | None:
         for root in self.fleet.lab.file_system_roots(machine):
-            path = root / shared_membership(machine.tags[CLUSTER_TAG])
+            path = root / shared_membership(machine.tags[CLUSTER_TAG], machine.tags[EMR_CLUSTER_TAG])
             if path.exists():
                 return ClusterState.from_text(path.read_text(encoding="utf-8"))
         return None

@@ -1,5 +1,6 @@
 """Synthesizes clusters on EMR."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,13 @@ def make(make_app: Callable[..., cdk.App], read_stack: Callable[[cdk.Stack], Syn
 
 
 def read_settings(synthesis: Synthesis) -> NodeSettings:
-    """Return the settings that a bootstrap action gets."""
+    """Return the settings of the members."""
+    return NodeSettings.from_json(json.dumps(read_release(synthesis)["settings"]))
+
+
+def read_release(synthesis: Synthesis) -> dict[str, Any]:
+    """Return the release that a bootstrap action reads."""
     (action,) = synthesis.only(CLUSTER)["BootstrapActions"]
-    return NodeSettings.from_json(render(action["ScriptBootstrapAction"]["Args"][5]))
+    parameter = synthesis.template["Resources"][action["ScriptBootstrapAction"]["Args"][0]["Ref"]]
+    release: dict[str, Any] = json.loads(render(parameter["Properties"]["Value"]))
+    return release

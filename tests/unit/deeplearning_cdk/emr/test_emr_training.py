@@ -1,16 +1,23 @@
 """Clusters on EMR: the cluster's properties, its dependencies, and the programs and settings of its members."""
 
+import hashlib
 import re
 from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
+import pytest
 from aws_cdk import Duration, Size
 
+from deeplearning_cdk import DataSource, Storage
+from deeplearning_cdk.emr import programs
+from deeplearning_cdk.emr.programs import render_bootstrap
 from deeplearning_cdk.emr.training import EmrTraining
+from deeplearning_cdk.nodes.payload import Archive, keep_file
+from deeplearning_cli.template_changes import Effect, compare_templates
 from deeplearning_contract.job_definition import SubmissionSettings
 from tests.unit.deeplearning_cdk.conftest import render
-from tests.unit.deeplearning_cdk.emr.conftest import CLUSTER, read_settings
+from tests.unit.deeplearning_cdk.emr.conftest import CLUSTER, read_release, read_settings
 
 ROOT = Path(__file__).parents[4]
 
@@ -36,13 +43,29 @@ def test_cluster_has_uniform_groups_of_one_type_in_the_private_subnet_and_stays_
     assert "AutoTerminationPolicy" not in properties
 
 
-def test_members_start_from_the_latest_base_image_with_the_open_driver(make: Any) -> None:
+def test_members_start_from_the_image_of_the_release_whose_python_runs_the_agent(make: Any) -> None:
     synthesis = make()
-    parameter = synthesis.template["Parameters"][synthesis.only(CLUSTER)["CustomAmiId"]["Ref"]]
-    assert parameter == {
-        "Type": "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>",
-        "Default": "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id",
-    }
+    assert "CustomAmiId" not in synthesis.only(CLUSTER)
+    assert not [name for name in synthesis.template["Parameters"] if "ami" in name.lower()]
+    assert read_release(synthesis)["interpreter"] == "/usr/bin/python3.11"
+
+
+def test_an_image_of_the_users_has_the_python_of_the_base_deep_learning_image(make: Any) -> None:
+    synthesis = make(image="ami-0123456789abcdef0")
+    assert synthesis.only(CLUSTER)["CustomAmiId"] == "ami-0123456789abcdef0"
+    assert read_release(synthesis)["interpreter"] == "/usr/bin/python3.12"
+
+
+def test_members_with_gpus_install_the_driver_only_where_the_release_has_none(make: Any) -> None:
+    packages = read_settings(make()).packages
+    assert packages["nvidia-smi"] == (
+        "nvidia-release",
+        "kernel-devel-{kernel}",
+        "kernel-modules-extra-{kernel}",
+        "nvidia-open",
+    )
+    assert "nvidia-smi" not in read_settings(make(instance_type="m5.xlarge")).packages
+    assert "nvidia-smi" not in read_settings(make(image="ami-0123456789abcdef0")).packages
 
 
 def test_choices_of_the_user_are_in_the_cluster(make: Any) -> None:
@@ -70,19 +93,6 @@ def test_a_deadline_is_in_the_settings_and_ends_the_warning_that_nothing_stops_t
     synthesis = make(stop_after=Duration.hours(12), image="ami-0123456789abcdef0")
     assert read_settings(synthesis).stop_after_seconds == 43200
     assert synthesis.warnings == []
-
-
-def test_emrs_own_image_has_no_ami_id_and_another_python(make: Any) -> None:
-    properties = make(image="emr", root_volume=15).only(CLUSTER)
-    assert "CustomAmiId" not in properties
-    assert properties["EbsRootVolumeSize"] == 15
-    assert properties["BootstrapActions"][0]["ScriptBootstrapAction"]["Args"][4] == "/usr/bin/python3.11"
-
-
-def test_a_type_of_arm_starts_from_the_image_for_arm(make: Any) -> None:
-    synthesis = make(instance_type="m6g.xlarge")
-    parameter = synthesis.template["Parameters"][synthesis.only(CLUSTER)["CustomAmiId"]["Ref"]]
-    assert parameter["Default"].startswith("/aws/service/deeplearning/ami/arm64/base-oss-")
 
 
 def test_step_metadata_waits_for_the_members_and_ends_a_cluster_that_cannot_train(make: Any) -> None:
@@ -119,15 +129,63 @@ def test_cluster_waits_for_mount_targets_network_rules_rights_and_backup(make: A
 # --- Programs and settings ----------------------------------------------------------------------------
 
 
-def test_bootstrap_action_gets_the_agent_the_interpreter_and_theread_settings(make: Any) -> None:
-    (action,) = make().only(CLUSTER)["BootstrapActions"]
-    bucket, key, digest, region, python, _ = action["ScriptBootstrapAction"]["Args"]
-    assert bucket == {"Fn::Sub": "cdk-hnb659fds-assets-${AWS::AccountId}-${AWS::Region}"}
-    assert re.fullmatch(r"[0-9a-f]{64}\.zip", key)
-    assert re.fullmatch(r"[0-9a-f]{64}", digest)
+def test_bootstrap_action_gets_the_parameter_of_the_release_with_the_place_of_the_agent(make: Any) -> None:
+    synthesis = make()
+    (action,) = synthesis.only(CLUSTER)["BootstrapActions"]
+    parameter, region = action["ScriptBootstrapAction"]["Args"]
+    assert synthesis.template["Resources"][parameter["Ref"]]["Properties"]["Tier"] == "Intelligent-Tiering"
     assert region == {"Ref": "AWS::Region"}
-    assert python == "/usr/bin/python3.12"
     assert re.fullmatch(r"s3://<cdk-\S+>/[0-9a-f]{64}\.sh", render(action["ScriptBootstrapAction"]["Path"]))
+    agent = read_release(synthesis)["agent"]
+    assert agent["bucket"] == "<cdk-hnb659fds-assets-${AWS::AccountId}-${AWS::Region}>"
+    assert re.fullmatch(r"[0-9a-f]{64}\.zip", agent["key"])
+    assert re.fullmatch(r"[0-9a-f]{64}", agent["sha256"])
+
+
+def test_bootstrap_script_stays_as_it_is_because_another_one_replaces_every_cluster() -> None:
+    """Change the digest only on purpose, and say in the changelog that clusters on EMR are replaced."""
+    digest = hashlib.sha256(render_bootstrap().encode()).hexdigest()
+    assert digest == "e40729c9d2fffd2d882cfa67d23276601202f377139b68611c4fbbd176f19c30"
+
+
+def test_next_release_and_one_more_data_set_replace_nothing(make_app: Any, read_stack: Any, monkeypatch: Any) -> None:
+    def synthesize(storage: Storage) -> Any:
+        stack = cdk.Stack(make_app(), "Stack")
+        EmrTraining(stack, "Training", storage=storage)
+        return read_stack(stack).template
+
+    before = synthesize(Storage())
+    path = keep_file("agent.zip", b"the agent of the next release")
+    monkeypatch.setattr(programs, "pack_agent", lambda: Archive(path, hashlib.sha256(b"next").hexdigest()))
+    after = synthesize(Storage(data=(DataSource("coco", "images", "coco/"),)))
+    changes = compare_templates(before, after)
+    assert {change.effect for change in changes} == {Effect.UPDATE}
+    assert "AWS::EMR::Cluster" not in {change.resource_type for change in changes}
+    assert [change.resource_type for change in changes if "ProgramsRelease" in change.logical_id] == [
+        "AWS::SSM::Parameter"
+    ]
+
+
+def test_one_more_member_is_a_resize_in_place(make: Any) -> None:
+    (change,) = compare_templates(make().template, make(members=4).template)
+    assert (change.effect, change.properties) == (Effect.UPDATE, ("Instances.CoreInstanceGroup.InstanceCount",))
+
+
+@pytest.mark.parametrize(
+    "props", [{"restart": "2"}, {"release": "emr-7.13.0"}, {"image": "ami-0123456789abcdef0"}, {"root_volume": 50}]
+)
+def test_what_emr_cannot_change_replaces_the_cluster(make: Any, props: dict[str, Any]) -> None:
+    changes = compare_templates(make().template, make(**props).template)
+    assert [change.effect for change in changes if change.ends_jobs] == [Effect.REPLACE]
+
+
+def test_settings_that_do_not_fit_into_a_parameter_are_refused(make_stack: Any) -> None:
+    """Systems Manager user guide, "Managing parameter tiers": an advanced parameter has at most 8 KB."""
+    data = [DataSource(f"set-{number}", "images", f"{'x' * 60}/{number}/") for number in range(90)]
+    with pytest.raises(
+        ValueError, match=r"settings of the members must be at most 8192 bytes, got about \d+; give sto"
+    ):
+        EmrTraining(make_stack(), "Training", storage=Storage(data=data))
 
 
 def test_bootstrap_script_contains_the_program_that_fetches_the_agent(tmp_path: Path) -> None:
@@ -136,14 +194,16 @@ def test_bootstrap_script_contains_the_program_that_fetches_the_agent(tmp_path: 
     app.synth()
     (script,) = tmp_path.glob("asset.*.sh")
     assert (ROOT / "userdata/fetch_agent.py").read_text().rstrip("\n") in script.read_text()
+    assert (ROOT / "userdata/prepare_member.py").read_text().rstrip("\n") in script.read_text()
     assert "__FETCH_AGENT__" not in script.read_text()
+    assert "__PREPARE_MEMBER__" not in script.read_text()
 
 
 def test_settings_are_those_of_a_worker_without_the_services_of_ec2(make: Any) -> None:
     settings = read_settings(make())
     assert settings.login_user == "hadoop"
     assert settings.expected_gpu_count == 4
-    assert settings.worker_min_capacity == 2
+    assert settings.worker_min_capacity == 0
     assert (settings.file_system.kind, settings.file_system.mount_point) == ("efs", "/efs")
     assert settings.needs.environment is not None
     assert settings.needs.environment.kind == "horovod"
@@ -158,7 +218,7 @@ def test_members_have_no_efa_and_no_second_card(make: Any) -> None:
 
 def test_submission_document_names_the_platform_and_emrs_id(make: Any) -> None:
     synthesis = make()
-    parameter = synthesis.only("AWS::SSM::Parameter")
+    parameter = synthesis.part("AWS::SSM::Parameter", "Submission")["Properties"]
     (cluster,) = synthesis.of_type(CLUSTER)
     settings = SubmissionSettings.from_json(render(parameter["Value"]))
     assert (settings.platform, settings.login_user, settings.cluster_id) == ("emr", "hadoop", f"<{cluster}>")

@@ -65,25 +65,22 @@ from deeplearning_cdk.emr.training import EmrTraining
         ),
         (
             {"image": "ami-xyz"},
-            "image must be dlami, emr or an AMI id, got 'ami-xyz'; write e.g. dlami, or ami- and 8 or 17 hex digits",
+            (
+                "image must be emr or the id of an AMI made from a Deep Learning AMI, got 'ami-xyz'; write emr, or "
+                "ami- and 8 or 17 hex digits; docs/guides/emr.md has the commands that make such an AMI"
+            ),
         ),
         *(
             (
-                {"applications": ("Hadoop", name)},
+                {"applications": ("Hadoop", name), "image": "ami-0123456789abcdef0"},
                 (
-                    f"applications[1] must not be Hue or Zeppelin, got {name!r}; they fail to start on a deep-learning "
-                    "image, so leave them out"
+                    f"applications must be without Hue and Zeppelin on an image of your own, got {name}; they fail to "
+                    "start on one made from a Deep Learning AMI, so leave them out or take image emr"
                 ),
             )
             for name in ("Hue", "ZEPPELIN")
         ),
-        (
-            {"root_volume": 74},
-            (
-                "root_volume must not be smaller than the image, 75 GiB, got 74; leave it out for 100 GiB, or pass an "
-                "image of your own"
-            ),
-        ),
+        ({"restart": "a b"}, "restart must be letters, digits, dots, hyphens and underscores, got 'a b'; write e.g. 2"),
         (
             {"root_volume": Size.gibibytes(200)},
             (
@@ -113,12 +110,15 @@ from deeplearning_cdk.emr.training import EmrTraining
             {"software": Software(image=NodeImage.ubuntu())},
             (
                 "software.image must be left out on EMR, got a NodeImage; leave it out: pass image to EmrTraining: "
-                "dlami, emr or an AMI id"
+                "emr or an AMI id"
             ),
         ),
         (
             {"software": Software(image_release="2")},
-            "software.image_release must be left out on EMR, got '2'; leave it out: pass an AMI id as image to keep it",
+            (
+                "software.image_release must be left out on EMR, got '2'; leave it out: a release of EMR keeps its "
+                "image, and so does an AMI id"
+            ),
         ),
     ],
     ids=repr,

@@ -11,7 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 
 from deeplearning_cdk import DataSource, EnvironmentCache, JobEnvironment, Lustre, Software, Storage
-from deeplearning_cdk.emr.training import IMAGE_FOLLOWED, EmrTraining
+from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_cdk.warnings import NEVER_STOPS
 from tests.unit.deeplearning_cdk.conftest import render
 from tests.unit.deeplearning_cdk.emr.conftest import CLUSTER, read_settings
@@ -101,11 +101,16 @@ def test_instances_read_programs_and_sources_write_logs_mount_and_open_sessions(
     assert len(programs) == 2
     assert all(re.fullmatch(re.escape(assets) + r"/[0-9a-f]{64}\.(zip|sh)", name) for name in programs)
     assert rest == [
+        (
+            ["ssm:GetParameter"],
+            ["arn:<AWS::Partition>:ssm:<AWS::Region>:<AWS::AccountId>:parameter/<TrainingProgramsRelease>"],
+            {},
+        ),
         (["s3:PutObject"], ["<TrainingLogBucket.Arn>/logs/*"], {}),
         (["kms:Decrypt", "kms:GenerateDataKey"], ["<TrainingEncryptionKey.Arn>"], {}),
         (
             ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
-            rest[2][1],
+            rest[3][1],
             {
                 "StringEquals": {
                     "elasticfilesystem:AccessPointArn": {"Fn::GetAtt": ["TrainingFileSystemAccessPoint", "Arn"]}
@@ -288,9 +293,9 @@ def test_feature_flags_of_the_users_app_change_nothing(
     assert read_stack(stack).template == make().template
 
 
-def test_user_is_warned_of_endless_costs_and_of_an_image_that_changes(make: Any) -> None:
+def test_user_is_warned_of_endless_costs(make: Any) -> None:
     found = {warning.rpartition("[ack: ")[2] for warning in make().warnings}
-    assert found == {f"{NEVER_STOPS}]", f"{IMAGE_FOLLOWED}]"}
+    assert found == {f"{NEVER_STOPS}]"}
 
 
 def test_descriptions_of_groups_and_rules_have_only_characters_that_ec2_takes(make: Any) -> None:

@@ -27,11 +27,12 @@ def _texts(template: dict[str, Any]) -> list[str]:
     return [read_literals(part["UserData"]) for part in data]
 
 
-def test_the_settings_of_emrs_bootstrap_action_are_changed_as_user_data_is() -> None:
+def test_the_parameter_of_emrs_bootstrap_action_is_changed_as_user_data_is() -> None:
     user_data = _template(ENVIRONMENT)["Resources"]["MasterTemplate"]["Properties"]["LaunchTemplateData"]["UserData"]
-    action = {"ScriptBootstrapAction": {"Path": "s3://assets/a.sh", "Args": ["key", user_data["Fn::Base64"]]}}
+    parameter = {"Type": "AWS::SSM::Parameter", "Properties": {"Value": user_data["Fn::Base64"]}}
+    action = {"ScriptBootstrapAction": {"Path": "s3://assets/a.sh", "Args": [{"Ref": "Release"}, "us-east-1"]}}
     cluster = {"Type": "AWS::EMR::Cluster", "Properties": {"BootstrapActions": [action]}}
-    changed, listing = apply_overrides({"Resources": {"Cluster": cluster}}, None)
+    changed, listing = apply_overrides({"Resources": {"Cluster": cluster, "Release": parameter}}, None)
     assert sorted(listing) == ["environment.framework", "hardware.compute_capability"]
     found = find_environment(changed)
     assert found is not None
