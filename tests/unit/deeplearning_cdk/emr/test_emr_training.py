@@ -72,6 +72,11 @@ def test_a_deadline_is_in_the_settings_and_ends_the_warning_that_nothing_stops_t
     assert synthesis.warnings == []
 
 
+def test_a_core_instance_with_a_full_disk_is_not_replaced_under_its_job(make: Any) -> None:
+    """EMR API Reference, SetUnhealthyNodeReplacement: a node with more than 90 % of its disk in use is unhealthy."""
+    assert make().only(CLUSTER)["Instances"]["UnhealthyNodeReplacement"] is False
+
+
 def test_emrs_own_image_has_no_ami_id_and_another_python(make: Any) -> None:
     properties = make(image="emr", root_volume=15).only(CLUSTER)
     assert "CustomAmiId" not in properties
