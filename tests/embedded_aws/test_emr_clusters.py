@@ -240,6 +240,25 @@ def test_steps_run_together_up_to_the_concurrency_level(running):
         sample.add_steps(make_step("d", "true", action="TERMINATE_CLUSTER"))
 
 
+def test_an_argument_of_a_step_has_at_most_10280_characters(running):
+    """EMR's service model: HadoopJarStep.Args are of the shape XmlString."""
+    sample = running()
+    sample.add_steps(make_step("long", "x" * 10_280))
+    with pytest.raises(ClientError, match=r"HadoopJarStep\.Args\.0: must have at most 10280 characters, got 10281"):
+        sample.add_steps(make_step("longer", "x" * 10_281))
+
+
+def test_steps_come_in_pages_of_50_the_newest_first(running):
+    """EMR API Reference, ListSteps: it returns the steps in reverse order, and a marker for more than 50."""
+    sample = running()
+    made = sample.add_steps(*(make_step(str(number), "true") for number in range(51)))
+    page = sample.emr.list_steps(ClusterId=sample.id)
+    assert [step["Id"] for step in page["Steps"]] == made[:0:-1]
+    rest = sample.emr.list_steps(ClusterId=sample.id, Marker=page["Marker"])
+    assert [step["Id"] for step in rest["Steps"]] == made[:1]
+    assert "Marker" not in rest
+
+
 @pytest.mark.parametrize(
     ("action", "left", "state"),
     [
@@ -697,6 +716,15 @@ def test_a_custom_image_keeps_its_parts_and_gets_the_user_of_emr(deploy):
         ({"AutoTerminationPolicy": {"IdleTimeout": 59}}, "IdleTimeout must be from 60 to 604800, got 59"),
         ({"Steps": [{**make_step("a", "b"), "HadoopJarStep": {"Jar": "s3://b/own.jar"}}]}, "got Jar s3://b/own.jar"),
         ({"Steps": [make_step("a")]}, "Args of command-runner.jar must have a command, got none"),
+        ({"Steps": [make_step("a", "x" * 10_281)]}, "must have at most 10280 characters, got 10281"),
+        (
+            {
+                "BootstrapActions": [
+                    {"Name": "a", "ScriptBootstrapAction": {"Path": "s3://b/c", "Args": ["x" * 10_281]}}
+                ]
+            },
+            "RunJobFlow.BootstrapActions.0.ScriptBootstrapAction.Args.0: must have at most 10280 characters",
+        ),
         ({"Instances": {"MasterInstanceGroup": {"InstanceCount": 3, "InstanceType": "m5.xlarge"}}}, "has one primary"),
         ({"AutoScalingRole": "x"}, "Cluster: AWS::EMR::Cluster property AutoScalingRole"),
         ({"Instances": {"Placement": {}}}, "Cluster: AWS::EMR::Cluster property Instances.Placement"),
