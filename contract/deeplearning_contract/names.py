@@ -53,6 +53,8 @@ FIRST_CANDIDATE = "0"
 EMR_CLUSTER_TAG = "aws:elasticmapreduce:job-flow-id"
 EMR_ROLE_TAG = "aws:elasticmapreduce:instance-group-role"
 """Tags that EMR sets on each instance (EMR management guide, "Tag clusters")."""
+EMR_INFO_DIRECTORY = "/mnt/var/lib/info"
+"""Folder with EMR's description of an instance and its cluster."""
 EMR_PRIMARY = "MASTER"
 """EMR's name of the role of the primary node."""
 

@@ -24,6 +24,7 @@ class PlayedNode:
         self.url = urlsplit(re.search(r"'(http[^']*)'", machine["user_data"])[1])
         self.name = f"ip-{machine['address'].replace('.', '-')}.ec2.internal"
         self.hosts = {}
+        self.disk_percent, self.busy_seconds = 10, None
 
     def ask(self, verb, **report):
         connection = http.client.HTTPConnection(self.url.netloc, timeout=30)
@@ -37,9 +38,15 @@ class PlayedNode:
             (order,) = self.ask("orders")
             if order["do"] == "hosts":
                 self.hosts = order["hosts"]
+            elif order["do"] == "measure" != kind:
+                self.measure()
             else:
                 assert order["do"] == kind
                 return order
+
+    def measure(self):
+        """Report the fill of the disk, and the age of the file by which programs outside of YARN show activity."""
+        self.ask("report", event="measured", disk_percent=self.disk_percent, busy_seconds=self.busy_seconds)
 
     def bootstrap(self):
         """Boot, and bootstrap without a fault; return the order."""
@@ -231,6 +238,25 @@ def test_steps_run_together_up_to_the_concurrency_level(running):
     sample.master.order("step")
     with pytest.raises(ClientError, match="ActionOnFailure must be CONTINUE where StepConcurrencyLevel exceeds 1"):
         sample.add_steps(make_step("d", "true", action="TERMINATE_CLUSTER"))
+
+
+def test_an_argument_of_a_step_has_at_most_10280_characters(running):
+    """EMR's service model: HadoopJarStep.Args are of the shape XmlString."""
+    sample = running()
+    sample.add_steps(make_step("long", "x" * 10_280))
+    with pytest.raises(ClientError, match=r"HadoopJarStep\.Args\.0: must have at most 10280 characters, got 10281"):
+        sample.add_steps(make_step("longer", "x" * 10_281))
+
+
+def test_steps_come_in_pages_of_50_the_newest_first(running):
+    """EMR API Reference, ListSteps: it returns the steps in reverse order, and a marker for more than 50."""
+    sample = running()
+    made = sample.add_steps(*(make_step(str(number), "true") for number in range(51)))
+    page = sample.emr.list_steps(ClusterId=sample.id)
+    assert [step["Id"] for step in page["Steps"]] == made[:0:-1]
+    rest = sample.emr.list_steps(ClusterId=sample.id, Marker=page["Marker"])
+    assert [step["Id"] for step in rest["Steps"]] == made[:1]
+    assert "Marker" not in rest
 
 
 @pytest.mark.parametrize(
@@ -690,6 +716,15 @@ def test_a_custom_image_keeps_its_parts_and_gets_the_user_of_emr(deploy):
         ({"AutoTerminationPolicy": {"IdleTimeout": 59}}, "IdleTimeout must be from 60 to 604800, got 59"),
         ({"Steps": [{**make_step("a", "b"), "HadoopJarStep": {"Jar": "s3://b/own.jar"}}]}, "got Jar s3://b/own.jar"),
         ({"Steps": [make_step("a")]}, "Args of command-runner.jar must have a command, got none"),
+        ({"Steps": [make_step("a", "x" * 10_281)]}, "must have at most 10280 characters, got 10281"),
+        (
+            {
+                "BootstrapActions": [
+                    {"Name": "a", "ScriptBootstrapAction": {"Path": "s3://b/c", "Args": ["x" * 10_281]}}
+                ]
+            },
+            "RunJobFlow.BootstrapActions.0.ScriptBootstrapAction.Args.0: must have at most 10280 characters",
+        ),
         ({"Instances": {"MasterInstanceGroup": {"InstanceCount": 3, "InstanceType": "m5.xlarge"}}}, "has one primary"),
         ({"AutoScalingRole": "x"}, "Cluster: AWS::EMR::Cluster property AutoScalingRole"),
         ({"Instances": {"Placement": {}}}, "Cluster: AWS::EMR::Cluster property Instances.Placement"),
@@ -703,14 +738,74 @@ def test_a_request_that_emr_refuses_fails_the_stack(refuse, change, message):
     assert message in refuse(make_template(**change))
 
 
-def test_an_idle_cluster_ends_by_its_policy(running):
-    sample = running(options={"minute_seconds": 1.0}, AutoTerminationPolicy={"IdleTimeout": 120})
-    (step,) = sample.add_steps(make_step("a", "true"))
+IDLE_SECONDS = 120
+"""Idle time of a policy, where a minute takes half a second: the primary is measured four times until it is over."""
+
+
+@pytest.fixture
+def idling(running):
+    """Return a cluster with an auto-termination policy, whose primary runs a step of no end."""
+    sample = running({"minute_seconds": 0.5}, AutoTerminationPolicy={"IdleTimeout": IDLE_SECONDS})
+    sample.add_steps(make_step("job", "sleep", "inf"))
     sample.master.order("step")
-    time.sleep(2.5)  # so long that a timer of the first wait would strike
-    assert sample.status()["State"] == "RUNNING"
-    sample.master.end_step(step)
-    assert sample.wait_for("TERMINATED")["Code"] == "ALL_STEPS_COMPLETED"
+    return sample
+
+
+def measure(sample, times):
+    """Let the primary be measured so often, or until its cluster ends; return whether the cluster goes on."""
+    for _ in range(times):
+        if sample.status()["State"] != "RUNNING":
+            return False
+        sample.master.order("measure")
+        sample.master.measure()
+    return sample.status()["State"] == "RUNNING"
+
+
+def test_a_step_that_runs_does_not_keep_a_cluster_from_ending_by_its_policy(idling):
+    """Management Guide, "Using an auto-termination policy": no active YARN applications, and no pending steps."""
+    assert not measure(idling, 20)
+    assert idling.wait_for("TERMINATED")["Code"] == "ALL_STEPS_COMPLETED"
+    assert idling.step_states() == {"job": "CANCELLED"}
+
+
+def test_a_step_that_waits_keeps_a_cluster(idling):
+    """The same page; a step waits behind the one that runs."""
+    idling.add_steps(make_step("next", "true"))
+    assert measure(idling, 8)
+    idling.emr.cancel_steps(ClusterId=idling.id, StepIds=[idling.emr.list_steps(ClusterId=idling.id)["Steps"][0]["Id"]])
+    assert not measure(idling, 20)
+
+
+def test_the_file_isbusy_keeps_a_cluster_for_the_idle_time_after_its_last_touch(idling):
+    """The same page: shell scripts and applications outside of YARN touch /emr/metricscollector/isbusy."""
+    idling.master.busy_seconds = 0.1
+    assert measure(idling, 8)
+    idling.master.busy_seconds = 1000.0
+    assert not measure(idling, 20)
+
+
+@pytest.mark.parametrize(
+    ("instances", "percent", "is_kept"),
+    [
+        ({}, 91, False),
+        ({"UnhealthyNodeReplacement": True}, 91, False),
+        ({"UnhealthyNodeReplacement": False}, 91, True),
+        ({"TerminationProtected": True}, 91, True),
+        ({}, 90, True),
+    ],
+)
+def test_a_core_node_with_a_full_disk_is_replaced_unless_the_cluster_forbids_it(running, instances, percent, is_kept):
+    """API Reference, SetUnhealthyNodeReplacement: a node is unhealthy if disk usage is above 90%."""
+    sample = running({"minute_seconds": 0.5}, Instances=instances)
+    full = sample.cores[0]
+    for node in (sample.master, full):
+        node.disk_percent = percent
+        node.order("measure")
+        node.measure()
+    assert sample.instances()[full.id] == ("RUNNING" if is_kept else "TERMINATED")
+    if not is_kept:
+        assert sample.take_node().role == CORE
+    assert sample.status()["State"] == "WAITING"
 
 
 def test_where_no_instance_boots_a_cluster_waits_at_once_and_is_deleted(deploy):

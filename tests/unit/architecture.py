@@ -41,7 +41,7 @@ ROOMS = {
     "userdata/deeplearning_node": (frozenset({"deeplearning_contract"}), AWS),
     "userdata/deeplearning_agent": (frozenset({"deeplearning_contract", "deeplearning_node"}), AWS),
     "userdata/deeplearning_member": (
-        frozenset({"deeplearning_agent", "deeplearning_contract", "deeplearning_node"}),
+        frozenset({"deeplearning_agent", "deeplearning_contract", "deeplearning_jobs", "deeplearning_node"}),
         frozenset(),
     ),
     "userdata/deeplearning_jobs": (frozenset({"deeplearning_contract", "deeplearning_node"}), frozenset()),

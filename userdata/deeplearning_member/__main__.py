@@ -13,7 +13,6 @@ import stat
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from deeplearning_agent.boot.steps import prepare_node, run_stage, write_command
@@ -26,6 +25,7 @@ from deeplearning_member.cluster_folder import ClusterFolder
 from deeplearning_member.formation import wait_for_members
 from deeplearning_member.job_flow import JobFlow
 from deeplearning_member.service import MemberService
+from deeplearning_member.stop_time import STOP_TIMER, UNITS, write_stop_timer
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.aws_clients import AwsClients
 from deeplearning_node.deadline import Clock
@@ -37,9 +37,6 @@ from deeplearning_node.programs import Programs, system_path
 LOG = logging.getLogger("deeplearning_member")
 COMMAND_FILE = "/usr/local/bin/deeplearning-member"
 SERVICE = "deeplearning-member.service"
-DEADLINE_TIMER = "deeplearning-deadline.timer"
-"""Ends the cluster, by the service of the same name."""
-UNITS = "/etc/systemd/system"
 START_SECONDS = 60
 WAIT_SECONDS = 600
 _UNIT = f"""[Unit]
@@ -60,26 +57,6 @@ RestartSec=10
 WantedBy=multi-user.target
 # Health checks and their remedies name the agent's service, whose part this one has on EMR.
 Alias={AGENT_SERVICE}
-"""
-
-
-_DEADLINE_TIMER = """[Unit]
-Description=The time of this EMR cluster is over
-
-[Timer]
-OnCalendar={moment:%Y-%m-%d %H:%M:%S} UTC
-Persistent=true
-AccuracySec=1s
-
-[Install]
-WantedBy=timers.target
-"""
-_DEADLINE_SERVICE = """[Unit]
-Description=Ends this EMR cluster, which EMR terminates with its primary node
-
-[Service]
-Type=oneshot
-ExecStart=/usr/bin/env systemctl poweroff
 """
 
 
@@ -113,7 +90,7 @@ def open_node(root: Path, flow: JobFlow) -> Node:
 
 def prepare(node: Node, _: JobFlow) -> int:
     """
-    Prepare the node with the agent's steps, and start its service, on the primary node also the timer of the deadline.
+    Prepare the node with the agent's steps, and start its service, on the primary node also the timer of `stop_after`.
 
     Effects: as `prepare_node`; the command `deeplearning-member`, a file of this instance, and the units.
     """
@@ -129,29 +106,15 @@ def prepare(node: Node, _: JobFlow) -> int:
 
 
 def start_service(node: Node) -> None:
-    """Write the command and the units, and start the service, and the timer of a deadline, now and at each boot."""
+    """Write the command and the units, and start the service, and the timer of `stop_after`, now and at each boot."""
     write_command(node, COMMAND_FILE, "deeplearning_member.__main__")
     write_file(node.path(f"{UNITS}/{SERVICE}"), _UNIT.format(python=sys.executable))
     units = [SERVICE]
     if node.is_master and (seconds := node.settings.stop_after_seconds):
-        write_deadline(node, seconds)
-        units.append(DEADLINE_TIMER)
+        write_stop_timer(node, seconds)
+        units.append(STOP_TIMER)
     for words in (["daemon-reload"], ["enable", *units], ["restart", *units]):
         node.programs.run(["systemctl", *words], timeout_seconds=START_SECONDS)
-
-
-def write_deadline(node: Node, seconds: int) -> None:
-    """
-    Write the timer that powers this node off in so many seconds, unless there is one.
-
-    The timer needs neither AWS nor the shared file system. EMR terminates a cluster that has lost its primary node (EMR
-    FAQs, "What happens if the primary node fails?").
-    """
-    timer = node.path(f"{UNITS}/{DEADLINE_TIMER}")
-    if not timer.exists():
-        moment = datetime.now(timezone.utc) + timedelta(seconds=seconds)
-        write_file(timer.with_suffix(".service"), _DEADLINE_SERVICE)
-        write_file(timer, _DEADLINE_TIMER.format(moment=moment))
 
 
 def serve(node: Node, flow: JobFlow) -> int:

@@ -28,6 +28,7 @@ class Announcement:
     member: Member  # The node
     generation: int  # Membership that the node has installed; 0 for none
     uptime: float  # Seconds since the node's boot, which distinguish each renewal
+    activity: str = ""  # Activity of the node, which keeps the cluster from ending as idle; empty for none
 
     def has_installed(self, state: ClusterState) -> bool:
         """Return whether the node has installed a membership."""
@@ -50,9 +51,10 @@ class ClusterFolder:
         if not is_mounted(self._node, self._mount_point):
             raise StageFailure(f"nothing that responds is mounted on {self._mount_point}", f"mount {self._mount_point}")
 
-    def announce(self, member: Member, generation: int) -> None:
+    def announce(self, member: Member, generation: int, activity: str) -> None:
         """Write or renew the announcement of this node."""
-        announcement = Announcement(member, generation, round(self._node.clock.read(), 3))
+        uptime = round(self._node.clock.read(), 3)
+        announcement = Announcement(member, generation, uptime, activity)
         write_file(self._members / f"{member.instance_id}.json", json.dumps(asdict(announcement)) + "\n")
 
     def read_announcements(self) -> dict[str, Announcement]:

@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deeplearning_contract.document import check_type, field, parse_object
-from deeplearning_contract.names import NodeRole
+from deeplearning_contract.names import EMR_INFO_DIRECTORY, NodeRole
 from deeplearning_node.failure import StageFailure
-
-INFO_DIRECTORY = "/mnt/var/lib/info"
 
 
 @dataclass(frozen=True)
@@ -21,7 +19,7 @@ class JobFlow:
     @classmethod
     def read(cls, root: Path) -> "JobFlow":
         """Read instance.json and job-flow.json; StageFailure when one is absent or malformed."""
-        folder = root / INFO_DIRECTORY.lstrip("/")
+        folder = root / EMR_INFO_DIRECTORY.lstrip("/")
         try:
             instance = parse_object((folder / "instance.json").read_text(encoding="utf-8"), "instance.json")
             flow = parse_object((folder / "job-flow.json").read_text(encoding="utf-8"), "job-flow.json")

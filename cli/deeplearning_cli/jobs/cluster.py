@@ -43,19 +43,24 @@ class JobCluster:
     access: CloudAccess
     settings: SubmissionSettings
 
-    def upload(self, content: bytes, sha256: str) -> ScriptSettings:
-        """Upload a packed source folder under its digest; UnavailableError with the right that is missing."""
+    def place(self, sha256: str) -> ScriptSettings:
+        """Return the place of a packed source folder, by its digest."""
+        return ScriptSettings(self.settings.bucket, f"{self.settings.prefix}{sha256}.tar.gz", sha256)
+
+    def check(self, job: JobDefinition) -> None:
+        """Raise UnavailableError for a job that the platform does not take; EC2 takes every one."""
+
+    def upload(self, content: bytes, source: ScriptSettings) -> None:
+        """Upload a packed source folder; UnavailableError with the right that is missing."""
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
 
-        bucket, key = self.settings.bucket, f"{self.settings.prefix}{sha256}.tar.gz"
         try:
-            self.access.clients("s3").put_object(Bucket=bucket, Key=key, Body=content)
+            self.access.clients("s3").put_object(Bucket=source.bucket, Key=source.key, Body=content)
         except (BotoCoreError, ClientError) as error:
             raise UnavailableError(
-                f"could not upload the source to s3://{bucket}/{key}: {error}; the caller needs s3:PutObject there, "
-                "which the cluster's grant_submit grants"
+                f"could not upload the source to s3://{source.bucket}/{source.key}: {error}; the caller needs "
+                "s3:PutObject there, which the cluster's grant_submit grants"
             ) from error
-        return ScriptSettings(bucket, key, sha256)
 
     @property
     def master_tags(self) -> Mapping[str, str]:

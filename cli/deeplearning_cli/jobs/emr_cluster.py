@@ -1,7 +1,8 @@
-"""A cluster on EMR that takes jobs, each of them a step: EMR shows steps, and a cluster with one is not idle."""
+"""A cluster on EMR that takes jobs, each of them a step: EMR shows steps, and runs one after the other."""
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ _WAITING, _RUNNING = "PENDING", "RUNNING"
 _STARTED = "] started"
 """End of the line of `deeplearning start-job` when the ranks start."""
 _REFUSED = 2
+MOST_CHARACTERS = 10_280
+"""Most characters of an argument of a step (EMR API Reference, HadoopJarStepConfig)."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,16 @@ class EmrJobCluster(JobCluster):
     def master_tags(self) -> Mapping[str, str]:
         """Tags of the primary node; a stack that replaces its cluster has two of one name, so EMR's id counts."""
         return {EMR_CLUSTER_TAG: self.settings.cluster_id, EMR_ROLE_TAG: EMR_PRIMARY}
+
+    def check(self, job: JobDefinition) -> None:
+        """Raise UnavailableError for a job that is too long for a step."""
+        length = max(map(len, job.to_step()["HadoopJarStep"]["Args"]))
+        if length > MOST_CHARACTERS:
+            raise UnavailableError(
+                f"program and env must be at most {MOST_CHARACTERS:,} characters as an encoded argument of an EMR "
+                f"step, got {length:,}; put variables and arguments into a file of the source folder, which program "
+                "reads"
+            )
 
     def start(
         self, job: JobDefinition, options: Sequence[str], on_line: Callable[[str], None], *, waits: bool = True
@@ -73,21 +86,30 @@ class EmrJobCluster(JobCluster):
 
     def _list_steps(self, *states: str) -> list[dict[str, Any]]:
         """Return steps in these states, the oldest first."""
-        answer = self._call("list_steps", ClusterId=self.settings.cluster_id, StepStates=list(states))
-        return list(reversed(answer["Steps"]))
+        with self._use_steps() as emr:
+            pages = emr.get_paginator("list_steps").paginate(
+                ClusterId=self.settings.cluster_id, StepStates=list(states)
+            )
+            return [step for page in pages for step in page["Steps"]][::-1]
 
     def _call(self, operation: str, **parameters: Any) -> dict[str, Any]:
+        with self._use_steps() as emr:
+            answer: dict[str, Any] = getattr(emr, operation)(**parameters)
+            return answer
+
+    @contextlib.contextmanager
+    def _use_steps(self) -> Iterator[Any]:
+        """Lend the client of EMR; UnavailableError with the rights that may be missing."""
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
 
         try:
-            answer: dict[str, Any] = getattr(self.access.clients("emr"), operation)(**parameters)
+            yield self.access.clients("emr")
         except (BotoCoreError, ClientError) as error:
             raise UnavailableError(
                 f"could not use the steps of cluster {self.settings.cluster_id}: {error}; the caller needs "
                 "elasticmapreduce:AddJobFlowSteps, CancelSteps, DescribeStep and ListSteps on it, which "
                 "the cluster's grant_submit grants"
             ) from error
-        return answer
 
 
 def _describe_waiting(step: Mapping[str, Any]) -> dict[str, Any]:

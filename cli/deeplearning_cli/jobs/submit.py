@@ -65,12 +65,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def upload_source(file: JobFile, cluster: JobCluster) -> JobDefinition:
-    """Upload the source folder, if there is one; return the job with it."""
+    """Upload the source folder, if there is one, unless the platform refuses the job; return the job with it."""
     if file.source is None:
+        cluster.check(file.job)
         return file.job
     packed = pack(file.source)
+    source = cluster.place(packed.sha256)
+    job = replace(file.job, source=source)
+    cluster.check(job)
     print_progress(f"source: {packed.files} files, {len(packed.content) / 1000:.0f} kB, {packed.sha256[:16]}")
-    return replace(file.job, source=cluster.upload(packed.content, packed.sha256))
+    cluster.upload(packed.content, source)
+    return job
 
 
 def follow(cluster: JobCluster, name: str) -> int:

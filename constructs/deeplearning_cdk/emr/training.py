@@ -286,6 +286,8 @@ class EmrTraining(Construct):
             additional_slave_security_groups=others,
             keep_job_flow_alive_when_no_steps=True,
             termination_protected=False,
+            # EMR would end a core instance whose disk a job has filled. A lost one is replaced in any case.
+            unhealthy_node_replacement=False,
         )
 
 

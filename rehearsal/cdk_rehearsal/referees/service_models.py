@@ -32,6 +32,7 @@ _CALLS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "AWS::EFS::AccessPoint": (("efs", "CreateAccessPoint"),),
     "AWS::EFS::FileSystem": (("efs", "CreateFileSystem"),),
     "AWS::EFS::MountTarget": (("efs", "CreateMountTarget"),),
+    "AWS::EMR::Cluster": (("emr", "RunJobFlow"),),
     "AWS::Events::Rule": (("events", "PutRule"), ("events", "PutTargets")),
     "AWS::IAM::InstanceProfile": (("iam", "CreateInstanceProfile"),),
     "AWS::IAM::ManagedPolicy": (("iam", "CreatePolicy"),),
@@ -63,10 +64,14 @@ def judge_calls(template: ResolvedTemplate) -> Iterator[Finding]:
         renamed = {key: _RENAMED.get((kind, key), key) for key in resource["Properties"] if key != "Tags"}
         arguments = {new: resource["Properties"][key] for key, new in renamed.items() if new}
         for service, operation in _CALLS.get(kind, ()):
-            shape = _load(service, operation).input_shape
-            if shape is not None:
-                source = f"botocore's model of {service}:{operation}"
-                yield from _judge(shape, arguments, f"Resources.{name}.Properties", source)
+            yield from judge_request(service, operation, arguments, f"Resources.{name}.Properties")
+
+
+def judge_request(service: str, operation: str, arguments: Mapping[str, Any], path: str) -> Iterator[Finding]:
+    """Yield what is outside of the limits of a call; `path` leads to its arguments."""
+    shape = _load(service, operation).input_shape
+    if shape is not None:
+        yield from _judge(shape, arguments, path, f"botocore's model of {service}:{operation}")
 
 
 @functools.cache

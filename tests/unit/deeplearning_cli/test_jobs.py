@@ -191,8 +191,10 @@ class EmrSteps:
         self._advance()
         return {"StepIds": [name]}
 
-    def _ListSteps(self, ClusterId, StepStates):  # noqa: N802, N803
-        return {"Steps": [step for step in reversed(self.steps) if step["Status"]["State"] in StepStates]}
+    def _ListSteps(self, ClusterId, StepStates, Marker="0"):  # noqa: N802, N803
+        found = [step for step in reversed(self.steps) if step["Status"]["State"] in StepStates]
+        end = int(Marker) + 50
+        return {"Steps": found[int(Marker) : end], **({"Marker": str(end)} if len(found) > end else {})}
 
     def _DescribeStep(self, ClusterId, StepId):  # noqa: N802, N803
         return {"Step": next(step for step in self.steps if step["Id"] == StepId)}
@@ -288,6 +290,37 @@ def test_on_emr_a_second_job_waits_and_can_be_stopped_before_its_start(cluster, 
     assert job_lab.status("digits/1")["state"] == "stopped"
     jobs.wait_until(lambda: emr.processes["s-1"].poll() is not None)
     assert emr.answer("ListSteps", {"ClusterId": "", "StepStates": ["PENDING", "RUNNING"]}) == {"Steps": []}
+
+
+def test_on_emr_the_oldest_of_many_jobs_that_wait_is_listed_and_can_be_stopped(cluster, emr, capsys):
+    """EMR API Reference, ListSteps: at most 50 steps in a page, the newest first."""
+    now = {"CreationDateTime": datetime.now(timezone.utc)}
+    for number in range(1, 53):
+        status = {"State": "RUNNING" if number == 1 else "PENDING", "Timeline": now}
+        emr.steps.append({"Id": f"s-{number}", "Name": f"deeplearning job j{number}", "Status": status})
+    emr.processes["s-1"] = subprocess.Popen(["sleep", "100"])
+    emr.lab.started.append(emr.processes["s-1"])
+    assert main(["stop", "j2", "hadoop"]) == 0
+    assert capsys.readouterr().out == "j2 is cancelled before its start (s-2)\n"
+    assert main(["jobs", "hadoop", "--json"]) == 0
+    assert [job["run"] for job in json.loads(capsys.readouterr().out)["jobs"]] == [f"j{n}" for n in range(3, 53)]
+
+
+@pytest.mark.parametrize("command", ["submit", "plan"])
+@pytest.mark.parametrize("source", ["code", None])
+def test_on_emr_a_job_that_is_too_long_for_a_step_is_refused_before_the_upload(cluster, emr, capsys, command, source):
+    """EMR API Reference, HadoopJarStepConfig: an argument has at most 10,280 characters."""
+    write_job(cluster)
+    if source is None:
+        path = cluster / "job.toml"
+        path.write_text(path.read_text().replace('source = "code"\n', ""))
+    variables = [f"--env=VARIABLE_{number:03}={'x' * 40}" for number in range(140)]
+    assert main([command, "job.toml", "hadoop", *variables]) == 2
+    said = capsys.readouterr().err
+    assert "program and env must be at most 10,280 characters as an encoded argument of an EMR step, got 1" in said
+    assert "put variables and arguments into a file of the source folder" in said
+    assert emr.steps == []
+    assert "Contents" not in boto3.client("s3", REGION).list_objects_v2(Bucket=BUCKET)
 
 
 def test_on_emr_a_step_right_that_the_caller_lacks_is_named(cluster, emr, monkeypatch, capsys):

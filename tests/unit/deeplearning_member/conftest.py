@@ -34,6 +34,7 @@ class EmrCluster:
         if not efs.exists():
             efs.symlink_to(self.shared)
             info.mkdir(parents=True)
+            node.path("/proc").mkdir(exist_ok=True)
             groups = [{"instanceRole": "Master", "requestedInstanceCount": 1}]
             groups += [{"instanceRole": "Core", "requestedInstanceCount": self.count - 1}]
             flow = {"jobFlowId": CLUSTER_ID, "masterPrivateDnsName": "ip-10-0-0-9", "instanceGroups": groups}

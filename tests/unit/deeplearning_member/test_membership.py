@@ -1,15 +1,19 @@
 """Memberships on EMR: the primary node publishes the nodes that announce themselves, and each node installs them."""
 
 import json
+import re
 import threading
 import time
 from dataclasses import replace
 
 import pytest
 
+from deeplearning_contract.setting_parts import EnvironmentSettings, JobNeeds
 from deeplearning_member.cluster_folder import ClusterFolder
 from deeplearning_member.formation import wait_for_members
+from deeplearning_member.stop_time import NOTICE_SECONDS, STOP_TIMER, UNITS, plan_notice, write_stop_timer
 from deeplearning_node.failure import StageFailure
+from deeplearning_node.node_facts import NodeFacts
 from tests.unit.deeplearning_member.conftest import CLUSTER_ID
 from tests.unit.node_lab import HurriedClock, Stopped, check_variables
 
@@ -316,3 +320,143 @@ def test_trouble_is_logged_and_the_service_goes_on(cluster, caplog):
     stop.set()
     thread.join(30)
     assert not thread.is_alive()
+
+
+# --- Activity ---------------------------------------------------------------------------------------
+
+
+def start_job(cluster, index):
+    """Let a process run on a node that has the mark of a job, as `deeplearning run` starts ranks."""
+    process = cluster.node(index).path("/proc/4242")
+    process.mkdir()
+    (process / "environ").write_bytes(b"HOME=/home/hadoop\0DEEPLEARNING_JOB=digits/1\0")
+    return process
+
+
+def load_gpu(cluster, index):
+    cluster.lab.program(index, "nvidia-smi", "echo 3; echo 40")
+
+
+def provision(cluster, index):
+    node = cluster.node(index)
+    replace(NodeFacts.of(node), needs=JobNeeds(environment=EnvironmentSettings("horovod"))).write(node.root)
+
+
+@pytest.fixture
+def busy_file(cluster):
+    """The file of EMR on the primary node, whose folder EMR makes, of a formed cluster."""
+    path = cluster.node(0).path("/emr/metricscollector/isbusy")
+    path.parent.mkdir(parents=True)
+    cluster.start(0, 1, 2)
+    cluster.turn(3)
+    assert not path.exists()
+    return path
+
+
+@pytest.mark.parametrize("index", [0, 2])
+@pytest.mark.parametrize("begin", [start_job, load_gpu, provision])
+def test_the_primary_node_touches_the_file_of_emr_while_a_node_is_busy(cluster, busy_file, index, begin):
+    """EMR management guide, "Using an auto-termination policy": programs outside of YARN touch it periodically."""
+    begin(cluster, index)
+    for _ in range(2):
+        cluster.turn(2)
+        busy_file.unlink()
+    assert not cluster.node(2).path("/emr").exists()
+
+
+def test_an_idle_cluster_leaves_the_file_of_emr_as_it_is(cluster, busy_file):
+    process = start_job(cluster, 1)
+    cluster.turn(2)
+    (process / "environ").unlink()
+    process.rmdir()
+    cluster.turn(2)
+    busy_file.unlink()
+    cluster.turn(3)
+    assert not busy_file.exists()
+
+
+def test_a_node_that_leaves_while_it_is_busy_keeps_no_cluster(cluster, busy_file):
+    start_job(cluster, 1)
+    cluster.turn(2)
+    del cluster.services[1]
+    cluster.turn(11)
+    busy_file.unlink()
+    cluster.turn(3)
+    assert not busy_file.exists()
+
+
+def test_a_file_system_that_fails_does_not_hide_a_job_on_the_primary_node(cluster, busy_file):
+    start_job(cluster, 0)
+    (cluster.shared / ".mounted").unlink()
+    with pytest.raises(StageFailure):
+        cluster.services[0].follow()
+    assert busy_file.exists()
+
+
+def test_without_the_folder_of_emr_the_cluster_goes_on_and_says_so_once(cluster, busy_file, caplog):
+    busy_file.parent.rmdir()
+    start_job(cluster, 0)
+    cluster.turn(3)
+    said = [record.message for record in caplog.records if "could not report activity to EMR" in record.message]
+    assert len(said) == 1
+    assert not busy_file.parent.exists()
+    assert cluster.generation(0)[1] == [0, 1, 2]
+
+
+def test_the_last_activity_of_other_nodes_counts_for_90_seconds_without_the_file_system(cluster, busy_file):
+    start_job(cluster, 2)
+    cluster.turn(2)
+    (cluster.shared / ".mounted").unlink()
+    touched = []
+    for _ in range(12):
+        busy_file.unlink(missing_ok=True)
+        with pytest.raises(StageFailure):
+            cluster.services[0].follow()
+        touched.append(busy_file.exists())
+        cluster.clock.wait(10)
+    assert touched[0]
+    assert not touched[-1]
+
+
+# --- The notice before the stop ---------------------------------------------------------------------
+
+
+def read_notice(cluster, index):
+    path = cluster.node(index).path("/opt/deeplearning/notice")
+    return json.loads(path.read_text())["reason"] if path.exists() else ""
+
+
+def test_every_node_gets_a_notice_before_the_cluster_stops_and_no_new_generation(cluster):
+    cluster.start(0, 1, 2)
+    cluster.turn(3)
+    generation = cluster.generation(0)
+    write_stop_timer(cluster.node(0), NOTICE_SECONDS + 300)
+    cluster.turn(3)
+    assert [read_notice(cluster, index) for index in range(3)] == ["", "", ""]
+    cluster.node(0).path(f"{UNITS}/{STOP_TIMER}").unlink()
+    write_stop_timer(cluster.node(0), NOTICE_SECONDS - 1)
+    cluster.turn(3)
+    (notice,) = {read_notice(cluster, index) for index in range(3)}
+    moment = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    assert re.fullmatch(
+        f"the cluster stops by itself at {moment}, as long after its start as stop_after allows", notice
+    )
+    assert cluster.generation(0) == cluster.generation(2) == generation
+
+
+def test_the_notice_of_an_earlier_cluster_of_the_same_name_is_removed(cluster):
+    cluster.start(0, 1)
+    cluster.turn(3)
+    edit(cluster.folder / "membership.json", notice="the cluster stops by itself")
+    cluster.services[1].follow()
+    assert read_notice(cluster, 1) == "the cluster stops by itself"
+    cluster.turn(2)
+    assert read_notice(cluster, 1) == ""
+
+
+@pytest.mark.parametrize("moment", ["daily", "2026-13-01 00:00:00 UTC"])
+def test_a_timer_that_cannot_be_read_is_no_notice(cluster, moment):
+    timer = cluster.node(0).path(f"{UNITS}/{STOP_TIMER}")
+    timer.parent.mkdir(parents=True, exist_ok=True)
+    timer.write_text(f"[Timer]\nOnCalendar={moment}\n")
+    assert plan_notice(cluster.node(0)) == ""

@@ -2,7 +2,8 @@
 Scratch folder on the node's instance store: /opt/deeplearning/local, with or without declared data.
 
 AWS's Deep Learning images combine the instance store's devices themselves and mount them on /opt/dlami/nvme. On other
-images the devices have no file system. They lose their content when the instance stops
+images the devices have no file system. On EMR they belong to EMR, for HDFS, logs and scratch below /mnt (EMR management
+guide, "Instance storage" and "Using a custom AMI"). They lose their content when the instance stops
 (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/add-instance-store-volumes.html). Several become one RAID 0, as
 AWS's guide to RAID describes (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/raid-config.html).
 """
@@ -15,6 +16,7 @@ from enum import Enum
 from pathlib import Path
 
 from deeplearning_agent.boot.mounts import is_mounted
+from deeplearning_contract.names import EMR_INFO_DIRECTORY
 from deeplearning_node.deadline import Deadline
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.node import Node
@@ -24,6 +26,7 @@ from deeplearning_node.programs import ProgramError
 LOG = logging.getLogger(__name__)
 LOCAL_LINK = "/opt/deeplearning/local"
 IMAGE_MOUNT = "/opt/dlami/nvme"
+EMR_FOLDER = "/mnt/deeplearning"
 OWN_MOUNT = "/mnt/deeplearning-local"
 ROOT_FOLDER = "/var/lib/deeplearning/local"
 PROBE_SECONDS = 30
@@ -62,12 +65,16 @@ def prepare_local_disk(node: Node, deadline: Deadline) -> str:
     """
     Prepare the scratch folder on the instance store, or on the root volume where there is none, and return it.
 
+    On EMR it is below /mnt, and the devices are EMR's unless the image has mounted them.
+
     Effects: one file system over all empty instance-store devices, as a RAID 0 when there are several; its mount; the
     folder, which belongs to the login user; the link /opt/deeplearning/local to it. A device with any content is
     never written to. Installs mdadm where several devices need it and the image lacks it.
     """
     if is_mounted(node, IMAGE_MOUNT):
         folder = f"{IMAGE_MOUNT}/deeplearning"
+    elif node.path(EMR_INFO_DIRECTORY).is_dir():
+        folder = EMR_FOLDER
     elif is_mounted(node, OWN_MOUNT) or _mount_store(node, deadline):
         folder = f"{OWN_MOUNT}/deeplearning"
     else:

@@ -14,14 +14,13 @@ from deeplearning_contract.cluster_event import ClusterEvent, EventKind, put_eve
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 from deeplearning_node.deadline import Clock
 from deeplearning_node.health.findings import clean
-from deeplearning_node.health.gpus import GPU_SECONDS
+from deeplearning_node.health.gpus import BUSY_PERCENT, GPU_SECONDS
 from deeplearning_node.node_facts import COMMAND_FILE
 
 AWS_SECONDS = 120
 EVENT_SECONDS = 30
 POLL_SECONDS = 60.0
 ANSWER_SECONDS = GPU_SECONDS + SURVEY_SECONDS
-BUSY_PERCENT = 5
 REQUESTED = "ended by a user on its master"
 DESCRIPTION = """
 Set the desired capacity of the cluster's node groups to 0, workers first, this master last. Every instance is

@@ -18,6 +18,8 @@ GPU_SECONDS = 60
 """Time for which a member waits for the driver: more than twice the time of a slow one (Azure/aks-gpu#105)."""
 QUERY_SECONDS = 120
 """Time limit of the first query after boot, which loads the driver for eight GPUs."""
+BUSY_PERCENT = 5
+"""Utilization above which a GPU is busy."""
 REPLACE = "terminate the instance, so that its group launches another"
 MEMORY_FIELDS = {
     "ecc.errors.uncorrected.volatile.total": "uncorrected ECC errors since the driver was loaded",
@@ -133,15 +135,20 @@ def read_gpus(programs: Programs, deadline: Deadline) -> GpuReading:
 
 def read_utilization(programs: Programs, timeout_seconds: float) -> float | None:
     """Return the mean utilization of the node's GPUs in percent; None without GPUs or without a reading."""
+    found = list_utilization(programs, timeout_seconds)
+    return sum(found) / len(found) if found else None
+
+
+def list_utilization(programs: Programs, timeout_seconds: float) -> list[int]:
+    """Return the utilization of each GPU in percent; none without GPUs or without a reading."""
     if not programs.has(COMMAND):
-        return None
+        return []
     argv = [COMMAND, "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
     try:
         output = programs.run(argv, timeout_seconds=timeout_seconds)
     except ProgramError:
-        return None
-    found = [min(100, int(line)) for line in map(str.strip, output.splitlines()) if _COUNT.fullmatch(line)]
-    return sum(found) / len(found) if found else None
+        return []
+    return [min(100, int(line)) for line in map(str.strip, output.splitlines()) if _COUNT.fullmatch(line)]
 
 
 def parse_query(output: str, fields: tuple[str, ...]) -> GpuReading:

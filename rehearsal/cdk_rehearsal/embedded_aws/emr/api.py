@@ -18,6 +18,7 @@ from cdk_rehearsal.embedded_aws.emr.cluster import ACTIVE_STEPS, Cluster, Instan
 from cdk_rehearsal.embedded_aws.emr.driver import EmrDriver
 from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.embedded_aws.server.stand_in_api import StandInApi
+from cdk_rehearsal.referees.service_models import judge_request
 
 _PAGE = 50
 _MOST_ACTIVE_STEPS = 256
@@ -58,6 +59,7 @@ class EmrApi(StandInApi):
         request = _plain(self._get_params())
         try:
             check_request(request, self.place, self.driver.security_configurations)
+            _check_model("RunJobFlow", request)
         except ValueError as error:
             raise ValidationException(str(error)) from error
         steps = self._read_steps(request.get("Steps", []), request.get("StepConcurrencyLevel", 1))
@@ -238,6 +240,7 @@ class EmrApi(StandInApi):
     def _read_steps(self, steps: Sequence[Mapping[str, Any]], concurrency: Any) -> list[Step]:
         try:
             check_steps(steps, int(concurrency))
+            _check_model("AddJobFlowSteps", {"Steps": steps})
         except ValueError as error:
             raise ValidationException(str(error)) from error
         return [
@@ -308,6 +311,12 @@ def check_steps(steps: Sequence[Mapping[str, Any]], concurrency: int) -> None:
         if concurrency > 1 and action != "CONTINUE":
             # EMR API Reference, StepConfig: it refuses other actions of steps that may run at the same time.
             raise ValueError(f"ActionOnFailure must be CONTINUE where StepConcurrencyLevel exceeds 1, got {action}")
+
+
+def _check_model(operation: str, request: Mapping[str, Any]) -> None:
+    """Raise ValueError for what is outside of the limits of the service's own model."""
+    for finding in judge_request("emr", operation, request, operation):
+        raise ValueError(str(finding))
 
 
 def _require_fields(what: str, values: Mapping[str, Any], known: set[str]) -> None:

@@ -3,6 +3,7 @@
 import json
 import secrets
 import string
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,6 +20,8 @@ Role = Literal["MASTER", "CORE"]
 ENDED = ("TERMINATED", "TERMINATED_WITH_ERRORS")
 READY = ("RUNNING", "WAITING")
 ACTIVE_STEPS = ("PENDING", "CANCEL_PENDING", "RUNNING")
+_FULL_PERCENT = 90
+"""Fill of a disk above which a node is unhealthy (EMR API Reference, SetUnhealthyNodeReplacement)."""
 _ATTRIBUTES = (
     *("EmrManagedMasterSecurityGroup", "EmrManagedSlaveSecurityGroup", "ServiceAccessSecurityGroup"),
     *("AdditionalMasterSecurityGroups", "AdditionalSlaveSecurityGroups", "Ec2KeyName", "Ec2SubnetId"),
@@ -166,8 +169,8 @@ class Cluster:
     created: datetime = field(default_factory=now)
     ready: datetime | None = None
     ended: datetime | None = None
-    changes: int = 0
-    """Number of changes of the state, by which an idle cluster is known."""
+    active: float = 0.0
+    """Time of the monotonic clock at which it was last known not to be idle."""
     launches: int = 0
     """Number of launches that were tried."""
     interface_id: str = ""
@@ -231,6 +234,36 @@ class Cluster:
     def count_alive(self, group: InstanceGroup, state: str = "") -> int:
         """Count the instances of a group that have not ended, of one state or of all."""
         return sum(entry.group_id == group.id and state in ("", entry.state) for entry in self.alive)
+
+    def touch(self, seconds_ago: float = 0.0) -> None:
+        """Take it that the cluster was not idle some seconds ago."""
+        self.active = max(self.active, time.monotonic() - seconds_ago)
+
+    def is_idle(self, busy_seconds: float | None, second: float = 1.0) -> bool:
+        """
+        Return whether the cluster has been idle for the time of its auto-termination policy, if it has one.
+
+        Management Guide, "Using an auto-termination policy": it is idle without an active application of YARN and
+        without a pending step, and programs outside of YARN touch `/emr/metricscollector/isbusy` on the primary, here
+        `busy_seconds` ago. Whether a step that runs counts as pending is not documented; here it does not. No node has
+        applications of YARN or files in HDFS. `second` is the length of a second of the policy, in seconds.
+        """
+        if busy_seconds is not None:
+            self.touch(busy_seconds)
+        if any(step.state == "PENDING" for step in self.steps):
+            self.touch()
+        limit = self.request.get("AutoTerminationPolicy", {}).get("IdleTimeout")
+        return limit is not None and time.monotonic() - self.active >= int(limit) * second
+
+    def replaces_unhealthy(self, instance: ClusterInstance, disk_percent: float) -> bool:
+        """
+        Return whether EMR ends an instance for its full disk.
+
+        EMR API Reference, SetUnhealthyNodeReplacement: it ends unhealthy core nodes at once where replacement is on and
+        the cluster is not protected. The default is documented nowhere; this one is the hardest on a job.
+        """
+        is_on = self.settings.get("UnhealthyNodeReplacement", True) and not self.settings.get("TerminationProtected")
+        return bool(is_on) and instance.role == "CORE" and disk_percent > _FULL_PERCENT
 
     def summarize(self) -> dict[str, Any]:
         """Return the API's short form."""

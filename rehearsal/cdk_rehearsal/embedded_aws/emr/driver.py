@@ -54,7 +54,7 @@ class EmrDriver:
     Runs clusters.
 
     Without `boots`, no instance boots: clusters wait as soon as their instances are launched, and run no step.
-    `minute_seconds` is the length of a minute of an idle cluster, in seconds.
+    `minute_seconds` is the length of a minute of an idle cluster, the interval of its measures, in seconds.
     """
 
     def __init__(
@@ -161,10 +161,7 @@ class EmrDriver:
             if instance.role == "MASTER":
                 self.terminate(cluster, "INSTANCE_FAILURE", "The master node was terminated. ")  # EMR's words end so
                 return True
-            self._end_instance(cluster, instance, Reason("INSTANCE_FAILURE", "Instance failed"))
-            group = next(group for group in cluster.groups if group.id == instance.group_id)
-        if not cluster.is_ending:
-            self._jobs.after(self._pace.reaction, partial(self._replace, cluster, group))
+            self._end_core(cluster, instance, "Instance failed")
         return True
 
     def close(self) -> None:
@@ -185,6 +182,8 @@ class EmrDriver:
                 self.fail_instance(instance_id)
             elif report["event"] == "bootstrapped":
                 self._admit(cluster, instance)
+            elif report["event"] == "measured":
+                self._take_measure(cluster, instance, report)
             elif report["event"] == "bootstrap-failed":
                 self.terminate(cluster, "BOOTSTRAP_FAILURE", word_bootstrap_failure(instance, report))
             elif (step := cluster.find_step(report["id"])) is not None:
@@ -292,7 +291,24 @@ class EmrDriver:
         if cluster.ready is None and sum(entry.state == "RUNNING" for entry in cluster.alive) == wanted:
             cluster.ready = now()
             self._change(cluster, "RUNNING", Reason("", "Running step"))
+            cluster.touch()
+            self._measure(cluster)
             self._advance(cluster)
+
+    def _measure(self, cluster: Cluster) -> None:
+        """Ask the nodes for the fill of their disks and their activity, each minute."""
+        with self.lock:
+            if cluster.is_ending:
+                return
+            for entry in [entry for entry in cluster.alive if entry.state == "RUNNING"]:
+                self._channels.send(entry.ec2_id, {"do": "measure"})
+        self._jobs.after(60 * self._second, partial(self._measure, cluster))
+
+    def _take_measure(self, cluster: Cluster, instance: ClusterInstance, report: Message) -> None:
+        if cluster.replaces_unhealthy(instance, report["disk_percent"]):
+            self._end_core(cluster, instance, f"Instance is unhealthy: its disk is {report['disk_percent']} % full")
+        if instance.role == "MASTER" and cluster.is_idle(report["busy_seconds"], self._second):
+            self.terminate(cluster, "ALL_STEPS_COMPLETED", "Cluster was idle for the time of its policy")
 
     def _advance(self, cluster: Cluster) -> None:
         """Start the steps that may run; end or idle where there is none left."""
@@ -311,8 +327,6 @@ class EmrDriver:
                 return self.terminate(cluster, "ALL_STEPS_COMPLETED", "Steps completed")
             if cluster.state != "WAITING":
                 self._change(cluster, "WAITING", Reason("", _IDLE if cluster.steps else _READY))
-                if seconds := cluster.request.get("AutoTerminationPolicy", {}).get("IdleTimeout"):
-                    self._jobs.after(int(seconds) * self._second, partial(self._end_idle, cluster, cluster.changes))
         return None
 
     def _start_step(self, cluster: Cluster, step: Step) -> None:
@@ -320,6 +334,7 @@ class EmrDriver:
         if cluster.state != "RUNNING":
             self._change(cluster, "RUNNING", Reason("", "Running step"))
         step.state, step.started = "RUNNING", now()
+        cluster.touch()  # It was pending until now.
         order = {"do": "step", "id": step.id, "jar": step.jar, "arguments": step.arguments, "logs": step.log}
         self._channels.send(
             cluster.master.ec2_id, order | {"log_key": cluster.request.get("LogEncryptionKmsKeyId", "")}
@@ -349,12 +364,6 @@ class EmrDriver:
         step.state, step.ended = state, now()
         self._tell(cluster, f"step {step.name} {state}")
 
-    def _end_idle(self, cluster: Cluster, changes: int) -> None:
-        if cluster.state == "WAITING" and cluster.changes == changes:
-            self.terminate(
-                cluster, "ALL_STEPS_COMPLETED", "Cluster was idle for the time of its auto-termination policy"
-            )
-
     def _finish(self, cluster: Cluster) -> None:
         with self.lock:
             for instance in cluster.alive:
@@ -363,6 +372,12 @@ class EmrDriver:
             cluster.ended = now()
             state: ClusterState = "TERMINATED" if cluster.reason.code in _BY_PLAN else "TERMINATED_WITH_ERRORS"
             self._change(cluster, state, cluster.reason)
+
+    def _end_core(self, cluster: Cluster, instance: ClusterInstance, message: str) -> None:
+        """End a core node, which is replaced unless its cluster ends."""
+        self._end_instance(cluster, instance, Reason("INSTANCE_FAILURE", message))
+        group = next(group for group in cluster.groups if group.id == instance.group_id)
+        self._jobs.after(self._pace.reaction, partial(self._replace, cluster, group))
 
     def _end_instance(self, cluster: Cluster, instance: ClusterInstance, reason: Reason) -> None:
         # A role that may not terminate it leaves an instance that costs money; the refusal is reported.
@@ -379,7 +394,6 @@ class EmrDriver:
 
     def _change(self, cluster: Cluster, state: ClusterState, reason: Reason) -> None:
         cluster.state, cluster.reason = state, reason
-        cluster.changes += 1
         self._tell(cluster, f"{state}: {reason.message}" if reason.message else state)
 
     def _tell(self, cluster: Cluster, text: str) -> None:

@@ -35,6 +35,7 @@ _COULD_NOT_RUN = 126
 _COMMAND_RUNNER = "command-runner.jar"
 _HADOOP = "/usr/lib/lab/hadoop"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_BUSY_FILE = "emr/metricscollector/isbusy"
 _DATA_KEY = "var/lib/emr-instance-controller/data-key.json"
 _STREAMS = ("stdout", "stderr", "controller")
 _REPEATED = (OSError, http.client.HTTPException, ValueError)
@@ -75,6 +76,8 @@ class Controller:
             self._cancel(order["id"], by_force=order["by_force"])
         elif order["do"] == "hosts":
             self._write_hosts(order["hosts"])
+        elif order["do"] == "measure":
+            self._measure()
         else:
             work = {"bootstrap": self._bootstrap, "step": self._run_step}[order["do"]]
             threading.Thread(target=work, args=[order], daemon=True).start()
@@ -119,6 +122,7 @@ class Controller:
         if order["disk_key"] and not self._unlock_disks(order["disk_key"]):
             self.report(event="disks-locked")
             return
+        self._make(str(Path(_BUSY_FILE).parent))
         info = self._make("mnt/var/lib/info")
         for name, content in order["info"].items():
             (info / name).write_text(json.dumps(content, indent=2) + "\n")
@@ -175,6 +179,16 @@ class Controller:
         new = [f"{address} {name}\n" for name, address in hosts.items() if f" {name}" not in known]
         with path.open("a") as file:
             file.writelines(new)
+
+    def _measure(self) -> None:
+        """Report how full the disk is, and the age of the file by which a program outside of YARN shows activity."""
+        disk = os.statvfs(self._root / "mnt")
+        busy = self._root / _BUSY_FILE
+        self.report(
+            event="measured",
+            disk_percent=round(100 - 100 * disk.f_bavail / max(disk.f_blocks, 1)),
+            busy_seconds=max(0.0, time.time() - busy.stat().st_mtime) if busy.exists() else None,
+        )
 
     def fetch(self, path: str, folder: Path) -> str:
         """Return the path of a program: one of this node, or of S3, which is downloaded with the instance's role."""

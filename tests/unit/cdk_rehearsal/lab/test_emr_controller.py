@@ -190,3 +190,17 @@ def test_nodes_are_listed_in_the_form_of_yarn():
         "ip-10-0-0-5.ec2.internal:8041\t        RUNNING\tip-10-0-0-5.ec2.internal:8042\t                           0\n"
     )
     assert render([]).startswith("Total Nodes:0\n")
+
+
+def test_a_node_reports_its_disk_and_the_age_of_the_file_of_programs_outside_of_yarn(node, tmp_path):
+    """The folder of the file is there before the first action runs, as on an instance of EMR."""
+    bootstrap(node, ("file:/usr/bin/touch", str(tmp_path / "emr/metricscollector/isbusy")))
+    busy = tmp_path / "emr/metricscollector/isbusy"
+    os.utime(busy, (0, time.time() - 40))
+    node.carry_out({"do": "measure"})
+    busy.unlink()
+    node.carry_out({"do": "measure"})
+    first, second = node.reports[1:]
+    assert (first["event"], second["busy_seconds"]) == ("measured", None)
+    assert first["busy_seconds"] >= 40
+    assert 0 <= first["disk_percent"] <= 100

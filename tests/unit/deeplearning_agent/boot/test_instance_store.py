@@ -97,6 +97,23 @@ def test_an_instance_store_that_the_image_mounted_is_used(machine):
     assert machine.mounts == []
 
 
+def test_on_emr_too_an_instance_store_that_the_image_mounted_is_used(machine):
+    (machine.root / "mnt/var/lib/info").mkdir(parents=True)
+    mount(machine, "/opt/dlami/nvme")
+    assert machine.prepare() == "/opt/dlami/nvme/deeplearning"
+
+
+@pytest.mark.parametrize("label", [None, "emr"])
+def test_on_emr_the_disks_of_emr_are_used_and_its_devices_left_alone(machine, label):
+    """EMR management guide, "Instance storage": EMR uses it for HDFS and scratch, below /mnt."""
+    (machine.root / "mnt/var/lib/info").mkdir(parents=True)
+    device = machine.device(label=label)
+    content = device.read_bytes()
+    assert machine.prepare() == "/mnt/deeplearning"
+    assert device.read_bytes() == content
+    assert machine.mounts == []
+
+
 def test_an_empty_device_is_formatted_and_mounted(machine):
     device = machine.device()
     assert machine.prepare() == "/mnt/deeplearning-local/deeplearning"

@@ -95,6 +95,11 @@ def test_a_deadline_is_in_the_settings_and_ends_the_warning_that_nothing_stops_t
     assert synthesis.warnings == []
 
 
+def test_a_core_instance_with_a_full_disk_is_not_replaced_under_its_job(make: Any) -> None:
+    """EMR API Reference, SetUnhealthyNodeReplacement: a node with more than 90 % of its disk in use is unhealthy."""
+    assert make().only(CLUSTER)["Instances"]["UnhealthyNodeReplacement"] is False
+
+
 def test_step_metadata_waits_for_the_members_and_ends_a_cluster_that_cannot_train(make: Any) -> None:
     assert make().only(CLUSTER)["Steps"] == [
         {

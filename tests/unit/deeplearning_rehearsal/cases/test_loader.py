@@ -90,6 +90,7 @@ NO_ROWS = {
     "data-on-lustre",
     "data-staged",
     "emr-stop-after",
+    "emr-stop-when-idle",
     "environment-build-fails",
     "environment-cache-corrupt",
     "environment-cache-denied",
