@@ -71,7 +71,7 @@ def test_a_relative_program_and_a_variable_reach_the_ranks(job_lab):
 
 
 def make_unequal(job_lab):
-    job_lab.write_program("nvidia-smi", '[ "${LAB##*@}" = 10.0.0.9 ] || exit 0; echo "0, GPU-1, 0, 0, 0"')
+    job_lab.write_program("nvidia-smi", '[ "${LAB##*@}" = 10.0.0.9 ] || exit 0; echo "0, GPU-1, 0, [N/A], No"')
 
 
 def need_data(job_lab, step):
