@@ -48,8 +48,8 @@ def test_a_metadata_service_refuses_tokens_or_is_late_until_it_is_mended(seen):
 
 @pytest.mark.fault(58)
 def test_gpus_are_sound_unless_a_node_has_sick_ones(seen):
-    assert seen["gpus"] == [0, "0, 0, No, No\n1, 0, No, No", ""]
-    assert seen["gpus from the beginning"] == [0, "0, 3, No, No", ""]
+    assert seen["gpus"] == [0, "0, 0, [N/A], No\n1, 0, [N/A], No", ""]
+    assert seen["gpus from the beginning"] == [0, "0, 3, [N/A], No", ""]
     assert seen["sick gpus"] == [0, "0, 7, Yes, Yes", ""]
     assert seen["listed gpus"] == "1"
     assert seen["an unknown field"] == [2, 'Field "bogus" is not a valid field to query.', ""]

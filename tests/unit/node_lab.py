@@ -43,7 +43,7 @@ PROGRAMS = {
     "runuser": 'shift 3; exec "$@"',
     "nvidia-smi": """
         case "$1" in
-          --query-gpu=*) echo "0, GPU-1, 0, [N/A], 0"; echo "1, GPU-2, 0, [N/A], 0" ;;
+          --query-gpu=*) echo "0, GPU-1, 0, [N/A], No"; echo "1, GPU-2, 0, [N/A], No" ;;
           *) echo "GPU 0: NVIDIA H100 (UUID: GPU-1)"; echo "GPU 1: NVIDIA H100 (UUID: GPU-2)" ;;
         esac""",
     "ssh-keyscan": """

@@ -109,6 +109,7 @@ def drop(path, text):
     path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if text not in line))
 
 
+FRAME = "-" * 74
 COUNT, GPUS = "DEEPLEARNING_WORKERS_COUNT", "DEEPLEARNING_WORKER_GPU_COUNT"
 PLANTS = {
     "environment file": (lambda n, _: drop(n.path("/opt/deeplearning/environment"), COUNT), f"{COUNT} is unset"),
@@ -116,7 +117,11 @@ PLANTS = {
     "interactive shell": (lambda _, f: drop(f / "inter", GPUS), f"{GPUS} is unset, expected 2"),
     "sudo -E": (lambda _, f: (f / "kept").write_text(""), f"{COUNT} is unset, expected 2"),
     "systemd unit": (lambda _, f: drop(f / "manager", GPUS), f"{GPUS} is unset, expected 2"),
-    "mpirun -x": (lambda _, f: (f / "mpirun").write_text("#!/bin/sh\necho no slots; exit 1"), "no slots"),
+    "mpirun -x": (
+        # Open MPI frames its errors with 74 dashes.
+        lambda _, f: (f / "mpirun").write_text(f"#!/bin/sh\nprintf '%s\\n' {FRAME} 'no slots' {FRAME}; exit 1"),
+        "no slots",
+    ),
     "ssh host cmd": (
         lambda _, f: drop(f / "at-10.0.0.10", GPUS),
         f"deeplearning-worker2: {GPUS} is unset, expected 3",

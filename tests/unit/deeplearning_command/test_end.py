@@ -24,6 +24,7 @@ from tests.unit.job_lab import wait_until
 from tests.unit.local_aws import hear_events
 
 REGION = "eu-west-1"
+FIT_GPU = "0, GPU-1, 0, [N/A], No"
 
 
 @pytest.fixture
@@ -176,7 +177,7 @@ def test_it_waits_until_no_job_and_no_gpu_has_been_busy_for_so_many_minutes(job_
     """Looks: a job runs; idle; a GPU works, so that the time begins anew; then idle for two minutes."""
     job = job_lab.start("run", "--", job_lab.write_job("exec sleep 1000"))
     wait_until(lambda: list(job_lab.processes().values()).count("sleep 1000 ") == 2)
-    gpu = '[ "${LAB##*@}" = 10.0.0.9 ] || case "$1" in *utilization*) echo %d ;; *) echo "0, GPU-1, 0, 0, 0" ;; esac'
+    gpu = f'[ "${{LAB##*@}}" = 10.0.0.9 ] || case "$1" in *utilization*) echo %d ;; *) echo "{FIT_GPU}" ;; esac'
 
     def change(waits):
         if waits == 1:
@@ -207,7 +208,7 @@ def test_a_host_whose_driver_is_late_is_judged_by_what_else_it_does(job_lab, gro
     """It takes more than 25 s only while nobody uses the GPUs (Azure/aks-gpu#105); it must not run for ever."""
     hurry = 'while [ "${1#-}" != "$1" ]; do shift; done; shift; exec /usr/bin/timeout --signal=KILL 0.2 "$@"'
     job_lab.write_program("timeout", hurry)
-    job_lab.write_program("nvidia-smi", 'case "$1" in *utilization*) exec sleep 1000 ;; esac; echo "0, GPU-1, 0, 0, 0"')
+    job_lab.write_program("nvidia-smi", f'case "$1" in *utilization*) exec sleep 1000 ;; esac; echo "{FIT_GPU}"')
     assert end(job_lab, "--yes", "--when-idle", "1", clock=Minutes(lambda _waits: None)) == 0
     assert capsys.readouterr().out.splitlines()[0] == "idle; the cluster ends after 1 idle minutes"
     assert groups()["digits-master"] == 0

@@ -71,7 +71,7 @@ def test_a_relative_program_and_a_variable_reach_the_ranks(job_lab):
 
 
 def make_unequal(job_lab):
-    job_lab.write_program("nvidia-smi", '[ "${LAB##*@}" = 10.0.0.9 ] || exit 0; echo "0, GPU-1, 0, 0, 0"')
+    job_lab.write_program("nvidia-smi", '[ "${LAB##*@}" = 10.0.0.9 ] || exit 0; echo "0, GPU-1, 0, [N/A], No"')
 
 
 def need_data(job_lab, step):
@@ -208,6 +208,15 @@ def test_the_status_is_that_of_the_rank_that_failed_first_and_its_last_lines_are
     status = job_lab.status("train/1")
     assert (status["state"], status["status"]) == ("failed", 7)
     assert job_lab.processes() == {}
+
+
+def test_the_remedy_of_a_refusal_of_horovod_is_shown_and_kept_with_the_run(job_lab):
+    refusal = "ValueError: Tensor is required to be contiguous."
+    done = job_lab.run("run", "--", job_lab.write_job(f'echo "{refusal}" >&2; exit 1'))
+    assert done.returncode == 1
+    for said in (done.stderr, job_lab.read("train/runs/1/launch.log")):
+        assert f"    {refusal}\n" in said
+        assert "remedy: Horovod takes no tensors in another memory format" in said
 
 
 def test_a_launcher_that_no_node_has_is_named(job_lab):

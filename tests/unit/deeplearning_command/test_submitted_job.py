@@ -149,9 +149,9 @@ def test_a_job_is_stopped_at_its_time_limit(job_lab):
     assert job_lab.processes() == {}
 
 
-def test_jobs_are_listed_with_the_last_line_of_rank_zero(job_lab):
+def test_jobs_are_listed_with_the_last_line_of_rank_zero_that_says_something(job_lab):
     assert job_lab.run("jobs").stdout == "no job has been run\n"
-    job_lab.run("run", "--", job_lab.write_job('echo "epoch 3"'))
+    job_lab.run("run", "--", job_lab.write_job('echo "epoch 3"; echo "-------"; echo'))
     listed = job_lab.run("jobs").stdout.splitlines()
     assert listed[0].split() == ["JOB", "STATE", "MEMBERS", "STARTED", "LAST", "LINE", "OF", "RANK", "0"]
     assert listed[1].split()[:3] == ["train/1", "succeeded", "2"]

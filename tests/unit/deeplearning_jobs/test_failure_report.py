@@ -106,3 +106,43 @@ def test_the_last_lines_of_a_failed_worker_that_the_plan_started_are_shown(run, 
     assert status == 7
     assert lines[0] == f"the last lines of {run.path}/rank-3.log (deeplearning-worker2):"
     assert lines[-1] == "    out of memory"
+
+
+CONTIGUOUS = "ValueError: Tensor is required to be contiguous."
+REFUSALS = [
+    (CONTIGUOUS, "keep the parameters contiguous and convert only the input"),
+    ("ValueError: Tensor type torch.cuda.BFloat16Tensor is not supported.", "keep the parameters in float32"),
+    ("ValueError: Tensor type torch.BFloat16Tensor is not supported.", "keep the parameters in float32"),
+    ("ValueError: Tensor type torch.cuda.ComplexFloatTensor is not supported.", "Horovod reduces float16, float32"),
+]
+
+
+@pytest.mark.parametrize(("refusal", "remedy"), REFUSALS)
+@pytest.mark.parametrize("launcher", ["horovod", "mpi"])
+def test_a_remedy_follows_a_refusal_of_horovod(run, launcher, refusal, remedy):
+    """The words are those of `_check_function` in horovod/torch/mpi_ops.py of 0.28.1, seen on an H100 and on CPUs."""
+    process = Process("deeplearning-worker1", "launcher", (), {}, is_essential=True)
+    run.log("launcher").write_text(SAID[launcher])
+    (run.path / "rank-3.log").write_text(f"{refusal}\n" + "worker process ended\n" * 50)
+    _, lines = explain_failure(run, make_plan(launcher, process), RunOutcome("failed", 1, "", process))
+    assert lines[-2] == "    worker process ended"
+    assert lines[-1].startswith("remedy: Horovod ")
+    assert remedy in lines[-1]
+    assert "--launcher torchrun" in lines[-1]
+    assert len([line for line in lines if line.startswith("remedy: ")]) == 1
+
+
+def test_the_remedy_follows_a_refusal_in_the_launchers_own_output_too(run):
+    process = Process("deeplearning-worker1", "launcher", (), {}, is_essential=True)
+    run.log("launcher").write_text(f"[1]<stderr>:{CONTIGUOUS}\n{HOROVOD}")
+    _, lines = explain_failure(run, make_plan("horovod", process), RunOutcome("failed", 1, "", process))
+    assert lines[-1].startswith("remedy: ")
+
+
+@pytest.mark.parametrize("said", ["out of memory", "Tensor type is not supported", "tensors must be contiguous"])
+def test_no_other_failure_has_a_remedy(run, said):
+    process = Process("deeplearning-worker1", "launcher", (), {}, is_essential=True)
+    run.log("launcher").write_text(HOROVOD)
+    (run.path / "rank-3.log").write_text(f"{said}\n")
+    _, lines = explain_failure(run, make_plan("horovod", process), RunOutcome("failed", 1, "", process))
+    assert lines[-1] == f"    {said}"

@@ -9,8 +9,10 @@ from deeplearning_command.context import Context
 from deeplearning_command.terminal import align
 from deeplearning_jobs.runs.job_folder import JobFolder, JobsFolder
 from deeplearning_jobs.runs.log_follower import read_last_lines
-from deeplearning_node.health.findings import clean
+from deeplearning_node.health.findings import last_line
 
+READ_LINES = 20
+"""Lines at the end of a log among which the last one is found that is no frame."""
 DESCRIPTION = """
 List the jobs of the cluster, with the state of the newest run of each and the last line of its rank 0. A run is `lost`
 if its node or supervisor ended without a status.
@@ -43,7 +45,7 @@ def describe_job(job: JobFolder, context: Context) -> dict[str, Any] | None:
         if status is None:
             continue
         is_live = status.state not in ("running", "retrying") or status.is_running_on(context.facts.instance_id)
-        last = read_last_lines(run.find_rank_zero_log(), 1)
+        last = read_last_lines(run.find_rank_zero_log(), READ_LINES)
         return {
             "name": job.name,
             "run": run.name,
@@ -55,6 +57,6 @@ def describe_job(job: JobFolder, context: Context) -> dict[str, Any] | None:
             "ended": status.ended,
             "cause": status.cause,
             "resumed_from": status.resumed_from,
-            "last_line": clean(last[-1]) if last else "",
+            "last_line": last_line("\n".join(last)),
         }
     return None

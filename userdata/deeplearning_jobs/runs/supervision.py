@@ -7,6 +7,7 @@ the terminal: an interrupt reaches only this process, which ends the others in o
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 from collections import Counter
@@ -36,12 +37,23 @@ MOST_UNBEGUN = 6
 SHOWN_LINES = 20
 LONGEST_LINE = 400
 READ_LINES = 2000
-"""Lines to read of a launcher's log; its report of the first failure is near the end."""
+"""Lines to read of a log; the report of the first failure is near the end."""
 LOST = 255
 CANNOT_START = 127
 TIMED_OUT = 124
 """Exit status of a job at its time limit, as of timeout(1)."""
 BEGINS, ENDED = "begins on", "ended with status"
+REMEDIES = {
+    r"Tensor is required to be contiguous": (
+        "Horovod takes no tensors in another memory format, such as a model in channels_last: keep the parameters "
+        "contiguous and convert only the input, or use DistributedDataParallel and --launcher torchrun"
+    ),
+    r"Tensor type torch\.\S+ is not supported": (
+        "Horovod reduces float16, float32, float64, int32 and int64: for bfloat16 keep the parameters in float32 and "
+        "use autocast, or use float16, or DistributedDataParallel and --launcher torchrun"
+    ),
+}
+"""Refusals of Horovod 0.28.1 (horovod/torch/mpi_ops.py, mpi_ops_v2.cc), and what the user can do."""
 
 
 class Shells(Protocol):
@@ -262,12 +274,14 @@ def _find_rank(plan: LaunchPlan, said: str) -> tuple[int, int] | None:
 
 
 def _list_last_lines(host: str, log: Path, otherwise: Path) -> tuple[str, ...]:
-    """Return the last lines of a rank's log, or of the log of its starter where the rank wrote none."""
+    """Return the last lines of a rank's log, or of the log of its starter where the rank wrote none; with a remedy."""
     for file in (log, otherwise):
-        last = read_last_lines(file, SHOWN_LINES)
+        last = read_last_lines(file, READ_LINES)
         if last:
             head = f"the last lines of {file} ({host}):"
-            return (head, *(f"    {_clean(line)}" for line in last))
+            said = "\n".join(last)
+            remedies = (f"remedy: {remedy}" for pattern, remedy in REMEDIES.items() if re.search(pattern, said))
+            return (head, *(f"    {_clean(line)}" for line in last[-SHOWN_LINES:]), *remedies)
     return ()
 
 

@@ -78,6 +78,6 @@ def clean(text: str, longest: int = LONGEST_DETAIL) -> str:
 
 
 def last_line(output: str) -> str:
-    """Return the last line of a program's output that is not blank."""
-    lines = [line for line in output.splitlines() if line.strip()]
+    """Return the last line of a program's output with a letter or digit; banners end with a frame of dashes."""
+    lines = [line for line in output.splitlines() if any(map(str.isalnum, line))]
     return clean(lines[-1]) if lines else ""

@@ -88,6 +88,14 @@ def count_gpus(node: Node) -> int:
     return count
 
 
+def has_gpu(programs: Programs) -> bool:
+    """Return whether `nvidia-smi -L` lists a GPU; False where it is not installed or fails."""
+    try:
+        return _LISTED.search(programs.run([COMMAND, "-L"], timeout_seconds=QUERY_SECONDS)) is not None
+    except ProgramError:
+        return False
+
+
 def check_gpus(
     programs: Programs, expected: int, timeout_seconds: float, *, is_joining: bool = False
 ) -> tuple[Finding, Finding]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from deeplearning_node.health.gpus import has_gpu
 from deeplearning_node.programs import Programs
 from deeplearning_provision.horovod.cuda_home import make_cuda_home, nccl_folder
 from deeplearning_provision.horovod.cuda_toolkit import CudaToolkit
@@ -62,6 +63,14 @@ hvd.init()
 assert hvd.allreduce(mxnet.nd.ones(2), average=False).asnumpy().tolist() == [1.0, 1.0]
 """,
 }
+GPU_TRIAL = """
+import torch, horovod.torch as hvd
+hvd.init()
+for kind in (torch.float32, torch.float16):
+    reduced = hvd.allreduce(torch.ones(2, dtype=kind, device="cuda"), op=hvd.Sum)
+    assert reduced.is_cuda and reduced.tolist() == [1.0, 1.0], f"{kind} became {reduced}"
+"""
+"""For PyTorch alone: nobody has tried the others on a GPU."""
 _WITH_NCCL = """
 assert hvd.nccl_built(), "built without NCCL"
 """
@@ -72,6 +81,7 @@ _TRIAL_VARIABLES = {
     "HOROVOD_CPU_OPERATIONS": "gloo",
     "CUDA_VISIBLE_DEVICES": "",
 }
+_GPU_VARIABLES = {**_TRIAL_VARIABLES, "CUDA_VISIBLE_DEVICES": "0"}
 
 
 def build_horovod(
@@ -160,7 +170,7 @@ def _list_cuda(toolkit: CudaToolkit, standard: str, scratch: Path, home: Path) -
 
 def try_horovod(python: Path, plan: HorovodPlan, transcript: Transcript) -> None:
     """
-    Reduce a tensor over one rank with every framework, with NCCL in a build for GPUs.
+    Reduce a tensor over one rank with every framework, with NCCL in a build for GPUs, and on a GPU where there is one.
 
     Horovod's own report (`--check-build`) is not reliable.
     """
@@ -171,3 +181,11 @@ def try_horovod(python: Path, plan: HorovodPlan, transcript: Transcript) -> None
             "choose another version of the framework, or leave horovod out",
         ):
             transcript.run([str(python), "-c", trial], timeout_seconds=TRIAL_SECONDS, environment=_TRIAL_VARIABLES)
+    if plan.toolkit and "torch" in plan.frameworks and has_gpu(transcript.programs):
+        with explain_program_errors(
+            f"Horovod was built for torch {plan.frameworks['torch']} and does not reduce tensors on this node's GPU",
+            "run `deeplearning health`; if the GPU is fit, choose another version of the framework, or leave horovod "
+            "out and use torchrun",
+        ):
+            argv = [str(python), "-c", GPU_TRIAL]
+            transcript.run(argv, timeout_seconds=TRIAL_SECONDS, environment=_GPU_VARIABLES)

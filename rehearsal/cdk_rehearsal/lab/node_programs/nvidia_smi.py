@@ -34,9 +34,9 @@ class UsageError(ValueError):
         self.status = status
 
 
-def _yes(key: str) -> _Field:
-    """Return a field that is a trouble of GPU 0."""
-    return lambda state, _, index: "Yes" if state[key] and index == 0 else "No"
+def _yes(key: str, otherwise: str = "No") -> _Field:
+    """Return a field that is a trouble of GPU 0. Default: without the trouble it is `No`."""
+    return lambda state, _, index: "Yes" if state[key] and index == 0 else otherwise
 
 
 def _ecc_errors(state: Mapping[str, Any], _: str, index: int) -> str:
@@ -73,7 +73,8 @@ FIELDS: Mapping[str, _Field] = {
     "uuid": lambda _, machine_id, index: name_gpu(machine_id, index),
     "ecc.errors.uncorrected.volatile.total": _ecc_errors,
     "ecc.errors.uncorrected.aggregate.total": _ecc_errors,
-    "retired_pages.pending": _yes("has_pending_pages"),
+    # An H100 remaps rows and retires no pages (driver 580); the trouble stands for an older GPU.
+    "retired_pages.pending": _yes("has_pending_pages", "[N/A]"),
     "remapped_rows.pending": _yes("has_pending_pages"),
     "remapped_rows.failure": _yes("has_row_failure"),
 }

@@ -20,6 +20,7 @@ from cdk_rehearsal.lab.node_programs import nvidia_smi
 from cdk_rehearsal.lab.node_programs.mount_helper import Mount, MountError, check_efs, check_nfs, suffer
 from cdk_rehearsal.lab.node_programs.nvidia_smi import UsageError, answer_call, list_gpus
 
+EVENTS = Path(__file__).parents[3] / "events"
 ID = "fs-0123456789abcdef0"
 NAME = f"{ID}.efs.eu-west-1.amazonaws.com"
 OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport,_netdev"
@@ -108,9 +109,11 @@ def ask_gpus(*arguments, **state):
 @pytest.mark.fault(58)
 def test_nvidia_smi_tells_the_health_of_each_gpu():
     query = "--query-gpu=index,ecc.errors.uncorrected.volatile.total, retired_pages.pending,remapped_rows.failure"
-    assert ask_gpus(query, "--format=csv,noheader,nounits") == "0, 0, No, No\n1, 0, No, No\n"
+    _, _, *card = (EVENTS / "nvidia-smi-h100/query.txt").read_text().strip().split(", ")
+    sound = ask_gpus(query, "--format=csv,noheader,nounits").splitlines()
+    assert [line.split(", ") for line in sound] == [["0", *card], ["1", *card]], "as a real H100 answers"
     sick = ask_gpus(query, "--format=csv,noheader", ecc_errors=2, has_pending_pages=True, has_row_failure=True)
-    assert sick == "0, 2, Yes, Yes\n1, 0, No, No\n"
+    assert sick == "0, 2, Yes, Yes\n1, 0, [N/A], No\n"
 
 
 def test_nvidia_smi_names_the_fields_that_were_asked_for_and_the_gpus_that_it_lists():

@@ -2,15 +2,27 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from deeplearning_contract.document import ContractError
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.health.findings import Finding, HealthReport, clean, last_line
-from deeplearning_node.health.gpus import ECC, FIELDS, GPU, GpuReading, check_gpus, parse_query
+from deeplearning_node.health.gpus import (
+    ECC,
+    FIELDS,
+    GPU,
+    GpuReading,
+    check_gpus,
+    count_gpus,
+    parse_query,
+    read_gpus,
+    read_utilization,
+)
 from deeplearning_node.health.network import NETWORK
 from deeplearning_node.health.node_check import AGENT, MEMBERSHIP, check_agent, check_health, check_node, judge_clock
 from deeplearning_node.health.storage import DISK, FILE_SYSTEM, check_disks, check_file_system, judge_disk
@@ -21,7 +33,10 @@ QUERY = (
     "--query-gpu=index,uuid,ecc.errors.uncorrected.volatile.total,retired_pages.pending,remapped_rows.failure"
     " --format=csv,noheader,nounits"
 )
-HOPPER = "0, GPU-5ab0, 0, [N/A], 0\n1, GPU-5ab1, 0, [N/A], 0"
+H100 = Path(__file__).parents[3] / "events/nvidia-smi-h100"
+"""Output of the NVIDIA driver 580.159.04 on one H100 80GB HBM3; only the UUID is replaced."""
+CARD = (H100 / "query.txt").read_text().strip()
+HOPPER = f"{CARD}\n1{CARD.removeprefix('0')}"
 VOLTA = "0, GPU-5ab0, 0, No, [N/A]\n1, GPU-5ab1, 0, No, [N/A]"
 GAMING = "0, GPU-5ab0, [N/A], [N/A], [N/A]\n1, GPU-5ab1, [Not Supported], [N/A], N/A"
 
@@ -60,6 +75,26 @@ def test_fields_that_a_gpu_does_not_support_count_as_no_fault(lab, node, text):
     assert gpus(node) == (Finding.fit(GPU, "2 GPUs answer, 2 expected"), Finding.fit(ECC, "no faults"))
 
 
+def test_the_driver_of_an_h100_knows_every_field_of_the_query():
+    known = re.findall(r'^"([^"]+)"', (H100 / "help-query-gpu.txt").read_text(), re.MULTILINE)
+    assert set(FIELDS) | {"utilization.gpu"} <= set(known)
+
+
+def test_a_real_h100_is_listed_read_and_idle(lab, node):
+    lab.program(
+        0,
+        "nvidia-smi",
+        f"""case "$1" in
+          -L) cat {H100}/list.txt ;;
+          --query-gpu=utilization.gpu) cat {H100}/utilization-idle.txt ;;
+          *) cat {H100}/query.txt ;;
+        esac""",
+    )
+    assert count_gpus(node) == 1
+    assert read_gpus(node.programs, node.limit(20)) == GpuReading(1)
+    assert read_utilization(node.programs, 20) == 0
+
+
 def test_one_query_asks_for_everything(lab, node):
     answer(lab, HOPPER)
     gpus(node)
@@ -71,7 +106,7 @@ def test_one_query_asks_for_everything(lab, node):
     ("line", "detail"),
     [
         (
-            "1, GPU-5ab1, 2, [N/A], 0",
+            "1, GPU-5ab1, 2, [N/A], No",
             "GPU 1 has uncorrected ECC errors since the driver was loaded (ecc.errors.uncorrected.volatile.total 2)",
         ),
         (
@@ -89,7 +124,7 @@ def test_one_query_asks_for_everything(lab, node):
     ],
 )
 def test_failed_memory_of_one_gpu_is_found_and_named(lab, node, line, detail):
-    answer(lab, f"0, GPU-5ab0, 0, [N/A], 0\n{line}")
+    answer(lab, f"{CARD}\n{line}")
     count, memory = gpus(node)
     assert count.ok
     assert memory == Finding.fault(ECC, detail, "terminate the instance, so that its group launches another")
@@ -107,11 +142,11 @@ def test_a_missing_gpu_is_a_fault_and_one_more_is_none(lab, node):
 @pytest.mark.parametrize(
     ("text", "status", "said"),
     [
-        ("0, GPU-5ab0, 0, No, 0\n1, [GPU is lost], [GPU is lost], [N/A], [N/A]", 0, "GPU 1 reports [GPU is lost]"),
-        ("0, GPU-5ab0, 0, No, 0\n1, GPU-5ab1, [GPU requires reset], [N/A], 0", 0, "GPU 1 reports [GPU requires reset]"),
-        ("0, GPU-5ab0, 0, No, 0\n1, GPU-5ab1, [Unknown Error], [N/A], 0", 0, "GPU 1 reports [Unknown Error]"),
+        (f"{CARD}\n1, [GPU is lost], [GPU is lost], [N/A], [N/A]", 0, "GPU 1 reports [GPU is lost]"),
+        (f"{CARD}\n1, GPU-5ab1, [GPU requires reset], [N/A], No", 0, "GPU 1 reports [GPU requires reset]"),
+        (f"{CARD}\n1, GPU-5ab1, [Unknown Error], [N/A], No", 0, "GPU 1 reports [Unknown Error]"),
         (
-            "Unable to determine the device handle for GPU1: 0000:5F:00.0: Unknown Error\n0, GPU-5ab0, 0, No, 0",
+            f"Unable to determine the device handle for GPU1: 0000:5F:00.0: Unknown Error\n{CARD}",
             0,
             "Unable to determine the device handle for GPU1: 0000:5F:00.0: Unknown Error",
         ),
@@ -375,7 +410,7 @@ def test_a_fit_node_may_join(node):
 
 @pytest.mark.fault(55, 58)
 def test_an_unfit_node_does_not_join_and_says_everything_that_is_wrong(lab, node):
-    answer(lab, "0, GPU-5ab0, 7, [N/A], 0")
+    answer(lab, "0, GPU-5ab0, 7, [N/A], No")
     node.path("/tmp").rmdir()
     with pytest.raises(StageFailure) as raised:
         check_health(node)
@@ -396,7 +431,7 @@ def test_a_node_whose_driver_hangs_does_not_join(lab, node, monkeypatch):
 
 
 def test_fewer_gpus_than_the_type_has_are_enough_when_the_caller_says_so(lab, node):
-    answer(lab, "0, GPU-5ab0, 0, [N/A], 0")
+    answer(lab, CARD)
     check_health(node, fewest_gpus=1)
     with pytest.raises(StageFailure, match="1 GPUs answer, 2 are expected"):
         check_health(node)
@@ -460,6 +495,10 @@ def test_texts_of_others_are_one_short_line_without_control_characters():
 
 def test_the_last_line_that_says_something_is_the_one_that_counts():
     assert last_line("first\n  second  \n\n \n") == "second"
+    assert last_line(f"-----\nmpirun has detected an attempt to run as root.\n{'-' * 74}\n") == (
+        "mpirun has detected an attempt to run as root."
+    )
+    assert last_line("====\n****\n") == ""
     assert last_line("") == ""
     assert clean(" a \t b ") == "a b"
 

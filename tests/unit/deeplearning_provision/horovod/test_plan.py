@@ -365,3 +365,75 @@ def test_a_horovod_without_nccl_is_refused_where_gpus_are_meant(tmp_path, image,
         with pytest.raises(ProvisionFailure, match="does not work with it") as caught:
             try_horovod(image, replace(CPU, toolkit=TOOLKIT), transcript)
         assert "built without NCCL" in caught.value.output
+
+
+GPU_TORCH = """
+import os
+float32, float16 = "float32", "float16"
+class Tensor:
+    def __init__(self, dtype, device): self.dtype, self.is_cuda = dtype, device == "cuda"
+    def tolist(self): return [1.0, 1.0]
+def ones(count, dtype=float32, device="cpu"):
+    if device == "cuda" and not os.environ.get("CUDA_VISIBLE_DEVICES"): raise RuntimeError("No CUDA GPUs are available")
+    return Tensor(dtype, device)
+"""
+GPU_HOROVOD = """
+import os, torch
+Sum = 1
+def init(): pass
+def nccl_built(): return 2307
+def allreduce(tensor, op):
+    with open(os.environ["REDUCED"], "a") as file:
+        file.write(f"{tensor.dtype} {'cuda' if tensor.is_cuda else 'cpu'}\\n")
+    assert not tensor.is_cuda or tensor.dtype != os.environ.get("BROKEN"), "unhandled cuda error"
+    return torch.Tensor(tensor.dtype, os.environ.get("RETURNED", "cuda" if tensor.is_cuda else "cpu"))
+"""
+LISTS_GPU = 'test "$1" = -L && echo "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)"'
+GPU = replace(CPU, toolkit=TOOLKIT)
+TRIED = ["float32 cpu"]
+TRIED_ON_GPU = [*TRIED, "float32 cuda", "float16 cuda"]
+
+
+@pytest.fixture
+def try_on_node(tmp_path, image, monkeypatch):
+    """Try a fake Horovod for GPUs on a node whose nvidia-smi is given; return what was reduced."""
+    modules = tmp_path / "modules"
+    (modules / "horovod").mkdir(parents=True)
+    for name, text in {"torch.py": GPU_TORCH, "horovod/__init__.py": "", "horovod/torch.py": GPU_HOROVOD}.items():
+        (modules / name).write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(modules))
+    monkeypatch.setenv("REDUCED", str(tmp_path / "reduced"))
+
+    def try_on_node(plan, nvidia_smi):
+        programs = link_programs(tmp_path / "node", ["sh", "test"])
+        if nvidia_smi:
+            write_program(Path(programs) / "nvidia-smi", f"#!/bin/sh\n{nvidia_smi}\n")
+        try_horovod(image, plan, Transcript(tmp_path / "log", Programs(str(programs))))
+        return (tmp_path / "reduced").read_text().splitlines()
+
+    return try_on_node
+
+
+def test_where_a_gpu_is_listed_its_tensors_are_reduced_too(try_on_node):
+    assert try_on_node(GPU, LISTS_GPU) == TRIED_ON_GPU
+
+
+@pytest.mark.parametrize(
+    ("plan", "nvidia_smi"),
+    [(GPU, ""), (GPU, "echo No devices were found; exit 6"), (GPU, "exit 0"), (CPU, LISTS_GPU)],
+    ids=["no driver", "no GPU", "an empty list", "a build for CPUs"],
+)
+def test_a_build_without_a_gpu_or_for_cpus_is_tried_on_the_processor_alone(try_on_node, plan, nvidia_smi):
+    assert try_on_node(plan, nvidia_smi) == TRIED
+
+
+@pytest.mark.parametrize("variables", [{"BROKEN": "float32"}, {"BROKEN": "float16"}, {"RETURNED": "cpu"}])
+def test_a_horovod_that_does_not_reduce_on_the_gpu_is_refused(try_on_node, monkeypatch, variables):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ProvisionFailure, match=r"torch 1\.13\.1 and does not reduce tensors on this node's GPU") as no:
+        try_on_node(GPU, LISTS_GPU)
+    assert no.value.is_final
+    assert "deeplearning health" in no.value.remedy
+    assert "torchrun" in no.value.remedy
+    assert "unhandled cuda error" in no.value.output or "became" in no.value.output
