@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 LOCK = Path(__file__).with_name("vendor.lock")
-SERVICES = ("autoscaling", "dynamodb", "events", "logs", "s3", "sqs", "sts")
+SERVICES = ("autoscaling", "dynamodb", "ecr", "events", "logs", "s3", "sqs", "sts")
 SHARED_DATA = ("_retry.json", "endpoints.json", "partitions.json", "sdk-default-configuration.json")
 INSTALLER_FILES = ("INSTALLER", "RECORD", "REQUESTED", "WHEEL", "direct_url.json")
 

@@ -79,6 +79,10 @@ class AwsClients:
         return self._client("logs")
 
     @cached_property
+    def ecr(self) -> Any:
+        return self._client("ecr")
+
+    @cached_property
     def events(self) -> Any:
         return self._client("events")
 

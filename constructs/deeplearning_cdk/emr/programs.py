@@ -18,7 +18,7 @@ from deeplearning_cdk.nodes.interfaces import describe_hardware
 from deeplearning_cdk.nodes.payload import find_payload, keep_file, pack_agent
 from deeplearning_cdk.nodes.programs import FileAsset, describe_environment, list_packages
 from deeplearning_cdk.nodes.user_data import estimate_size, fill
-from deeplearning_cdk.security.node_permissions import read_statement
+from deeplearning_cdk.security.node_permissions import pull_statements, read_statement
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
 from deeplearning_cdk.storage.data_source import DataSource
@@ -82,6 +82,7 @@ class EmrPrograms(Construct):
         return [
             read_statement([file.asset for file in files if file]),
             iam.PolicyStatement(actions=["ssm:GetParameter"], resources=[self._release.parameter_arn]),
+            *(pull_statements(self._plan.environment.image) if self._plan.environment else ()),
             *(right for source in self._list_read_data() for right in source.read_statements()),
             *(self._cache.master_statements() if self._cache else ()),
         ]

@@ -21,7 +21,7 @@ from deeplearning_cdk.nodes.plan import NodePlan
 from deeplearning_cdk.nodes.submission import JobSubmission, read_sources_statement
 from deeplearning_cdk.nodes.user_data import NodeUserData
 from deeplearning_cdk.nodes.user_scripts import CompleteCommands
-from deeplearning_cdk.security.node_permissions import read_statement
+from deeplearning_cdk.security.node_permissions import pull_statements, read_statement
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
 from deeplearning_cdk.software.job_environment import JobEnvironment
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
@@ -82,7 +82,9 @@ class NodePrograms(Construct):
         sources = (
             [read_sources_statement(self._site.cluster, self.submission.bucket)] if node_role is NodeRole.MASTER else []
         )
-        return [read_statement([file.asset for file in files if file]), *sources]
+        environment = self._plan.environment
+        pull = pull_statements(environment.image) if environment else []
+        return [read_statement([file.asset for file in files if file]), *sources, *pull]
 
     def user_data(self, node_role: NodeRole, worker_role: iam.Role) -> NodeUserData:
         """

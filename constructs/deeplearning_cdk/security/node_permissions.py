@@ -1,5 +1,6 @@
 """Permissions of the nodes of each role."""
 
+import re
 from collections.abc import Sequence
 
 from aws_cdk import Fn
@@ -146,6 +147,32 @@ def read_statement(assets: Sequence[s3_assets.Asset]) -> iam.PolicyStatement:
         actions=["s3:GetObject"],
         resources=[object_arn(asset.s3_bucket_name, asset.s3_object_key) for asset in assets],
     )
+
+
+_ECR_IMAGE = re.compile(
+    r"(?P<account>[0-9]{12})\.dkr[.-]ecr(-fips)?\.(?P<region>[a-z0-9-]+)\.[a-z.]+/(?P<name>[a-z0-9._/-]+)"
+)
+"""Image in Amazon ECR by either address of its registry (Amazon ECR user guide, "Amazon ECR endpoints")."""
+
+
+def pull_statements(image: str) -> list[iam.PolicyStatement]:
+    """
+    Return the permissions to pull a container image from ECR; none for another registry.
+
+    An image whose name is known at deployment only, such as that of an asset, is granted by its repository:
+    `asset.repository.grant_pull(cluster)`.
+    """
+    found = _ECR_IMAGE.match(image)
+    if found is None:
+        return []
+    repository = f"arn:{PARTITION}:ecr:{found['region']}:{found['account']}:repository/{found['name']}"
+    return [
+        iam.PolicyStatement(actions=["ecr:GetAuthorizationToken"], resources=["*"]),
+        iam.PolicyStatement(
+            actions=["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
+            resources=[repository],
+        ),
+    ]
 
 
 def object_arn(bucket: str, key: str) -> str:

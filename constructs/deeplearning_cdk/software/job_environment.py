@@ -179,6 +179,9 @@ class JobEnvironment:
         """
         Use a container image, which every node pulls; the machine image must have docker.
 
+        Nodes log in to Amazon ECR with their role, and may pull an image that is named there. Grant one whose name is a
+        token, such as that of an asset, yourself: `asset.repository.grant_pull(cluster)`.
+
         Args:
             image: Its name, with registry and tag or digest.
 

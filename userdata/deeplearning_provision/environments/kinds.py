@@ -31,6 +31,7 @@ from deeplearning_provision.environments.recipe import (
     Recipe,
     find_recipe,
 )
+from deeplearning_provision.environments.registry import log_in
 from deeplearning_provision.environments.site import CURRENT, BuildSite, make_shared
 from deeplearning_provision.environments.store import COMPLETE
 from deeplearning_provision.program_failure import NETWORK, Meaning, explain_failure, explain_program_errors
@@ -137,10 +138,12 @@ def _pull_image(site: BuildSite, image: str) -> str:
         Meaning(NETWORK, failed, "check the route to its registry", may_pass=True),
     )
     try:
-        site.transcript.run(["docker", "pull", "--quiet", image], timeout_seconds=PULL_SECONDS)
+        with log_in(image, site.clock) as variables:
+            pull = ["docker", "pull", "--quiet", image]
+            site.transcript.run(pull, timeout_seconds=PULL_SECONDS, environment=variables)
         site.transcript.run(["docker", "image", "inspect", "--format", "{{.Id}}", image], timeout_seconds=ASK_SECONDS)
     except ProgramError as error:
-        remedy = "check its name and tag; a private registry needs credentials on the nodes, such as ECR's helper"
+        remedy = "check its name and tag; a private registry other than ECR needs credentials on the nodes"
         raise explain_failure(error, meanings, failed, remedy) from error
     return f"container image {image}"
 

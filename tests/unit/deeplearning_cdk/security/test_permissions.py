@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from aws_cdk import aws_s3 as s3
 
-from deeplearning_cdk import DataSource, EnvironmentCache, TrainingCluster
+from deeplearning_cdk import DataSource, EnvironmentCache, JobEnvironment, Software, TrainingCluster
+from deeplearning_cdk.security.node_permissions import pull_statements
 from deeplearning_contract.names import NodeRole
 from tests.unit.deeplearning_cdk.clusters import EVERYTHING, props_of
 from tests.unit.deeplearning_cdk.test_public_api import VARIANTS
@@ -435,3 +436,31 @@ def test_adjuster_is_invoked_by_its_topic_and_its_timer_alone(synthesize: Any) -
     ]
     schedule = synthesis.part("AWS::Events::Rule", "Timer")["Properties"]
     assert (schedule["ScheduleExpression"], schedule["State"]) == ("rate(1 minute)", "ENABLED")
+
+
+@pytest.mark.parametrize(
+    ("image", "repository"),
+    [
+        ("123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/train:1", "eu-west-1:123456789012:repository/team/train"),
+        ("123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/a@sha256:1", "cn-north-1:123456789012:repository/a"),
+        ("123456789012.dkr-ecr.us-east-1.on.aws/a:1", "us-east-1:123456789012:repository/a"),
+    ],
+)
+def test_nodes_may_pull_the_image_of_the_environment_from_ecr_and_no_other(image: str, repository: str) -> None:
+    """Amazon ECR user guide, "Identity-based policies": a token is not of one registry, and needs `*`."""
+    login, pull = pull_statements(image)
+    assert (login.actions, login.resources) == (["ecr:GetAuthorizationToken"], ["*"])
+    assert pull.actions == ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+    assert [resource.partition(":ecr:")[2] for resource in pull.resources] == [repository]
+
+
+@pytest.mark.parametrize("image", ["", "train:1", "public.ecr.aws/docker/library/python:3.12", "ghcr.io/team/train:1"])
+def test_an_image_of_another_registry_needs_no_permission(image: str) -> None:
+    assert pull_statements(image) == []
+
+
+def test_both_roles_may_pull_because_every_node_does(synthesize: Any) -> None:
+    image = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/train:1"
+    synthesis = synthesize(software=Software(environment=JobEnvironment.from_container(image)))
+    for role in ROLES:
+        assert "ecr:GetAuthorizationToken" in json.dumps(synthesis.statements(role))

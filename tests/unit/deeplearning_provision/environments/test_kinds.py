@@ -4,15 +4,21 @@ Conda files and containers, with small programs in the place of conda and docker
 Neither conda nor a docker engine is on the machine of the tests: what the real ones print is not tried here.
 """
 
+import base64
 import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+from botocore.exceptions import ClientError
 
 from deeplearning_contract.setting_parts import EnvironmentSettings, ScriptSettings
 from deeplearning_node.aws_clients import AwsClients
+from deeplearning_node.deadline import Clock
 from deeplearning_node.programs import Programs
+from deeplearning_provision.environments.registry import log_in
 from deeplearning_provision.environments.site import BuildSite
 from deeplearning_provision.status import Status
 from deeplearning_provision.steps import ProvisionFailure
@@ -23,6 +29,7 @@ from tests.unit.deeplearning_provision.environment_lab import (
     link_programs,
     make_facts,
 )
+from tests.unit.node_lab import StillClock
 
 TEXT = "dependencies: [python]\n"
 FILE = ScriptSettings("bucket", "environment.yml", hashlib.sha256(TEXT.encode()).hexdigest())
@@ -122,6 +129,55 @@ def test_a_container_is_pulled_by_every_node(tmp_path, make_node):
         assert node.provide().detail == "container image registry.example/train:1"
         pull, _ = (tmp_path / f"programs{number}/calls").read_text().splitlines()
         assert pull == "pull --quiet registry.example/train:1"
+
+
+ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/train:1"
+PULL_FROM_ECR = """
+echo "$@" >>"$FAKES/calls"
+[ "$1" = image ] || cat "$DOCKER_CONFIG/config.json" >"$FAKES/logins"
+"""
+
+
+def test_docker_logs_in_to_ecr_with_the_role_of_the_node_and_leaves_no_token(tmp_path, make_node, aws_server):
+    node = make_node(0, EnvironmentSettings("container", None, ECR), docker=PULL_FROM_ECR)
+    assert node.provide().detail == f"container image {ECR}"
+    ((host, login),) = json.loads((tmp_path / "programs0/logins").read_text())["auths"].items()
+    assert host == "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
+    assert base64.b64decode(login["auth"]).decode().startswith("AWS:")
+    texts = [path.read_text() for path in node.root.rglob("*") if path.is_file()]
+    assert not [text for text in texts if login["auth"] in text]
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "123456789012.dkr.ecr-fips.us-gov-west-1.amazonaws.com/train:1",
+        "123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/train@sha256:1",
+        "123456789012.dkr-ecr.eu-west-1.on.aws/train:1",
+    ],
+)
+def test_every_address_of_ecr_is_one_to_log_in_to(image, aws_server):
+    with log_in(image, Clock()) as variables:
+        logins = json.loads((Path(variables["DOCKER_CONFIG"]) / "config.json").read_text())["auths"]
+    assert list(logins) == [image.partition("/")[0]]
+
+
+@pytest.mark.parametrize("image", ["public.ecr.aws/docker/library/python:3.12", "train:1", "ghcr.io/team/train:1"])
+def test_no_other_registry_gets_the_token(image):
+    with log_in(image, Clock()) as variables:
+        assert variables == {}
+
+
+def test_a_role_that_may_not_log_in_is_reported_with_the_grant_that_it_needs(make_node, monkeypatch):
+    error = ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "GetAuthorizationToken")
+    monkeypatch.setattr(AwsClients, "ecr", Mock(get_authorization_token=Mock(side_effect=error)))
+    clock = StillClock()  # IAM may need a minute to propagate a new role.
+    node = make_node(0, EnvironmentSettings("container", None, ECR), clock, docker=PULL_FROM_ECR)
+    with pytest.raises(ProvisionFailure, match="could not log in to 123456789012") as caught:
+        node.provide()
+    assert caught.value.remedy == "allow the nodes to pull: call repository.grant_pull(cluster), and deploy"
+    assert caught.value.is_final
+    assert clock.read() > 60
 
 
 def test_an_unknown_kind_is_refused(make_node):
