@@ -29,7 +29,8 @@ AWS_STAND_INS = (
         "cluster engine",
         "Amazon EMR",
         "uniform instance groups on demand with one primary; a failed bootstrap action ends the cluster on whatever "
-        "node; Hadoop, its applications and security configurations are not there",
+        "node; a running step is no activity, and disks and activity are measured once a minute; Hadoop, its "
+        "applications and security configurations are not there",
     ),
     StandIn(
         "function runner",

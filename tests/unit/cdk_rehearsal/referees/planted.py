@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _CFN = "https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference"
+_EMR = "https://docs.aws.amazon.com/emr/latest/APIReference/API_HadoopJarStepConfig.html"
 _SQS = "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SetQueueAttributes.html"
 _SQS_QUOTA = "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-queues.html"
 _LAMBDA = "https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html"
@@ -232,6 +233,20 @@ VALID: dict[str, dict[str, Any]] = {
             }
         },
     },
+    "Hadoop": {
+        "Type": "AWS::EMR::Cluster",
+        "Properties": {
+            "Name": "hadoop",
+            "ReleaseLabel": "emr-7.14.0",
+            "JobFlowRole": "profile",
+            "ServiceRole": "service",
+            "Instances": {
+                "MasterInstanceGroup": {"InstanceCount": 1, "InstanceType": "m5.xlarge"},
+                "CoreInstanceGroup": {"InstanceCount": 1, "InstanceType": "m5.xlarge"},
+            },
+            "Steps": [{"Name": "one", "HadoopJarStep": {"Jar": "command-runner.jar", "Args": ["true"]}}],
+        },
+    },
 }
 """Resources that AWS takes, as far as a template says."""
 
@@ -258,6 +273,9 @@ _CARD_0 = f"{_DATA}.NetworkInterfaces"
 _EFA_0 = {"DeviceIndex": 0, "InterfaceType": "efa"}
 PLANTED = (
     Planted("a queue keeps messages for less than a minute", "Queue", "MessageRetentionPeriod", 30, _SQS),
+    Planted(
+        "an argument of a step above 10,280 characters", "Hadoop", "Steps.0.HadoopJarStep.Args.0", "x" * 10_281, _EMR
+    ),
     Planted("a visibility time-out above 12 hours", "Queue", "VisibilityTimeout", 43201, _SQS),
     Planted("a delay above 15 minutes", "Queue", "DelaySeconds", 901, _SQS),
     Planted("a long poll above 20 s", "Queue", "ReceiveMessageWaitTimeSeconds", 21, _SQS),
