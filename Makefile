@@ -13,6 +13,7 @@ JOBS ?=
 AGAIN ?=
 ONLY ?=
 NODES ?=
+PYTORCH ?=
 PLATFORM ?=
 GPUS_PER_NODE ?= $(if $(filter emr,$(PLATFORM)),2,1)
 ORDERS ?=
@@ -115,6 +116,10 @@ test-deep: setup ## Search 10,000 histories of each model for a broken promise, 
 .PHONY: bench
 bench: setup ## Measure the figures of docs/figures.md anew: synthesis, AWS calls, launching, recovery, memory (root; ten minutes)
 	@$(BIN)/python -m tests.bench
+
+.PHONY: gpu-trial
+gpu-trial: setup ## Build Horovod on this machine's NVIDIA GPU, read its driver, and train through `deeplearning run` and without it (root; ten minutes; PYTORCH=/path/bin/python)
+	@$(BIN)/python -m tests.gpu $(if $(PYTORCH),--pytorch "$(PYTORCH)")
 
 # Made apart from the tests, because pytest would hide its progress.
 .PHONY: base
