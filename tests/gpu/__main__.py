@@ -28,6 +28,8 @@ from tests.gpu.needs import PyTorch, find_missing, probe_pytorch
 from tests.gpu.trial import FOLDERS, RESULT
 
 OUT = Path("build/gpu-trial")
+NAMESPACES = ("--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+"""Of processes too: `deeplearning run` refuses to start beside the job of another cluster, such as a rehearsed one."""
 _DIFFERENT, _MISSING = 1, 2
 
 
@@ -73,7 +75,7 @@ def make_context(work: Path, instance_type: str) -> Path:
 
 def run_trial(context: Path, pytorch: PyTorch) -> dict[str, Any]:
     """Run the trial in namespaces of its own, and return its results; empty when it ended early."""
-    command = ["unshare", "--mount", sys.executable, "-m", "tests.gpu.trial"]
+    command = ["unshare", *NAMESPACES, sys.executable, "-m", "tests.gpu.trial"]
     document = json.dumps({"context": str(context), "prefix": pytorch.prefix})
     made = [folder for folder in FOLDERS if not folder.exists()]
     results: dict[str, Any] = {}
