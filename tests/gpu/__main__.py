@@ -2,8 +2,8 @@
 `python -m tests.gpu`, which `make gpu-trial` does: tries nodes' programs on this machine's NVIDIA GPU.
 
 It needs root, one NVIDIA GPU with its driver, PyTorch with CUDA, the CUDA toolkit, g++, make and sshd, and a package
-index that pip reaches. Files of the node are in namespaces of its own, so the machine stays as it is. Exit status: 0
-when all was as expected, 1 when something was not, 2 when something is missing.
+index that pip reaches. Files of the node are in namespaces of its own; a lock of `deeplearning run` stays in /tmp.
+Exit status: 0 when all was as expected, 1 when something was not, 2 when something is missing.
 """
 
 import argparse
