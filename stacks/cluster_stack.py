@@ -73,6 +73,7 @@ class EmrStack(ClusterStack):
         super().__init__(scope, choice, description=description, login_node="primary")
         CfnOutput(self, "EmrClusterId", value=self.cluster.cluster.ref)
         CfnOutput(self, "LogBucket", value=self.cluster.log_bucket.bucket_name, description="Logs of EMR")
+        CfnOutput(self, "AlarmTopic", value=self.cluster.alarms.topic.topic_arn, description="Subscribe to it")
 
 
 _STACKS: Mapping[str, type[HorovodStack | EmrStack]] = {DEFAULT_PLATFORM: HorovodStack, "emr": EmrStack}

@@ -1,12 +1,9 @@
 """Training cluster: a master and workers that form and are checked before the stack completes."""
 
-from typing import Annotated
-
 import jsii
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_sns as sns
 from constructs import Construct, IDependable
 
 from deeplearning_cdk.capacity.adjuster import CapacityAdjuster, request_capacity
@@ -19,12 +16,11 @@ from deeplearning_cdk.nodes.login_commands import session_command
 from deeplearning_cdk.nodes.plan import plan_nodes
 from deeplearning_cdk.nodes.programs import NodeSite
 from deeplearning_cdk.nodes.tags import tag_costs
-from deeplearning_cdk.operations.messages import make_log_group
+from deeplearning_cdk.operations.messages import AlarmTopic, make_log_group
 from deeplearning_cdk.operations.metrics import ClusterMetrics
 from deeplearning_cdk.operations.monitoring import ClusterMonitoring
 from deeplearning_cdk.operations.spending import Spending
-from deeplearning_cdk.props.check import Rule, checked
-from deeplearning_cdk.props.rules import is_arn
+from deeplearning_cdk.props.check import checked
 from deeplearning_cdk.security.encryption import ClusterEncryption, EncryptionKey
 from deeplearning_cdk.security.grants import grant_read_status, grant_session, grant_submit
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
@@ -34,16 +30,6 @@ from deeplearning_contract.names import NodeRole
 
 _DEFAULT_TIMEOUT = Duration.minutes(55)
 _SHORTEST_MARGIN_SECONDS, _LONGEST_MARGIN_SECONDS = 180, 300
-
-AlarmTopic = Annotated[
-    sns.ITopic,
-    Rule(
-        must="have a plain ARN",
-        remedy="write arn:aws:sns:region:account:name",
-        is_kept=lambda topic: is_arn("sns", topic.topic_arn),
-    ),
-]
-"""Topic of the user's alarms."""
 
 
 @jsii.implements(iam.IGrantable, ec2.IConnectable)

@@ -281,6 +281,60 @@ def test_a_failed_step_has_the_effect_of_its_action(running, action, left, state
         assert reason == {"Code": "STEP_FAILURE", "Message": "Shut down as step failed"}
 
 
+PUBLISH = {"Effect": "Allow", "Action": "sns:Publish", "Resource": {"Ref": "Topic"}}
+ALARMS = {
+    "Topic": {"Type": "AWS::SNS::Topic"},
+    "TopicPolicy": {
+        "Type": "AWS::SNS::TopicPolicy",
+        "Properties": {
+            "Topics": [{"Ref": "Topic"}],
+            "PolicyDocument": {
+                "Version": "2012-10-17",
+                "Statement": [{**PUBLISH, "Principal": {"Service": "events.amazonaws.com"}}],
+            },
+        },
+    },
+    "Alarms": {
+        "Type": "AWS::Events::Rule",
+        "Properties": {
+            "State": "ENABLED",
+            "EventPattern": {
+                "source": ["aws.emr"],
+                "detail-type": ["EMR Cluster State Change", "EMR Step Status Change"],
+                "detail": {"clusterId": [{"Ref": "Cluster"}], "state": ["FAILED", "TERMINATED_WITH_ERRORS"]},
+            },
+            "Targets": [{"Arn": {"Ref": "Topic"}, "Id": "topic"}],
+        },
+    },
+}
+
+
+def test_a_failed_step_and_a_failed_end_are_events_that_rules_match(deploy):
+    """Management Guide, "Monitoring Amazon EMR events with CloudWatch"."""
+    template = make_template()
+    template["Resources"] |= ALARMS
+    sample = deploy(template).bootstrap()
+    sample.cloud.observation("Alarms CREATE_COMPLETE")
+    sqs, sns = sample.cloud.client("sqs"), sample.cloud.client("sns")
+    queue = sqs.create_queue(QueueName="seen")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    sns.subscribe(TopicArn=sample.cloud.physical_id("Topic"), Protocol="sqs", Endpoint=arn)
+    failing, _ = sample.add_steps(make_step("bad", "false", action="TERMINATE_CLUSTER"), make_step("next", "true"))
+    sample.master.order("step")
+    sample.master.end_step(failing, code=1)
+    sample.wait_for("TERMINATED_WITH_ERRORS")
+    found = []
+    while len(found) < 2:
+        for message in sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20)["Messages"]:
+            event = json.loads(json.loads(message["Body"])["Message"])
+            found.append((event["detail-type"], event["detail"]["state"], event["detail"]["severity"]))
+            sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+    assert sorted(found) == [
+        ("EMR Cluster State Change", "TERMINATED_WITH_ERRORS", "ERROR"),
+        ("EMR Step Status Change", "FAILED", "ERROR"),
+    ]
+
+
 def test_protection_outweighs_a_step_that_would_end_the_cluster(running):
     sample = running(Instances={"TerminationProtected": True})
     (failing,) = sample.add_steps(make_step("bad", "false", action="TERMINATE_CLUSTER"))

@@ -10,6 +10,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from deeplearning_cdk.coordination import name_cluster
+from deeplearning_cdk.emr.alarms import EmrAlarms
 from deeplearning_cdk.emr.plan import (
     DEFAULT_INSTANCE_TYPE,
     DEFAULT_RELEASE,
@@ -32,6 +33,7 @@ from deeplearning_cdk.emr.site import LOG_PREFIX, EmrSecurityGroups, encrypt_dis
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
 from deeplearning_cdk.nodes.submission import JobSubmission, read_sources_statement
 from deeplearning_cdk.nodes.tags import tag_costs
+from deeplearning_cdk.operations.messages import AlarmTopic
 from deeplearning_cdk.operations.spending import StopTime
 from deeplearning_cdk.props.check import checked
 from deeplearning_cdk.props.rules import count_gibibytes
@@ -72,6 +74,8 @@ class EmrTraining(Construct):
         stop_when_idle: Idle time after which EMR terminates the cluster. Default: never.
         stop_after: Time from the preparation of the primary until it powers itself off, which ends the cluster,
             whatever runs. Default: never; a cluster with GPUs and without either limit gets a warning.
+        alarm_topic: Topic that receives the failures of steps and of the cluster. Default: a topic of the cluster's
+            own.
         restart: Change this string to replace the cluster, such as one that `stop_when_idle` or `stop_after` has ended;
             files and jobs are on the shared file system. Default: none.
 
@@ -85,6 +89,7 @@ class EmrTraining(Construct):
         log_bucket: Bucket of EMR's logs.
         roles: Roles of EMR and of the instances.
         cluster: The cluster.
+        alarms: Topic and rule of failures.
         submission: Where jobs are submitted.
 
     Raises:
@@ -109,6 +114,7 @@ class EmrTraining(Construct):
         encryption_key: EncryptionKey | None = None,
         stop_when_idle: IdleTime | None = None,
         stop_after: StopTime | None = None,
+        alarm_topic: AlarmTopic | None = None,
         restart: Restart = "",
     ) -> None:
         plan = plan_members(
@@ -155,6 +161,9 @@ class EmrTraining(Construct):
         self.roles = self._make_roles()
         self.cluster = self._make_cluster(plan, release, applications, stop_when_idle)
         self.node.default_child = self.cluster
+        self.alarms = EmrAlarms(
+            self, "Alarms", cluster_id=self.cluster.ref, topic=alarm_topic, encryption_key=self.encryption.key
+        )
         self.submission = self._make_submission()
 
     @property

@@ -1,7 +1,7 @@
 """Channels for messages about a cluster: alarm topic, rule for failure events, dead letters and log groups."""
 
 import json
-from typing import cast
+from typing import Annotated, cast
 
 from aws_cdk import Annotations, RemovalPolicy
 from aws_cdk import aws_events as events
@@ -13,9 +13,21 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IConstruct, IDependable
 
+from deeplearning_cdk.props.check import Rule
+from deeplearning_cdk.props.rules import is_arn
 from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
 from deeplearning_contract.cluster_event import EventKind, name_source
+
+AlarmTopic = Annotated[
+    sns.ITopic,
+    Rule(
+        must="have a plain ARN",
+        remedy="write arn:aws:sns:region:account:name",
+        is_kept=lambda topic: is_arn("sns", topic.topic_arn),
+    ),
+]
+"""Topic of the user's alarms."""
 
 NO_POLICY = "deeplearning_cdk:alarmTopicPolicy"
 FORWARDED = (EventKind.FAILED, EventKind.DEGRADED)

@@ -38,8 +38,8 @@ class ClusterEncryption(Construct):
     that fails deletes it. `log_key` is the key of log groups, which outlive a rollback: the user's, or None for the key
     of CloudWatch Logs.
 
-    With `is_for_groups`, the key's policy also admits Auto Scaling and the publishers of topics and queues; EMR has
-    none of them, and its roles use the key by their own policies.
+    With `is_for_groups`, the key's policy also admits Auto Scaling, alarms and budgets, and the publishers of queues;
+    EMR has none of them, and its roles use the key by their own policies.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class ClusterEncryption(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self.log_key = key
-        groups = [*_scaling_statements(has_spot=has_spot), *_topic_statements(), _queue_statement()]
-        statements = groups if is_for_groups else []
+        groups = [*_scaling_statements(has_spot=has_spot), _alarm_statement(), _event_statement(), _queue_statement()]
+        statements = groups if is_for_groups else [_event_statement()]
         self.key: kms.IKey = key or kms.Key(
             self,
             "Key",
@@ -120,30 +120,32 @@ def _scaling_statements(*, has_spot: bool) -> list[iam.PolicyStatement]:
     ]
 
 
-def _topic_statements() -> list[iam.PolicyStatement]:
+def _alarm_statement() -> iam.PolicyStatement:
+    """Allow alarms and budgets to publish to encrypted topics of this account."""
+    return iam.PolicyStatement(
+        sid="AlarmsReachTopics",
+        principals=[iam.ServicePrincipal(f"{name}.amazonaws.com") for name in ("budgets", "cloudwatch")],
+        actions=list(_MESSAGE_ACTIONS),
+        resources=["*"],
+        conditions={"StringEquals": {"aws:SourceAccount": ACCOUNT_ID}},
+    )
+
+
+def _event_statement() -> iam.PolicyStatement:
     """
-    Allow alarms, budgets and events to publish to encrypted topics of this account.
+    Allow events to be published to encrypted topics of this account.
 
     EventBridge passes no source account to KMS (SNS developer guide, "Key management"), but the encryption context of
     every use of a topic's key has the topic's ARN.
     """
     topics = f"arn:{PARTITION}:sns:{REGION}:{ACCOUNT_ID}:*"
-    return [
-        iam.PolicyStatement(
-            sid="AlarmsReachTopics",
-            principals=[iam.ServicePrincipal(f"{name}.amazonaws.com") for name in ("budgets", "cloudwatch")],
-            actions=list(_MESSAGE_ACTIONS),
-            resources=["*"],
-            conditions={"StringEquals": {"aws:SourceAccount": ACCOUNT_ID}},
-        ),
-        iam.PolicyStatement(
-            sid="EventsReachTopics",
-            principals=[iam.ServicePrincipal("events.amazonaws.com")],
-            actions=list(_MESSAGE_ACTIONS),
-            resources=["*"],
-            conditions={"ArnLike": {"kms:EncryptionContext:aws:sns:topicArn": topics}},
-        ),
-    ]
+    return iam.PolicyStatement(
+        sid="EventsReachTopics",
+        principals=[iam.ServicePrincipal("events.amazonaws.com")],
+        actions=list(_MESSAGE_ACTIONS),
+        resources=["*"],
+        conditions={"ArnLike": {"kms:EncryptionContext:aws:sns:topicArn": topics}},
+    )
 
 
 def _queue_statement() -> iam.PolicyStatement:
@@ -177,8 +179,10 @@ def _log_statement() -> iam.PolicyStatement:
 
 _ONLY_LOGS = (
     "the policy of encryption_key cannot be changed from here, since it was imported: it must let the account's IAM "
-    f"policies use the key, and logs.<region>.amazonaws.com do {', '.join(_DATA_ACTIONS)} where "
-    "kms:EncryptionContext:aws:logs:arn is a log group of this account; otherwise no node launches, and logs are lost"
+    f"policies use the key, events.amazonaws.com do {' and '.join(_MESSAGE_ACTIONS)} where "
+    "kms:EncryptionContext:aws:sns:topicArn is a topic of this account, and logs.<region>.amazonaws.com do "
+    f"{', '.join(_DATA_ACTIONS)} where kms:EncryptionContext:aws:logs:arn is a log group of this account; otherwise no "
+    "node launches, and notifications and logs are lost"
 )
 
 

@@ -145,9 +145,13 @@ class EventBus:
             self._patterns[name, arn] = pattern
 
     def send(self, event: dict[str, Any]) -> int:
-        """Hand an event to the targets of all rules that match it; return how many there were."""
+        """Show an event in the timeline, and hand it to the targets of all rules that match; return their number."""
         reason = event["detail"].get("reason", "")
         self._observations.tell("message", event["source"], f"{event['detail-type']} {reason}".rstrip())
+        return self.deliver(event)
+
+    def deliver(self, event: dict[str, Any]) -> int:
+        """Hand an event to the targets of all rules that match it; return their number."""
         with self._lock:
             matching = [rule for rule, pattern in self._patterns.items() if is_match(pattern, event)]
         deliveries = [(arn, target) for name, arn in matching for target in find_targets(self._place, name) or ()]

@@ -8,6 +8,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import Duration, Size
+from aws_cdk import aws_sns as sns
 
 from deeplearning_cdk import DataSource, Storage
 from deeplearning_cdk.emr import programs
@@ -229,3 +230,36 @@ def test_submission_document_names_the_platform_and_emrs_id(make: Any) -> None:
     assert (settings.platform, settings.login_user, settings.cluster_id) == ("emr", "hadoop", f"<{cluster}>")
     assert parameter["Name"] == f"/deeplearning/{settings.cluster}/submission"
     assert {"Key": "deeplearning:cluster", "Value": settings.cluster} in synthesis.only(CLUSTER)["Tags"]
+
+
+# --- Notifications ------------------------------------------------------------------------------------
+
+
+def test_failed_steps_and_a_failed_end_of_this_cluster_reach_the_topic(make: Any) -> None:
+    """EMR management guide, "Monitoring Amazon EMR events with CloudWatch"."""
+    synthesis = make()
+    rule, (cluster,) = synthesis.only("AWS::Events::Rule"), synthesis.of_type(CLUSTER)
+    assert rule["EventPattern"] == {
+        "source": ["aws.emr"],
+        "detail-type": ["EMR Cluster State Change", "EMR Step Status Change"],
+        "detail": {"clusterId": [{"Ref": cluster}], "state": ["FAILED", "TERMINATED_WITH_ERRORS"]},
+    }
+    (topic,) = synthesis.of_type("AWS::SNS::Topic")
+    (target,) = rule["Targets"]
+    assert target["Arn"] == {"Ref": topic}
+    publish = next(
+        statement
+        for statement in synthesis.policy_of("AWS::SNS::Topic", "Alarms")
+        if statement.get("Principal") == {"Service": "events.amazonaws.com"}
+    )
+    assert publish["Action"] == "sns:Publish"
+    assert "Condition" not in publish
+
+
+def test_the_users_own_topic_receives_the_failures(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    topic = sns.Topic(stack, "Mine")
+    EmrTraining(stack, "Training", alarm_topic=topic)
+    synthesis = read_stack(stack)
+    (name,) = synthesis.of_type("AWS::SNS::Topic")
+    assert synthesis.only("AWS::Events::Rule")["Targets"][0]["Arn"] == {"Ref": name}
