@@ -26,12 +26,17 @@ DEFAULT_RELEASE = "emr-7.14.0"
 LOGIN_USER = "hadoop"
 """User of bootstrap actions and steps."""
 
-RELEASES = tuple(f"emr-7.{minor}.0" for minor in range(15))
-"""Releases on Amazon Linux 2023, as of November 2026 (EMR release guide, "Amazon EMR 7.x release versions")."""
+RELEASES = tuple(f"emr-7.{minor}.0" for minor in range(1, 15))
+"""
+Releases on Amazon Linux 2023 with a Python for the agent, as of November 2026.
+
+7.0.0 has Python 3.9 alone, 7.1.0 and later have 3.11 beside it (EMR release guide, "Application versions in Amazon EMR
+7.x releases").
+"""
 _DEEP_LEARNING_IMAGE, _EMR_IMAGE = "dlami", "emr"
 _IMAGE_NAME = "base-oss-nvidia-driver-gpu-amazon-linux-2023"
 _EMR_INTERPRETER = "/usr/bin/python3.11"
-"""Newest Python of EMR's own image; its python3 is 3.9 (EMR release guide, "Amazon EMR release 7.0.0")."""
+"""Newest Python of EMR's own image; its python3 is 3.9 (see `RELEASES`)."""
 _DEEP_LEARNING_GIBIBYTES = 75
 """Snapshot of the Base Deep Learning AMI with the open NVIDIA driver on Amazon Linux 2023."""
 _LEAST_GIBIBYTES, _MOST_GIBIBYTES = 15, 100

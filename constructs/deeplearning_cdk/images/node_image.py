@@ -14,7 +14,7 @@ from deeplearning_cdk.props.check import check_fields, checked
 from deeplearning_cdk.props.rules import RegionName, matching
 
 PYTORCH_UBUNTU = "oss-nvidia-driver-gpu-pytorch-2.12-ubuntu-24.04"
-PYTORCH_AMAZON_LINUX = "oss-nvidia-driver-gpu-pytorch-2.9-amazon-linux-2023"
+PYTORCH_AMAZON_LINUX = "oss-nvidia-driver-gpu-pytorch-2.13-amazon-linux-2023"
 BASE_UBUNTU_ARM64 = "base-oss-nvidia-driver-gpu-ubuntu-22.04"
 
 _UBUNTU_INTERPRETER, _UBUNTU_ROOT_DEVICE = "/usr/bin/python3", "/dev/sda1"

@@ -3,9 +3,10 @@ Software environment of jobs, which the master makes once for all nodes.
 
 | kind | the master makes on the shared file system | a node has |
 |---|---|---|
-| horovod | an archive of a virtual environment over the image's Python, unless the image has everything | the
-environment | | requirements | the same | the same | | conda | the environment | a link to it | | container | nothing |
-the image, pulled |
+| horovod | an archive of a virtual environment over the image's Python, unless the image has all | the environment |
+| requirements | the same | the same |
+| conda | the environment | a link to it |
+| container | nothing | the image, pulled |
 
 /opt/deeplearning/environments/current links to the environment, except for a container.
 """

@@ -45,7 +45,7 @@ def test_image_without_an_id_is_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "interpreter"),
     [
-        ("oss-nvidia-driver-gpu-pytorch-2.9-amazon-linux-2023", "/opt/pytorch/bin/python"),
+        ("oss-nvidia-driver-gpu-pytorch-2.13-amazon-linux-2023", "/opt/pytorch/bin/python"),
         ("base-oss-nvidia-driver-gpu-amazon-linux-2023", "/usr/bin/python3.12"),
     ],
 )
