@@ -160,7 +160,12 @@ def plan_members(
         has_custom_image=image != _EMR_IMAGE,
         root_gibibytes=_check_root_volume(_MOST_GIBIBYTES if root_volume is None else root_volume, image),
         environment=choose_environment(
-            software.environment, software.environment_cache, (facts,), node_image.parameter, isolated=False
+            software.environment,
+            software.environment_cache,
+            (facts,),
+            node_image.parameter,
+            node_image.interpreter,
+            isolated=False,
         ),
     )
 

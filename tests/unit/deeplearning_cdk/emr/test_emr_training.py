@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
+import pytest
 from aws_cdk import Duration, Size
 
+from deeplearning_cdk import JobEnvironment, Software
 from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_contract.job_definition import SubmissionSettings
 from tests.unit.deeplearning_cdk.conftest import render
@@ -149,6 +151,24 @@ def test_settings_are_those_of_a_worker_without_the_services_of_ec2(make: Any) -
     assert settings.needs.environment.kind == "horovod"
     services = (settings.state_table, settings.master_queue_url, settings.worker_queue_url, settings.report_queue_url)
     assert {*services, settings.report_sender, settings.signal_url, settings.log_group} == {""}
+
+
+@pytest.mark.parametrize(("image", "python"), [("dlami", "3.12"), ("emr", "3.11"), ("ami-0123456789abcdef0", "3.12")])
+def test_jobs_run_on_the_interpreter_of_the_agent(make: Any, image: str, python: str) -> None:
+    # The python3 of Amazon Linux is 3.9 for its life: AL2023 user guide, "Python in AL2023".
+    synthesis = make(image=image)
+    environment = read_settings(synthesis).needs.environment
+    assert environment is not None
+    assert environment.interpreter == f"/usr/bin/python{python}"
+    (action,) = synthesis.only(CLUSTER)["BootstrapActions"]
+    assert environment.interpreter in action["ScriptBootstrapAction"]["Args"]
+
+
+def test_a_framework_without_a_wheel_for_the_images_interpreter_is_refused(make: Any) -> None:
+    early = Software(environment=JobEnvironment.with_horovod(framework="tensorflow==2.15.1"))
+    with pytest.raises(ValueError, match=r"^framework must have a wheel for the image's Python 3\.12, got 'tensorflow"):
+        make(software=early)
+    assert make(software=early, image="emr").only(CLUSTER)
 
 
 def test_members_have_no_efa_and_no_second_card(make: Any) -> None:
