@@ -44,8 +44,13 @@ class Node:
         for part in ("amazon-linux", "python3.12"):
             write_image_part(folder / part, part)
         Image("http://127.0.0.1:1").write(folder / "image")
-        parts = (folder / "amazon-linux", folder / "python3.12", compilers, folder / "image")
-        self.lower = ":".join(map(str, (*parts, base.root)))
+        parts = (folder / "amazon-linux", folder / "python3.12")
+        self.lower = {
+            has_compilers: ":".join(
+                map(str, (*parts, *([compilers] if has_compilers else []), folder / "image", base.root))
+            )
+            for has_compilers in (True, False)
+        }
         self.srv = folder / "srv"
         wheels = folder / "wheels"
         for path in (self.srv, wheels):
@@ -66,15 +71,23 @@ class Node:
         ((dockerfile),) = self.folder.rglob("Dockerfile")
         shutil.copytree(dockerfile.parent, self.srv / "context")
 
-    def run(self, script: str) -> "subprocess.CompletedProcess[str]":
+    def run(self, script: str, *, has_compilers: bool = True) -> "subprocess.CompletedProcess[str]":
         layer = self.folder / "layer"
         shutil.rmtree(layer, ignore_errors=True)
         layer.mkdir()
-        words = [*base_root.ENCLOSED, "sh", str(MAKE_LAYER), str(layer), self.lower, str(self.srv), SOURCES + script]
+        words = [
+            *base_root.ENCLOSED,
+            "sh",
+            str(MAKE_LAYER),
+            str(layer),
+            self.lower[has_compilers],
+            str(self.srv),
+            SOURCES + script,
+        ]
         return subprocess.run(words, capture_output=True, text=True, check=False)
 
-    def say(self, script: str) -> list[str]:
-        answer = self.run(script)
+    def say(self, script: str, *, has_compilers: bool = True) -> list[str]:
+        answer = self.run(script, has_compilers=has_compilers)
         assert answer.returncode == 0, answer.stdout + answer.stderr
         return answer.stdout.splitlines()
 
@@ -145,6 +158,18 @@ ls {header}
 """
     said = node.say(script)
     assert ("/usr/include/python3.9/Python.h" in said, header in said) == (True, True)
+
+
+def test_an_image_without_compilers_and_pip_gets_them_from_dnf(node: Node) -> None:
+    script = f"""
+! {DEBIAN} -m pip --version 2>/dev/null
+! command -v g++
+dnf install --assumeyes gcc-c++ make python{base_root.NODE_PYTHON}-devel python{base_root.NODE_PYTHON}-pip >/tmp/log
+g++ -fsyntax-only -I /usr/include/python{base_root.NODE_PYTHON} -include Python.h -x c++ /dev/null
+{DEBIAN} -m venv /tmp/venv
+/tmp/venv/bin/python -m pip --version
+"""
+    assert node.say(script, has_compilers=False)[-1].startswith("pip ")
 
 
 def test_an_environment_is_made_over_the_newer_python_and_refused_without_it(node: Node) -> None:
