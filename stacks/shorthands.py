@@ -91,7 +91,8 @@ def _read_environment(key: str, value: Any) -> Any:
     arguments = dict(value) if isinstance(value, dict) else {"path": value}
     if "horovod" in arguments and "path" not in arguments:
         return _make(key, JobEnvironment.with_horovod, {"version": arguments.pop("horovod"), **arguments})
-    is_conda = show_value(arguments.get("path")).strip("'").endswith(_CONDA_ENDINGS)
+    path = arguments.get("path")
+    is_conda = isinstance(path, str) and path.endswith(_CONDA_ENDINGS)
     return _make(key, JobEnvironment.from_conda if is_conda else JobEnvironment.from_requirements, arguments)
 
 

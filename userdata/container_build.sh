@@ -2,6 +2,8 @@
 # Builds the environment of jobs in a container image, with the programs that build it on a cluster's master.
 # The build context is /context. Only /opt/deeplearning/environments and the packages that the build installed remain.
 set -eu
+# Python brings tzdata, which asks for a time zone otherwise; a build has no terminal to answer on.
+export DEBIAN_FRONTEND=noninteractive
 home=/opt/deeplearning
 if ! command -v python3 >/dev/null; then
   apt-get update

@@ -36,11 +36,11 @@ def main(parameter: str, region: str) -> None:
     """Replace this process by the agent."""
     release = fetch_agent.retry(lambda: read_release(parameter, region))
     agent, interpreter, target = release["agent"], release["interpreter"], HOME / "agent"
+    if not Path(interpreter).exists():
+        raise ValueError(f"the image has no {interpreter}; take a release of EMR or an image that has it")
     with open(HOME / "settings.json", "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
         json.dump(release["settings"], file)
     fetch_agent.main([agent["bucket"], agent["key"], agent["sha256"], region, str(target)])
-    if not Path(interpreter).exists():
-        raise ValueError(f"the image has no {interpreter}; take a release of EMR or an image that has it")
     os.chdir(target)
     os.execv(interpreter, [interpreter, "-m", "deeplearning_member", "prepare"])  # noqa: S606 - it is the agent
 

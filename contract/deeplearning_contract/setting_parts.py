@@ -1,5 +1,6 @@
 """Parts of a node's settings: scripts, file systems, hardware, data and the environment of jobs."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
@@ -59,6 +60,18 @@ class EnvironmentCacheSettings:
     prefix: str = ""  # Prefix of the keys; empty, or ends with `/`
 
 
+SYSTEM_PYTHON = "/usr/bin/python3"
+"""Python of the distribution, which is 3.9 on Amazon Linux 2023 (its user guide, "Python in AL2023")."""
+LEAST_PYTHON = (3, 10)
+"""
+First Python that runs the programs of nodes, and for which PyTorch 2.9 and later have wheels.
+
+`Requires-Python` on PyPI is >=3.9 for torch 2.8.0, the newest for 3.9, and >=3.10 for 2.9.0 and later.
+"""
+_PIN = re.compile(r"tensorflow==(\d{1,4})\.(\d{1,4})\b")
+_VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})\b")
+
+
 @dataclass(frozen=True)
 class EnvironmentSettings:
     """Software environment of jobs."""
@@ -72,6 +85,21 @@ class EnvironmentSettings:
     framework: str = ""
     # Cache of finished environments for other clusters; None for only the shared file system
     cache: EnvironmentCacheSettings | None = None
+    interpreter: str = SYSTEM_PYTHON  # The image's own Python, over which an environment is made
+
+
+def find_wheel_conflict(framework: str, python: str) -> tuple[str, str] | None:
+    """
+    Return the versions of Python for which a pinned framework has wheels, and a pin that has one for this Python.
+
+    None when the pin, such as `tensorflow==2.16.2`, is not known to conflict with the Python, such as `3.12.3`. Source:
+    the wheels of tensorflow 2.15.1 and 2.16.1 on PyPI. `LEAST_PYTHON` is the rule for PyTorch.
+    """
+    pin, found = _PIN.match(framework), _VERSION.match(python)
+    if pin is None or found is None:
+        return None
+    version, own = (int(pin[1]), int(pin[2])), (int(found[1]), int(found[2]))
+    return ("3.11 and earlier", "tensorflow==2.16.2") if version < (2, 16) and own >= (3, 12) else None
 
 
 @dataclass(frozen=True)

@@ -73,13 +73,14 @@ def install_framework(row, pip):
 def build(row):
     folder, programs = Path("/build"), Programs()
     transcript = Transcript(folder / "build.log", programs, {"HOME": "/root"})
-    packages = name_packages((COMPILER, MAKE, HEADERS, ENSUREPIP), programs)
+    version = ask_interpreter(Path(row["python"]), programs).version
+    packages = name_packages((COMPILER, MAKE, HEADERS, ENSUREPIP), programs, version)
     install_system_packages(programs, transcript, [*packages, *filter(None, [row["compiler"]])], tell)
     if row["compiler"]:
         Path("/usr/local/bin/g++").symlink_to(f"/usr/bin/{row['compiler']}")
     subprocess.run([row["python"], "-m", "venv", folder / "venv"], check=True)
     python = folder / "venv" / "bin" / "python"
-    pip = Pip(python, transcript, {}, programs)
+    pip = Pip(python, transcript, {}, programs, version)
     install_framework(row, pip)
     interpreter = ask_interpreter(python, programs)
     plan = plan_horovod(row["horovod"], interpreter, Path("/"), programs, capability=row["capability"])

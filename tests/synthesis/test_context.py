@@ -210,6 +210,21 @@ def test_software_is_a_file_of_pip_or_conda(tmp_path: Path) -> None:
         assert read({"software.environment": value})["software"].environment == expected
 
 
+@pytest.mark.parametrize("length", [20, 76, 77, 78, 79, 80, 120])
+@pytest.mark.parametrize(
+    ("ending", "kind"), [("txt", "requirements"), ("in", "requirements"), ("yml", "conda"), ("yaml", "conda")]
+)
+def test_the_ending_of_a_path_of_any_length_decides_between_pip_and_conda(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, kind: str, length: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = f"{'x' * (length - len(ending) - 1)}.{ending}"
+    Path(path).write_text("numpy\n")
+    for value in (path, json.dumps({"path": path})):
+        environment = read({"software.environment": value})["software"].environment
+        assert (environment.kind, environment.path) == (kind, path)
+
+
 def test_ids_and_arns_become_constructs_by_the_imports_of_the_cdk() -> None:
     found = read(
         {

@@ -13,15 +13,18 @@ from deeplearning_node.packages import MANAGERS, VARIABLES
 from deeplearning_node.programs import ProgramError, Programs
 from deeplearning_provision.program_failure import LATE, NETWORK, Meaning, explain_failure
 from deeplearning_provision.program_log import Transcript
+from deeplearning_provision.python.pip import WITHOUT_HOROVOD, name_python
 from deeplearning_provision.steps import ProvisionFailure
 
 COMPILER, MAKE, HEADERS, ENSUREPIP = "g++", "make", "Python.h", "ensurepip"
 BUILD_PACKAGES: Mapping[str, Mapping[str, str]] = {
-    "apt-get": {COMPILER: "g++", MAKE: "make", HEADERS: "python3-dev", ENSUREPIP: "python3-venv"},
-    "dnf": {COMPILER: "gcc-c++", MAKE: "make", HEADERS: "python3-devel", ENSUREPIP: "python3-pip"},
+    "apt-get": {COMPILER: "g++", MAKE: "make", HEADERS: "{python}-dev", ENSUREPIP: "{python}-venv"},
+    "dnf": {COMPILER: "gcc-c++", MAKE: "make", HEADERS: "{python}-devel", ENSUREPIP: "{python}-pip"},
 }
 """
-Package manager -> need of a build -> package; on Debian and Ubuntu for the system's own version of Python.
+Package manager -> need of a build -> package, with the name of a version of Python.
+
+Debian and Ubuntu have those of their own version alone; a package that does not exist is refused.
 """
 OS_RELEASE = "/etc/os-release"
 INSTALL_SECONDS = 1800
@@ -37,6 +40,10 @@ _UNREACHED = re.compile(
     r"|Failed to fetch|Failed to download|Curl error"
 )
 """Network failures in the output of apt-get and dnf."""
+_UNKNOWN = re.compile(
+    r"Unable to locate package (\S+)|Package '?([^\s']+)'? has no installation candidate|No match for argument: (\S+)"
+)
+"""Packages that the distribution does not have; apt-get and dnf then download and install none of the others."""
 _LOCKED = re.compile(r"Could not get lock|Unable to acquire the dpkg frontend lock")
 _NO_SUDO = re.compile(r"sudo is not installed|sudo: a password is required|may not run sudo")
 
@@ -51,10 +58,11 @@ def read_system(root: Path) -> str:
     return f"{values.get('ID', '')} {values.get('VERSION_ID', '')}".strip()
 
 
-def name_packages(needs: Sequence[str], programs: Programs) -> list[str]:
-    """Return this system's packages for needs such as `COMPILER` and `HEADERS`."""
-    packages = BUILD_PACKAGES[_find_manager(needs, programs)]
-    return [packages[need] for need in needs]
+def name_packages(needs: Sequence[str], programs: Programs, version: str) -> list[str]:
+    """Return this system's packages for needs such as `COMPILER` and `HEADERS` with a Python such as `3.12.3`."""
+    manager = _find_manager(needs, programs)
+    python = name_python(version, has_namespaces=manager == "dnf")
+    return [BUILD_PACKAGES[manager][need].format(python=python) for need in needs]
 
 
 def install_system_packages(
@@ -109,6 +117,10 @@ def _run(transcript: Transcript, programs: Programs, argv: Sequence[str]) -> str
     return transcript.run([*privilege, "env", *words, *argv], timeout_seconds=INSTALL_SECONDS, programs=programs)
 
 
+def _list_unknown(output: str) -> list[str]:
+    return sorted({name for found in _UNKNOWN.findall(output) for name in found if name})
+
+
 def _explain(error: ProgramError, names: Sequence[str], log: Path) -> ProvisionFailure:
     what = ", ".join(names)
     unreached = (
@@ -122,6 +134,11 @@ def _explain(error: ProgramError, names: Sequence[str], log: Path) -> ProvisionF
             "let the user run sudo without a password, use an image that has them, or use the set-up script",
         ),
         *(Meaning(pattern, *unreached, may_pass=True) for pattern in (NETWORK, _UNREACHED, _LOCKED, LATE)),
+        Meaning(
+            _UNKNOWN,
+            f"the distribution has no package {', '.join(_list_unknown(error.output))}, which the build needs",
+            f"use an image that has its content, or {WITHOUT_HOROVOD} (full log: {log})",
+        ),
     )
     remedy = f"use an image that has them, or the set-up script (full log: {log})"
     return explain_failure(error, meanings, f"could not install {what}", remedy)

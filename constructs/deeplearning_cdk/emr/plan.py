@@ -26,13 +26,18 @@ DEFAULT_RELEASE = "emr-7.14.0"
 LOGIN_USER = "hadoop"
 """User of bootstrap actions and steps."""
 
-RELEASES = tuple(f"emr-7.{minor}.0" for minor in range(15))
-"""Releases on Amazon Linux 2023, as of November 2026 (EMR release guide, "Amazon EMR 7.x release versions")."""
+RELEASES = tuple(f"emr-7.{minor}.0" for minor in range(1, 15))
+"""
+Releases on Amazon Linux 2023 with a Python for the agent, as of November 2026.
+
+7.0.0 has Python 3.9 alone, 7.1.0 and later have 3.11 beside it (EMR release guide, "Application versions in Amazon EMR
+7.x releases").
+"""
 EMR_IMAGE = "emr"
 _BASE_IMAGE = "base-oss-nvidia-driver-gpu-amazon-linux-2023"
 """Deep Learning AMI from which an image of the user's is made."""
 _EMR_INTERPRETER = "/usr/bin/python3.11"
-"""Newest Python of EMR's own image; its python3 is 3.9 (EMR release guide, "Amazon EMR release 7.0.0")."""
+"""Newest Python of EMR's own image; its python3 is 3.9 (see `RELEASES`)."""
 _DRIVER_PACKAGES = ("nvidia-release", "kernel-devel-{kernel}", "kernel-modules-extra-{kernel}", "nvidia-open")
 """
 Driver from Amazon Linux's own repository, which `nvidia-release` adds; the module is built for the running kernel.
@@ -158,7 +163,12 @@ def plan_members(
         has_custom_image=image != EMR_IMAGE,
         root_gibibytes=_MOST_GIBIBYTES if root_volume is None else root_volume,
         environment=choose_environment(
-            software.environment, software.environment_cache, (facts,), node_image.parameter, isolated=False
+            software.environment,
+            software.environment_cache,
+            (facts,),
+            node_image.parameter,
+            node_image.interpreter,
+            isolated=False,
         ),
     )
 

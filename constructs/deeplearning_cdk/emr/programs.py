@@ -121,7 +121,9 @@ class EmrPrograms(Construct):
             needs=JobNeeds(
                 hardware={role.value: hardware for role in NodeRole},
                 data=tuple(source.settings for source in self._data),
-                environment=describe_environment(self._plan.environment, self._environment_file, self._cache),
+                environment=describe_environment(
+                    self._plan.environment, self._environment_file, self._cache, self._plan.image.interpreter
+                ),
                 lustre=storage.lustre_settings,
             ),
         )

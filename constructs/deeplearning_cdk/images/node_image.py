@@ -1,5 +1,6 @@
 """Machine images of nodes: AMI, login user and software."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
@@ -10,16 +11,17 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from deeplearning_cdk.nodes.instance_catalog import Architecture, DriverBranch
-from deeplearning_cdk.props.check import check_fields, checked
+from deeplearning_cdk.props.check import Rule, check_fields, checked
 from deeplearning_cdk.props.rules import RegionName, matching
 
 PYTORCH_UBUNTU = "oss-nvidia-driver-gpu-pytorch-2.12-ubuntu-24.04"
-PYTORCH_AMAZON_LINUX = "oss-nvidia-driver-gpu-pytorch-2.9-amazon-linux-2023"
+PYTORCH_AMAZON_LINUX = "oss-nvidia-driver-gpu-pytorch-2.13-amazon-linux-2023"
 BASE_UBUNTU_ARM64 = "base-oss-nvidia-driver-gpu-ubuntu-22.04"
 
 _UBUNTU_INTERPRETER, _UBUNTU_ROOT_DEVICE = "/usr/bin/python3", "/dev/sda1"
 _UBUNTU_PACKAGES = {"mount.nfs4": ("nfs-common",)}
 _AMAZON_LINUX_PACKAGES = {"mount.efs": ("amazon-efs-utils",)}
+_EARLY_PYTHON = re.compile(r"/python(2(\.[0-9]+)?|3\.[0-9])$")
 _PATH = r"(/[A-Za-z0-9._-]+)+"
 
 # Most of these values are written into user data unchanged, so their rules allow no special characters.
@@ -27,7 +29,15 @@ FileSystemMode = Literal["nfs4", "efs"]
 LoginUser = Annotated[
     str, matching(r"[a-z_][a-z0-9_-]{0,31}", "be the name of a user", "write the image's user, e.g. ubuntu")
 ]
-Interpreter = Annotated[str, matching(_PATH, "be an absolute path", "write e.g. /usr/bin/python3")]
+Interpreter = Annotated[
+    str,
+    matching(_PATH, "be an absolute path", "write e.g. /usr/bin/python3"),
+    Rule(
+        must="be Python 3.10 or newer",
+        remedy="earlier ones do not run the agent: name a newer one of the image, or use another image",
+        is_kept=lambda path: _EARLY_PYTHON.search(path) is None,
+    ),
+]
 RootDevice = Annotated[str, matching(r"/dev/[a-z0-9]{1,32}", "be the name of a device", "write e.g. /dev/sda1")]
 ParameterName = Annotated[
     str,

@@ -102,7 +102,12 @@ def plan_nodes(workers: Workers, master: Master, network: Network, software: Sof
     types = describe_types(workers.instance_type, master.instance_type, DEFAULT_INSTANCE_TYPE, efa=network.efa)
     image = choose_image(software.image, *types, isolated=network.isolated)
     environment = choose_environment(
-        software.environment, software.environment_cache, types, image.parameter, isolated=network.isolated
+        software.environment,
+        software.environment_cache,
+        types,
+        image.parameter,
+        image.interpreter,
+        isolated=network.isolated,
     )
     roles = {
         NodeRole.MASTER: RolePlan(

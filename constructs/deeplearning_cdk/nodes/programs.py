@@ -121,7 +121,7 @@ class NodePrograms(Construct):
                 hardware=self._plan.hardware,
                 data=tuple(source.settings for source in site.data),
                 environment=describe_environment(
-                    self._plan.environment, self._environment_file, site.environment_cache
+                    self._plan.environment, self._environment_file, site.environment_cache, image.interpreter
                 ),
                 lustre=site.storage.lustre_settings,
                 has_head_node=self._plan.has_head_node,
@@ -143,7 +143,7 @@ class NodePrograms(Construct):
 
 
 def describe_environment(
-    chosen: JobEnvironment | None, file: FileAsset | None, cache: EnvironmentCache | None
+    chosen: JobEnvironment | None, file: FileAsset | None, cache: EnvironmentCache | None, interpreter: str
 ) -> EnvironmentSettings | None:
     """Return the settings of the jobs' environment; None for the image's own software."""
     if chosen is None:
@@ -155,6 +155,7 @@ def describe_environment(
         chosen.horovod,
         chosen.framework,
         cache.settings if cache else None,
+        interpreter,
     )
 
 

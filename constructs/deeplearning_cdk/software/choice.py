@@ -9,12 +9,16 @@ from deeplearning_cdk.props.check import show_value
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
 from deeplearning_cdk.software.job_environment import DEFAULT_ENVIRONMENT, JobEnvironment
 from deeplearning_cdk.software.torch_wheels import TORCH_PIN, find_unfit, list_capabilities, suggest_versions
+from deeplearning_contract.setting_parts import SYSTEM_PYTHON, find_wheel_conflict
 
 TORCH_OF_OLD_GPUS = "torch==2.7.1"
 """Last version with wheels for CUDA 12.6; Ubuntu 24.04 has a compiler for it that supports Volta."""
 TORCH = "torch==2.13.0"
 """Last version whose headers need C++17, which g++ 12 and CMake of 2023 support; 2.14 requires C++20."""
 _TURING = (7, 5)
+_NAMED_PYTHON = re.compile(r"/python(3\.[0-9]{1,2})$")
+_UBUNTU = re.compile(r"ubuntu(:|/server/)24\.04\b")
+"""Images of Ubuntu 24.04, whose own Python is 3.12."""
 _OTHER_INDEX = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
 _NO_ENVIRONMENT = "JobEnvironment.none() and bring the software in the image"
 
@@ -24,6 +28,7 @@ def choose_environment(
     cache: EnvironmentCache | None,
     types: tuple[InstanceTypeFacts, ...],
     image: str,
+    interpreter: str,
     *,
     isolated: bool,
 ) -> JobEnvironment | None:
@@ -31,6 +36,7 @@ def choose_environment(
     Check the user's environment against image and types, or choose one; None stands for the image's own software.
 
     `image` is the name of a container's image or the SSM parameter of a node's; empty when neither is known.
+    `interpreter` is the path of its own Python.
 
     Raises:
         ValueError: The nodes cannot install the environment, or it cannot work on them.
@@ -45,6 +51,7 @@ def choose_environment(
         _check_image(chosen, image)
         _check_reach(isolated=isolated, has_cache=cache is not None)
         chosen = replace(chosen, framework=chosen.framework or _choose_framework(types))
+        _check_wheel(chosen.framework, _find_python(image, interpreter))
         _check_torch("framework", chosen.framework, "", types)
     if chosen.kind == "requirements":
         _check_requirements(chosen.path, types)
@@ -63,18 +70,28 @@ def _choose_framework(types: tuple[InstanceTypeFacts, ...]) -> str:
 
 
 def _check_image(environment: JobEnvironment, image: str) -> None:
-    """Check that the framework would be installed, and has a wheel for the Python of a known image."""
+    """Check that the framework would be installed."""
     if environment.framework and "pytorch" in image:
         raise ValueError(
             f"framework must be left out with an image that has PyTorch, got {environment.framework!r} with "
             f"{image}; leave it out, or pass an image without a framework"
         )
-    # TensorFlow has wheels for Python 3.12 from 2.16 on (its releases' notes); Ubuntu 24.04 has 3.12.
-    is_early = environment.framework.startswith("tensorflow==2.") and int(environment.framework.split(".")[1]) < 16  # noqa: PLR2004
-    if is_early and re.search(r"ubuntu(:|/server/)24\.04\b", image):
+
+
+def _find_python(image: str, interpreter: str) -> str:
+    """Return the version of an image's own Python; empty when neither its path nor the image says it."""
+    if found := _NAMED_PYTHON.search(interpreter):
+        return found[1]
+    return "3.12" if interpreter == SYSTEM_PYTHON and _UBUNTU.search(image) else ""
+
+
+def _check_wheel(framework: str, python: str) -> None:
+    conflict = find_wheel_conflict(framework, python)
+    if conflict is not None:
+        fitting, pin = conflict
         raise ValueError(
-            f"framework must have a wheel for the image's Python 3.12, got {environment.framework!r}, whose are for "
-            "3.11 and earlier; write tensorflow==2.16.2, or pass an image with an earlier Python"
+            f"framework must have a wheel for the image's Python {python}, got {framework!r}, whose are for {fitting}; "
+            f"write {pin}, or pass an image with such a Python"
         )
 
 

@@ -17,7 +17,7 @@ from deeplearning_cdk.props.rules import matching
 from deeplearning_cdk.software.choice import choose_environment
 from deeplearning_cdk.software.job_environment import CONTAINER_IMAGE, JobEnvironment
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.setting_parts import EnvironmentSettings, JobNeeds, ScriptSettings, compact
+from deeplearning_contract.setting_parts import SYSTEM_PYTHON, EnvironmentSettings, JobNeeds, ScriptSettings, compact
 
 DEFAULT_BASE = "public.ecr.aws/docker/library/ubuntu:24.04"
 """Docker's official image of Ubuntu, in Amazon ECR Public."""
@@ -80,7 +80,7 @@ class TrainingImage(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         facts = describe_instance_type("instance_type", instance_type)
-        chosen = choose_environment(environment, None, (facts,), base, isolated=False)
+        chosen = choose_environment(environment, None, (facts,), base, SYSTEM_PYTHON, isolated=False)
         if chosen is None:
             raise ValueError(
                 f"environment must be given for {facts.name}, got none; there is no default for the accelerators of "

@@ -114,12 +114,13 @@ def test_an_agent_with_another_digest_is_not_run(action, make_zip):
     assert not (action.root / "opt/deeplearning/ran").exists()
 
 
-def test_an_interpreter_that_the_image_lacks_is_named_with_a_remedy(action, make_zip):
+def test_an_interpreter_that_the_image_lacks_is_named_with_a_remedy_before_the_agent_is_downloaded(action, make_zip):
     action.release(make_zip(MEMBER), interpreter="/usr/bin/python-of-another-image")
     assert action.last_line() == (
         "prepare_member: the image has no /usr/bin/python-of-another-image; take a release of EMR or an image that has "
         "it"
     )
+    assert "/assets/agent.zip" not in [path for _, path, *_ in action.server.requests]
 
 
 def test_a_missing_argument_ends_the_action(action):

@@ -11,7 +11,7 @@ from deeplearning_provision.environments.recipe import HOROVOD, Recipe
 from deeplearning_provision.environments.site import BuildSite
 from deeplearning_provision.environments.store import Manifest, find_kept, hold_place
 from deeplearning_provision.horovod.build import NEEDS, build_horovod, try_horovod
-from deeplearning_provision.horovod.plan import HorovodPlan, describe_compilers, plan_horovod
+from deeplearning_provision.horovod.plan import HorovodPlan, check_headers, describe_compilers, plan_horovod
 from deeplearning_provision.program_log import follow_compiler, follow_pip, ignore_line
 from deeplearning_provision.python.interpreter import Interpreter, ask_interpreter
 from deeplearning_provision.python.pip import MISSING_COMPILERS, Pip, Resolved, read_report
@@ -47,7 +47,7 @@ class Build:
     def pip(self, python: Path) -> Pip:
         """Return the pip of an environment; all share one cache."""
         folders = {"PIP_CACHE_DIR": str(self.scratch / "cache"), "TMPDIR": str(self.scratch / "tmp")}
-        return Pip(python, self.site.transcript, folders, self.site.programs)
+        return Pip(python, self.site.transcript, folders, self.site.programs, self.interpreter.version)
 
 
 def build_environment(site: BuildSite, interpreter: Interpreter, recipe: Recipe) -> Manifest:
@@ -102,12 +102,14 @@ def _install_tools(build: Build) -> None:
         ENSUREPIP: not interpreter.pip and not interpreter.has_ensurepip,
     }
     _install_needs(build, [need for need, is_wanted in wanted.items() if is_wanted])
+    if wanted[HEADERS]:
+        check_headers(interpreter)
 
 
 def _install_needs(build: Build, needs: list[str]) -> None:
     site = build.site
     if needs:
-        names = name_packages(needs, site.programs)
+        names = name_packages(needs, site.programs, build.interpreter.version)
         install_system_packages(site.programs, site.transcript, names, site.report)
 
 

@@ -3,9 +3,10 @@ Software environment of jobs, which the master makes once for all nodes.
 
 | kind | the master makes on the shared file system | a node has |
 |---|---|---|
-| horovod | an archive of a virtual environment over the image's Python, unless the image has everything | the
-environment | | requirements | the same | the same | | conda | the environment | a link to it | | container | nothing |
-the image, pulled |
+| horovod | an archive of a virtual environment over the image's Python, unless the image has all | the environment |
+| requirements | the same | the same |
+| conda | the environment | a link to it |
+| container | nothing | the image, pulled |
 
 /opt/deeplearning/environments/current links to the environment, except for a container.
 """
@@ -16,6 +17,7 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
+from deeplearning_contract.setting_parts import find_wheel_conflict
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.deadline import Clock
 from deeplearning_node.node_facts import NodeFacts
@@ -84,6 +86,7 @@ def build_or_install(
 def _provide_over_image(site: BuildSite, recipe: Recipe, interpreter: Interpreter) -> None:
     if recipe.kind == HOROVOD:
         _check_framework(site.settings.framework, recipe)
+        _check_wheel(recipe.source, interpreter)
     if recipe.is_in_image and (detail := provide_image(site, interpreter)):
         site.status.finish(ENVIRONMENT_STEP, detail)
         return
@@ -104,6 +107,18 @@ def _check_framework(pinned: str, recipe: Recipe) -> None:
         raise ProvisionFailure(
             f"environment.framework must be left out where the image has another, got {pinned} beside {found}",
             "use an image without a framework, or a requirements file, and deploy",
+        )
+
+
+def _check_wheel(framework: str, interpreter: Interpreter) -> None:
+    """Refuse a pin without a wheel for the interpreter before anything is downloaded; empty for no pin."""
+    conflict = find_wheel_conflict(framework, interpreter.version)
+    if conflict is not None:
+        fitting, pin = conflict
+        raise ProvisionFailure(
+            f"environment.framework must have a wheel for Python {interpreter.version} of {interpreter.path}, got "
+            f"{framework}, whose are for {fitting}",
+            f"pin {pin}, or use an image with such a Python, and deploy",
         )
 
 

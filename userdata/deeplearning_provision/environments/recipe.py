@@ -77,7 +77,7 @@ def find_recipe(
     source = settings.file.sha256 if settings.file else settings.image
     if settings.kind not in {HOROVOD, REQUIREMENTS}:
         return Recipe(settings.kind, source, sysconfig.get_platform(), horovod=settings.horovod), None
-    interpreter = find_interpreter(root, programs)
+    interpreter = find_interpreter(root, programs, settings.interpreter)
     if settings.kind == HOROVOD:
         source = "" if interpreter.frameworks else settings.framework
     recipe = Recipe(

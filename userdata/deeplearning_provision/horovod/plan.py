@@ -15,7 +15,7 @@ from deeplearning_node.programs import ProgramError, Programs
 from deeplearning_provision.horovod.cuda_toolkit import CudaToolkit, choose_toolkit, read_nvcc_version
 from deeplearning_provision.horovod.framework_facts import Framework, ask_framework, check_architecture
 from deeplearning_provision.python.interpreter import Interpreter
-from deeplearning_provision.python.pip import COMPILER_REMEDY, read_version
+from deeplearning_provision.python.pip import read_version, suggest_compilers
 from deeplearning_provision.steps import ProvisionFailure
 
 HOROVOD_RECIPE = 2
@@ -147,7 +147,18 @@ def _find_obstacle(module: str, framework: Framework) -> str:
 
 def _check_compilers(interpreter: Interpreter, programs: Programs) -> None:
     missing = [program for program in (COMPILER, "make") if not programs.has(program)]
-    if "torch" in interpreter.frameworks and not (Path(interpreter.headers) / "Python.h").exists():
-        missing.append(f"Python.h of {interpreter.version}")
     if missing:
-        raise ProvisionFailure(f"Horovod cannot be built without {', '.join(missing)}", COMPILER_REMEDY)
+        raise ProvisionFailure(
+            f"Horovod cannot be built without {', '.join(missing)}", suggest_compilers(interpreter.version)
+        )
+    if "torch" in interpreter.frameworks:
+        check_headers(interpreter)
+
+
+def check_headers(interpreter: Interpreter) -> None:
+    """Refuse a Python without its headers; those of another version do not serve it."""
+    if not (Path(interpreter.headers) / "Python.h").exists():
+        raise ProvisionFailure(
+            f"Horovod cannot be built without Python.h of {interpreter.version} in {interpreter.headers}",
+            suggest_compilers(interpreter.version),
+        )

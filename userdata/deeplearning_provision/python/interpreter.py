@@ -5,15 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from deeplearning_contract.setting_parts import LEAST_PYTHON, SYSTEM_PYTHON
 from deeplearning_node.programs import ProgramError, Programs
+from deeplearning_provision.python.pip import read_version
 from deeplearning_provision.steps import ProvisionFailure
 
-INTERPRETERS = ("/opt/pytorch/bin/python", "/usr/bin/python3")
-"""
-Paths of the Python of jobs, the preferred first.
-
-The PyTorch deep learning images have PyTorch in a virtual environment, other images only the system's Python.
-"""
+FRAMEWORK_PYTHON = "/opt/pytorch/bin/python"
+"""Python of the PyTorch deep learning images, which have PyTorch in a virtual environment."""
 PROBE_SECONDS = 120
 BROKEN = "use an image whose Python runs"
 
@@ -79,14 +77,31 @@ class Interpreter:
     frameworks: Mapping[str, str]  # Framework -> version; `torch`, `tensorflow`, `mxnet`
 
 
-def find_interpreter(root: Path, programs: Programs) -> Interpreter:
-    """Return the image's interpreter for jobs."""
-    for path in INTERPRETERS:
+def find_interpreter(root: Path, programs: Programs, own: str = SYSTEM_PYTHON) -> Interpreter:
+    """Return the interpreter for jobs: the framework's, else the image's `own`, else the system's."""
+    paths = tuple(dict.fromkeys((FRAMEWORK_PYTHON, own, SYSTEM_PYTHON)))
+    for path in paths:
         program = root / path.lstrip("/")
         if program.exists():
-            return ask_interpreter(program, programs, path)
+            found = ask_interpreter(program, programs, path)
+            _check_version(found, paths)
+            return found
     raise ProvisionFailure(
-        f"the image has none of {', '.join(INTERPRETERS)}", "use an image with Python, or a conda file or a container"
+        f"the image has none of {', '.join(paths)}", "use an image with Python, or a conda file or a container"
+    )
+
+
+def _check_version(found: Interpreter, paths: tuple[str, ...]) -> None:
+    if read_version(found.version) >= LEAST_PYTHON:
+        return
+    absent = paths[: paths.index(found.path)]
+    beside = f", and the image has no {' and no '.join(absent)}" if absent else ""
+    least = ".".join(map(str, LEAST_PYTHON))
+    raise ProvisionFailure(
+        f"the Python of jobs must be {least} or later, as PyTorch 2.9 and later need, got {found.version} of "
+        f"{found.path}{beside}",
+        f"use an image with Python {least} or later and name it as the image's interpreter, or take a conda file or a "
+        "container",
     )
 
 

@@ -35,10 +35,7 @@ VARIABLES = {
 MISSING_COMPILERS = "compilers are missing to build the requirements"
 _WRONG_HASH = re.compile("DO NOT MATCH THE HASHES")
 WRONG_DIGEST = "a package does not match its hash"
-COMPILER_REMEDY = (
-    "install them in the set-up script or use an image that has them: g++ make python3-dev on Ubuntu and Debian, "
-    "gcc-c++ make python3-devel on Amazon Linux"
-)
+WITHOUT_HOROVOD = "pass JobEnvironment.none() and use torchrun"
 
 
 @dataclass(frozen=True)
@@ -47,6 +44,7 @@ class Pip:
     transcript: Transcript
     environment: Mapping[str, str]  # Further variables
     programs: Programs  # Compilers among them
+    version: str  # Of Python, such as `3.12.3`
 
     def run(
         self,
@@ -65,14 +63,15 @@ class Pip:
                 on_line=on_line,
             )
         except ProgramError as error:
-            raise explain_pip(error, arguments[0], self.transcript.log) from error
+            raise explain_pip(error, arguments[0], self.transcript.log, self.version) from error
 
     def prepare(self, version: str, *, is_builder: bool) -> None:
         """Ensure that there is a pip, the image's or Python's own; update a builder's outdated one."""
         if not version:
+            amazon_linux = f"{name_python(self.version, has_namespaces=True)}-pip"
             with explain_program_errors(
                 "the image's Python has neither pip nor ensurepip",
-                "install python3-pip in the set-up script, or use an image that has it",
+                f"install python3-pip (Amazon Linux: {amazon_linux}) in the set-up script or use an image that has it",
             ):
                 self.transcript.run(
                     [str(self.python), "-m", "ensurepip"], timeout_seconds=STEP_SECONDS, environment=VARIABLES
@@ -81,7 +80,7 @@ class Pip:
             self.run("install", "--upgrade", f"pip>={'.'.join(map(str, LEAST_VERSION))}")
 
 
-def explain_pip(error: ProgramError, what: str, log: Path) -> ProvisionFailure:
+def explain_pip(error: ProgramError, what: str, log: Path, version: str) -> ProvisionFailure:
     meanings = (
         Meaning(_WRONG_HASH, WRONG_DIGEST, "correct the hashes of the requirements"),
         Meaning(
@@ -90,11 +89,31 @@ def explain_pip(error: ProgramError, what: str, log: Path) -> ProvisionFailure:
             "check the route to the package index, or pip's configuration; retrying",
             may_pass=True,
         ),
-        Meaning(NO_COMPILER, MISSING_COMPILERS, COMPILER_REMEDY),
+        Meaning(NO_COMPILER, MISSING_COMPILERS, suggest_compilers(version)),
         Meaning(FULL_DISK, f"the disk is full during pip {what}", "give a larger workers.volume_size"),
         Meaning(LATE, f"pip {what} took longer than {STEP_SECONDS} s", f"read {log}"),
     )
     return explain_failure(error, meanings, f"pip {what} failed", f"correct the requirements (full log: {log})")
+
+
+def suggest_compilers(version: str) -> str:
+    """Return the remedy for missing compilers or headers of a Python such as `3.12.3`."""
+    python = name_python(version)
+    return (
+        f"install them in the set-up script or use an image that has them: g++ make {python}-dev on Ubuntu and Debian, "
+        f"gcc-c++ make {name_python(version, has_namespaces=True)}-devel on Amazon Linux; or {WITHOUT_HOROVOD}"
+    )
+
+
+def name_python(version: str, *, has_namespaces: bool = False) -> str:
+    """
+    Return the beginning of the names of a Python's packages, such as `python3.12`.
+
+    In Amazon Linux 2023 each Python has a namespace of its own, and 3.9 that of the system: `python3` (AL2023 user
+    guide, "Python in AL2023").
+    """
+    major, minor = read_version(version)
+    return "python3" if has_namespaces and (major, minor) == (3, 9) else f"python{major}.{minor}"
 
 
 def read_version(text: str, default: tuple[int, int] = (0, 0)) -> tuple[int, int]:

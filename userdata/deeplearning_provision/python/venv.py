@@ -7,6 +7,7 @@ from pathlib import Path
 from deeplearning_provision.program_failure import explain_program_errors
 from deeplearning_provision.program_log import Transcript
 from deeplearning_provision.python.interpreter import Interpreter
+from deeplearning_provision.python.pip import name_python
 from deeplearning_provision.steps import ProvisionFailure
 
 MAKE_SECONDS = 300
@@ -22,7 +23,8 @@ def make_venv(interpreter: Interpreter, folder: Path, transcript: Transcript) ->
     """
     if not interpreter.has_venv:
         raise ProvisionFailure(
-            f"{interpreter.path} has no module venv", "install python3-venv in the set-up script, or use another image"
+            f"{interpreter.path} has no module venv",
+            f"install {name_python(interpreter.version)}-venv in the set-up script, or use another image",
         )
     if folder.exists():
         shutil.rmtree(folder)

@@ -33,6 +33,8 @@ it (https://cloud-images.ubuntu.com/releases/noble/release/, the file that ends 
 
 NODE_PYTHON = "3.11"
 """Version of the Python that the suite has."""
+DEBIAN_PYTHON = f"/usr/bin/python{NODE_PYTHON}"
+"""It is there whatever `/usr/bin/python3` is on an image; the lab's own programs run on it."""
 COMPILER_PACKAGES = ("g++", "make", "python3-dev", "python3-pip", "python3-venv")
 MPI_PACKAGES = ("openmpi-bin", "libopenmpi-dev")
 ARCHIVE_PACKAGES = (*COMPILER_PACKAGES, *MPI_PACKAGES)

@@ -19,7 +19,14 @@ from pathlib import Path
 
 from cdk_rehearsal.cache import fill_once
 from cdk_rehearsal.errors import UnavailableError
-from cdk_rehearsal.lab.images.base_root import COMPILER_PACKAGES, ENCLOSED, MPI_PACKAGES, NODE_PYTHON, BaseRoot
+from cdk_rehearsal.lab.images.base_root import (
+    COMPILER_PACKAGES,
+    DEBIAN_PYTHON,
+    ENCLOSED,
+    MPI_PACKAGES,
+    NODE_PYTHON,
+    BaseRoot,
+)
 from cdk_rehearsal.lab.images.stand_in_layer import StandIn, make_launchers, write_files
 from cdk_rehearsal.machine import ImagePart
 
@@ -35,13 +42,15 @@ PART_STAND_INS: Mapping[ImagePart, StandIn] = {
         "a virtual environment with PyTorch for the CPU, of the version that this machine's package index had; Python "
         "3.11 where the image has a later one",
     ),
-    "python3.12": StandIn("/usr/bin/python3.12", "the Python of the base images", "the base root's Python"),
+    "python3.12": StandIn("/usr/bin/python3.12", "the Python of the base images", f"Debian's Python {NODE_PYTHON}"),
     "amazon-linux": StandIn(
-        "dnf, mount.efs, cfn-signal",
+        "python3, dnf, mount.efs, cfn-signal",
         "Amazon Linux 2023, efs-utils and aws-cfn-bootstrap",
-        "dnf knows one package, amazon-efs-utils, whose mount.efs checks zone, options and the rights of the role, and "
-        "binds a folder without TLS; cfn-signal signals resources and wait conditions; all else is the base root's "
-        "Debian",
+        f"python3 and its virtual environments are Debian's Python {NODE_PYTHON}, which says that it is 3.9 and for "
+        "which pip installs nothing that needs a later one; no headers but those of dnf's packages for each Python; "
+        "dnf knows Debian's compilers by the names of Amazon Linux, and amazon-efs-utils, whose mount.efs checks zone, "
+        "options and the rights of the role, and binds a folder without TLS; cfn-signal signals resources and wait "
+        "conditions; all else is the base root's Debian",
     ),
     "emr": StandIn(
         "emr-instance-controller, yarn",
@@ -67,6 +76,30 @@ Restart=always
 WantedBy=multi-user.target
 """
 
+_PYTHON_39 = f"""#!/bin/bash
+# Stands in for the Python 3.9 of Amazon Linux; the system's own programs run on Debian's.
+case ${{1-}} in
+    /usr/* | /bin/* | /sbin/* | /lib/* | /etc/*) ;;
+    *) export LAB_PYTHON_39=$$ ;;
+esac
+exec -a "$0" {DEBIAN_PYTHON} "$@"
+"""
+_SITE_CUSTOMIZE = """import os
+import sys
+
+# Only in the process that the stand-in became: its children are what they are.
+if os.environ.pop("LAB_PYTHON_39", "") == str(os.getpid()):
+    import collections
+    import site
+
+    version = collections.namedtuple("version_info", "major minor micro releaselevel serial")(3, 9, 25, "final", 0)
+    sys.version = sys.version.replace(sys.version.split()[0], "3.9.25", 1)
+    sys.version_info = sys.implementation.version = version
+    sys.hexversion = 0x030919F0
+    site.addsitedir(f"{sys.prefix}/lib/python3.9/site-packages")
+"""
+"""Debian's Python imports it at its start, also in a virtual environment and with `-I`."""
+
 PACKAGES = "usr/lib/lab/packages"
 """Below it each package that dnf can install, as a tree of files."""
 
@@ -83,7 +116,7 @@ echo 'deb [trusted=yes] file:/srv/archive ./' > /tmp/sources.list
 find /var/lib/apt/lists /var/cache/apt -type f -delete
 """
 _ENVIRONMENT = """
-python3 -m venv /opt/pytorch
+python3.11 -m venv /opt/pytorch
 /opt/pytorch/bin/pip install --quiet --no-index --find-links /srv/wheels --disable-pip-version-check torch numpy
 /opt/pytorch/bin/python -c 'import numpy, torch'
 """
@@ -95,7 +128,7 @@ def write_image_part(folder: Path, part: ImagePart) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if part == "python3.12":
         (folder / "usr/bin").mkdir(parents=True, exist_ok=True)
-        (folder / "usr/bin/python3.12").symlink_to("/usr/bin/python3")
+        (folder / "usr/bin/python3.12").symlink_to(DEBIAN_PYTHON)
     elif part == "amazon-linux":
         _write_amazon_linux(folder)
     elif part == "emr":
@@ -108,9 +141,16 @@ def _write_amazon_linux(folder: Path) -> None:
         "opt/aws/bin/cfn-signal": ("cfn_signal", "sys.argv[1:]"),
         f"{PACKAGES}/amazon-efs-utils/usr/sbin/mount.efs": ("mount_helper", '"mount.efs", sys.argv[1:]'),
     }
-    write_files(folder, make_launchers(launchers))
-    # A whiteout: overlayfs shows nothing where an upper layer has this device.
-    os.mknod(folder / "usr/bin/apt-get", stat.S_IFCHR, os.makedev(0, 0))
+    files = {
+        "usr/bin/python3": _PYTHON_39,
+        f"etc/python{NODE_PYTHON}/sitecustomize.py": _SITE_CUSTOMIZE,
+        f"{PACKAGES}/python3-devel/usr/include/python3.9/Python.h": "#error a stand-in for the headers of Python 3.9\n",
+    }
+    write_files(folder, {**files, **make_launchers(launchers)})
+    # Whiteouts: overlayfs shows nothing where an upper layer has this device.
+    for hidden in ("usr/bin/apt-get", f"usr/include/python{NODE_PYTHON}/Python.h"):
+        (folder / hidden).parent.mkdir(parents=True, exist_ok=True)
+        os.mknod(folder / hidden, stat.S_IFCHR, os.makedev(0, 0))
 
 
 def _write_emr(folder: Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from cdk_rehearsal.lab.images.base_root import DEBIAN_PYTHON
 from cdk_rehearsal.lab.node_faults import GPU_STATE, Gpus
 from cdk_rehearsal.lab.packages import source_line
 
@@ -19,13 +20,13 @@ _LIBRARY = "usr/lib/lab"
 FI_INFO = "opt/amazon/efa/bin/fi_info"
 NCCL_PLUGIN = "opt/amazon/ofi-nccl/lib/libnccl-net.so"
 """Paths of AWS's EFA installer."""
-_LAUNCHER = """#!/usr/bin/python3 -I
+_LAUNCHER = f"""#!{DEBIAN_PYTHON} -I
 import sys
 
 sys.path.insert(0, "/usr/lib/lab")
-from node_programs.{module} import main
+from node_programs.{{module}} import main
 
-sys.exit(main({arguments}))
+sys.exit(main({{arguments}}))
 """
 
 

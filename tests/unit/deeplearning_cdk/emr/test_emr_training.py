@@ -10,7 +10,7 @@ import pytest
 from aws_cdk import Duration, Size
 from aws_cdk import aws_sns as sns
 
-from deeplearning_cdk import DataSource, Storage
+from deeplearning_cdk import DataSource, JobEnvironment, Software, Storage
 from deeplearning_cdk.emr import programs
 from deeplearning_cdk.emr.programs import render_bootstrap
 from deeplearning_cdk.emr.training import EmrTraining
@@ -151,7 +151,7 @@ def test_bootstrap_action_gets_the_parameter_of_the_release_with_the_place_of_th
 def test_bootstrap_script_stays_as_it_is_because_another_one_replaces_every_cluster() -> None:
     """Change the digest only on purpose, and say in the changelog that clusters on EMR are replaced."""
     digest = hashlib.sha256(render_bootstrap().encode()).hexdigest()
-    assert digest == "e40729c9d2fffd2d882cfa67d23276601202f377139b68611c4fbbd176f19c30"
+    assert digest == "47a36b147b8c3aec6841df7ccf95782917e98bdb6f733508a4359c8b67bf5273"
 
 
 def test_next_release_and_one_more_data_set_replace_nothing(make_app: Any, read_stack: Any, monkeypatch: Any) -> None:
@@ -215,6 +215,22 @@ def test_settings_are_those_of_a_worker_without_the_services_of_ec2(make: Any) -
     assert settings.needs.environment.kind == "horovod"
     services = (settings.state_table, settings.master_queue_url, settings.worker_queue_url, settings.report_queue_url)
     assert {*services, settings.report_sender, settings.signal_url, settings.log_group} == {""}
+
+
+@pytest.mark.parametrize(("image", "python"), [("emr", "3.11"), ("ami-0123456789abcdef0", "3.12")])
+def test_jobs_run_on_the_interpreter_of_the_agent(make: Any, image: str, python: str) -> None:
+    # The python3 of Amazon Linux is 3.9 for its life: AL2023 user guide, "Python in AL2023".
+    synthesis = make(image=image)
+    environment = read_settings(synthesis).needs.environment
+    assert environment is not None
+    assert environment.interpreter == read_release(synthesis)["interpreter"] == f"/usr/bin/python{python}"
+
+
+def test_a_framework_without_a_wheel_for_the_images_interpreter_is_refused(make: Any) -> None:
+    early = Software(environment=JobEnvironment.with_horovod(framework="tensorflow==2.15.1"))
+    with pytest.raises(ValueError, match=r"^framework must have a wheel for the image's Python 3\.12, got 'tensorflow"):
+        make(software=early, image="ami-0123456789abcdef0")
+    assert make(software=early).only(CLUSTER)
 
 
 def test_members_have_no_efa_and_no_second_card(make: Any) -> None:

@@ -57,6 +57,14 @@ from deeplearning_cdk.emr.training import EmrTraining
             "release must be emr-7.x.y, got 'emr-6.15.0'; earlier ones have another Amazon Linux; write emr-7.14.0",
         ),
         (
+            # Python 3.9 alone: EMR release guide, "Application versions in Amazon EMR 7.x releases".
+            {"release": "emr-7.0.0", "image": "emr"},
+            (
+                f"release must be one of {', '.join(RELEASES)}, got 'emr-7.0.0'; write emr-7.14.0, or take a newer "
+                "deeplearning-cdk"
+            ),
+        ),
+        (
             {"release": "emr-7.99.0"},
             (
                 f"release must be one of {', '.join(RELEASES)}, got 'emr-7.99.0'; write emr-7.14.0, or take a newer "

@@ -42,10 +42,16 @@ def test_image_without_an_id_is_refused() -> None:
         NodeImage(login_user="ubuntu")
 
 
+@pytest.mark.parametrize("name", ["python2", "python2.7", "python3.6", "python3.9"])
+def test_an_interpreter_that_does_not_run_the_agent_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"^interpreter must be Python 3\.10 or newer, got '/usr/bin/{name}'; "):
+        NodeImage.from_ssm_parameter("/my/image", login_user="ubuntu", interpreter=f"/usr/bin/{name}")
+
+
 @pytest.mark.parametrize(
     ("name", "interpreter"),
     [
-        ("oss-nvidia-driver-gpu-pytorch-2.9-amazon-linux-2023", "/opt/pytorch/bin/python"),
+        ("oss-nvidia-driver-gpu-pytorch-2.13-amazon-linux-2023", "/opt/pytorch/bin/python"),
         ("base-oss-nvidia-driver-gpu-amazon-linux-2023", "/usr/bin/python3.12"),
     ],
 )

@@ -1,5 +1,7 @@
 """Horovod's framework fits image and GPUs, or is refused before anything is made."""
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from deeplearning_contract.setting_parts import EnvironmentSettings
 from tests.unit.deeplearning_cdk.clusters import plan
 from tests.unit.deeplearning_cdk.test_public_api import VARIANTS
 
+_SETTINGS = re.compile(r"<<'SETTINGS'\n(.*)\nSETTINGS\n")
 HOROVOD = JobEnvironment.with_horovod()
 STOCK = NodeImage.ubuntu()
 OWN = NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu")
@@ -97,6 +100,31 @@ def test_a_tensorflow_without_a_wheel_for_the_images_python_is_refused() -> None
         _choose("m5.large", early)
     assert _choose("m5.large", later).framework == "tensorflow==2.16.2"
     assert _choose("m5.large", early, image=OWN).framework == "tensorflow==2.15.1"
+
+
+@pytest.mark.parametrize("python", ["3", "3.11", "3.12", "3.14"])
+def test_the_interpreter_that_an_image_names_decides_whether_a_framework_has_a_wheel(python: str) -> None:
+    early = JobEnvironment.with_horovod(framework="tensorflow==2.15.1")
+    image = NodeImage.from_ssm_parameter(
+        "/team/image", login_user="me", interpreter=f"/usr/bin/python{python}", root_device="/dev/xvda"
+    )
+    if python in ("3", "3.11"):
+        assert _choose("m5.large", early, image=image).framework == early.framework
+        return
+    remedy = "write tensorflow==2.16.2, or pass an image with such a Python"
+    with pytest.raises(
+        ValueError, match=rf"^framework must have a wheel for the image's Python {python}, .*; {remedy}"
+    ):
+        _choose("m5.large", early, image=image)
+
+
+def test_the_interpreter_of_the_image_is_in_the_settings_unless_it_is_the_systems(synthesize: Any) -> None:
+    base = NodeImage.deep_learning_amazon_linux("base-oss-nvidia-driver-gpu-amazon-linux-2023")
+    for image, expected in ((base, "/usr/bin/python3.12"), (STOCK, None)):
+        synthesis = synthesize(**{"workers.instance_type": "g5.xlarge", "software.image": image})
+        for role in NodeRole:
+            environment = json.loads(_SETTINGS.findall(synthesis.user_data(role))[0])["needs"]["environment"]
+            assert environment.get("interpreter") == expected
 
 
 def test_a_framework_beside_that_of_the_image_is_refused_because_it_would_not_be_installed() -> None:

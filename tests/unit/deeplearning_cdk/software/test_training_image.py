@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from aws_cdk import App, Stack, Token
 
 from deeplearning_cdk import JobEnvironment, TrainingImage
+from deeplearning_cdk.nodes.payload import find_payload
 from deeplearning_contract.names import NodeRole
 from deeplearning_node.deadline import Clock
 from deeplearning_node.node_facts import FACTS_FILE, NodeFacts
@@ -79,6 +81,19 @@ def test_the_dockerfile_extends_the_base_and_puts_the_environment_first_in_path(
     assert {path.name for path in image.context.iterdir()} == {
         "Dockerfile", "agent.zip", "container_build.sh", "node.json"
     }  # fmt: skip
+
+
+def test_the_build_installs_python_without_questions(tmp_path: Path) -> None:
+    # Python brings tzdata, which asks for a time zone unless debconf's frontend is noninteractive: man 7 debconf.
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    apt_get = programs / "apt-get"
+    apt_get.write_text(f'#!/bin/sh\necho "$DEBIAN_FRONTEND $1" >>{tmp_path}/calls\n[ "$1" = update ]\n')
+    apt_get.chmod(0o755)
+    script = find_payload("container_build.sh")
+    subprocess.run(["/bin/sh", str(script)], env={"PATH": str(programs)}, check=False, capture_output=True)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls == ["noninteractive update", "noninteractive install"]
 
 
 @pytest.mark.parametrize(

@@ -67,12 +67,12 @@ FULL_DISK = "ERROR: Could not install packages due to an OSError: [Errno 28] No 
     ],
 )
 def test_a_failure_is_final_unless_the_network_made_it(output, cause, is_final):
-    failure = explain_pip(ProgramError("pip", output, status=1), "wheel", Path("/log"))
+    failure = explain_pip(ProgramError("pip", output, status=1), "wheel", Path("/log"), "3.12.3")
     assert (failure.cause, failure.is_final) == (cause, is_final)
 
 
 def test_pips_own_errors_are_what_the_user_is_told():
-    failure = explain_pip(ProgramError("pip", UNSATISFIABLE, status=1), "install", Path("/log"))
+    failure = explain_pip(ProgramError("pip", UNSATISFIABLE, status=1), "install", Path("/log"), "3.12.3")
     assert failure.output == UNSATISFIABLE.strip()
     assert failure.remedy == "correct the requirements (full log: /log)"
 
@@ -81,7 +81,7 @@ def make_pip(folder, body):
     python = folder / "python"
     python.write_text(f'#!/bin/sh\necho "$@" >>{folder}/calls\n{body}\n')
     python.chmod(0o755)
-    return Pip(python, Transcript(folder / "log", Programs()), {}, Programs())
+    return Pip(python, Transcript(folder / "log", Programs()), {}, Programs(), "3.12.3")
 
 
 def calls(folder):

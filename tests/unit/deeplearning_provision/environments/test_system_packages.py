@@ -83,14 +83,38 @@ def test_root_needs_no_sudo(tmp_path, node, install, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("manager", "expected"),
+    ("manager", "version", "expected"),
     [
-        ("apt_get", ["g++", "make", "python3-dev", "python3-venv"]),
-        ("dnf", ["gcc-c++", "make", "python3-devel", "python3-pip"]),
+        ("apt_get", "3.12.3", ["g++", "make", "python3.12-dev", "python3.12-venv"]),
+        ("apt_get", "3.13.7", ["g++", "make", "python3.13-dev", "python3.13-venv"]),
+        # AL2023 user guide, "Python in AL2023": each Python has its namespace, and the system's is 3.9.
+        ("dnf", "3.12.11", ["gcc-c++", "make", "python3.12-devel", "python3.12-pip"]),
+        ("dnf", "3.11.14", ["gcc-c++", "make", "python3.11-devel", "python3.11-pip"]),
+        ("dnf", "3.9.25", ["gcc-c++", "make", "python3-devel", "python3-pip"]),
     ],
 )
-def test_each_system_has_its_own_names(node, manager, expected):
-    assert name_packages([COMPILER, MAKE, HEADERS, ENSUREPIP], node(**{manager: ""})) == expected
+def test_packages_are_those_of_the_system_and_of_the_version_of_python(node, manager, version, expected):
+    assert name_packages([COMPILER, MAKE, HEADERS, ENSUREPIP], node(**{manager: ""}), version) == expected
+
+
+@pytest.mark.parametrize(
+    "programs",
+    [
+        # What apt-get of Ubuntu 24.04 and dnf of Amazon Linux 2023 say.
+        {"apt_get": '[ "${5-}" = update ] || { echo E: Unable to locate package python3.13-dev; exit 100; }'},
+        {"apt_get": "echo \"E: Package 'python3.13-dev' has no installation candidate\"; exit 100"},
+        {"dnf": "echo No match for argument: python3.13-dev; echo Error: Unable to find a match; exit 1"},
+    ],
+    ids=["unknown", "virtual", "dnf"],
+)
+def test_a_package_that_the_distribution_lacks_is_named_with_a_remedy_that_works(node, install, programs):
+    with pytest.raises(
+        ProvisionFailure, match=r"distribution has no package python3\.13-dev, which the build"
+    ) as caught:
+        install(node(**{"dpkg_query": "exit 1", "rpm": "", **programs}), "g++", "python3.13-dev")
+    assert "JobEnvironment.none() and use torchrun" in caught.value.remedy
+    assert "python3-dev" not in caught.value.remedy
+    assert caught.value.is_final
 
 
 def test_a_broken_index_that_is_not_needed_does_no_harm(node, install):
@@ -105,8 +129,9 @@ def test_a_broken_index_that_is_not_needed_does_no_harm(node, install):
         ({"apt_get": "", "sudo": "echo sudo: a password is required; exit 1"}, ("may not use sudo", "let the"), True),
         ({"apt_get": f"cat <<END\n{NO_ROUTE}END\nexit 100"}, ("could not fetch", "check the route"), False),
         ({"apt_get": "echo E: Could not get lock /x; exit 100"}, ("could not fetch", "retrying"), False),
-        ({"apt_get": "echo E: Unable to locate package g++; exit 100"}, ("could not install", "set-up"), True),
-        ({"dnf": "echo No match for argument: g++; exit 1", "rpm": ""}, ("could not install", "set-up"), True),
+        ({"apt_get": "echo E: Unable to locate package g++; exit 100"}, ("has no package g", "use an image"), True),
+        ({"dnf": "echo No match for argument: g++; exit 1", "rpm": ""}, ("has no package g", "use an image"), True),
+        ({"dnf": "echo Error: disk full; exit 1", "rpm": ""}, ("could not install", "set-up"), True),
     ],
 )
 def test_a_failed_installation_is_reported_with_a_remedy_and_as_final_or_temporary(

@@ -238,7 +238,7 @@ def pip(tmp_path):
     for name, text in (("python", PIP), ("apt-get", APT), ("dpkg-deb", DPKG)):
         write_program(folder / name, text.format(folder=tmp_path))
     programs = Programs(f"{folder}:/usr/bin:/bin")
-    return Pip(folder / "python", Transcript(tmp_path / "log", programs), {}, programs)
+    return Pip(folder / "python", Transcript(tmp_path / "log", programs), {}, programs, "3.12.3")
 
 
 @pytest.fixture

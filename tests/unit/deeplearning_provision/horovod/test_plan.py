@@ -209,7 +209,7 @@ def test_pip_is_asked_for_one_source_without_cache_or_isolation(tmp_path, compil
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     programs = Programs(f"{compilers}:/usr/bin:/bin")
-    pip = Pip(folder / "python", Transcript(tmp_path / "log", programs), {}, Programs(compilers))
+    pip = Pip(folder / "python", Transcript(tmp_path / "log", programs), {}, Programs(compilers), "3.12.3")
     told = []
     plan = replace(CPU, standard="17", mpi="/mpi/bin")
     build_horovod(pip, plan, tmp_path / "wheels", scratch, told.append)
@@ -291,7 +291,10 @@ def test_a_missing_requirement_of_the_build_is_named(tmp_path, interpreter, comp
 def test_missing_compilers_are_named_with_their_packages(tmp_path, interpreter):
     with pytest.raises(ProvisionFailure, match=r"without g\+\+, make") as caught:
         plan_horovod("0.28.1", interpreter, tmp_path, Programs(str(tmp_path)), capability="")
-    assert "g++ make python3-dev on Ubuntu" in caught.value.remedy
+    python = f"python3.{sys.version_info.minor}"
+    assert f"g++ make {python}-dev on Ubuntu" in caught.value.remedy
+    assert f"gcc-c++ make {python}-devel on Amazon Linux" in caught.value.remedy
+    assert "JobEnvironment.none() and use torchrun" in caught.value.remedy
 
 
 def test_an_unknown_version_is_refused(tmp_path, interpreter, compilers):

@@ -9,6 +9,7 @@ from moto import mock_aws
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.image_families import find_template_parts
+from cdk_rehearsal.lab.images.base_root import NODE_PYTHON
 from cdk_rehearsal.lab.images.image_parts import PACKAGES, PART_STAND_INS, SOFTWARE, write_image_part
 from cdk_rehearsal.lab.images.stand_in_layer import FI_INFO, NCCL_PLUGIN, STAND_INS, Image
 from cdk_rehearsal.lab.node_programs import dnf, fi_info
@@ -86,11 +87,12 @@ def test_the_layer_of_all_images_has_none_of_the_parts(tmp_path):
         assert not _list(tmp_path / part) & of_all
 
 
-def test_amazon_linux_has_dnf_and_hides_apt_and_has_no_efs_utils_yet(tmp_path):
+def test_amazon_linux_has_dnf_and_hides_apt_and_headers_and_has_no_efs_utils_yet(tmp_path):
     write_image_part(tmp_path / "layer", "amazon-linux")
-    hidden = (tmp_path / "layer/usr/bin/apt-get").stat()
-    assert stat.S_ISCHR(hidden.st_mode)
-    assert hidden.st_rdev == 0
+    for path in ("usr/bin/apt-get", f"usr/include/python{NODE_PYTHON}/Python.h"):
+        hidden = (tmp_path / "layer" / path).stat()
+        assert stat.S_ISCHR(hidden.st_mode)
+        assert hidden.st_rdev == 0
     assert (tmp_path / "layer/usr/bin/dnf").stat().st_mode & 0o111
     assert not (tmp_path / "layer/usr/sbin/mount.efs").exists()
 
@@ -101,6 +103,36 @@ def test_dnf_brings_efs_utils_to_the_node(tmp_path):
     program = tmp_path / "node/usr/sbin/mount.efs"
     assert 'main("mount.efs", sys.argv[1:])' in program.read_text()
     assert program.stat().st_mode & 0o111
+
+
+def test_the_report_names_the_stand_in_for_python_3_9():
+    entry = PART_STAND_INS["amazon-linux"]
+    assert "python3" in entry.name
+    assert "says that it is 3.9" in entry.behaviour
+
+
+def test_dnf_brings_the_compilers_of_debian_by_the_names_of_amazon_linux(tmp_path):
+    program = tmp_path / "apt"
+    program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/calls\n[ ! -e {tmp_path}/broken ]\n')
+    program.chmod(0o755)
+    names = ["gcc-c++", "make", f"python{NODE_PYTHON}-devel", f"python{NODE_PYTHON}-pip"]
+    assert set(names) == set(dnf.DEBIAN)
+    write_image_part(tmp_path / "layer", "amazon-linux")
+    install = ["install", "--assumeyes", *names]
+    assert dnf.main(install, tmp_path / "layer" / PACKAGES, tmp_path / "node", [str(program)]) == 0
+    update, line = (tmp_path / "calls").read_text().splitlines()
+    assert update.startswith("update")
+    assert {package for each in dnf.DEBIAN.values() for package in each} < set(line.split())
+    (tmp_path / "broken").touch()
+    assert dnf.main(install, tmp_path / "layer" / PACKAGES, tmp_path / "node", [str(program)]) == 1
+
+
+@pytest.mark.parametrize("name", ["python3.12-devel", "python3.13-devel", "python3-dev", "g++"])
+def test_dnf_knows_no_package_of_another_python_or_of_debian(tmp_path, capsys, name):
+    write_image_part(tmp_path / "layer", "amazon-linux")
+    assert dnf.main([*EFS_UTILS, name], tmp_path / "layer" / PACKAGES, tmp_path / "node") == 1
+    assert f"No match for argument: {name}\n" in capsys.readouterr().err
+    assert not (tmp_path / "node").exists()
 
 
 @pytest.mark.parametrize(
