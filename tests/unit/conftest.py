@@ -7,6 +7,7 @@ import urllib.request
 import pytest
 
 from tests.unit.loopback import SignalServer
+from tests.unit.real_time import GENEROUS_SECONDS
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +29,7 @@ def aws_server_url():
 def aws_server(aws_server_url, monkeypatch):
     """Lead every AWS client of the test to an empty moto; return its URL."""
     request = urllib.request.Request(f"{aws_server_url}/moto-api/reset", method="POST")  # noqa: S310 - loopback
-    with urllib.request.urlopen(request, timeout=10):  # noqa: S310 - loopback
+    with urllib.request.urlopen(request, timeout=GENEROUS_SECONDS):  # noqa: S310 - loopback
         monkeypatch.setenv("AWS_ENDPOINT_URL", aws_server_url)
     return aws_server_url
 

@@ -11,13 +11,13 @@ template starts the clock), D44 (no node stages data).
 import hashlib
 import json
 import math
-import time
 
 import pytest
 
 from deeplearning_agent.workload.user_scripts import RunScript
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.setting_parts import ScriptSettings
+from tests.unit.real_time import wait_until
 from tests.unit.virtual_time import Killed
 
 
@@ -267,10 +267,7 @@ def test_user_scripts_run_once_an_instance_and_see_the_contract(lab):
     lab.changes["run_script"] = put_script(lab, "run.sh", run.encode())
     lab.run(lab.agent(0))
     status = lab.node(0).instance_file("run-script-status")
-    for _ in range(600):
-        if status.exists():
-            break
-        time.sleep(0.05)
+    wait_until(status.exists)
     assert status.read_text() == "0\n"
     lab.clients.s3.delete_object(Bucket="scripts", Key="run.sh")
     lab.run(lab.agent(0))

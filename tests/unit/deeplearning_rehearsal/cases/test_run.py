@@ -124,6 +124,15 @@ def test_a_cluster_in_which_something_goes_on_has_not_settled(
     assert not _settled(replace(run, fleet=changed), state)
 
 
+NOW = 1000.0
+
+
+@pytest.fixture
+def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(situation, "time", SimpleNamespace(monotonic=lambda: NOW))
+
+
+@pytest.mark.usefixtures("stopped_clock")
 @pytest.mark.parametrize(
     ("quiet", "running", "is_done", "is_settled"),
     [
@@ -138,7 +147,7 @@ def test_a_short_quiet_is_enough_where_nothing_is_to_come(
     run: CaseRun, quiet: float, running: tuple[str, ...], is_done: object, is_settled: object
 ) -> None:
     _settled(run, None)  # which writes the nodes' generation
-    fleet: Any = replace(run.fleet, spoke_at=time.monotonic() - quiet, running=running)
+    fleet: Any = replace(run.fleet, spoke_at=NOW - quiet, running=running)
     found = situation.is_settled(_state(Phase.FORMED, "i-0", "i-1"), fleet, 2, lambda: bool(is_done))
     assert found is is_settled
 
