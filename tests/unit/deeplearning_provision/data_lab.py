@@ -96,8 +96,7 @@ class Proxy(LoopbackServer):
         if self.objects:
             self.send(handler, *self.answer_quickly(handler), is_counted=is_object)
             return
-        with self.lock:
-            found = ask_moto(handler.command, handler.path, dict(handler.headers), body)
+        found = ask_moto(handler.command, handler.path, dict(handler.headers), body)
         headers = {name.lower(): value for name, value in found.headers if name.lower() not in _KEPT_OUT}
         self.send(handler, found.status, headers, found.body, fault, is_counted=is_object and found.status < 300)
 
