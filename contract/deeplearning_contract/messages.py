@@ -8,6 +8,7 @@ queue's `SenderId` proves its sender, never its body.
 import json
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
+from typing import Any
 
 from deeplearning_contract.document import ContractError, excerpt, parse_object, read_record
 from deeplearning_contract.membership import Member
@@ -88,7 +89,8 @@ class NodeReport:
         replaces each control character but tab and newline, each half of a surrogate pair, and each character that is
         invisible. AWS refuses some of them: Amazon SQS API Reference, SendMessage, `MessageBody`.
         """
-        return replace(self, **{name: _clean(getattr(self, name)[:MAX_REASON]) for name in _TEXT_FIELDS})
+        texts: dict[str, Any] = {name: _clean(getattr(self, name)[:MAX_REASON]) for name in _TEXT_FIELDS}
+        return replace(self, **texts)
 
 
 def _clean(text: str) -> str:
