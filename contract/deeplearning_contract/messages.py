@@ -8,12 +8,13 @@ queue's `SenderId` proves its sender, never its body.
 import json
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
+from typing import Any
 
 from deeplearning_contract.document import ContractError, excerpt, parse_object, read_record
 from deeplearning_contract.membership import Member
 from deeplearning_contract.reason import MAX_REASON
 
-_REASON_FIELDS = ("reason", "cause", "remedy", "output")
+_TEXT_FIELDS = ("cluster", "instance_id", "reason", "cause", "remedy", "output")
 MOST_COUNTED = 2**31 - 1
 """Highest number of a generation, and of a node's report."""
 
@@ -59,7 +60,7 @@ class NodeReport:
     def to_body(self) -> str:
         """Return the message body."""
         member = self.member.to_document() if self.member else None
-        return json.dumps({"kind": "report", **asdict(self.shorten()), "stage": self.stage.value, "member": member})
+        return json.dumps({"kind": "report", **asdict(self.clean()), "stage": self.stage.value, "member": member})
 
     @classmethod
     def from_body(cls, body: str) -> "NodeReport":
@@ -67,7 +68,7 @@ class NodeReport:
         document = parse_object(body, "report")
         if document.get("kind") != "report":
             raise ContractError(f"report.kind must be 'report', got {excerpt(document.get('kind'))}")
-        report = read_record(cls, document, "report")
+        report = read_record(cls, document, "report").clean()
         member = report.member
         if (member is not None) != (report.stage is ReportStage.JOINED):
             raise ContractError(f"report.member must be present only in the stage joined, got {report.stage.value}")
@@ -78,8 +79,19 @@ class NodeReport:
         for key, count in (("generation", report.generation), ("sequence", report.sequence)):
             if not 0 <= count <= MOST_COUNTED:
                 raise ContractError(f"report.{key} must be from 0 to {MOST_COUNTED}, got {excerpt(count)}")
-        return report.shorten()
+        return report
 
-    def shorten(self) -> "NodeReport":
-        """Return the same report with its reason within `MAX_REASON`."""
-        return replace(self, **{name: getattr(self, name)[:MAX_REASON] for name in _REASON_FIELDS})
+    def clean(self) -> "NodeReport":
+        """
+        Return the same report with each of its texts within `MAX_REASON` and without control characters.
+
+        The texts go to logs, the state record, CloudFormation and EventBridge, and a report may contain any. A space
+        replaces each control character but tab and newline, each half of a surrogate pair, and each character that is
+        invisible. AWS refuses some of them: Amazon SQS API Reference, SendMessage, `MessageBody`.
+        """
+        texts: dict[str, Any] = {name: _clean(getattr(self, name)[:MAX_REASON]) for name in _TEXT_FIELDS}
+        return replace(self, **texts)
+
+
+def _clean(text: str) -> str:
+    return "".join(letter if letter.isprintable() or letter in "\t\n" else " " for letter in text)

@@ -2,11 +2,13 @@
 
 import contextlib
 import logging
+import threading
 import urllib.request
 
 import pytest
 
 from tests.unit.loopback import SignalServer
+from tests.unit.real_time import GENEROUS_SECONDS
 
 
 @pytest.fixture(scope="session")
@@ -15,10 +17,20 @@ def aws_server_url():
     with pytest.MonkeyPatch.context() as patch:
         # moto makes 1,300 images anew at each reset once EC2 was used, a quarter of a second of CPU; no test reads one.
         patch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
-        from moto.server import ThreadedMotoServer  # noqa: PLC0415 - it takes a second, and few tests need it
+        from moto.moto_server import threaded_moto_server  # noqa: PLC0415 - it takes a second, and few tests need it
 
+        class OneAtATime(threaded_moto_server.DomainDispatcherApplication):
+            """Answers one call at a time: moto iterates over sets and dictionaries that other calls change."""
+
+            turn = threading.Lock()
+
+            def __call__(self, environ, start_response):
+                with self.turn:
+                    return list(super().__call__(environ, start_response))
+
+        patch.setattr(threaded_moto_server, "DomainDispatcherApplication", OneAtATime)
         logging.getLogger("werkzeug").setLevel(logging.WARNING)
-        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        server = threaded_moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
         server.start()
         yield "http://{}:{}".format(*server.get_host_and_port())
         server.stop()
@@ -28,7 +40,7 @@ def aws_server_url():
 def aws_server(aws_server_url, monkeypatch):
     """Lead every AWS client of the test to an empty moto; return its URL."""
     request = urllib.request.Request(f"{aws_server_url}/moto-api/reset", method="POST")  # noqa: S310 - loopback
-    with urllib.request.urlopen(request, timeout=10):  # noqa: S310 - loopback
+    with urllib.request.urlopen(request, timeout=GENEROUS_SECONDS):  # noqa: S310 - loopback
         monkeypatch.setenv("AWS_ENDPOINT_URL", aws_server_url)
     return aws_server_url
 

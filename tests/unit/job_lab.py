@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +18,8 @@ from deeplearning_contract.membership import Member
 from deeplearning_contract.setting_parts import HardwareSettings, JobNeeds
 from deeplearning_node.node_facts import NodeFacts
 from tests.unit import job_node
+from tests.unit.real_time import GENEROUS_SECONDS
 
-GENEROUS_SECONDS = 60
 ROOT = Path(__file__).parents[2]
 USERDATA, CONTRACT = ROOT / "userdata", ROOT / "contract"
 PACKAGES = Path(botocore.__file__).parents[1]
@@ -231,15 +230,6 @@ def list_commands():
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             found.append(path.read_bytes())
-    return found
-
-
-def wait_until(condition):
-    """Look again and again, for a minute at most."""
-    give_up = time.monotonic() + GENEROUS_SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < give_up, "it never came true"
-        time.sleep(0.02)
     return found
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import threading
 from dataclasses import dataclass
 
 import moto
@@ -14,6 +15,17 @@ from moto.moto_api._internal.models import moto_api_backend
 from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind
 
 NOBODY_LISTENS = "http://127.0.0.1:9"
+_dispatch = BotocoreStubber.process_request
+_turn = threading.RLock()
+
+
+def _dispatch_alone(self, request):
+    """Answer one call at a time: moto iterates over sets and dictionaries that other calls change."""
+    with _turn:
+        return _dispatch(self, request)
+
+
+BotocoreStubber.process_request = _dispatch_alone
 
 
 @contextlib.contextmanager

@@ -9,27 +9,31 @@ import itertools
 import json
 import os
 import shutil
-import threading
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import botocore.loaders
 import pytest
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.sqs.models import sqs_backends
 
+from deeplearning_agent.coordination.queues import POLL_SECONDS
 from deeplearning_agent.master import Master
+from deeplearning_agent.membership.member_monitor import MemberHealth
 from deeplearning_agent.worker import Worker
 from deeplearning_contract.cluster_state import ClusterState, Phase, get_request, put_request
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import FileSystemSettings
 from deeplearning_contract.settings import NodeSettings
 from deeplearning_node.aws_clients import AwsClients
-from deeplearning_node.deadline import Clock
+from deeplearning_node.deadline import Clock, Deadline
 from deeplearning_node.instance_metadata import Identity
 from deeplearning_node.node import Node
 from deeplearning_node.programs import ProgramError, Programs
 from tests.unit.local_aws import create_state_table, empty_aws
 from tests.unit.loopback import SignalServer
+from tests.unit.virtual_time import Scheduler, VirtualClock
 
 CLUSTER = "master-of-names"
 """It holds the word master (D24): roles come from settings, never from names."""
@@ -103,20 +107,11 @@ class TickingClock(Clock):
             raise Stopped
 
 
-class HurriedClock(Clock):
-    """Real time in which every wait is short; ends the agent at the test's word."""
+class EverybodyAnswers:
+    """Stands for the monitor of the members: there is no network behind their addresses."""
 
-    def __init__(self, stop):
-        self.stop = stop
-        self.skipped = 0.0
-
-    def read(self):
-        return super().read() + self.skipped
-
-    def wait(self, seconds):
-        if self.stop.wait(min(seconds, 0.02)):
-            raise Stopped
-        self.skipped += seconds
+    def probe(self, _members, _others=()):
+        return MemberHealth()
 
 
 @dataclass(frozen=True)
@@ -140,8 +135,7 @@ class Lab:
         self.directory = directory
         self.signals = signals
         self.calls = Counter()
-        self.stop = threading.Event()
-        self.threads = []
+        self.scheduler = Scheduler(0)
         self.changes = {}
         self.clients = copy.copy(make_shared_clients(os.environ.get("AWS_ENDPOINT_URL")))
         self.queues = {
@@ -230,8 +224,9 @@ class Lab:
         clients = make_clients()
         clients.session.register("before-call", lambda model, **_: self.calls.update([model.name]))
         clients.session.register("after-call.sqs.ReceiveMessage", fill_sender)
-        role = Worker if index else Master
-        return role(self.node(index, clock, **changes), clients, poll_seconds)
+        agent = (Worker if index else Master)(self.node(index, clock, **changes), clients, poll_seconds)
+        agent.monitor = EverybodyAnswers()
+        return agent
 
     def run(self, agent):
         """Run an agent until it would wait."""
@@ -239,21 +234,21 @@ class Lab:
             agent.run()
 
     def start(self, index, **changes):
-        """Run an agent in a thread."""
-        agent = self.agent(index, HurriedClock(self.stop), 1, **changes)
-        thread = threading.Thread(target=self.run, args=(agent,), daemon=True)
-        thread.start()
-        self.threads.append(thread)
-        return agent
+        """Run an agent beside the others, in virtual time."""
+        clock = VirtualClock(self.scheduler)
 
-    def finish(self):
-        """End all agents."""
-        self.stop.set()
-        for thread in self.threads:
-            thread.join(30)
-            assert not thread.is_alive()
-        self.stop.clear()
-        self.threads = []
+        def poll(params, **_):
+            """Wait for a message on the agent's clock; moto waits for real, and would keep the others from running."""
+            queue = sqs_backends[DEFAULT_ACCOUNT_ID][REGION].queues[params["QueueUrl"].rpartition("/")[2]]
+            limit = Deadline.after(clock, params.pop("WaitTimeSeconds", 0))
+            clock.wait(0.01)  # A call takes time, so that an agent that spins stops no clock.
+            while not queue.messages and not limit.is_over:
+                limit.pause(1)
+
+        agent = self.agent(index, clock, POLL_SECONDS, **changes)
+        agent.clients.session.register("before-parameter-build.sqs.ReceiveMessage", poll)
+        self.scheduler.start(self.instance(index), agent.run)
+        return agent
 
     def send(self, queue, body):
         self.clients.sqs.send_message(QueueUrl=self.queues[queue], MessageBody=body)
@@ -341,7 +336,7 @@ def make_lab():
         with empty_aws(endpoint), contextlib.closing(SignalServer()) as signals:
             lab = Lab(directory, signals)
             yield lab
-            lab.finish()
+            lab.scheduler.close()
 
     return make
 
@@ -362,11 +357,6 @@ def served_lab(make_lab, tmp_path, aws_server_url):
 @pytest.fixture
 def ticking_clock():
     return TickingClock
-
-
-@pytest.fixture
-def hurried_clock():
-    return HurriedClock
 
 
 @pytest.fixture

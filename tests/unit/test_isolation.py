@@ -1,14 +1,19 @@
 """The tests' own walls hold."""
 
+import contextlib
 import importlib.util
 import os
 import socket
+import threading
 import urllib.request
 from pathlib import Path
 
 import boto3
 import pytest
 from botocore.exceptions import EndpointConnectionError
+from moto.core.botocore_stubber import BotocoreStubber
+
+from tests.unit import local_aws
 
 TESTS = Path(__file__).parents[1]
 OUTSIDE = "192.0.2.1"
@@ -92,6 +97,23 @@ def test_the_server_is_empty_in_each_test(aws_server):
 
 def test_the_server_is_empty_in_each_test_again(aws_server):
     assert "QueueUrls" not in boto3.client("sqs").list_queues()
+
+
+def test_moto_takes_the_next_call_of_another_thread_when_the_last_has_its_answer(aws, monkeypatch):
+    both, met = threading.Barrier(2), []
+
+    def meet(_stubber, request):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.2)
+            met.append(request)
+
+    monkeypatch.setattr(local_aws, "_dispatch", meet)
+    threads = [threading.Thread(target=BotocoreStubber().process_request, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert met == []
 
 
 def test_rehearsals_fail_without_root():

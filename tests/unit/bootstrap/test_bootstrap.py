@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from deeplearning_cdk.nodes.user_data import REPORT_FAILURE
+from tests.unit.real_time import GENEROUS_SECONDS
 
 USERDATA = Path(__file__).parents[3] / "userdata"
 AGENT = {
@@ -68,7 +69,7 @@ class Bootstrap:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=GENEROUS_SECONDS,
         )
 
     def files(self):

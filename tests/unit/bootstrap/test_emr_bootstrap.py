@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.real_time import GENEROUS_SECONDS
+
 USERDATA = Path(__file__).parents[3] / "userdata"
 MEMBER = {
     "deeplearning_member/__init__.py": "",
@@ -59,7 +61,13 @@ class Action:
         script.write_text(text)
         command = ["/bin/bash", str(script), *self.arguments]
         return subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, check=False, timeout=60, cwd=self.root
+            command,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=GENEROUS_SECONDS,
+            cwd=self.root,
         )
 
     def last_line(self):

@@ -8,7 +8,6 @@ sys.path.extend(str(Path(__file__).parent / folder) for folder in ("", "model", 
 from tests.unit.metadata_server import imds  # noqa: F401 - pytest finds fixtures by their names
 from tests.unit.node_lab import (  # noqa: F401 - pytest finds fixtures by their names
     agent_modules,
-    hurried_clock,
     lab,
     make_lab,
     served_lab,

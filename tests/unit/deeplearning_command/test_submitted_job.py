@@ -13,7 +13,8 @@ from deeplearning_contract.document import ContractError
 from deeplearning_contract.job_definition import JobDefinition
 from deeplearning_contract.setting_parts import DataSettings, JobNeeds, ScriptSettings
 from tests.unit.deeplearning_provision.data_lab import BUCKET, DataLab, serve_s3
-from tests.unit.job_lab import CPU, wait_until
+from tests.unit.job_lab import CPU
+from tests.unit.real_time import GENEROUS_SECONDS, wait_until
 
 PRINTS = {"train.sh": 'echo "colour=$COLOUR in ${PWD##*/} got $*"'}
 JOB = JobDefinition(name="digits", program=("sh", "train.sh", "two words"), env={"COLOUR": "dark red"})
@@ -87,7 +88,7 @@ def test_the_job_of_a_step_ends_when_the_process_of_the_step_does(job_lab):
     step = subprocess.Popen(["sh", "-c", '"$@"; exit $?', "step", *words], env=job_lab._environment({}))
     wait_until(lambda: (job_lab.status("long/1") or {}).get("state") == "running" and job_lab.processes())
     step.terminate()
-    assert step.wait(10) != 0
+    assert step.wait(GENEROUS_SECONDS) != 0
     wait_until(lambda: job_lab.status("long/1")["state"] == "stopped")
     assert job_lab.processes() == {}
 

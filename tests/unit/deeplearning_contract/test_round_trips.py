@@ -39,7 +39,7 @@ def test_a_state_survives_its_item(state):
 
 @given(reports)
 def test_a_report_survives_its_message(report):
-    assert NodeReport.from_body(report.to_body()) == report
+    assert NodeReport.from_body(report.to_body()) == report.clean()
 
 
 @given(members)

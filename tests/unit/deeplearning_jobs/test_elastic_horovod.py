@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.real_time import GENEROUS_SECONDS
+
 CHECKOUT = Path(__file__).parents[3]
 LAUNCHER = CHECKOUT / "userdata" / "deeplearning_jobs" / "elastic_horovod.sh"
 EXAMPLE = CHECKOUT / "examples" / "run_elastic.sh"
@@ -59,7 +61,7 @@ class Cluster:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=GENEROUS_SECONDS,
         )
 
 

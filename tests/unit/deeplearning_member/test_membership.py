@@ -2,8 +2,6 @@
 
 import json
 import re
-import threading
-import time
 from dataclasses import replace
 
 import pytest
@@ -15,25 +13,13 @@ from deeplearning_member.stop_time import NOTICE_SECONDS, STOP_TIMER, UNITS, pla
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.node_facts import NodeFacts
 from tests.unit.deeplearning_member.conftest import CLUSTER_ID
-from tests.unit.node_lab import HurriedClock, Stopped, check_variables
+from tests.unit.node_lab import check_variables
+from tests.unit.virtual_time import VirtualClock
 
 
 def edit(path, **changes):
     """Change an announcement as another program might."""
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
-def start(cluster, index, stop):
-    """Run the service of a node in a thread until the event."""
-    service = cluster.make_service(index, HurriedClock(stop))
-
-    def run():
-        with pytest.raises(Stopped):
-            service.run()
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    return thread
 
 
 # --- Formation --------------------------------------------------------------------------------------
@@ -92,18 +78,12 @@ def test_hosts_for_elastic_jobs_are_those_that_have_installed_the_membership(clu
     assert len(cluster.lab.read(0, "/opt/deeplearning/ready_hosts").splitlines()) == 3
 
 
-def test_services_that_run_at_the_same_time_agree(cluster):
-    stop = threading.Event()
-    threads = [start(cluster, index, stop) for index in range(3)]
-    node, give_up, missing = cluster.node(0), time.monotonic() + 60, "not looked yet"
-    while missing:
-        assert time.monotonic() < give_up, missing
-        missing = wait_for_members(ClusterFolder(node, CLUSTER_ID), 3, node.limit(0))
-        time.sleep(0.02)
-    stop.set()
-    for thread in threads:
-        thread.join(30)
-        assert not thread.is_alive()
+def test_services_that_run_beside_each_other_agree(cluster):
+    scheduler = cluster.lab.scheduler
+    for index in range(3):
+        scheduler.start(str(index), cluster.make_service(index, VirtualClock(scheduler)).run, 3 * index)
+    node = cluster.node(0)
+    scheduler.run_until(lambda: not wait_for_members(ClusterFolder(node, CLUSTER_ID), 3, node.limit(0)))
 
 
 # --- Waiting ----------------------------------------------------------------------------------------
@@ -306,20 +286,12 @@ def test_a_file_system_that_does_not_respond_evicts_nobody_and_nothing_is_writte
 
 
 def test_trouble_is_logged_and_the_service_goes_on(cluster, caplog):
-    stop = threading.Event()
+    scheduler = cluster.lab.scheduler
     (cluster.shared / ".mounted").unlink()
-    thread = start(cluster, 0, stop)
-    give_up = time.monotonic() + 60
-    while "could not follow the cluster; retrying: nothing that responds" not in caplog.text:
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
+    scheduler.start("0", cluster.make_service(0, VirtualClock(scheduler)).run)
+    scheduler.run_until(lambda: "could not follow the cluster; retrying: nothing that responds" in caplog.text)
     (cluster.shared / ".mounted").touch()
-    while not (cluster.folder / "membership.json").exists():
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
-    stop.set()
-    thread.join(30)
-    assert not thread.is_alive()
+    scheduler.run_until((cluster.folder / "membership.json").exists)
 
 
 # --- Activity ---------------------------------------------------------------------------------------

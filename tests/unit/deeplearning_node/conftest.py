@@ -3,7 +3,6 @@
 from tests.unit.node_lab import (  # noqa: F401 - pytest finds fixtures by their names
     agent_folder,
     agent_modules,
-    hurried_clock,
     lab,
     make_lab,
     served_lab,

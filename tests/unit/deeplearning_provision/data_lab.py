@@ -27,6 +27,7 @@ from deeplearning_provision.s3 import TransferSettings
 from deeplearning_provision.status import Status
 from tests.unit.local_aws import ask_moto
 from tests.unit.loopback import LoopbackServer
+from tests.unit.real_time import GENEROUS_SECONDS
 
 REGION = "eu-west-1"
 BUCKET = "training-data"
@@ -95,8 +96,7 @@ class Proxy(LoopbackServer):
         if self.objects:
             self.send(handler, *self.answer_quickly(handler), is_counted=is_object)
             return
-        with self.lock:
-            found = ask_moto(handler.command, handler.path, dict(handler.headers), body)
+        found = ask_moto(handler.command, handler.path, dict(handler.headers), body)
         headers = {name.lower(): value for name, value in found.headers if name.lower() not in _KEPT_OUT}
         self.send(handler, found.status, headers, found.body, fault, is_counted=is_object and found.status < 300)
 
@@ -135,7 +135,7 @@ class Proxy(LoopbackServer):
             with self.lock:
                 self.served += len(sent)
         if fault and fault.stall:
-            fault.stall.wait(60)
+            fault.stall.wait(GENEROUS_SECONDS)
         if cut is not None:
             handler.close_connection = True
 
@@ -248,7 +248,7 @@ class Running:
         """Wait for the end; return how it ended."""
         if is_stopped:
             self.clock.stop.set()
-        self._thread.join(120)
+        self._thread.join(GENEROUS_SECONDS)
         assert not self._thread.is_alive()
         return self.ended
 

@@ -8,6 +8,7 @@ import pytest
 from deeplearning_node.deadline import Clock
 from deeplearning_provision import lease
 from deeplearning_provision.lease import STALE_SECONDS, Lease
+from tests.unit.real_time import GENEROUS_SECONDS
 
 
 class SkippingClock(Clock):
@@ -146,4 +147,4 @@ def test_an_owner_learns_that_its_lease_was_taken(path, monkeypatch):
     with own.hold(lambda: False, lambda _: None):
         assert not own.is_lost()
         path.write_text('{"instance": "i-2"}')
-        assert own.lost.wait(60)
+        assert own.lost.wait(GENEROUS_SECONDS)

@@ -7,9 +7,7 @@ import types
 
 import pytest
 
-from tests.unit.job_lab import wait_until
-
-GENEROUS_SECONDS = 20
+from tests.unit.real_time import wait_until
 
 
 def write(content):

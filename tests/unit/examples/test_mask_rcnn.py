@@ -11,6 +11,7 @@ import pytest
 
 from deeplearning_command.main import make_parser
 from deeplearning_contract.data_sets import DATA_SETS
+from tests.unit.real_time import GENEROUS_SECONDS
 
 FOLDER = Path(__file__).parents[3] / "examples" / "mask_rcnn"
 DEEPLEARNING = f"""#!/bin/bash
@@ -78,7 +79,7 @@ class Cluster:
         }
         command = [sys.executable, FOLDER / "job.py", "--program", self.folder / "train.py", *arguments]
         return subprocess.run(
-            command, env=environment | variables, capture_output=True, text=True, check=False, timeout=60
+            command, env=environment | variables, capture_output=True, text=True, check=False, timeout=GENEROUS_SECONDS
         )
 
     def settings(self):

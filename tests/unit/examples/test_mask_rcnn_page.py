@@ -25,6 +25,7 @@ from deeplearning_cli.main import main
 from deeplearning_contract.data_sets import DATA_SETS
 from deeplearning_contract.setting_parts import DataSettings
 from tests.unit.deeplearning_provision.data_lab import MASTER
+from tests.unit.real_time import GENEROUS_SECONDS
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/from-deeplearning-cfn.md").read_text()
@@ -102,7 +103,9 @@ def run_job(staged, folder, *arguments):
     [words] = [words for words in read_commands("python3") if "mask_rcnn/job.py" in words[0]]
     program = ROOT / words[0].removeprefix("E/deeplearning-cdk/")
     command = [sys.executable, program, *words[1:], *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=GENEROUS_SECONDS
+    )
 
 
 @pytest.mark.defect("D77")

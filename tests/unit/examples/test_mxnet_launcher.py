@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.job_lab import list_commands, wait_until
+from tests.unit.job_lab import list_commands
+from tests.unit.real_time import GENEROUS_SECONDS, wait_until
 
 LAUNCHER = Path(__file__).parents[3] / "examples" / "mxnet" / "launch.py"
-GENEROUS_SECONDS = 30
 # A session's environment is the host's own, and the session ends when its standard input does, as sshd's do.
 SSH = """#!/bin/bash
 while [ "${1#-}" != "$1" ]; do echo "$2" >> "$TEST/options"; shift 2; done

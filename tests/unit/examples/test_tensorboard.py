@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.real_time import GENEROUS_SECONDS
+
 SCRIPT = Path(__file__).parents[3] / "examples" / "tensorboard.sh"
 PROGRAMS = {
     "getent": '[ "$2" = i-01 ] && echo "10.0.0.1 STREAM"',
@@ -26,7 +28,9 @@ def run(folder, *arguments, own="10.0.0.1"):
     variables = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "TEST_OWN": own}
     environment = os.environ | variables | {"DEEPLEARNING_WORKERS_PATH": str(folder / "workers")}
     command = ["bash", folder / "tensorboard.sh", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=30)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=GENEROUS_SECONDS
+    )
 
 
 @pytest.mark.parametrize(("arguments", "port"), [(("/efs/train",), "6006"), (("/efs/train", "7007"), "7007")])

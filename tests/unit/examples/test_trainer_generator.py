@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.job_lab import list_commands, wait_until
+from tests.unit.job_lab import list_commands
+from tests.unit.real_time import GENEROUS_SECONDS, wait_until
 
 GENERATOR = Path(__file__).parents[3] / "examples" / "tensorflow" / "generate_trainer.py"
-GENEROUS_SECONDS = 30
 SSH = """#!/bin/bash
 while [ "${1#-}" != "$1" ]; do shift 2; done
 host=$1

@@ -30,7 +30,7 @@ CLUSTER = "training"
 INSTANCE = "i-0123456789abcdef0"
 SOURCE = "fs-0123.efs.eu-west-1.amazonaws.com:/"
 LOADER = botocore.loaders.create_loader()
-PATIENCE_SECONDS = 0.1
+PATIENCE_SECONDS = 0.3
 """Real time for which a test's client waits for a response; on the test's clock it is the agent's own time-out."""
 
 

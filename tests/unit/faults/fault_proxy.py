@@ -22,6 +22,7 @@ from moto.core.botocore_stubber import MockRawResponse
 
 from deeplearning_node.deadline import Clock
 from tests.unit.local_aws import Answer
+from tests.unit.real_time import GENEROUS_SECONDS
 
 EVERY = ()
 
@@ -74,7 +75,7 @@ def forward_over_http(url: str) -> Callable[[str, str, dict[str, str], bytes], A
     address = urllib.parse.urlsplit(url)
 
     def forward(method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
-        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=GENEROUS_SECONDS)
         with contextlib.closing(connection):
             connection.request(method, path, body, headers)
             response = connection.getresponse()

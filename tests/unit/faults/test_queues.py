@@ -210,12 +210,38 @@ def test_any_text_at_all_is_neither_a_report_nor_a_ring_and_ends_nothing(body):
     assert notification_generation(body, "training") == -1
 
 
+HARMFUL = ("\ud800", "\udfff", "\0", "\x07", "\r", "\x1b", "\x7f", "\x85", "\u202e", "\ufffe")
+"""
+Halves of surrogate pairs, control characters, and others that a terminal obeys.
+
+Those outside of XML's characters are refused with InvalidMessageContents: Amazon SQS API Reference, SendMessage.
+"""
+
+
 @pytest.mark.fault(22)
-def test_half_a_surrogate_pair_in_a_reason_does_not_end_the_master(machine):
-    body = json.dumps({**json.loads(joined().to_body()), "reason": "\ud800"})
+@pytest.mark.parametrize("stage", [ReportStage.FAILED, ReportStage.LEAVING])
+@pytest.mark.parametrize("text", ["reason", "cause", "remedy", "output"])
+def test_harmful_characters_in_a_reason_become_spaces_before_the_master_keeps_it(machine, stage, text):
+    told = NodeReport("training", WORKER, stage, reason="disk full", cause="disk full")
+    body = json.dumps(json.loads(told.to_body()) | {text: f"disk\t1\n{'-'.join(HARMFUL)} é漢🙂"})
     (report,), _ = receive_from_fake(body)
+    assert getattr(report, text) == f"disk\t1\n{'-'.join(' ' for _ in HARMFUL)} é漢🙂"
     WorkerReports(machine.node()).record(report)
-    assert WorkerReports(machine.node()).member(WORKER) == joined().member
+    kept = WorkerReports(machine.node())
+    assert kept.is_leaving(WORKER) == (stage is ReportStage.LEAVING)
+    assert str(kept.reason(WORKER)).encode()
+    assert not set(HARMFUL) & set(str(kept.reason(WORKER)))
+
+
+@pytest.mark.fault(22)
+@pytest.mark.parametrize("name", ["cluster", "instance_id"])
+def test_a_name_with_harmful_characters_is_no_name_of_the_cluster_and_is_logged_without_them(name, caplog):
+    told = json.loads(joined().to_body())
+    for character in HARMFUL:
+        body = json.dumps(told | {name: f"{told[name]}{character}"})
+        assert receive_from_fake(body) == ((), ["r"])
+    assert not set(HARMFUL) & set(caplog.text)
+    assert len(caplog.records) == len(HARMFUL)
 
 
 @pytest.mark.fault(42)

@@ -65,8 +65,9 @@ class LiveSituation:
             return None  # not there yet
 
     def _read_membership(self, machine: Machine) -> ClusterState | None:
-        for root in self.fleet.lab.file_system_roots(machine):
-            path = root / shared_membership(machine.tags[CLUSTER_TAG], machine.tags[EMR_CLUSTER_TAG])
+        cluster_id = machine.tags.get(EMR_CLUSTER_TAG, "")
+        for root in self.fleet.lab.file_system_roots(machine) if cluster_id else ():
+            path = root / shared_membership(machine.tags[CLUSTER_TAG], cluster_id)
             if path.exists():
                 return ClusterState.from_text(path.read_text(encoding="utf-8"))
         return None

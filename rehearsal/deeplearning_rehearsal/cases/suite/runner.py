@@ -111,6 +111,7 @@ class SuiteRun:
         options.folder.mkdir(parents=True, exist_ok=True)
         (options.folder / "report.json").unlink(missing_ok=True)
         task = CaseTask(options, self.app, assemblies)
+        digest = self.digest(wanted.name)  # before the case begins: it proves nothing of sources that change meanwhile
         with (options.folder / LOG).open("wb") as log:
             # A session of its own, since an interrupt of the terminal is this process's.
             process = subprocess.Popen(
@@ -120,7 +121,7 @@ class SuiteRun:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        item = Running(process, wanted, self.digest(wanted.name), {other.wanted.name for other in running})
+        item = Running(process, wanted, digest, {other.wanted.name for other in running})
         for other in running:
             other.beside.add(wanted.name)
         return item

@@ -14,6 +14,7 @@ import pytest
 from cdk_rehearsal.lab.node_programs.emr_controller import Controller, list_descendants
 from cdk_rehearsal.lab.node_programs.session_agent import AgentError
 from cdk_rehearsal.lab.node_programs.yarn import render
+from tests.unit.real_time import wait_until
 
 SCRIPT = b'#!/bin/sh\necho "$1|$2|$PWD"\necho trouble >&2\nexit ${3:-0}\n'
 SCRIPT_RUNNER = "s3://us-east-1.elasticmapreduce/libs/script-runner/script-runner.jar"
@@ -138,14 +139,6 @@ def test_a_step_of_script_runner_downloads_its_script(node, status, code):
     assert read_log(node, "j-1/steps/s-1/stdout").startswith("a|b|")
 
 
-def wait_for(condition):
-    for _ in range(500):
-        if condition():
-            return
-        time.sleep(0.02)
-    raise AssertionError("the condition did not come")
-
-
 def has_ended(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
@@ -159,14 +152,14 @@ def test_an_interrupt_reaches_the_process_alone_and_force_all_that_it_started(no
     script = f"sleep 100 & echo $! > {tmp_path}/child; trap 'exit 5' TERM; : > {tmp_path}/ready; wait"
     step = threading.Thread(target=run_step, args=[node, "command-runner.jar", "bash", "-c", script])
     step.start()
-    wait_for((tmp_path / "ready").exists)
+    wait_until((tmp_path / "ready").exists)
     child = int((tmp_path / "child").read_text())
     assert list_descendants(node._running["s-1"].pid) == [child]
     node.carry_out({"do": "cancel", "id": "s-1", "by_force": by_force})
     step.join()
     assert node.reports == [{"event": "step", "id": "s-1", "code": -9 if by_force else 5}]
     if by_force:
-        wait_for(lambda: has_ended(child))
+        wait_until(lambda: has_ended(child))
     else:
         assert not has_ended(child)
         os.kill(child, signal.SIGKILL)

@@ -19,6 +19,7 @@ from cdk_rehearsal.lab.metadata_service import (
 )
 from cdk_rehearsal.lab.node_faults import MetadataFault
 from cdk_rehearsal.machine import Machine, private_dns_name
+from tests.unit.real_time import GENEROUS_SECONDS
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ my-key"
@@ -192,5 +193,5 @@ def test_boto3_finds_the_roles_credentials(server):
 
 def test_version_1_of_the_service_is_refused(server):
     with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(f"{server}/latest/meta-data/instance-id", timeout=10)  # noqa: S310 - loopback
+        urllib.request.urlopen(f"{server}/latest/meta-data/instance-id", timeout=GENEROUS_SECONDS)  # noqa: S310 - loopback
     assert caught.value.code == HTTPStatus.UNAUTHORIZED

@@ -19,6 +19,7 @@ from cdk_rehearsal.lab.node_faults import (
 from cdk_rehearsal.lab.node_programs import nvidia_smi
 from cdk_rehearsal.lab.node_programs.mount_helper import Mount, MountError, check_efs, check_nfs, suffer
 from cdk_rehearsal.lab.node_programs.nvidia_smi import UsageError, answer_call, list_gpus
+from tests.unit.real_time import GENEROUS_SECONDS
 
 EVENTS = Path(__file__).parents[3] / "events"
 ID = "fs-0123456789abcdef0"
@@ -230,5 +231,5 @@ def test_a_mount_hangs_until_it_is_mended(root):
     mount.join(0.5)
     assert mount.is_alive()
     write_mount_fault(root, None)
-    mount.join(60)
+    mount.join(GENEROUS_SECONDS)
     assert not mount.is_alive()

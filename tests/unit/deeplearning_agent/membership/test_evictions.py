@@ -15,6 +15,7 @@ from deeplearning_node.health.gpus import ECC, GPU
 from deeplearning_node.health.network import NETWORK
 from deeplearning_node.health.node_check import AGENT, CLOCK, MEMBERSHIP
 from deeplearning_node.health.storage import DISK, FILE_SYSTEM
+from tests.unit.real_time import GENEROUS_SECONDS
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey"
 GOOD = (Finding.fit(GPU, "2 GPUs answer, 2 expected"), Finding.fit(ECC, "no faults"))
@@ -86,7 +87,7 @@ def test_32_are_asked_at_once_and_never_more(node, monkeypatch):
     everybody, one_more, crowds = threading.Barrier(32), threading.Barrier(33), []
 
     def ask(_check, who, _deadline):
-        everybody.wait(30)
+        everybody.wait(GENEROUS_SECONDS)
         with contextlib.suppress(threading.BrokenBarrierError):
             one_more.wait(2)
             crowds.append(who)

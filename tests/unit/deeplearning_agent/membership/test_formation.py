@@ -1,5 +1,7 @@
 """
-Four agents against moto: from `launched` to `formed`, and every way in which that fails or is repeated.
+Agents against moto: from `launched` to `formed`, and every way in which that fails or is repeated.
+
+Several agents run in virtual time, one thread at a time, since moto is not safe for threads.
 
 Tests named d22 to d47 hold a row of the predecessor's defects. Rows that cannot occur in the agent: D25 and D47 (it
 asks EC2 nothing: who counts is in the item), D26 (a worker waits for ever, the master has the deadline), D43 (the
@@ -9,24 +11,24 @@ template starts the clock), D44 (no node stages data).
 import hashlib
 import json
 import math
-import time
 
 import pytest
 
 from deeplearning_agent.workload.user_scripts import RunScript
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.setting_parts import ScriptSettings
+from tests.unit.real_time import wait_until
+from tests.unit.virtual_time import Killed
 
 
 def wait_for(lab, phase):
-    """Wait until the item has a phase; the agents' threads do the work."""
-    limit = time.monotonic() + 60
-    while time.monotonic() < limit:
-        state = lab.read_state()
-        if state and state.phase is phase and lab.signals.bodies:
-            return state
-        lab.stop.wait(0.05)
-    raise AssertionError(f"the item never became {phase}: {lab.read_state()}")
+    """Let the agents run until the item has a phase and CloudFormation its signal; return the item."""
+
+    def find():
+        state = lab.read_state() if lab.signals.bodies else None
+        return state if state and state.phase is phase else None
+
+    return lab.scheduler.run_until(find)
 
 
 def put_script(lab, key, script):
@@ -40,12 +42,11 @@ def put_script(lab, key, script):
 def form(lab, nodes):
     """Let a master and workers form; note what was written and called."""
     lab.write_state(nodes)
-    began = time.monotonic()
-    agents = [lab.start(index) for index in range(nodes)]
+    for index in range(nodes):
+        lab.start(index)
     lab.state = wait_for(lab, Phase.FORMED)
     lab.calls_to_form = sum(lab.calls.values())
-    lab.elapsed = time.monotonic() - began + max(agent.node.clock.skipped for agent in agents)
-    lab.finish()
+    lab.scheduler.close()
     return lab
 
 
@@ -70,7 +71,7 @@ def test_forms_and_signals_success_once(evidence):
 
 
 def test_keeps_the_bound_on_aws_calls(evidence):
-    nodes, seconds = 4, evidence.elapsed
+    nodes, seconds = 4, evidence.scheduler.now
     # The bound that a rehearsal holds nodes to, `bound_calls`.
     bound = nodes * (5 + math.ceil(seconds / 20) + math.ceil(seconds / 60)) + math.ceil(nodes / 5) + 20
     assert evidence.calls_to_form <= bound
@@ -133,16 +134,17 @@ def test_a_restart_between_formed_and_the_signal_signals_again(formed):
 
 
 @pytest.mark.fault(46)
-def test_d30_a_master_that_dies_before_it_publishes_forgets_no_report(lab, stopped, hurried_clock):
+def test_d30_a_master_that_dies_before_it_publishes_forgets_no_report(lab):
     lab.write_state(2)
     lab.start(1)
-    master = lab.agent(0, hurried_clock(lab.stop), 1)
+    deaths = []
 
     def die(_state):
-        raise stopped
+        deaths.append("killed")
+        raise Killed
 
-    master.store.write = die
-    lab.run(master)
+    lab.start(0).store.write = die
+    lab.scheduler.run_until(lambda: deaths)
     assert not lab.bodies("report"), "the report is deleted, so only the disk has it"
     lab.start(0)
     assert len(wait_for(lab, Phase.FORMED).members) == 2
@@ -265,10 +267,7 @@ def test_user_scripts_run_once_an_instance_and_see_the_contract(lab):
     lab.changes["run_script"] = put_script(lab, "run.sh", run.encode())
     lab.run(lab.agent(0))
     status = lab.node(0).instance_file("run-script-status")
-    for _ in range(600):
-        if status.exists():
-            break
-        time.sleep(0.05)
+    wait_until(status.exists)
     assert status.read_text() == "0\n"
     lab.clients.s3.delete_object(Bucket="scripts", Key="run.sh")
     lab.run(lab.agent(0))

@@ -14,11 +14,6 @@ from deeplearning_contract.messages import NodeReport, ReportStage
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey1"
 
 
-def joined(lab, index, address="10.0.0.50"):
-    member = Member(lab.instance(index), address, 1, KEY)
-    return NodeReport("master-of-names", lab.instance(index), ReportStage.JOINED, member=member)
-
-
 @pytest.mark.parametrize("phase", [None, Phase.LAUNCHED, Phase.FAILED])
 def test_a_worker_that_starts_in_any_early_phase_only_joins(lab, phase):
     if phase:
@@ -112,15 +107,6 @@ def test_a_failure_is_reported_even_without_a_report_of_the_adjuster(lab, tickin
     lab.run(lab.agent(0, ticking_clock(), setup_seconds=300))
     assert "no report from the capacity adjuster" in lab.signals.bodies[0]["Reason"]
     assert "disk full" in lab.signals.bodies[0]["Reason"]
-
-
-def test_two_workers_with_one_address_never_become_a_roster(lab, ticking_clock, caplog):
-    lab.write_state(3)
-    for index in (1, 2):
-        lab.send("report", joined(lab, index).to_body())
-    lab.run(lab.agent(0, ticking_clock(5000), setup_seconds=300))
-    assert len(lab.read_state().members) == 2
-    assert "which belongs to another node" in caplog.text
 
 
 def test_the_failure_of_a_node_that_does_not_count_is_only_logged(lab, caplog):

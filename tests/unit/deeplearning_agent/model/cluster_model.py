@@ -22,13 +22,13 @@ from model_aws import Cloud
 from model_machine import Machine
 from model_programs import Script
 from model_promises import Promises
-from model_scheduler import Scheduler
 from model_settings import CLUSTER, RUN_SCRIPT, make_settings
 from model_stand_ins import put_in_place
 
 from deeplearning_contract.cluster_state import ClusterState, Phase, part_requests
 from deeplearning_contract.messages import Doorbell
 from deeplearning_contract.names import NodeRole
+from tests.unit.virtual_time import Scheduler
 
 HISTORY_LINES = 400
 MEMORY = Path("/dev/shm")

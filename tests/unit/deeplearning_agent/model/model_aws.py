@@ -5,7 +5,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from botocore.exceptions import ClientError
-from model_scheduler import require
+
+from tests.unit.virtual_time import require
 
 
 @dataclass

@@ -10,9 +10,9 @@ import io
 
 from botocore.exceptions import ConnectionClosedError, EndpointConnectionError
 from model_aws import make_error
-from model_scheduler import require
 
 from deeplearning_contract.names import NodeRole
+from tests.unit.virtual_time import require
 
 URL = "https://sqs.example/"
 CONNECT_SECONDS = 11

@@ -5,7 +5,6 @@ import shutil
 
 from model_clients import Caller
 from model_programs import ModelPrograms
-from model_scheduler import Killed, VirtualClock
 from model_settings import ROLE_IDS
 
 from deeplearning_agent.master import Master
@@ -14,6 +13,7 @@ from deeplearning_contract.membership import Member
 from deeplearning_contract.names import NodeRole
 from deeplearning_node.instance_metadata import Identity
 from deeplearning_node.node import Node
+from tests.unit.virtual_time import Killed, VirtualClock
 
 GPUS = 2
 """GPUs of the instance type."""

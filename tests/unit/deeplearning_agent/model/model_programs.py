@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from model_scheduler import require
+from tests.unit.virtual_time import require
 
 FIRST_GROUP = 1_000_000_000
 """Process groups of the model are numbered from here, where no kernel has any."""

@@ -28,12 +28,12 @@ Promises of the cluster, as checks that run whenever the model changes.
 
 import json
 
-from model_scheduler import require
 from model_settings import CLUSTER
 
 from deeplearning_agent.membership.controller import VACANT_SECONDS
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
+from tests.unit.virtual_time import require
 
 NEXT_PHASES = {
     None: {Phase.LAUNCHED, Phase.FAILED},

@@ -32,6 +32,7 @@ from deeplearning_contract.log_record import MOST_LINE_BYTES, LogLine, Speaker
 from deeplearning_contract.metrics import FORMATION_SECONDS, GPU_UTILIZATION
 from tests.depth import IS_DEEP
 from tests.unit.node_lab import StillClock, make_clients
+from tests.unit.real_time import GENEROUS_SECONDS
 
 GROUP = "cats-nodes"
 SPEAKER = Speaker("cats", "i-0123456789abcdef0", "worker")
@@ -412,7 +413,7 @@ def test_the_end_waits_for_no_node_that_does_not_respond(lab):
     telemetry.close(seconds=0.05)
     assert thread.is_alive()
     gate.set()
-    thread.join(20)
+    thread.join(GENEROUS_SECONDS)
     assert not thread.is_alive()
 
 
@@ -424,7 +425,7 @@ class HangingLogs:
 
     def __getattr__(self, operation):
         def call(**_arguments):
-            self.gate.wait(20)
+            self.gate.wait(GENEROUS_SECONDS)
             return {}
 
         return call
@@ -436,6 +437,7 @@ from pathlib import Path
 from deeplearning_node.instance_metadata import Identity
 from deeplearning_node.aws_clients import AwsClients
 from deeplearning_node.node import Node
+from deeplearning_agent.telemetry import publisher
 from deeplearning_agent.telemetry.publisher import TelemetryPublisher
 from deeplearning_contract.settings import NodeSettings
 
@@ -443,6 +445,8 @@ settings = NodeSettings.from_json(sys.stdin.read())
 node = Node(settings, Identity("i-0123456789abcdef0", "10.0.0.9", ("10.0.0.0/16",)), Path(sys.argv[1]))
 logging.getLogger().setLevel(logging.INFO)
 logging.getLogger("botocore").setLevel(logging.WARNING)
+publisher.END_SECONDS = 600.0  # so long the busiest machine takes
+TelemetryPublisher.close.__defaults__ = (publisher.END_SECONDS,)
 TelemetryPublisher(node, AwsClients(settings.region)).start()
 for number in range(3):
     logging.info("line %d", number)

@@ -20,6 +20,7 @@ from tests.unit.deeplearning_provision.data_lab import (
     make_tree,
     read_tree,
 )
+from tests.unit.real_time import GENEROUS_SECONDS
 
 PACKAGES = Path(deeplearning_provision.__file__).parents[1]
 CHILD = """
@@ -76,11 +77,11 @@ class Child:
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
-        assert self.process.wait(60) == -signal.SIGKILL
+        assert self.process.wait(GENEROUS_SECONDS) == -signal.SIGKILL
 
     def finish(self):
         """Return its status, what it wrote, and the files that it wrote, and forget them."""
-        output, _ = self.process.communicate(timeout=120)
+        output, _ = self.process.communicate(timeout=GENEROUS_SECONDS)
         written = self.log.read_text().splitlines() if self.log.exists() else []
         self.log.unlink(missing_ok=True)
         return self.process.returncode, output.decode(), written
@@ -109,7 +110,7 @@ def test_a_killed_download_is_not_in_place_and_starts_again(data_lab):
     source = data_lab.source("set.tar")
     stalled, release = stall_after(data_lab, 3)
     child = Child(data_lab, source)
-    assert stalled.wait(60)
+    assert stalled.wait(GENEROUS_SECONDS)
     child.kill()
     release.set()
     assert not os.path.lexists(data_lab.data())

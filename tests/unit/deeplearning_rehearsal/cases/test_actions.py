@@ -16,6 +16,7 @@ from deeplearning_rehearsal.cases.format.actions import POISON, Actions
 from deeplearning_rehearsal.cases.format.case import Injection
 from deeplearning_rehearsal.cases.format.triggers import parse_target, parse_trigger
 from deeplearning_rehearsal.cases.run.node_files import NodeFiles, digest_files
+from tests.unit.real_time import GENEROUS_SECONDS
 
 
 class RecordedNode:
@@ -138,13 +139,13 @@ def test_an_action_asks_lab_or_aws_for_what_it_says(
 
 def test_a_machine_without_power_is_found_dead_later(actions: Actions, recorder: Recorder) -> None:
     actions.act(_injection("power_off", found_dead_after=0.0), "i-2")
-    assert recorder.dead.wait(10)
+    assert recorder.dead.wait(GENEROUS_SECONDS)
     assert recorder.asked == [("cut_power", "i-2"), ("fail_instance", "i-2")]
 
 
 def test_a_machine_that_ec2_takes_back_loses_power_when_it_was_announced(actions: Actions, recorder: Recorder) -> None:
     actions.act(_injection("spot_notice", seconds=0.0), "i-2")
-    assert recorder.dead.wait(10)
+    assert recorder.dead.wait(GENEROUS_SECONDS)
     assert recorder.asked == [("announce_interruption", "i-2", 0.0), ("cut_power", "i-2"), ("fail_instance", "i-2")]
 
 

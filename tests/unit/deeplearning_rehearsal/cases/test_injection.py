@@ -11,6 +11,7 @@ from deeplearning_contract.names import NodeRole
 from deeplearning_rehearsal.cases.format.case import Injection
 from deeplearning_rehearsal.cases.format.triggers import Target, Trigger, parse_target, parse_trigger
 from deeplearning_rehearsal.cases.run.injector import Injector
+from tests.unit.real_time import GENEROUS_SECONDS
 
 
 @dataclass
@@ -91,7 +92,10 @@ def test_a_master_without_number_is_the_one_launched_last_and_workers_need_one()
 
 
 def _inject(
-    injections: list[Injection], situation: FakeSituation, act: Callable[[Injection, str], None], seconds: float = 10.0
+    injections: list[Injection],
+    situation: FakeSituation,
+    act: Callable[[Injection, str], None],
+    seconds: float = GENEROUS_SECONDS,
 ) -> Injector:
     injector = Injector(injections, situation, act, interval=0.001)
     with injector:

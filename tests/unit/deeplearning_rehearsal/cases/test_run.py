@@ -12,7 +12,7 @@ from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackEvent, S
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG
+from deeplearning_contract.names import CLUSTER_TAG, EMR_CLUSTER_TAG, ROLE_TAG
 from deeplearning_rehearsal.cases.format.case_file import parse_case
 from deeplearning_rehearsal.cases.format.triggers import Target, parse_target
 from deeplearning_rehearsal.cases.run import situation, synthesis
@@ -45,6 +45,7 @@ class FakeFleet:
     booted_at: dict[str, float] = field(default_factory=dict)
     folder: Path = Path("/nonexistent")
     lab: Any = field(default_factory=lambda: SimpleNamespace(file_system_roots=lambda _: []))
+    tags: dict[str, str] = field(default_factory=dict)
 
     def launched(self) -> tuple[Any, ...]:
         return tuple(self._machine(name) for name in self.ids)
@@ -54,9 +55,8 @@ class FakeFleet:
 
     def _machine(self, name: str) -> Any:
         role = "master" if name.startswith("i-0") else "worker"
-        return SimpleNamespace(
-            instance_id=name, tags={ROLE_TAG: role, CLUSTER_TAG: "c"}, mount_targets={"fs-1": "10.0.0.9"}
-        )
+        tags = {ROLE_TAG: role, CLUSTER_TAG: "c"} | self.tags
+        return SimpleNamespace(instance_id=name, tags=tags, mount_targets={"fs-1": "10.0.0.9"})
 
     def disk(self, _instance_id: str) -> Path:
         return self.folder
@@ -124,6 +124,15 @@ def test_a_cluster_in_which_something_goes_on_has_not_settled(
     assert not _settled(replace(run, fleet=changed), state)
 
 
+NOW = 1000.0
+
+
+@pytest.fixture
+def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(situation, "time", SimpleNamespace(monotonic=lambda: NOW))
+
+
+@pytest.mark.usefixtures("stopped_clock")
 @pytest.mark.parametrize(
     ("quiet", "running", "is_done", "is_settled"),
     [
@@ -138,7 +147,7 @@ def test_a_short_quiet_is_enough_where_nothing_is_to_come(
     run: CaseRun, quiet: float, running: tuple[str, ...], is_done: object, is_settled: object
 ) -> None:
     _settled(run, None)  # which writes the nodes' generation
-    fleet: Any = replace(run.fleet, spoke_at=time.monotonic() - quiet, running=running)
+    fleet: Any = replace(run.fleet, spoke_at=NOW - quiet, running=running)
     found = situation.is_settled(_state(Phase.FORMED, "i-0", "i-1"), fleet, 2, lambda: bool(is_done))
     assert found is is_settled
 
@@ -323,11 +332,11 @@ def test_the_situation_reads_the_state_item_of_the_stacks_table() -> None:
 def test_on_emr_the_situation_reads_the_membership_on_the_shared_file_system(tmp_path: Path) -> None:
     situation, _ = _situation(None)
     lab: Any = SimpleNamespace(file_system_roots=lambda _: [tmp_path])
-    situation = replace(situation, fleet=replace(situation.fleet, lab=lab))
+    situation = replace(situation, fleet=replace(situation.fleet, lab=lab, tags={EMR_CLUSTER_TAG: "j-1"}))
     assert situation.phase() == ""
-    (tmp_path / ".deeplearning/c").mkdir(parents=True)
+    (tmp_path / ".deeplearning/c/j-1").mkdir(parents=True)
     state = ClusterState("c", 1, 1, Phase.FORMED, 2, ("i-0",))
-    (tmp_path / ".deeplearning/c/membership.json").write_text(state.to_text())
+    (tmp_path / ".deeplearning/c/j-1/membership.json").write_text(state.to_text())
     assert situation.state() == state
 
 

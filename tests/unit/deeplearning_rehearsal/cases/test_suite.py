@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomllib
@@ -197,8 +198,16 @@ def test_a_pass_is_not_repeated_on_the_same_sources_a_failure_is(
 
 
 def test_sources_that_change_while_a_case_runs_leave_no_pass_to_rely_on(
-    rehearse: Run, out: Path, tmp_path: Path
+    rehearse: Run, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    class Hasty(subprocess.Popen[bytes]):
+        """A case that has changed everything before its runner takes another look."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self.wait()
+
+    monkeypatch.setattr(subprocess, "Popen", Hasty)
     _make(out, "one", "pass", f"pathlib.Path({str(tmp_path)!r}, 'app.py').write_text('changed')")
     assert rehearse("one", "two", jobs=1) == 0
     assert ["sources" in _results(out)[name] for name in ("one", "two")] == [False, True]

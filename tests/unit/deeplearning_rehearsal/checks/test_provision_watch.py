@@ -13,6 +13,7 @@ from deeplearning_contract.reason import Reason
 from deeplearning_contract.setting_parts import DataSettings, EnvironmentSettings, JobNeeds
 from deeplearning_provision.status import Status
 from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress, ProvisionWatch, name_steps
+from tests.unit.real_time import GENEROUS_SECONDS
 
 
 class Files:
@@ -33,7 +34,7 @@ def _step(state: str, detail: str = "", *, final: bool = False) -> dict[str, Any
     return {"environment": {"state": state, "detail": detail, "final": final}}
 
 
-def _wait(files: Files, *nodes: str, seconds: float = 60) -> None:
+def _wait(files: Files, *nodes: str, seconds: float = GENEROUS_SECONDS) -> None:
     ProvisionWatch(files.read, ("environment",)).wait(nodes, time.monotonic() + seconds)
 
 

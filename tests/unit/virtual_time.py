@@ -144,6 +144,19 @@ class Scheduler:
             raise self.failure
         self.now = self._until
 
+    def run_until(self, condition, seconds=3600):
+        """
+        Let time pass, a second at a time, until a condition is true; return what it returned.
+
+        Raises:
+            AssertionError: It never was true within so many seconds of virtual time.
+        """
+        for _ in range(seconds):
+            if found := condition():
+                return found
+            self.run(1)
+        raise AssertionError(f"the condition was not true within {seconds} s")
+
     def close(self):
         """End every task and wait for its thread."""
         self.failure, self._is_closing = None, True
