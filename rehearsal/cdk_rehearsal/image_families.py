@@ -64,6 +64,16 @@ def find_root_volume(parameter: str) -> tuple[str, int]:
     return next((volume for pattern, volume in _ROOT_VOLUMES if pattern.fullmatch(parameter)), ("", 0))
 
 
+def takes_instance_store(parameter: str) -> bool:
+    """
+    Return whether the image of a public parameter combines the devices of the instance store when it boots.
+
+    Deep Learning AMIs do, by `dlami-nvme.service`, before user data runs (DLAMI release notes of 2026, `nvme_location
+    /opt/dlami/nvme`; public scripts that stop the unit before they format a device).
+    """
+    return parameter.startswith("/aws/service/deeplearning/ami/")
+
+
 def find_template_parts(template: Mapping[str, Any]) -> frozenset[ImagePart]:
     """Return what the images have that a template names by public parameters, in whatever place."""
     return frozenset(part for name in _PARAMETER.findall(json.dumps(template)) for part in find_parts(name))

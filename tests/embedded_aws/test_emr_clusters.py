@@ -757,6 +757,26 @@ def test_a_custom_image_keeps_its_parts_and_gets_the_user_of_emr(deploy):
 
 
 @pytest.mark.parametrize(
+    ("image", "kind", "is_ended"),
+    [
+        ({"Ref": "Image"}, "g5.12xlarge", True),
+        ({"Ref": "Image"}, "m5.xlarge", False),
+        ("ami-0123456789abcdef0", "g5.12xlarge", False),
+    ],
+    ids=["deep learning", "no instance store", "own"],
+)
+def test_an_image_that_takes_the_instance_store_before_emr_ends_the_cluster(refuse, image, kind, is_ended):
+    """Management Guide, "Instance store": EMR formats it; what it does with devices in use is not known."""
+    template = make_image_template(gib=80)
+    properties = template["Resources"]["Cluster"]["Properties"]
+    properties["CustomAmiId"] = image
+    for name in ("MasterInstanceGroup", "CoreInstanceGroup"):
+        properties["Instances"][name]["InstanceType"] = kind
+    reason = refuse(template, faults=[{"code": "InsufficientInstanceCapacity"}])
+    assert (f"combines the instance store of {kind} before EMR can format it" in reason) is is_ended
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"ReleaseLabel": "emr-seven"}, "The supplied release label is invalid: emr-seven."),

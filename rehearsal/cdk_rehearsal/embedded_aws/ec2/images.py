@@ -9,7 +9,7 @@ from moto.ssm.models import Parameter, ssm_backends
 
 from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.errors import AssemblyError
-from cdk_rehearsal.image_families import find_login_user, find_parts, find_root_volume
+from cdk_rehearsal.image_families import find_login_user, find_parts, find_root_volume, takes_instance_store
 from cdk_rehearsal.machine import ImagePart
 
 _UNKNOWN_IMAGE_USER = "ec2-user"
@@ -26,6 +26,7 @@ class ImageCatalogue:
         self._users = dict(login_users)
         self._parts: dict[str, frozenset[ImagePart]] = {}
         self._root_volumes: dict[str, tuple[str, int]] = {}
+        self._store_takers: set[str] = set()
 
     def seed_parameter(self, name: str) -> str:
         """Make a public image parameter of a known family resolvable, and return the image id."""
@@ -52,6 +53,8 @@ class ImageCatalogue:
         self._users[image_id] = user
         self._parts[image_id] = find_parts(name)
         self._root_volumes[image_id] = find_root_volume(name)
+        if takes_instance_store(name):
+            self._store_takers.add(image_id)
         return image_id
 
     def seed_emr_image(self) -> str:
@@ -72,6 +75,10 @@ class ImageCatalogue:
     def root_volume(self, image_id: str) -> tuple[str, int]:
         """Return root device and size of its snapshot, in GiB, of an image; 0 where it is unknown."""
         return self._root_volumes.get(image_id, ("", 0))
+
+    def takes_instance_store(self, image_id: str) -> bool:
+        """Return whether an image combines the devices of the instance store when it boots; the user's own do not."""
+        return image_id in self._store_takers
 
     def parts(self, image_id: str) -> frozenset[ImagePart]:
         """Return the parts of an image beyond those of all images; none are known of the user's own images."""

@@ -210,6 +210,8 @@ class EmrDriver:
         try:
             if obstacle := self.provisioner.find_obstacle(cluster):
                 return self.terminate(cluster, "VALIDATION_ERROR", obstacle)
+            if taken := self.provisioner.find_taken_store(cluster, self._images):
+                return self.terminate(cluster, "INTERNAL_ERROR", taken)
             self.provisioner.make_interface(cluster, self._launcher.free_address(cluster.settings["Ec2SubnetId"]))
             for group in cluster.groups:
                 machines += [self._launch(cluster, group) for _ in range(group.count)]

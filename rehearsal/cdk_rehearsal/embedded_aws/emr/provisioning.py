@@ -19,6 +19,7 @@ from typing import Any
 
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
 from cdk_rehearsal.embedded_aws.access.principals import Principal
+from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
 from cdk_rehearsal.embedded_aws.ec2.launcher import LaunchOrder
 from cdk_rehearsal.embedded_aws.emr.cluster import Cluster, ClusterInstance, InstanceGroup
@@ -53,6 +54,23 @@ class Provisioner:
         if not self._gatekeeper.trusts(self.instance_role(cluster), "ec2.amazonaws.com"):
             return f"Failed to authorize instance profile {cluster.request['JobFlowRole']}."
         return self._find_network_obstacle(cluster) or self.find_denial(cluster, self._list_calls(cluster))
+
+    def find_taken_store(self, cluster: Cluster, images: ImageCatalogue) -> str:
+        """
+        Return why EMR cannot format the instance store of instances; empty where it can, or there is none.
+
+        EMR formats it for HDFS and logs (Management Guide, "Instance store"). Nobody knows what EMR does with devices
+        that are in use: until a trial on an account shows otherwise, it does not get through.
+        """
+        image = str(cluster.request.get("CustomAmiId", ""))
+        for kind in [group.instance_type for group in cluster.groups] if images.takes_instance_store(image) else ():
+            (facts,) = self._place.client("ec2").describe_instance_types(InstanceTypes=[kind])["InstanceTypes"]
+            if facts["InstanceStorageSupported"]:
+                return (
+                    f"Failed to start the job flow due to an internal error: image {image} combines the instance store "
+                    f"of {kind} before EMR can format it; use an image in which dlami-nvme.service is masked"
+                )
+        return ""
 
     def find_denial(self, cluster: Cluster, calls: Iterable[Call]) -> str:
         """Return which of EMR's calls the service role may not make, in EMR's words; empty where it may make all."""
