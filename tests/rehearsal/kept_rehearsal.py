@@ -22,7 +22,7 @@ GIVE_UP_SECONDS = 600
 JOB = """
 name = "count"
 program = ["python3", "count.py", "{epochs}"]
-launcher = "mpi"
+launcher = "{launcher}"
 source = "code"
 gpus_per_member = 2
 max_seconds = 600
@@ -31,13 +31,18 @@ PROGRAM = """
 import json, os, sys, time
 from pathlib import Path
 
+config = json.loads(os.environ.get("TF_CONFIG", "{}"))
+if config:
+    ranks, is_first = len(config["cluster"]["worker"]), config["task"]["type"] == "chief"
+else:
+    ranks, is_first = int(os.environ["OMPI_COMM_WORLD_SIZE"]), os.environ["OMPI_COMM_WORLD_RANK"] == "0"
 folder, done = Path(os.environ["DEEPLEARNING_CHECKPOINT_PATH"]), os.environ.get("DEEPLEARNING_RESUME_FROM", "")
 for epoch in range(int(done.rpartition("-")[2] or 0) + 1, int(sys.argv[1]) + 1):
     time.sleep(0.2)
-    if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
+    if is_first:
         (folder / f"epochs-{epoch}").touch()
-if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
-    print(json.dumps({"ranks": int(os.environ["OMPI_COMM_WORLD_SIZE"]), "epochs": int(sys.argv[1])}))
+if is_first:
+    print(json.dumps({"ranks": ranks, "epochs": int(sys.argv[1])}))
 """
 """A job that needs neither PyTorch nor Horovod, which a machine without caches would compile for minutes."""
 CONTEXTS = {
@@ -51,6 +56,8 @@ CONTEXTS = {
 }
 """Context keys of the rehearsed stack of each platform."""
 NODES = {"ec2": 2, "emr": 3}
+LAUNCHERS = {"ec2": "mpi", "emr": "tf-ps"}
+"""EMR's own image has no Open MPI."""
 
 
 @dataclass
@@ -65,7 +72,7 @@ class Kept:
         """Write the job file, and the source folder beside it."""
         (self.folder / "code").mkdir(exist_ok=True)
         (self.folder / "code/count.py").write_text(PROGRAM)
-        (self.folder / "job.toml").write_text(JOB.format(epochs=epochs))
+        (self.folder / "job.toml").write_text(JOB.format(epochs=epochs, launcher=LAUNCHERS[self.platform]))
 
     def call(self, *words: str) -> "subprocess.CompletedProcess[str]":
         """Run a command of `deeplearning-cdk`."""
@@ -126,15 +133,16 @@ def keep_rehearsal(platform: str, tmp_path: Path) -> Iterator[Kept]:
             yield Kept(platform, out, tmp_path)
         finally:
             rehearsal.send_signal(signal.SIGINT)
-            rehearsal.wait(60)
+            rehearsal.wait(GIVE_UP_SECONDS)
 
 
 def check_submission(kept: Kept) -> None:
     """Submit a job, list it, stop it, resume it by another submission, and show its output."""
     ranks = 2 * NODES[kept.platform]
     kept.write_job(epochs=400)
-    assert f"mpi: {ranks} ranks = {ranks // 2} hosts x 2 slots" in kept.run("plan", "job.toml")
-    assert f"plan: mpi, {ranks} ranks = {ranks // 2} hosts x 2" in kept.run("submit", "job.toml", "--detach")
+    launcher = LAUNCHERS[kept.platform]
+    assert f"{launcher}: {ranks} ranks = {ranks // 2} hosts x 2 slots" in kept.run("plan", "job.toml")
+    assert f"plan: {launcher}, {ranks} ranks = {ranks // 2} hosts x 2" in kept.run("submit", "job.toml", "--detach")
     kept.await_checkpoint("count")
     assert "count/1 is stopped" in kept.run("stop", "count")
     assert (kept.find_job("count")["run"], kept.find_job("count")["state"]) == ("count/1", "stopped")

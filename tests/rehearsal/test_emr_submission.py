@@ -17,7 +17,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
 
 def test_a_job_resumes_after_a_stop_and_after_the_loss_of_a_core_node(kept: Kept) -> None:
     kept.write_job(epochs=400)
-    assert "plan: mpi, 6 ranks = 3 hosts x 2" in kept.run("submit", "job.toml", "--detach")
+    assert "plan: tf-ps, 6 ranks = 3 hosts x 2" in kept.run("submit", "job.toml", "--detach")
     stopped = kept.await_checkpoint("count")
     assert "count/1 is stopped" in kept.run("stop", "count")
     assert kept.find_job("count")["state"] == "stopped"
