@@ -63,7 +63,7 @@ class Coordination(Construct):
         self.master_queue = self._make_queue("MasterQueue", Duration.hours(1), Duration.seconds(30), redrive)
         # Every worker must receive every notification, so that none is hidden, and each expires by itself.
         self.worker_queue = self._make_queue("WorkerQueue", Duration.minutes(5), Duration.seconds(0))
-        acknowledge(self.worker_queue, "worker-queue-without-redrive")
+        acknowledge(self.worker_queue, "queue-without-redrive")
         self.report_queue = self._make_queue("ReportQueue", Duration.days(1), Duration.seconds(30), redrive)
         self.topic = self._make_topic()
         self._handle = CfnWaitConditionHandle(self, "FormationHandle")

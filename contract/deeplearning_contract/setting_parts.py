@@ -68,8 +68,8 @@ First Python that runs the programs of nodes, and for which PyTorch 2.9 and late
 
 `Requires-Python` on PyPI is >=3.9 for torch 2.8.0, the newest for 3.9, and >=3.10 for 2.9.0 and later.
 """
-_PIN = re.compile(r"tensorflow==(\d{1,4})\.(\d{1,4})\b")
-_VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})\b")
+_PIN = re.compile(r"tensorflow==([0-9]{1,4})\.([0-9]{1,4})\b")
+_VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})\b")
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,15 @@
 
 import json
 
+from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_events as events
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from deeplearning_cdk.operations.messages import allow_publishers, make_topic
+from deeplearning_cdk.operations.messages import allow_publishers, allow_rule, keep_undelivered, make_topic
+from deeplearning_cdk.security.acknowledged_rules import acknowledge
 
 _KINDS = ("EMR Cluster State Change", "EMR Step Status Change")
 _FAILED = ("FAILED", "TERMINATED_WITH_ERRORS")
@@ -28,7 +31,7 @@ class EmrAlarms(Construct):
         construct_id: The id in the parent.
         cluster_id: EMR's id of the cluster.
         topic: The user's topic; None for one of the cluster's own.
-        encryption_key: Key of a topic of the cluster's own.
+        encryption_key: Key of a topic of the cluster's own, and of the queue of events that do not reach the topic.
 
     Attributes:
         topic: The topic.
@@ -46,7 +49,17 @@ class EmrAlarms(Construct):
         super().__init__(scope, construct_id)
         self.topic: sns.ITopic = topic or make_topic(self, "Topic", encryption_key=encryption_key)
         allow_publishers(self, self.topic)
-        events.CfnRule(
+        dead_letters = sqs.Queue(
+            self,
+            "DeadLetters",
+            encryption=sqs.QueueEncryption.KMS,
+            encryption_master_key=encryption_key,
+            enforce_ssl=True,
+            retention_period=Duration.days(14),
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        acknowledge(dead_letters, "queue-without-redrive")
+        rule = events.CfnRule(
             self,
             "Rule",
             description="Reports failed steps and a failed end of a deep-learning cluster on EMR",
@@ -63,6 +76,8 @@ class EmrAlarms(Construct):
                     input_transformer=events.CfnRule.InputTransformerProperty(
                         input_paths_map=_PATHS, input_template=json.dumps(_TEXT)
                     ),
+                    dead_letter_config=keep_undelivered(dead_letters),
                 )
             ],
         )
+        allow_rule(dead_letters, rule)

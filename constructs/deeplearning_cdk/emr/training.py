@@ -130,10 +130,7 @@ class EmrTraining(Construct):
         super().__init__(scope, construct_id)
         _add_warnings(self, plan, has_end=stop_when_idle is not None or stop_after is not None)
         self.cluster_name = tag_costs(self, name_cluster(self))
-        self.encryption = ClusterEncryption(self, "Encryption", key=encryption_key, is_for_groups=False)
-        if encryption_key is None:
-            # The log bucket outlives a creation that fails, and needs its key.
-            self.encryption.key.apply_removal_policy(RemovalPolicy.RETAIN)
+        self.encryption = _make_encryption(self, encryption_key)
         self.network = ClusterNetwork(self, "Network", network, log_key=self.encryption.log_key)
         self.security_groups = EmrSecurityGroups(self, "SecurityGroups", self.network.vpc)
         self.storage = ClusterStorage(
@@ -298,6 +295,14 @@ class EmrTraining(Construct):
             # EMR would end a core instance whose disk a job has filled. A lost one is replaced in any case.
             unhealthy_node_replacement=False,
         )
+
+
+def _make_encryption(scope: Construct, key: EncryptionKey | None) -> ClusterEncryption:
+    encryption = ClusterEncryption(scope, "Encryption", key=key, is_for_groups=False)
+    if key is None:
+        # The log bucket outlives a creation that fails, and needs its key.
+        encryption.key.apply_removal_policy(RemovalPolicy.RETAIN)
+    return encryption
 
 
 def _describe_metadata_step() -> emr.CfnCluster.StepConfigProperty:

@@ -52,10 +52,11 @@ ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
         checkov_ids={"CKV_AWS_33": kms.CfnKey},
         is_granular=True,
     ),
-    "worker-queue-without-redrive": AcknowledgedRule(
+    "queue-without-redrive": AcknowledgedRule(
         reason=(
             "Every worker must receive every notification, so none is deleted: it is received many times and "
-            "expires after five minutes, and a redrive would remove it before all workers have received it."
+            "expires after five minutes, and a redrive would remove it before all workers have received it. On EMR, the "
+            "queue is itself the dead-letter queue of a rule, which the check does not see."
         ),
         nag_ids={"AwsSolutions": "SQS3"},
     ),

@@ -38,8 +38,8 @@ class ClusterEncryption(Construct):
     that fails deletes it. `log_key` is the key of log groups, which outlive a rollback: the user's, or None for the key
     of CloudWatch Logs.
 
-    With `is_for_groups`, the key's policy also admits Auto Scaling, alarms and budgets, and the publishers of queues;
-    EMR has none of them, and its roles use the key by their own policies.
+    With `is_for_groups`, the key's policy also admits Auto Scaling, alarms and budgets; EMR has none of them, and its
+    roles use the key by their own policies.
     """
 
     def __init__(
@@ -54,8 +54,9 @@ class ClusterEncryption(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self.log_key = key
-        groups = [*_scaling_statements(has_spot=has_spot), _alarm_statement(), _event_statement(), _queue_statement()]
-        statements = groups if is_for_groups else [_event_statement()]
+        messages = [_event_statement(), _queue_statement()]
+        groups = [*_scaling_statements(has_spot=has_spot), _alarm_statement()] if is_for_groups else []
+        statements = [*groups, *messages]
         self.key: kms.IKey = key or kms.Key(
             self,
             "Key",
@@ -180,7 +181,8 @@ def _log_statement() -> iam.PolicyStatement:
 _ONLY_LOGS = (
     "the policy of encryption_key cannot be changed from here, since it was imported: it must let the account's IAM "
     f"policies use the key, events.amazonaws.com do {' and '.join(_MESSAGE_ACTIONS)} where "
-    "kms:EncryptionContext:aws:sns:topicArn is a topic of this account, and logs.<region>.amazonaws.com do "
+    "kms:EncryptionContext:aws:sns:topicArn is a topic or kms:EncryptionContext:aws:sqs:arn a queue of this account, "
+    "and logs.<region>.amazonaws.com do "
     f"{', '.join(_DATA_ACTIONS)} where kms:EncryptionContext:aws:logs:arn is a log group of this account; otherwise no "
     "node launches, and notifications and logs are lost"
 )

@@ -78,7 +78,7 @@ class Services:
         self._delivery = Delivery(place, self.functions, self.gatekeeper)
         self.schedule = Schedule(place, self._delivery.deliver_event, options.minute_seconds)
         self.bus = EventBus(place, self._delivery.deliver_event, observations)
-        self.emr.send_event = self.bus.deliver
+        self.emr.events.send = self.bus.deliver
         faults = options.message_faults
         self._disturbance = MessageDisturbance(faults, observations) if faults else None
 

@@ -27,6 +27,7 @@ from deeplearning_cli.main import main
 from deeplearning_contract.job_definition import SubmissionSettings, submission_parameter
 from tests.unit import job_lab as jobs
 from tests.unit.deeplearning_provision.data_lab import REGION, serve_s3
+from tests.unit.real_time import wait_until
 
 job_lab = jobs.job_lab
 CLUSTER, BUCKET = "training-c8bf7dbc", "assets"
@@ -119,7 +120,7 @@ def test_a_detached_job_is_listed_shown_stopped_and_resumed(cluster, job_lab, ca
         cluster, 'echo "from ${DEEPLEARNING_RESUME_FROM##*/}"; touch "$DEEPLEARNING_CHECKPOINT_PATH/1"; sleep 1000'
     )
     assert main(["submit", "job.toml", "--detach"]) == 0
-    jobs.wait_until((job_lab.folder / "efs/jobs/digits/checkpoints/1").exists)
+    wait_until((job_lab.folder / "efs/jobs/digits/checkpoints/1").exists)
     capsys.readouterr()
     assert main(["jobs", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -288,7 +289,7 @@ def test_on_emr_a_second_job_waits_and_can_be_stopped_before_its_start(cluster, 
     assert capsys.readouterr().out == "second is cancelled before its start (s-2)\n"
     assert main(["stop", "digits", "hadoop"]) == 0
     assert job_lab.status("digits/1")["state"] == "stopped"
-    jobs.wait_until(lambda: emr.processes["s-1"].poll() is not None)
+    wait_until(lambda: emr.processes["s-1"].poll() is not None)
     assert emr.answer("ListSteps", {"ClusterId": "", "StepStates": ["PENDING", "RUNNING"]}) == {"Steps": []}
 
 

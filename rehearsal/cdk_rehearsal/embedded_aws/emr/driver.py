@@ -7,7 +7,7 @@ TERMINATING and TERMINATED, or TERMINATED_WITH_ERRORS.
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,10 +32,9 @@ from cdk_rehearsal.embedded_aws.emr.cluster import (
     StepState,
     word_bootstrap_failure,
 )
-from cdk_rehearsal.embedded_aws.emr.events import describe_cluster_change, describe_step_change
+from cdk_rehearsal.embedded_aws.emr.events import ClusterEvents
 from cdk_rehearsal.embedded_aws.emr.node_channel import Message, NodeChannels, make_path
 from cdk_rehearsal.embedded_aws.emr.provisioning import Provisioner, order_bootstrap
-from cdk_rehearsal.embedded_aws.messaging.event_bus import build_event
 from cdk_rehearsal.embedded_aws.observation import Observations
 from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.machine import Machine, MachineHost, private_dns_name
@@ -80,14 +79,13 @@ class EmrDriver:
         self._machines = machines
         self._channels = channels
         self.provisioner = provisioner
-        self.send_event: Callable[[dict[str, Any]], object] = lambda _: None
-        """Sends an event to the default event bus, once there is one."""
         self._observations = observations
         self._pace = pace
         self._faults = faults
         self._boots = boots
         self._second = minute_seconds / 60
         self._jobs = JobQueue(_THREADS)
+        self.events = ClusterEvents(place, self._jobs, observations)
         self.lock = threading.RLock()
         self.clusters: dict[str, Cluster] = {}
         self.security_configurations: dict[str, str] = {}
@@ -100,7 +98,7 @@ class EmrDriver:
         cluster.steps = [self._place_log(cluster, step) for step in steps]
         with self.lock:
             self.clusters[cluster.id] = cluster
-        self._tell(cluster, "STARTING")
+        self.events.tell(cluster, "STARTING")
         self._jobs.after(self._pace.reaction, partial(self._provision, cluster))
         return cluster
 
@@ -345,7 +343,7 @@ class EmrDriver:
         self._channels.send(
             cluster.master.ec2_id, order | {"log_key": cluster.request.get("LogEncryptionKmsKeyId", "")}
         )
-        self._tell_step(cluster, step)
+        self.events.report_step(cluster, step)
 
     def _take_step(self, cluster: Cluster, step: Step, report: Message) -> None:
         """Take the end of a step's process; a step that was to be cancelled has no action on failure."""
@@ -368,7 +366,7 @@ class EmrDriver:
 
     def _end_step(self, cluster: Cluster, step: Step, state: StepState) -> None:
         step.state, step.ended = state, now()
-        self._tell_step(cluster, step)
+        self.events.report_step(cluster, step)
 
     def _finish(self, cluster: Cluster) -> None:
         with self.lock:
@@ -400,21 +398,4 @@ class EmrDriver:
 
     def _change(self, cluster: Cluster, state: ClusterState, reason: Reason) -> None:
         cluster.state, cluster.reason = state, reason
-        self._tell(cluster, f"{state}: {reason.message}" if reason.message else state)
-        self._publish(*describe_cluster_change(cluster))
-
-    def _tell_step(self, cluster: Cluster, step: Step) -> None:
-        self._tell(cluster, f"step {step.name} {step.state}")
-        self._publish(*describe_step_change(cluster, step))
-
-    def _tell(self, cluster: Cluster, text: str) -> None:
-        self._observations.tell("scaling", cluster.id, f"cluster {cluster.name} {text}")
-
-    def _publish(self, kind: str, detail: Mapping[str, Any]) -> None:
-        """Send an event to the default event bus, outside of the lock."""
-        event = build_event(self._place, "aws.emr", kind, detail, [])
-
-        def send() -> None:
-            self.send_event(event)
-
-        self._jobs.after(0, send)
+        self.events.report_cluster(cluster)

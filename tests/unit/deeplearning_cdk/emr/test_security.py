@@ -229,10 +229,9 @@ def test_logs_are_encrypted_private_expire_and_outlive_a_failed_creation_with_th
     assert (render(cluster["LogUri"]), cluster["LogEncryptionKmsKeyId"]) == (f"s3://<{name}>/logs/", arn)
 
 
-def test_policy_of_the_key_admits_the_account_and_events_for_topics_alone(make: Any) -> None:
-    statement, published = make().only("AWS::KMS::Key")["KeyPolicy"]["Statement"]
-    assert published["Sid"] == "EventsReachTopics"
-    assert published["Principal"] == {"Service": "events.amazonaws.com"}
+def test_policy_of_the_key_admits_the_account_and_events_for_topics_and_queues_alone(make: Any) -> None:
+    statement, *others = make().only("AWS::KMS::Key")["KeyPolicy"]["Statement"]
+    assert [other["Sid"] for other in others] == ["EventsReachTopics", "UndeliveredReachesQueues"]
     assert render(statement["Principal"]["AWS"]) == "arn:<AWS::Partition>:iam::<AWS::AccountId>:root"
 
 

@@ -54,8 +54,8 @@ def test_each_rule_has_an_id_in_a_pack_that_is_looked_at(name):
 
 def test_a_rule_is_acknowledged_on_the_resource_alone(stack):
     queue = sqs.Queue(stack, "Queue")
-    acknowledge(queue, "worker-queue-without-redrive")
-    reason = ACKNOWLEDGED_RULES["worker-queue-without-redrive"].reason
+    acknowledge(queue, "queue-without-redrive")
+    reason = ACKNOWLEDGED_RULES["queue-without-redrive"].reason
     assert _acknowledged(queue.node.default_child) == {"AwsSolutions::AwsSolutions-SQS3": reason}
     assert _acknowledged(queue) == {}
 
