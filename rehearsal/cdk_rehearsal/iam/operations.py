@@ -63,7 +63,11 @@ def _name_tagged(group: tuple[str, Mapping[str, str]] | None) -> Iterator[Target
 
 
 def _name_object(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    yield f"{_format_bucket(parameters, estate)}/{parameters['Key']}", {}
+    """Name an object, and the headers of its upload by which policies decide."""
+    names = {"ACL": "acl", "ServerSideEncryption": "server-side-encryption"}
+    names["SSEKMSKeyId"] = "server-side-encryption-aws-kms-key-id"
+    context = {f"s3:x-amz-{key}": str(parameters[name]) for name, key in names.items() if name in parameters}
+    yield f"{_format_bucket(parameters, estate)}/{parameters['Key']}", context
 
 
 def _name_bucket(parameters: Parameters, estate: Estate) -> Iterator[Target]:

@@ -7,6 +7,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from moto.iam.access_control import PermissionResult
+from moto.s3.models import FakeBucket
+
 from cdk_rehearsal.embedded_aws.access.account_state import AccountState
 from cdk_rehearsal.embedded_aws.access.managed_policies import read_managed_policy
 from cdk_rehearsal.embedded_aws.access.principals import Principal
@@ -120,7 +123,9 @@ class Gatekeeper:
         self._decide("service", Caller.of_service(service), need, service)
 
     def _decide(self, kind: str, caller: Caller, need: Need, name: str) -> Denial | None:
+        tags = self.state.find_role_tags(caller.role_arn)
         context = {**need.context, "aws:RequestedRegion": self.state.region}
+        context |= {f"aws:PrincipalTag/{key}": value for key, value in tags.items()}
         if name.startswith("i-"):
             context["ec2:SourceInstanceARN"] = self.state.arn("ec2", f"instance/{name}")
         request = Request(caller, need.action, need.resource, make_context(caller, context))
@@ -151,6 +156,15 @@ class Gatekeeper:
             role_arn=role,
             user_id=principal.sender_id,
         )
+
+
+def install_bucket_decisions() -> None:
+    """
+    Turn off moto's own decisions by the policies of buckets, which ignore Principal and Condition.
+
+    The gatekeeper decides by them instead. The replaced method is moto 5.2.5's, which is why moto is pinned exactly.
+    """
+    FakeBucket.get_permission = lambda *_: PermissionResult.NEUTRAL
 
 
 def write_rights(gatekeeper: Gatekeeper, case: str, resources: Iterable[StackResource], folder: Path) -> None:
