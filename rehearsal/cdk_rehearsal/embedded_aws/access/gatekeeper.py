@@ -59,10 +59,14 @@ class Gatekeeper:
                 if (denial := self._decide(principal.kind, caller, need, principal.name)) is not None:
                     return denial
         except (PolicyError, UnknownOperationError) as error:
-            self.record.refuse(principal.kind, operation, str(error))
-            self._observations.tell("refusal", principal.name, f"{operation}: {error}")
+            self.note_failure(principal, operation, str(error))
             return Denial(str(error), is_about_key=False)
         return None
+
+    def note_failure(self, principal: Principal, operation: str, message: str) -> None:
+        """Record that a call failed which must not, though no policy denied it."""
+        self.record.refuse(principal.kind, operation, message)
+        self._observations.tell("refusal", principal.name, f"{operation}: {message}")
 
     def admits_notification(self, topic_arn: str) -> bool:
         """Return whether Auto Scaling's service-linked role may publish to a topic, and use its key."""
@@ -164,7 +168,7 @@ def install_bucket_decisions() -> None:
 
     The gatekeeper decides by them instead. The replaced method is moto 5.2.5's, which is why moto is pinned exactly.
     """
-    FakeBucket.get_permission = lambda *_: PermissionResult.NEUTRAL
+    FakeBucket.get_permission = lambda *_: PermissionResult.NEUTRAL  # type: ignore[method-assign]
 
 
 def write_rights(gatekeeper: Gatekeeper, case: str, resources: Iterable[StackResource], folder: Path) -> None:

@@ -38,8 +38,7 @@ from cdk_rehearsal.embedded_aws.observation import Observations
 from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.machine import Machine, MachineHost, private_dns_name
 
-_THREADS = 16
-_END_SECONDS, _POLL_SECONDS = 60.0, 0.05
+_THREADS, _END_SECONDS, _POLL_SECONDS = 16, 60.0, 0.05
 _BY_PLAN = ("USER_REQUEST", "ALL_STEPS_COMPLETED")
 """Codes of reasons that are no errors."""
 _READY, _IDLE = "Cluster ready to run steps.", "Cluster ready after last step completed."
@@ -144,8 +143,7 @@ class EmrDriver:
 
     def find_tags(self, cluster_id: str) -> Mapping[str, str]:
         """Return the tags of a cluster; none where there is no such cluster."""
-        cluster = self.clusters.get(cluster_id)
-        return cluster.tags if cluster else {}
+        return self.clusters[cluster_id].tags if cluster_id in self.clusters else {}
 
     def fail_instance(self, instance_id: str) -> bool:
         """
@@ -170,10 +168,12 @@ class EmrDriver:
 
     def take_report(self, instance_id: str, report: Message) -> None:
         """Take what a node's controller reports."""
+        if report["event"] == "log-lost":
+            return self.provisioner.note_lost_log(instance_id, report)
         with self.lock:
             cluster, instance = self._find(instance_id)
             if cluster is None or instance is None or cluster.is_ending:
-                return
+                return None
             if last_line := report.get("last_line", ""):  # In the log bucket, too.
                 self._observations.tell("scaling", instance_id, f"standard error ends with: {last_line}")
             if report["event"] == "ready":
@@ -188,6 +188,7 @@ class EmrDriver:
                 self.terminate(cluster, "BOOTSTRAP_FAILURE", word_bootstrap_failure(instance, report))
             elif (step := cluster.find_step(report["id"])) is not None:
                 self._take_step(cluster, step, report)
+        return None
 
     def list_running_nodes(self, instance_id: str) -> list[str]:
         """Return the private DNS names of a cluster's core nodes that run; a primary has no NodeManager."""
@@ -336,9 +337,8 @@ class EmrDriver:
         step.state, step.started = "RUNNING", now()
         cluster.touch()  # It was pending until now.
         order = {"do": "step", "id": step.id, "jar": step.jar, "arguments": step.arguments, "logs": step.log}
-        self._channels.send(
-            cluster.master.ec2_id, order | {"log_key": cluster.request.get("LogEncryptionKmsKeyId", "")}
-        )
+        order["log_key"] = cluster.request.get("LogEncryptionKmsKeyId", "")
+        self._channels.send(cluster.master.ec2_id, order)
         self._tell(cluster, f"step {step.name} RUNNING")
 
     def _take_step(self, cluster: Cluster, step: Step, report: Message) -> None:
