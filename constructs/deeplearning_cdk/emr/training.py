@@ -128,7 +128,7 @@ class EmrTraining(Construct):
         if encryption_key is None:
             # The log bucket outlives a creation that fails, and needs its key.
             self.encryption.key.apply_removal_policy(RemovalPolicy.RETAIN)
-        self.network = ClusterNetwork(self, "Network", network, log_key=self.encryption.log_key)
+        self.network = ClusterNetwork(self, "Network", network, log_key=self.encryption.log_key, is_on_emr=True)
         self.security_groups = EmrSecurityGroups(self, "SecurityGroups", self.network.vpc)
         self.storage = ClusterStorage(
             self,
