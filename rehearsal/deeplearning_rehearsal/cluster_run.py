@@ -19,7 +19,7 @@ from deeplearning_contract.cluster_state import ClusterState, get_request
 from deeplearning_contract.names import AGENT_LOG, SETTINGS_FILE, NodeRole, find_role
 from deeplearning_contract.settings import NodeSettings
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_roster
-from deeplearning_rehearsal.checks.node_log import await_node_log
+from deeplearning_rehearsal.checks.node_log import await_node_log, list_emr_logs
 from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress
 from deeplearning_rehearsal.checks.training import (
     await_formation,
@@ -116,9 +116,20 @@ class ClusterRun:
             if settings.log_group:
                 logs, nodes = self.aws.place.client("logs"), [node.instance_id for node in evidence.nodes]
                 evidence.log = await_node_log(logs, settings.log_group, nodes)
+            if submission.platform == "emr":
+                self.check_emr_logs(evidence, submission.cluster_id)
             # The master and the last worker: each role has rights of its own.
             ends = {evidence.roster.hosts[0][1], evidence.roster.hosts[-1][1]}
             check_sessions(self.aws.place.client("ssm"), ends)
+
+    def check_emr_logs(self, evidence: Evidence, cluster: str) -> None:
+        """Hold the bucket of a cluster on EMR against the logs that EMR writes; what lacks is a problem."""
+        logs = list_emr_logs(self.aws.place.client("emr"), self.aws.place.client("s3"), cluster)
+        evidence.problems += [
+            f"EMR must write {uri}, it is not in the bucket" for uri, is_there in logs.items() if not is_there
+        ]
+        lane = self.fleet.lane(find_master(self.fleet).instance_id)
+        self.timeline.tell(lane, f"{sum(logs.values())} of {len(logs)} logs of EMR are in the bucket")
 
     def train(self, evidence: Evidence) -> None:
         """Run the example job; RehearsalError when it failed."""

@@ -1,8 +1,12 @@
 """Buckets of a stack: their settings reach S3, and their policies decide calls."""
 
 import json
+from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
+
+HERE = Path(__file__).parent
 
 
 @pytest.fixture
@@ -63,3 +67,90 @@ def test_a_policy_of_a_bucket_that_is_not_there_fails_the_stack(deploy_template)
     resource = {"Type": "AWS::S3::BucketPolicy", "Properties": {"Bucket": "nobodys", "PolicyDocument": policy}}
     cloud = deploy_template({"Resources": {"Policy": resource}})
     assert "bucket" in cloud.observation("Policy CREATE_FAILED")["text"].lower()
+
+
+@pytest.fixture(scope="module")
+def shared(start_cloud, assemble, tmp_path_factory):
+    """Return the embedded AWS with a bucket, a master that may write objects, and a worker that may not."""
+    template = json.loads((HERE / "sample_template.json").read_text())
+    resources = template["Resources"]
+    resources["Store"] = {"Type": "AWS::S3::Bucket", "Properties": {}}
+    resources["MasterRole"]["Properties"]["Tags"] = [{"Key": "team", "Value": "vision"}]
+    write = {"Effect": "Allow", "Action": ["s3:PutObject", "kms:*"], "Resource": "*"}
+    resources["MasterRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"].append(write)
+    cloud = start_cloud(minute_seconds=3600)
+    assert isinstance(cloud.deploy(assemble(tmp_path_factory.mktemp("store") / "cdk.out", template)), dict)
+    cloud.master, cloud.worker = cloud.machine("master"), cloud.machine("worker")
+    cloud.observation("Store CREATE_COMPLETE")
+    cloud.store = cloud.physical_id("Store")
+    return cloud
+
+
+def find_refusal(cloud, statement, machine, **upload):
+    """Return why a node may not write an object, with a policy of the bucket; empty where it may."""
+    operator = cloud.client("s3")
+    operator.delete_bucket_policy(Bucket=cloud.store)
+    if statement is not None:
+        resource = f"arn:aws:s3:::{cloud.store}/*"
+        statement = {"Principal": "*", "Action": "s3:PutObject", "Resource": resource} | statement
+        policy = {"Version": "2012-10-17", "Statement": [statement]}
+        operator.put_bucket_policy(Bucket=cloud.store, Policy=json.dumps(policy))
+        assert json.loads(operator.get_bucket_policy(Bucket=cloud.store)["Policy"]) == policy
+    try:
+        cloud.client("s3", machine).put_object(Bucket=cloud.store, Key="a/b", Body=b"text", **upload)
+    except ClientError as error:
+        return error.response["Error"]["Message"]
+    return ""
+
+
+def deny(operator, key, value):
+    return {"Effect": "Deny", "Condition": {operator: {key: value}}}
+
+
+EXPLICIT = "with an explicit deny in a resource-based policy"
+
+
+@pytest.mark.parametrize(
+    ("statement", "refusal"),
+    [
+        (None, ""),
+        ({"Effect": "Deny"}, EXPLICIT),
+        (deny("Bool", "aws:SecureTransport", "false"), ""),
+        (deny("Bool", "aws:SecureTransport", "true"), EXPLICIT),
+        (deny("StringEquals", "aws:PrincipalTag/team", "vision"), EXPLICIT),
+        (deny("StringEquals", "aws:PrincipalTag/team", "speech"), ""),
+        (deny("StringNotEquals", "s3:x-amz-server-side-encryption", "aws:kms"), EXPLICIT),
+        (deny("StringEquals", "s3:x-amz-acl", "public-read"), ""),
+        ({"Effect": "Deny", "Principal": {"AWS": "arn:aws:iam::123456789012:role/nobody"}}, ""),
+        ({"Effect": "Deny", "Principal": {"AWS": "123456789012"}}, EXPLICIT),
+        ({"Effect": "Deny", "Action": "s3:GetObject"}, ""),
+        ({"Effect": "Deny", "Resource": "arn:aws:s3:::others/*"}, ""),
+        (deny("StringNotEquals", "aws:SourceVpce", "vpce-1"), "got aws:sourcevpce"),
+        (deny("NumericLessThan", "s3:TlsVersion", "1.2"), "got s3:tlsversion"),
+        (deny("StringSoundsLike", "aws:PrincipalTag/team", "vision"), "one that IAM knows"),
+    ],
+)
+def test_a_deny_of_a_bucket_refuses_where_its_principal_resource_and_condition_apply(shared, statement, refusal):
+    """IAM user guide, "Policy evaluation logic"; a key or operator that is not known here is refused, not ignored."""
+    found = find_refusal(shared, statement, shared.master)
+    assert (refusal in found) if refusal else found == ""
+
+
+def test_the_headers_of_an_upload_meet_the_conditions_of_a_bucket(shared):
+    """S3 user guide, "Using server-side encryption with AWS KMS keys": the header is a condition key."""
+    only_kms = deny("StringNotEquals", "s3:x-amz-server-side-encryption", "aws:kms")
+    assert find_refusal(shared, only_kms, shared.master, ServerSideEncryption="AES256")
+    assert find_refusal(shared, only_kms, shared.master, ServerSideEncryption="aws:kms") == ""
+    private = deny("StringEquals", "s3:x-amz-acl", "public-read")
+    assert EXPLICIT in find_refusal(shared, private, shared.master, ACL="public-read")
+
+
+def test_a_bucket_may_allow_a_role_of_its_account_that_has_no_right_of_its_own(shared):
+    """IAM user guide, "Policy evaluation logic": in an account, the policy of the identity or of the resource."""
+    role = f"arn:aws:iam::123456789012:role/{shared.physical_id('WorkerRole')}"
+    missing = "because no identity-based policy allows the s3:PutObject action"
+    assert missing in find_refusal(shared, None, shared.worker)
+    assert find_refusal(shared, {"Effect": "Allow", "Principal": {"AWS": role}}, shared.worker) == ""
+    assert missing in find_refusal(shared, {"Effect": "Allow", "Principal": {"AWS": f"{role}2"}}, shared.worker)
+    # To name the account hands the decision to the policies of its roles.
+    assert missing in find_refusal(shared, {"Effect": "Allow", "Principal": {"AWS": "123456789012"}}, shared.worker)

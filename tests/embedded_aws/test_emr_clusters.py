@@ -931,6 +931,14 @@ def test_encrypted_logs_need_the_role_of_the_instances_to_use_the_key(running):
         sample.cloud.client("s3", sample.master.machine).put_object(**upload)
 
 
+def test_a_log_that_a_node_cannot_write_is_a_finding_even_of_a_cluster_that_ends(running):
+    sample = running()
+    sample.emr.terminate_job_flows(JobFlowIds=[sample.id])
+    sample.master.ask("report", event="log-lost", target="/logs/a.gz", error="s3 answers 404: NoSuchBucket")
+    text = sample.cloud.observation("log /logs/a.gz is lost")["text"]
+    assert text == "s3:PutObject: log /logs/a.gz is lost: s3 answers 404: NoSuchBucket"
+
+
 def test_a_node_may_ask_for_its_cluster_with_the_right_to_it_alone(running):
     sample = running()
     own = sample.cloud.client("emr", sample.master.machine)

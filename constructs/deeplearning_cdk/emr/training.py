@@ -131,7 +131,7 @@ class EmrTraining(Construct):
         _add_warnings(self, plan, has_end=stop_when_idle is not None or stop_after is not None)
         self.cluster_name = tag_costs(self, name_cluster(self))
         self.encryption = _make_encryption(self, encryption_key)
-        self.network = ClusterNetwork(self, "Network", network, log_key=self.encryption.log_key)
+        self.network = ClusterNetwork(self, "Network", network, log_key=self.encryption.log_key, is_on_emr=True)
         self.security_groups = EmrSecurityGroups(self, "SecurityGroups", self.network.vpc)
         self.storage = ClusterStorage(
             self,

@@ -36,6 +36,7 @@ class ClusterNetwork(Construct):
         public_master: Place the master in a public subnet, where the VPC has one. Default: it is in the workers'
             subnet.
         log_key: KMS key of a new VPC's flow log. Default: CloudWatch's own key.
+        is_on_emr: Let EMR write to its own buckets through the endpoint of S3. Default: the nodes are not EMR's.
 
     Attributes:
         vpc: The VPC.
@@ -60,6 +61,7 @@ class ClusterNetwork(Construct):
         *,
         public_master: bool = False,
         log_key: kms.IKey | None = None,
+        is_on_emr: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         self.is_new = network.vpc is None
@@ -87,7 +89,7 @@ class ClusterNetwork(Construct):
         needs: list[IDependable] = [self.vpc, self.worker_subnet, self.master_subnet, self.security_group]
         if self.is_new or network.isolated:
             subnets = [self.worker_subnet] if self.has_one_subnet else [self.worker_subnet, self.master_subnet]
-            needs += add_gateways(self, self.vpc, subnets, isolated=network.isolated)
+            needs += add_gateways(self, self.vpc, subnets, isolated=network.isolated, is_on_emr=is_on_emr)
         else:
             warn_of_missing_gateway(self, self.vpc)
         if network.isolated:

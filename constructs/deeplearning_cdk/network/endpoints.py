@@ -27,12 +27,19 @@ _PUBLIC_BUCKETS = (
 """Buckets of Amazon Linux packages and of layers of ECR images, which are read without a role (their user guides)."""
 
 
+_EMR_BUCKETS = ("aws157-logs-prod", "aws157-logs-prod-${AWS::Region}", "prod.${AWS::Region}.appinfo.src")
+"""EMR's own buckets: of logs, whose name in us-east-1 has no region, and of what YARN's and Spark's pages show."""
+_EMR_ACTIONS = ("s3:Abort*", "s3:Create*", "s3:Get*", "s3:List*", "s3:Put*")
+
+
 def add_gateways(
-    scope: Construct, vpc: ec2.IVpc, subnets: Sequence[ec2.ISubnet], *, isolated: bool
+    scope: Construct, vpc: ec2.IVpc, subnets: Sequence[ec2.ISubnet], *, isolated: bool, is_on_emr: bool
 ) -> list[IDependable]:
     """Add the gateway endpoints of S3 and DynamoDB to the routes of subnets."""
     services = {"S3": ec2.GatewayVpcEndpointAwsService.S3, "DynamoDb": ec2.GatewayVpcEndpointAwsService.DYNAMODB}
     policies = {"S3": [_own_principals(), *_public_objects(isolated=isolated)], "DynamoDb": [_own_principals()]}
+    if is_on_emr:
+        policies["S3"].append(_emr_objects())
     endpoints: list[IDependable] = []
     for name, service in services.items():
         endpoint = ec2.GatewayVpcEndpoint(
@@ -122,6 +129,17 @@ def _public_objects(*, isolated: bool) -> list[iam.PolicyStatement]:
         ),
         iam.PolicyStatement(principals=everyone, actions=["s3:PutObject"], resources=[signal]),
     ]
+
+
+def _emr_objects() -> iam.PolicyStatement:
+    """
+    Allow EMR's own calls from the nodes, which it signs with credentials of an account of its own.
+
+    Without them AWS's support has no logs of the cluster, and the console shows no history of applications. Buckets and
+    actions are those of the EMR management guide, "Sample policies for private subnets that access Amazon S3".
+    """
+    buckets = [Fn.sub(f"arn:${{AWS::Partition}}:s3:::{bucket}/*") for bucket in _EMR_BUCKETS]
+    return iam.PolicyStatement(principals=[iam.StarPrincipal()], actions=list(_EMR_ACTIONS), resources=buckets)
 
 
 @jsii.implements(IAspect)

@@ -55,8 +55,8 @@ ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
     "queue-without-redrive": AcknowledgedRule(
         reason=(
             "Every worker must receive every notification, so none is deleted: it is received many times and "
-            "expires after five minutes, and a redrive would remove it before all workers have received it. On EMR, the "
-            "queue is itself the dead-letter queue of a rule, which the check does not see."
+            "expires after five minutes, and a redrive would remove it before all workers have received it. On EMR, "
+            "the queue is itself the dead-letter queue of a rule, which the check does not see."
         ),
         nag_ids={"AwsSolutions": "SQS3"},
     ),

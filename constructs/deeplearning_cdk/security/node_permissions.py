@@ -123,15 +123,22 @@ def stream_arns(log_group: logs.ILogGroup, node_role: NodeRole) -> str:
 
 
 def event_statement(cluster: str, *kinds: EventKind) -> iam.PolicyStatement:
-    """Return the permission to send only these events of a cluster to the account's default event bus."""
+    """
+    Return the permission to send only these events of a cluster to the account's default event bus.
+
+    A call sends up to ten events. Whether the keys then have the values of all of them, or the call is decided event by
+    event, is not documented (EventBridge user guide, "Using IAM policy conditions"). `ForAllValues` refuses a foreign
+    event in both cases; the keys must be present, because it matches a call without them.
+    """
     return iam.PolicyStatement(
         actions=["events:PutEvents"],
         resources=[f"arn:{PARTITION}:events:{REGION}:{ACCOUNT_ID}:event-bus/default"],
         conditions={
-            "StringEquals": {
+            "ForAllValues:StringEquals": {
                 "events:source": name_source(cluster),
                 "events:detail-type": sorted(kind.value for kind in kinds),
-            }
+            },
+            "Null": {"events:source": "false", "events:detail-type": "false"},
         },
     )
 

@@ -1,7 +1,7 @@
 """The parts of the embedded AWS of one account and region, in front of moto's own."""
 
 from cdk_rehearsal.embedded_aws.access.account_state import AccountState
-from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
+from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper, install_bucket_decisions
 from cdk_rehearsal.embedded_aws.access.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.autoscaling.api import install_scaling_api
 from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
@@ -84,6 +84,7 @@ class Services:
 
     def install(self) -> None:
         """Replace the parts of moto that these stand in for."""
+        install_bucket_decisions()
         install_queue_delivery(self._disturbance)
         install_topic_delivery(self._delivery, self._disturbance)
         install_event_delivery(self.bus, self.place)

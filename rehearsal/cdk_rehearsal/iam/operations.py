@@ -63,7 +63,11 @@ def _name_tagged(group: tuple[str, Mapping[str, str]] | None) -> Iterator[Target
 
 
 def _name_object(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    yield f"{_format_bucket(parameters, estate)}/{parameters['Key']}", {}
+    """Name an object, and the headers of its upload by which policies decide."""
+    names = {"ACL": "acl", "ServerSideEncryption": "server-side-encryption"}
+    names["SSEKMSKeyId"] = "server-side-encryption-aws-kms-key-id"
+    context = {f"s3:x-amz-{key}": str(parameters[name]) for name, key in names.items() if name in parameters}
+    yield f"{_format_bucket(parameters, estate)}/{parameters['Key']}", context
 
 
 def _name_bucket(parameters: Parameters, estate: Estate) -> Iterator[Target]:
@@ -88,11 +92,20 @@ def _name_log_group(parameters: Parameters, estate: Estate) -> Iterator[Target]:
 
 
 def _name_event_bus(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    """Name the bus of each event, with the event's source and detail type."""
+    """
+    Name each bus of a batch, with the sources and detail types of all its events.
+
+    EventBridge's user guide ("Using IAM policy conditions") leaves open whether a batch is decided as one or event by
+    event. A policy for all values decides alike either way; one for a single value is refused for several.
+    """
+    buses: dict[str, list[Parameters]] = {}
     for entry in parameters["Entries"]:
         bus = str(entry.get("EventBusName") or "default")
         arn = bus if bus.startswith("arn:") else estate.arn("events", f"event-bus/{bus}")
-        yield arn, {"events:source": str(entry["Source"]), "events:detail-type": str(entry["DetailType"])}
+        buses.setdefault(arn, []).append(entry)
+    names = {"events:source": "Source", "events:detail-type": "DetailType"}
+    for arn, entries in buses.items():
+        yield arn, {key: tuple(dict.fromkeys(str(entry[name]) for entry in entries)) for key, name in names.items()}
 
 
 def _name_instance(parameters: Parameters, estate: Estate) -> Iterator[Target]:

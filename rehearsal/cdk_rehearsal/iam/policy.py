@@ -10,7 +10,7 @@ from typing import Any, Literal
 from cdk_rehearsal.errors import PolicyError
 from cdk_rehearsal.iam.condition import Condition, read_conditions
 from cdk_rehearsal.iam.pattern import ArnPattern, Context, Pattern
-from cdk_rehearsal.iam.request import Caller
+from cdk_rehearsal.iam.request import Caller, is_known_key
 
 _ACCOUNT = re.compile(r"\d{12}")
 _ROOT = re.compile(r"arn:[a-z-]+:iam::(\d{12}):root")
@@ -107,12 +107,28 @@ class Statement:
         return any(match.is_account(caller) for match in principals)
 
     def covers(self, resource: str, context: Context) -> bool:
-        """Return whether it is about a resource, under the request's conditions."""
+        """
+        Return whether it is about a resource, under the request's conditions.
+
+        Raise PolicyError for a key that the request lacks here, though AWS may set it: to take it for absent would
+        pass over a Deny.
+        """
+        _require_known(frozenset().union(*(pattern.keys for pattern in self.resources)) - context.keys())
         if self.resources:
             is_listed = any(pattern.is_match(resource, context) for pattern in self.resources)
             if is_listed == self.excludes_resources:
                 return False
+        _require_known(self.keys - context.keys())
         return all(condition.is_met(context) for condition in self.conditions)
+
+
+def _require_known(keys: frozenset[str]) -> None:
+    for key in sorted(keys):
+        if not is_known_key(key):
+            raise PolicyError(
+                f"a condition key must be one that the rehearsal decides by, got {key}; AWS decides by it, so the "
+                "statement is unusable here"
+            )
 
 
 @lru_cache(maxsize=512)

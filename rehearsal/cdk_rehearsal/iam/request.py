@@ -5,6 +5,34 @@ from dataclasses import dataclass, field
 
 from cdk_rehearsal.iam.pattern import ARN_PARTS, Context, split_arn
 
+_KNOWN_GLOBAL_KEYS = frozenset(
+    f"aws:{name}"
+    for name in (
+        *("securetransport", "principalisawsservice", "principalservicename", "principalarn", "principalaccount"),
+        *("principaltype", "userid", "username", "requestedregion", "sourcearn", "sourceaccount", "viaawsservice"),
+    )
+)
+_KNOWN_TAG_KEYS = ("aws:principaltag/", "aws:requesttag/", "aws:resourcetag/")
+_KNOWN_S3_KEYS = frozenset(
+    f"s3:{name}"
+    for name in (
+        *("prefix", "delimiter", "max-keys"),
+        *("x-amz-acl", "x-amz-server-side-encryption", "x-amz-server-side-encryption-aws-kms-key-id"),
+    )
+)
+
+
+def is_known_key(key: str) -> bool:
+    """
+    Return whether a request of the embedded AWS has a condition key, in lower case, wherever one of AWS has it.
+
+    Listed are the global keys and those of S3, because policies of buckets name them freely; of other services, every
+    key counts as known.
+    """
+    if key.startswith("s3:"):
+        return key in _KNOWN_S3_KEYS
+    return not key.startswith("aws:") or key in _KNOWN_GLOBAL_KEYS or key.startswith(_KNOWN_TAG_KEYS)
+
 
 @dataclass(frozen=True)
 class Caller:
@@ -48,7 +76,12 @@ class Request:
 
 
 def make_context(caller: Caller, extra: Mapping[str, str | tuple[str, ...]], *, is_secure: bool = True) -> Context:
-    """Return the condition keys of a request: the global ones, and what the service adds."""
+    """
+    Return the condition keys of a request: the global ones, and what the service adds.
+
+    `aws:SecureTransport` is true by default: calls of the embedded AWS stand for calls over HTTPS, whatever the scheme
+    of its endpoint is.
+    """
     keys: dict[str, str | tuple[str, ...]] = {"aws:SecureTransport": "true" if is_secure else "false"}
     if caller.service:
         keys |= {"aws:PrincipalIsAWSService": "true", "aws:PrincipalServiceName": caller.service}

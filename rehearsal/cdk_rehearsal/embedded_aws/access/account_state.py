@@ -70,6 +70,11 @@ class AccountState:
         inline = {name: _text(document) for name, document in list(role.policies.items())}
         return inline | attached
 
+    def find_role_tags(self, role_arn: str) -> dict[str, str]:
+        """Return the tags of a role, which its sessions have too; none where there is no such role."""
+        role = next((role for role in self._read_roles() if role.arn == role_arn), None)
+        return {} if role is None else {str(tag["Key"]): str(tag["Value"]) for tag in role.tags}
+
     def find_trust_policy(self, role_arn: str) -> str | None:
         """Return the text of a role's trust policy; None where there is no such role."""
         role = next((role for role in self._read_roles() if role.arn == role_arn), None)

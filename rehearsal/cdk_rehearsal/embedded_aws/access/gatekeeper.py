@@ -7,6 +7,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from moto.iam.access_control import PermissionResult
+from moto.s3.models import FakeBucket
+
 from cdk_rehearsal.embedded_aws.access.account_state import AccountState
 from cdk_rehearsal.embedded_aws.access.managed_policies import read_managed_policy
 from cdk_rehearsal.embedded_aws.access.principals import Principal
@@ -56,10 +59,14 @@ class Gatekeeper:
                 if (denial := self._decide(principal.kind, caller, need, principal.name)) is not None:
                     return denial
         except (PolicyError, UnknownOperationError) as error:
-            self.record.refuse(principal.kind, operation, str(error))
-            self._observations.tell("refusal", principal.name, f"{operation}: {error}")
+            self.note_failure(principal, operation, str(error))
             return Denial(str(error), is_about_key=False)
         return None
+
+    def note_failure(self, principal: Principal, operation: str, message: str) -> None:
+        """Record that a call failed which must not, though no policy denied it."""
+        self.record.refuse(principal.kind, operation, message)
+        self._observations.tell("refusal", principal.name, f"{operation}: {message}")
 
     def admits_notification(self, topic_arn: str) -> bool:
         """Return whether Auto Scaling's service-linked role may publish to a topic, and use its key."""
@@ -120,7 +127,9 @@ class Gatekeeper:
         self._decide("service", Caller.of_service(service), need, service)
 
     def _decide(self, kind: str, caller: Caller, need: Need, name: str) -> Denial | None:
+        tags = self.state.find_role_tags(caller.role_arn)
         context = {**need.context, "aws:RequestedRegion": self.state.region}
+        context |= {f"aws:PrincipalTag/{key}": value for key, value in tags.items()}
         if name.startswith("i-"):
             context["ec2:SourceInstanceARN"] = self.state.arn("ec2", f"instance/{name}")
         request = Request(caller, need.action, need.resource, make_context(caller, context))
@@ -151,6 +160,15 @@ class Gatekeeper:
             role_arn=role,
             user_id=principal.sender_id,
         )
+
+
+def install_bucket_decisions() -> None:
+    """
+    Turn off moto's own decisions by the policies of buckets, which ignore Principal and Condition.
+
+    The gatekeeper decides by them instead. The replaced method is moto 5.2.5's, which is why moto is pinned exactly.
+    """
+    FakeBucket.get_permission = lambda *_: PermissionResult.NEUTRAL  # type: ignore[method-assign]
 
 
 def write_rights(gatekeeper: Gatekeeper, case: str, resources: Iterable[StackResource], folder: Path) -> None:

@@ -208,6 +208,11 @@ class Cluster:
         uri = str(self.request.get("LogUri", ""))
         return f"{uri.replace('s3n://', 's3://').rstrip('/')}/{self.id}/" if uri else ""
 
+    def place_log(self, step: Step) -> Step:
+        """Give a step the folder of its logs; return it."""
+        step.log = f"{self.log_uri}steps/" if self.log_uri else ""
+        return step
+
     @property
     def is_ending(self) -> bool:
         """True if it terminates or has ended."""

@@ -39,8 +39,7 @@ from cdk_rehearsal.embedded_aws.observation import Observations
 from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.machine import Machine, MachineHost, private_dns_name
 
-_THREADS = 16
-_END_SECONDS, _POLL_SECONDS = 60.0, 0.05
+_THREADS, _END_SECONDS, _POLL_SECONDS = 16, 60.0, 0.05
 _BY_PLAN = ("USER_REQUEST", "ALL_STEPS_COMPLETED")
 """Codes of reasons that are no errors."""
 _READY, _IDLE = "Cluster ready to run steps.", "Cluster ready after last step completed."
@@ -95,7 +94,7 @@ class EmrDriver:
         """Begin to launch a cluster whose request is in order."""
         key = DiskKey.read(self.security_configurations.get(request.get("SecurityConfiguration", ""), "{}"))
         cluster = Cluster(request, self._place.arn("elasticmapreduce", "cluster/"), key, groups=groups)
-        cluster.steps = [self._place_log(cluster, step) for step in steps]
+        cluster.steps = [cluster.place_log(step) for step in steps]
         with self.lock:
             self.clusters[cluster.id] = cluster
         self.events.tell(cluster, "STARTING")
@@ -104,7 +103,7 @@ class EmrDriver:
 
     def add_steps(self, cluster: Cluster, steps: list[Step]) -> None:
         """Add steps to a cluster that has not ended; the caller holds the lock."""
-        cluster.steps += [self._place_log(cluster, step) for step in steps]
+        cluster.steps += [cluster.place_log(step) for step in steps]
         self._jobs.after(0, partial(self._advance, cluster))
 
     def cancel_step(self, cluster: Cluster, step: Step, *, by_force: bool) -> None:
@@ -146,8 +145,7 @@ class EmrDriver:
 
     def find_tags(self, cluster_id: str) -> Mapping[str, str]:
         """Return the tags of a cluster; none where there is no such cluster."""
-        cluster = self.clusters.get(cluster_id)
-        return cluster.tags if cluster else {}
+        return self.clusters[cluster_id].tags if cluster_id in self.clusters else {}
 
     def fail_instance(self, instance_id: str) -> bool:
         """
@@ -172,10 +170,12 @@ class EmrDriver:
 
     def take_report(self, instance_id: str, report: Message) -> None:
         """Take what a node's controller reports."""
+        if report["event"] == "log-lost":
+            return self.provisioner.note_lost_log(instance_id, report)
         with self.lock:
             cluster, instance = self._find(instance_id)
             if cluster is None or instance is None or cluster.is_ending:
-                return
+                return None
             if last_line := report.get("last_line", ""):  # In the log bucket, too.
                 self._observations.tell("scaling", instance_id, f"standard error ends with: {last_line}")
             if report["event"] == "ready":
@@ -190,6 +190,7 @@ class EmrDriver:
                 self.terminate(cluster, "BOOTSTRAP_FAILURE", word_bootstrap_failure(instance, report))
             elif (step := cluster.find_step(report["id"])) is not None:
                 self._take_step(cluster, step, report)
+        return None
 
     def list_running_nodes(self, instance_id: str) -> list[str]:
         """Return the private DNS names of a cluster's core nodes that run; a primary has no NodeManager."""
@@ -340,9 +341,8 @@ class EmrDriver:
         step.state, step.started = "RUNNING", now()
         cluster.touch()  # It was pending until now.
         order = {"do": "step", "id": step.id, "jar": step.jar, "arguments": step.arguments, "logs": step.log}
-        self._channels.send(
-            cluster.master.ec2_id, order | {"log_key": cluster.request.get("LogEncryptionKmsKeyId", "")}
-        )
+        order["log_key"] = cluster.request.get("LogEncryptionKmsKeyId", "")
+        self._channels.send(cluster.master.ec2_id, order)
         self.events.report_step(cluster, step)
 
     def _take_step(self, cluster: Cluster, step: Step, report: Message) -> None:
@@ -391,10 +391,6 @@ class EmrDriver:
         self._machines.power_off(instance.ec2_id)
         self._launcher.terminate(instance.ec2_id)
         self._observations.tell("scaling", instance.ec2_id, "terminated")
-
-    def _place_log(self, cluster: Cluster, step: Step) -> Step:
-        step.log = f"{cluster.log_uri}steps/" if cluster.log_uri else ""
-        return step
 
     def _change(self, cluster: Cluster, state: ClusterState, reason: Reason) -> None:
         cluster.state, cluster.reason = state, reason

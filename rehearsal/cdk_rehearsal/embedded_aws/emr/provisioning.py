@@ -23,6 +23,7 @@ from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
 from cdk_rehearsal.embedded_aws.ec2.launcher import LaunchOrder
 from cdk_rehearsal.embedded_aws.emr.cluster import Cluster, ClusterInstance, InstanceGroup
+from cdk_rehearsal.embedded_aws.emr.node_channel import Message
 from cdk_rehearsal.embedded_aws.place import Place
 
 EMR = "elasticmapreduce.amazonaws.com"
@@ -91,6 +92,11 @@ class Provisioner:
         """Raise LaunchError unless the service role may launch instances of a group."""
         if denial := self.find_denial(cluster, self._list_launch_calls(cluster, group)):
             raise LaunchError("UnauthorizedOperation", denial)
+
+    def note_lost_log(self, instance_id: str, report: Message) -> None:
+        """Record that a node could not write a log to the cluster's bucket, which on AWS nobody would notice."""
+        node = Principal("other", "", instance_id)
+        self._gatekeeper.note_failure(node, "s3:PutObject", f"log {report['target']} is lost: {report['error']}")
 
     def service_role(self, cluster: Cluster) -> str:
         """Return the ARN of the service role; requests name it or give its ARN."""

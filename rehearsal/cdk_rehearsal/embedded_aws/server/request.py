@@ -88,13 +88,21 @@ def is_signature_valid(request: SignedRequest, authorization: Authorization, sec
     return hmac.compare_digest(signer.signature(text, signed), authorization.signature)
 
 
+_S3_HEADERS = {
+    "x-amz-acl": "ACL",
+    "x-amz-server-side-encryption": "ServerSideEncryption",
+    "x-amz-server-side-encryption-aws-kms-key-id": "SSEKMSKeyId",
+}
+"""Headers of uploads by which policies decide, with the API's names."""
+
+
 def read_parameters(service: str, request: SignedRequest) -> Mapping[str, Any]:
     """Return the parameters of a request by the API's names; of a form those on the top level, each a text."""
     query = {name: values[0] for name, values in parse_qs(request.query, keep_blank_values=True).items()}
     if service == "s3":
         bucket, _, key = unquote(request.path).lstrip("/").partition("/")
-        chosen = request.headers.get("x-amz-server-side-encryption-aws-kms-key-id")
-        return {"Bucket": bucket, "Key": key, **query, **({"SSEKMSKeyId": chosen} if chosen else {})}
+        headers = {name: request.headers[header] for header, name in _S3_HEADERS.items() if header in request.headers}
+        return {"Bucket": bucket, "Key": key, **query, **headers}
     if "x-amz-target" in request.headers or request.body[:1] == b"{":
         return _read_json(request.body)
     form = parse_qs(request.body.decode(errors="replace"), keep_blank_values=True)

@@ -2,7 +2,9 @@
 Stands in for EMR's instance controller: runs bootstrap actions, and on a primary steps, as EMR orders them.
 
 Its place is EMR's: bootstrap actions in /emr/instance-controller/lib/bootstrap-actions/<n>, their logs in
-/mnt/var/log/bootstrap-actions/<n>, those of steps in /mnt/var/log/hadoop/steps/<id>. All logs go to S3, compressed.
+/mnt/var/log/bootstrap-actions/<n>, those of steps in /mnt/var/log/hadoop/steps/<id>. All logs go to S3, compressed,
+with the rights of the instance's role (EMR management guide, "View log files"). A step's `syslog` is that of its Hadoop
+job: the commands of steps here run none.
 
 No disk is encrypted, but the key for it is used as on EMR: a node requests a data key when it launches, keeps the
 encrypted copy on its boot volume, and has that decrypted after a reboot (KMS developer guide, "How Amazon EMR uses AWS
@@ -230,7 +232,7 @@ class Controller:
         return code
 
     def _upload(self, logs: Path, uri: str, order: Mapping[str, Any]) -> None:
-        """Upload the logs of an action or step; without the right to it they are missing, as on AWS."""
+        """Upload the logs of an action or step; report one that S3 refuses, of which AWS would not inform anybody."""
         if not uri:
             return
         bucket, _, prefix = uri.removeprefix("s3://").partition("/")
@@ -243,10 +245,20 @@ class Controller:
         for name in _STREAMS:
             if (logs / name).exists():
                 body, target = gzip.compress((logs / name).read_bytes()), f"/{bucket}/{quote(prefix)}{name}.gz"
-                try:
+                if refusal := self._put(target, body, headers):
+                    _note(logs, f"ERROR Uploading {target} failed: {refusal}")
+                    self.report(event="log-lost", target=target, error=refusal)
+
+    def _put(self, target: str, body: bytes, headers: Mapping[str, str]) -> str:
+        """Write an object; return why S3 refuses it, empty where it does not."""
+        try:
+            while True:
+                with suppress(*_REPEATED):
                     self._caller.call("s3", "PUT", target, body, headers=headers).read()
-                except (AgentError, *_REPEATED) as error:
-                    _note(logs, f"ERROR Uploading {target} failed: {error}")
+                    return ""
+                time.sleep(_PAUSE_SECONDS)
+        except AgentError as error:
+            return str(error)
 
     def _make(self, path: str) -> Path:
         folder = self._root / path

@@ -3,7 +3,7 @@
 import pytest
 
 from cdk_rehearsal.embedded_aws.resources.backups import list_backup_calls
-from cdk_rehearsal.errors import UnknownOperationError
+from cdk_rehearsal.errors import PolicyError, UnknownOperationError
 from cdk_rehearsal.iam.evaluation import evaluate
 from cdk_rehearsal.iam.operations import find_needs
 from cdk_rehearsal.iam.policy import read_policy
@@ -184,6 +184,46 @@ def test_without_null_a_policy_for_all_values_allows_a_call_that_has_no_value():
     """IAM user guide, "Multivalued context keys": ForAllValues is true when the request has no such key."""
     loose = STATE_ONLY | {"Condition": {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["cats"]}}}
     assert may(put_item({"note": {"S": "cats"}}), loose)
+
+
+OWN_EVENTS = {
+    "Effect": "Allow",
+    "Action": "events:PutEvents",
+    "Resource": f"arn:aws:events:{REGION}:{ACCOUNT}:event-bus/default",
+    "Condition": {
+        "ForAllValues:StringEquals": {"events:source": "cats", "events:detail-type": ["Formed", "Failed"]},
+        "Null": {"events:source": "false", "events:detail-type": "false"},
+    },
+}
+
+
+def put_events(*events):
+    entries = [{"Source": source, "DetailType": kind, "Detail": "{}"} for source, kind in events]
+    return list_needs(("events.PutEvents", {"Entries": entries}))
+
+
+@pytest.mark.parametrize(
+    ("events", "is_allowed"),
+    [
+        ([("cats", "Formed")], True),
+        ([("cats", "Formed"), ("cats", "Failed")], True),
+        ([("dogs", "Formed")], False),
+        ([("cats", "Formed"), ("dogs", "Formed")], False),
+        ([("cats", "Formed"), ("cats", "Ended")], False),
+    ],
+)
+def test_a_batch_with_one_foreign_event_is_refused(events, is_allowed):
+    """EventBridge user guide, "Using IAM policy conditions": it leaves open how a batch of PutEvents is decided."""
+    (batch,) = put_events(*events)
+    assert may(batch, OWN_EVENTS) is is_allowed
+    assert all(may(*put_events(event), OWN_EVENTS) for event in events) is is_allowed
+
+
+def test_a_policy_for_one_value_is_unusable_for_a_batch_of_several():
+    single = OWN_EVENTS | {"Condition": {"StringEquals": {"events:source": "cats"}}}
+    assert may(*put_events(("cats", "Formed"), ("cats", "Failed")), single)
+    with pytest.raises(PolicyError, match="must be ForAnyValue: or ForAllValues"):
+        may(*put_events(("cats", "Formed"), ("dogs", "Formed")), single)
 
 
 def test_no_key_of_systems_manager_names_the_instance_that_a_call_is_about():

@@ -27,6 +27,7 @@ class Bucket:
         self.objects = objects
         self.headers = {}
         self.asked = []
+        self.refused = ("/nobodys/",)
         self.may = ("GenerateDataKey", "Decrypt")
 
     def call(self, service, method, path, body="", *, headers=None):
@@ -38,6 +39,8 @@ class Bucket:
             return io.BytesIO(b'{"CiphertextBlob": "c2VhbGVk", "Plaintext": "b3Blbg=="}')
         assert service == "s3"
         if method == "PUT":
+            if path.startswith(self.refused):
+                raise AgentError("s3 answers 403: no")
             self.objects[path], self.headers[path] = body, headers
         elif path not in self.objects:
             raise AgentError("s3 answers 403")
@@ -103,6 +106,18 @@ def test_logs_are_encrypted_with_the_key_of_the_cluster(node):
         "x-amz-server-side-encryption": "aws:kms",
         "x-amz-server-side-encryption-aws-kms-key-id": "arn:aws:kms:us-east-1:1:key/1",
     }
+
+
+def test_a_log_that_s3_refuses_is_reported(node):
+    """A missing right, or a policy of the bucket, would leave the log bucket empty with nothing to see."""
+    node._caller.refused = ("/logs/j-1/node/i-1/bootstrap-actions/1/stderr.gz",)
+    bootstrap(node, ("file:/usr/bin/env",))
+    (target,) = node._caller.refused
+    assert node.reports == [
+        {"event": "log-lost", "target": target, "error": "s3 answers 403: no"},
+        {"event": "bootstrapped"},
+    ]
+    assert "PATH=" in read_log(node, "j-1/node/i-1/bootstrap-actions/1/stdout")
 
 
 def test_a_node_requests_a_data_key_and_has_it_decrypted_after_a_reboot(node, tmp_path):

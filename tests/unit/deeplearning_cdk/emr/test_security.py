@@ -310,3 +310,26 @@ def test_descriptions_of_groups_and_rules_have_only_characters_that_ec2_takes(ma
     ]
     assert len(found) > 20
     assert [text for text in found if not re.fullmatch(r"[\w .:/()#,@\[\]+=&;{}!$*-]{1,255}", text)] == []
+
+
+def test_the_endpoint_of_s3_takes_what_emr_writes_with_credentials_of_its_own(make: Any) -> None:
+    """
+    EMR management guide, "Sample policies for private subnets that access Amazon S3" (private-subnet-iampolicy).
+
+    "If you enable cluster logging, you will need PUT permissions for … the system logs bucket. In the us-east-1 region,
+    the bucket ARN is arn:aws:s3:::aws157-logs-prod; for all other regions, the bucket ARN is
+    arn:aws:s3:::aws157-logs-prod-region". The actions are those of its example, "EnableApplicationHistory".
+    """
+    synthesis = make()
+    (endpoint,) = (
+        entry["Properties"] for name, entry in synthesis.of_type("AWS::EC2::VPCEndpoint").items() if "S3" in name
+    )
+    statements = endpoint["PolicyDocument"]["Statement"]
+    (found,) = (statement for statement in statements if "s3:Put*" in statement["Action"])
+    buckets = ("aws157-logs-prod-${AWS::Region}", "aws157-logs-prod", "prod.${AWS::Region}.appinfo.src")
+    assert found == {
+        "Action": ["s3:Abort*", "s3:Create*", "s3:Get*", "s3:List*", "s3:Put*"],
+        "Effect": "Allow",
+        "Principal": "*",
+        "Resource": [{"Fn::Sub": f"arn:${{AWS::Partition}}:s3:::{bucket}/*"} for bucket in buckets],
+    }

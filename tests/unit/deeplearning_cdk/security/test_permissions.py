@@ -82,7 +82,11 @@ def _send_events(synthesis: Any, *kinds: str) -> dict[str, Any]:
         "events:PutEvents",
         "arn:partition:events:region:account:event-bus/default",
         Condition={
-            "StringEquals": {"events:source": f"deeplearning-cdk.{synthesis.cluster_name}", "events:detail-type": names}
+            "ForAllValues:StringEquals": {
+                "events:source": f"deeplearning-cdk.{synthesis.cluster_name}",
+                "events:detail-type": names,
+            },
+            "Null": {"events:source": "false", "events:detail-type": "false"},
         },
     )
 
