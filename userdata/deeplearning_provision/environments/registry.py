@@ -13,8 +13,6 @@ from deeplearning_provision.steps import ProvisionFailure
 
 _ECR = re.compile(r"(?P<host>[0-9]{12}\.dkr[.-]ecr(?:-fips)?\.(?P<region>[a-z0-9-]+)\.[a-z.]+)/")
 """Registries of an account in one region, by either address (Amazon ECR user guide, "Amazon ECR endpoints")."""
-
-
 LOGIN_SECONDS = 120
 
 
