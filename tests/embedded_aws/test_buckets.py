@@ -145,6 +145,13 @@ def test_the_headers_of_an_upload_meet_the_conditions_of_a_bucket(shared):
     assert EXPLICIT in find_refusal(shared, private, shared.master, ACL="public-read")
 
 
+def test_a_copy_whose_source_nobody_decides_is_refused(shared):
+    find_refusal(shared, None, shared.master)
+    source = {"Bucket": shared.store, "Key": "a/b"}
+    with pytest.raises(ClientError, match=r"the rights that s3\.CopyObject needs must be known"):
+        shared.client("s3", shared.master).copy_object(Bucket=shared.store, Key="c", CopySource=source)
+
+
 def test_a_bucket_may_allow_a_role_of_its_account_that_has_no_right_of_its_own(shared):
     """IAM user guide, "Policy evaluation logic": in an account, the policy of the identity or of the resource."""
     role = f"arn:aws:iam::123456789012:role/{shared.physical_id('WorkerRole')}"

@@ -47,6 +47,14 @@ def test_names_the_operation_of_a_request(request_parts, name):
     assert name_operation(service, SignedRequest(method, path, query, headers, body)) == name
 
 
+def test_a_copy_within_s3_is_no_upload():
+    """S3 API Reference, "CopyObject": it needs a right to the source, which its path does not name."""
+    headers = {"x-amz-copy-source": "/secret/key"}
+    assert name_operation("s3", SignedRequest("PUT", "/bucket/key", "", headers, b"")) == "CopyObject"
+    part = SignedRequest("PUT", "/bucket/key", "partNumber=1&uploadId=u", headers, b"")
+    assert name_operation("s3", part) == "UploadPartCopy"
+
+
 @pytest.fixture
 def handle():
     """Return a handle, and a function that signals it through its URL."""

@@ -19,7 +19,8 @@ from cdk_rehearsal.iam.policy import Statement, list_texts, read_policy, read_po
 from cdk_rehearsal.iam.request import Caller, Request
 from deeplearning_rehearsal.privileges.rights import Document, Rights
 
-_SPLIT_OPERATORS = frozenset({"StringEquals", "StringLike", "ArnEquals", "ArnLike"})
+_SPLIT_OPERATORS = frozenset({"StringEquals", "StringLike", "ArnEquals", "ArnLike", "ForAllValues:StringEquals"})
+"""Operators for which one of their values is enough."""
 _VERSION = "2012-10-17"
 _SERVICE_ROLE = "/AWSServiceRoleForAutoScaling"
 
@@ -100,11 +101,10 @@ def find_needed(
     needed: dict[Grant, RecordedCall] = {}
     for call in calls:
         own = [grant for grant in held if grant.role_arn == call.role_arn]
-        request = make_request(call, rights.account)
-        covering = [grant for grant in own if _covers(grant.statement, request)]
-        for grant in covering:
-            if grant.grant not in needed and not _is_allowed(rights, request, own, without=grant):
-                needed[grant.grant] = call
+        for request in make_requests(call, rights.account):
+            for grant in (grant for grant in own if _covers(grant.statement, request)):
+                if grant.grant not in needed and not _is_allowed(rights, request, own, without=grant):
+                    needed[grant.grant] = call
     return needed
 
 
@@ -114,14 +114,23 @@ def count_allowed(rights: Rights, held: tuple[HeldGrant, ...], calls: Mapping[Re
     return sum(
         count
         for call, count in calls.items()
-        if _is_allowed(rights, make_request(call, rights.account), own.get(call.role_arn, []))
+        if all(
+            _is_allowed(rights, request, own.get(call.role_arn, [])) for request in make_requests(call, rights.account)
+        )
     )
 
 
-def make_request(call: RecordedCall, account: str) -> Request:
-    """Return the request of a recorded call, with the condition keys that policies looked at."""
+def make_requests(call: RecordedCall, account: str) -> Iterator[Request]:
+    """
+    Yield the requests of a recorded call, with the condition keys that policies looked at.
+
+    There is one for each combination of the keys' values: grants have one value each, and `ForAllValues` holds for
+    several where it holds for each.
+    """
     caller = Caller(call.role_arn, account, call.role_arn) if ":" in call.role_arn else Caller.of_service(call.role_arn)
-    return Request(caller, call.action, call.resource, dict(call.context))
+    for values in itertools.product(*(values or (None,) for _, values in call.context)):
+        context = {key: () if value is None else (value,) for (key, _), value in zip(call.context, values, strict=True)}
+        yield Request(caller, call.action, call.resource, context)
 
 
 def _covers(statement: Statement, request: Request) -> bool:
@@ -129,7 +138,7 @@ def _covers(statement: Statement, request: Request) -> bool:
 
 
 def _is_allowed(rights: Rights, request: Request, own: list[HeldGrant], without: HeldGrant | None = None) -> bool:
-    policy = rights.resources.get(request.resource)
+    policy = rights.find_policy(request.resource)
     theirs = None if policy is None else read_policy(policy, "resource")
     mine = [held.statement for held in own if held is not without]
     if _SERVICE_ROLE in request.caller.role_arn:

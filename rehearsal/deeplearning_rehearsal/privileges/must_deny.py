@@ -68,7 +68,7 @@ def judge_call(rights: Rights, call: ForbiddenCall) -> Iterator[Verdict]:
             f"roles of {call.name!r} must be in the stack, got {call.roles} and {sorted(roles.values())}"
         )
     resource = _fill(rights, call.resource)
-    policy = rights.resources.get(resource, _describe_foreign_policy(rights, resource))
+    policy = rights.find_policy(resource) or _describe_foreign_policy(rights, resource)
     theirs = None if policy is None else read_policy(policy, "resource")
     for arn, name in chosen.items():
         caller = Caller(arn, rights.account, arn, user_id="AROAEXAMPLE:session")

@@ -72,6 +72,10 @@ class Rights:
             )
         return found[0]
 
+    def find_policy(self, resource: str) -> Document | None:
+        """Return the own policy of a resource, of an object that of its bucket; None where there is none."""
+        return self.resources.get(resource.partition("/")[0] if ":s3:::" in resource else resource)
+
     def shorten(self, text: str) -> str:
         """Return a text with logical ids in the place of physical names, so that it is the same in every stack."""
         for name in sorted(self.names, key=len, reverse=True):

@@ -123,6 +123,10 @@ _MODEL_NAMES = {"elasticfilesystem": "efs", "monitoring": "cloudwatch"}
 """Signing name -> botocore's name, where they differ among the services that a cluster calls."""
 
 
+_COPIES = {"PutObject": "CopyObject", "UploadPart": "UploadPartCopy"}
+"""Uploads of S3 that copy an object, and need a right to their source too; a header alone tells them apart."""
+
+
 def name_operation(service: str, request: SignedRequest) -> str:
     """Return the operation of a request to a service, by its signing name; `Unknown` when the models lack it."""
     query, body = request.query, request.body
@@ -137,7 +141,7 @@ def name_operation(service: str, request: SignedRequest) -> str:
     keys = set(parse_qs(query, keep_blank_values=True))
     for method, pattern, needed, name in _rest_operations(_MODEL_NAMES.get(service, service)):
         if method == request.method and needed <= keys and pattern.fullmatch(request.path):
-            return name
+            return _COPIES.get(name, name) if "x-amz-copy-source" in request.headers else name
     return UNKNOWN_OPERATION
 
 

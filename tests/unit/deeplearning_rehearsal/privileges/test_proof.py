@@ -1,6 +1,7 @@
 """Grants that each call needs, unused grants, and the removal of one grant from a template."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from cdk_rehearsal.iam.call_record import CallRecord, RecordedCall
 from cdk_rehearsal.iam.evaluation import Decision
 from cdk_rehearsal.iam.request import Caller, Request
 from deeplearning_rehearsal.privileges import proof as proof_module
-from deeplearning_rehearsal.privileges.grants import expand_roles, find_needed
+from deeplearning_rehearsal.privileges.grants import count_allowed, expand_roles, find_needed
 from deeplearning_rehearsal.privileges.proof import prove, render_proof
 from deeplearning_rehearsal.privileges.template_rights import read_template_rights, strip_grant
 
@@ -148,3 +149,29 @@ def test_calls_are_recorded_once_each_with_what_policies_looked_at_and_refusals_
     assert (count, allowed.context, denied.is_allowed) == (3, (("aws:securetransport", ("true",)),), False)
     assert RecordedCall.from_document(json.loads(json.dumps(allowed.to_document()))) == allowed
     assert "not authorized to perform: sqs:SendMessage" in record.denials()["sqs:SendMessage"]
+
+
+def test_each_kind_of_event_that_a_role_may_send_in_a_batch_is_a_grant_of_its_own():
+    bus = "arn:aws:events:us-east-1:123456789012:event-bus/default"
+    kinds = {"ForAllValues:StringEquals": {"events:detail-type": ["Formed", "Failed"]}}
+    template = make_template({"Effect": "Allow", "Action": "events:PutEvents", "Resource": bus, "Condition": kinds})
+    rights = read_template_rights(template)
+    calls = {make_call(rights, "events:PutEvents", bus, **{"events:detail-type": "Formed"}): 1}
+    (needed,) = find_needed(rights, expand_roles(rights), calls)
+    assert '"Formed"' in needed.condition
+    assert '"Failed"' not in needed.condition
+    (role,) = rights.roles
+    batch = (("events:detail-type", ("Formed", "Failed")),)
+    both = {RecordedCall("worker", role, "events:PutEvents", bus, batch, is_allowed=True): 1}
+    assert len(find_needed(rights, expand_roles(rights), both)) == 2
+    assert count_allowed(rights, expand_roles(rights), both) == 1
+
+
+def test_a_role_does_not_need_a_right_to_an_object_that_the_policy_of_the_bucket_gives_it():
+    put = {"Effect": "Allow", "Action": "s3:PutObject", "Resource": "arn:aws:s3:::logs/*"}
+    rights = read_template_rights(make_template(put))
+    call = {make_call(rights, "s3:PutObject", "arn:aws:s3:::logs/a/b"): 1}
+    assert [grant.action for grant in find_needed(rights, expand_roles(rights), call)] == ["s3:PutObject"]
+    policy = {"Version": "2012-10-17", "Statement": [put | {"Principal": {"AWS": next(iter(rights.roles))}}]}
+    open_bucket = replace(rights, resources={**rights.resources, "arn:aws:s3:::logs": policy})
+    assert not find_needed(open_bucket, expand_roles(open_bucket), call)
