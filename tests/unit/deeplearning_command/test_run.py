@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from deeplearning_contract.setting_parts import DataSettings, EnvironmentSettings, JobNeeds
+from tests.real_time import wait_until
 from tests.unit.job_lab import CPU
-from tests.unit.real_time import wait_until
 
 FOR_EVER = "exec sleep 1000"
 

@@ -21,8 +21,8 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
 from moto.core.botocore_stubber import MockRawResponse
 
 from deeplearning_node.deadline import Clock
+from tests.real_time import GENEROUS_SECONDS
 from tests.unit.local_aws import Answer
-from tests.unit.real_time import GENEROUS_SECONDS
 
 EVERY = ()
 
