@@ -303,7 +303,7 @@ def test_an_interruption_leaves_no_process_on_any_host(job_lab, number, status):
 @pytest.mark.defect("D78")
 def test_stop_ends_the_job_on_every_host_and_no_other_program(job_lab):
     other = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(100)"],
+        [sys.executable, "-c", "import time; time.sleep(3600)"],
         env={**os.environ, "LAB": f"{job_lab.folder}@10.0.0.10"},
     )
     try:
