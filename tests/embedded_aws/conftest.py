@@ -8,14 +8,18 @@ import subprocess
 import sys
 import threading
 import urllib.parse
+from functools import partial
 from pathlib import Path
 
 import boto3
 import pytest
 from botocore.config import Config
 
+from tests.real_time import GENEROUS_SECONDS, wait_until
+
 HERE = Path(__file__).parent
-ANSWER_SECONDS = 60
+LONGEST_SECONDS = 12 * 3600
+"""Longest visibility time-out of SQS."""
 
 
 class CloudProcess:
@@ -60,7 +64,7 @@ class CloudProcess:
             if wanted(line):
                 return self._backlog.pop(position)
         while True:
-            line = self._lines.get(timeout=ANSWER_SECONDS)
+            line = self._lines.get(timeout=GENEROUS_SECONDS)
             assert line is not None, "the embedded AWS has ended"
             if wanted(line):
                 return line
@@ -87,13 +91,18 @@ class CloudProcess:
             "aws_secret_access_key": machine["secret_access_key"] if machine else "any",
             "aws_session_token": machine["session_token"] if machine else None,
         }
-        config = Config(retries={"total_max_attempts": 1}, proxies={})
+        config = Config(retries={"total_max_attempts": 1}, proxies={}, read_timeout=GENEROUS_SECONDS)
         return boto3.client(service, region_name="us-east-1", endpoint_url=self.endpoint, config=config, **keys)
 
     def physical_id(self, logical_id):
-        """Return the physical id of a resource of the sample stack."""
-        answer = self.client("cloudformation").describe_stack_resources(StackName="sample")["StackResources"]
-        return next(entry["PhysicalResourceId"] for entry in answer if entry["LogicalResourceId"] == logical_id)
+        """Return the physical id of a resource of the sample stack, once it has one."""
+        describe = partial(self.client("cloudformation").describe_stack_resources, StackName="sample")
+
+        def find():
+            ids = {row["LogicalResourceId"]: row.get("PhysicalResourceId") for row in describe()["StackResources"]}
+            return ids.get(logical_id)
+
+        return wait_until(find)
 
     def ask(self, logical_id, desired):
         """Set the desired capacity of a group of the sample stack once the group is complete."""
@@ -101,11 +110,20 @@ class CloudProcess:
         name = self.physical_id(logical_id)
         self.client("autoscaling").set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=desired)
 
+    def receive(self, url, machine=None, **options):
+        """Wait for messages of a queue, which stay in it and do not come again; return them."""
+        ask = partial(self.client("sqs", machine).receive_message, QueueUrl=url, WaitTimeSeconds=20)
+        return wait_until(lambda: ask(**{"VisibilityTimeout": LONGEST_SECONDS} | options).get("Messages"))
+
+    def end(self):
+        """Wait for the end of what CloudFormation does with the sample stack, and return its outcome."""
+        return self.command("wait", seconds=GENEROUS_SECONDS)
+
     def complete(self):
         """Let the sample stack become complete by the signal for which it waits."""
         body = {"Status": "SUCCESS", "Reason": "formed", "UniqueId": "sample", "Data": ""}
         assert self.put_signal(self.physical_id("Handle"), json.dumps(body).encode()) == 200
-        assert self.command("wait", seconds=30)["status"] == "CREATE_COMPLETE"
+        assert self.end()["status"] == "CREATE_COMPLETE"
 
     def put_signal(self, url, body, content_type=""):
         """PUT a body to a handle's URL with a content type, and return the HTTP status."""
@@ -119,7 +137,7 @@ class CloudProcess:
     def close(self):
         """End the process."""
         self._process.stdin.close()
-        self._process.wait(timeout=ANSWER_SECONDS)
+        self._process.wait(timeout=GENEROUS_SECONDS)
         self._reader.join()
         self._process.stdout.close()
         assert self._process.returncode == 0

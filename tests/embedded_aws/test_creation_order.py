@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk_rehearsal.embedded_aws.cloudformation.stack import draw_order
+from tests.real_time import GENEROUS_SECONDS
 
 NETWORK = {
     "Vpc": ("EC2::VPC", {"CidrBlock": "10.9.0.0/16"}),
@@ -99,7 +100,7 @@ def failures(assemble, tmp_path_factory):
         }
         tried[lacking] = str(assemble(folder / f"without-{lacking}", {"Resources": resources}))
     command = [sys.executable, "-c", TRY_ALL, *tried.values()]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=240, check=True)
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=GENEROUS_SECONDS, check=True)
     found = json.loads(ended.stdout)
     return {lacking: found[assembly] for lacking, assembly in tried.items()}
 

@@ -3,13 +3,13 @@
 import http.client
 import json
 import re
-import time
 from urllib.parse import urlsplit
 
 import pytest
 from botocore.exceptions import ClientError
 
 from tests.embedded_aws.emr_template import SERVICE_ACTIONS, allow, make_step, make_template, trust
+from tests.real_time import GENEROUS_SECONDS, wait_until
 
 MASTER, CORE = "MASTER", "CORE"
 
@@ -27,7 +27,7 @@ class PlayedNode:
         self.disk_percent, self.busy_seconds = 10, None
 
     def ask(self, verb, **report):
-        connection = http.client.HTTPConnection(self.url.netloc, timeout=30)
+        connection = http.client.HTTPConnection(self.url.netloc, timeout=GENEROUS_SECONDS)
         connection.request("POST", f"{self.url.path}/{verb}", body=json.dumps(report))
         answer = connection.getresponse()
         return json.loads(answer.read()) if answer.status == http.client.OK else answer.status
@@ -35,7 +35,7 @@ class PlayedNode:
     def order(self, kind):
         """Wait for an order of a kind; take the names of hosts meanwhile."""
         while True:
-            (order,) = self.ask("orders")
+            (order,) = wait_until(lambda: self.ask("orders"))
             if order["do"] == "hosts":
                 self.hosts = order["hosts"]
             elif order["do"] == "measure" != kind:
@@ -100,11 +100,7 @@ class Sample:
 
     def wait_for(self, state):
         """Wait for a state of the cluster, and return its reason."""
-        for _ in range(200):
-            if (status := self.status())["State"] == state:
-                return status["StateChangeReason"]
-            time.sleep(0.05)
-        raise AssertionError(f"{state} did not come, it is {status}")
+        return wait_until(lambda: (status := self.status())["State"] == state and status)["StateChangeReason"]
 
     def add_steps(self, *steps):
         return self.emr.add_job_flow_steps(JobFlowId=self.id, Steps=list(steps))["StepIds"]
@@ -155,7 +151,7 @@ def refuse(start_cloud, assemble, tmp_path):
         answer = cloud.deploy(assemble(tmp_path / "cdk.out", template))
         if isinstance(answer, str):
             return answer
-        outcome = cloud.command("wait", seconds=30)
+        outcome = cloud.end()
         assert outcome["status"] == "ROLLBACK_COMPLETE", outcome["reason"]
         return outcome["reason"]
 
@@ -172,7 +168,7 @@ def test_a_cluster_waits_when_all_nodes_have_bootstrapped(deploy):
     for core in sample.cores:
         core.bootstrap()
     assert sample.wait_for("WAITING") == {"Message": "Cluster ready to run steps."}
-    outcome = sample.cloud.command("wait", seconds=20)
+    outcome = sample.cloud.end()
     assert outcome["status"] == "CREATE_COMPLETE"
     assert re.fullmatch(r"j-[0-9A-Z]{13}", outcome["outputs"]["Id"])
     assert outcome["outputs"]["Master"] == sample.master.name
@@ -325,10 +321,9 @@ def test_a_failed_step_and_a_failed_end_are_events_that_rules_match(deploy):
     sample.wait_for("TERMINATED_WITH_ERRORS")
     found = []
     while len(found) < 2:
-        for message in sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20)["Messages"]:
+        for message in sample.cloud.receive(queue):
             event = json.loads(json.loads(message["Body"])["Message"])
             found.append((event["detail-type"], event["detail"]["state"], event["detail"]["severity"]))
-            sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
     assert sorted(found) == [
         ("EMR Cluster State Change", "TERMINATED_WITH_ERRORS", "ERROR"),
         ("EMR Step Status Change", "FAILED", "ERROR"),
@@ -380,7 +375,7 @@ def test_a_cluster_that_is_not_kept_alive_ends_with_its_last_step(deploy):
     sample.cloud.observation("Cluster CREATE_COMPLETE")
     sample.master.end_step(order["id"])
     assert sample.wait_for("TERMINATED") == {"Code": "ALL_STEPS_COMPLETED", "Message": "Steps completed"}
-    assert sample.cloud.command("wait", seconds=5)["outputs"]["Master"].startswith("ip-10-0-0-")
+    assert sample.cloud.end()["outputs"]["Master"].startswith("ip-10-0-0-")
     assert set(sample.instances().values()) == {"TERMINATED"}
     with pytest.raises(ClientError, match="A job flow that is shutting down, terminated, or finished may not be mod"):
         sample.add_steps(make_step("late", "true"))
@@ -401,7 +396,7 @@ def test_a_failed_bootstrap_action_ends_the_cluster(deploy, role, cause, message
     node.ask("report", event="ready")
     node.order("bootstrap")
     node.ask("report", event="bootstrap-failed", action=1, cause=cause)
-    outcome = sample.cloud.command("wait", seconds=20)
+    outcome = sample.cloud.end()
     assert outcome["status"] == "ROLLBACK_COMPLETE"
     assert outcome["reason"] == f"BOOTSTRAP_FAILURE: {message.format(id=node.id)}"
     assert node.ask("orders") == http.client.NOT_FOUND
@@ -818,10 +813,12 @@ IDLE_SECONDS = 120
 
 @pytest.fixture
 def idling(running):
-    """Return a cluster with an auto-termination policy, whose primary runs a step of no end."""
+    """Return a cluster with an auto-termination policy, whose primary runs a step of no end and was busy until now."""
     sample = running({"minute_seconds": 0.5}, AutoTerminationPolicy={"IdleTimeout": IDLE_SECONDS})
+    sample.master.busy_seconds = 0.0  # or a slow start of the step would be idle time
     sample.add_steps(make_step("job", "sleep", "inf"))
     sample.master.order("step")
+    sample.master.busy_seconds = None
     return sample
 
 

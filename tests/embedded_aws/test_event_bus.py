@@ -111,6 +111,6 @@ def test_invokes_the_function_of_a_rule_that_matches_and_records_it(deploy_templ
 def test_fails_a_stack_with_a_pattern_that_it_cannot_match(deploy_template, sample_template):
     add_rule(sample_template, {"source": [{"anything-but": "aws.s3"}]})
     cloud = deploy_template(sample_template, minute_seconds=3600)
-    outcome = cloud.command("wait", seconds=60)
+    outcome = cloud.end()
     assert outcome["status"] == "ROLLBACK_COMPLETE"
     assert "EventPattern.source must use plain values" in outcome["reason"]

@@ -41,16 +41,14 @@ def test_a_launch_fault_becomes_an_activity_an_event_and_a_retry_and_a_failure_s
     assert failed[0]["StatusMessage"].endswith("Launching EC2 instance failed.")
     assert failed[0]["Description"].startswith("Launching a new EC2 instance.  Status Reason: We currently")
     events = {}
-    sqs, url = cloud.client("sqs"), cloud.physical_id("FunctionQueue")
     while "autoscaling:EC2_INSTANCE_LAUNCH_ERROR" not in events:
-        answer = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20, MaxNumberOfMessages=10)
-        assert answer.get("Messages"), f"no more messages after {sorted(events)}"
-        events |= {body["kind"]: body for body in (json.loads(entry["Body"]) for entry in answer["Messages"])}
+        messages = cloud.receive(cloud.physical_id("FunctionQueue"), MaxNumberOfMessages=10)
+        events |= {body["kind"]: body for body in (json.loads(entry["Body"]) for entry in messages)}
     assert events["autoscaling:EC2_INSTANCE_LAUNCH_ERROR"]["status"] == failed[0]["StatusMessage"]
 
     body = {"Status": "FAILURE", "Reason": "too few workers", "UniqueId": "sample", "Data": ""}
     assert cloud.put_signal(cloud.physical_id("Handle"), json.dumps(body).encode()) == 200
-    outcome = cloud.command("wait", seconds=30)
+    outcome = cloud.end()
 
     reason = "WaitCondition received failed message: 'too few workers' for uniqueId: sample"
     assert (outcome["status"], outcome["reason"]) == ("ROLLBACK_COMPLETE", reason)
@@ -83,7 +81,7 @@ def test_an_error_before_the_notifications_are_set_is_not_reported(start_cloud, 
 def test_a_wait_condition_without_signals_times_out(deploy_template, sample_template):
     sample_template["Resources"]["Formation"]["Properties"]["Timeout"] = "1"
     cloud = deploy_template(sample_template)
-    outcome = cloud.command("wait", seconds=30)
+    outcome = cloud.end()
 
     assert outcome["status"] == "ROLLBACK_COMPLETE"
     assert outcome["reason"] == "WaitCondition timed out. Received 0 conditions when expecting 1"
@@ -96,9 +94,9 @@ def test_a_rollback_keeps_what_is_retained_and_nothing_else(deploy_template, sam
     for name, policy in policies.items():
         chosen = {"DeletionPolicy": policy} if policy else {}
         resources[name] = {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": name}} | chosen
-    resources["Formation"]["DependsOn"] = ["Subscription", *policies]
+    resources["Formation"]["DependsOn"] = ["Subscription", "FileSystem", "Table", *policies]
     cloud = deploy_template(sample_template)
-    outcome = cloud.command("wait", seconds=30)
+    outcome = cloud.end()
 
     ends = {entry["logical_id"]: (entry["status"], entry["reason"]) for entry in outcome["resources"]}
     retained = ("DELETE_SKIPPED", "DeletionPolicy is Retain")
@@ -127,7 +125,7 @@ def test_a_group_that_does_not_reach_its_desired_capacity_does_not_stabilize(dep
         {"MinSize": minimum, "DesiredCapacity": "3"},
         {"code": code, "tags": WORKER, "from_ordinal": 2},
     )
-    outcome = cloud.command("wait", seconds=30)
+    outcome = cloud.end()
 
     assert outcome["status"] == "ROLLBACK_COMPLETE"
     assert outcome["reason"].startswith(f"Group did not stabilize. Last scaling activity: {reason}")
@@ -170,7 +168,7 @@ def test_a_subnet_smaller_than_28_is_refused_as_ec2_does(deploy_template, sample
     """VPC user guide, "Subnet sizing for IPv4"; moto ends with an error of its own."""
     sample_template["Resources"]["Subnet"]["Properties"]["CidrBlock"] = "10.9.1.0/30"
     cloud = deploy_template(sample_template)
-    outcome = cloud.command("wait", seconds=30)
+    outcome = cloud.end()
     assert outcome["reason"].endswith(
         "(InvalidSubnet.Range) when calling the CreateSubnet operation: The CIDR '10.9.1.0/30' is invalid."
     )
@@ -180,7 +178,7 @@ def test_a_security_group_of_a_vpc_that_does_not_exist_is_refused_as_ec2_does(de
     """EC2 API, "Error codes": `InvalidVpcID.NotFound`; moto makes the group."""
     sample_template["Resources"]["SecurityGroup"]["Properties"]["VpcId"] = "vpc-0123456789abcdef0"
     cloud = deploy_template(sample_template)
-    assert "InvalidVpcID.NotFound" in cloud.command("wait", seconds=30)["reason"]
+    assert "InvalidVpcID.NotFound" in cloud.end()["reason"]
 
 
 def test_host_bits_of_a_block_are_removed(deploy_template, sample_template):

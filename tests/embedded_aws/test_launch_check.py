@@ -21,7 +21,7 @@ def fail(deploy_template, sample_template):
     def deploy(change=None, **options):
         sample_template["Resources"]["WorkerTemplate"]["Properties"]["LaunchTemplateData"] |= change or {}
         cloud = deploy_template(sample_template, **options)
-        outcome = cloud.command("wait", seconds=20)
+        outcome = cloud.end()
         assert outcome["status"] == "ROLLBACK_COMPLETE"
         failed = [entry["logical_id"] for entry in outcome["resources"] if entry["reason"] == outcome["reason"]]
         assert [name for name in failed if name.endswith("Group")]

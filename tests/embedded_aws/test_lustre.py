@@ -71,14 +71,14 @@ def test_a_file_system_that_fsx_refuses_fails_the_stack(deploy_template, sample_
     template = add_lustre(sample_template)
     template["Resources"][name]["Properties"][key] = value
     cloud = deploy_template(template)
-    outcome = cloud.command("wait", seconds=60)
+    outcome = cloud.end()
     assert outcome["status"] == "ROLLBACK_COMPLETE"
     assert reason in outcome["reason"]
 
 
 def test_throughput_belongs_to_persistent_storage_alone(deploy_template, sample_template):
     cloud = deploy_template(add_lustre(sample_template, DeploymentType="SCRATCH_2"))
-    outcome = cloud.command("wait", seconds=60)
+    outcome = cloud.end()
     assert "PerUnitStorageThroughput must be left out with SCRATCH_2, got 125" in outcome["reason"]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageDisturbance, MessageFaults
 from cdk_rehearsal.embedded_aws.observation import Observations
+from tests.real_time import GENEROUS_SECONDS
 
 LONG = 3600.0
 """Seconds for which a message is held in a test in which the next one must come first."""
@@ -49,7 +50,7 @@ def test_delivers_a_message_that_nothing_overtakes():
     delivered = threading.Event()
     faults = MessageFaults(reorder=True, hold_seconds=0.01)
     MessageDisturbance(faults, Observations(None)).pass_on("queue", delivered.set)
-    assert delivered.wait(60)
+    assert delivered.wait(GENEROUS_SECONDS)
 
 
 @pytest.mark.fault(19)
@@ -74,11 +75,7 @@ def receive_all(cloud, url, count):
     """Receive a number of messages without deleting them: (body, sender, message id) in the order of arrival."""
     found = []
     while len(found) < count:
-        answer = cloud.client("sqs").receive_message(
-            QueueUrl=url, WaitTimeSeconds=20, VisibilityTimeout=600, MessageSystemAttributeNames=["SenderId"]
-        )
-        assert answer.get("Messages"), f"no more messages after {found}"
-        message = answer["Messages"][0]
+        (message,) = cloud.receive(url, MessageSystemAttributeNames=["SenderId"])
         found.append((message["Body"], message["Attributes"]["SenderId"], message["MessageId"], message))
     return found
 

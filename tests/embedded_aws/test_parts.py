@@ -18,6 +18,7 @@ from cdk_rehearsal.embedded_aws.observation import Observations
 from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.embedded_aws.server.request import SignedRequest, name_operation
 from cdk_rehearsal.errors import AssemblyError
+from tests.real_time import GENEROUS_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -178,7 +179,7 @@ def environment(tmp_path):
     environments = []
     runtime = link_runtime(tmp_path / "runtime")
 
-    def start(source, timeout=30.0):
+    def start(source, timeout=GENEROUS_SECONDS):
         code = tmp_path / f"code{len(environments)}"
         code.mkdir()
         (code / "module.py").write_text(source)

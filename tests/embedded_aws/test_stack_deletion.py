@@ -5,6 +5,8 @@ GuardDuty's Runtime Monitoring puts an endpoint and a security group into VPCs w
 "How Runtime Monitoring works with Amazon EC2"); they hold subnet and VPC (hashicorp/terraform-provider-aws#46747).
 """
 
+import json
+
 import pytest
 from botocore.exceptions import ClientError
 
@@ -35,13 +37,12 @@ NETWORK = {
 def deploy(deploy_template, sample_template):
     """Return a function that deploys the sample with all that a network may have, beside its wait condition."""
 
-    def start(timeout):
+    def start():
         resources = sample_template["Resources"]
         resources |= {name: {"Type": f"AWS::EC2::{kind}", "Properties": had} for name, (kind, had) in NETWORK.items()}
         resources["Nat"]["DependsOn"] = "Attachment"
-        resources["Formation"]["Properties"]["Timeout"] = timeout
-        resources["Formation"]["DependsOn"] = ["Subscription", "WorkerGroup", *NETWORK]
         resources["Kept"] = {"Type": "AWS::Logs::LogGroup", "DeletionPolicy": "RetainExceptOnCreate", "Properties": {}}
+        resources["Formation"]["DependsOn"] = [name for name in resources if name != "Formation"]
         return deploy_template(sample_template)
 
     return start
@@ -68,17 +69,21 @@ def add_guard(cloud):
     return endpoint, group
 
 
+def await_condition(cloud):
+    """Wait until all is created but the wait condition, which depends on everything else."""
+    cloud.observation("Formation CREATE_IN_PROGRESS")
+
+
 def form(cloud):
     """Let the stack become complete."""
-    for name in NETWORK:
-        cloud.observation(f"{name} CREATE_COMPLETE")
+    await_condition(cloud)
     cloud.complete()
 
 
 def delete(cloud):
     """Delete the stack and return its status, why, and what could not be deleted with the reason."""
     cloud.client("cloudformation").delete_stack(StackName="sample")
-    outcome = cloud.command("wait", seconds=30)
+    outcome = cloud.end()
     left = {row["logical_id"]: row["reason"] for row in outcome["resources"] if row["status"] == "DELETE_FAILED"}
     return outcome["status"], outcome["reason"], left
 
@@ -91,7 +96,7 @@ def list_networks(cloud, vpc):
 
 @pytest.mark.fault(66)
 def test_a_deleted_stack_leaves_what_is_retained_and_no_network(deploy):
-    cloud = deploy("60")
+    cloud = deploy()
     form(cloud)
     vpc, kept = cloud.physical_id("Vpc"), cloud.physical_id("Kept")
     cloudformation = cloud.client("cloudformation")
@@ -106,7 +111,7 @@ def test_a_deleted_stack_leaves_what_is_retained_and_no_network(deploy):
 
 
 def test_an_endpoint_and_a_group_of_somebody_else_keep_subnet_and_vpc_until_they_are_deleted(deploy):
-    cloud = deploy("60")
+    cloud = deploy()
     form(cloud)
     ec2, vpc, subnet = cloud.client("ec2"), cloud.physical_id("Vpc"), cloud.physical_id("Subnet")
     endpoint, group = add_guard(cloud)
@@ -132,15 +137,17 @@ def test_an_endpoint_and_a_group_of_somebody_else_keep_subnet_and_vpc_until_they
 
 @pytest.mark.fault(65)
 def test_a_rollback_that_a_foreign_endpoint_blocks_has_failed_and_a_deletion_ends_it(deploy):
-    cloud = deploy("5")
-    cloud.observation("WorkerGroup CREATE_COMPLETE")
+    cloud = deploy()
+    await_condition(cloud)
     vpc = cloud.physical_id("Vpc")
     endpoint, group = add_guard(cloud)
-    outcome = cloud.command("wait", seconds=30)
+    body = {"Status": "FAILURE", "Reason": "too few workers", "UniqueId": "sample", "Data": ""}
+    assert cloud.put_signal(cloud.physical_id("Handle"), json.dumps(body).encode()) == 200
+    outcome = cloud.end()
 
     left = {row["logical_id"] for row in outcome["resources"] if row["status"] == "DELETE_FAILED"}
     assert (outcome["status"], left) == ("ROLLBACK_FAILED", {"Subnet"})
-    assert outcome["reason"] == "WaitCondition timed out. Received 0 conditions when expecting 1"
+    assert outcome["reason"] == "WaitCondition received failed message: 'too few workers' for uniqueId: sample"
     assert list_networks(cloud, vpc) == (1, 1)
     cloud.client("ec2").delete_vpc_endpoints(VpcEndpointIds=[endpoint])
     cloud.client("ec2").delete_security_group(GroupId=group)
@@ -157,8 +164,7 @@ def test_a_custom_resource_whose_function_fails_the_deletion_stays_with_its_reas
     resources["Provider"] = {"Type": "AWS::Lambda::Function", "Properties": provider}
     token = {"Fn::GetAtt": ["Provider", "Arn"]}
     resources["Thing"] = {"Type": "Custom::Thing", "Properties": {"ServiceToken": token}}
-    cloud = deploy("60")
-    cloud.observation("Thing CREATE_COMPLETE")
+    cloud = deploy()
     form(cloud)
     status, reason, left = delete(cloud)
     assert (status, reason) == ("DELETE_FAILED", "The following resource(s) failed to delete: [Thing].")

@@ -51,7 +51,7 @@ def update(cloud, **resources):
     """Update the stack with other resources, and return its status with the image of the first."""
     template = {**cloud.template, "Resources": cloud.template["Resources"] | resources}
     cloud.client("cloudformation").update_stack(StackName="sample", TemplateBody=json.dumps(template))
-    outcome = cloud.command("wait", seconds=30)
+    outcome = cloud.end()
     return outcome["status"], outcome["outputs"]["Image"]
 
 
@@ -72,7 +72,7 @@ def test_ref_of_a_custom_resource_returns_the_physical_id_of_its_function(cloud)
 @pytest.mark.fault(67)
 def test_another_time_limit_keeps_the_image_and_another_release_takes_the_newer(cloud):
     """CloudFormation sends `Update` for any property (CloudFormation user guide, "Custom resource request types")."""
-    assert update(cloud, Image=pin(ServiceTimeout="30")) == ("UPDATE_COMPLETE", FIRST)
+    assert update(cloud, Image=pin(ServiceTimeout="3000")) == ("UPDATE_COMPLETE", FIRST)
     assert update(cloud, Image=pin(Release="2")) == ("UPDATE_COMPLETE", NEWER)
 
 

@@ -2,7 +2,7 @@
 
 import gzip
 import json
-import time
+from functools import partial
 
 from cdk_rehearsal import Run
 
@@ -11,6 +11,7 @@ def check(run: Run) -> None:
     """Run a step, cancel another one, and find the logs of all in S3."""
     emr, s3 = run.client("emr"), run.client("s3")
     identity, bucket = run.stack.outputs["Id"], run.stack.outputs["Bucket"]
+    wait_until = partial(run.wait_until, seconds=600)  # it ends a hang, and decides nothing
     primary = next(m for m in run.machines if m.tags["aws:elasticmapreduce:instance-group-role"] == "MASTER")
     core = next(m for m in run.machines if m is not primary)
 
@@ -50,7 +51,7 @@ def check(run: Run) -> None:
         return str(emr.add_job_flow_steps(JobFlowId=identity, Steps=[step])["StepIds"][0])
 
     echo, failing = run_step("bash", "-c", "echo as $(whoami) on $(hostname)"), run_step("no-such-program")
-    run.wait_until(lambda: state(failing) == "FAILED")
+    wait_until(lambda: state(failing) == "FAILED")
     assert state(echo) == "COMPLETED"
     assert read_log(f"steps/{echo}/stdout") == f"as hadoop on ip-{primary.address.replace('.', '-')}\n"
     assert "No such file or directory: 'no-such-program'" in read_log(f"steps/{failing}/controller")
@@ -58,17 +59,21 @@ def check(run: Run) -> None:
     polite = run_step(
         "bash", "-c", "trap 'echo asked to stop; exit 3' TERM; touch /tmp/waits; while :; do sleep 0.1; done"
     )
-    run.wait_until(lambda: run.execute(primary, ["test", "-e", "/tmp/waits"]).returncode == 0)
+    wait_until(lambda: run.execute(primary, ["test", "-e", "/tmp/waits"]).returncode == 0)
     emr.cancel_steps(ClusterId=identity, StepIds=[polite])
-    run.wait_until(lambda: state(polite) == "CANCELLED")
+    wait_until(lambda: state(polite) == "CANCELLED")
     assert read_log(f"steps/{polite}/stdout") == "asked to stop\n"
 
-    deaf = run_step("bash", "-c", "trap '' TERM; sleep 1000 & touch /tmp/deaf; wait; wait")
-    run.wait_until(lambda: run.execute(primary, ["test", "-e", "/tmp/deaf"]).returncode == 0)
+    deaf = run_step(
+        "bash",
+        "-c",
+        "trap '' TERM; sleep 1000 & trap 'touch /tmp/heard' TERM; touch /tmp/deaf; while kill -0 $!; do wait $!; done",
+    )
+    wait_until(lambda: run.execute(primary, ["test", "-e", "/tmp/deaf"]).returncode == 0)
     emr.cancel_steps(ClusterId=identity, StepIds=[deaf])
-    time.sleep(1)
+    wait_until(lambda: run.execute(primary, ["test", "-e", "/tmp/heard"]).returncode == 0)
     assert state(deaf) == "CANCEL_PENDING"
     children = run.execute(primary, ["pgrep", "-u", "hadoop", "sleep"]).stdout
     assert children
     run.execute(primary, ["pkill", "-KILL", "-u", "hadoop"])
-    run.wait_until(lambda: state(deaf) == "CANCELLED")
+    wait_until(lambda: state(deaf) == "CANCELLED")

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from lab_observer import ADDRESSES, BOOT_ENDED, GATEWAY, IDS, NFS, Observer
+from lab_observer import ADDRESSES, BOOT_ENDED, GATEWAY, GENEROUS_SECONDS, IDS, NFS, Observer
 
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.lab import Gpus, Image, Lab, MetadataFault, MountFault, NodeFaults
@@ -28,7 +28,7 @@ class FaultObserver(Observer):
         self.lab.boot(replace(self.machine(index), image_parts=frozenset()), faults)
         self.wait(index, BOOT_ENDED)
 
-    def metadata(self, index, path, limit=30):
+    def metadata(self, index, path, limit=GENEROUS_SECONDS):
         """Ask the metadata service with a token: (curl's status, HTTP status, body)."""
         url = f"http://169.254.169.254/latest/{path}"
         script = f"curl -s -m {limit} -w '\\n%{{http_code}}' -H X-aws-ec2-metadata-token:{TOKEN} {url}"
@@ -36,7 +36,7 @@ class FaultObserver(Observer):
         body, _, code = output.rpartition("\n")
         return [status, code, body]
 
-    def mount(self, index, name, limit=25):
+    def mount(self, index, name, limit=GENEROUS_SECONDS):
         """Mount the file system, for at most some seconds: (status, what mount said)."""
         status, _, errors = self.ask(index, f"mkdir -p /{name} && timeout {limit} {NFS} /{name}")
         return [status, errors]
@@ -116,7 +116,7 @@ def observe_disk(observer):
 
 def observe_sshd(observer):
     ask, node = observer.ask, observer.lab.node(IDS[0])
-    reach = f"timeout 25 bash -c '</dev/tcp/{ADDRESSES[0]}/22'"
+    reach = f"bash -c '</dev/tcp/{ADDRESSES[0]}/22'"
     seen = {"sshd never": ask(1, "systemctl is-active ssh delayed-sshd")[1].split()}
     observer.wait(2, "systemctl is-active ssh")
     node.control_sshd("stop")
@@ -133,7 +133,7 @@ def main() -> None:
     broken = NodeFaults(
         gpus=Gpus(1, ecc_errors=3),
         mount=MountFault("unresolvable"),
-        metadata=MetadataFault(delay_seconds=0.4),
+        metadata=MetadataFault(delay_seconds=2),
         disk_bytes=DISK_BYTES,
         sshd_delay=NEVER,
     )

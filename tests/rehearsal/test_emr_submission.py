@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.rehearsal.kept_rehearsal import GIVE_UP_SECONDS, Kept, check_end, keep_rehearsal
+from tests.real_time import GENEROUS_SECONDS
+from tests.rehearsal.kept_rehearsal import ENDLESS_EPOCHS, Kept, check_end, keep_rehearsal
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +17,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
 
 
 def test_a_job_resumes_after_a_stop_and_after_the_loss_of_a_core_node(kept: Kept) -> None:
-    kept.write_job(epochs=400)
+    kept.write_job(ENDLESS_EPOCHS)
     assert "plan: tf-ps, 6 ranks = 3 hosts x 2" in kept.run("submit", "job.toml", "--detach")
     stopped = kept.await_checkpoint("count")
     assert "count/1 is stopped" in kept.run("stop", "count")
@@ -24,7 +25,7 @@ def test_a_job_resumes_after_a_stop_and_after_the_loss_of_a_core_node(kept: Kept
     assert "resumes from /efs/jobs/count/checkpoints/epochs-" in kept.run("submit", "job.toml", "--detach")
     kept.await_checkpoint("count", beyond=stopped + 20)
     kept.run_on(2, "sudo -n systemctl poweroff")
-    give_up = time.monotonic() + GIVE_UP_SECONDS
+    give_up = time.monotonic() + GENEROUS_SECONDS
     while kept.find_job("count")["state"] == "running":
         assert time.monotonic() < give_up
         time.sleep(2)
@@ -39,6 +40,6 @@ def test_a_job_resumes_after_a_stop_and_after_the_loss_of_a_core_node(kept: Kept
 
 def test_a_node_without_its_ssh_key_is_named_before_a_job_starts(kept: Kept) -> None:
     kept.run_on(1, "mv ~/.ssh ~/ssh")
-    kept.write_job(epochs=400)
+    kept.write_job(ENDLESS_EPOCHS)
     assert "deeplearning-worker2" in kept.run("submit", "job.toml", "--name", "keyless", statuses=(2,))
     kept.run_on(1, "rm -rf ~/.ssh; mv ~/ssh ~/.ssh")

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
+from tests.real_time import GENEROUS_SECONDS
+
 ROOT = Path(__file__).parents[2]
 BASE_CACHE = ROOT / "build" / "rehearsal" / "base"
 COMMAND = Path(sys.executable).with_name("deeplearning-cdk")
 NODE_RUNS = "reported joined"
-PATIENCE_SECONDS = 180
-PROMPT_SECONDS = 10
 ENCLOSE = "import sys; from cdk_rehearsal.run.enclosure import run_enclosed; sys.exit(run_enclosed('idle:wait', ''))"
 IDLE = """
 import signal, subprocess
@@ -54,7 +54,7 @@ class Rehearsal:
     def read_until(self, text: str) -> str:
         """Return the first line of progress with a text."""
         assert self.process.stderr is not None
-        watchdog = threading.Timer(PATIENCE_SECONDS, self.process.kill)
+        watchdog = threading.Timer(GENEROUS_SECONDS, self.process.kill)
         watchdog.start()
         try:
             for line in self.process.stderr:
@@ -80,8 +80,8 @@ class Rehearsal:
     def finish(self) -> int:
         """Return the exit status, once the command and every process of the lab have ended."""
         assert self.process.stderr is not None
-        status = self.process.wait(timeout=PATIENCE_SECONDS)
-        deadline = time.monotonic() + PROMPT_SECONDS
+        status = self.process.wait(timeout=GENEROUS_SECONDS)
+        deadline = time.monotonic() + GENEROUS_SECONDS
         outlived = [pid for pid, descriptor in self.processes.items() if not _has_ended(descriptor, deadline)]
         assert outlived == []
         self.progress += self.process.stderr.readlines()
@@ -172,8 +172,8 @@ def test_a_signal_to_the_command_alone_ends_all_that_it_encloses(tmp_path: Path,
             assert process.stdout.readline() == "waits\n"
             rehearsal.follow_processes(at_least=3)  # unshare, the first process and its child
             process.send_signal(number)
-            assert process.wait(timeout=PROMPT_SECONDS) == 128 + number
-            deadline = time.monotonic() + PROMPT_SECONDS
+            assert process.wait(timeout=GENEROUS_SECONDS) == 128 + number
+            deadline = time.monotonic() + GENEROUS_SECONDS
             assert all(_has_ended(descriptor, deadline) for descriptor in rehearsal.processes.values())
         finally:
             process.kill()
@@ -231,11 +231,13 @@ def _look_from_outside(out: Path, report: dict[str, Any]) -> None:
 def _look(out: Path, command: str, *options: str) -> "subprocess.CompletedProcess[str]":
     words = [str(COMMAND), command, "--rehearsal", str(out), *options]
     environment = os.environ | {"AWS_PROFILE": "production", "AWS_ENDPOINT_URL": "http://192.0.2.1"}
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=180, env=environment)
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=GENEROUS_SECONDS, env=environment)
 
 
 def _ask(command: str) -> str:
-    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=180).stdout
+    return subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, check=False, timeout=GENEROUS_SECONDS
+    ).stdout
 
 
 def _has_ended(descriptor: int, deadline: float) -> bool:

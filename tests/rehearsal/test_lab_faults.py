@@ -10,6 +10,7 @@ import pytest
 
 from cdk_rehearsal.cache import find_cache
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
+from tests.real_time import GENEROUS_SECONDS
 
 ENCLOSED = ["unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]
 OBSERVER = Path(__file__).with_name("lab_fault_observer.py")
@@ -21,7 +22,7 @@ def seen(tmp_path_factory):
     base_root = prepare_base_root(find_cache(), lambda line: sys.stderr.write(f"{line}\n"))
     work = tmp_path_factory.mktemp("faults")
     command = [*ENCLOSED, sys.executable, OBSERVER, base_root.root, work]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=GENEROUS_SECONDS)
     assert answer.returncode == 0, answer.stderr
     return json.loads(answer.stdout)
 

@@ -16,6 +16,7 @@ from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import prepare_layers
 from deeplearning_rehearsal.software.downloads import HOROVOD_VERSION, prepare_horovod
 from deeplearning_rehearsal.template import TORCH
+from tests.real_time import GENEROUS_SECONDS
 
 OBSERVER = Path(__file__).with_name("lab_observer.py")
 ENCLOSED = ["unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]
@@ -45,7 +46,7 @@ def seen(base_root, tmp_path_factory):
     """Boot three nodes, look at them, and return what was seen."""
     work = tmp_path_factory.mktemp("lab")
     answer = subprocess.run(
-        command(base_root, work, "observe"), capture_output=True, text=True, check=False, timeout=300
+        command(base_root, work, "observe"), capture_output=True, text=True, check=False, timeout=GENEROUS_SECONDS
     )
     assert answer.returncode == 0, answer.stderr
     return json.loads(answer.stdout)
@@ -208,7 +209,7 @@ def read_traces():
 def test_nothing_is_left_behind_when_the_lab_is_killed(base_root, tmp_path):
     before = read_traces()
     with subprocess.Popen(command(base_root, tmp_path, "linger"), stdout=subprocess.PIPE, text=True) as lab:
-        watchdog = threading.Timer(120, lab.kill)
+        watchdog = threading.Timer(GENEROUS_SECONDS, lab.kill)
         watchdog.start()
         try:
             assert json.loads(lab.stdout.readline()) == "running"
@@ -218,7 +219,7 @@ def test_nothing_is_left_behind_when_the_lab_is_killed(base_root, tmp_path):
             lab.kill()
     assert len(processes) > 3 * 3  # each node has systemd, its journal and its sshd
     for pid, descriptor in processes.items():
-        ended, _, _ = select.select([descriptor], [], [], 30)
+        ended, _, _ = select.select([descriptor], [], [], GENEROUS_SECONDS)
         assert ended, f"process {pid} outlived the lab"
         os.close(descriptor)
     assert read_traces() == before

@@ -7,8 +7,8 @@ import urllib.request
 
 import pytest
 
+from tests.real_time import GENEROUS_SECONDS
 from tests.unit.loopback import SignalServer
-from tests.unit.real_time import GENEROUS_SECONDS
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,8 @@ import pytest
 from deeplearning_contract.membership import Member
 from deeplearning_contract.setting_parts import HardwareSettings, JobNeeds
 from deeplearning_node.node_facts import NodeFacts
+from tests.real_time import GENEROUS_SECONDS
 from tests.unit import job_node
-from tests.unit.real_time import GENEROUS_SECONDS
 
 ROOT = Path(__file__).parents[2]
 USERDATA, CONTRACT = ROOT / "userdata", ROOT / "contract"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deeplearning_cdk.nodes.user_data import REPORT_FAILURE
-from tests.unit.real_time import GENEROUS_SECONDS
+from tests.real_time import GENEROUS_SECONDS
 
 USERDATA = Path(__file__).parents[3] / "userdata"
 AGENT = {

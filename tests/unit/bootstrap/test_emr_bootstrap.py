@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.real_time import GENEROUS_SECONDS
+from tests.real_time import GENEROUS_SECONDS
 
 USERDATA = Path(__file__).parents[3] / "userdata"
 MEMBER = {

@@ -25,9 +25,9 @@ from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.jobs.definition import pack
 from deeplearning_cli.main import main
 from deeplearning_contract.job_definition import SubmissionSettings, submission_parameter
+from tests.real_time import wait_until
 from tests.unit import job_lab as jobs
 from tests.unit.deeplearning_provision.data_lab import REGION, serve_s3
-from tests.unit.real_time import wait_until
 
 job_lab = jobs.job_lab
 CLUSTER, BUCKET = "training-c8bf7dbc", "assets"

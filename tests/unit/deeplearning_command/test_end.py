@@ -20,8 +20,8 @@ from deeplearning_node.aws_clients import AwsClients
 from deeplearning_node.deadline import Clock
 from deeplearning_node.programs import Programs
 from deeplearning_node.provision_status import Step
+from tests.real_time import wait_until
 from tests.unit.local_aws import hear_events
-from tests.unit.real_time import wait_until
 
 REGION = "eu-west-1"
 FIT_GPU = "0, GPU-1, 0, [N/A], No"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from deeplearning_contract.setting_parts import DataSettings, EnvironmentSettings, JobNeeds
+from tests.real_time import wait_until
 from tests.unit.job_lab import CPU
-from tests.unit.real_time import wait_until
 
 FOR_EVER = "exec sleep 1000"
 
@@ -303,7 +303,7 @@ def test_an_interruption_leaves_no_process_on_any_host(job_lab, number, status):
 @pytest.mark.defect("D78")
 def test_stop_ends_the_job_on_every_host_and_no_other_program(job_lab):
     other = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(100)"],
+        [sys.executable, "-c", "import time; time.sleep(3600)"],
         env={**os.environ, "LAB": f"{job_lab.folder}@10.0.0.10"},
     )
     try:

@@ -12,9 +12,9 @@ import pytest
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.job_definition import JobDefinition
 from deeplearning_contract.setting_parts import DataSettings, JobNeeds, ScriptSettings
+from tests.real_time import GENEROUS_SECONDS, wait_until
 from tests.unit.deeplearning_provision.data_lab import BUCKET, DataLab, serve_s3
 from tests.unit.job_lab import CPU
-from tests.unit.real_time import GENEROUS_SECONDS, wait_until
 
 PRINTS = {"train.sh": 'echo "colour=$COLOUR in ${PWD##*/} got $*"'}
 JOB = JobDefinition(name="digits", program=("sh", "train.sh", "two words"), env={"COLOUR": "dark red"})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.real_time import GENEROUS_SECONDS
+from tests.real_time import GENEROUS_SECONDS
 
 CHECKOUT = Path(__file__).parents[3]
 LAUNCHER = CHECKOUT / "userdata" / "deeplearning_jobs" / "elastic_horovod.sh"

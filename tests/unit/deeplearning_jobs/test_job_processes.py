@@ -9,7 +9,7 @@ import pytest
 
 from deeplearning_jobs.hosts.processes import end_processes, find_processes
 from deeplearning_node.deadline import Clock
-from tests.unit.real_time import wait_until
+from tests.real_time import wait_until
 
 WILLING = "import time; print('on', flush=True); time.sleep(100)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {WILLING}"

@@ -15,8 +15,8 @@ from deeplearning_member.__main__ import main, open_node, prepare
 from deeplearning_member.job_flow import JobFlow
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.ssh import read_host_key
+from tests.real_time import GENEROUS_SECONDS
 from tests.unit.node_lab import Stopped, StoppingClock
-from tests.unit.real_time import GENEROUS_SECONDS
 
 IMDS_INSTANCE = "i-0123456789abcdef0"
 

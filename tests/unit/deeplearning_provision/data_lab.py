@@ -25,9 +25,9 @@ from deeplearning_node.provision_status import load_steps
 from deeplearning_provision.data.sources import stage_all
 from deeplearning_provision.s3 import TransferSettings
 from deeplearning_provision.status import Status
+from tests.real_time import GENEROUS_SECONDS
 from tests.unit.local_aws import ask_moto
 from tests.unit.loopback import LoopbackServer
-from tests.unit.real_time import GENEROUS_SECONDS
 
 REGION = "eu-west-1"
 BUCKET = "training-data"

@@ -8,7 +8,7 @@ import pytest
 from deeplearning_node.deadline import Clock
 from deeplearning_provision import lease
 from deeplearning_provision.lease import STALE_SECONDS, Lease
-from tests.unit.real_time import GENEROUS_SECONDS
+from tests.real_time import GENEROUS_SECONDS
 
 
 class SkippingClock(Clock):

@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from tests.unit.real_time import wait_until
+from tests.real_time import wait_until
 
 
 def write(content):

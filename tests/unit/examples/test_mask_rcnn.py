@@ -11,7 +11,7 @@ import pytest
 
 from deeplearning_command.main import make_parser
 from deeplearning_contract.data_sets import DATA_SETS
-from tests.unit.real_time import GENEROUS_SECONDS
+from tests.real_time import GENEROUS_SECONDS
 
 FOLDER = Path(__file__).parents[3] / "examples" / "mask_rcnn"
 DEEPLEARNING = f"""#!/bin/bash

@@ -24,8 +24,8 @@ from deeplearning_cli.data.upload import make_client
 from deeplearning_cli.main import main
 from deeplearning_contract.data_sets import DATA_SETS
 from deeplearning_contract.setting_parts import DataSettings
+from tests.real_time import GENEROUS_SECONDS
 from tests.unit.deeplearning_provision.data_lab import MASTER
-from tests.unit.real_time import GENEROUS_SECONDS
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/from-deeplearning-cfn.md").read_text()

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.real_time import GENEROUS_SECONDS, wait_until
 from tests.unit.job_lab import list_commands
-from tests.unit.real_time import GENEROUS_SECONDS, wait_until
 
 LAUNCHER = Path(__file__).parents[3] / "examples" / "mxnet" / "launch.py"
 # A session's environment is the host's own, and the session ends when its standard input does, as sshd's do.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.real_time import GENEROUS_SECONDS
+from tests.real_time import GENEROUS_SECONDS
 
 SCRIPT = Path(__file__).parents[3] / "examples" / "tensorboard.sh"
 PROGRAMS = {

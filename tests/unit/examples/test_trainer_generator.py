@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.real_time import GENEROUS_SECONDS, wait_until
 from tests.unit.job_lab import list_commands
-from tests.unit.real_time import GENEROUS_SECONDS, wait_until
 
 GENERATOR = Path(__file__).parents[3] / "examples" / "tensorflow" / "generate_trainer.py"
 SSH = """#!/bin/bash

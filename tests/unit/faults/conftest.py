@@ -24,14 +24,13 @@ from deeplearning_node.aws_clients import AwsClients
 from deeplearning_node.instance_metadata import Identity
 from deeplearning_node.node import Node
 from deeplearning_node.programs import Programs
+from tests.real_time import GENEROUS_SECONDS
 from tests.unit.local_aws import ask_moto, create_state_table
 
 CLUSTER = "training"
 INSTANCE = "i-0123456789abcdef0"
 SOURCE = "fs-0123.efs.eu-west-1.amazonaws.com:/"
 LOADER = botocore.loaders.create_loader()
-PATIENCE_SECONDS = 0.3
-"""Real time for which a test's client waits for a response; on the test's clock it is the agent's own time-out."""
 
 
 @pytest.fixture
@@ -52,15 +51,11 @@ def proxy(empty_moto, clock, monkeypatch):
     """Lead every AWS client through a proxy to an empty moto; botocore's own pauses pass on the test's clock."""
     found = FaultProxy(empty_moto, spent=clock.spend)
     monkeypatch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=clock.wait))
+    for limit in ("CONNECT_SECONDS", "ANSWER_SECONDS"):
+        monkeypatch.setattr(aws_clients, limit, GENEROUS_SECONDS)  # Real time ends no call; a stall does, without any.
     with found.serve():
         monkeypatch.setenv("AWS_ENDPOINT_URL", found.url)
         yield found
-
-
-@pytest.fixture
-def patient(monkeypatch):
-    """Let clients really wait for a moment only."""
-    monkeypatch.setattr(aws_clients, "ANSWER_SECONDS", PATIENCE_SECONDS)
 
 
 @pytest.fixture

@@ -17,12 +17,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
 from moto.core.botocore_stubber import MockRawResponse
 
 from deeplearning_node.deadline import Clock
+from tests.real_time import GENEROUS_SECONDS
 from tests.unit.local_aws import Answer
-from tests.unit.real_time import GENEROUS_SECONDS
 
 EVERY = ()
 
@@ -60,7 +61,7 @@ class Fault:
         has_effect: True if AWS gets the call before its answer is broken.
         respond: Makes the answer from the call and AWS's own answer, which without an effect is None; returning None
             breaks the connection.
-        stalls: True if the connection stays open and silent until the caller gives up.
+        stalls: True if the caller hears nothing until it gives up.
         seconds: Time that it costs the caller, on a clock that the test moves.
     """
 
@@ -128,7 +129,7 @@ def garble_status() -> Fault:
 
 
 def stall(seconds: float) -> Fault:
-    """Return a fault that never answers; the caller's own time-out is worth so many seconds of its clock."""
+    """Return a fault that never answers; the caller's own time-out costs so many seconds of its clock, and no real."""
     return Fault(stalls=True, seconds=seconds)
 
 
@@ -174,6 +175,7 @@ class FaultProxy:
     calls: list[str] = field(default_factory=list)
     spent: Callable[[float], None] = lambda seconds: None
     url: str = ""
+    _stalled: set[int] = field(default_factory=set)
     _plans: list[tuple[str, tuple[int, ...], Fault]] = field(default_factory=list)
 
     def inject(self, fault: Fault, operation: str = "", on: tuple[int, ...] = EVERY) -> None:
@@ -223,6 +225,26 @@ class FaultProxy:
         answer = self.forward(request.method, path, headers | {"Host": parts.netloc}, body)
         return AWSResponse(request.url, answer.status, HeadersDict(answer.headers), MockRawResponse(answer.body))
 
+    def stall(self, port: int, seconds: float) -> None:
+        """Let the caller at a port of this machine give up: the clock moves before it does."""
+        self.spent(seconds)
+        self._stalled.add(port)
+
+    def end_stalled(self, read: Callable[..., http.client.HTTPResponse]) -> Callable[..., http.client.HTTPResponse]:
+        """Return what reads the response of a connection, and ends a call that stalls as its own time-out would."""
+
+        def read_or_end(connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
+            port = connection.sock.getsockname()[1]
+            try:
+                return read(connection)
+            except OSError as error:
+                if port not in self._stalled:
+                    raise
+                self._stalled.remove(port)
+                raise TimeoutError("timed out") from error
+
+        return read_or_end
+
     @contextlib.contextmanager
     def serve(self):
         """Listen on a free port of this machine."""
@@ -232,7 +254,10 @@ class FaultProxy:
         self.url = f"http://127.0.0.1:{server.server_port}"
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:
-            yield self
+            with pytest.MonkeyPatch.context() as patch:
+                caller = http.client.HTTPConnection
+                patch.setattr(caller, "getresponse", self.end_stalled(caller.getresponse))
+                yield self
         finally:
             server.shutdown()
             server.server_close()
@@ -251,8 +276,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.answer(self.forward(body))
             return
         if fault.stalls:
-            self.proxy.spent(fault.seconds)
-            self.connection.recv(1)  # Returns once the caller has gone.
+            self.proxy.stall(self.client_address[1], fault.seconds)
             self.break_off()
             return
         answer = self.forward(body) if fault.has_effect else None

@@ -139,7 +139,7 @@ def test_a_stale_read_cannot_overwrite_what_came_after_it(store, proxy):
     [stall(ANSWER_SECONDS), refuse("ThrottlingException"), refuse("ServiceUnavailable", 503), RESET_BEFORE],
     ids=["stall", "throttling", "unavailable", "reset"],
 )
-def test_a_call_that_never_succeeds_ends_with_its_deadline(proxy, make_clients, clock, patient, fault):
+def test_a_call_that_never_succeeds_ends_with_its_deadline(proxy, make_clients, clock, fault):
     proxy.inject(fault)
     store = StateStore(make_clients(), "state", "training")
     began = clock.now

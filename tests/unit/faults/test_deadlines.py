@@ -1,11 +1,15 @@
 """Inner deadlines end before outer ones, so that the user reads a reason and not CloudFormation's time-out."""
 
 import ast
+import socket
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import botocore.endpoint
 import pytest
 from aws_cdk import Duration
+from botocore.exceptions import ReadTimeoutError
 from fault_proxy import VirtualClock, stall
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +20,7 @@ from deeplearning_agent.membership import formation_outcome as outcome
 from deeplearning_agent.membership.formation import reserve_seconds
 from deeplearning_cdk.training_cluster import _count_formation_seconds
 from deeplearning_contract import web
+from deeplearning_node import aws_clients, instance_metadata
 from deeplearning_node.aws_clients import ANSWER_SECONDS, CREDENTIALS_SECONDS, LONGEST_CALL_SECONDS, call_until
 from deeplearning_node.deadline import LONGEST_PAUSE_SECONDS, Clock, Deadline
 from deeplearning_node.failure import StageFailure
@@ -70,7 +75,7 @@ def test_a_retry_loop_ends_no_later_than_its_deadline_and_one_call(seconds, dura
 
 
 @pytest.fixture
-def silent_table(proxy, make_clients, patient):
+def silent_table(proxy, make_clients):
     proxy.inject(stall(ANSWER_SECONDS))
     return make_clients()
 
@@ -88,6 +93,38 @@ def test_the_master_signals_its_failure_before_the_stack_gives_up_even_without_a
     began = clock.now
     agent.report_failure(StageFailure("workers are missing", "", stage="form the cluster"))
     assert sent[0] - began <= minutes * 60 - setup - BOOT_SECONDS - LONGEST_CALL_SECONDS
+
+
+@pytest.fixture
+def silent_address(monkeypatch):
+    """Return the address of a server that takes connections and never answers; clients have little real patience."""
+    for owner, limit in (
+        (aws_clients, "ANSWER_SECONDS"),
+        (instance_metadata, "ANSWER_SECONDS"),
+        (web, "SIGNAL_TIMEOUT_SECONDS"),
+    ):
+        monkeypatch.setattr(owner, limit, 0.05)
+    monkeypatch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=lambda seconds: None))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        yield url
+
+
+@pytest.mark.fault(63)
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda url, clients: clients.dynamodb.list_tables(),
+        lambda url, clients: instance_metadata.request(url, "GET", {}),
+        lambda url, clients: web.send_signal(url, b""),
+    ],
+    ids=["aws", "metadata", "signal"],
+)
+def test_a_client_gives_up_a_server_that_never_answers(silent_address, make_clients, ask):
+    """For real: elsewhere a call that stalls ends without a wait, as this time-out would."""
+    with pytest.raises((OSError, ReadTimeoutError), match=r"(?i)timed out|read timeout"):
+        ask(silent_address, make_clients())
 
 
 @pytest.mark.fault(54)

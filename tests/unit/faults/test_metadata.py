@@ -19,11 +19,12 @@ from fault_proxy import (
     stall,
 )
 
-from deeplearning_node import instance_metadata
+from deeplearning_node import aws_clients, instance_metadata
 from deeplearning_node.aws_clients import CREDENTIALS_SECONDS, METADATA_SECONDS, call_for
 from deeplearning_node.deadline import LONGEST_PAUSE_SECONDS, Deadline
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.instance_metadata import ANSWER_SECONDS, LIMIT_SECONDS, read_identity
+from tests.real_time import GENEROUS_SECONDS
 from tests.unit.loopback import LoopbackServer, respond
 
 TOKEN = "PUT /latest/api/token"
@@ -71,8 +72,9 @@ def metadata():
 
 @pytest.fixture
 def imds(metadata, clock, monkeypatch):
-    """A proxy before the metadata service, to which every client is led; a real wait is short."""
-    monkeypatch.setattr(instance_metadata, "ANSWER_SECONDS", 0.3)
+    """A proxy before the metadata service, to which every client is led; real time ends no call."""
+    monkeypatch.setattr(instance_metadata, "ANSWER_SECONDS", GENEROUS_SECONDS)
+    monkeypatch.setattr(aws_clients, "METADATA_SECONDS", GENEROUS_SECONDS)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")

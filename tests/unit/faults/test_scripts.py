@@ -49,7 +49,7 @@ def test_a_script_that_the_role_may_not_read_is_named_with_the_action(bucket, pr
 
 
 @pytest.mark.fault(63)
-@pytest.mark.usefixtures("bucket", "patient")
+@pytest.mark.usefixtures("bucket")
 def test_a_bucket_that_never_answers_ends_in_bounded_time(proxy, machine, clock, make_clients):
     proxy.inject(stall(ANSWER_SECONDS), "GetObject")
     node = machine.node()

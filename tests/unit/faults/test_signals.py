@@ -9,6 +9,7 @@ from deeplearning_agent.membership.formation_outcome import SIGNAL_SECONDS, Form
 from deeplearning_contract import web
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_node.deadline import LONGEST_PAUSE_SECONDS
+from tests.real_time import GENEROUS_SECONDS
 
 FORMED = ClusterState("training", 1, 1, Phase.FORMED, 0, ())
 
@@ -23,7 +24,7 @@ def read_verdicts(signals):
 
 @pytest.fixture
 def cloudformation(signals, clock, monkeypatch):
-    monkeypatch.setattr(web, "SIGNAL_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(web, "SIGNAL_TIMEOUT_SECONDS", GENEROUS_SECONDS)
     found = FaultProxy(forward_over_http(signals.url), spent=clock.spend)
     with found.serve():
         yield found

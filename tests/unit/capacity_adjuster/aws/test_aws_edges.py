@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 import boto3
-import moto
 import pytest
 from botocore.exceptions import ClientError
 from botocore.stub import Stubber
@@ -34,7 +33,7 @@ from deeplearning_contract.metrics import (
 )
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 from deeplearning_contract.web import send_signal
-from tests.unit.local_aws import create_state_table, hear_events
+from tests.unit.local_aws import create_state_table, empty_aws, hear_events
 
 LACK = "We currently do not have sufficient p3dn.24xlarge capacity in the Availability Zone you requested (us-east-1a)."
 MUTATING = frozenset({"PutItem", "SendMessage", "SetDesiredCapacity", "SuspendProcesses", "ResumeProcesses"})
@@ -184,11 +183,8 @@ class Cloud:
 @pytest.fixture(scope="module")
 def standing_moto():
     """moto within this process and without HTTP; one for all tests here, because clients are made for one."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
-        patch.delenv("AWS_ENDPOINT_URL")
-        with moto.mock_aws():
-            yield
+    with empty_aws():
+        yield
     make_client.cache_clear()
     handler._make_client.cache_clear()
 

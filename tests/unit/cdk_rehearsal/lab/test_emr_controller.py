@@ -14,7 +14,7 @@ import pytest
 from cdk_rehearsal.lab.node_programs.emr_controller import Controller, list_descendants
 from cdk_rehearsal.lab.node_programs.session_agent import AgentError
 from cdk_rehearsal.lab.node_programs.yarn import render
-from tests.unit.real_time import wait_until
+from tests.real_time import wait_until
 
 SCRIPT = b'#!/bin/sh\necho "$1|$2|$PWD"\necho trouble >&2\nexit ${3:-0}\n'
 SCRIPT_RUNNER = "s3://us-east-1.elasticmapreduce/libs/script-runner/script-runner.jar"

@@ -19,7 +19,7 @@ from cdk_rehearsal.lab.metadata_service import (
 )
 from cdk_rehearsal.lab.node_faults import MetadataFault
 from cdk_rehearsal.machine import Machine, private_dns_name
-from tests.unit.real_time import GENEROUS_SECONDS
+from tests.real_time import GENEROUS_SECONDS
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ my-key"

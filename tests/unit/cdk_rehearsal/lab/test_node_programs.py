@@ -19,7 +19,7 @@ from cdk_rehearsal.lab.node_faults import (
 from cdk_rehearsal.lab.node_programs import nvidia_smi
 from cdk_rehearsal.lab.node_programs.mount_helper import Mount, MountError, check_efs, check_nfs, suffer
 from cdk_rehearsal.lab.node_programs.nvidia_smi import UsageError, answer_call, list_gpus
-from tests.unit.real_time import GENEROUS_SECONDS
+from tests.real_time import GENEROUS_SECONDS
 
 EVENTS = Path(__file__).parents[3] / "events"
 ID = "fs-0123456789abcdef0"

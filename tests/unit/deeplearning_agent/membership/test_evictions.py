@@ -15,7 +15,7 @@ from deeplearning_node.health.gpus import ECC, GPU
 from deeplearning_node.health.network import NETWORK
 from deeplearning_node.health.node_check import AGENT, CLOCK, MEMBERSHIP
 from deeplearning_node.health.storage import DISK, FILE_SYSTEM
-from tests.unit.real_time import GENEROUS_SECONDS
+from tests.real_time import GENEROUS_SECONDS
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey"
 GOOD = (Finding.fit(GPU, "2 GPUs answer, 2 expected"), Finding.fit(ECC, "no faults"))

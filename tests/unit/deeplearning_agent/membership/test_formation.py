@@ -17,7 +17,7 @@ import pytest
 from deeplearning_agent.workload.user_scripts import RunScript
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.setting_parts import ScriptSettings
-from tests.unit.real_time import wait_until
+from tests.real_time import wait_until
 from tests.unit.virtual_time import Killed
 
 

@@ -31,8 +31,8 @@ from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.log_record import MOST_LINE_BYTES, LogLine, Speaker
 from deeplearning_contract.metrics import FORMATION_SECONDS, GPU_UTILIZATION
 from tests.depth import IS_DEEP
+from tests.real_time import GENEROUS_SECONDS
 from tests.unit.node_lab import StillClock, make_clients
-from tests.unit.real_time import GENEROUS_SECONDS
 
 GROUP = "cats-nodes"
 SPEAKER = Speaker("cats", "i-0123456789abcdef0", "worker")

@@ -12,6 +12,7 @@ import pytest
 
 import deeplearning_provision
 from deeplearning_provision.steps import Outcome
+from tests.real_time import GENEROUS_SECONDS
 from tests.unit.deeplearning_provision.data_lab import (
     MASTER,
     SETTINGS,
@@ -20,7 +21,6 @@ from tests.unit.deeplearning_provision.data_lab import (
     make_tree,
     read_tree,
 )
-from tests.unit.real_time import GENEROUS_SECONDS
 
 PACKAGES = Path(deeplearning_provision.__file__).parents[1]
 CHILD = """

@@ -16,7 +16,7 @@ from deeplearning_rehearsal.cases.format.actions import POISON, Actions
 from deeplearning_rehearsal.cases.format.case import Injection
 from deeplearning_rehearsal.cases.format.triggers import parse_target, parse_trigger
 from deeplearning_rehearsal.cases.run.node_files import NodeFiles, digest_files
-from tests.unit.real_time import GENEROUS_SECONDS
+from tests.real_time import GENEROUS_SECONDS
 
 
 class RecordedNode:

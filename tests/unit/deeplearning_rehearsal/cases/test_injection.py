@@ -11,7 +11,7 @@ from deeplearning_contract.names import NodeRole
 from deeplearning_rehearsal.cases.format.case import Injection
 from deeplearning_rehearsal.cases.format.triggers import Target, Trigger, parse_target, parse_trigger
 from deeplearning_rehearsal.cases.run.injector import Injector
-from tests.unit.real_time import GENEROUS_SECONDS
+from tests.real_time import GENEROUS_SECONDS
 
 
 @dataclass

@@ -13,7 +13,7 @@ from deeplearning_contract.reason import Reason
 from deeplearning_contract.setting_parts import DataSettings, EnvironmentSettings, JobNeeds
 from deeplearning_provision.status import Status
 from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress, ProvisionWatch, name_steps
-from tests.unit.real_time import GENEROUS_SECONDS
+from tests.real_time import GENEROUS_SECONDS
 
 
 class Files:

@@ -4,7 +4,6 @@ import stat
 from pathlib import Path
 
 import pytest
-from moto import mock_aws
 
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.place import Place
@@ -22,9 +21,8 @@ EFS_UTILS = ["install", "--assumeyes", "amazon-efs-utils"]
 
 
 @pytest.fixture
-def catalogue():
-    with mock_aws():
-        yield ImageCatalogue(Place("123456789012", "us-east-1", "http://127.0.0.1:1"), {})
+def catalogue(aws):
+    return ImageCatalogue(Place("123456789012", "us-east-1", "http://127.0.0.1:1"), {})
 
 
 @pytest.mark.parametrize(
