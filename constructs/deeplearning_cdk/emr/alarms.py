@@ -1,15 +1,12 @@
 """Notifications of what fails on EMR: steps, and clusters that end with an error."""
 
-import json
-
 from aws_cdk import Duration, RemovalPolicy
-from aws_cdk import aws_events as events
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from deeplearning_cdk.operations.messages import allow_publishers, allow_rule, keep_undelivered, make_topic
+from deeplearning_cdk.operations.messages import allow_publishers, make_rule, make_topic
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
 
 _KINDS = ("EMR Cluster State Change", "EMR Step Status Change")
@@ -59,25 +56,16 @@ class EmrAlarms(Construct):
             removal_policy=RemovalPolicy.DESTROY,
         )
         acknowledge(dead_letters, "queue-without-redrive")
-        rule = events.CfnRule(
+        make_rule(
             self,
-            "Rule",
             description="Reports failed steps and a failed end of a deep-learning cluster on EMR",
-            event_pattern={
+            pattern={
                 "source": ["aws.emr"],
                 "detail-type": list(_KINDS),
                 "detail": {"clusterId": [cluster_id], "state": list(_FAILED)},
             },
-            state="ENABLED",
-            targets=[
-                events.CfnRule.TargetProperty(
-                    arn=self.topic.topic_arn,
-                    id="AlarmTopic",
-                    input_transformer=events.CfnRule.InputTransformerProperty(
-                        input_paths_map=_PATHS, input_template=json.dumps(_TEXT)
-                    ),
-                    dead_letter_config=keep_undelivered(dead_letters),
-                )
-            ],
+            paths=_PATHS,
+            text=_TEXT,
+            topic=self.topic,
+            dead_letters=dead_letters,
         )
-        allow_rule(dead_letters, rule)

@@ -1,7 +1,8 @@
 """Channels for messages about a cluster: alarm topic, rule for failure events, dead letters and log groups."""
 
 import json
-from typing import Annotated, cast
+from collections.abc import Mapping
+from typing import Annotated, Any, cast
 
 from aws_cdk import Annotations, RemovalPolicy
 from aws_cdk import aws_events as events
@@ -100,20 +101,51 @@ def subscribe_function(
 
 
 def forward_events(scope: Construct, cluster: str, topic: sns.ITopic, dead_letters: sqs.Queue) -> None:
-    """
-    Create a rule on the default event bus that publishes the failure events of a cluster as readable text.
-
-    The topic's policy must allow `events.amazonaws.com` to publish.
-    """
-    rule = events.CfnRule(
+    """Create a rule that publishes the failure events of a cluster; see `make_rule`."""
+    make_rule(
         Construct(scope, "Events"),
-        "Rule",
         description=f"Reports failures of the deep-learning cluster {cluster}",
-        event_pattern={
+        pattern={
             "source": [name_source(cluster)],
             "detail-type": [kind.value for kind in FORWARDED],
             "detail": {"cluster": [cluster]},
         },
+        paths=_PATHS,
+        text=_TEXT,
+        topic=topic,
+        dead_letters=dead_letters,
+    )
+
+
+def make_rule(
+    scope: Construct,
+    *,
+    description: str,
+    pattern: Mapping[str, Any],
+    paths: Mapping[str, str],
+    text: str,
+    topic: sns.ITopic,
+    dead_letters: sqs.Queue,
+) -> None:
+    """
+    Create a rule on the default event bus that publishes events as readable text.
+
+    The topic's policy must allow `events.amazonaws.com` to publish.
+
+    Args:
+        scope: The parent.
+        description: What the rule reports.
+        pattern: Pattern of the events.
+        paths: Name -> path of a value in an event.
+        text: The text, with the names in angle brackets.
+        topic: The topic.
+        dead_letters: Queue of the events that the topic refuses.
+    """
+    rule = events.CfnRule(
+        scope,
+        "Rule",
+        description=description,
+        event_pattern=pattern,
         state="ENABLED",
         targets=[
             events.CfnRule.TargetProperty(
@@ -121,8 +153,8 @@ def forward_events(scope: Construct, cluster: str, topic: sns.ITopic, dead_lette
                 id="AlarmTopic",
                 input_transformer=events.CfnRule.InputTransformerProperty(
                     # A template that is plain text must be a JSON string.
-                    input_paths_map=_PATHS,
-                    input_template=json.dumps(_TEXT),
+                    input_paths_map=paths,
+                    input_template=json.dumps(text),
                 ),
                 dead_letter_config=keep_undelivered(dead_letters),
             )
