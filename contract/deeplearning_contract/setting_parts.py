@@ -1,5 +1,6 @@
 """Parts of a node's settings: scripts, file systems, hardware, data and the environment of jobs."""
 
+import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -70,6 +71,15 @@ First Python that runs the programs of nodes, and for which PyTorch 2.9 and late
 """
 _PIN = re.compile(r"tensorflow==([0-9]{1,4})\.([0-9]{1,4})\b")
 _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})\b")
+# A UTF-16 mark is the start of the UTF-32 mark of the same byte order.
+_BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+)
+_DECLARED_ENCODING = re.compile(rb"coding[:=]\s*([-\w.]+)")
 
 
 @dataclass(frozen=True)
@@ -100,6 +110,27 @@ def find_wheel_conflict(framework: str, python: str) -> tuple[str, str] | None:
         return None
     version, own = (int(pin[1]), int(pin[2])), (int(found[1]), int(found[2]))
     return ("3.11 and earlier", "tensorflow==2.16.2") if version < (2, 16) and own >= (3, 12) else None
+
+
+def decode_requirements(content: bytes) -> str:
+    """
+    Decode a requirements file: by its byte order mark, by an encoding declared in its first two lines, or as UTF-8.
+
+    pip takes the locale's encoding where this takes UTF-8, which is that of the nodes.
+    Source: pip documentation, "Requirements File Format", section "Encoding".
+
+    Raises:
+        ValueError: The content is of another encoding, or the declared one is unknown.
+    """
+    for mark, encoding in _BYTE_ORDER_MARKS:
+        if content.startswith(mark):
+            return content[len(mark) :].decode(encoding)
+    comments = (line for line in content.split(b"\n")[:2] if line.startswith(b"#"))
+    declared = next((found[1].decode() for line in comments if (found := _DECLARED_ENCODING.search(line))), "utf-8")
+    try:
+        return content.decode(declared)
+    except LookupError as error:
+        raise ValueError(f"unknown encoding: {declared}") from error
 
 
 @dataclass(frozen=True)

@@ -199,8 +199,8 @@ def test_times_and_sizes_have_units() -> None:
 
 
 def test_software_is_a_file_of_pip_or_conda(tmp_path: Path) -> None:
-    for name in ("requirements.txt", "environment.yml"):
-        (tmp_path / name).write_text("numpy\n")
+    (tmp_path / "requirements.txt").write_text("numpy\n")
+    (tmp_path / "environment.yml").write_text("dependencies: [numpy]\n")
     pip, conda = str(tmp_path / "requirements.txt"), str(tmp_path / "environment.yml")
     for value, expected in (
         (pip, JobEnvironment.from_requirements(pip)),
@@ -219,7 +219,7 @@ def test_the_ending_of_a_path_of_any_length_decides_between_pip_and_conda(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     path = f"{'x' * (length - len(ending) - 1)}.{ending}"
-    Path(path).write_text("numpy\n")
+    Path(path).write_text("numpy\n" if kind == "requirements" else "dependencies: [numpy]\n")
     for value in (path, json.dumps({"path": path})):
         environment = read({"software.environment": value})["software"].environment
         assert (environment.kind, environment.path) == (kind, path)

@@ -36,7 +36,8 @@ CDK = frozenset({"aws_cdk", "constructs", "jsii"})
 ROOMS = {
     "app.py": (frozenset({"stacks"}), CDK),
     "stacks": (frozenset({"deeplearning_cdk"}), CDK),
-    "constructs/deeplearning_cdk": (frozenset({"deeplearning_contract"}), CDK),
+    # packaging and PyYAML read the files that name the software of jobs.
+    "constructs/deeplearning_cdk": (frozenset({"deeplearning_contract"}), CDK | {"packaging", "yaml"}),
     "contract/deeplearning_contract": (frozenset(), frozenset()),
     "userdata/deeplearning_node": (frozenset({"deeplearning_contract"}), AWS),
     "userdata/deeplearning_agent": (frozenset({"deeplearning_contract", "deeplearning_node"}), AWS),

@@ -2,12 +2,11 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts
-from deeplearning_cdk.props.check import show_value
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
 from deeplearning_cdk.software.job_environment import DEFAULT_ENVIRONMENT, JobEnvironment
+from deeplearning_cdk.software.software_file import read_requirements
 from deeplearning_cdk.software.torch_wheels import TORCH_PIN, find_unfit, list_capabilities, suggest_versions
 from deeplearning_contract.setting_parts import SYSTEM_PYTHON, find_wheel_conflict
 
@@ -19,7 +18,6 @@ _TURING = (7, 5)
 _NAMED_PYTHON = re.compile(r"/python(3\.[0-9]{1,2})$")
 _UBUNTU = re.compile(r"ubuntu(:|/server/)24\.04\b")
 """Images of Ubuntu 24.04, whose own Python is 3.12."""
-_OTHER_INDEX = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
 _NO_ENVIRONMENT = "JobEnvironment.none() and bring the software in the image"
 
 
@@ -52,7 +50,7 @@ def choose_environment(
         _check_reach(isolated=isolated, has_cache=cache is not None)
         chosen = replace(chosen, framework=chosen.framework or _choose_framework(types))
         _check_wheel(chosen.framework, _find_python(image, interpreter))
-        _check_torch("framework", chosen.framework, "", types)
+        _check_torch("framework", chosen.framework, repr(chosen.framework), types)
     if chosen.kind == "requirements":
         _check_requirements(chosen.path, types)
     return None if chosen.kind == "none" else chosen
@@ -109,15 +107,13 @@ def _check_requirements(path: str, types: tuple[InstanceTypeFacts, ...]) -> None
 
     Another index, or a local version such as `+cu126`, may have wheels of another CUDA, which only nodes can check.
     """
-    lines = [line.strip() for line in Path(path).read_text().splitlines()]
-    has_other_index = any(line.startswith(_OTHER_INDEX) for line in lines)
-    for number, line in enumerate(lines, start=1):
-        found = TORCH_PIN.match(line)
-        if found and not (has_other_index or "+" in found["rest"] or ";" in line.partition("#")[0]):
-            _check_torch("software.environment", found[0], f" in line {number} of {path!r}", types)
+    file = read_requirements(path)
+    for line in file.lines:
+        if line.name == "torch" and line.pin and not (file.has_own_index or "+" in line.pin):
+            _check_torch("software.environment", f"torch=={line.pin}", line.where, types)
 
 
-def _check_torch(prop: str, pin: str, where: str, types: tuple[InstanceTypeFacts, ...]) -> None:
+def _check_torch(prop: str, pin: str, shown: str, types: tuple[InstanceTypeFacts, ...]) -> None:
     found = TORCH_PIN.match(pin)
     if found is None:
         return
@@ -129,6 +125,6 @@ def _check_torch(prop: str, pin: str, where: str, types: tuple[InstanceTypeFacts
     remedy = f"take one of {fitting}" if fitting else f"no version has it for all nodes: pass {_NO_ENVIRONMENT}"
     raise ValueError(
         f"{prop} must have a torch whose wheel has code for the GPUs of {unfit.name} (compute capability "
-        f"{unfit.compute_capability}), got {show_value(pin)}{where}, which has it for "
+        f"{unfit.compute_capability}), got {shown}, which has it for "
         f"{list_capabilities(version, unfit.architecture)}; {remedy}"
     )

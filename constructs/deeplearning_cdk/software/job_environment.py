@@ -2,36 +2,20 @@
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Literal
 
-from deeplearning_cdk.props.check import Rule, check_fields, checked, show_value
+from deeplearning_cdk.props.check import Rule, check_fields, checked
 from deeplearning_cdk.props.rules import is_file, matching
+from deeplearning_cdk.software.software_file import check_conda_file, read_requirements
 
 HOROVOD_VERSIONS = ("0.28.1",)
 """Versions that the master can build; 0.28.1 is the last release."""
 NEWEST_TENSORFLOW = (2, 18)
 """Newest TensorFlow with which Horovod compiles: 2.15.1, 2.16.2 and 2.18.1 work, 2.20.0 lacks `xla_builder.h`."""
 
-# References of a requirements file to other files; only the file itself is copied to the nodes.
-_ELSEWHERE = re.compile(r"(-r|--requirement|-c|--constraint|-e|--editable)\b|\.{0,2}/")
-
-
-def _read_text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return ""
-
-
 EnvironmentFile = Annotated[
     str,
     Rule(must="be a file", remedy="pass its path from the folder in which the app runs", is_kept=is_file),
-    Rule(
-        must="be a file of text that is not empty",
-        remedy="leave the prop out to use the image's software",
-        is_kept=lambda path: bool(_read_text(path).strip()),
-    ),
 ]
 
 CondaFile = Annotated[
@@ -109,6 +93,15 @@ class JobEnvironment:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.kind == "conda":
+            check_conda_file(self.path)
+        if self.kind == "requirements":
+            listed = next((line for line in read_requirements(self.path).lines if line.name == "horovod"), None)
+            if self.horovod and listed is not None:
+                raise ValueError(
+                    f"horovod must be left out with a file that lists Horovod, got {self.horovod!r} and "
+                    f"{listed.where}; remove the line, or leave horovod out"
+                )
 
     @classmethod
     @checked
@@ -143,18 +136,14 @@ class JobEnvironment:
         Use a requirements file of pip: the master installs it once, and every node gets a copy.
 
         Args:
-            path: The file, without `-r`, `-c`, `-e` and local paths.
+            path: The file, in UTF-8 or the encoding that it declares, without `-r`, `-c`, `-e`, environment variables,
+                local paths and indexes of this machine.
             horovod: Version of Horovod that the master builds for the file's framework. Default: none is built.
 
         Raises:
-            ValueError: The file does not exist or refers to other files, or the version is not known.
+            ValueError: The file does not exist, names something that nodes cannot fetch, has a line that pip does not
+                accept, or lists Horovod beside `horovod`; or the version is not known.
         """
-        for number, line in enumerate(Path(path).read_text().splitlines(), start=1):
-            if _ELSEWHERE.match(line.strip()):
-                raise ValueError(
-                    f"path must be one file that stands alone, got {show_value(line.strip())} in line {number} of "
-                    f"{path!r}; write what it names into the file, or publish it to a package index"
-                )
         return cls(kind="requirements", path=path, horovod=horovod or "")
 
     @classmethod
@@ -169,7 +158,7 @@ class JobEnvironment:
             path: The file, which ends with `.yml` or `.yaml`.
 
         Raises:
-            ValueError: The file does not exist, or is of another kind.
+            ValueError: The file does not exist, is of another kind, or names something that nodes cannot fetch.
         """
         return cls(kind="conda", path=path)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from cdk_rehearsal.cache import fill_once
 from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.lab.images.base_root import NODE_PYTHON
+from deeplearning_contract.setting_parts import decode_requirements
 
 HOROVOD_VERSION = "0.28.1"
 HOROVOD = "horovod==0.28.1 --hash=sha256:92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
@@ -71,8 +72,7 @@ def prepare_packages(cache: Path, requirements: Path, tell: Callable[[str], None
     """
 
     def fill(folder: Path) -> None:
-        names = sum(line[:1].isalnum() for line in requirements.read_text(encoding="utf-8").splitlines())
-        tell(f"downloading the environment's packages for Python {NODE_PYTHON}, once: {names} in {requirements.name}")
+        tell(f"downloading the packages of {requirements.name} for Python {NODE_PYTHON}, once")
         _download_wheels(requirements, folder, tell)
 
     return _prepare(cache, (requirements.read_bytes(), _platforms()), fill, tell)
@@ -166,7 +166,7 @@ def _follow(command: Sequence[str], tell: Callable[[str], None]) -> tuple[int, s
 
 
 def _has_hashes(requirements: Path) -> bool:
-    return "--hash=" in requirements.read_text(encoding="utf-8")
+    return "--hash" in decode_requirements(requirements.read_bytes())
 
 
 def _platforms() -> tuple[str, ...]:

@@ -261,10 +261,12 @@ class Stand:
         self.build_log = folder / "builds.log"
         self.shared.mkdir(parents=True)
 
-    def node(self, number, text="pure\n", *, horovod="", clock=None, image=None, search_path=None, **needs):
+    def node(
+        self, number, text="pure\n", *, horovod="", clock=None, image=None, search_path=None, encoding="utf-8", **needs
+    ):
         """Return node 0, the master, or a worker; it has fetched the requirements already."""
         root = self.folder / f"node{number}"
-        file = ScriptSettings("bucket", "requirements.txt", hashlib.sha256(text.encode()).hexdigest())
+        file = ScriptSettings("bucket", "requirements.txt", hashlib.sha256(text.encode(encoding)).hexdigest())
         settings = EnvironmentSettings("requirements", file, "", horovod, cache=needs.pop("cache", None))
         facts = make_facts(number, needs.pop("settings", settings), **needs)
         local = root / "opt/deeplearning/environments"
@@ -273,7 +275,7 @@ class Stand:
             (root / "mnt").mkdir()
             (root / "mnt/efs").symlink_to(self.shared)
             (root / "opt/pytorch").symlink_to(image or self.image)
-        (local / f"{file.sha256[:16]}-requirements.txt").write_text(text)
+        (local / f"{file.sha256[:16]}-requirements.txt").write_bytes(text.encode(encoding))
         path = search_path or f"{make_managers(self.folder / 'managers')}:{os.environ['PATH']}"
         return NodeStand(root, facts, Programs(path), clock or LookingClock())
 

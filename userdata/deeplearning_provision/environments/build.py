@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from deeplearning_contract.setting_parts import decode_requirements
 from deeplearning_provision import disk
 from deeplearning_provision.environments.recipe import HOROVOD, Recipe
 from deeplearning_provision.environments.site import BuildSite
@@ -130,7 +131,7 @@ def _resolve(build: Build) -> list[Resolved]:
     files = _write_requirements(build)
     pip = build.pip(make_venv(build.interpreter, build.scratch / "venv", build.site.transcript))
     pip.prepare(build.interpreter.pip, is_builder=True)
-    has_hashes = any(b"--hash" in file.read_bytes() for file in files)
+    has_hashes = any("--hash" in decode_requirements(file.read_bytes()) for file in files)
     report = build.scratch / "report.json"
     found: dict[str, Resolved] = {}
     for group in [[file] for file in files] if has_hashes else [files]:
@@ -146,20 +147,11 @@ def _write_requirements(build: Build) -> list[Path]:
     files, recipe = [], build.recipe
     if recipe.kind != HOROVOD:
         files.append(build.site.fetch_file("requirements.txt"))
-        _refuse_horovod(files[0], recipe)
     own = [*([recipe.source] if recipe.kind == HOROVOD and recipe.source else []), *(NEEDS if recipe.horovod else ())]
     if own:
         files.append(build.scratch / "needs.txt")
         files[-1].write_text("".join(f"{line}\n" for line in own), encoding="utf-8")
     return files
-
-
-def _refuse_horovod(requirements: Path, recipe: Recipe) -> None:
-    lines = requirements.read_text(encoding="utf-8", errors="replace").splitlines()
-    if recipe.horovod and any(line.strip().lower().startswith("horovod") for line in lines):
-        raise ProvisionFailure(
-            "requirements must not list horovod when the environment builds it", "remove its line from the file"
-        )
 
 
 def _fill(build: Build, packages: list[Resolved], folder: Path) -> HorovodPlan | None:
