@@ -72,6 +72,11 @@ build/stamps/checkov: tests/gates/checkov.lock | build/stamps/host
 	@build/checkov/bin/python -m pip --quiet --disable-pip-version-check install --only-binary :all: --require-hashes --requirement tests/gates/checkov.lock
 	@touch $@
 
+# cdk-nag 2 has the package name of cdk-nag 3, so it has a folder of its own.
+build/stamps/nag2: tests/gates/nag_2.lock | build/stamps/venv
+	@rm -rf build/nag2 && $(PIP) install --no-deps --require-hashes --target build/nag2 --requirement tests/gates/nag_2.lock
+	@touch $@
+
 # mkdocs needs an environment of its own for the versions that it pins.
 build/stamps/site: docs/site.lock | build/stamps/host
 	@echo "setting up mkdocs (about 70 MB on disk, once)"
@@ -127,7 +132,7 @@ base: setup
 	@$(BIN)/python -m deeplearning_rehearsal.software
 
 .PHONY: check
-check: setup build/stamps/checkov ## Lint, format, types, shell, and every security gate over every preset (no network after set-up)
+check: setup build/stamps/checkov build/stamps/nag2 ## Lint, format, types, shell, and every security gate over every preset (no network after set-up)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/mypy app.py stacks contract constructs lambda userdata view rehearsal cli docs
 	@$(BIN)/shellcheck .ci/run $$(git ls-files '*.sh')

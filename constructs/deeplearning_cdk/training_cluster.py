@@ -205,7 +205,7 @@ class TrainingCluster(Construct):
         """Allow a grantee to run `deeplearning-cdk status` and `logs` with the stack's name, read-only."""
         return grant_read_status(
             grantee,
-            self,
+            self.cluster_name,
             coordination=self.coordination,
             adjuster=self.adjuster.function,
             log_groups=[self.node_log, self.adjuster.function.log_group],

@@ -16,6 +16,7 @@ from rich.console import Console
 from tests.gates.acknowledgements import ACKNOWLEDGED, look_at_acknowledgements, show_acknowledged
 from tests.gates.assembly import Assembly, synthesize
 from tests.gates.finding import Finding
+from tests.gates.nag_2 import NAG_2, check_with_nag_2
 from tests.gates.presets import PRESETS
 from tests.gates.process_gates import BANDIT, CHECKOV, SOURCES, check_with_bandit, check_with_checkov
 from tests.gates.promises import PROMISES, check_promises
@@ -23,7 +24,7 @@ from tests.gates.table import show
 from tests.gates.template_gates import LINT, NAG, REFEREES, VALIDATOR, judge, lint, look_with_cdk
 
 _WIDTH = 120
-_PRESET_GATES = (NAG, VALIDATOR, LINT, REFEREES, CHECKOV, PROMISES, ACKNOWLEDGED)
+_PRESET_GATES = (NAG, NAG_2, VALIDATOR, LINT, REFEREES, CHECKOV, PROMISES, ACKNOWLEDGED)
 _GATES_IN_PROCESS: Sequence[Callable[[Assembly], list[Finding]]] = (
     look_with_cdk,
     lint,
@@ -52,6 +53,8 @@ def run(console: Console, folder: Path) -> list[Finding]:
     with ThreadPoolExecutor() as programs:
         say(f"{BANDIT} reads the programs")
         sources = programs.submit(check_with_bandit)
+        say(f"{NAG_2} reads {len(PRESETS)} stacks with grants")
+        with_aspects = programs.submit(check_with_nag_2)
         assemblies = []
         for preset, context in PRESETS.items():
             say(f"synthesizing {preset}, with {NAG} and the {VALIDATOR}")
@@ -62,8 +65,8 @@ def run(console: Console, folder: Path) -> list[Finding]:
         for assembly in assemblies:
             say(f"{LINT}, the {REFEREES} and the {PROMISES} read {assembly.preset}")
             findings += [finding for gate in _GATES_IN_PROCESS for finding in gate(assembly)]
-        say(f"waiting for {CHECKOV}")
-        findings += [*checked.result(), *sources.result()]
+        say(f"waiting for {CHECKOV} and {NAG_2}")
+        findings += [*checked.result(), *with_aspects.result(), *sources.result()]
     show_acknowledged(console, assemblies)
     return findings
 

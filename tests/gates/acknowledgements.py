@@ -16,7 +16,7 @@ _TABLE = "constructs/deeplearning_cdk/security/acknowledged_rules.py"
 _ZONE_OF_THE_USER = "CloudFormation Validate::W3010"
 """The CDK's own `Vpc` acknowledges that a zone is written out, where its user has named one."""
 # The places in a resource's metadata where tools look for what they shall not say.
-_SILENCERS = frozenset({"cfn-lint", "cfn_nag", "cdk_nag", "guard", "cfn-guard"})
+_SILENCERS = frozenset({"cfn-lint", "cfn_nag", "guard", "cfn-guard"})
 
 
 def look_at_acknowledgements(assembly: Assembly) -> list[Finding]:
@@ -46,6 +46,9 @@ def list_acknowledged(assembly: Assembly) -> Iterator[tuple[str, str, str]]:
         metadata: dict[str, Any] = resource.get("Metadata", {})
         for skip in metadata.get("checkov", {}).get("skip", []):
             yield skip["id"], skip["comment"], assembly.place(logical_id)
+        for suppressed in metadata.get("cdk_nag", {}).get("rules_to_suppress", []):
+            pack = suppressed["id"].partition("-")[0]
+            yield f"{pack}::{suppressed['id']}", suppressed["reason"], assembly.place(logical_id)
         for silencer in _SILENCERS & set(metadata):
             yield silencer, "", assembly.place(logical_id)
 

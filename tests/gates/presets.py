@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from aws_cdk import aws_iam as iam
+
 _CPU = {"workers.instance_type": "m5.large"}
 _ISOLATED = {
     "network.isolated": True,
@@ -60,3 +62,14 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         **_CPU,
     },
 }
+
+
+def grant_all(stack: Any) -> None:
+    """Grant a role, and a managed policy, of the stack all that the cluster grants to people."""
+    role = iam.Role(stack, "Engineer", assumed_by=iam.AccountRootPrincipal())
+    people = (role, iam.ManagedPolicy(stack, "People"))
+    cluster = stack.node.find_child("Cluster")
+    for name in dir(type(cluster)):
+        if name.startswith("grant_") and name != "grant_principal":
+            for person in people:
+                getattr(cluster, name)(person)

@@ -4,6 +4,7 @@ import pytest
 
 from deeplearning_cdk.security.acknowledged_rules import ACKNOWLEDGED_RULES
 from tests.gates.acknowledgements import list_acknowledged, look_at_acknowledgements
+from tests.gates.nag_2 import check_with_nag_2
 from tests.gates.presets import PRESETS
 from tests.gates.process_gates import check_with_checkov
 
@@ -42,3 +43,8 @@ def test_every_skip_of_checkov_hides_a_finding(presets):
 
 def test_nothing_else_is_acknowledged(presets):
     assert [finding for preset in presets for finding in look_at_acknowledgements(preset)] == []
+
+
+def test_cdk_nag_2_finds_nothing_but_a_planted_hole():
+    assert check_with_nag_2(["cpu", "emr"]) == []
+    assert {finding.rule for finding in check_with_nag_2(["cpu"], "open_ssh")} >= {"AwsSolutions-EC23"}

@@ -8,7 +8,7 @@ import pytest
 from tests.gates.acknowledgements import look_at_acknowledgements
 from tests.gates.assembly import synthesize
 from tests.gates.planting import open_ssh
-from tests.gates.presets import PRESETS
+from tests.gates.presets import PRESETS, grant_all
 from tests.gates.promises import check_promises
 from tests.gates.template_gates import look_with_cdk
 
@@ -22,6 +22,12 @@ def _found(preset: str, folder: Path, **changes: Any) -> list[str]:
 @pytest.mark.parametrize("preset", ["default", "private", "existing-vpc-and-efs", "capacity-block", "emr"])
 def test_packs_and_promises_find_nothing(preset: str, tmp_path: Path) -> None:
     assert _found(preset, tmp_path) == []
+
+
+@pytest.mark.parametrize("preset", ["cpu", "emr"])
+def test_packs_find_nothing_in_what_a_cluster_grants(preset: str, tmp_path: Path) -> None:
+    assembly = synthesize(preset, PRESETS[preset], tmp_path / "out", has_validator=False, alter=grant_all)
+    assert [*look_with_cdk(assembly), *look_at_acknowledgements(assembly)] == []
 
 
 def test_packs_and_promises_would_find_a_hole(tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ class EmrTraining(Construct):
 
         It includes a session on each member, and the steps of the cluster.
         """
-        steps = grant_steps(grantee, self.cluster.ref)
+        steps = grant_steps(grantee, self.cluster_name, self.cluster.ref)
         return grant_submit(grantee, self.cluster_name, self.submission.bucket).combine(steps)
 
     def _make_roles(self) -> EmrRoles:

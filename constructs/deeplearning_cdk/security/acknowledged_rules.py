@@ -20,7 +20,9 @@ from constructs import IConstruct
 
 from deeplearning_cdk.props.check import is_token
 
-_CHECKOV = "checkov"
+_CHECKOV = ("checkov", "skip")
+_NAG_2 = ("cdk_nag", "rules_to_suppress")
+"""Key and list of cdk-nag 2, whose packs are aspects; cdk-nag 3 reads the CDK's own acknowledgements."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,14 +199,18 @@ def acknowledge(construct: IConstruct, *rule_names: str, findings: Sequence[Any]
     # Requests to jsii slow every synthesis down, and most findings are resolved already.
     is_resolved = all(isinstance(finding, dict) or not is_token(finding) for finding in findings)
     resolved = list(findings) if is_resolved else Stack.of(resource).resolve(list(findings))
-    endings = [f"[Resource::{text}]" for text in dict.fromkeys(map(_flatten, resolved))] or [""]
-    acknowledgments = [
-        Acknowledgment(id=f"{pack}::{pack}-{name}{ending}", reason=rule.reason)
-        for rule in rules
-        for pack, name in rule.nag_ids.items()
-        for ending in endings
-    ]
-    Validations.of(resource).acknowledge(*acknowledgments)
+    places = [f"Resource::{text}" for text in dict.fromkeys(map(_flatten, resolved))]
+    nag = [(pack, f"{pack}-{name}", rule.reason) for rule in rules for pack, name in rule.nag_ids.items()]
+    endings = [f"[{place}]" for place in places] or [""]
+    Validations.of(resource).acknowledge(
+        *(
+            Acknowledgment(id=f"{pack}::{each}{ending}", reason=reason)
+            for pack, each, reason in nag
+            for ending in endings
+        )
+    )
+    applies_to = {"applies_to": places} if places else {}
+    _add_metadata(resource, _NAG_2, [{"id": each, "reason": reason, **applies_to} for _, each, reason in nag])
     skip = [
         {"id": each, "comment": rule.reason}
         for rule in rules
@@ -212,7 +218,14 @@ def acknowledge(construct: IConstruct, *rule_names: str, findings: Sequence[Any]
         if isinstance(resource, kind)
     ]
     if skip:
-        resource.add_metadata(_CHECKOV, {"skip": skip})
+        _add_metadata(resource, _CHECKOV, skip)
+
+
+def _add_metadata(resource: CfnResource, tool: tuple[str, str], entries: list[dict[str, Any]]) -> None:
+    """Add entries to the list that a tool reads in the metadata of a resource."""
+    key, name = tool
+    present = resource.get_metadata(key) or {}
+    resource.add_metadata(key, {**present, name: [*present.get(name, []), *entries]})
 
 
 def _find_rule(name: str, findings: Sequence[Any]) -> AcknowledgedRule:

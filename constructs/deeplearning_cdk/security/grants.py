@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
@@ -13,6 +13,7 @@ from constructs import IConstruct
 
 from deeplearning_cdk.coordination import Coordination
 from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
+from deeplearning_cdk.security.acknowledged_rules import acknowledge
 from deeplearning_cdk.security.node_permissions import object_arn
 from deeplearning_contract.job_definition import SUBMISSION_PATH, source_prefix
 from deeplearning_contract.names import CLUSTER_TAG
@@ -37,6 +38,7 @@ def grant_session(grantee: iam.IGrantable, cluster: str) -> iam.Grant:
     documents.append(f"{place}:{ACCOUNT_ID}:document/SSM-SessionManagerRunShell")
     return _grant(
         grantee,
+        cluster,
         (["ssm:StartSession"], [nodes], {"StringEquals": {f"ssm:resourceTag/{CLUSTER_TAG}": cluster}}),
         (["ssm:StartSession"], documents, None),
         (["ssm:ResumeSession", "ssm:TerminateSession", "ssmmessages:OpenDataChannel"], [own_sessions], None),
@@ -55,23 +57,26 @@ def grant_submit(grantee: iam.IGrantable, cluster: str, bucket: str) -> iam.Gran
     return grant_session(grantee, cluster).combine(
         _grant(
             grantee,
+            cluster,
             (["ssm:GetParametersByPath"], [documents, f"{documents}/*"], None),
             (["s3:PutObject"], [object_arn(bucket, f"{source_prefix(cluster)}*")], None),
         )
     )
 
 
-def grant_steps(grantee: iam.IGrantable, cluster_id: str) -> iam.Grant:
+def grant_steps(grantee: iam.IGrantable, cluster: str, cluster_id: str) -> iam.Grant:
     """Grant the permission to add, read and cancel the steps of a cluster on EMR."""
     actions = [f"elasticmapreduce:{call}" for call in ("AddJobFlowSteps", "CancelSteps", "DescribeStep", "ListSteps")]
     return _grant(
-        grantee, (actions, [f"arn:{PARTITION}:elasticmapreduce:{REGION}:{ACCOUNT_ID}:cluster/{cluster_id}"], None)
+        grantee,
+        cluster,
+        (actions, [f"arn:{PARTITION}:elasticmapreduce:{REGION}:{ACCOUNT_ID}:cluster/{cluster_id}"], None),
     )
 
 
 def grant_read_status(
     grantee: iam.IGrantable,
-    cluster: IConstruct,
+    cluster: str,
     *,
     coordination: Coordination,
     adjuster: lambda_.IFunction,
@@ -87,9 +92,10 @@ def grant_read_status(
     services = [f"{service}.{REGION}.amazonaws.com" for service in ("dynamodb", "lambda")]
     return _grant(
         grantee,
+        cluster,
         (
             [f"cloudformation:{call}" for call in ("DescribeStackEvents", "DescribeStacks", "ListStackResources")],
-            [Stack.of(cluster).stack_id],
+            [Stack.of(coordination).stack_id],
             None,
         ),
         # These calls take no resource in IAM.
@@ -110,11 +116,46 @@ def grant_read_status(
     )
 
 
-def _grant(grantee: iam.IGrantable, *permissions: _Permission) -> iam.Grant:
+def _grant(grantee: iam.IGrantable, cluster: str, *permissions: _Permission) -> iam.Grant:
+    """
+    Grant permissions by a managed policy of the grantee for the cluster, with its wildcards acknowledged.
+
+    The policy has no other statements, so the acknowledgement covers none of the user's.
+    """
+    holder = _find_holder(grantee, f"{cluster}-access")
     grants = [
         iam.Grant.add_to_principal(
-            grantee=grantee, actions=list(actions), resource_arns=list(resources), conditions=conditions
+            grantee=holder, actions=list(actions), resource_arns=list(resources), conditions=conditions
         )
         for actions, resources, conditions in permissions
     ]
+    wildcards = [each for _, resources, _ in permissions for each in resources if "*" in each]
+    if wildcards:
+        for policy in _find_policies(holder):
+            acknowledge(policy, "wildcard-resources", findings=wildcards)
     return reduce(lambda all_, each: all_.combine(each), grants)
+
+
+def _find_holder(grantee: iam.IGrantable, policy_id: str) -> iam.IGrantable:
+    """Return the managed policy of a role, user or group; any other grantee, such as an imported role, itself."""
+    principal: Any = grantee.grant_principal
+    if not isinstance(principal, iam.Role | iam.User | iam.Group):
+        return grantee
+    found = cast("iam.ManagedPolicy | None", principal.node.try_find_child(policy_id))
+    return found or iam.ManagedPolicy(
+        principal,
+        policy_id,
+        roles=[principal] if isinstance(principal, iam.Role) else None,
+        users=[principal] if isinstance(principal, iam.User) else None,
+        groups=[principal] if isinstance(principal, iam.Group) else None,
+    )
+
+
+def _find_policies(holder: iam.IGrantable) -> list[IConstruct]:
+    if isinstance(holder, iam.Policy | iam.ManagedPolicy):
+        return [holder]
+    principal: Any = holder.grant_principal
+    children = principal.node.children if hasattr(principal, "node") else []
+    # aws-cdk-lib 2.275.0, aws-iam: ids of the policies of imported roles and users, and of imported groups.
+    names = ("Policy", "DefaultPolicy")
+    return [each for each in children if isinstance(each, iam.Policy) and each.node.id.startswith(names)]

@@ -283,7 +283,7 @@ def test_a_grant_reaches_the_instances_before_they_start(make_stack: Callable[..
     synthesis = read_stack(stack)
     (policy,) = (name for name in synthesis.of_type("AWS::IAM::Policy") if "Roles" in name)
     assert policy in synthesis.part(CLUSTER, "Cluster")["DependsOn"]
-    assert "ssm:StartSession" in str(synthesis.of_type("AWS::IAM::Policy"))
+    assert "ssm:StartSession" in str(synthesis.of_type("AWS::IAM::ManagedPolicy"))
 
 
 def test_feature_flags_of_the_users_app_change_nothing(

@@ -87,6 +87,22 @@ def test_wildcards_are_acknowledged_one_by_one_as_cdk_nag_writes_them(stack):
     }
 
 
+def test_cdk_nag_2_reads_each_rule_once_more_beside_what_the_user_acknowledged(stack):
+    # cdk-nag 2, README, "Suppressing a Rule": id, reason and applies_to in the resource's metadata `cdk_nag`.
+    statement = iam.PolicyStatement(actions=["sqs:SendMessage"], resources=["*"])
+    policy = iam.ManagedPolicy(stack, "Policy", statements=[statement])
+    resource = policy.node.default_child
+    own = {"id": "AwsSolutions-IAM4", "reason": "the user's"}
+    resource.add_metadata("cdk_nag", {"rules_to_suppress": [own], "other": 1})
+    acknowledge(policy, "wildcard-resources", findings=["*"])
+    acknowledge(policy, "wildcard-resources", findings=["a/*"])
+    reason = ACKNOWLEDGED_RULES["wildcard-resources"].reason
+    entries = [
+        {"id": "AwsSolutions-IAM5", "reason": reason, "applies_to": [f"Resource::{place}"]} for place in ("*", "a/*")
+    ]
+    assert resource.get_metadata("cdk_nag") == {"rules_to_suppress": [own, *entries], "other": 1}
+
+
 def test_an_unknown_rule_is_refused(stack):
     with pytest.raises(ValueError, match=r"rule_name must be one of wildcard-resources, .* got 'queue-without-key'"):
         acknowledge(sqs.Queue(stack, "Queue"), "queue-without-key")

@@ -76,3 +76,25 @@ def test_a_watcher_reads_the_tables_and_logs_of_the_cluster_alone(statements: An
     ]
     (key,) = (each for each in statements["Watcher"] if each["Action"] == "kms:Decrypt")
     assert "kms:ViaService" in key["Condition"]["StringEquals"]
+
+
+def test_each_grantee_gets_one_policy_of_the_cluster_beside_its_own(make_app: Any, read_stack: Any) -> None:
+    stack = Stack(make_app(), "Stack")
+    cluster = TrainingCluster(stack, "Cluster", workers=Workers(instance_type="m5.large"))
+    role = iam.Role(stack, "Role", assumed_by=iam.AccountRootPrincipal())
+    role.add_to_policy(iam.PolicyStatement(actions=["s3:ListAllMyBuckets"], resources=["*"]))
+    imported = iam.Role.from_role_arn(stack, "Imported", "arn:aws:iam::111122223333:role/theirs")
+    grantees = [role, iam.User(stack, "User"), iam.Group(stack, "Group"), iam.ManagedPolicy(stack, "Policy"), imported]
+    for grantee in grantees:
+        for grant in (cluster.grant_submit, cluster.grant_read_status):
+            grant(grantee).assert_success()
+    synthesis = read_stack(stack)
+    kinds = synthesis.of_type("AWS::IAM::ManagedPolicy") | synthesis.of_type("AWS::IAM::Policy")
+    policies = [entry for entry in kinds.values() if "ssm:StartSession" in str(entry["Properties"])]
+    assert len(policies) == len(grantees)
+    for entry in policies:
+        assert "autoscaling:DescribeAutoScalingGroups" in str(entry["Properties"])
+        (places, *_) = [each["applies_to"] for each in entry["Metadata"]["cdk_nag"]["rules_to_suppress"]]
+        assert "Resource::arn:<AWS::Partition>:ec2:<AWS::Region>:<AWS::AccountId>:instance/*" in places
+    (own,) = (entry for entry in kinds.values() if "s3:ListAllMyBuckets" in str(entry["Properties"]))
+    assert "Metadata" not in own
