@@ -17,6 +17,7 @@ ELSEWHERE = {
     "rehearsal/cdk_rehearsal/README.md": "guides/rehearse-another-app.md",
 }
 """File of the repository -> its page."""
+API = "reference/api.md"
 MERMAID = "node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"
 """Program that draws diagrams; where a page has it, the theme loads none from elsewhere."""
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?://|mailto:|#)([^)#\s]+)(#[^)]*)?\)")
@@ -36,6 +37,13 @@ def on_post_page(output: str, page: Any, **_: Any) -> str:
     address = os.path.relpath(Path(MERMAID).name, Path(page.file.dest_uri).parent)
     has_diagram = '<pre class="mermaid">' in output
     return output.replace("</head>", f'<script src="{address}"></script></head>', 1) if has_diagram else output
+
+
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """Warn, which fails the build, if the reference of the API shows rules in place of a type."""
+    if page.file.src_uri == API and "Annotated[" in re.sub(r"<[^>]+>", "", html):
+        _log.warning("%s has an Annotated type, which docs/prop_types.py must simplify", API)
+    return html
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

@@ -1,11 +1,16 @@
 """The generated parts of the documentation are what the code and the tests say today."""
 
 import importlib.util
+import inspect
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+import cdk_rehearsal
+import deeplearning_cdk
 from docs.fault_table import (
     TABLE,
     Row,
@@ -51,6 +56,46 @@ def test_the_tables_of_props_are_up_to_date_and_old_ones_are_noticed(
     assert generator.fill(text, part, content) == text, "run: make docs"
     old = text.replace("`workers.min_capacity`", "`workers.least`")
     assert generator.fill(old, part, content) != old
+
+
+# --- The reference of the API -------------------------------------------------------------------------
+
+PUBLIC = [
+    pytest.param(package, name, id=f"{package.__name__}.{name}")
+    for package in (deeplearning_cdk, cdk_rehearsal)
+    for name in package.__all__
+]
+
+
+def test_the_reference_of_the_api_is_up_to_date(generator: ModuleType) -> None:
+    assert generator.API.read_text() == generator.api_reference(), "run: make docs"
+
+
+def test_a_new_public_class_appears_in_the_reference(generator: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deeplearning_cdk, "Row", Row, raising=False)
+    monkeypatch.setattr(deeplearning_cdk, "__all__", [*deeplearning_cdk.__all__, "Row"])
+    page = generator.api_reference()
+    assert "| `Row` | Row of the catalogue. |\n" in page
+    assert "\n::: deeplearning_cdk.Row\n" in page
+
+
+@pytest.mark.parametrize(("package", "name"), PUBLIC)
+def test_every_public_name_has_an_entry_and_docstrings(package: ModuleType, name: str) -> None:
+    entries = (ROOT / "docs" / "reference" / "api.md").read_text().splitlines()
+    assert entries.count(f"::: {package.__name__}.{name}") == 1
+    documented = dict(_list_docstrings(getattr(package, name)))
+    assert [member for member, text in documented.items() if not text] == []
+    # Griffe reads a section only where its title has a line of its own.
+    assert [member for member, text in documented.items() if re.search(r"\S +(Args|Attributes|Raises):", text)] == []
+
+
+def _list_docstrings(documented: object) -> Iterator[tuple[str, str]]:
+    """Yield the names and docstrings of a class or function and of its public members, inherited ones excluded."""
+    yield documented.__name__, documented.__doc__ or ""
+    for name, member in vars(documented).items() if inspect.isclass(documented) else ():
+        function = getattr(member, "__func__", getattr(member, "fget", member))
+        if not name.startswith("_") and inspect.isfunction(function):
+            yield name, function.__doc__ or ""
 
 
 # --- The table of faults ------------------------------------------------------------------------------

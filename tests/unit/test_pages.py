@@ -116,7 +116,8 @@ def _list_texts() -> Iterator[str]:
 
 
 def _list_anchors(page: Path) -> Iterator[str]:
-    """Yield the anchors of headings as MkDocs and GitHub make them."""
+    """Yield the anchors of headings as MkDocs and GitHub make them, and the names in the reference of the API."""
+    yield from re.findall(r"^::: (.*)$", page.read_text(), re.MULTILINE)
     for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE):
         text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
         yield re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", text).strip())
