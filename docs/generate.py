@@ -77,7 +77,7 @@ def main() -> None:
 
 def render(text: str) -> str:
     """Return the text of the page about the architecture with its generated parts made anew."""
-    parts = {"folders": folders_table(), "architecture": f"```mermaid\n{architecture()}\n```"}
+    parts = {"folders": folders_table(), "resources": resources_table()}
     for name, content in parts.items():
         text = fill(text, name, content)
     return text
@@ -329,8 +329,8 @@ def read_section(documented: Any, section: str) -> dict[str, str]:
     return {entry[1]: " ".join(entry[2].split()).replace("|", "\\|") for entry in entries}
 
 
-def architecture() -> str:
-    """Return a Mermaid flowchart of the default cluster: its parts, their resources, and their references."""
+def resources_table() -> str:
+    """Return a Markdown table of the default cluster: its parts, their resources, and the parts that they refer to."""
     app = App(builtin_cloud_formation_validation=False)
     stack = Stack(app, "Picture")
     cluster = TrainingCluster(stack, "Cluster")
@@ -340,13 +340,13 @@ def architecture() -> str:
         part: Counter(_LABEL.sub(" ", template[i]["Type"]).strip() for i in part_of if part_of[i] == part)
         for part in sorted(set(part_of.values()))
     }
-    adapters = {(part_of[a], part_of[b]) for a in part_of for b in _references(template[a]) if b in part_of}
-    lines = ["flowchart LR"]
+    pairs = {(part_of[a], part_of[b]) for a in part_of for b in _references(template[a]) if b in part_of}
+    rows = ["| part | resources | refers to |", "|---|---|---|"]
     for part, types in held.items():
-        listing = "<br/>".join(f"{count} x {name}" if count > 1 else name for name, count in sorted(types.items()))
-        lines.append(f'    {part}["<b>{part}</b><br/>{listing}"]')
-    lines += [f"    {a} --> {b}" for a, b in sorted(adapters) if a != b]
-    return "\n".join(lines)
+        listing = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in sorted(types.items()))
+        others = ", ".join(sorted(other for one, other in pairs if one == part != other))
+        rows.append(f"| {part} | {listing} | {others or 'none'} |")
+    return "\n".join(rows)
 
 
 def _parts(stack: Stack, cluster: IConstruct) -> Iterator[tuple[str, str]]:
