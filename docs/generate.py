@@ -12,6 +12,7 @@ import ast
 import inspect
 import re
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
@@ -188,6 +189,7 @@ def props_reference() -> str:
         fields = get_type_hints(kind, include_extras=True)
         table = fields_table(f"{name}.", fields, read_section(kind, "Attributes"))
         about = f"{_summarize(kind)} In Python: [`{kind.__name__}`](reference/api.md#deeplearning_cdk.{kind.__name__})."
+        about = textwrap.fill(about, 120, break_long_words=False, break_on_hyphens=False)
         tables.append(f"## {name}: `{kind.__name__}`\n\n{about}\n\n{table}")
     return "\n\n".join(tables)
 
