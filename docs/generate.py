@@ -1,5 +1,6 @@
 """
-Generator of documentation: parts of CHANGELOG.md and of pages of docs, docs/reference/commands.md and docs/faults.md.
+Generator of documentation: parts of CHANGELOG.md and of pages of docs, docs/faults.md, and docs/reference/api.md and
+commands.md.
 
     python -m docs.generate
 
@@ -11,6 +12,7 @@ import ast
 import inspect
 import re
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
@@ -23,8 +25,10 @@ from aws_cdk import aws_efs as efs
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
-from constructs import IConstruct
+from constructs import Construct, IConstruct
 
+import cdk_rehearsal
+import deeplearning_cdk
 from cdk_rehearsal.main import _make_parser as make_rehearse_parser
 from deeplearning_cdk import EnvironmentCache, JobEnvironment, Lustre, NodeImage, Purchase, TrainingCluster
 from deeplearning_cdk.props.check import find_choices
@@ -46,6 +50,7 @@ from stacks.reader import list_hints
 from stacks.shorthands import SHORTHANDS
 
 ROOT = Path(__file__).parents[1]
+API = ROOT / "docs" / "reference" / "api.md"
 COMMANDS = ROOT / "docs" / "reference" / "commands.md"
 CONSUMER_APP = ROOT / "examples" / "consumer_app" / "app.py"
 ARCHITECTURE, IMPORT = ROOT / "docs" / "architecture.md", ROOT / "docs" / "guides" / "import.md"
@@ -58,6 +63,7 @@ _LABEL = re.compile(r"AWS::|::")
 def main() -> None:
     """Rewrite the generated parts of the pages, and the table of faults."""
     IMPORT.write_text(fill(IMPORT.read_text(), "consumer app", f"```python\n{consumer_app()}\n```"))
+    API.write_text(api_reference())
     COMMANDS.write_text(commands_reference())
     PROPS.write_text(fill(PROPS.read_text(), "props", props_reference()))
     CHANGELOG.write_text(fill(CHANGELOG.read_text(), "renamed props", renamed_table()))
@@ -72,7 +78,7 @@ def main() -> None:
 
 def render(text: str) -> str:
     """Return the text of the page about the architecture with its generated parts made anew."""
-    parts = {"folders": folders_table(), "architecture": f"```mermaid\n{architecture()}\n```"}
+    parts = {"folders": folders_table(), "resources": resources_table()}
     for name, content in parts.items():
         text = fill(text, name, content)
     return text
@@ -97,6 +103,35 @@ def consumer_app() -> str:
     """Return the stack of the example consumer app, without the beginning and end of every CDK app."""
     text = CONSUMER_APP.read_text()
     return text[text.index("from deeplearning_cdk import") : text.index("\n\napp = cdk.App()")].strip()
+
+
+def api_reference() -> str:
+    """Return the page of the public classes and functions; at the lines with `:::` the site adds their docstrings."""
+    public = {name: getattr(deeplearning_cdk, name) for name in sorted(deeplearning_cdk.__all__)}
+    constructs = [name for name, kind in public.items() if issubclass(kind, Construct)]
+    parts = [API_INTRO]
+    for heading, package, names in (
+        ("Constructs", deeplearning_cdk, constructs),
+        ("Values", deeplearning_cdk, [name for name in public if name not in constructs]),
+        ("Rehearsal of any CDK app", cdk_rehearsal, sorted(cdk_rehearsal.__all__)),
+    ):
+        rows = [f"| `{name}` | {_summarize(getattr(package, name))} |" for name in names]
+        table = "\n".join(["| name | what it is |", "|---|---|", *rows])
+        parts += [f"## {heading}", table, *(f"::: {package.__name__}.{name}" for name in names)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _summarize(documented: Any) -> str:
+    return _one_line((inspect.getdoc(documented) or "").partition("\n\n")[0])
+
+
+API_INTRO = """\
+# Python API
+
+Everything that `deeplearning_cdk` and `cdk_rehearsal` export, with its arguments, attributes and methods. Props are
+keyword-only arguments, and each value checks its fields when it is made. [Props and context keys](../props.md) has the
+same props in the form of the app's context. Only the site has the descriptions, which it takes from the docstrings:
+`make docs` builds it."""
 
 
 def commands_reference() -> str:
@@ -151,10 +186,11 @@ def props_reference() -> str:
     values = {name: kind for name, hint in props.items() if (kind := find_value(hint)) is not None}
     tables = [fields_table("", props, documented)]
     for name, kind in (*values.items(), ("storage.lustre", Lustre)):
-        summary = (inspect.getdoc(kind) or "").partition("\n\n")[0]
         fields = get_type_hints(kind, include_extras=True)
         table = fields_table(f"{name}.", fields, read_section(kind, "Attributes"))
-        tables.append(f"## {name}: `{kind.__name__}`\n\n{' '.join(summary.split())}\n\n{table}")
+        about = f"{_summarize(kind)} In Python: [`{kind.__name__}`](reference/api.md#deeplearning_cdk.{kind.__name__})."
+        about = textwrap.fill(about, 120, break_long_words=False, break_on_hyphens=False)
+        tables.append(f"## {name}: `{kind.__name__}`\n\n{about}\n\n{table}")
     return "\n\n".join(tables)
 
 
@@ -295,8 +331,8 @@ def read_section(documented: Any, section: str) -> dict[str, str]:
     return {entry[1]: " ".join(entry[2].split()).replace("|", "\\|") for entry in entries}
 
 
-def architecture() -> str:
-    """Return a Mermaid flowchart of the default cluster: its parts, their resources, and their references."""
+def resources_table() -> str:
+    """Return a Markdown table of the default cluster: its parts, their resources, and the parts that they refer to."""
     app = App(builtin_cloud_formation_validation=False)
     stack = Stack(app, "Picture")
     cluster = TrainingCluster(stack, "Cluster")
@@ -306,13 +342,13 @@ def architecture() -> str:
         part: Counter(_LABEL.sub(" ", template[i]["Type"]).strip() for i in part_of if part_of[i] == part)
         for part in sorted(set(part_of.values()))
     }
-    adapters = {(part_of[a], part_of[b]) for a in part_of for b in _references(template[a]) if b in part_of}
-    lines = ["flowchart LR"]
+    pairs = {(part_of[a], part_of[b]) for a in part_of for b in _references(template[a]) if b in part_of}
+    rows = ["| part | resources | refers to |", "|---|---|---|"]
     for part, types in held.items():
-        listing = "<br/>".join(f"{count} x {name}" if count > 1 else name for name, count in sorted(types.items()))
-        lines.append(f'    {part}["<b>{part}</b><br/>{listing}"]')
-    lines += [f"    {a} --> {b}" for a, b in sorted(adapters) if a != b]
-    return "\n".join(lines)
+        listing = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in sorted(types.items()))
+        others = ", ".join(sorted(other for one, other in pairs if one == part != other))
+        rows.append(f"| {part} | {listing} | {others or 'none'} |")
+    return "\n".join(rows)
 
 
 def _parts(stack: Stack, cluster: IConstruct) -> Iterator[tuple[str, str]]:

@@ -1,11 +1,19 @@
 """The generated parts of the documentation are what the code and the tests say today."""
 
 import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
+import cdk_rehearsal
+import deeplearning_cdk
+from deeplearning_contract.version import VERSION
 from docs.fault_table import (
     TABLE,
     Row,
@@ -17,6 +25,7 @@ from docs.fault_table import (
     summarize,
 )
 from docs.fault_trials import Trial, find_trials, read_tests
+from tests.unit import architecture
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,6 +49,22 @@ def test_generated_pages_are_up_to_date(generator: ModuleType) -> None:
     assert generator.fill(text, "consumer app", example) == text, "run: make docs"
 
 
+def test_the_diagrams_of_packages_draw_the_dependencies_that_are_checked() -> None:
+    rooms = architecture.ROOMS.items()
+    allowed = {Path(room).name: packages for room, (packages, _) in rooms if room != "userdata/fetch_agent.py"}
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    drawn: dict[str, set[str]] = {name: set() for name in allowed}
+    for importer, imported in re.findall(r"^    ([\w.]+) --> (\w+)$", text, re.MULTILINE):
+        drawn[importer].add(imported)
+    for name, packages in allowed.items():
+        assert drawn[name] <= packages <= _follow(drawn, name)
+
+
+def _follow(arrows: dict[str, set[str]], start: str) -> set[str]:
+    """Return every package that arrows lead to, over others too."""
+    return arrows[start].union(*(_follow(arrows, name) for name in arrows[start]))
+
+
 @pytest.mark.parametrize(
     ("page", "part", "written"),
     [("docs/props.md", "props", "props_reference"), ("CHANGELOG.md", "renamed props", "renamed_table")],
@@ -51,6 +76,101 @@ def test_the_tables_of_props_are_up_to_date_and_old_ones_are_noticed(
     assert generator.fill(text, part, content) == text, "run: make docs"
     old = text.replace("`workers.min_capacity`", "`workers.least`")
     assert generator.fill(old, part, content) != old
+
+
+# --- The reference of the API -------------------------------------------------------------------------
+
+PUBLIC = [
+    pytest.param(package, name, id=f"{package.__name__}.{name}")
+    for package in (deeplearning_cdk, cdk_rehearsal)
+    for name in package.__all__
+]
+
+
+def test_the_reference_of_the_api_is_up_to_date(generator: ModuleType) -> None:
+    assert generator.API.read_text() == generator.api_reference(), "run: make docs"
+
+
+def test_a_new_public_class_appears_in_the_reference(generator: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deeplearning_cdk, "Row", Row, raising=False)
+    monkeypatch.setattr(deeplearning_cdk, "__all__", [*deeplearning_cdk.__all__, "Row"])
+    page = generator.api_reference()
+    assert "| `Row` | Row of the catalogue. |\n" in page
+    assert "\n::: deeplearning_cdk.Row\n" in page
+
+
+@pytest.mark.parametrize(("package", "name"), PUBLIC)
+def test_every_public_name_has_an_entry_and_docstrings(package: ModuleType, name: str) -> None:
+    entries = (ROOT / "docs" / "reference" / "api.md").read_text().splitlines()
+    assert entries.count(f"::: {package.__name__}.{name}") == 1
+    documented = dict(_list_docstrings(getattr(package, name)))
+    assert [member for member, text in documented.items() if not text] == []
+    # Griffe reads a section only where its title has a line of its own.
+    assert [member for member, text in documented.items() if re.search(r"\S +(Args|Attributes|Raises):", text)] == []
+
+
+def _list_docstrings(documented: object) -> Iterator[tuple[str, str]]:
+    """Yield the names and docstrings of a class or function and of its public members, inherited ones excluded."""
+    yield documented.__name__, documented.__doc__ or ""
+    for name, member in vars(documented).items() if inspect.isclass(documented) else ():
+        function = getattr(member, "__func__", getattr(member, "fget", member))
+        if not name.startswith("_") and inspect.isfunction(function):
+            yield name, function.__doc__ or ""
+
+
+# --- The site -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def site_pages(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Return the hooks of the site; mkdocs has an environment of its own, and the tested functions do not use it."""
+    for name in ("mkdocs", "mkdocs.plugins", "mkdocs.structure", "mkdocs.structure.files"):
+        monkeypatch.setitem(sys.modules, name, Mock())
+    specification = importlib.util.spec_from_file_location("site_pages", ROOT / "docs" / "site_pages.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_cells_of_tables_have_the_names_of_their_columns(site_pages: ModuleType) -> None:
+    head = '<table>\n<thead>\n<tr>\n<th style="width: 9px;">a <code>"b"</code></th>\n<th>c</th>\n</tr>\n</thead>\n'
+    body = "<tbody>\n<tr>\n<td>1</td>\n<td>2</td>\n</tr>\n<tr>\n<td>3</td>\n<td></td>\n</tr>\n</tbody>\n</table>"
+    row = '<td data-label="a b">{}</td>\n<td data-label="c">{}</td>\n'
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="a.md"))
+    text = site_pages.on_page_content(f"<td>{head}{body}", page)
+    assert text.startswith(f"<td>{head}")
+    assert row.format("1", "2") in text
+    assert row.format("3", "") in text
+
+
+def test_the_site_shows_the_version_and_links_to_the_repository_of_the_metadata(
+    site_pages: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    source = SimpleNamespace(file=SimpleNamespace(src_uri="contributing.md"), edit_url=None)
+    config = site_pages.on_config(SimpleNamespace(site_name="deeplearning-cdk"))
+    assert config.copyright == f"deeplearning-cdk {VERSION}, Apache-2.0"
+    (tmp_path / "contract" / "deeplearning_contract").mkdir(parents=True)
+    (tmp_path / site_pages.VERSION).write_text('VERSION = "9.0.0"')
+    monkeypatch.setattr(site_pages, "ROOT", tmp_path)
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    config = site_pages.on_config(SimpleNamespace(site_name="x"))
+    assert (config.repo_url, site_pages.on_pre_page(source, config).edit_url) == (None, None)
+    (tmp_path / "pyproject.toml").write_text('[project.urls]\nSource = "https://git.example.com/team/x/"\n')
+    config = site_pages.on_config(SimpleNamespace(site_name="x"))
+    assert (config.copyright, config.repo_url, config.repo_name) == (
+        "x 9.0.0, Apache-2.0",
+        "https://git.example.com/team/x",
+        "x",
+    )
+    edit_url = site_pages.on_pre_page(source, config).edit_url
+    assert edit_url == "https://git.example.com/team/x/edit/main/CONTRIBUTING.md"
+
+
+def test_pages_request_nothing_from_the_repository(site_pages: ModuleType) -> None:
+    page = SimpleNamespace(file=SimpleNamespace(dest_uri="index.html"))
+    # Material for MkDocs requests api.github.com for such elements (its javascripts/components/source).
+    link = '<a href="https://github.com/a/b" class="md-source" data-md-component="source">'
+    assert "data-md-component" not in site_pages.on_post_page(link, page)
 
 
 # --- The table of faults ------------------------------------------------------------------------------

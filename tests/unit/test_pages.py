@@ -53,6 +53,13 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
     assert listed == pages | elsewhere | {"guides/rehearse-another-app.md"}
 
 
+def test_the_navigation_of_the_site_has_the_groups_of_the_readme() -> None:
+    groups = re.findall(r"^\| (\w+) \| \[", (ROOT / "README.md").read_text(), re.MULTILINE)
+    listed = re.findall(r"^  - (\w+):", (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2], re.MULTILINE)
+    assert listed == ["Home", *groups, "Reference"]
+    assert "Train" in groups
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().split()) <= MOST_WORDS
 
@@ -116,7 +123,8 @@ def _list_texts() -> Iterator[str]:
 
 
 def _list_anchors(page: Path) -> Iterator[str]:
-    """Yield the anchors of headings as MkDocs and GitHub make them."""
+    """Yield the anchors of headings as MkDocs and GitHub make them, and the names in the reference of the API."""
+    yield from re.findall(r"^::: (.*)$", page.read_text(), re.MULTILINE)
     for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE):
         text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
         yield re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", text).strip())

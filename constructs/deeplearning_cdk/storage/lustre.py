@@ -209,7 +209,9 @@ class LustreFileSystem(Construct):
             dns_name: Its DNS name, which the nodes' VPC resolves.
             mount_name: Its mount name, as `aws fsx describe-file-systems` shows it.
             security_group: Its security group, to which rules for the nodes are added.
-            mount_point: Mount point on the nodes. Default: /fsx. Raises:
+            mount_point: Mount point on the nodes. Default: /fsx.
+
+        Raises:
             ValueError: A name is malformed.
         """
         source = f"{dns_name}@tcp:/{mount_name}"
