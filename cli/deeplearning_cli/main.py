@@ -17,6 +17,7 @@ from deeplearning_contract.version import VERSION
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 COMMANDS = {
+    "doctor": "doctor",
     "rehearse": "rehearse",
     "prepare-data": "data.preparation",
     "submit": "jobs.submit",
