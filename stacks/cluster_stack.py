@@ -11,6 +11,7 @@ from deeplearning_cdk import TrainingCluster
 from deeplearning_cdk.emr.training import EmrTraining
 from stacks.context import DEFAULT_PLATFORM, PLATFORMS, StackChoice
 from stacks.reader import read_props
+from stacks.wording import word_for_context
 
 
 class ClusterStack(Stack):
@@ -41,7 +42,10 @@ class ClusterStack(Stack):
             synthesizer=DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
         )
         kind = PLATFORMS[choice.platform]
-        self.cluster = kind(self, "Cluster", **read_props(self, choice.cluster, kind))
+        try:
+            self.cluster = kind(self, "Cluster", **read_props(self, choice.cluster, kind))
+        except ValueError as error:
+            raise ValueError(word_for_context(str(error))) from error
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "FileSystemId", value=self.cluster.file_system.file_system_id)
         CfnOutput(self, "LogIn", value=self.cluster.session_command, description=f"A shell on the {login_node}")

@@ -19,7 +19,7 @@ from constructs import Construct
 
 from deeplearning_cdk import TrainingCluster
 from deeplearning_cdk.props.check import find_choices, show_value
-from stacks.shorthands import IMPORTS, SHORTHANDS
+from stacks.shorthands import IMPORTS, SHORTHANDS, place_error
 
 _UNITS: Mapping[str, Callable[[int], Duration | Size]] = {
     "s": Duration.seconds,
@@ -153,7 +153,7 @@ def _build(scope: Construct, key: str, value: Mapping[str, Any], kind: Any) -> A
     except ValueError as error:
         if key == kind.__name__.lower():  # The error of a cluster's value already names the prop.
             raise
-        raise ValueError(f"{key}: {error}") from error
+        raise place_error(key, error, dict(zip(value, value, strict=True))) from error
 
 
 def _read_items(scope: Construct, key: str, value: Any, hint: Any) -> Any:

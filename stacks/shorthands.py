@@ -40,13 +40,34 @@ _PLAIN = re.compile(r"[A-Za-z0-9:/_+=,.@-]*")
 """Characters of ids, ARNs, zones and networks."""
 
 
-def _make(key: str, make: Callable[..., Made], arguments: Mapping[str, Any]) -> Made:
+def place_error(key: str, error: ValueError, names: Mapping[str, str]) -> ValueError:
+    """
+    Return the error of a value with the key that the user wrote.
+
+    `names` has the name of each argument -> the user's name below the key; empty if the key itself has its value.
+    """
+    subject, must, rest = str(error).partition(" must ")
+    if subject.startswith(f"{key}."):
+        return error
+    name = subject.removeprefix(f"{key.rpartition('.')[2]}.")
+    if not must or name not in names:
+        return ValueError(f"{key}: {error}")
+    return ValueError(".".join(filter(None, (key, names[name]))) + must + rest)
+
+
+def _make(
+    key: str, make: Callable[..., Made], arguments: Mapping[str, Any], names: Mapping[str, str] | None = None
+) -> Made:
+    """Make a value; `names` has the arguments that the user wrote by another name."""
     try:
         return make(**arguments)
     except TypeError as error:
+        _, known, rest = str(error).partition(" must have only known ")
+        if known:
+            raise ValueError(f"{key}{known}{rest}") from error
         raise ValueError(f"{key} must have the right names, got {sorted(arguments)} ({error}); see the docs") from error
     except ValueError as error:
-        raise ValueError(f"{key}: {error}") from error
+        raise place_error(key, error, dict(zip(arguments, arguments, strict=True)) | dict(names or {})) from error
 
 
 def _read_image(key: str, value: Any) -> NodeImage:
@@ -78,7 +99,7 @@ def _read_purchase(key: str, value: Any) -> Any:
             f"got {show_value(value)}; write one of them"
         )
     name = "resource_group_arn" if target.startswith("arn:") else "reservation_id"
-    return _make(key, Purchase, {"kind": kind, **({name: target} if colon else {})})
+    return _make(key, Purchase, {"kind": kind, **({name: target} if colon else {})}, {name: ""})
 
 
 def _read_environment(key: str, value: Any) -> Any:
@@ -87,13 +108,16 @@ def _read_environment(key: str, value: Any) -> Any:
     if not isinstance(value, str | dict):
         return value
     if isinstance(value, str) and value.startswith(_CONTAINER):
-        return _make(key, JobEnvironment.from_container, {"image": value.removeprefix(_CONTAINER)})
+        return _make(key, JobEnvironment.from_container, {"image": value.removeprefix(_CONTAINER)}, {"image": ""})
     arguments = dict(value) if isinstance(value, dict) else {"path": value}
     if "horovod" in arguments and "path" not in arguments:
-        return _make(key, JobEnvironment.with_horovod, {"version": arguments.pop("horovod"), **arguments})
+        return _make(
+            key, JobEnvironment.with_horovod, {"version": arguments.pop("horovod"), **arguments}, {"version": "horovod"}
+        )
     path = arguments.get("path")
     is_conda = isinstance(path, str) and path.endswith(_CONDA_ENDINGS)
-    return _make(key, JobEnvironment.from_conda if is_conda else JobEnvironment.from_requirements, arguments)
+    make = JobEnvironment.from_conda if is_conda else JobEnvironment.from_requirements
+    return _make(key, make, arguments, {"path": ""} if isinstance(value, str) else {})
 
 
 def _read_cache(key: str, value: Any) -> Any:

@@ -22,7 +22,7 @@ from deeplearning_cdk.network.addresses import LARGEST_SUBNET_ADDRESSES, VpcCidr
 from deeplearning_cdk.network.zones import find_zone
 from deeplearning_cdk.nodes.instance_catalog import NodeInstanceType
 from deeplearning_cdk.nodes.user_scripts import Script
-from deeplearning_cdk.props.check import Rule, check_fields
+from deeplearning_cdk.props.check import Rule, check_fields, names_checked
 from deeplearning_cdk.props.rules import between, lasting, matching, sized
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
 from deeplearning_cdk.software.job_environment import JobEnvironment
@@ -119,6 +119,7 @@ class WorkerCapacity(NamedTuple):
     maximum: int
 
 
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class Workers:
     """
@@ -172,6 +173,7 @@ class Workers:
         )
 
 
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class Master:
     """
@@ -211,6 +213,7 @@ class Master:
         return ec2.Peer.prefix_list(self.ssh_peer) if self.ssh_peer.startswith("pl-") else ec2.Peer.ipv4(self.ssh_peer)
 
 
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class Network:
     """
@@ -260,6 +263,7 @@ class Network:
         return self.availability_zone or find_zone("network.worker_subnet", self.worker_subnet)
 
 
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class Software:
     """
@@ -285,6 +289,7 @@ class Software:
         check_fields(self, "software.")
 
 
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class Storage:
     """

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_ec2 as ec2
 
-from deeplearning_cdk.props.check import Rule, check_fields
+from deeplearning_cdk.props.check import Rule, check_fields, names_checked
 from deeplearning_cdk.props.rules import matching
 
 _Template = ec2.CfnLaunchTemplate
@@ -56,6 +56,7 @@ MaxPrice = Annotated[
 """Maximum price of a spot instance, in USD per hour."""
 
 
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class Purchase:
     """

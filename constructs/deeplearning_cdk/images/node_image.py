@@ -11,7 +11,7 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from deeplearning_cdk.nodes.instance_catalog import Architecture, DriverBranch
-from deeplearning_cdk.props.check import Rule, check_fields, checked
+from deeplearning_cdk.props.check import Rule, check_fields, checked, names_checked
 from deeplearning_cdk.props.rules import RegionName, matching
 
 PYTORCH_UBUNTU = "oss-nvidia-driver-gpu-pytorch-2.12-ubuntu-24.04"
@@ -69,6 +69,7 @@ ImageName = Annotated[
 """Name of a Deep Learning AMI in the path of its public SSM parameter."""
 
 
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class NodeImage:
     """

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from aws_cdk import Token
 from aws_cdk import aws_ec2 as ec2
 
-from deeplearning_cdk.props.check import check_fields, show_value
+from deeplearning_cdk.props.check import check_fields, names_checked, show_value
 from deeplearning_cdk.props.rules import RegionName, between, matching
 
 Architecture = Literal["x86_64", "arm64"]
@@ -34,6 +34,7 @@ ComputeCapability = Annotated[
 """Compute capability of an NVIDIA GPU, which determines the code that it can run; empty if unknown."""
 
 
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class InstanceTypeFacts:
     """

@@ -12,7 +12,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from deeplearning_cdk.operations.messages import allow_budgets, make_topic, subscribe_function
-from deeplearning_cdk.props.check import check_fields
+from deeplearning_cdk.props.check import check_fields, names_checked
 from deeplearning_cdk.props.rules import between, lasting
 from deeplearning_contract.names import CLUSTER_TAG
 from deeplearning_contract.settings import adjuster_variable
@@ -30,6 +30,7 @@ _REGIONS_WITHOUT = ("us-gov-", "eusc-", "cn-")
 """AWS Budgets has no endpoint in the first two partitions; in the third, costs are not counted in US dollars."""
 
 
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class Spending:
     """

@@ -5,12 +5,13 @@ A rule is defined with its type, `MountPoint = Annotated[str, matching(…)]`, s
 callables. `@checked` checks the arguments of a function, `check_fields` the fields of a dataclass.
 """
 
+import difflib
 import functools
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -25,12 +26,23 @@ _DUMMY_VALUE = re.compile(r"1\.2\.3\.4/5|dummy1[a-z]|dummy-value-for-[A-Za-z0-9.
 _LONGEST_SHOWN = 80
 _WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "True or False", NoneType: "None"}
 _EXAMPLES = {
-    int: "write e.g. 3",
-    float: "write e.g. 1.5",
-    Duration: "pass e.g. Duration.minutes(60)",
-    Size: "pass e.g. Size.gibibytes(150)",
-    bool: "pass True or False",
+    "int": "write e.g. 3",
+    "float": "write e.g. 1.5",
+    "bool": "pass True or False",
+    "Duration": "pass e.g. Duration.minutes(60)",
+    "Size": "pass e.g. Size.gibibytes(150)",
+    "IVpc": 'pass e.g. ec2.Vpc.from_lookup(self, "Vpc", vpc_id="vpc-…")',
+    "ISubnet": 'pass e.g. vpc.private_subnets[0], or ec2.Subnet.from_subnet_id(self, "Subnet", "subnet-…")',
+    "ISecurityGroup": 'pass e.g. ec2.SecurityGroup.from_security_group_id(self, "Group", "sg-…")',
+    "IRole": 'pass e.g. iam.Role.from_role_name(self, "Role", "…")',
+    "IKey": 'pass e.g. kms.Key.from_key_arn(self, "Key", "arn:aws:kms:…")',
+    "ITopic": 'pass e.g. sns.Topic.from_topic_arn(self, "Topic", "arn:aws:sns:…")',
+    "InstanceType": 'pass e.g. ec2.InstanceType("g5.12xlarge"), or its name',
+    "JobEnvironment": 'pass e.g. JobEnvironment.from_requirements("requirements.txt")',
+    "EnvironmentCache": 'pass e.g. EnvironmentCache("team-bucket")',
+    "Purchase": "pass e.g. Purchase.spot()",
 }
+"""Name of a type -> a value of it in an app; the name of an interface of the CDK says which one it is."""
 
 
 @functools.cache
@@ -53,8 +65,8 @@ class Rule:
 
     must: str
     remedy: str
-    is_kept: Callable[[Any], bool]
-    can_carry: Callable[[Any], bool] | None = None
+    is_kept: Callable[[Any], bool] = field(repr=False)
+    can_carry: Callable[[Any], bool] | None = field(default=None, repr=False)
 
     def check(self, prop: str, value: Any) -> None:
         """
@@ -73,17 +85,48 @@ class Rule:
 
 
 def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Check the arguments of a function by their annotations before it runs."""
+    """Check the names and values of a function's arguments, by its annotations, before it runs."""
     signature = inspect.signature(function)
+    owner = function.__qualname__.removesuffix(".__init__")
 
     @functools.wraps(function)
     def check(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        _check_names(owner, kwargs, signature.parameters, function)
         for prop, value in signature.bind(*args, **kwargs).arguments.items():
             if prop in _hints(function):
                 check_prop(prop, value, _hints(function)[prop])
         return function(*args, **kwargs)
 
     return check
+
+
+def names_checked(value: type[Result]) -> type[Result]:
+    """Check the names of the fields that a dataclass is made with; its `__post_init__` checks their values."""
+    make: Any = value.__init__
+
+    @functools.wraps(make)
+    def check(self: Any, *args: Any, **kwargs: Any) -> None:
+        _check_names(value.__name__, kwargs, [each.name for each in fields(value)], value)  # type: ignore[arg-type]
+        make(self, *args, **kwargs)
+
+    setattr(value, "__init__", check)  # noqa: B010 - mypy refuses an assignment
+    return value
+
+
+def _check_names(owner: str, given: Mapping[str, Any], known: Iterable[str], definition: Any) -> None:
+    """Refuse an unknown name, and suggest the nearest of the props and of their fields."""
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is None:
+        return
+    inner = [
+        f"{name}.{each.name}"
+        for name, hint in _hints(definition).items()
+        for kind, _ in find_choices(hint)
+        if is_dataclass(kind)
+        for each in fields(kind)
+    ]
+    (nearest,) = difflib.get_close_matches(unknown, [*known, *inner], n=1, cutoff=0)
+    raise TypeError(f"{owner} must have only known props, got {unknown!r}; did you mean {nearest}?")
 
 
 def check_fields(instance: Any, prefix: str = "") -> None:
@@ -94,8 +137,8 @@ def check_fields(instance: Any, prefix: str = "") -> None:
         ValueError: A field is of another type, or breaks a rule.
     """
     hints = _hints(instance.__class__)
-    for field in fields(instance):
-        check_prop(prefix + field.name, getattr(instance, field.name), hints[field.name])
+    for each in fields(instance):
+        check_prop(prefix + each.name, getattr(instance, each.name), hints[each.name])
 
 
 def check_prop(prop: str, value: Any, annotation: Any) -> None:
@@ -222,11 +265,18 @@ def _find_remedy(choices: list[tuple[Any, tuple[Any, ...]]]) -> str:
         texts = [note for note in notes if isinstance(note, str)]
         remedies = [note.remedy for note in notes if isinstance(note, Rule)]
         # An example in a rule's remedy keeps the rule, which that of the type need not.
-        examples = [remedy for remedy in remedies if "e.g." in remedy] + (
-            [_EXAMPLES[kind]] if kind in _EXAMPLES else []
-        )
-        for remedy in (*texts, *examples, *remedies):
+        examples = [remedy for remedy in remedies if "e.g." in remedy]
+        for remedy in (*texts, *examples, *_list_examples(kind), *remedies):
             return remedy
-        if get_origin(kind) is Literal:
-            return "write one of them"
-    return "pass one"
+    return f"pass {_describe(choices)}"
+
+
+def _list_examples(kind: Any) -> list[str]:
+    if get_origin(kind) is Literal:
+        return ["write one of them"]
+    if get_origin(kind) in (Sequence, tuple):
+        inner = _find_remedy(find_choices(get_args(kind)[0]))
+        return [re.sub(r"(?:pass|write) (?:e\.g\. )?(.*)", r"pass a list, e.g. [\1]", inner)]
+    name = getattr(get_origin(kind) or kind, "__name__", "")
+    made = [f"pass e.g. {name}(…)"] if is_dataclass(kind) else []
+    return [_EXAMPLES[name]] if name in _EXAMPLES else made

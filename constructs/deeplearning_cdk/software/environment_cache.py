@@ -6,7 +6,7 @@ from typing import Annotated
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from deeplearning_cdk.props.check import check_fields
+from deeplearning_cdk.props.check import check_fields, names_checked
 from deeplearning_cdk.props.rules import matching
 from deeplearning_cdk.storage.data_source import BucketName, name_bucket_arn
 from deeplearning_contract.setting_parts import EnvironmentCacheSettings
@@ -22,6 +22,7 @@ CachePrefix = Annotated[
 """Key prefix of the environments; it is written into policies and settings unchanged."""
 
 
+@names_checked
 @dataclass(frozen=True)
 class EnvironmentCache:
     """

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from deeplearning_cdk.props.check import Rule, check_fields, checked
+from deeplearning_cdk.props.check import Rule, check_fields, checked, names_checked
 from deeplearning_cdk.props.rules import is_file, matching
 from deeplearning_cdk.software.software_file import check_conda_file, read_requirements
 
@@ -71,6 +71,7 @@ ContainerImage = Annotated[
 ]
 
 
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class JobEnvironment:
     """

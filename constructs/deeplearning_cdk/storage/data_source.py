@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from deeplearning_cdk.props.check import Rule, check_fields, show_value
+from deeplearning_cdk.props.check import Rule, check_fields, names_checked, show_value
 from deeplearning_cdk.props.rules import matching
 from deeplearning_cdk.pseudo_parameters import PARTITION
 from deeplearning_contract.names import NodeRole
@@ -79,6 +79,7 @@ Sha256 = Annotated[
 """Digest of an archive."""
 
 
+@names_checked
 @dataclass(frozen=True)
 class DataSource:
     """

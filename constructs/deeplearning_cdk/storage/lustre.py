@@ -12,7 +12,7 @@ from constructs import Construct, DependencyGroup, IDependable
 
 from deeplearning_cdk.images.node_image import NodeImage
 from deeplearning_cdk.network.security_rules import allow_ingress
-from deeplearning_cdk.props.check import Rule, check_fields, checked
+from deeplearning_cdk.props.check import Rule, check_fields, checked, names_checked
 from deeplearning_cdk.props.rules import count_gibibytes, matching, sized
 from deeplearning_cdk.security.encryption import EncryptionKey
 from deeplearning_cdk.storage.data_source import DataSource
@@ -79,6 +79,7 @@ LustreMountName = Annotated[
 ]
 
 
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class Lustre:
     """

@@ -226,7 +226,7 @@ def test_a_cluster_stops_later_than_its_stack_gives_up() -> None:
                 "ec2.KeyPair.from_key_pair_name for a name with others"
             ),
         ),
-        ({"workers": {"instance_type": "m5.large"}}, "workers must be a Workers, got a dict; pass one"),
+        ({"workers": {"instance_type": "m5.large"}}, "workers must be a Workers, got a dict; pass e.g. Workers(…)"),
     ],
 )
 def test_a_cluster_refuses_its_own_props_before_anything_is_made(
