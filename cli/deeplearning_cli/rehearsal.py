@@ -13,7 +13,7 @@ from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.referees.judge import require_acceptance
 from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
 from cdk_rehearsal.run.lab_record import remove_record
-from cdk_rehearsal.run.progress import tell
+from cdk_rehearsal.run.progress import tell, tell_warnings
 from deeplearning_rehearsal.cases.format.case import Case, CaseError
 from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, read_case
 from deeplearning_rehearsal.cases.suite.runner import SuiteRun, count_jobs, rehearse_one
@@ -93,12 +93,10 @@ def _read_options(arguments: argparse.Namespace) -> RehearsalOptions:
 
 def _require_assembly(options: RehearsalOptions) -> None:
     """Refuse what is no assembly, or has no cluster of the wanted size, before anything slow begins."""
-    assembly = options.assembly
-    if not (assembly / "manifest.json").is_file():
-        raise UnavailableError(f"assembly must be a folder that `cdk synth` wrote, got {assembly}; run: cdk synth")
-    stack = read_stack(assembly, options.stack)
+    stack = read_stack(options.assembly, options.stack)
     require_cluster(stack)
     require_worker_minimum(stack.template, options.nodes)
+    tell_warnings(options.assembly, options.stack)
 
 
 def _require_extra() -> None:

@@ -4,8 +4,10 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TextIO
 
+from cdk_rehearsal.manifest import require_no_errors
 from cdk_rehearsal.run.timeline import Happening, Timeline
 
 _Listeners = tuple[Callable[[Happening], None], Callable[[str], None]]
@@ -21,6 +23,17 @@ _ROUTINE = re.compile(
 def tell(line: str) -> None:
     """Write a line of progress before the rehearsal begins, to standard error."""
     _write(sys.stderr, line)
+
+
+def tell_warnings(assembly: Path, stack: str | None) -> None:
+    """
+    Write the warnings that an app attached to a stack, as the CDK CLI does before it deploys.
+
+    Raises:
+        AssemblyError: The app attached errors, too.
+    """
+    for warning in require_no_errors(assembly, stack):
+        tell(f"warning of the app: {warning}")
 
 
 @contextmanager

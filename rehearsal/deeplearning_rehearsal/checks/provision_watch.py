@@ -79,7 +79,7 @@ class ProvisionWatch:
 
 @dataclass
 class _Told:
-    """What was last told of a step: its part, its line, when; and since when its line is as it is."""
+    """Last line that was told of a step, its part and its time; the line of now, and when that was first seen."""
 
     part: tuple[str, str] = ("", "")
     line: str = ""

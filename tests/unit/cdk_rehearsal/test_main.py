@@ -13,7 +13,7 @@ from cdk_rehearsal.referees import judge
 @pytest.fixture
 def end(monkeypatch, tmp_path):
     """A function that runs the command on an assembly whose enclosed process ends with a status."""
-    (tmp_path / "manifest.json").write_text("{}")
+    (tmp_path / "manifest.json").write_text('{"artifacts": {}}')
     names = ("require_namespaces", "read_stack", "find_template_parts", "prepare_base_root", "prepare_layers")
     for name in (*names, "require_acceptance"):
         monkeypatch.setattr(plan, name, lambda *_: type("Stack", (), {"template": {}})())

@@ -60,14 +60,6 @@ def test_bad_arguments_end_with_status_2_and_a_reason(
     assert message in capsys.readouterr().err
 
 
-def test_a_folder_that_is_no_assembly_ends_with_status_2_and_the_remedy(
-    tmp_path: object, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["rehearse", str(tmp_path)]) == 2
-    expected = f"assembly must be a folder that `cdk synth` wrote, got {tmp_path}; run: cdk synth"
-    assert expected in capsys.readouterr().err
-
-
 GROUP = {
     "Type": "AWS::AutoScaling::AutoScalingGroup",
     "Properties": {"DesiredCapacity": "1", "Tags": [{"Key": "deeplearning:role", "Value": "master"}]},
