@@ -4,6 +4,7 @@ import argparse
 import importlib.util
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cdk_rehearsal.assembly import read_stack
@@ -20,7 +21,7 @@ from deeplearning_rehearsal.cases.suite.runner import SuiteRun, count_jobs, rehe
 from deeplearning_rehearsal.cases.verdict.results import render_results
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.software.node_software import prepare_software
-from deeplearning_rehearsal.template import require_cluster, require_worker_minimum
+from deeplearning_rehearsal.template import count_gpus, require_cluster, require_worker_minimum
 
 _MINUTES = 15.0
 _GPUS_PER_NODE = 1
@@ -36,7 +37,7 @@ def rehearse(arguments: argparse.Namespace) -> int:
         options = _read_options(arguments)
         cases = read_chosen(arguments.case, arguments) if arguments.case else ()
         if arguments.app is None:
-            _require_assembly(options)
+            options = _require_assembly(options, arguments.gpus_per_node)
         _require_extra()
         if arguments.orders is not None:
             return _try_orders(options, arguments.orders)
@@ -91,12 +92,17 @@ def _read_options(arguments: argparse.Namespace) -> RehearsalOptions:
     )
 
 
-def _require_assembly(options: RehearsalOptions) -> None:
-    """Refuse what is no assembly, or has no cluster of the wanted size, before anything slow begins."""
+def _require_assembly(options: RehearsalOptions, gpus: int | None) -> RehearsalOptions:
+    """
+    Refuse what is no assembly, or has no cluster of the wanted size, before anything slow begins.
+
+    Returns the options with the GPUs of a node: by default one, where the type of an instance has any.
+    """
     stack = read_stack(options.assembly, options.stack)
     require_cluster(stack)
     require_worker_minimum(stack.template, options.nodes)
     tell_warnings(options.assembly, options.stack)
+    return replace(options, gpus_per_node=min(_GPUS_PER_NODE, count_gpus(stack.template))) if gpus is None else options
 
 
 def _require_extra() -> None:

@@ -23,7 +23,8 @@ def add_parser(commands: Commands) -> None:
     add("--stack", metavar="NAME", help="which stack of the assembly (default: its only one)")
     nodes = "nodes in all, master included (default: as the template says)"
     add("--nodes", type=whole_number(1, 250), metavar="N", help=nodes)
-    add("--gpus-per-node", type=whole_number(0, 16), metavar="N", help="GPUs that nvidia-smi shows (default: 1)")
+    gpus = "GPUs that nvidia-smi shows (default: 1 where the type of an instance has GPUs, else none)"
+    add("--gpus-per-node", type=whole_number(0, 16), metavar="N", help=gpus)
     add(
         "--lustre-client",
         action="store_true",
