@@ -19,7 +19,7 @@ from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import prepare_layers
 from cdk_rehearsal.lab.lab import PORT, ROUTER
 from cdk_rehearsal.plan import REPORT, Expectation, Plan
-from cdk_rehearsal.report.report import Report, Section, StackReport
+from cdk_rehearsal.report.report import STAND_IN, Report, Section, StackReport
 from cdk_rehearsal.report.stand_ins import AWS_STAND_INS
 from cdk_rehearsal.run.enclosure import end_enclosure
 from cdk_rehearsal.run.fleet import USER_DATA_PART, Fleet
@@ -137,7 +137,7 @@ def _list_sections(run: Run, timeline: Timeline, memory: MemoryWatch) -> tuple[S
         Section("calls", tuple(f"{name}: {count}" for name, count in calls.by_kind.items())),
         Section("phases", ("  ".join(f"{span.name} {span.seconds:.1f} s" for span in timeline.spans),)),
         Section("memory", (f"at most {memory.peak_mib} MiB",)),
-        Section("stand-in", tuple(stand_ins)),
+        Section(STAND_IN, tuple(stand_ins)),
     )
 
 

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 
 from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackOutcome
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
@@ -11,6 +12,7 @@ from cdk_rehearsal.lab import StandIn
 from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.names import MASTER_HOST, WORKER_GPU_COUNT_VARIABLE
+from deeplearning_contract.version import VERSION
 from deeplearning_rehearsal.checks.contract_check import Roster
 from deeplearning_rehearsal.checks.node_log import LogReport
 from deeplearning_rehearsal.checks.training import judge_training
@@ -94,7 +96,13 @@ def count_log_calls(calls: CallCounts) -> int:
 
 
 def judge(
-    expect: Expectation, evidence: Evidence, timeline: Timeline, stand_ins: Sequence[StandIn], peak_memory_mib: int
+    expect: Expectation,
+    evidence: Evidence,
+    timeline: Timeline,
+    stand_ins: Sequence[StandIn],
+    peak_memory_mib: int,
+    *,
+    seed: int,
 ) -> Document:
     """
     Return the report of a rehearsal.
@@ -105,6 +113,7 @@ def judge(
         timeline: What happened when.
         stand_ins: What of the nodes was not the real thing.
         peak_memory_mib: Most memory that the lab took, in MiB.
+        seed: Order in which resources were created.
     """
     problems = find_problems(expect, evidence)
     outcome = evidence.outcome
@@ -112,6 +121,7 @@ def judge(
         "verdict": "fail" if problems else "pass",
         "expected": expect,
         "reasons": problems,
+        "run": {"at": datetime.now(timezone.utc).isoformat(timespec="seconds"), "version": VERSION, "seed": seed},
         "stack": {
             "name": evidence.stack,
             "status": outcome.status,

@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from deeplearning_contract.names import NodeRole
-from deeplearning_rehearsal.report.report import Document, list_details, list_sections
+from deeplearning_rehearsal.report.report import Document, describe_run, list_details, list_sections
 
 _NARROWEST, _WIDEST, _SECOND = 1000, 3000, 3
 _LANE, _BAR, _CURVE, _BRACKET = 46, 10, 64, 22
@@ -130,6 +130,7 @@ def render_page(report: Document, *, dashboard: str = "") -> str:
     )
     return environment.get_template("report.html.j2").render(
         report=report,
+        run=describe_run(report),
         dashboard=dashboard,
         picture=draw_timeline(report),
         sections=list_sections(report),

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -10,6 +11,7 @@ from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.lab import StandIn
 from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.version import VERSION
 from deeplearning_rehearsal.checks.contract_check import Roster
 from deeplearning_rehearsal.checks.node_log import LogReport
 from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, bound_log_calls, find_problems, judge
@@ -44,15 +46,17 @@ def evidence() -> Evidence:
 
 
 def test_a_cluster_that_keeps_every_promise_passes(evidence: Evidence) -> None:
-    report = judge("trained", evidence, Timeline(), [StandIn("a", "b", "c")], 900)
+    report = judge("trained", evidence, Timeline(), [StandIn("a", "b", "c")], 900, seed=7)
     assert (report["verdict"], report["reasons"]) == ("pass", ())
     assert [report["cluster"][name] for name in ("requested", "formed", "generation")] == [2, 2, 1]
     assert report["stack"]["resources"] == {"AWS::SQS::Queue": 1}
     assert report["stand_ins"] == [{"name": "a", "replaces": "b", "does": "c"}]
     assert json.loads(json.dumps(report)).keys() == {
         *("verdict", "expected", "reasons", "stack", "cluster", "nodes", "training", "phases", "stand_ins"),
-        *("peak_memory_mib", "timeline", "case", "launchers", "environment"),
+        *("peak_memory_mib", "timeline", "case", "launchers", "environment", "run"),
     }
+    assert (report["run"]["version"], report["run"]["seed"]) == (VERSION, 7)
+    assert datetime.fromisoformat(report["run"]["at"]).utcoffset() == timedelta(0)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +86,7 @@ def test_a_cluster_that_keeps_every_promise_passes(evidence: Evidence) -> None:
 def test_a_broken_promise_is_the_one_reason_of_the_verdict(
     evidence: Evidence, changes: dict[str, object], problem: str
 ) -> None:
-    report = judge("trained", replace(evidence, **changes), Timeline(), [], 0)
+    report = judge("trained", replace(evidence, **changes), Timeline(), [], 0, seed=7)
     assert (report["verdict"], report["reasons"]) == ("fail", (problem,))
 
 
