@@ -24,7 +24,7 @@ from cdk_rehearsal.report.stand_ins import AWS_STAND_INS
 from cdk_rehearsal.run.enclosure import end_enclosure
 from cdk_rehearsal.run.fleet import USER_DATA_PART, Fleet
 from cdk_rehearsal.run.memory import MemoryWatch
-from cdk_rehearsal.run.progress import show_progress, tell
+from cdk_rehearsal.run.progress import keep_progress, show_progress, tell
 from cdk_rehearsal.run.run import Run
 from cdk_rehearsal.run.timeline import Timeline
 
@@ -46,6 +46,7 @@ def carry_out(argument: str, _lab_pid: int) -> int:
 
 
 def _rehearse(plan: Plan, timeline: Timeline) -> None:
+    keep_progress(timeline, Path(plan.out))
     template = read_stack(Path(plan.assembly), plan.stack).template
     options = CloudOptions(key_pairs=assume_key_pairs(template), faults=plan.launch_faults, seed=plan.seed)
     cache = Path(plan.cache or "")

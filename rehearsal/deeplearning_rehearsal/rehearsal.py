@@ -26,7 +26,7 @@ from cdk_rehearsal.run.enclosure import end_enclosure
 from cdk_rehearsal.run.fleet import Fleet
 from cdk_rehearsal.run.lab_record import LabRecord, read_network
 from cdk_rehearsal.run.memory import MemoryWatch
-from cdk_rehearsal.run.progress import show_progress, tell
+from cdk_rehearsal.run.progress import keep_progress, show_progress, tell
 from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.case_file import read_case
@@ -69,6 +69,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
         RehearsalError: The rehearsal itself could not be carried out.
     """
     case = None if options.case is None else read_case(options.case)
+    keep_progress(timeline, options.folder)
     software = prepare_software(
         options.assembly, options.stack, options.cache, lambda line: timeline.tell("rehearsal", line)
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from cdk_rehearsal.manifest import require_no_errors
+from cdk_rehearsal.run.first_process import keep_on_interrupt
 from cdk_rehearsal.run.timeline import Happening, Timeline
 
 _Listeners = tuple[Callable[[Happening], None], Callable[[str], None]]
@@ -34,6 +35,11 @@ def tell_warnings(assembly: Path, stack: str | None) -> None:
     """
     for warning in require_no_errors(assembly, stack):
         tell(f"warning of the app: {warning}")
+
+
+def keep_progress(timeline: Timeline, folder: Path) -> None:
+    """Let an interrupt write what happened until then, routine too, to `interrupted.txt` in the folder of reports."""
+    keep_on_interrupt(folder / "interrupted.txt", lambda: map(_line, list(timeline.happenings)))
 
 
 @contextmanager
