@@ -1,20 +1,9 @@
 """The report: its text and its page."""
 
-import pytest
-
 from cdk_rehearsal.report.report import list_ending, render_text
 from deeplearning_rehearsal.report.report import Document, list_text
 from deeplearning_rehearsal.report.report_page import render_page
 
-CONTRACT = {"DEEPLEARNING_WORKERS_COUNT": "2", "EFS_MOUNT": "/efs"}
-NODE = {
-    "host": "deeplearning-worker1",
-    "role": "master",
-    "instance_id": "i-0",
-    "address": "10.0.0.5",
-    "contract": CONTRACT,
-    "checks": {"login shell": True},
-}
 KEPT = {
     "state": "kept",
     "key": "k1",
@@ -23,59 +12,6 @@ KEPT = {
     "detail": "20 packages",
     "origins": {},
 }
-
-
-@pytest.fixture
-def report() -> Document:
-    return {
-        "verdict": "pass",
-        "expected": "trained",
-        "reasons": (),
-        "stack": {
-            "name": "trial",
-            "status": "CREATE_COMPLETE",
-            "reason": "",
-            "resources": {"AWS::SQS::Queue": 3},
-            "outputs": {"Login": "aws ssm"},
-            "overrides": {},
-        },
-        "cluster": {
-            "requested": 2,
-            "formed": 2,
-            "generation": 1,
-            "formation_seconds": 12.5,
-            "aws_calls": 40,
-            "aws_calls_by_name": {"sqs.ReceiveMessage": 40},
-            "aws_calls_by_kind": {"lambda": 12, "master": 8, "worker": 20},
-            "aws_call_bound": 60,
-            "reason": "",
-            "log_calls": 0,
-            "log_call_bound": 20,
-            "log_lines": {},
-            "metrics": {},
-        },
-        "nodes": [NODE],
-        "training": {
-            "launcher": "horovod",
-            "framework": "torch 1.13",
-            "ranks": 2,
-            "hosts": ["a", "b"],
-            "dataset": "digits",
-            "accuracy": 0.97,
-            "seconds": 3.2,
-        },
-        "phases": [
-            {"name": "deploy", "start": 0.0, "seconds": 2.0},
-            {"name": "train", "start": 2.0, "seconds": 5.0},
-        ],
-        "run": {"at": "2026-11-26T20:04:30+00:00", "version": "0.1.0", "seed": 4711},
-        "stand_ins": [{"name": "nvidia-smi", "replaces": "NVIDIA's tool", "does": "prints GPUs"}],
-        "peak_memory_mib": 900,
-        "timeline": [{"at": 1.0, "lane": "stack", "text": "<b>created</b>"}],
-        "case": None,
-        "launchers": {},
-        "environment": None,
-    }
 
 
 def _render(report: Document) -> str:
@@ -89,7 +25,7 @@ def test_the_environment_is_in_the_text_and_on_the_page(report: Document) -> Non
 
 
 def test_failures_are_in_the_text_and_on_the_page(report: Document) -> None:
-    broken = NODE | {"checks": {"login shell": True, "sudo -E": False}}
+    broken = report["nodes"][0] | {"checks": {"login shell": True, "sudo -E": False}}
     failed = report | {"verdict": "fail", "reasons": ("a node breaks the contract",), "nodes": [broken]}
     for shown in (_render(failed), render_page(failed)):
         assert "FAIL (expected: trained)" in shown
