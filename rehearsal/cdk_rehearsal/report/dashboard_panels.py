@@ -59,7 +59,7 @@ class Panel:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is a chart with nothing to show; its note says why."""
+        """True for a chart with nothing to show, whose note gives the reason."""
         return self.kind not in {"text", "alarm", "log"} and not self.curves
 
 
