@@ -15,7 +15,7 @@ ONLY ?=
 NODES ?=
 PYTORCH ?=
 PLATFORM ?=
-GPUS_PER_NODE ?= $(if $(filter emr,$(PLATFORM)),2,1)
+GPUS_PER_NODE ?= $(if $(filter emr,$(PLATFORM)),2)
 ORDERS ?=
 CONTEXT ?=
 PROVE ?= 0
@@ -95,7 +95,7 @@ ifneq ($(CASE),)
 	@$(BIN)/deeplearning-cdk rehearse --app "$(BIN)/python app.py $(CONTEXT)" --case "$(CASE)" $(if $(JOBS),--jobs $(JOBS)) $(if $(AGAIN),--again)
 else
 	@rm -rf cdk.out && $(BIN)/python app.py $(if $(PLATFORM),-c platform=$(PLATFORM)) $(CONTEXT)
-	@$(BIN)/deeplearning-cdk rehearse cdk.out $(if $(ORDERS),--orders $(ORDERS)) $(if $(NODES),--nodes $(NODES)) --gpus-per-node $(GPUS_PER_NODE)
+	@$(BIN)/deeplearning-cdk rehearse cdk.out $(if $(ORDERS),--orders $(ORDERS)) $(if $(NODES),--nodes $(NODES)) $(if $(GPUS_PER_NODE),--gpus-per-node $(GPUS_PER_NODE))
 endif
 
 .PHONY: privileges

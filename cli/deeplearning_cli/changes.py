@@ -166,7 +166,10 @@ def _read_deployed(
         try:
             template: dict[str, Any] = json.loads(Path(arguments.deployed).read_text())
         except (OSError, ValueError) as error:
-            raise UnavailableError(f"--deployed must be a template in JSON, got {error}; give another file") from error
+            found = error.strerror if isinstance(error, OSError) else error
+            raise UnavailableError(
+                f"--deployed must be a template in JSON, got {arguments.deployed}: {found}; give another file"
+            ) from error
         return template
     access = open_account()
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow, and only needed here

@@ -4,6 +4,7 @@ import argparse
 import importlib.util
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cdk_rehearsal.assembly import read_stack
@@ -13,14 +14,14 @@ from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.referees.judge import require_acceptance
 from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
 from cdk_rehearsal.run.lab_record import remove_record
-from cdk_rehearsal.run.progress import tell
+from cdk_rehearsal.run.progress import tell, tell_warnings
 from deeplearning_rehearsal.cases.format.case import Case, CaseError
 from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, read_case
 from deeplearning_rehearsal.cases.suite.runner import SuiteRun, count_jobs, rehearse_one
 from deeplearning_rehearsal.cases.verdict.results import render_results
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.software.node_software import prepare_software
-from deeplearning_rehearsal.template import require_cluster, require_worker_minimum
+from deeplearning_rehearsal.template import count_gpus, require_cluster, require_worker_minimum
 
 _MINUTES = 15.0
 _GPUS_PER_NODE = 1
@@ -36,7 +37,7 @@ def rehearse(arguments: argparse.Namespace) -> int:
         options = _read_options(arguments)
         cases = read_chosen(arguments.case, arguments) if arguments.case else ()
         if arguments.app is None:
-            _require_assembly(options)
+            options = _require_assembly(options, arguments.gpus_per_node)
         _require_extra()
         if arguments.orders is not None:
             return _try_orders(options, arguments.orders)
@@ -91,14 +92,17 @@ def _read_options(arguments: argparse.Namespace) -> RehearsalOptions:
     )
 
 
-def _require_assembly(options: RehearsalOptions) -> None:
-    """Refuse what is no assembly, or has no cluster of the wanted size, before anything slow begins."""
-    assembly = options.assembly
-    if not (assembly / "manifest.json").is_file():
-        raise UnavailableError(f"assembly must be a folder that `cdk synth` wrote, got {assembly}; run: cdk synth")
-    stack = read_stack(assembly, options.stack)
+def _require_assembly(options: RehearsalOptions, gpus: int | None) -> RehearsalOptions:
+    """
+    Refuse what is no assembly, or has no cluster of the wanted size, before anything slow begins.
+
+    Returns the options with the GPUs of a node: by default one, where the type of an instance has any.
+    """
+    stack = read_stack(options.assembly, options.stack)
     require_cluster(stack)
     require_worker_minimum(stack.template, options.nodes)
+    tell_warnings(options.assembly, options.stack)
+    return replace(options, gpus_per_node=min(_GPUS_PER_NODE, count_gpus(stack.template))) if gpus is None else options
 
 
 def _require_extra() -> None:

@@ -4,6 +4,7 @@ import argparse
 
 from deeplearning_cli.arguments import Commands, whole_number
 
+_GPUS = "GPUs that nvidia-smi shows (default: 1 where the type of an instance has GPUs, else none)"
 _ORDERS = "create and delete the stack in N orders, seeds 1 to N, without booting a node; needs no root"
 MOST_MINUTES = 1440
 """A day; a rehearsal takes minutes."""
@@ -21,9 +22,8 @@ def add_parser(commands: Commands) -> None:
     add = parser.add_argument
     add("assembly", nargs="?", help="the cloud assembly that `cdk synth` wrote, usually cdk.out")
     add("--stack", metavar="NAME", help="which stack of the assembly (default: its only one)")
-    nodes = "nodes in all, master included (default: as the template says)"
-    add("--nodes", type=whole_number(1, 250), metavar="N", help=nodes)
-    add("--gpus-per-node", type=whole_number(0, 16), metavar="N", help="GPUs that nvidia-smi shows (default: 1)")
+    add("--nodes", type=whole_number(1, 250), metavar="N", help="nodes, master included (default: as in the template)")
+    add("--gpus-per-node", type=whole_number(0, 16), metavar="N", help=_GPUS)
     add(
         "--lustre-client",
         action="store_true",

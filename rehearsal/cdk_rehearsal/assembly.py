@@ -1,12 +1,12 @@
 """Stacks of a cloud assembly, as `cdk deploy` reads them."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cdk_rehearsal.errors import AssemblyError
+from cdk_rehearsal.manifest import STACK, read_manifest, read_object
 
 DEFAULT_ACCOUNT = "123456789012"
 DEFAULT_REGION = "us-east-1"
@@ -48,8 +48,8 @@ def read_stack(assembly: Path, name: str | None) -> AssemblyStack:
 
     AssemblyError when the folder is no assembly, or has not exactly the one stack.
     """
-    artifacts = _read_json(assembly / "manifest.json").get("artifacts", {})
-    stacks = {key: entry for key, entry in artifacts.items() if entry.get("type") == "aws:cloudformation:stack"}
+    artifacts = read_manifest(assembly)["artifacts"]
+    stacks = {key: entry for key, entry in artifacts.items() if entry.get("type") == STACK}
     names = {key: str(entry.get("properties", {}).get("stackName", key)) for key, entry in stacks.items()}
     chosen = [key for key in stacks if name is None or name in (key, names[key])]
     if len(chosen) != 1:
@@ -63,7 +63,7 @@ def read_stack(assembly: Path, name: str | None) -> AssemblyStack:
         name=names[chosen[0]],
         account=DEFAULT_ACCOUNT if account == "unknown-account" else account,
         region=DEFAULT_REGION if region == "unknown-region" else region,
-        template=_read_json(assembly / artifact["properties"]["templateFile"]),
+        template=read_object(assembly / artifact["properties"]["templateFile"]),
         assets=tuple(_read_assets(assembly, artifacts, artifact)),
     )
 
@@ -75,7 +75,7 @@ def _read_assets(assembly: Path, artifacts: Mapping[str, Any], stack: Mapping[st
         artifact = artifacts.get(key, {})
         if artifact.get("type") != "cdk:asset-manifest":
             continue
-        manifest = _read_json(assembly / artifact["properties"]["file"])
+        manifest = read_object(assembly / artifact["properties"]["file"])
         if manifest.get("dockerImages"):
             raise AssemblyError(
                 f"assets must be files in the rehearsal, which has no container engine, got docker images in {key}; "
@@ -96,13 +96,3 @@ def _read_assets(assembly: Path, artifacts: Mapping[str, Any], stack: Mapping[st
                 for target in entry["destinations"].values()
             ]
     return assets
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise AssemblyError(f"cloud assembly must have a readable {path.name}: {error}; synthesize again") from error
-    if not isinstance(document, dict):
-        raise AssemblyError(f"{path.name} must be a JSON object")
-    return document

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from cdk_rehearsal.error_report import report_error, run_command
 from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.run.progress import tell_warnings
 
 if TYPE_CHECKING:
     from cdk_rehearsal.plan import Plan
+    from cdk_rehearsal.report.report import Report
 
 PROGRAM = "cdk-rehearse"
 
@@ -33,8 +35,20 @@ def _rehearse(options: argparse.Namespace) -> int:
         report = rehearse(plan)
     except (RehearsalError, ValueError) as error:
         return report_error(error, as_json=options.json, program=PROGRAM)
-    sys.stdout.write((json.dumps(report.to_document(), indent=2) if options.json else report.to_text()) + "\n")
+    if options.json:
+        sys.stdout.write(json.dumps(report.to_document(), indent=2) + "\n")
+    (sys.stderr if options.json else sys.stdout).write(_end(plan, report) + "\n")
     return int(report.verdict != "pass")
+
+
+def _end(plan: "Plan", report: "Report") -> str:
+    from cdk_rehearsal.report.report import name_following, name_path  # noqa: PLC0415
+
+    following = ""
+    if plan.expect == "complete":
+        has_passed = report.verdict == "pass"
+        following = name_following(Path(plan.assembly), plan.stack, has_passed=has_passed, seed=plan.seed)
+    return report.to_ending(f"{name_path(Path(plan.out) / 'report.txt')} (also .json)", following)
 
 
 def _try_orders(plan: "Plan", options: argparse.Namespace) -> int:
@@ -42,6 +56,7 @@ def _try_orders(plan: "Plan", options: argparse.Namespace) -> int:
     from cdk_rehearsal.orders import print_failures, try_orders  # noqa: PLC0415
     from cdk_rehearsal.referees.judge import require_acceptance  # noqa: PLC0415
 
+    tell_warnings(Path(plan.assembly), plan.stack)
     parameters = dict(options.parameter)
     if plan.referees:
         require_acceptance(Path(plan.assembly), plan.stack, Path(str(plan.cache)), parameters)

@@ -19,7 +19,7 @@ from cdk_rehearsal.lab.images.image_parts import prepare_layers
 from cdk_rehearsal.referees.judge import require_acceptance
 from cdk_rehearsal.report.report import Report
 from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
-from cdk_rehearsal.run.progress import tell
+from cdk_rehearsal.run.progress import tell, tell_warnings
 
 Expectation = Literal["complete", "rolled-back"]
 REPORT = "report.json"
@@ -117,11 +117,10 @@ def rehearse(plan: Plan) -> Report:
     """
     plan = plan.resolve()
     assembly, out, cache = Path(plan.assembly), Path(plan.out), Path(plan.cache or find_cache())
-    if not (assembly / "manifest.json").is_file():
-        raise UnavailableError(f"assembly must be a folder that `cdk synth` wrote, got {assembly}; run: cdk synth")
     if plan.check is not None and not Path(plan.check).is_file():
         raise UnavailableError(f"check must be a Python file, got {plan.check}; there is no such file")
     stack = read_stack(assembly, plan.stack)
+    tell_warnings(assembly, plan.stack)
     require_namespaces()
     require_cache(cache)
     if plan.referees:

@@ -19,12 +19,12 @@ from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import prepare_layers
 from cdk_rehearsal.lab.lab import PORT, ROUTER
 from cdk_rehearsal.plan import REPORT, Expectation, Plan
-from cdk_rehearsal.report.report import Report, Section, StackReport
+from cdk_rehearsal.report.report import STAND_IN, Report, Section, StackReport
 from cdk_rehearsal.report.stand_ins import AWS_STAND_INS
 from cdk_rehearsal.run.enclosure import end_enclosure
 from cdk_rehearsal.run.fleet import USER_DATA_PART, Fleet
 from cdk_rehearsal.run.memory import MemoryWatch
-from cdk_rehearsal.run.progress import show_progress, tell
+from cdk_rehearsal.run.progress import keep_progress, show_progress, tell
 from cdk_rehearsal.run.run import Run
 from cdk_rehearsal.run.timeline import Timeline
 
@@ -46,6 +46,7 @@ def carry_out(argument: str, _lab_pid: int) -> int:
 
 
 def _rehearse(plan: Plan, timeline: Timeline) -> None:
+    keep_progress(timeline, Path(plan.out))
     template = read_stack(Path(plan.assembly), plan.stack).template
     options = CloudOptions(key_pairs=assume_key_pairs(template), faults=plan.launch_faults, seed=plan.seed)
     cache = Path(plan.cache or "")
@@ -137,7 +138,7 @@ def _list_sections(run: Run, timeline: Timeline, memory: MemoryWatch) -> tuple[S
         Section("calls", tuple(f"{name}: {count}" for name, count in calls.by_kind.items())),
         Section("phases", ("  ".join(f"{span.name} {span.seconds:.1f} s" for span in timeline.spans),)),
         Section("memory", (f"at most {memory.peak_mib} MiB",)),
-        Section("stand-in", tuple(stand_ins)),
+        Section(STAND_IN, tuple(stand_ins)),
     )
 
 

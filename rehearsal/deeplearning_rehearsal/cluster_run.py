@@ -64,7 +64,7 @@ class ClusterRun:
         require_worker_minimum(template, options.nodes)
         with self.timeline.phase("deploy"):
             workers = None if options.nodes is None else options.nodes - 1
-            change = partial(apply_overrides, workers=workers)
+            change = partial(apply_overrides, workers=workers, gpus=options.gpus_per_node)
             self.aws.deploy(options.assembly, options.stack, change_template=change)
         with self.timeline.phase("form"):
             outcome = self.aws.wait(self.give_up - time.monotonic())

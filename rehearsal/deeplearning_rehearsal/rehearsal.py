@@ -20,14 +20,15 @@ from cdk_rehearsal.lab import Lab, open_lab
 from cdk_rehearsal.lab.lab import ENDPOINT, PORT, ROUTER
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.report.dashboard_page import read_dashboard
-from cdk_rehearsal.report.report import render_text
+from cdk_rehearsal.report.report import list_ending, name_following, name_path, render_text
 from cdk_rehearsal.report.stand_ins import AWS_STAND_INS
 from cdk_rehearsal.run.enclosure import end_enclosure
 from cdk_rehearsal.run.fleet import Fleet
 from cdk_rehearsal.run.lab_record import LabRecord, read_network
 from cdk_rehearsal.run.memory import MemoryWatch
-from cdk_rehearsal.run.progress import show_progress, tell
+from cdk_rehearsal.run.progress import keep_progress, show_progress, tell
 from cdk_rehearsal.run.timeline import Timeline
+from deeplearning_contract.metrics import GPU_UTILIZATION
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.case_file import read_case
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
@@ -37,12 +38,14 @@ from deeplearning_rehearsal.cluster_run import ClusterRun, make_fleet
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.report.assessment import judge
 from deeplearning_rehearsal.report.outside_view import describe_outside
-from deeplearning_rehearsal.report.report import Document, list_sections
+from deeplearning_rehearsal.report.report import Document, list_text
 from deeplearning_rehearsal.report.report_page import render_page
 from deeplearning_rehearsal.software.downloads import prepare_digits
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 from deeplearning_rehearsal.software.node_software import prepare_software
 from deeplearning_rehearsal.template import find_environment, override_environment
+
+_UNREAL_METRICS = {GPU_UTILIZATION.name: "the nodes have no GPU, and the stand-in shows the load of their processor"}
 
 
 def carry_out(argument: str, lab_pid: int) -> int:
@@ -69,6 +72,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
         RehearsalError: The rehearsal itself could not be carried out.
     """
     case = None if options.case is None else read_case(options.case)
+    keep_progress(timeline, options.folder)
     software = prepare_software(
         options.assembly, options.stack, options.cache, lambda line: timeline.tell("rehearsal", line)
     )
@@ -102,10 +106,11 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
             with show_progress(timeline, verbose=options.verbose):
                 evidence = run.gather()
             status = describe_outside(aws)
-            report = judge(options.expect, evidence, timeline, (*lab.stand_ins, *AWS_STAND_INS), memory.peak_mib)
+            stand_ins = (*lab.stand_ins, *AWS_STAND_INS)
+            report = judge(options.expect, evidence, timeline, stand_ins, memory.peak_mib, seed=options.seed)
             if report["verdict"] == "pass":
                 kept.keep([root for machine in fleet.launched() for root in lab.file_system_roots(machine)])
-            _publish(report, options, status, read_dashboard(aws))
+            _publish(report, options, status, read_dashboard(aws, _UNREAL_METRICS))
             name = "" if case is None else case.name
             write_rights(aws.gatekeeper, name, evidence.outcome.resources, options.folder)
             if options.keep:
@@ -139,18 +144,30 @@ def _record(options: RehearsalOptions, lab_pid: int) -> None:
 
 
 def _publish(report: Document, options: RehearsalOptions, status: str, dashboard: str) -> None:
-    text, document = render_text(list_sections(report)) + "\n", json.dumps(report, indent=2) + "\n"
-    files = {"report.json": document, "report.txt": text, "status.txt": f"{status}\n"}
+    document = json.dumps(report, indent=2) + "\n"
+    files = {"report.json": document, "report.txt": render_text(list_text(report)) + "\n", "status.txt": f"{status}\n"}
     files |= {"dashboard.html": dashboard} if dashboard else {}
     files["report.html"] = render_page(report, dashboard="dashboard.html" if dashboard else "")
     options.folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (options.folder / name).write_text(content, encoding="utf-8")
-    sys.stdout.write(document if options.json else text)
-    sys.stdout.flush()
     if report["verdict"] == "fail" or report["stack"]["status"] != "CREATE_COMPLETE":
         sys.stderr.write(f"what `deeplearning-cdk status` says of it:\n{status}\n")
-    sys.stderr.write(f"report     {options.folder / 'report.html'} (also .json and .txt)\n")
+        sys.stderr.flush()
+    if options.json:
+        sys.stdout.write(document)
+    (sys.stderr if options.json else sys.stdout).write(_end(report, options) + "\n")
+    sys.stdout.flush()
+
+
+def _end(report: Document, options: RehearsalOptions) -> str:
+    """Return the last lines of a rehearsal: its verdict, where the report is, and what to do next."""
+    following = ""
+    if options.case is None and options.expect != "failed" and not options.keep:
+        has_passed, place = report["verdict"] == "pass", (options.assembly, options.stack)
+        following = name_following(*place, has_passed=has_passed, seed=options.seed)
+    path = f"{name_path(options.folder / 'report.html')} (also .json and .txt)"
+    return render_text(list_ending(list_text(report), path, following))
 
 
 def _keep(lab: Lab, fleet: Fleet, lab_pid: int, options: RehearsalOptions) -> None:

@@ -23,6 +23,7 @@ TORCH = "torch==2.13.0"
 """Found on the host as a build for the CPU; a version without a local part takes `2.13.0+cpu` too (PEP 440)."""
 
 _REASON = "these nodes have no GPU"
+_GPU_COUNT = re.compile(r'("expected_gpu_count":\s*)([1-9]\d*)')
 _CAPABILITY = re.compile(r'("compute_capability":\s*)"([^"]+)"')
 _KEY = '"environment":'
 
@@ -71,17 +72,34 @@ def require_worker_minimum(template: Mapping[str, Any], nodes: int | None) -> No
             )
 
 
-def apply_overrides(template: Mapping[str, Any], workers: int | None) -> tuple[dict[str, Any], dict[str, str]]:
-    """
-    Set the number of workers in a copy of a template, and the environment that a machine without GPUs can have.
+def count_gpus(template: Mapping[str, Any]) -> int:
+    """Return the most GPUs that the settings of a template's nodes expect; 0 where no type of instance has any."""
+    texts = [read_literals(place[key]) for place, key in find_settings(template)]
+    return max((int(found[2]) for text in texts for found in _GPU_COUNT.finditer(text)), default=0)
 
-    The maximum of the workers' group is raised where it is lower. Returns the template and path -> new value.
+
+def apply_overrides(
+    template: Mapping[str, Any], workers: int | None, gpus: int
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """
+    Set the number of workers in a copy of a template, and what a machine without GPUs can have.
+
+    The maximum of the workers' group is raised where it is lower. A node expects the GPUs that it shows, as on AWS:
+    otherwise each would warn of a difference that the rehearsal itself makes.
+
+    Args:
+        template: As `cdk synth` wrote it.
+        workers: Number of workers; None leaves that of the template.
+        gpus: GPUs that each node shows; with 0, a node of a type with GPUs goes on missing them.
+
+    Returns:
+        The template, and path -> new value.
 
     Raises:
         AssemblyError: The template has no group of workers, or has several that ask for themselves.
     """
     changed = copy.deepcopy(dict(template))
-    listing = override_environment(changed)
+    listing = override_environment(changed) | _override_gpus(changed, gpus)
     if workers is None:
         return changed, listing
     if on_emr := [name for name, each in changed["Resources"].items() if each["Type"] == _EMR_CLUSTER]:
@@ -149,6 +167,20 @@ def override_environment(template: dict[str, Any]) -> dict[str, str]:
 
     for place, key in find_settings(template):
         place[key] = map_literals(place[key], change)
+    return listing
+
+
+def _override_gpus(template: dict[str, Any], gpus: int) -> dict[str, str]:
+    """Change in a template how many GPUs its nodes expect; return setting -> new value."""
+    listing = {}
+
+    def change(found: re.Match[str]) -> str:
+        if int(found[2]) != gpus:
+            listing["expected_gpu_count"] = f"{gpus}, was {found[2]}: so many does the nvidia-smi of the nodes show"
+        return f"{found[1]}{gpus}"
+
+    for place, key in find_settings(template) if gpus else ():
+        place[key] = map_literals(place[key], lambda text: _GPU_COUNT.sub(change, text))
     return listing
 
 

@@ -127,6 +127,7 @@ def start(assembly: Path, tmp_path: Path) -> Iterator[Start]:
             "status.txt",
             "calls.json",
             "dashboard.html",
+            "interrupted.txt",
             *({"lab.json"} if is_killed else ()),
         }
         if is_killed:
@@ -151,7 +152,11 @@ def test_nothing_is_left_when_the_command_is_killed(running: Rehearsal) -> None:
 def test_nothing_is_left_after_control_c_which_says_so(running: Rehearsal) -> None:
     os.killpg(running.process.pid, signal.SIGINT)  # a terminal interrupts the whole group
     assert running.finish() == 128 + signal.SIGINT
-    assert running.progress[-1] == "interrupted; nothing is left behind\n"
+    assert running.progress[-2:] == [
+        f"what happened until now is in {running.out / 'interrupted.txt'}\n",
+        "interrupted; nothing is left behind\n",
+    ]
+    assert "CREATE_IN_PROGRESS: User Initiated" in (running.out / "interrupted.txt").read_text()
     assert not any("Traceback" in line for line in running.progress)
 
 

@@ -51,8 +51,14 @@ class Frame:
         return [(self.x(at), f"{at - self.begin:.0f} s") for at in moments]
 
 
-def read_dashboard(aws: EmbeddedAws) -> str:
-    """Render the account's dashboard as it is now, the first where there are several; empty without one."""
+def read_dashboard(aws: EmbeddedAws, unreal: Mapping[str, str]) -> str:
+    """
+    Render the account's dashboard as it is now, the first where there are several; empty without one.
+
+    Args:
+        aws: The account.
+        unreal: Name of a metric that means nothing in a rehearsal -> the reason.
+    """
     client = aws.place.client("cloudwatch")
     alarms = {
         alarm["AlarmArn"]: alarm.get("AlarmDescription", "") for alarm in client.describe_alarms()["MetricAlarms"]
@@ -60,26 +66,39 @@ def read_dashboard(aws: EmbeddedAws) -> str:
     for entry in client.list_dashboards()["DashboardEntries"]:
         name = entry["DashboardName"]
         body = json.loads(client.get_dashboard(DashboardName=name)["DashboardBody"])
-        return render_dashboard(name, body, read_written_metrics(aws), alarms)
+        return render_dashboard(name, body, read_written_metrics(aws), alarms, unreal)
     return ""
 
 
-def render_dashboard(name: str, body: Mapping[str, Any], written: WrittenMetrics, alarms: Mapping[str, str]) -> str:
+def render_dashboard(
+    name: str,
+    body: Mapping[str, Any],
+    written: WrittenMetrics,
+    alarms: Mapping[str, str],
+    unreal: Mapping[str, str],
+) -> str:
     """
-    Render a dashboard; the page needs no network and no other file.
+    Render a dashboard; the page needs no network and no other file, and names the charts that have nothing to show.
 
     Args:
         name: Its name.
         body: Its body.
         written: What was written.
         alarms: ARN -> what the alarm says.
+        unreal: Name of a metric that means nothing in a rehearsal -> the reason.
     """
+    panels = draw_panels(body, written, alarms, unreal)
+    rows: dict[int, list[Panel]] = {}
+    for panel in panels:
+        if not panel.is_empty:
+            rows.setdefault(panel.place[1], []).append(panel)
     environment = Environment(
         loader=PackageLoader("cdk_rehearsal.report", "templates"), autoescape=True, undefined=StrictUndefined
     )
     return environment.get_template("dashboard.html.j2").render(
         name=name,
-        panels=draw_panels(body, written, alarms),
+        rows=[sorted(row, key=lambda panel: panel.place) for _, row in sorted(rows.items())],
+        left_out=[panel for panel in panels if panel.is_empty],
         frame=Frame(*written.span()),
         width=WIDTH,
         height=HEIGHT,

@@ -57,8 +57,15 @@ class Panel:
     rows: Sequence[Any] = ()
     note: str = ""
 
+    @property
+    def is_empty(self) -> bool:
+        """True for a chart with nothing to show, whose note gives the reason."""
+        return self.kind not in {"text", "alarm", "log"} and not self.curves
 
-def draw_panels(body: Mapping[str, Any], written: WrittenMetrics, alarms: Mapping[str, str]) -> list[Panel]:
+
+def draw_panels(
+    body: Mapping[str, Any], written: WrittenMetrics, alarms: Mapping[str, str], unreal: Mapping[str, str]
+) -> list[Panel]:
     """
     Return the panels of a dashboard.
 
@@ -66,11 +73,14 @@ def draw_panels(body: Mapping[str, Any], written: WrittenMetrics, alarms: Mappin
         body: The dashboard's body.
         written: What was written.
         alarms: ARN -> what the alarm says.
+        unreal: Name of a metric that means nothing in a rehearsal -> the reason; a chart of only such ones is empty.
     """
-    return [_draw(widget, written, alarms) for widget in body["widgets"]]
+    return [_draw(widget, written, alarms, unreal) for widget in body["widgets"]]
 
 
-def _draw(widget: Mapping[str, Any], written: WrittenMetrics, alarms: Mapping[str, str]) -> Panel:
+def _draw(
+    widget: Mapping[str, Any], written: WrittenMetrics, alarms: Mapping[str, str], unreal: Mapping[str, str]
+) -> Panel:
     properties = widget["properties"]
     title, place = properties.get("title", ""), (widget["x"], widget["y"], widget["width"], widget["height"])
     if widget["type"] == "text":
@@ -81,10 +91,18 @@ def _draw(widget: Mapping[str, Any], written: WrittenMetrics, alarms: Mapping[st
     if widget["type"] == "log":
         rows = _select_lines(properties["query"], written)
         return Panel("log", title, place, rows=rows, note="" if rows else "Nothing was logged that the query selects.")
-    curves = [curve for curve in _find_curves(properties["metrics"], written) if curve.points]
+    kind, metrics = properties.get("view", "timeSeries"), properties["metrics"]
+    names = _name_metrics(metrics)
+    if names and names <= unreal.keys():
+        return Panel(kind, title, place, note=unreal[min(names)])
+    curves = [curve for curve in _find_curves(metrics, written) if curve.points]
     unit = properties.get("yAxis", {}).get("left", {}).get("label", "")
-    note = "" if curves else f"No data: {_explain_silence(properties['metrics'])}"
-    return Panel(properties.get("view", "timeSeries"), title, place, curves=curves, unit=unit, note=note)
+    return Panel(kind, title, place, curves=curves, unit=unit, note="" if curves else _explain_silence(metrics))
+
+
+def _name_metrics(rows: Sequence[Sequence[Any]]) -> set[str]:
+    found = (_SEARCH.match(_options(row).get("expression", "")) for row in rows)
+    return {row[1] for row in rows if isinstance(row[0], str)} | {search["name"] for search in found if search}
 
 
 def _find_curves(rows: Sequence[Sequence[Any]], written: WrittenMetrics) -> Iterator[Curve]:
@@ -138,8 +156,8 @@ def _sum_hours(points: Sequence[Point]) -> list[Point]:
 def _explain_silence(rows: Sequence[Sequence[Any]]) -> str:
     spaces = {row[0] for row in rows if isinstance(row[0], str)}
     if theirs := sorted(space for space in spaces if space.startswith("AWS/")):
-        return f"AWS itself writes {' and '.join(theirs)}, which the lab does not have."
-    return "nothing was written in this time."
+        return f"AWS itself writes {' and '.join(theirs)}, which the lab does not have"
+    return "nothing was written in this time"
 
 
 def _select_lines(query: str, written: WrittenMetrics) -> list[Mapping[str, Any]]:

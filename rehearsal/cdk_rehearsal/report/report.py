@@ -1,10 +1,14 @@
 """The report of a rehearsal of any stack: a verdict, and sections of rows that text and JSON both show."""
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
+STAND_IN = "stand-in"
+"""Title of the section with a row for each stand-in."""
+_VERDICT = ("verdict", "stack", "cluster", "training")
 _LABEL = 11
 _WIDTH = 110
 
@@ -70,14 +74,60 @@ class Report:
         )
 
     def to_text(self) -> str:
-        """Return the report as lines for a terminal."""
-        return render_text(
-            (
-                Section("verdict", (f"{self.verdict.upper()} (expected: {self.expected})", *self.problems)),
-                Section("stack", (f"{self.stack.name}  {self.stack.status}", self.stack.reason)),
-                *self.sections,
-            )
+        """Return the report as lines, all of it and the verdict first, as in report.txt."""
+        return render_text(self._list_sections())
+
+    def to_ending(self, report: str, following: str) -> str:
+        """
+        Return the report as the last lines on a terminal.
+
+        Args:
+            report: Where the report is.
+            following: What to do next.
+        """
+        return render_text(list_ending(self._list_sections(), report, following))
+
+    def _list_sections(self) -> tuple[Section, ...]:
+        return (
+            Section("verdict", (f"{self.verdict.upper()} (expected: {self.expected})", *self.problems)),
+            Section("stack", (f"{self.stack.name}  {self.stack.status}", self.stack.reason)),
+            *self.sections,
         )
+
+
+def list_ending(sections: Sequence[Section], report: str, following: str) -> tuple[Section, ...]:
+    """
+    Return sections for the end of a terminal's output: stand-ins as their number, and the verdict last.
+
+    Args:
+        sections: All of the report.
+        report: Where the report is.
+        following: What to do next; empty for nothing.
+    """
+    return (
+        *(each for each in sections if each.title not in (*_VERDICT, STAND_IN)),
+        *(
+            Section(STAND_IN, (f"{len(each.rows)} parts are not the real thing; the report lists each",))
+            for each in sections
+            if each.title == STAND_IN and each.rows
+        ),
+        *(each for each in sections if each.title in _VERDICT),
+        Section("report", (report,)),
+        Section("next", (following,)),
+    )
+
+
+def name_path(path: Path) -> str:
+    """Return a path as people write it: relative to the working directory where it is below that."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def name_following(assembly: Path, stack: str | None, *, has_passed: bool, seed: int) -> str:
+    """Return what to do after a rehearsal of a stack that is to be created: deploy it, or find the cause."""
+    if has_passed:
+        return f"npx cdk deploy --app {name_path(assembly)}" + (f" {stack}" if stack else "")
+    return f"--seed {seed} repeats this order of creation; the report has what every machine wrote"
 
 
 def render_text(sections: Iterable[Section]) -> str:

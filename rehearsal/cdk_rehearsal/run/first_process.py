@@ -4,10 +4,13 @@ The first process of the lab's namespaces.
     python -m cdk_rehearsal.run.first_process MODULE:FUNCTION ARGUMENT HOST_PROC_DESCRIPTOR
 """
 
+import contextlib
 import importlib
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import FrameType
 
 _INTERRUPTED = 130
@@ -26,6 +29,20 @@ def main(entry: str, argument: str, host_proc: int) -> int:
     os.close(host_proc)
     module, _, name = entry.partition(":")
     return int(getattr(importlib.import_module(module), name)(argument, lab_pid))
+
+
+def keep_on_interrupt(path: Path, list_lines: Callable[[], Iterable[str]]) -> None:
+    """Let an interrupt write a file before it ends this process; one of an earlier interrupt is removed."""
+    path.unlink(missing_ok=True)
+
+    def end(number: int, frame: FrameType | None) -> None:
+        with contextlib.suppress(OSError):  # A full disk must not keep the process.
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(f"{line}\n" for line in list_lines()), encoding="utf-8")
+            os.write(sys.stderr.fileno(), f"\nwhat happened until now is in {path}".encode())
+        end_at_once(number, frame)
+
+    signal.signal(signal.SIGINT, end)
 
 
 def end_at_once(_number: int, _frame: FrameType | None) -> None:

@@ -4,8 +4,11 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TextIO
 
+from cdk_rehearsal.manifest import require_no_errors
+from cdk_rehearsal.run.first_process import keep_on_interrupt
 from cdk_rehearsal.run.timeline import Happening, Timeline
 
 _Listeners = tuple[Callable[[Happening], None], Callable[[str], None]]
@@ -21,6 +24,22 @@ _ROUTINE = re.compile(
 def tell(line: str) -> None:
     """Write a line of progress before the rehearsal begins, to standard error."""
     _write(sys.stderr, line)
+
+
+def tell_warnings(assembly: Path, stack: str | None) -> None:
+    """
+    Write the warnings that an app attached to a stack, as the CDK CLI does before it deploys.
+
+    Raises:
+        AssemblyError: The app attached errors, too.
+    """
+    for warning in require_no_errors(assembly, stack):
+        tell(f"warning of the app: {warning}")
+
+
+def keep_progress(timeline: Timeline, folder: Path) -> None:
+    """Let an interrupt write what happened until then, routine too, to `interrupted.txt` in the folder of reports."""
+    keep_on_interrupt(folder / "interrupted.txt", lambda: map(_line, list(timeline.happenings)))
 
 
 @contextmanager

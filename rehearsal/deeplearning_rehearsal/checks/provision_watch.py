@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +21,10 @@ _BUILD_LOG = f"{PROVISION_FILE.rpartition('/')[0]}/environment.log"
 _FOLDERS = re.compile(r"\S*/(?=\S)")
 _TAIL_BYTES = 4096
 _MOST_LOG = 70
-_REPEAT_SECONDS = 9.0
+_NEWS_SECONDS = 9.0
 """Between two lines of one part; with the pause between two looks at a node it is ten at most."""
+_SAME_SECONDS = 60.0
+"""Between two lines that differ in nothing but how long it is so."""
 
 
 def name_steps(needs: JobNeeds) -> tuple[str, ...]:
@@ -75,23 +78,40 @@ class ProvisionWatch:
 
 
 @dataclass
+class _Told:
+    """Last line that was told of a step, its part and its time; the line of now, and when that was first seen."""
+
+    part: tuple[str, str] = ("", "")
+    line: str = ""
+    at: float = 0.0
+    now: str = ""
+    since: float = 0.0
+
+
+@dataclass
 class ProvisionProgress:
-    """Lines of progress: one when a node begins another part, and every ten seconds while that goes on."""
+    """Lines of progress: one when a node begins another part, every ten seconds with news, every minute without."""
 
     clock: Callable[[], float] = time.monotonic
-    _told: dict[tuple[str, str], tuple[tuple[str, str], float]] = field(default_factory=dict)
+    _told: dict[tuple[str, str], _Told] = field(default_factory=lambda: defaultdict(_Told))
 
     def describe(self, node: str, root: Path) -> Iterator[str]:
         """Yield the lines of a node, whose files are under `root`; a node that waits for another has none."""
         for name, step in _parse_steps(_read(root / PROVISION_FILE.lstrip("/"))).items():
-            state, detail = str(step.get("state")), str(step.get("detail", ""))
-            # A part is known by its verb: packages and minutes that are left change all the time.
-            part = state, detail.partition(" ")[0] if state == _RUNNING else detail
-            told, at = self._told.get((node, name), (("", ""), 0.0))
-            is_due = state == _RUNNING and self.clock() - at >= _REPEAT_SECONDS
-            if state in (_RUNNING, _DONE, _FAILED) and (part != told or is_due):
-                self._told[node, name] = part, self.clock()
-                yield clean(_describe_step(name, step, root))
+            if (state := str(step.get("state"))) in (_RUNNING, _DONE, _FAILED):
+                yield from self._choose(self._told[node, name], state, step, clean(_describe_step(name, step, root)))
+
+    def _choose(self, told: _Told, state: str, step: Mapping[str, Any], line: str) -> Iterator[str]:
+        now, detail = self.clock(), str(step.get("detail", ""))
+        if line != told.now:
+            told.now, told.since = line, now
+        # A part is known by its verb: packages change all the time.
+        part = state, detail.partition(" ")[0] if state == _RUNNING else detail
+        pause = _SAME_SECONDS if line == told.line else _NEWS_SECONDS
+        if part != told.part or (state == _RUNNING and now - told.at >= pause):
+            minutes = int(now - told.since) // 60
+            yield f"{line}, for {minutes} min" if minutes else line
+            told.part, told.line, told.at = part, line, now
 
 
 def _describe_step(name: str, step: Mapping[str, Any], root: Path) -> str:

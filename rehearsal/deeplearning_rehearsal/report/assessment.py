@@ -1,16 +1,19 @@
 """Turns what a rehearsal saw into a verdict and a report."""
 
 import math
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 
 from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackOutcome
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.lab import StandIn
-from cdk_rehearsal.run.timeline import Timeline
+from cdk_rehearsal.run.timeline import Span, Timeline
 from deeplearning_contract.cluster_state import ClusterState
-from deeplearning_contract.names import MASTER_HOST, WORKER_GPU_COUNT_VARIABLE
+from deeplearning_contract.names import MASTER_HOST, WORKER_GPU_COUNT_VARIABLE, NodeRole
+from deeplearning_contract.version import VERSION
 from deeplearning_rehearsal.checks.contract_check import Roster
 from deeplearning_rehearsal.checks.node_log import LogReport
 from deeplearning_rehearsal.checks.training import judge_training
@@ -18,6 +21,8 @@ from deeplearning_rehearsal.options import Expectation
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport
 from deeplearning_rehearsal.report.parts import CaseReport, LauncherReport, NodeReport, TrainingReport
 from deeplearning_rehearsal.report.report import Document
+
+_IS_READY = re.compile(rf"{NodeRole.MASTER.value} \d+: environment is done.*")
 
 
 @dataclass
@@ -94,7 +99,13 @@ def count_log_calls(calls: CallCounts) -> int:
 
 
 def judge(
-    expect: Expectation, evidence: Evidence, timeline: Timeline, stand_ins: Sequence[StandIn], peak_memory_mib: int
+    expect: Expectation,
+    evidence: Evidence,
+    timeline: Timeline,
+    stand_ins: Sequence[StandIn],
+    peak_memory_mib: int,
+    *,
+    seed: int,
 ) -> Document:
     """
     Return the report of a rehearsal.
@@ -105,6 +116,7 @@ def judge(
         timeline: What happened when.
         stand_ins: What of the nodes was not the real thing.
         peak_memory_mib: Most memory that the lab took, in MiB.
+        seed: Order in which resources were created.
     """
     problems = find_problems(expect, evidence)
     outcome = evidence.outcome
@@ -112,6 +124,7 @@ def judge(
         "verdict": "fail" if problems else "pass",
         "expected": expect,
         "reasons": problems,
+        "run": {"at": datetime.now(timezone.utc).isoformat(timespec="seconds"), "version": VERSION, "seed": seed},
         "stack": {
             "name": evidence.stack,
             "status": outcome.status,
@@ -123,7 +136,7 @@ def judge(
         "cluster": _describe_cluster(evidence),
         "nodes": [asdict(node) for node in evidence.nodes],
         "training": evidence.training and asdict(evidence.training),
-        "phases": [asdict(span) for span in timeline.spans],
+        "phases": [asdict(span) for span in _list_phases(timeline)],
         "stand_ins": [{"name": s.name, "replaces": s.replaces, "does": s.behaviour} for s in stand_ins],
         "peak_memory_mib": peak_memory_mib,
         "timeline": [asdict(happening) for happening in timeline.happenings],
@@ -131,6 +144,19 @@ def judge(
         "launchers": {name: asdict(launcher) for name, launcher in evidence.launchers.items()},
         "environment": evidence.environment and asdict(evidence.environment),
     }
+
+
+def _list_phases(timeline: Timeline) -> Iterator[Span]:
+    """Yield the phases; training begins when the master's software is ready, for which `deeplearning run` waits."""
+    ready = min(
+        (each.at for each in timeline.happenings if _IS_READY.fullmatch(f"{each.lane}: {each.text}")), default=0
+    )
+    for span in timeline.spans:
+        if span.name == "train" and span.start < ready < span.start + span.seconds:
+            yield Span("software", span.start, ready - span.start)
+            yield Span(span.name, ready, span.start + span.seconds - ready)
+        else:
+            yield span
 
 
 def find_problems(expect: Expectation, evidence: Evidence) -> tuple[str, ...]:

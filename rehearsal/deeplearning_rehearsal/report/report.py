@@ -6,24 +6,31 @@ strings that the nodes' shells print.
 """
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
-from cdk_rehearsal.report.report import Section
+from cdk_rehearsal.report.report import STAND_IN, Section
 
 Document = dict[str, Any]
 """The report as `report.json` holds it."""
 
 
+_CHANGED = (
+    "the template, user data, programs and functions are deployed byte for byte, but for these values, which this "
+    "machine or the command line decides:"
+)
+
+
 def list_sections(report: Document) -> tuple[Section, ...]:
     """Return what a reader wants to know, in the order in which it is shown."""
     stack, cluster, environment, training = (report[name] for name in ("stack", "cluster", "environment", "training"))
-    stand_ins = [f"{each['name']} for {each['replaces']}: {each['does']}" for each in report["stand_ins"]]
     status = f"{stack['name']}  {stack['status']}  {sum(stack['resources'].values())} resources"
+    changes = tuple(f"{what}: {value}" for what, value in stack["overrides"].items())
     return (
         Section("verdict", (f"{report['verdict'].upper()} (expected: {report['expected']})", *report["reasons"])),
         *(_list_case(report["case"]) if report["case"] else ()),
         Section("stack", (status, stack["reason"])),
-        Section("changed", tuple(f"{what}: {value}" for what, value in stack["overrides"].items())),
+        Section("changed", (_CHANGED, *changes) if changes else ()),
         Section("cluster", (_describe_cluster(cluster), cluster["reason"])),
         Section("node", tuple(map(_describe_node, report["nodes"]))),
         Section("software", (describe_environment(environment),) if environment else ()),
@@ -34,8 +41,23 @@ def list_sections(report: Document) -> tuple[Section, ...]:
         ),
         Section("phases", ("  ".join(f"{phase['name']} {phase['seconds']:.1f} s" for phase in report["phases"]),)),
         Section("memory", (f"at most {report['peak_memory_mib']} MiB for the whole lab",)),
-        Section("stand-ins", ("what was not the real thing", *stand_ins) if stand_ins else ()),
     )
+
+
+def list_text(report: Document) -> tuple[Section, ...]:
+    """Return all that report.txt has."""
+    return (*list_sections(report), Section("run", (describe_run(report),)), Section(STAND_IN, _list_stand_ins(report)))
+
+
+def describe_run(report: Document) -> str:
+    """Say in a line when which version rehearsed, and in which order resources were created."""
+    run = report["run"]
+    at = datetime.fromisoformat(run["at"])
+    return f"{at:%Y-%m-%d %H:%M} UTC, deeplearning-cdk {run['version']}, order of creation: --seed {run['seed']}"
+
+
+def _list_stand_ins(report: Document) -> tuple[str, ...]:
+    return tuple(f"{each['name']} for {each['replaces']}: {each['does']}" for each in report["stand_ins"])
 
 
 def list_details(report: Document) -> tuple[Section, ...]:
@@ -48,6 +70,7 @@ def list_details(report: Document) -> tuple[Section, ...]:
         for node in nodes
     ]
     return (
+        Section("Stand-ins: the parts that are not the real thing", _list_stand_ins(report)),
         Section("Checks of each node", tuple(checks)),
         Section(
             "The contract",

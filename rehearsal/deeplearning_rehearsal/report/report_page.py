@@ -7,14 +7,14 @@ Its picture shows what happened when: a lane for the stack, each function and ea
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from deeplearning_contract.names import NodeRole
-from deeplearning_rehearsal.report.report import Document, list_details, list_sections
+from deeplearning_rehearsal.report.report import Document, describe_run, list_details, list_sections
 
 _NARROWEST, _WIDEST, _SECOND = 1000, 3000, 3
 _LANE, _BAR, _CURVE, _BRACKET = 46, 10, 64, 22
@@ -27,6 +27,8 @@ _LANES = {
     "adjuster": "adjuster (Lambda)",
     _TRAINING: "training job",
 }
+_MAKES, _MADE = "make", "made"
+"""States of a node that makes or copies software, and of one that no longer does: it is then as it was before."""
 _MEMBERS = re.compile(r"(?:published )?generation \d+ (?:with|has) (\d+) members")
 # What a line of the timeline means: a label, and the state that a lane's bar has from there on; "" keeps the state.
 _MEANINGS = (
@@ -48,7 +50,9 @@ _MEANINGS = (
     (r"(\S+ \((?:run|seed|look)\)) starts", r"\1", "train"),
     (r"\S+ \((?:run|seed|look)\) trained as promised", "trained", "done"),
     (r"\S+ \((?:run|seed|look)\) ", "failed", "bad"),
-    (r"environment is done", "software ready", ""),
+    (r"environment: ", "software", _MAKES),
+    (r"environment is done", "software ready", _MADE),
+    (r"environment is failed", "software failed", _MADE),
     (r"CREATE_IN_PROGRESS: User Initiated", "begins", "busy"),
     (r"SUCCESS from", "success signal", ""),
     (r"CREATE_COMPLETE", "complete", "good"),
@@ -130,8 +134,10 @@ def render_page(report: Document, *, dashboard: str = "") -> str:
     )
     return environment.get_template("report.html.j2").render(
         report=report,
+        run=describe_run(report),
         dashboard=dashboard,
         picture=draw_timeline(report),
+        narrowest=_NARROWEST,
         sections=list_sections(report),
         details=list_details(report),
     )
@@ -166,7 +172,24 @@ def read_lanes(timeline: Sequence[Mapping[str, Any]], stack: str) -> dict[str, l
         if label:
             text = f"{entry['at']:.1f} s: {entry['text']}"
             lanes.setdefault(entry["lane"], []).append(Moment(entry["at"], label, state, text))
-    return lanes
+    return {name: list(_show_making(moments)) for name, moments in lanes.items()}
+
+
+def _show_making(moments: Sequence[Moment]) -> Iterator[Moment]:
+    """Let a lane show that software is made until it is there, whatever starts meanwhile: training waits for it."""
+    makes, state = False, "busy"
+    for moment in moments:
+        if moment.state == _MAKES:
+            if not makes:
+                yield moment
+            makes = True
+        elif moment.state == _MADE:
+            yield replace(moment, state=state if makes else "")
+            makes = False
+        else:
+            state = moment.state or state
+            makes = makes and state not in {"gone", "bad"}
+            yield replace(moment, state="") if makes else moment
 
 
 def _find_meaning(lane: str, text: str) -> tuple[str, str]:

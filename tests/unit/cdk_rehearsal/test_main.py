@@ -8,12 +8,13 @@ from cdk_rehearsal import orders, plan
 from cdk_rehearsal.errors import RefusedError
 from cdk_rehearsal.main import main
 from cdk_rehearsal.referees import judge
+from cdk_rehearsal.report.report import STAND_IN, Report, Section, StackReport
 
 
 @pytest.fixture
 def end(monkeypatch, tmp_path):
     """A function that runs the command on an assembly whose enclosed process ends with a status."""
-    (tmp_path / "manifest.json").write_text("{}")
+    (tmp_path / "manifest.json").write_text('{"artifacts": {}}')
     names = ("require_namespaces", "read_stack", "find_template_parts", "prepare_base_root", "prepare_layers")
     for name in (*names, "require_acceptance"):
         monkeypatch.setattr(plan, name, lambda *_: type("Stack", (), {"template": {}})())
@@ -65,3 +66,35 @@ def test_a_template_that_aws_would_refuse_is_not_as_expected(end, capsys, monkey
     assert "Resources.Queue.Properties.DelaySeconds: must be at most 900, got 901" in said.err
     assert json.loads(said.out)["error"]["exit_status"] == 1
     assert end(130, "--no-referees") == 130
+
+
+@pytest.mark.parametrize(
+    ("verdict", "problems", "following"),
+    [
+        ("pass", (), "npx cdk deploy --app cdk.out"),
+        (
+            "fail",
+            ("the stack must be complete, got ROLLBACK_COMPLETE",),
+            "--seed 7 repeats this order of creation; the",
+        ),
+    ],
+)
+def test_the_last_lines_are_the_verdict_the_report_and_what_to_do_next(
+    capsys, monkeypatch, tmp_path, *, verdict, problems, following
+):
+    sections = (Section("calls", ("lambda: 3",)), Section(STAND_IN, ("a for b: c", "d for e: f")))
+    report = Report(verdict, "complete", StackReport("fleet", "X_COMPLETE", "", {}), problems, sections)
+    monkeypatch.setattr(plan, "rehearse", lambda _: report)
+    monkeypatch.chdir(tmp_path)
+    assert main(["cdk.out", "--seed", "7", "--cache", str(tmp_path)]) == len(problems)
+    *before, last = capsys.readouterr().out.splitlines()
+    assert before == [
+        "calls      lambda: 3",
+        "stand-in   2 parts are not the real thing; the report lists each",
+        f"verdict    {verdict.upper()} (expected: complete)",
+        *(f"           {problem}" for problem in problems),
+        "stack      fleet  X_COMPLETE",
+        "report     build/rehearsal/report.txt (also .json)",
+    ]
+    assert last.startswith(f"next       {following}")
+    assert "a for b: c" in report.to_text()

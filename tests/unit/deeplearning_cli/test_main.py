@@ -12,6 +12,7 @@ import pytest
 from cdk_rehearsal import main as cdk_rehearse
 from deeplearning_cli.main import COMMANDS, SHELLS, main, make_parser
 from deeplearning_contract.version import VERSION
+from deeplearning_rehearsal.options import RehearsalOptions
 
 HEAVY = ("aws_cdk", "boto3", "botocore", "jinja2", "moto", "rich", "jsii")
 
@@ -58,14 +59,6 @@ def test_bad_arguments_end_with_status_2_and_a_reason(
         main(arguments)
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
-
-
-def test_a_folder_that_is_no_assembly_ends_with_status_2_and_the_remedy(
-    tmp_path: object, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["rehearse", str(tmp_path)]) == 2
-    expected = f"assembly must be a folder that `cdk synth` wrote, got {tmp_path}; run: cdk synth"
-    assert expected in capsys.readouterr().err
 
 
 GROUP = {
@@ -189,3 +182,28 @@ def test_without_root_it_says_why_and_ends_with_status_2(tmp_path: Path) -> None
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert answer.returncode == 2
     assert "a rehearsal needs root" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("expected", "options", "shown"),
+    [(8, [], 1), (0, [], 0), (0, ["--gpus-per-node", "2"], 2), (8, ["--gpus-per-node", "0"], 0)],
+)
+def test_nodes_show_gpus_by_default_only_where_their_type_has_some(
+    expected: int, options: list[str], shown: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[RehearsalOptions] = []
+    monkeypatch.setattr("deeplearning_cli.rehearsal.require_namespaces", lambda: None)
+    monkeypatch.setattr("deeplearning_cli.rehearsal.prepare_software", lambda *_: None)
+    monkeypatch.setattr(
+        "deeplearning_cli.rehearsal.run_enclosed", lambda _, text: given.append(RehearsalOptions.from_json(text)) or 0
+    )
+    write_assembly(tmp_path, only=GROUP)
+    data = {"UserData": {"Fn::Base64": f'{{"expected_gpu_count":{expected}}}'}}
+    document = {
+        "Group": GROUP,
+        "Nodes": {"Type": "AWS::EC2::LaunchTemplate", "Properties": {"LaunchTemplateData": data}},
+    }
+    (tmp_path / "only.template.json").write_text(json.dumps({"Resources": document}))
+    folders = ["--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
+    assert main(["rehearse", str(tmp_path), "--no-referees", *folders, *options]) == 0
+    assert [each.gpus_per_node for each in given] == [shown]

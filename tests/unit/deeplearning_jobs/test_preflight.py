@@ -164,10 +164,10 @@ def test_progress_is_that_of_the_host_that_is_furthest_behind():
 
 
 def test_a_step_that_the_job_does_without_is_left_out_and_a_percentage_is_said_as_one():
-    step = Step("running", "compiling Horovod, about 4 min left", 42, 100, "%")
+    step = Step("running", "compiling Horovod", 42, 100, "%")
     preflight = survey(FIT, replace(FIT, steps={"environment": step}), FIT)
     assert describe_unready(preflight.find_unready()) == [
-        "environment is running 42 % on deeplearning-worker2: compiling Horovod, about 4 min left"
+        "environment is running 42 % on deeplearning-worker2: compiling Horovod"
     ]
     assert preflight.find_unready(("environment",)) == {}
 

@@ -152,12 +152,12 @@ def test_provisioning_is_shown_and_its_failures_with_their_remedies():
         return given.make_line(node, role, "goes by", seconds=seconds, **details)
 
     waits = "waiting for the master"
-    lines = [say(given.MASTER_ID, "master", "running (42 %)", "compiling Horovod, about 4 min left")]
+    lines = [say(given.MASTER_ID, "master", "running (42 %)", "compiling Horovod")]
     lines += [say(given.WORKER_ID, "worker", "waiting", waits)]
     view = look(make_responses(node_lines=lines))
     assert view.problems == ()
     assert view.provisioning == (
-        "environment is running (42 %): compiling Horovod, about 4 min left (deeplearning-worker1)",
+        "environment is running (42 %): compiling Horovod (deeplearning-worker1)",
         "environment is waiting: waiting for the master (deeplearning-worker2)",
     )
     lines.append(

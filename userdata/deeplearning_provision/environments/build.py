@@ -178,7 +178,7 @@ def _add_horovod(build: Build, pip: Pip, python: Path) -> HorovodPlan:
     plan = plan_horovod(recipe.horovod, finished, site.root, site.programs, capability=recipe.compute_capability)
     compiling = build.pip(make_venv(finished, build.scratch / "compile", site.transcript))
     what = f"compiling Horovod {plan.version} for {', '.join(plan.frameworks)}"
-    wheels, watch = build.scratch / "wheels", follow_compiler(site.show, what, site.clock)
+    wheels, watch = build.scratch / "wheels", follow_compiler(site.show, what)
     try:
         build_horovod(compiling, plan, wheels, build.scratch, site.report, on_line=watch)
     except ProvisionFailure as error:

@@ -2,7 +2,10 @@
 
 import io
 import re
+import subprocess
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -114,3 +117,34 @@ def test_timeline_measures_a_phase_that_ends_with_an_error() -> None:
     with pytest.raises(RuntimeError), timeline.phase("train"):
         raise RuntimeError
     assert [(span.name, span.start, span.seconds) for span in timeline.spans] == [("train", 1.0, 3.0)]
+
+
+INTERRUPTED = """
+import os, signal, sys
+from pathlib import Path
+from cdk_rehearsal.run.progress import keep_progress
+from cdk_rehearsal.run.timeline import Timeline
+timeline = Timeline(clock=lambda: 5.0)
+keep_progress(timeline, Path(sys.argv[1]))
+if sys.argv[2:]:
+    Path(sys.argv[1]).touch()
+timeline.tell("stack", "CREATE_IN_PROGRESS")
+timeline.tell("adjuster", "event TEST_NOTIFICATION")
+os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+@pytest.mark.parametrize("is_writable", [True, False])
+def test_an_interrupt_keeps_what_happened_until_then_where_it_can(tmp_path: Path, *, is_writable: bool) -> None:
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", INTERRUPTED, str(out), *([] if is_writable else ["a file takes the place"])]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 130
+    *before, last = ended.stderr.splitlines()
+    assert last == "interrupted; nothing is left behind"
+    if is_writable:
+        kept = out / "interrupted.txt"
+        assert before == ["", f"what happened until now is in {kept}"]
+        assert kept.read_text() == (
+            "    0.0s  stack         CREATE_IN_PROGRESS\n    0.0s  adjuster      event TEST_NOTIFICATION\n"
+        )

@@ -291,12 +291,12 @@ def test_a_disk_that_becomes_full_is_reported_with_the_remedy(lab, monkeypatch):
 def test_a_worker_says_what_the_master_is_at(lab):
     master, _ = lab.flow(0)
     master.write_claim(digest=RECIPE.digest, recipe={}, instance="i-1", failure="", doing="")
-    master.report("compiling Horovod, about 4 min left", 100, "%")
+    master.report("compiling Horovod", 100, "%")
     worker, flow = lab.flow(1)
     with pytest.raises(StopWaiting):
         flow.run()
     told = worker.status.get("environment").detail
-    assert told == "waiting for the master, i-1, to make it: compiling Horovod, about 4 min left"
+    assert told == "waiting for the master, i-1, to make it: compiling Horovod"
 
 
 def test_an_archive_keeps_what_python_looks_at_and_belongs_to_who_unpacks_it(tmp_path):

@@ -212,29 +212,31 @@ def test_packages_of_the_build_are_installed_only_where_they_are_missing(stand, 
     assert calls == [["g++", "make"]]
 
 
-def test_the_time_left_comes_from_cmakes_percentages():
-    class Clock:
-        now = 0.0
-
-        def read(self):
-            return self.now
-
-    told, clock = [], Clock()
-    read = follow_compiler(lambda *step: told.append(step), "compiling Horovod", clock)
-    for seconds, line in [
-        (0, "running cmake"),
-        (2, "[  3%] x"),
-        (60, "  [ 25%] y"),
-        (61, "[ 25%] z"),
-        (240, "[100%] z"),
+def test_a_compilation_reports_cmakes_percentages_and_no_time_left_which_they_cannot_tell():
+    told = []
+    read = follow_compiler(lambda *step: told.append(step), "compiling Horovod")
+    for line in [
+        "running cmake",
+        "[  3%] x",
+        "  [ 25%] y",
+        "[ 25%] z",
+        "[ 98%] the file that takes ten minutes",
     ]:
-        clock.now = seconds
         read(line)
     assert told == [
         ("compiling Horovod", 3, 100, "%"),
-        ("compiling Horovod, about 3 min left", 25, 100, "%"),
-        ("compiling Horovod, about 1 min left", 100, 100, "%"),
+        ("compiling Horovod", 25, 100, "%"),
+        ("compiling Horovod; the last files take longest", 98, 100, "%"),
     ]
+
+
+def test_a_compilation_that_runs_is_never_at_100_percent():
+    """CMake writes `[100%] Linking` before the linker has run."""
+    told = []
+    read = follow_compiler(lambda *step: told.append(step), "compiling Horovod")
+    for line in ("[100%] Linking CXX shared library mpi_lib_v2.so", "[100%] Built target pytorch", "[400%] odd"):
+        read(line)
+    assert [percent for _, percent, _, _ in told] == [99]
 
 
 def test_pips_lines_say_what_it_downloads_and_how_many_are_left():
@@ -253,5 +255,5 @@ def test_pips_lines_say_what_it_downloads_and_how_many_are_left():
         ("downloading torch (821.2 MB)", 0, 2, "packages"),
         ("downloading torch (821.2 MB)", 2, 2, "packages"),
         ("building native", 2, 2, "packages"),
-        ("installing packages", 2, 2, "packages"),
+        ("installing the packages, all 2 downloaded", 0, 0, ""),
     ]

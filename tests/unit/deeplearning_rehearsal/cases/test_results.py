@@ -69,7 +69,7 @@ def report() -> Document:
     timeline = Timeline()
     timeline.spans += [Span("deploy", 0.0, 2.0), Span("form", 2.0, 20.04)]
     timeline.happenings.append(Happening(3.0, "injected", "silence worker 2"))
-    return judge("trained", evidence, timeline, [], 1) | {"reasons": ("it is expected, found: 1",)}
+    return judge("trained", evidence, timeline, [], 1, seed=7) | {"reasons": ("it is expected, found: 1",)}
 
 
 def test_an_entry_has_verdict_seconds_and_the_figures_that_there_are(report: Document) -> None:

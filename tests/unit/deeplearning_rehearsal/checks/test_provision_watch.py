@@ -11,6 +11,7 @@ from cdk_rehearsal.errors import PromiseError, RehearsalError
 from deeplearning_contract.names import PROVISION_FILE
 from deeplearning_contract.reason import Reason
 from deeplearning_contract.setting_parts import DataSettings, EnvironmentSettings, JobNeeds
+from deeplearning_provision.program_log import follow_pip
 from deeplearning_provision.status import Status
 from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress, ProvisionWatch, name_steps
 from tests.real_time import GENEROUS_SECONDS
@@ -135,8 +136,8 @@ def test_a_long_or_foul_line_of_a_log_is_shortened_and_cleaned(node: Node) -> No
 def test_downloads_are_counted_and_the_compilation_has_its_percentage(node: Node) -> None:
     first = node.say("downloading torch (190.2 MB)", 3, 17, "packages")
     assert first == ["environment: downloading torch (190.2 MB): 3 of 17 packages"]
-    assert node.say("compiling Horovod 0.28.1 for torch, about 3 min left", 45, 100, "%") == [
-        "environment: compiling Horovod 0.28.1 for torch, about 3 min left: 45 %"
+    assert node.say("compiling Horovod 0.28.1 for torch", 45, 100, "%") == [
+        "environment: compiling Horovod 0.28.1 for torch: 45 %"
     ]
     packing = node.say("packing the environment for the other nodes", 250, 1000, "bytes")
     assert packing == ["environment: packing the environment for the other nodes: 25 %"]
@@ -146,10 +147,40 @@ def test_a_running_part_is_reported_every_ten_seconds_and_a_new_one_at_once(node
     heard = []
     for second in range(31):
         node.now = float(second)
-        detail = f"compiling Horovod 0.28.1 for torch, about {9 - second // 10} min left"
-        heard += [second for _ in node.say(detail, second, 100, "%")]
+        heard += [second for _ in node.say("compiling Horovod 0.28.1 for torch", second, 100, "%")]
     assert heard == [0, 9, 18, 27]
     assert node.say("testing Horovod") == ["environment: testing Horovod"]
+
+
+def test_a_part_without_news_is_reported_every_minute_with_how_long_it_stays_so(node: Node) -> None:
+    """A first rehearsal on two cores shows 98 % for half of the time that the compilation takes."""
+    heard: dict[int, str] = {}
+    for second in range(300):
+        node.now = float(second)
+        percent = min(second, 98)
+        for line in node.say("compiling Horovod; the last files take longest", percent, 100, "%"):
+            heard[second] = line.removeprefix("environment: compiling Horovod; the last files take longest: ")
+    assert {second: line for second, line in heard.items() if second > 90} == {
+        99: "98 %",
+        159: "98 %, for 1 min",
+        219: "98 %, for 2 min",
+        279: "98 %, for 3 min",
+    }
+    assert len(set(heard.values())) == len(heard)
+
+
+def test_packages_that_are_installed_are_no_longer_counted_as_downloads(node: Node) -> None:
+    heard: list[str] = []
+    read = follow_pip(lambda *said: heard.extend(node.say(*said)), 14)
+    read("  Downloading torch-2.13.0-cp312.whl (190.2 MB)")
+    read("Installing collected packages: torch, numpy")
+    for second in range(48):
+        node.now = float(second)
+        heard += node.look()
+    assert heard == [
+        "environment: downloading torch (190.2 MB): 0 of 14 packages",
+        "environment: installing the packages, all 14 downloaded",
+    ]
 
 
 def test_an_end_is_reported_once_with_its_result(node: Node) -> None:

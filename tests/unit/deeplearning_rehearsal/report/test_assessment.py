@@ -2,14 +2,16 @@
 
 import json
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 
 from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackOutcome, StackResource
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.lab import StandIn
-from cdk_rehearsal.run.timeline import Timeline
+from cdk_rehearsal.run.timeline import Happening, Span, Timeline
 from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.version import VERSION
 from deeplearning_rehearsal.checks.contract_check import Roster
 from deeplearning_rehearsal.checks.node_log import LogReport
 from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, bound_log_calls, find_problems, judge
@@ -44,15 +46,17 @@ def evidence() -> Evidence:
 
 
 def test_a_cluster_that_keeps_every_promise_passes(evidence: Evidence) -> None:
-    report = judge("trained", evidence, Timeline(), [StandIn("a", "b", "c")], 900)
+    report = judge("trained", evidence, Timeline(), [StandIn("a", "b", "c")], 900, seed=7)
     assert (report["verdict"], report["reasons"]) == ("pass", ())
     assert [report["cluster"][name] for name in ("requested", "formed", "generation")] == [2, 2, 1]
     assert report["stack"]["resources"] == {"AWS::SQS::Queue": 1}
     assert report["stand_ins"] == [{"name": "a", "replaces": "b", "does": "c"}]
     assert json.loads(json.dumps(report)).keys() == {
         *("verdict", "expected", "reasons", "stack", "cluster", "nodes", "training", "phases", "stand_ins"),
-        *("peak_memory_mib", "timeline", "case", "launchers", "environment"),
+        *("peak_memory_mib", "timeline", "case", "launchers", "environment", "run"),
     }
+    assert (report["run"]["version"], report["run"]["seed"]) == (VERSION, 7)
+    assert datetime.fromisoformat(report["run"]["at"]).utcoffset() == timedelta(0)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +86,7 @@ def test_a_cluster_that_keeps_every_promise_passes(evidence: Evidence) -> None:
 def test_a_broken_promise_is_the_one_reason_of_the_verdict(
     evidence: Evidence, changes: dict[str, object], problem: str
 ) -> None:
-    report = judge("trained", replace(evidence, **changes), Timeline(), [], 0)
+    report = judge("trained", replace(evidence, **changes), Timeline(), [], 0, seed=7)
     assert (report["verdict"], report["reasons"]) == ("fail", (problem,))
 
 
@@ -154,3 +158,24 @@ def test_shipping_logs_has_a_bound_of_its_own(evidence: Evidence) -> None:
 )
 def test_the_bound_of_calls_grows_with_nodes_and_their_polls(nodes: int, seconds: float, calls: int) -> None:
     assert bound_calls(nodes, seconds) == calls
+
+
+@pytest.mark.parametrize(
+    ("ready", "phases"),
+    [
+        (90.0, [("check", 10.0, 10.0), ("software", 20.0, 70.0), ("train", 90.0, 10.0)]),
+        (15.0, [("check", 10.0, 10.0), ("train", 20.0, 80.0)]),
+        (None, [("check", 10.0, 10.0), ("train", 20.0, 80.0)]),
+    ],
+)
+def test_training_begins_when_the_master_has_the_software_that_it_waits_for(
+    evidence: Evidence, ready: float | None, phases: list[tuple[str, float, float]]
+) -> None:
+    """Workers that replace others have theirs later, while the job trains."""
+    timeline = Timeline()
+    timeline.spans = [Span("check", 10.0, 10.0), Span("train", 20.0, 80.0)]
+    timeline.happenings = [Happening(95.0, "worker 6", "environment is done: Horovod")]
+    if ready is not None:
+        timeline.happenings.append(Happening(ready, "master 5", "environment is done: Horovod"))
+    report = judge("trained", evidence, timeline, [], 0, seed=7)
+    assert [(each["name"], each["start"], each["seconds"]) for each in report["phases"]] == phases

@@ -51,7 +51,7 @@ def _widget(kind: str, **properties: Any) -> dict[str, Any]:
 
 
 def _draw(widget: dict[str, Any]) -> Panel:
-    (panel,) = draw_panels({"widgets": [widget]}, WRITTEN, {"arn:1": "Nodes are lost"})
+    (panel,) = draw_panels({"widgets": [widget]}, WRITTEN, {"arn:1": "Nodes are lost"}, {})
     return panel
 
 
@@ -100,14 +100,17 @@ def test_expression_that_it_cannot_draw_is_an_error_once_there_is_data() -> None
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        (_metric("NodesLost", CLUSTER, "mine"), "No data: nothing was written in this time."),
-        (["AWS/EFS", "DataReadIOBytes", "FileSystemId", "fs-1", {}], "No data: AWS itself writes AWS/EFS, which the"),
+        (_metric("NodesLost", CLUSTER, "mine"), "nothing was written in this time"),
+        (
+            ["AWS/EFS", "DataReadIOBytes", "FileSystemId", "fs-1", {}],
+            "AWS itself writes AWS/EFS, which the lab does not have",
+        ),
     ],
 )
-def test_widget_without_data_says_so(row: list[Any], why: str) -> None:
+def test_chart_without_data_says_why(row: list[Any], why: str) -> None:
     panel = _draw(_widget("metric", title="Empty", metrics=[row]))
-    assert not panel.curves
-    assert panel.note.startswith(why)
+    assert panel.is_empty
+    assert panel.note == why
 
 
 def test_log_shows_the_levels_of_its_query_newest_first() -> None:
@@ -136,7 +139,7 @@ def test_page_is_whole_and_lets_no_text_become_markup() -> None:
         _widget("log", title="Log", query='filter level in ["WARNING"]'),
     ]
     WRITTEN.add("AWS/SQS", "Visible", {"QueueName": "q"}, (START + 20, 0.0))
-    page = render_dashboard("mine-here", {"widgets": widgets}, WRITTEN, {"arn:1": "Nodes are lost"})
+    page = render_dashboard("mine-here", {"widgets": widgets}, WRITTEN, {"arn:1": "Nodes are lost"}, {})
     assert "<h3>Cluster mine</h3>" in page
     assert "<pre>aws ssm &lt;x&gt;</pre>" in page
     assert "See <code>status</code> &amp; more" in page
@@ -146,6 +149,35 @@ def test_page_is_whole_and_lets_no_text_become_markup() -> None:
     assert not re.search(r"(src|href)=|<script", page)
 
 
-def test_page_of_a_cluster_that_wrote_nothing_says_so() -> None:
-    widget = _widget("metric", title="Nodes", metrics=[_metric("NodesFormed", CLUSTER, "mine")])
-    assert "No data: nothing was written" in render_dashboard("mine", {"widgets": [widget]}, WrittenMetrics(), {})
+def test_page_names_the_charts_that_have_nothing_to_show_in_a_line_and_leaves_them_out() -> None:
+    """A chart of a metric that means nothing in a rehearsal is one, though a stand-in wrote values."""
+    search = f"SEARCH('{{{NAMESPACE},Cluster,Node}} MetricName=\"GpuUtilization\" Cluster=\"mine\"', 'Average', 60)"
+    formed, used = (_metric(name, CLUSTER, "mine") for name in ("NodesFormed", "GpuUtilization"))
+    widgets = [
+        _widget("metric", title="Nodes", metrics=[formed]),
+        _widget("metric", title="Lost", metrics=[_metric("NodesLost", CLUSTER, "mine")]),
+        _widget("metric", title="GPUs", metrics=[used, [{"expression": search}]]),
+        _widget("metric", title="Nodes and GPUs", metrics=[formed, used]),
+    ]
+    page = render_dashboard("mine", {"widgets": widgets}, WRITTEN, {}, {"GpuUtilization": "there is no GPU"})
+    assert re.findall(r"<h2>(.*)</h2>", page) == ["Nodes", "Nodes and GPUs"]
+    assert "Not shown: Lost (nothing was written in this time); GPUs (there is no GPU)." in page
+    shown = render_dashboard("mine", {"widgets": widgets[2:3]}, WRITTEN, {}, {})
+    assert "<h2>GPUs</h2>" in shown
+    assert "Not shown" not in shown
+
+
+def test_page_puts_widgets_in_the_rows_of_the_dashboard_by_their_columns() -> None:
+    places = {"right": (12, 0), "below": (0, 6), "left": (0, 0)}
+    chart = {"metrics": [_metric("NodesFormed", CLUSTER, "mine")]}
+    widgets = [_widget("metric", title=title, **chart) | {"x": x, "y": y} for title, (x, y) in places.items()]
+    page = render_dashboard("mine", {"widgets": widgets}, WRITTEN, {}, {})
+    rows = page.split('<div class="row">')[1:]
+    assert [re.findall(r"<h2>(.*)</h2>", row) for row in rows] == [["left", "right"], ["below"]]
+
+
+def test_page_is_for_a_phone_and_for_the_dark_too() -> None:
+    page = render_dashboard("mine", {"widgets": []}, WrittenMetrics(), {}, {})
+    assert "@media (prefers-color-scheme: dark)" in page
+    assert re.search(r"@media \(max-width: \d+px\) \{ \.row \{ flex-direction: column; \}", page)
+    assert 'name="viewport" content="width=device-width' in page

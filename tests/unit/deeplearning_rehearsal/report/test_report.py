@@ -1,20 +1,9 @@
 """The report: its text and its page."""
 
-import pytest
-
-from cdk_rehearsal.report.report import render_text
-from deeplearning_rehearsal.report.report import Document, list_sections
+from cdk_rehearsal.report.report import list_ending, render_text
+from deeplearning_rehearsal.report.report import Document, list_text
 from deeplearning_rehearsal.report.report_page import render_page
 
-CONTRACT = {"DEEPLEARNING_WORKERS_COUNT": "2", "EFS_MOUNT": "/efs"}
-NODE = {
-    "host": "deeplearning-worker1",
-    "role": "master",
-    "instance_id": "i-0",
-    "address": "10.0.0.5",
-    "contract": CONTRACT,
-    "checks": {"login shell": True},
-}
 KEPT = {
     "state": "kept",
     "key": "k1",
@@ -25,60 +14,8 @@ KEPT = {
 }
 
 
-@pytest.fixture
-def report() -> Document:
-    return {
-        "verdict": "pass",
-        "expected": "trained",
-        "reasons": (),
-        "stack": {
-            "name": "trial",
-            "status": "CREATE_COMPLETE",
-            "reason": "",
-            "resources": {"AWS::SQS::Queue": 3},
-            "outputs": {"Login": "aws ssm"},
-            "overrides": {},
-        },
-        "cluster": {
-            "requested": 2,
-            "formed": 2,
-            "generation": 1,
-            "formation_seconds": 12.5,
-            "aws_calls": 40,
-            "aws_calls_by_name": {"sqs.ReceiveMessage": 40},
-            "aws_calls_by_kind": {"lambda": 12, "master": 8, "worker": 20},
-            "aws_call_bound": 60,
-            "reason": "",
-            "log_calls": 0,
-            "log_call_bound": 20,
-            "log_lines": {},
-            "metrics": {},
-        },
-        "nodes": [NODE],
-        "training": {
-            "launcher": "horovod",
-            "framework": "torch 1.13",
-            "ranks": 2,
-            "hosts": ["a", "b"],
-            "dataset": "digits",
-            "accuracy": 0.97,
-            "seconds": 3.2,
-        },
-        "phases": [
-            {"name": "deploy", "start": 0.0, "seconds": 2.0},
-            {"name": "train", "start": 2.0, "seconds": 5.0},
-        ],
-        "stand_ins": [{"name": "nvidia-smi", "replaces": "NVIDIA's tool", "does": "prints GPUs"}],
-        "peak_memory_mib": 900,
-        "timeline": [{"at": 1.0, "lane": "stack", "text": "<b>created</b>"}],
-        "case": None,
-        "launchers": {},
-        "environment": None,
-    }
-
-
 def _render(report: Document) -> str:
-    return render_text(list_sections(report))
+    return render_text(list_text(report))
 
 
 def test_the_environment_is_in_the_text_and_on_the_page(report: Document) -> None:
@@ -88,7 +25,7 @@ def test_the_environment_is_in_the_text_and_on_the_page(report: Document) -> Non
 
 
 def test_failures_are_in_the_text_and_on_the_page(report: Document) -> None:
-    broken = NODE | {"checks": {"login shell": True, "sudo -E": False}}
+    broken = report["nodes"][0] | {"checks": {"login shell": True, "sudo -E": False}}
     failed = report | {"verdict": "fail", "reasons": ("a node breaks the contract",), "nodes": [broken]}
     for shown in (_render(failed), render_page(failed)):
         assert "FAIL (expected: trained)" in shown
@@ -103,8 +40,52 @@ def test_text_counts_checks_that_hold_and_keeps_to_its_width(report: Document) -
     assert max(len(line) for line in text.splitlines()) <= 110
     assert text.count(" for the thing: something else") == len(rows)
     assert [line[:11].strip() for line in text.splitlines() if line.strip() and line[0] != " "] == [
-        *("verdict", "stack", "cluster", "node", "training", "phases", "memory", "stand-ins"),
+        *("verdict", "stack", "cluster", "node", "training", "phases", "memory", "run", "stand-in"),
     ]
+
+
+def test_a_terminal_ends_with_the_verdict_and_counts_the_stand_ins(report: Document) -> None:
+    stack = report["stack"] | {"overrides": {"environment.framework": "torch==2.13.0, was torch==2.7.1: no GPU"}}
+    failed = report | {"stack": stack, "verdict": "fail", "reasons": ("the cluster must train, it did not",)}
+    for shown, reason in ((report, []), (failed, ["the cluster must train, it did not"])):
+        rows = [{"name": f"part {n}", "replaces": "the thing", "does": "another"} for n in range(3)]
+        text = render_text(list_ending(list_text(shown | {"stand_ins": rows}), "out/report.html", "npx cdk deploy"))
+        lines = text.splitlines()
+        assert lines[-6 - len(reason) :] == [
+            f"verdict    {shown['verdict'].upper()} (expected: trained)",
+            *(f"           {line}" for line in reason),
+            "stack      trial  CREATE_COMPLETE  3 resources",
+            *(line for line in lines if line.startswith("cluster    2 of 2 nodes")),
+            "training   horovod with torch 1.13: 2 ranks on 2 hosts, digits, held-out accuracy 0.970, 3.2 s",
+            "report     out/report.html",
+            "next       npx cdk deploy",
+        ]
+        assert "stand-in   3 parts are not the real thing; the report lists each" in lines
+        assert "part 1" not in text
+    assert "report" not in render_text(list_ending(list_text(report), "", "")).split("training ")[1]
+
+
+def test_what_is_changed_before_the_deployment_is_explained(report: Document) -> None:
+    stack = report["stack"] | {"overrides": {"environment.framework": "torch==2.13.0, was torch==2.7.1: no GPU"}}
+    text = _render(report | {"stack": stack})
+    assert (
+        "changed    the template, user data, programs and functions are deployed byte for byte, but for these" in text
+    )
+    assert "           environment.framework: torch==2.13.0, was torch==2.7.1: no GPU" in text
+    assert "changed" not in _render(report)
+
+
+def test_text_and_page_say_when_which_version_rehearsed_and_in_which_order(report: Document) -> None:
+    run = "2026-11-26 20:04 UTC, deeplearning-cdk 0.1.0, order of creation: --seed 4711"
+    assert f"run        {run}" in _render(report)
+    page = render_page(report)
+    assert page.index(run) < page.index("<svg")
+
+
+def test_page_folds_the_stand_ins(report: Document) -> None:
+    page = render_page(report)
+    assert "nvidia-smi for NVIDIA&#39;s tool: prints GPUs" in page[page.index("<details>") :]
+    assert "nvidia-smi" not in page[: page.index("<details>")]
 
 
 def test_text_tells_calls_of_nodes_from_those_of_the_function(report: Document) -> None:

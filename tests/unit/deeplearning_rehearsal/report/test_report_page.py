@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from deeplearning_rehearsal.report.report import Document
-from deeplearning_rehearsal.report.report_page import Picture, draw_timeline, read_lanes
+from deeplearning_rehearsal.report.report_page import Picture, draw_timeline, read_lanes, render_page
 
 
 def _tell(*happenings: tuple[float, str, str]) -> list[dict[str, Any]]:
@@ -119,3 +119,46 @@ def test_training_is_drawn_from_commit_to_commit_of_the_same_ranks() -> None:
         (300.0, 100.0, "30.0 s to 40.0 s: 1.00 batches a second"),
     ]
     assert "2.0 batches/s" in [name for _, name in picture.names]
+
+
+def _bars(picture: Picture) -> list[tuple[float, str]]:
+    return [(x, kind) for x, _, _, height, _, kind in picture.bars if height < 20]
+
+
+def test_software_that_is_made_has_its_own_colour_and_training_begins_when_it_is_ready() -> None:
+    """`deeplearning run` waits for the environment, which the first rehearsal compiles for twenty minutes."""
+    master = (
+        (10.0, "reported ready"),
+        (20.0, "environment: inspecting the image"),
+        (25.0, "training starts"),
+        (30.0, "environment: compiling Horovod: 25 %"),
+        (60.0, "environment: compiling Horovod; the last files take longest: 98 %, for 4 min"),
+        (80.0, "environment is done: Horovod 0.28.1 for torch"),
+        (95.0, "training ends, held-out accuracy 0.96"),
+    )
+    picture = draw_timeline(_report(*((at, "master 4", text) for at, text in master)))
+    assert _bars(picture) == [(100.0, "good"), (200.0, "make"), (800.0, "train"), (950.0, "good")]
+    assert [text for text in _find_texts(picture) if text in ("software", "training", "software ready")] == [
+        "software",
+        "software ready",
+        "training",
+    ]
+
+
+def test_a_node_is_again_what_it_was_when_its_software_is_ready_and_gone_when_it_ends_before() -> None:
+    texts = ((10.0, "boots x"), (20.0, "environment: copying"), (30.0, "reported ready"), (40.0, "environment is done"))
+    assert _bars(draw_timeline(_report(*((at, "worker 5", text) for at, text in texts)))) == [
+        (100.0, "busy"),
+        (200.0, "make"),
+        (400.0, "good"),
+    ]
+    texts = (*texts[:2], (30.0, "loses its power"))
+    picture = draw_timeline(_report(*((at, "worker 5", text) for at, text in texts)))
+    assert [(x, width) for x, _, width, height, _, _ in picture.bars if height < 20] == [(100.0, 100.0), (200.0, 100.0)]
+
+
+@pytest.mark.parametrize(("seconds", "is_far"), [(100.0, False), (1474.0, True)])
+def test_page_says_when_the_timeline_is_wider_than_it(seconds: float, *, is_far: bool, report: Document) -> None:
+    page = render_page(report | {"phases": [{"name": "all", "start": 0.0, "seconds": seconds}]})
+    assert (' far">' in page) == is_far
+    assert f"The timeline is {seconds:.0f} s long and scrolls to the right." in page
