@@ -18,6 +18,7 @@ from deeplearning_contract.job_definition import JobDefinition
 from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_provision.archives.extraction import extract
 from deeplearning_provision.archives.reader import TAR_GZIP
+from deeplearning_provision.archives.tree_writer import UnsafeNameError
 from deeplearning_provision.s3 import ObjectStore
 from deeplearning_provision.steps import ProvisionFailure
 
@@ -122,6 +123,8 @@ def unpack_source(context: Context, name: str, source: ScriptSettings) -> Path:
         except OSError:
             if not folder.is_dir():  # Else another command was faster.
                 raise
+    except UnsafeNameError as error:
+        raise RefusedError(f"could not unpack the job's source: {error}; {error.remedy}") from error
     except (OSError, ProvisionFailure) as error:
         raise RefusedError(f"could not fetch s3://{source.bucket}/{source.key}: {error}; submit again") from error
     finally:
