@@ -11,6 +11,7 @@ from deeplearning_cli.cloud_access import open_cloud
 from deeplearning_cli.jobs.cluster import JobCluster, print_line, print_progress
 from deeplearning_cli.jobs.definition import JobFile, add_job, pack, read_job
 from deeplearning_cli.jobs.finding import find_cluster
+from deeplearning_cli.jobs.source_folder import describe_left_out
 from deeplearning_contract.job_definition import JobDefinition
 
 _KEYS = """\
@@ -74,6 +75,8 @@ def upload_source(file: JobFile, cluster: JobCluster) -> JobDefinition:
     job = replace(file.job, source=source)
     cluster.check(job)
     print_progress(f"source: {packed.files} files, {len(packed.content) / 1000:.0f} kB, {packed.sha256[:16]}")
+    if packed.left_out:
+        print_progress(f"left out of the source: {describe_left_out(packed.left_out)}")
     cluster.upload(packed.content, source)
     return job
 

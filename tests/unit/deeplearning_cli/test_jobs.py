@@ -7,12 +7,9 @@ ends lines with CR LF, and passes the words through `sudo --login`, which escape
 """
 
 import json
-import os
 import subprocess
-import tarfile
 from dataclasses import replace
 from datetime import datetime, timezone
-from io import BytesIO
 
 import boto3
 import pytest
@@ -21,8 +18,6 @@ from botocore.exceptions import ClientError
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 
-from cdk_rehearsal.errors import UnavailableError
-from deeplearning_cli.jobs.definition import pack
 from deeplearning_cli.main import main
 from deeplearning_contract.job_definition import SubmissionSettings, submission_parameter
 from tests.real_time import wait_until
@@ -105,6 +100,19 @@ def test_a_submitted_job_is_followed_to_its_end_and_its_status_returned(cluster,
     assert job_lab.status("digits/1")["state"] == "succeeded"
     listed = boto3.client("s3", REGION).list_objects_v2(Bucket=BUCKET)["Contents"]
     assert [entry["Key"].rpartition("/")[0] for entry in listed] == [f"deeplearning-jobs/{CLUSTER}"]
+
+
+def test_a_plan_reports_what_is_left_out_of_the_source_and_a_refused_source_is_not_uploaded(cluster, capsys):
+    write_job(cluster)
+    (cluster / "code/env/conda-meta").mkdir(parents=True)
+    (cluster / "code/env/python").write_text("x" * 2_000_000)
+    assert main(["plan", "job.toml"]) == 0
+    assert "left out of the source: env (2.0 MB)" in capsys.readouterr().err.splitlines()
+    (cluster / "code/coco").symlink_to("/data/coco")
+    (cluster / "code/train.sh").write_text("another")
+    assert main(["submit", "job.toml"]) == 2
+    assert "links in source must lead to what is packed with them, got coco -> /data/coco; " in capsys.readouterr().err
+    assert len(boto3.client("s3", REGION).list_objects_v2(Bucket=BUCKET)["Contents"]) == 1
 
 
 def test_a_failed_job_has_the_status_of_its_rank(cluster, capsys):
@@ -382,31 +390,3 @@ def test_a_job_file_that_cannot_work_is_refused_before_any_call(tmp_path, monkey
     (tmp_path / "job.toml").write_text(text)
     assert main(["submit", "job.toml"]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_the_same_files_are_packed_to_the_same_bytes_without_caches(tmp_path):
-    folder = tmp_path / "code"
-    for name in ("b/run.sh", "a.py", "__pycache__/a.pyc", ".git/config", "b/a.pyc"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(name)
-    (folder / "b/run.sh").chmod(0o700)
-    (folder / "link").symlink_to("a.py")
-    packed = pack(folder)
-    os.utime(folder / "a.py", (0, 0))
-    assert pack(folder) == packed
-    with tarfile.open(fileobj=BytesIO(packed.content)) as archive:
-        found = {entry.name: entry.mode for entry in archive}
-        assert all(entry.uid == 0 and entry.mtime == 0 for entry in archive.getmembers())
-    assert sorted(found) == ["a.py", "b", "b/run.sh", "link"]
-    assert (found["a.py"], found["b/run.sh"]) == (0o644, 0o755)
-
-
-def test_a_source_that_is_too_large_is_refused_with_its_largest_files(tmp_path):
-    (tmp_path / "weights.bin").write_bytes(os.urandom(11_000_000))
-    with pytest.raises(UnavailableError, match=r"source must be at most 10 MB .* weights\.bin \(11\.0 MB\)"):
-        pack(tmp_path)
-
-
-def test_a_source_that_is_no_folder_is_refused(tmp_path):
-    with pytest.raises(UnavailableError, match=f"source must be a folder, got {tmp_path}/code"):
-        pack(tmp_path / "code")
