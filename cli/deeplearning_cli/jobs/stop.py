@@ -6,8 +6,8 @@ from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
-from deeplearning_cli.jobs.cluster import print_line
 from deeplearning_cli.jobs.finding import find_cluster
+from deeplearning_cli.jobs.output import print_line
 
 
 def add_parser(commands: Commands) -> None:

@@ -8,9 +8,10 @@ from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
-from deeplearning_cli.jobs.cluster import JobCluster, print_line, print_progress
+from deeplearning_cli.jobs.cluster import JobCluster
 from deeplearning_cli.jobs.definition import JobFile, add_job, pack, read_job
 from deeplearning_cli.jobs.finding import find_cluster
+from deeplearning_cli.jobs.output import JobOutput, print_line, print_progress
 from deeplearning_cli.jobs.source_folder import describe_left_out
 from deeplearning_contract.job_definition import JobDefinition
 
@@ -83,8 +84,10 @@ def upload_source(file: JobFile, cluster: JobCluster) -> JobDefinition:
 
 def follow(cluster: JobCluster, name: str) -> int:
     """Show the output of a job until its end, with all its retries; return its exit status."""
+    output = JobOutput()
     while True:
-        cluster.run(["logs", name, "--follow", "--lines", "1000"], print_line)
+        cluster.run(["logs", name, "--follow", "--lines", "1000"], output.print_line, output.print_refresh)
+        output.end_line()
         job = next((job for job in cluster.list_jobs() if job["name"] == name), None)
         if job is None:
             raise UnavailableError(f"job {name} must be listed, got none; see: deeplearning-cdk jobs")

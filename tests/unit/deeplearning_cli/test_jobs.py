@@ -123,6 +123,26 @@ def test_a_failed_job_has_the_status_of_its_rank(cluster, capsys):
     assert done.err.splitlines()[-1].startswith("digits/2 failed: ")
 
 
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [
+        (r"printf '\r  5%%|#   |\r100%%|####|'", "100%|####|"),
+        (
+            r"printf ' 50%%|##| a long bar before the end of the session\r'",
+            " 50%|##| a long bar before the end of the session",
+        ),
+        (r"printf 'a\r\nb\r\n'", "b"),
+    ],
+)
+def test_a_job_that_ends_in_its_progress_bar_shows_the_last_of_it_and_has_its_status(cluster, capsys, program, line):
+    write_job(cluster, f"{program}; exit 3")
+    assert main(["submit", "job.toml"]) == 3
+    assert capsys.readouterr().out.splitlines()[-1] == line
+    assert main(["jobs", "--json"]) == 0
+    (job,) = json.loads(capsys.readouterr().out)["jobs"]
+    assert job["last_line"] == line.strip()
+
+
 def test_a_detached_job_is_listed_shown_stopped_and_resumed(cluster, job_lab, capsys):
     write_job(
         cluster, 'echo "from ${DEEPLEARNING_RESUME_FROM##*/}"; touch "$DEEPLEARNING_CHECKPOINT_PATH/1"; sleep 1000'
