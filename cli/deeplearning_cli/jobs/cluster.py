@@ -1,6 +1,7 @@
 """A cluster that takes jobs, reached through a session on the master."""
 
 import contextlib
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,9 +63,9 @@ class JobCluster:
         """Tags by which the master is found."""
         return {CLUSTER_TAG: self.settings.cluster, ROLE_TAG: NodeRole.MASTER.value}
 
-    def plan(self, job: JobDefinition, on_line: Callable[[str], None]) -> int:
+    def plan(self, job: JobDefinition, options: Sequence[str], on_line: Callable[[str], None]) -> int:
         """Print the plan of a job, and return 0, 1 if the job would be refused now, or 2 without a plan."""
-        return self.run(["start-job", "--plan", job.encode()], on_line)
+        return self.run(["start-job", "--plan", *options, job.encode()], on_line)
 
     def start(
         self, job: JobDefinition, options: Sequence[str], on_line: Callable[[str], None], *, waits: bool = True
@@ -80,6 +81,17 @@ class JobCluster:
     def stop(self, name: str, on_line: Callable[[str], None]) -> int:
         """End a job on every node, and return the exit status of `deeplearning stop`."""
         return self.run(["stop", name], on_line)
+
+    def describe(self, **more: Any) -> str:
+        """Return the JSON object with which a command about the cluster ends with `--json`."""
+        return json.dumps({"platform": self.settings.platform, "cluster": self.settings.cluster, **more}, indent=2)
+
+    def find_job(self, name: str) -> dict[str, Any]:
+        """Return a job as `list_jobs` does; UnavailableError without it."""
+        job = next((job for job in self.list_jobs() if job["name"] == name), None)
+        if job is None:
+            raise UnavailableError(f"job {name} must be listed, got none; see: deeplearning-cdk jobs")
+        return job
 
     def list_jobs(self) -> list[dict[str, Any]]:
         """Return the jobs and the states of their newest runs, as `deeplearning jobs --json` prints them."""

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from typing import TextIO
 
 REFRESH_SECONDS = 1.0
 """Least time between two refreshes."""
@@ -202,40 +203,39 @@ def _read(handle: int) -> bytes:
 
 
 class JobOutput:
-    """The output of a job on standard output: a refresh rewrites its line on a terminal, and is a line elsewhere."""
+    """The output of a job on a stream: a refresh rewrites its line on a terminal, and is a line elsewhere."""
 
-    def __init__(self, read_clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: TextIO | None = None, read_clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin a line of a stream. Default: standard output."""
+        self._stream = sys.stdout if stream is None else stream
         self._read_clock = read_clock
         self._printed_at = -PIPE_REFRESH_SECONDS
         self._is_refreshed = False
+        self.last_line = ""
 
     def print_line(self, line: str) -> None:
-        """Print a line at once, in place of the refresh before it."""
+        """Print a line at once, in place of the refresh before it, without control characters."""
         if self._is_refreshed:
-            sys.stdout.write("\r\x1b[K")
+            self._stream.write("\r\x1b[K")
             self._is_refreshed = False
-        print_line(line)
+        self.last_line = line
+        print(_clean(line), file=self._stream, flush=True)
 
     def print_refresh(self, text: str) -> None:
         """Show the latest text of a line that has not ended; in a pipe or a file at most one each 10 seconds."""
-        if sys.stdout.isatty():
+        if self._stream.isatty():
             width = shutil.get_terminal_size().columns - 1
-            print(f"\r{_clean(text)[:width]}\x1b[K", end="", flush=True)
+            print(f"\r{_clean(text)[:width]}\x1b[K", end="", file=self._stream, flush=True)
             self._is_refreshed = True
         elif self._read_clock() - self._printed_at >= PIPE_REFRESH_SECONDS:
             self._printed_at = self._read_clock()
-            print_line(text)
+            self.print_line(text)
 
     def end_line(self) -> None:
         """End the line of a refresh, before something else is printed."""
         if self._is_refreshed:
-            print(flush=True)
+            print(file=self._stream, flush=True)
             self._is_refreshed = False
-
-
-def print_line(line: str) -> None:
-    """Print a line at once, without the control characters that a job may write."""
-    print(_clean(line), flush=True)
 
 
 def print_progress(line: str) -> None:

@@ -182,7 +182,7 @@ def test_on_a_terminal_a_refresh_rewrites_its_line(monkeypatch):
 
 def test_in_a_pipe_a_refresh_is_a_line_at_most_each_10_seconds(capsys):
     now = [0.0]
-    shown = JobOutput(lambda: now[0])
+    shown = JobOutput(read_clock=lambda: now[0])
     for second in range(25):
         now[0] = float(second)
         shown.print_refresh(f"{second}/25")

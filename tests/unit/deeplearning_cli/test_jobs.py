@@ -174,6 +174,39 @@ def test_a_plan_starts_nothing(cluster, job_lab, capsys):
     assert job_lab.status("digits/1") is None
 
 
+def test_submit_plan_and_stop_print_one_object_for_programs(cluster, capsys):
+    write_job(cluster, "echo epoch 1; exit 3")
+    assert main(["plan", "job.toml", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["platform"], document["cluster"], document["plan"]["launcher"]) == ("ec2", CLUSTER, "horovod")
+    assert main(["submit", "job.toml", "--json"]) == 3
+    done = capsys.readouterr()
+    assert "epoch 1" in done.err.splitlines()
+    job = json.loads(done.out)["job"]
+    assert (job["run"], job["state"], job["status"]) == ("digits/1", "failed", 3)
+    write_job(cluster, "sleep 1000")
+    assert main(["submit", "job.toml", "--json", "--detach"]) == 0
+    assert json.loads(capsys.readouterr().out)["job"]["state"] == "running"
+    assert main(["stop", "digits", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "platform": "ec2",
+        "cluster": CLUSTER,
+        "job": "digits",
+        "status": 0,
+        "lines": ["digits/2 is stopped"],
+    }
+
+
+@pytest.mark.parametrize("command", ["submit", "plan"])
+def test_a_refusal_of_the_master_is_an_error_for_programs(cluster, capsys, command):
+    write_job(cluster, data=["coco"])
+    assert main([command, "job.toml", "--json"]) == 2
+    done = capsys.readouterr()
+    error = json.loads(done.out)["error"]
+    assert error["exit_status"] == 2
+    assert "data must be declared by the cluster, got 'coco'; it declares none" in error["message"]
+
+
 def test_a_refusal_of_the_master_is_shown_with_status_2(cluster, capsys):
     write_job(cluster, data=["coco"])
     assert main(["submit", "job.toml"]) == 2

@@ -35,6 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--detach", action="store_true", help="return when the job has started")
     parser.add_argument("--fresh", action="store_true", help="start over; the checkpoints are kept under another name")
     parser.add_argument("--plan", action="store_true", help="print the plan instead, as `deeplearning plan`")
+    parser.add_argument("--json", action="store_true", help="with --plan, print it as JSON")
     parser.add_argument(
         "--end-with-parent", action="store_true", help="end the job when the process that started the command ends"
     )
@@ -57,7 +58,9 @@ def run(options: argparse.Namespace, context: Context) -> int:
     words = ["--fresh"] if options.fresh else []
     words += list_words(job)
     if options.plan:
-        return main(["plan", *words], context.root, context.programs, context.clock)
+        return main(
+            ["plan", *(["--json"] if options.json else []), *words], context.root, context.programs, context.clock
+        )
     if options.end_with_parent:
         threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
     detach = ["--detach"] if options.detach else []
