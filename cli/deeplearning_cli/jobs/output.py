@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -157,9 +158,12 @@ def read_lines(command: Sequence[str]) -> Generator[str, None, None]:
     generator to end the program.
 
     The Session Manager plugin asks for the size of its terminal and fails without one, as in CI
-    (https://github.com/aws/amazon-ssm-agent/issues/354), so the program gets a terminal of its own.
+    (https://github.com/aws/amazon-ssm-agent/issues/354), so the program gets a terminal of its own, of the size of the
+    caller's.
     """
     ours, theirs = pty.openpty()
+    columns, rows = shutil.get_terminal_size()
+    termios.tcsetwinsize(theirs, (rows, columns))  # In one of no columns a progress bar is empty.
     try:
         process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
     finally:

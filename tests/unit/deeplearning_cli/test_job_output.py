@@ -142,6 +142,13 @@ def test_a_bar_and_a_text_without_an_end_are_shown_while_they_wait(monkeypatch):
     assert [line for line in shown if not line.endswith("\r")][-1] == "ok"
 
 
+def test_the_terminal_of_the_program_has_the_size_of_the_callers(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "97")
+    monkeypatch.setenv("LINES", "31")
+    ask = "import os; print(*os.get_terminal_size(1))"
+    assert list(read_lines([sys.executable, "-c", ask])) == ["97 31"]
+
+
 def test_a_text_that_grows_all_the_time_is_shown_before_it_ends(monkeypatch):
     source, target = os.pipe()
     now = [0.0]
