@@ -240,7 +240,8 @@ def _list_folders(name: str) -> Iterator[str]:
 def _describe_link(root: str, entry: SourceEntry) -> str:
     path = f"{root}/{entry.name}"
     real = os.path.realpath(path)
-    leads_on = os.path.exists(path) and real != os.path.normpath(f"{path}/../{entry.target}")  # noqa: PTH110
+    direct = os.path.normpath(Path(path).parent / entry.target)
+    leads_on = os.path.exists(path) and real != direct  # noqa: PTH110 - a loop does not exist
     return f"{show(entry.name)} -> {show(entry.target)}{f' ({show(real)})' if leads_on else ''}"
 
 

@@ -114,9 +114,11 @@ def test_all_that_the_nodes_cannot_have_is_named_at_once(project):
     os.mkfifo(project / "pipe")
     # RFC 7530, 13.1.7: a server of NFSv4, such as EFS, may refuse a name that is not UTF-8.
     write(project / os.fsdecode(b"caf\xe9.txt"))
+    link(project / "near", project.parent / "data")
     lines = refuse(project).splitlines()
     assert all(f"link{number} -> /data/{number}" in lines[0] for number in range(5))
     assert f"chain -> data ({project.parent}/data), data -> ../data, " in lines[0]
+    assert f", near -> {project.parent}/data; replace each" in lines[0]
     assert lines[1].startswith("source must have only files, folders and links, got pipe (a FIFO)")
     assert lines[2].startswith("paths in source must be UTF-8")
     assert r"'caf\udce9.txt'" in lines[2]
