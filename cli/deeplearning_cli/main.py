@@ -43,7 +43,9 @@ def _run(words: Sequence[str]) -> int:
         make_parser().print_help(sys.stderr)
         return UNAVAILABLE
     own, command = split_command(words)
-    arguments = make_parser(*own[:1]).parse_args(own)
+    arguments, unknown = make_parser(*own[:1]).parse_known_args(own)
+    if unknown:
+        arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if command:
         arguments.command = command
     status: int = arguments.run(arguments)
@@ -71,6 +73,8 @@ def make_parser(named: str = "") -> argparse.ArgumentParser:
     for name in [named] if named in COMMANDS else COMMANDS:
         importlib.import_module(f"deeplearning_cli.{COMMANDS[name]}").add_parser(commands)
     _add_completion(commands)
+    for own in commands.choices.values():
+        own.set_defaults(parser=own)  # Its usage belongs to its errors, which argparse reports for the whole program.
     return parser
 
 

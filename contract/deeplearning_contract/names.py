@@ -1,7 +1,14 @@
-"""Names that users and the cluster's programs rely on: variables, hosts, files and tags."""
+"""
+Names that users and the cluster's programs rely on: variables, hosts, files and tags.
+
+`split_name` and `check_link` are the one judgement of names and links in a tree of files, for the machine that packs it
+and the one that unpacks it.
+"""
 
 from collections.abc import Mapping
 from enum import Enum
+
+from deeplearning_contract.document import ContractError, excerpt
 
 WORKERS_PATH_VARIABLE = "DEEPLEARNING_WORKERS_PATH"
 WORKERS_COUNT_VARIABLE = "DEEPLEARNING_WORKERS_COUNT"
@@ -85,3 +92,51 @@ def shared_membership(cluster: str, cluster_id: str) -> str:
     EMR's id is part of it, because a cluster and its replacement are up at the same time.
     """
     return f".deeplearning/{cluster}/{cluster_id}/membership.json"
+
+
+MOST_NAME_BYTES, MOST_LINK_BYTES = 255, 4080
+"""Most bytes of a name and of a link in a tree of files (EFS User Guide, "Quotas for Amazon EFS file systems")."""
+MOST_PATH_BYTES = 3500
+"""Most bytes of a path: Linux takes 4,095 (path_resolution(7), PATH_MAX), and the tree is below a folder."""
+MOST_PARTS = 256
+"""Most folders above each other; EFS takes 1,000 (the same page), and Python 1,000 calls (sys.setrecursionlimit)."""
+
+
+def split_name(name: str) -> tuple[str, ...]:
+    """
+    Split the name of a tree's member into folders and file; empty for the root itself.
+
+    ContractError when it is absolute, contains `..`, is too long, or has a part that is no valid file name.
+    """
+    if name.startswith("/"):
+        raise ContractError(f"a name must not be absolute, got {name!r}")
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
+    for part in parts:
+        if part == "..":
+            raise ContractError(f"a name must not contain '..', got {name!r}")
+        if "\0" in part or _count_bytes(part) > MOST_NAME_BYTES:
+            raise ContractError(f"a part of a name must be at most {MOST_NAME_BYTES} bytes without NUL, got {name!r}")
+    if len(parts) > MOST_PARTS or _count_bytes(name) > MOST_PATH_BYTES:
+        raise ContractError(
+            f"a path must be at most {MOST_PATH_BYTES} bytes and {MOST_PARTS} folders, got {excerpt(name)}"
+        )
+    return parts
+
+
+def check_link(parts: tuple[str, ...], target: str) -> None:
+    """
+    Raise ContractError for a symbolic link that could lead out of the tree, even through other links.
+
+    A link may first ascend and then descend: its folder is a real one, so it ascends to a real one, and every link on
+    the way down obeys the same rule.
+    """
+    steps = [step for step in target.split("/") if step not in ("", ".")]
+    climbs = next((index for index, step in enumerate(steps) if step != ".."), len(steps))
+    if not target or target.startswith("/") or climbs > len(parts) - 1 or ".." in steps[climbs:]:
+        raise ContractError(f"a link must stay inside, got {'/'.join(parts)!r} -> {target!r}")
+    if "\0" in target or _count_bytes(target) > MOST_LINK_BYTES:
+        raise ContractError(f"a link must be at most {MOST_LINK_BYTES} bytes without NUL, got {'/'.join(parts)!r}")
+
+
+def _count_bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogateescape"))

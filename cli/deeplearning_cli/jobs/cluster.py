@@ -1,18 +1,15 @@
 """A cluster that takes jobs, reached through a session on the master."""
 
 import contextlib
-import os
-import pty
+import json
 import re
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.cloud_access import CloudAccess
+from deeplearning_cli.jobs.output import read_lines
 from deeplearning_cli.ssh import enter_node, make_session_command, require_programs, start_session
 from deeplearning_contract.document import ContractError, parse_last_line
 from deeplearning_contract.job_definition import (
@@ -27,7 +24,6 @@ from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_view.aws_responses import ViewError
 
 _END = re.compile(rf"{SESSION_ENDED} (\d+)\s*$")
-_READ_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -67,9 +63,9 @@ class JobCluster:
         """Tags by which the master is found."""
         return {CLUSTER_TAG: self.settings.cluster, ROLE_TAG: NodeRole.MASTER.value}
 
-    def plan(self, job: JobDefinition, on_line: Callable[[str], None]) -> int:
+    def plan(self, job: JobDefinition, options: Sequence[str], on_line: Callable[[str], None]) -> int:
         """Print the plan of a job, and return 0, 1 if the job would be refused now, or 2 without a plan."""
-        return self.run(["start-job", "--plan", job.encode()], on_line)
+        return self.run(["start-job", "--plan", *options, job.encode()], on_line)
 
     def start(
         self, job: JobDefinition, options: Sequence[str], on_line: Callable[[str], None], *, waits: bool = True
@@ -86,6 +82,17 @@ class JobCluster:
         """End a job on every node, and return the exit status of `deeplearning stop`."""
         return self.run(["stop", name], on_line)
 
+    def describe(self, **more: Any) -> str:
+        """Return the JSON object with which a command about the cluster ends with `--json`."""
+        return json.dumps({"platform": self.settings.platform, "cluster": self.settings.cluster, **more}, indent=2)
+
+    def find_job(self, name: str) -> dict[str, Any]:
+        """Return a job as `list_jobs` does; UnavailableError without it."""
+        job = next((job for job in self.list_jobs() if job["name"] == name), None)
+        if job is None:
+            raise UnavailableError(f"job {name} must be listed, got none; see: deeplearning-cdk jobs")
+        return job
+
     def list_jobs(self) -> list[dict[str, Any]]:
         """Return the jobs and the states of their newest runs, as `deeplearning jobs --json` prints them."""
         lines: list[str] = []
@@ -96,11 +103,17 @@ class JobCluster:
             raise UnavailableError(f"the master must list its jobs, got status {status}: {lines[-3:]}") from error
         return jobs
 
-    def run(self, words: Sequence[str], on_line: Callable[[str], None]) -> int:
+    def run(
+        self,
+        words: Sequence[str],
+        on_line: Callable[[str], None],
+        on_refresh: Callable[[str], None] = lambda _: None,
+    ) -> int:
         """
         Run `deeplearning` on the master as its login user, and return its exit status.
 
-        `on_line` gets each line of output, standard error included, as it arrives.
+        `on_line` gets each line of output, standard error included, as it arrives; `on_refresh` the latest text of a
+        line that has not ended, such as a progress bar.
 
         Raises:
             UnavailableError: No session can be opened, or it ends before the command.
@@ -117,7 +130,7 @@ class JobCluster:
                         on_line(line[: ended.start()])
                     return int(ended[1])
                 elif is_begun:
-                    on_line(line)
+                    (on_refresh if line.endswith("\r") else on_line)(line.removesuffix("\r"))
                 last = line.strip() or last
         raise UnavailableError(f"the session on {instance_id} ended before its command did: {last or 'no output'}")
 
@@ -154,46 +167,3 @@ class JobCluster:
                 "see: deeplearning-cdk status"
             )
         return found[0]
-
-
-def read_lines(command: Sequence[str]) -> Generator[str, None, None]:
-    """
-    Yield the lines that a program writes to a terminal, without their ends; close it to end the program.
-
-    The Session Manager plugin asks for the size of its terminal and fails without one, as in CI
-    (https://github.com/aws/amazon-ssm-agent/issues/354), so the program gets a terminal of its own.
-    """
-    ours, theirs = pty.openpty()
-    try:
-        process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
-    finally:
-        os.close(theirs)
-    rest = b""
-    try:
-        while block := _read(ours):
-            *lines, rest = (rest + block).split(b"\n")
-            yield from (line.decode("utf-8", "replace").rstrip("\r") for line in lines)
-        if rest:
-            yield rest.decode("utf-8", "replace").rstrip("\r")
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        os.close(ours)
-        process.wait()
-
-
-def _read(handle: int) -> bytes:
-    try:
-        return os.read(handle, _READ_BYTES)
-    except OSError:  # EIO: the last process with the terminal has ended (pty(7)).
-        return b""
-
-
-def print_line(line: str) -> None:
-    """Print a line at once, without the control characters that a job may write."""
-    print("".join(letter if letter.isprintable() or letter == "\t" else " " for letter in line), flush=True)
-
-
-def print_progress(line: str) -> None:
-    """Print a line on standard error."""
-    print(line, file=sys.stderr, flush=True)

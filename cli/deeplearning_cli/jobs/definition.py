@@ -4,8 +4,10 @@ import argparse
 import gzip
 import hashlib
 import io
+import os
+import stat
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,9 @@ from typing import Any
 import tomllib
 
 from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.jobs.source_folder import MOST_PACKED_BYTES, SourceEntry, SourceFolder, scan_source, show
 from deeplearning_contract.document import ContractError, read_record
 from deeplearning_contract.job_definition import JobDefinition
-
-MOST_SOURCE_BYTES = 10_000_000
-"""Most bytes of a packed source folder; data belongs to the stack's `data`, checkpoints to the job's folder."""
-LEFT_OUT = frozenset({".git", ".hg", ".venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", "cdk.out"})
-_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,7 @@ class PackedSource:
     content: bytes
     sha256: str
     files: int
+    left_out: Mapping[str, int]  # Name -> size in bytes
 
 
 def add_job(parser: argparse.ArgumentParser) -> None:
@@ -100,53 +99,61 @@ def pack(folder: Path) -> PackedSource:
     """
     Pack a folder as a gzipped tar: sorted names, no owners, no times.
 
-    Left out are version control, caches and virtual environments (`LEFT_OUT`).
+    `scan_source` decides what is packed, and refuses what the master could not unpack.
 
     Raises:
-        UnavailableError: It is no folder, has something else than files, folders and links, or is too large.
+        UnavailableError: It cannot be packed, is too large, or changes meanwhile.
     """
-    if not folder.is_dir():
-        raise UnavailableError(f"source must be a folder, got {folder}")
-    buffer, sizes = io.BytesIO(), {}
-    with (
-        gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as zipped,
-        tarfile.open(fileobj=zipped, mode="w", format=tarfile.GNU_FORMAT) as archive,
-    ):
-        for path in _list_files(folder):
-            name = path.relative_to(folder).as_posix()
-            entry = archive.gettarinfo(str(path), name)
-            if not (entry.isreg() or entry.isdir() or entry.issym()):
-                raise UnavailableError(f"source must have only files, folders and links, got {name}")
-            entry.uid = entry.gid = 0
-            entry.uname = entry.gname = ""
-            entry.mtime = 0
-            entry.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
-            if entry.isreg():
-                sizes[name] = entry.size
-                with path.open("rb") as file:
-                    archive.addfile(entry, file)
-            else:
-                archive.addfile(entry)
-            if buffer.tell() > MOST_SOURCE_BYTES:
-                break
+    source = scan_source(folder)
+    buffer = _PackedBuffer()
+    try:
+        with (
+            gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as zipped,
+            tarfile.open(fileobj=zipped, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8") as archive,
+        ):
+            for entry in source.entries:
+                _add_entry(archive, source, entry)
+    except _TooLargeError:
+        raise UnavailableError(source.describe_too_large()) from None
     content = buffer.getvalue()
-    if len(content) > MOST_SOURCE_BYTES:
+    files = sum(stat.S_ISREG(entry.mode) for entry in source.entries)
+    return PackedSource(content, hashlib.sha256(content).hexdigest(), files, source.left_out)
+
+
+class _TooLargeError(Exception):
+    """The packed folder is too large."""
+
+
+class _PackedBuffer(io.BytesIO):
+    """Memory for a packed folder, and not for more."""
+
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > MOST_PACKED_BYTES:
+            raise _TooLargeError
+        return super().write(data)
+
+
+def _add_entry(archive: tarfile.TarFile, source: SourceFolder, entry: SourceEntry) -> None:
+    member = tarfile.TarInfo(entry.name)
+    member.mode = 0o755 if stat.S_ISDIR(entry.mode) or entry.mode & stat.S_IXUSR else 0o644
+    if stat.S_ISDIR(entry.mode):
+        member.type = tarfile.DIRTYPE
+        archive.addfile(member)
+    elif stat.S_ISLNK(entry.mode):
+        member.type, member.linkname = tarfile.SYMTYPE, entry.target
+        archive.addfile(member)
+    else:
+        _add_file(archive, member, f"{source.root}/{entry.name}")
+
+
+def _add_file(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
+    """Add a file with the size that it has when it is opened: a log may grow meanwhile."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            member.size = os.fstat(handle).st_size
+            archive.addfile(member, file)
+    except OSError as error:
         raise UnavailableError(
-            f"source must be at most {MOST_SOURCE_BYTES / 1e6:.0f} MB when packed, got more; its largest files are "
-            f"{', '.join(_list_largest(sizes))}; keep data and checkpoints outside of {folder}"
-        )
-    return PackedSource(content, hashlib.sha256(content).hexdigest(), len(sizes))
-
-
-def _list_files(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
-        if path.name in LEFT_OUT or path.suffix == ".pyc":
-            continue
-        yield path
-        if path.is_dir() and not path.is_symlink():
-            yield from _list_files(path)
-
-
-def _list_largest(sizes: dict[str, int]) -> Sequence[str]:
-    largest = sorted(sizes, key=lambda name: -sizes[name])[:_SHOWN]
-    return [f"{name} ({sizes[name] / 1e6:.1f} MB)" for name in largest]
+            f"source must stay as it is while it is packed, got {show(member.name)}: {error}; submit again"
+        ) from error

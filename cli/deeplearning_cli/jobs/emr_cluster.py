@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdk_rehearsal.errors import UnavailableError
-from deeplearning_cli.jobs.cluster import JobCluster, print_progress
+from deeplearning_cli.jobs.cluster import JobCluster
+from deeplearning_cli.jobs.output import print_progress
 from deeplearning_contract.job_definition import STEP_NAME, JobDefinition
 from deeplearning_contract.names import EMR_CLUSTER_TAG, EMR_PRIMARY, EMR_ROLE_TAG
 

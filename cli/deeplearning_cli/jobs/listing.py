@@ -1,7 +1,6 @@
 """`deeplearning-cdk jobs`: lists the jobs of a cluster."""
 
 import argparse
-import json
 from datetime import datetime, timezone
 from typing import Any
 
@@ -39,8 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     except UnavailableError as error:
         return report_error(error, as_json=arguments.json)
     if arguments.json:
-        settings = cluster.settings
-        print(json.dumps({"platform": settings.platform, "cluster": settings.cluster, "jobs": jobs}, indent=2))
+        print(cluster.describe(jobs=jobs))
     elif not jobs:
         print("no job has been submitted; start one: deeplearning-cdk submit job.toml")
     else:

@@ -1,16 +1,19 @@
 """`deeplearning-cdk plan`: prints the command lines and the places of a job, without a start."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
-from deeplearning_cli.jobs.cluster import print_line
 from deeplearning_cli.jobs.definition import add_job, read_job
 from deeplearning_cli.jobs.finding import find_cluster
+from deeplearning_cli.jobs.output import JobOutput
 from deeplearning_cli.jobs.submit import upload_source
+from deeplearning_contract.document import ContractError, parse_object
 
 
 def add_parser(commands: Commands) -> None:
@@ -21,18 +24,35 @@ def add_parser(commands: Commands) -> None:
         description="Print what `submit` would run, on the cluster's nodes as they are now: the command lines, the "
         "place of each rank, and the reason for each part. It uploads the source folder and starts nothing.",
         epilog="exit status: 0 planned, 1 planned but the job would be refused now, 2 it cannot be planned; "
+        "--json prints {platform, cluster, plan} with the keys of `deeplearning plan --json`; "
         "example: deeplearning-cdk plan job.toml",
     )
     add_job(parser)
     add_place(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the plan."""
+    lines: list[str] = []
     try:
         file = read_job(Path(arguments.job), arguments)
         cluster = find_cluster(open_cloud(arguments))
-        return cluster.plan(upload_source(file, cluster), print_line)
+        job = upload_source(file, cluster)
+        if not arguments.json:
+            return cluster.plan(job, [], JobOutput().print_line)
+        status = cluster.plan(job, ["--json"], lines.append)
+        print(cluster.describe(plan=read_plan(lines)))
     except UnavailableError as error:
-        return report_error(error)
+        return report_error(error, as_json=arguments.json)
+    return status
+
+
+def read_plan(lines: Sequence[str]) -> dict[str, Any]:
+    """Return the plan of the master's output, which has its warnings too; UnavailableError without one."""
+    try:
+        begin = lines.index("{")
+        return parse_object("\n".join(lines[begin : lines.index("}", begin) + 1]), "the plan")
+    except (ValueError, ContractError) as error:
+        raise UnavailableError(f"the master must print a plan, got: {'; '.join(lines[-3:])}") from error

@@ -6,8 +6,8 @@ from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
-from deeplearning_cli.jobs.cluster import print_line
 from deeplearning_cli.jobs.finding import find_cluster
+from deeplearning_cli.jobs.output import JobOutput
 
 
 def add_parser(commands: Commands) -> None:
@@ -18,16 +18,23 @@ def add_parser(commands: Commands) -> None:
         description="End a job on every node. Its processes get SIGTERM, and SIGKILL after 10 s; other jobs are not "
         "affected. Submit the job again to resume from its newest checkpoint.",
         epilog="exit status: 0 no process of the job is left, 1 some may be, 2 there is no such job, or the cluster "
-        "could not be reached; example: deeplearning-cdk stop mask-rcnn",
+        "could not be reached; --json prints {platform, cluster, job, status, lines[]}; "
+        "example: deeplearning-cdk stop mask-rcnn",
     )
     parser.add_argument("job", metavar="JOB", help="name of the job")
     add_place(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """End the job."""
+    lines: list[str] = []
     try:
-        return find_cluster(open_cloud(arguments)).stop(arguments.job, print_line)
+        cluster = find_cluster(open_cloud(arguments))
+        status = cluster.stop(arguments.job, lines.append if arguments.json else JobOutput().print_line)
     except UnavailableError as error:
-        return report_error(error)
+        return report_error(error, as_json=arguments.json)
+    if arguments.json:
+        print(cluster.describe(job=arguments.job, status=status, lines=lines))
+    return status

@@ -1,16 +1,20 @@
 """`deeplearning-cdk submit` and `plan`: start a job on a cluster, or print what would run there."""
 
 import argparse
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
-from deeplearning_cli.jobs.cluster import JobCluster, print_line, print_progress
+from deeplearning_cli.jobs.cluster import JobCluster
 from deeplearning_cli.jobs.definition import JobFile, add_job, pack, read_job
 from deeplearning_cli.jobs.finding import find_cluster
+from deeplearning_cli.jobs.output import JobOutput, print_progress
+from deeplearning_cli.jobs.source_folder import describe_left_out
 from deeplearning_contract.job_definition import JobDefinition
 
 _KEYS = """\
@@ -38,30 +42,39 @@ def add_parser(commands: Commands) -> None:
         "leaves the job running. A job of the same name resumes from its newest checkpoint. Needs the AWS\n"
         "CLI with its Session Manager plugin.",
         epilog=f"{_KEYS}\nexit status: that of the job, 0 with --detach, 2 could not be started, 130 interrupted; "
-        "the job goes on",
+        "the job goes on\n--json prints {platform, cluster, job} with the keys of `deeplearning-cdk jobs --json`, and "
+        "the output of the job on\nstandard error",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_job(parser)
     add_place(parser)
     parser.add_argument("--detach", action="store_true", help="return when the job has started, or on EMR is queued")
     parser.add_argument("--fresh", action="store_true", help="start over; the checkpoints are kept under another name")
+    parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Start the job, and follow it; return its exit status, 0 with --detach, or 2 if it could not be started."""
+    output = JobOutput(sys.stderr if arguments.json else None)
     try:
         file = read_job(Path(arguments.job), arguments)
         cluster = find_cluster(open_cloud(arguments))
         job = upload_source(file, cluster)
         options = ["--fresh"] if arguments.fresh else []
-        status = cluster.start(job, options, print_line, waits=not arguments.detach)
-        if status != 0 or arguments.detach:
+        status = cluster.start(job, options, output.print_line, waits=not arguments.detach)
+        if status != 0 and arguments.json:
+            return report_error(UnavailableError(f"the job did not start: {output.last_line}"), as_json=True)
+        if status != 0 or (arguments.detach and not arguments.json):
             return status
-        print_progress(f"follow it again: deeplearning-cdk logs --job {file.job.name} --follow")
-        return follow(cluster, file.job.name)
+        if not arguments.detach:
+            print_progress(f"follow it again: deeplearning-cdk logs --job {file.job.name} --follow")
+        found = cluster.find_job(job.name) if arguments.detach else follow(cluster, job.name, output)
     except UnavailableError as error:
-        return report_error(error)
+        return report_error(error, as_json=arguments.json)
+    if arguments.json:
+        print(cluster.describe(job=found))
+    return 0 if arguments.detach else 1 if found["status"] is None else int(found["status"])
 
 
 def upload_source(file: JobFile, cluster: JobCluster) -> JobDefinition:
@@ -74,17 +87,18 @@ def upload_source(file: JobFile, cluster: JobCluster) -> JobDefinition:
     job = replace(file.job, source=source)
     cluster.check(job)
     print_progress(f"source: {packed.files} files, {len(packed.content) / 1000:.0f} kB, {packed.sha256[:16]}")
+    if packed.left_out:
+        print_progress(f"left out of the source: {describe_left_out(packed.left_out)}")
     cluster.upload(packed.content, source)
     return job
 
 
-def follow(cluster: JobCluster, name: str) -> int:
-    """Show the output of a job until its end, with all its retries; return its exit status."""
+def follow(cluster: JobCluster, name: str, output: JobOutput) -> dict[str, Any]:
+    """Show the output of a job until its end, with all its retries; return it as `find_job` does."""
     while True:
-        cluster.run(["logs", name, "--follow", "--lines", "1000"], print_line)
-        job = next((job for job in cluster.list_jobs() if job["name"] == name), None)
-        if job is None:
-            raise UnavailableError(f"job {name} must be listed, got none; see: deeplearning-cdk jobs")
+        cluster.run(["logs", name, "--follow", "--lines", "1000"], output.print_line, output.print_refresh)
+        output.end_line()
+        job = cluster.find_job(name)
         if job["state"] not in ("running", "retrying"):
             print_progress(f"{job['run']} {job['state']}{': ' + job['cause'] if job['cause'] else ''}")
-            return 1 if job["status"] is None else int(job["status"])
+            return job

@@ -7,12 +7,9 @@ ends lines with CR LF, and passes the words through `sudo --login`, which escape
 """
 
 import json
-import os
 import subprocess
-import tarfile
 from dataclasses import replace
 from datetime import datetime, timezone
-from io import BytesIO
 
 import boto3
 import pytest
@@ -21,8 +18,6 @@ from botocore.exceptions import ClientError
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 
-from cdk_rehearsal.errors import UnavailableError
-from deeplearning_cli.jobs.definition import pack
 from deeplearning_cli.main import main
 from deeplearning_contract.job_definition import SubmissionSettings, submission_parameter
 from tests.real_time import wait_until
@@ -107,12 +102,45 @@ def test_a_submitted_job_is_followed_to_its_end_and_its_status_returned(cluster,
     assert [entry["Key"].rpartition("/")[0] for entry in listed] == [f"deeplearning-jobs/{CLUSTER}"]
 
 
+def test_a_plan_reports_what_is_left_out_of_the_source_and_a_refused_source_is_not_uploaded(cluster, capsys):
+    write_job(cluster)
+    (cluster / "code/env/conda-meta").mkdir(parents=True)
+    (cluster / "code/env/python").write_text("x" * 2_000_000)
+    assert main(["plan", "job.toml"]) == 0
+    assert "left out of the source: env (2.0 MB)" in capsys.readouterr().err.splitlines()
+    (cluster / "code/coco").symlink_to("/data/coco")
+    (cluster / "code/train.sh").write_text("another")
+    assert main(["submit", "job.toml"]) == 2
+    assert "links in source must lead to what is packed with them, got coco -> /data/coco; " in capsys.readouterr().err
+    assert len(boto3.client("s3", REGION).list_objects_v2(Bucket=BUCKET)["Contents"]) == 1
+
+
 def test_a_failed_job_has_the_status_of_its_rank(cluster, capsys):
     write_job(cluster, "echo last words; exit 7", retries=1)
     assert main(["submit", "job.toml"]) == 7
     done = capsys.readouterr()
     assert done.out.splitlines().count("last words") >= 1
     assert done.err.splitlines()[-1].startswith("digits/2 failed: ")
+
+
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [
+        (r"printf '\r  5%%|#   |\r100%%|####|'", "100%|####|"),
+        (
+            r"printf ' 50%%|##| a long bar before the end of the session\r'",
+            " 50%|##| a long bar before the end of the session",
+        ),
+        (r"printf 'a\r\nb\r\n'", "b"),
+    ],
+)
+def test_a_job_that_ends_in_its_progress_bar_shows_the_last_of_it_and_has_its_status(cluster, capsys, program, line):
+    write_job(cluster, f"{program}; exit 3")
+    assert main(["submit", "job.toml"]) == 3
+    assert capsys.readouterr().out.splitlines()[-1] == line
+    assert main(["jobs", "--json"]) == 0
+    (job,) = json.loads(capsys.readouterr().out)["jobs"]
+    assert job["last_line"] == line.strip()
 
 
 def test_a_detached_job_is_listed_shown_stopped_and_resumed(cluster, job_lab, capsys):
@@ -144,6 +172,39 @@ def test_a_plan_starts_nothing(cluster, job_lab, capsys):
     assert main(["plan", "job.toml", "--members", "1"]) == 0
     assert capsys.readouterr().out.startswith("horovod: 1 rank")
     assert job_lab.status("digits/1") is None
+
+
+def test_submit_plan_and_stop_print_one_object_for_programs(cluster, capsys):
+    write_job(cluster, "echo epoch 1; exit 3")
+    assert main(["plan", "job.toml", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["platform"], document["cluster"], document["plan"]["launcher"]) == ("ec2", CLUSTER, "horovod")
+    assert main(["submit", "job.toml", "--json"]) == 3
+    done = capsys.readouterr()
+    assert "epoch 1" in done.err.splitlines()
+    job = json.loads(done.out)["job"]
+    assert (job["run"], job["state"], job["status"]) == ("digits/1", "failed", 3)
+    write_job(cluster, "sleep 1000")
+    assert main(["submit", "job.toml", "--json", "--detach"]) == 0
+    assert json.loads(capsys.readouterr().out)["job"]["state"] == "running"
+    assert main(["stop", "digits", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "platform": "ec2",
+        "cluster": CLUSTER,
+        "job": "digits",
+        "status": 0,
+        "lines": ["digits/2 is stopped"],
+    }
+
+
+@pytest.mark.parametrize("command", ["submit", "plan"])
+def test_a_refusal_of_the_master_is_an_error_for_programs(cluster, capsys, command):
+    write_job(cluster, data=["coco"])
+    assert main([command, "job.toml", "--json"]) == 2
+    done = capsys.readouterr()
+    error = json.loads(done.out)["error"]
+    assert error["exit_status"] == 2
+    assert "data must be declared by the cluster, got 'coco'; it declares none" in error["message"]
 
 
 def test_a_refusal_of_the_master_is_shown_with_status_2(cluster, capsys):
@@ -382,31 +443,3 @@ def test_a_job_file_that_cannot_work_is_refused_before_any_call(tmp_path, monkey
     (tmp_path / "job.toml").write_text(text)
     assert main(["submit", "job.toml"]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_the_same_files_are_packed_to_the_same_bytes_without_caches(tmp_path):
-    folder = tmp_path / "code"
-    for name in ("b/run.sh", "a.py", "__pycache__/a.pyc", ".git/config", "b/a.pyc"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(name)
-    (folder / "b/run.sh").chmod(0o700)
-    (folder / "link").symlink_to("a.py")
-    packed = pack(folder)
-    os.utime(folder / "a.py", (0, 0))
-    assert pack(folder) == packed
-    with tarfile.open(fileobj=BytesIO(packed.content)) as archive:
-        found = {entry.name: entry.mode for entry in archive}
-        assert all(entry.uid == 0 and entry.mtime == 0 for entry in archive.getmembers())
-    assert sorted(found) == ["a.py", "b", "b/run.sh", "link"]
-    assert (found["a.py"], found["b/run.sh"]) == (0o644, 0o755)
-
-
-def test_a_source_that_is_too_large_is_refused_with_its_largest_files(tmp_path):
-    (tmp_path / "weights.bin").write_bytes(os.urandom(11_000_000))
-    with pytest.raises(UnavailableError, match=r"source must be at most 10 MB .* weights\.bin \(11\.0 MB\)"):
-        pack(tmp_path)
-
-
-def test_a_source_that_is_no_folder_is_refused(tmp_path):
-    with pytest.raises(UnavailableError, match=f"source must be a folder, got {tmp_path}/code"):
-        pack(tmp_path / "code")

@@ -61,6 +61,26 @@ def test_bad_arguments_end_with_status_2_and_a_reason(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", [*COMMANDS, "completion"])
+def test_an_unknown_argument_is_reported_with_the_usage_of_its_command(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    required = {
+        "rehearse": "cdk.out",
+        "prepare-data": "s3://b/x.tar",
+        "submit": "job.toml",
+        "stop": "x",
+        "plan": "job.toml",
+    }
+    words = [command, "--bogus", *([required[command]] if command in required else [])]
+    with pytest.raises(SystemExit) as ended:
+        main([*words, *(["bash"] if command == "completion" else [])])
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"usage: deeplearning-cdk {command} ")
+    assert f"deeplearning-cdk {command}: error: unrecognized arguments: --bogus" in error
+
+
 GROUP = {
     "Type": "AWS::AutoScaling::AutoScalingGroup",
     "Properties": {"DesiredCapacity": "1", "Tags": [{"Key": "deeplearning:role", "Value": "master"}]},

@@ -46,6 +46,15 @@ def test_it_shows_40_lines_where_nobody_says_how_many(logs):
     assert len(logs("train", "--lines", "1000")[1].splitlines()) == 60
 
 
+def test_a_bar_without_an_end_gets_one_and_what_it_has_overwritten_long_ago_is_left_out(logs, job_lab):
+    log = job_lab.folder / "efs/jobs/train/runs/2/rank-0.log"
+    log.write_text("begun\n" + "\r".join(f"{step}/4" + "#" * 1_000_000 for step in range(4)) + "\r4/4")
+    _, out, _ = logs("train")
+    assert out.endswith("\r4/4\n")
+    assert 1_000_000 < len(out) < 3_000_000
+    assert logs("later")[1].endswith("line 60\n")
+
+
 def test_a_log_is_found_by_its_name(logs):
     assert logs("train", "--rank", "launcher")[1] == "launched\n"
 

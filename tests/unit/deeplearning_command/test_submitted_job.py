@@ -72,6 +72,15 @@ def test_a_source_with_another_digest_starts_nothing(job_lab, data_lab):
     assert list((job_lab.folder / "efs/jobs/digits/source").iterdir()) == []
 
 
+def test_a_source_that_leads_out_of_its_folder_is_refused_and_starts_nothing(job_lab, data_lab):
+    """The packer refuses it too; this one is of another program."""
+    source = pack(data_lab, {"../train.sh": "echo"})
+    done = job_lab.run("start-job", replace(JOB, source=source).encode())
+    assert done.returncode == 2
+    assert "could not unpack the job's source: a name must not contain '..', got '../train.sh'; make the" in done.stderr
+    assert list((job_lab.folder / "efs/jobs/digits/source").iterdir()) == []
+
+
 def test_data_that_the_cluster_does_not_declare_is_refused(job_lab):
     declared = (DataSettings("imagenet", "bucket", "imagenet.tar", "efs"),)
     job_lab.set_facts(0, needs=JobNeeds({"master": CPU, "worker": CPU}, declared))

@@ -146,3 +146,10 @@ def test_no_other_failure_has_a_remedy(run, said):
     (run.path / "rank-3.log").write_text(f"{said}\n")
     _, lines = explain_failure(run, make_plan("horovod", process), RunOutcome("failed", 1, "", process))
     assert lines[-1] == f"    {said}"
+
+
+def test_a_progress_bar_is_one_of_the_last_lines(run):
+    process = Process("deeplearning-worker1", "node-0", (), {}, is_essential=True)
+    run.log("node-0").write_bytes(b"ValueError: no data\r\n" + b"".join(b"\r%d/99" % step for step in range(99)))
+    _, lines = explain_failure(run, make_plan("torchrun", process), RunOutcome("failed", 2, "", process))
+    assert lines[1:] == ("    ValueError: no data", "    98/99")

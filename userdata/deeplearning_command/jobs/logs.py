@@ -46,10 +46,18 @@ def run(options: argparse.Namespace, context: Context) -> int:
         found = JobsFolder(context.jobs_path).find_run(options.job, options.number)
     except JobNameError as error:
         raise RefusedError(str(error)) from error
-    follower = LogFollower(find_log(found, options.rank), write_out, options.lines)
+    ends: list[bytes] = []
+
+    def write(data: bytes) -> None:
+        ends[:] = [data[-1:]]
+        write_out(data)
+
+    follower = LogFollower(find_log(found, options.rank), write, options.lines)
     follower.poll()
     if options.follow:
         follow(found, follower, context.facts.instance_id, context.clock)
+    if ends not in ([], [b"\n"]):
+        write_out(b"\n")  # What follows, a prompt or the end of a session, must not overwrite a progress bar.
     return 0
 
 

@@ -18,6 +18,7 @@ from deeplearning_contract.job_definition import JobDefinition
 from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_provision.archives.extraction import extract
 from deeplearning_provision.archives.reader import TAR_GZIP
+from deeplearning_provision.archives.tree_writer import UnsafeNameError
 from deeplearning_provision.s3 import ObjectStore
 from deeplearning_provision.steps import ProvisionFailure
 
@@ -34,6 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--detach", action="store_true", help="return when the job has started")
     parser.add_argument("--fresh", action="store_true", help="start over; the checkpoints are kept under another name")
     parser.add_argument("--plan", action="store_true", help="print the plan instead, as `deeplearning plan`")
+    parser.add_argument("--json", action="store_true", help="with --plan, print it as JSON")
     parser.add_argument(
         "--end-with-parent", action="store_true", help="end the job when the process that started the command ends"
     )
@@ -56,7 +58,9 @@ def run(options: argparse.Namespace, context: Context) -> int:
     words = ["--fresh"] if options.fresh else []
     words += list_words(job)
     if options.plan:
-        return main(["plan", *words], context.root, context.programs, context.clock)
+        return main(
+            ["plan", *(["--json"] if options.json else []), *words], context.root, context.programs, context.clock
+        )
     if options.end_with_parent:
         threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
     detach = ["--detach"] if options.detach else []
@@ -122,6 +126,8 @@ def unpack_source(context: Context, name: str, source: ScriptSettings) -> Path:
         except OSError:
             if not folder.is_dir():  # Else another command was faster.
                 raise
+    except UnsafeNameError as error:
+        raise RefusedError(f"could not unpack the job's source: {error}; {error.remedy}") from error
     except (OSError, ProvisionFailure) as error:
         raise RefusedError(f"could not fetch s3://{source.bucket}/{source.key}: {error}; submit again") from error
     finally:

@@ -43,7 +43,11 @@ class LogFollower:
 
 
 def find_last_lines(file: BinaryIO, count: int) -> int:
-    """Return the offset of a file's last lines; reads it backwards, as far as needed."""
+    """
+    Return the offset of a file's last lines; reads it backwards, as far as needed.
+
+    It is inside of a line that is longer than `CHUNK_BYTES`: a progress bar has rewritten what is before it.
+    """
     position = file.seek(0, 2)
     wanted, is_end = count, True
     while position > 0 and count > 0:
@@ -60,14 +64,21 @@ def find_last_lines(file: BinaryIO, count: int) -> int:
             wanted -= 1
         if not wanted:
             return position + end + 1
+        if size == CHUNK_BYTES and b"\n" not in data:
+            return position
     return 0 if count > 0 else file.seek(0, 2)
 
 
 def read_last_lines(path: Path, count: int) -> list[str]:
-    """Return a file's last lines without line ends; none if it cannot be read."""
+    """Return a file's last lines without line ends, progress bars with their last refresh; none without the file."""
     try:
         with path.open("rb") as file:
             file.seek(find_last_lines(file, count))
-            return file.read().decode("utf-8", "replace").splitlines()
+            lines = file.read().decode("utf-8", "replace").removesuffix("\n").split("\n")
     except OSError:
         return []
+    return [_find_refresh(line) for line in lines] if lines != [""] else []
+
+
+def _find_refresh(line: str) -> str:
+    return next((text for text in reversed(line.split("\r")) if text.strip()), "")

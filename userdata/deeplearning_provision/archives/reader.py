@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from deeplearning_contract.names import MOST_LINK_BYTES
 from deeplearning_provision.steps import WrongContentError
 
 TAR, TAR_GZIP, ZIP = "tar", "tar.gz", "zip"
 _SUFFIXES = {".tar": TAR, ".tar.gz": TAR_GZIP, ".tgz": TAR_GZIP, ".zip": ZIP}
 _STREAM_BYTES = BLOCK_BYTES = 1 << 20
 _ENCRYPTED = 0x1
-MOST_LINK_BYTES = 4096
 _BROKEN = (
     tarfile.TarError,
     zipfile.BadZipFile,

@@ -6,9 +6,10 @@ import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from deeplearning_contract import names
+from deeplearning_contract.document import ContractError
 from deeplearning_provision.steps import WrongContentError
 
-MOST_NAME_BYTES = 255
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -23,17 +24,12 @@ def split_name(name: str) -> tuple[str, ...]:
     """
     Split the name of an archive's member into folders and file; empty for the root itself.
 
-    UnsafeNameError when it is absolute, contains `..`, or has a part that is no valid file name.
+    UnsafeNameError when it leaves the folder, or is no valid name.
     """
-    if name.startswith("/"):
-        raise UnsafeNameError(f"a name must not be absolute, got {name!r}")
-    parts = tuple(part for part in name.split("/") if part not in ("", "."))
-    for part in parts:
-        if part == "..":
-            raise UnsafeNameError(f"a name must not contain '..', got {name!r}")
-        if "\0" in part or len(part.encode("utf-8", "surrogateescape")) > MOST_NAME_BYTES:
-            raise UnsafeNameError(f"a part of a name must be at most {MOST_NAME_BYTES} bytes without NUL, got {name!r}")
-    return parts
+    try:
+        return names.split_name(name)
+    except ContractError as error:
+        raise UnsafeNameError(str(error)) from None
 
 
 def split_key(relative: str) -> tuple[str, ...]:
@@ -46,19 +42,6 @@ def split_key(relative: str) -> tuple[str, ...]:
     if "/".join(parts) != relative.removesuffix("/"):
         raise UnsafeNameError(f"a key must be a plain path below its prefix, got {relative!r}")
     return parts
-
-
-def check_link(parts: tuple[str, ...], target: str) -> None:
-    """
-    Raise UnsafeNameError for a symbolic link that could lead out of the folder, even through other links.
-
-    A link may first ascend and then descend: its folder is a real one, so it ascends to a real one, and every link on
-    the way down obeys the same rule.
-    """
-    steps = [step for step in target.split("/") if step not in ("", ".")]
-    climbs = next((index for index, step in enumerate(steps) if step != ".."), len(steps))
-    if not target or target.startswith("/") or climbs > len(parts) - 1 or ".." in steps[climbs:]:
-        raise UnsafeNameError(f"a link must stay inside, got {'/'.join(parts)!r} -> {target!r}")
 
 
 class TreeWriter:
@@ -112,7 +95,10 @@ class TreeWriter:
 
     def make_link(self, parts: tuple[str, ...], target: str) -> None:
         """Make a symbolic link; raise UnsafeNameError when it leads outside, or a folder is in its place."""
-        check_link(parts, target)
+        try:
+            names.check_link(parts, target)
+        except ContractError as error:
+            raise UnsafeNameError(str(error)) from None
         self.make_folder(parts[:-1])
         self._clear(parts)
         os.symlink(target, self.path(parts))  # noqa: PTH211 - as above
