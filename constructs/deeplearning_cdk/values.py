@@ -251,6 +251,11 @@ class Network:
                 "network.vpc must be given with network.worker_subnet or network.master_subnet, got none; pass the "
                 "subnets' VPC"
             )
+        if self.vpc is None and self.security_groups:
+            raise ValueError(
+                "network.vpc must be given with network.security_groups, got none; pass the groups' VPC, since a new "
+                "VPC has none of them"
+            )
 
     @property
     def zone(self) -> str | None:
