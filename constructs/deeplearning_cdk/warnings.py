@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from aws_cdk import Annotations, Stack, Token
 from constructs import Construct
 
+from deeplearning_cdk.images.choice import find_unsupported
 from deeplearning_cdk.nodes.instance_catalog import catalog_date
 from deeplearning_cdk.nodes.plan import NodePlan
 from deeplearning_cdk.operations.spending import Spending
@@ -41,10 +42,23 @@ def add_warnings(scope: Construct, plan: NodePlan, spending: Spending, *, isolat
 
 def _list_software(plan: NodePlan, *, isolated: bool, has_lustre: bool) -> Iterator[_Warning]:
     if not plan.image.is_tried:
+        unsupported = next((each for each in (plan.workers, plan.master) if each.driver_branch), plan.workers)
         text = (
-            f"no current AWS image supports {plan.workers.name}: nodes start from stock Ubuntu and install "
+            f"no current AWS image supports {unsupported.name}: nodes start from stock Ubuntu and install "
             f"{', '.join(plan.image.packages.get('nvidia-smi', ()))} at boot, which was not tried on AWS; "
             "pass an image of your own, or a type with a current Deep Learning AMI such as g5.12xlarge or p5.48xlarge"
+        )
+        yield NOT_TRIED, text
+    elif facts := find_unsupported(plan.image, plan.workers, plan.master):
+        reason = (
+            f"no current AWS image supports {facts.name}: "
+            if facts.driver_branch is not None
+            else f"the image does not support {facts.name}: "
+        )
+        text = (
+            f"{reason}nodes start from {plan.image.parameter}, which has no driver for its GPUs; leave software.image "
+            "out, or pass an image of your own, or a type with a current Deep Learning AMI such as g5.12xlarge or "
+            "p5.48xlarge"
         )
         yield NOT_TRIED, text
     if isolated and plan.environment is not None and plan.environment.kind == "horovod":

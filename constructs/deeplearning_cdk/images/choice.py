@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from deeplearning_cdk.images.node_image import BASE_UBUNTU_ARM64, NodeImage
-from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts, has_efa
+from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts, has_efa, read_catalog
 
 ChosenImage = Annotated[
     NodeImage,
@@ -22,6 +22,11 @@ _EFS_UTILS = ("amazon-efs-utils",)
 _STOCK_UBUNTU = "/aws/service/canonical/"
 """Images below this path have no EFA software; AWS's deep-learning images do (DLAMI developer guide, "EFA")."""
 
+_DEEP_LEARNING = "/aws/service/deeplearning/ami/"
+_MAKERS = ("NVIDIA", "AWS", "AMD", "Habana")
+_OPEN_DRIVER, _NEURON = "oss-nvidia-driver", "neuron"
+"""Parts of the names of Deep Learning AMIs (DLAMI release notes, "Query AMI-ID with SSMCLI")."""
+
 
 def choose_image(
     image: NodeImage | None, workers: InstanceTypeFacts, master: InstanceTypeFacts, *, isolated: bool
@@ -35,6 +40,7 @@ def choose_image(
     """
     chosen = image or _find_default(workers, master)
     _check_architecture(workers, master, chosen)
+    _check_accelerators(workers, master, chosen)
     if isolated:
         _check_packages(chosen)
         _check_efa_software(workers, master, chosen)
@@ -62,6 +68,32 @@ def find_image(prop: str, facts: InstanceTypeFacts) -> NodeImage:
     )
 
 
+def find_unsupported(
+    image: NodeImage, workers: InstanceTypeFacts, master: InstanceTypeFacts
+) -> InstanceTypeFacts | None:
+    """
+    Return the type whose GPUs an image of AWS or Canonical does not support; None for types and images not known.
+
+    The rule of `find_image` decides: a type for which it takes stock Ubuntu with a driver has no image of AWS. Stock
+    Ubuntu has no driver of its own.
+    """
+    for facts in (workers, master):
+        if facts.accelerator != "NVIDIA":
+            continue
+        if image.parameter.startswith(_STOCK_UBUNTU) and "nvidia-smi" not in image.packages:
+            return facts
+        if image.parameter.startswith(_DEEP_LEARNING) and _OPEN_DRIVER in image.parameter and not _has_open(facts):
+            return facts
+    return None
+
+
+def _has_open(facts: InstanceTypeFacts) -> bool:
+    """Return whether a Deep Learning AMI with the open driver supports a type, as far as the catalogue knows it."""
+    if facts.family not in {each.family for each in read_catalog().values()}:
+        return True
+    return facts.driver_branch is None and facts.family in {*DEEP_LEARNING_FAMILIES, "g5g"}
+
+
 def _find_default(workers: InstanceTypeFacts, master: InstanceTypeFacts) -> NodeImage:
     """Choose for the more demanding type: one without a ready image first, then an accelerated one."""
     named = (("workers.instance_type", workers), ("master.instance_type", master))
@@ -81,6 +113,19 @@ def _check_architecture(workers: InstanceTypeFacts, master: InstanceTypeFacts, i
             f"software.image must have the architecture of the instance types, got {image.architecture} with "
             f"{workers.name} ({workers.architecture}); pass architecture={workers.architecture!r} to the image"
         )
+
+
+def _check_accelerators(workers: InstanceTypeFacts, master: InstanceTypeFacts, image: NodeImage) -> None:
+    """Refuse a Deep Learning AMI that is for accelerators of another maker; the default would refuse the type too."""
+    if not image.parameter.startswith(_DEEP_LEARNING):
+        return
+    maker = "AWS" if _NEURON in image.parameter else "NVIDIA" if "nvidia" in image.parameter else None
+    for prop, facts in (("workers.instance_type", workers), ("master.instance_type", master)):
+        if maker is not None and facts.accelerator in _MAKERS and facts.accelerator != maker:
+            raise ValueError(
+                f"software.image must support the accelerators of {prop} {facts.name} ({facts.accelerator}), got "
+                f"{image.parameter} for those of {maker}; pass an image for {facts.accelerator}, or take another type"
+            )
 
 
 def _check_packages(image: NodeImage) -> None:

@@ -109,6 +109,12 @@ class NodeImage:
             raise ValueError(
                 "software.image must come from one source, got several or none; use a class method of NodeImage"
             )
+        named = _find_architecture(self.parameter)
+        if named not in ("", self.architecture):
+            raise ValueError(
+                f"architecture must be that of the image, got {self.architecture} for {self.parameter}; pass "
+                f"architecture={named!r}"
+            )
 
     @classmethod
     @checked
@@ -282,6 +288,14 @@ class NodeImage:
                 scope, self.parameter, ssm.ParameterValueType.AWS_EC2_IMAGE_ID
             )
         return self.ami_ids["*"] if "*" in self.ami_ids else _select_by_region(scope, self.ami_ids)
+
+
+def _find_architecture(parameter: str) -> Architecture | Literal[""]:
+    """Return the architecture that the name of a public parameter of AWS has; empty if it has none."""
+    if not parameter.startswith("/aws/service/"):
+        return ""
+    words = set(re.split(r"[/-]", parameter))
+    return "arm64" if "arm64" in words else "x86_64" if words & {"x86_64", "amd64"} else ""
 
 
 def _make_ubuntu(parameter: str, architecture: Architecture, *, has_packages: bool) -> NodeImage:

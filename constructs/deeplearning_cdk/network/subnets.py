@@ -141,5 +141,5 @@ def _identify(vpc_id: str) -> tuple[str, str] | None:
     if not Token.is_unresolved(vpc_id):
         return None if vpc_id == _DUMMY_VPC else ("id", vpc_id)
     token = Tokenization.reverse_string(vpc_id).first_token
-    target = token.target if token is not None and Reference.is_reference(token) else None
+    target = getattr(token, "target", None) if token is not None and Reference.is_reference(token) else None
     return ("path", target.node.path) if isinstance(target, ec2.CfnVPC) else None
