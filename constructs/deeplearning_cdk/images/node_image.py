@@ -12,7 +12,8 @@ from constructs import Construct
 
 from deeplearning_cdk.nodes.instance_catalog import Architecture, DriverBranch
 from deeplearning_cdk.props.check import Rule, check_fields, checked
-from deeplearning_cdk.props.rules import RegionName, matching
+from deeplearning_cdk.props.regions import RegionName
+from deeplearning_cdk.props.rules import matching
 
 PYTORCH_UBUNTU = "oss-nvidia-driver-gpu-pytorch-2.12-ubuntu-24.04"
 PYTORCH_AMAZON_LINUX = "oss-nvidia-driver-gpu-pytorch-2.13-amazon-linux-2023"

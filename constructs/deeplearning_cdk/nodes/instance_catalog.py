@@ -16,7 +16,8 @@ from aws_cdk import Token
 from aws_cdk import aws_ec2 as ec2
 
 from deeplearning_cdk.props.check import check_fields, show_value
-from deeplearning_cdk.props.rules import RegionName, between, matching
+from deeplearning_cdk.props.regions import RegionName
+from deeplearning_cdk.props.rules import between, matching
 
 Architecture = Literal["x86_64", "arm64"]
 Accelerator = Literal["NVIDIA", "AMD", "AWS", "Habana", "other"]
