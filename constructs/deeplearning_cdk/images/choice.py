@@ -1,9 +1,14 @@
 """Choice of the machine image: the user's, checked against the instance types, or one that supports them."""
 
+import re
 from typing import Annotated
+
+from aws_cdk import Size
 
 from deeplearning_cdk.images.node_image import BASE_UBUNTU_ARM64, NodeImage
 from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts, has_efa, read_catalog
+from deeplearning_cdk.props.check import is_token
+from deeplearning_cdk.props.rules import count_gibibytes
 
 ChosenImage = Annotated[
     NodeImage,
@@ -23,6 +28,20 @@ _STOCK_UBUNTU = "/aws/service/canonical/"
 """Images below this path have no EFA software; AWS's deep-learning images do (DLAMI developer guide, "EFA")."""
 
 _DEEP_LEARNING = "/aws/service/deeplearning/ami/"
+_SNAPSHOTS = (
+    (re.compile(r"/aws/service/deeplearning/ami/x86_64/base-oss-[^/]*amazon-linux-2023/.*"), 75),
+    (re.compile(r"/aws/service/deeplearning/ami/.*"), 18),
+    (re.compile(r"/aws/service/canonical/ubuntu/.*"), 8),
+)
+"""
+Smallest root volume in GiB of an image, the size of its snapshot, by its parameter.
+
+75 GiB is the snapshot of Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux 2023) 20260927, and 8 GiB that of
+Canonical's stock images. For other Deep Learning AMIs it is a lower bound: such a system, and one CUDA toolkit of about
+10 GB (guardian/amigo#1828).
+"""
+_BUILD_GIBIBYTES, _CUDA_GIBIBYTES = 3, 9
+"""Free space of a build of Horovod, and more for PyTorch with CUDA from PyPI, which the master checks before it."""
 _MAKERS = ("NVIDIA", "AWS", "AMD", "Habana")
 _OPEN_DRIVER, _NEURON = "oss-nvidia-driver", "neuron"
 """Parts of the names of Deep Learning AMIs (DLAMI release notes, "Query AMI-ID with SSMCLI")."""
@@ -66,6 +85,36 @@ def find_image(prop: str, facts: InstanceTypeFacts) -> NodeImage:
         f"software.image must be given for {prop} {facts.name}, got none; the library knows no image for it: "
         "pass NodeImage.from_ssm_parameter or NodeImage.from_ami_id"
     )
+
+
+def check_volume(
+    prop: str, size: Size | int | None, image: NodeImage, facts: InstanceTypeFacts, *, has_build: bool
+) -> None:
+    """
+    Check that a root volume holds the image, and on a node with a build of Horovod also that build.
+
+    EC2 refuses a volume below the image's snapshot (EC2 API reference, EbsBlockDevice: "the volume size must be equal
+    to or larger than the snapshot size").
+
+    Raises:
+        ValueError: It is too small.
+    """
+    if size is None or is_token(size):
+        return
+    least = find_least_volume(image.parameter)
+    if has_build:
+        has_framework = "pytorch" in image.parameter or not facts.compute_capability
+        least = max(least, _BUILD_GIBIBYTES + (0 if has_framework else _CUDA_GIBIBYTES))
+    if count_gibibytes(size) < least:
+        raise ValueError(
+            f"{prop} must be at least {least} GiB for {image.parameter or 'a build of Horovod'}, got "
+            f"{count_gibibytes(size):g} GiB; raise it, or leave it out for 150 GiB"
+        )
+
+
+def find_least_volume(parameter: str) -> int:
+    """Return the size in GiB of the snapshot of a public parameter's image, or a lower bound; 0 if it is unknown."""
+    return next((size for pattern, size in _SNAPSHOTS if pattern.fullmatch(parameter)), 0)
 
 
 def find_unsupported(

@@ -1,5 +1,7 @@
 """VPC, environment and routes of what the user passes, as far as the app knows them at synth."""
 
+from typing import Literal
+
 import jsii
 from aws_cdk import IResource, Reference, Stack, Token, Tokenization
 from aws_cdk import aws_ec2 as ec2
@@ -41,15 +43,16 @@ def are_different_vpcs(one: str, other: str) -> bool:
     return None not in kinds and len(kinds) == 1 and identities[0] != identities[1]
 
 
-def check_environment(prop: str, resource: IResource, scope: Construct) -> None:
+def check_environment(prop: str, resource: IResource, scope: Construct, *kinds: Literal["region", "account"]) -> None:
     """
-    Check that a resource is in the region and account of a stack, if both are known at synth.
+    Check that a resource is in the region and account of a stack, or in one of `kinds` alone, if both are known.
 
     Raises:
         ValueError: It is in another.
     """
-    stack, theirs = Stack.of(scope), resource.env
-    for kind, ours, other in (("region", stack.region, theirs.region), ("account", stack.account, theirs.account)):
+    stack = Stack.of(scope)
+    for kind in kinds or ("region", "account"):
+        ours, other = getattr(stack, kind), getattr(resource.env, kind)
         if ours != other and not Token.is_unresolved(ours) and not Token.is_unresolved(other):
             raise ValueError(
                 f"{prop} must be in the {kind} of the cluster's stack {stack.node.path}, {ours}, got "

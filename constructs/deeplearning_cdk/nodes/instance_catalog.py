@@ -55,6 +55,8 @@ class InstanceTypeFacts:
         successor: Type that replaces one that AWS retired. Default: it is not retired.
         compute_capability: Compute capability of its NVIDIA GPUs, such as `9.0`, which determines the code that they
             can run. Default: not known; then only nodes check whether a framework runs on them.
+        memory_mib: Memory in MiB, which the catalogue has for the smallest types. Default: not known; then it is
+            enough.
     """
 
     name: InstanceTypeName
@@ -69,6 +71,7 @@ class InstanceTypeFacts:
     driver_branch: DriverBranch | None = None
     successor: InstanceTypeName | None = None
     compute_capability: ComputeCapability = ""
+    memory_mib: Annotated[int, between(128, 1 << 26, _LOOK)] | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -185,4 +188,5 @@ def _read_facts(name: str, entry: dict[str, Any]) -> InstanceTypeFacts:
         driver_branch=entry.get("driver_branch"),
         successor=entry.get("successor"),
         compute_capability=entry.get("compute_capability", ""),
+        memory_mib=entry.get("memory_mib"),
     )

@@ -16,6 +16,7 @@ from deeplearning_cdk.network.subnets import check_vpc
 from deeplearning_cdk.props.check import Rule, checked
 from deeplearning_cdk.props.rules import count_mebibytes, matching
 from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
+from deeplearning_cdk.security.encryption import EncryptionKey
 from deeplearning_contract.setting_parts import FileSystemSettings
 
 _NFS_PORT = 2049
@@ -128,7 +129,7 @@ class SharedFileSystem(Construct):
         access_point_id: AccessPointId | None = None,
         throughput: FileSystemThroughput | None = None,
         removal_policy: NewRemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
-        encryption_key: kms.IKey | None = None,
+        encryption_key: EncryptionKey | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         if mount_target_security_group is not None and file_system_id is None:

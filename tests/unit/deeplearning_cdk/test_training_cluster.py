@@ -442,7 +442,7 @@ def test_master_has_the_workers_type_by_default(synthesize: Any) -> None:
     ("props", "placed"),
     [
         ({"workers.instance_type": "p5.48xlarge"}, ROLES),
-        ({"workers.instance_type": "t3.micro"}, ()),
+        ({"workers.instance_type": "t3.xlarge"}, ()),
         ({"workers.instance_type": "m5.large"}, ()),
         # Near each other, without a master that does not train.
         ({"workers.instance_type": "g5.12xlarge", "master.instance_type": "m5.large"}, (NodeRole.WORKER,)),

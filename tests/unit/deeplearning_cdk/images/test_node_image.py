@@ -8,7 +8,9 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
 
+from cdk_rehearsal.image_families import find_root_volume
 from deeplearning_cdk import InstanceTypeFacts, JobEnvironment, NodeImage, Software, TrainingCluster
+from deeplearning_cdk.images.choice import find_least_volume
 from deeplearning_cdk.images.node_image import BASE_UBUNTU_ARM64, PYTORCH_UBUNTU
 from deeplearning_contract.names import NodeRole
 from tests.unit.deeplearning_cdk.clusters import plan, props_of, warn
@@ -274,3 +276,41 @@ def test_an_architecture_other_than_the_parameter_names_is_refused(parameter: st
         NodeImage.from_ssm_parameter(parameter, login_user="ubuntu", architecture=other)
     image = NodeImage.from_ssm_parameter(parameter, login_user="ubuntu", architecture=architecture)
     assert image.architecture == architecture
+
+
+# --- Root volumes ---------------------------------------------------------------------------------------
+
+AMAZON_LINUX_BASE = NodeImage.deep_learning_amazon_linux("base-oss-nvidia-driver-gpu-amazon-linux-2023")
+TOO_SMALL = {
+    "Deep Learning AMI": ("g5.12xlarge", None, 8, 18),
+    "base of Amazon Linux": ("g5.12xlarge", AMAZON_LINUX_BASE, 74, 75),
+    "stock Ubuntu": ("m5.large", None, 7, 8),
+    "PyTorch with CUDA": ("p3dn.24xlarge", None, 11, 12),
+}
+
+
+@pytest.mark.parametrize(("kind", "image", "size", "least"), TOO_SMALL.values(), ids=list(TOO_SMALL))
+def test_a_root_volume_below_the_images_is_refused(kind: str, image: NodeImage | None, size: int, least: int) -> None:
+    """Source: EC2 API reference, EbsBlockDevice."""
+    props = {"workers.instance_type": kind, "software.image": image}
+    for volume in (size, cdk.Size.gibibytes(size)):
+        said = rf"^workers\.volume_size must be at least {least} GiB for /aws/service/.*, got {size} GiB; raise it"
+        with pytest.raises(ValueError, match=said):
+            plan({**props, "workers.volume_size": volume})
+        with pytest.raises(ValueError, match=rf"^master\.volume_size must be at least {least} GiB"):
+            plan({**props, "master.volume_size": volume})
+    assert plan({**props, "workers.volume_size": least}).roles[NodeRole.WORKER].volume_size == least
+
+
+def test_a_root_volume_is_not_judged_where_the_image_or_the_size_is_unknown() -> None:
+    own = NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu")
+    props = {"workers.instance_type": "m5.large", "software.environment": JobEnvironment.none()}
+    assert plan({**props, "software.image": own, "workers.volume_size": 1}).image is own
+    size: Any = cdk.Token.as_number({"Ref": "Size"})
+    assert plan({**props, "workers.volume_size": size}).roles[NodeRole.WORKER].volume_size == size
+
+
+def test_the_rehearsal_knows_the_same_snapshots() -> None:
+    for parameter in (AMAZON_LINUX_BASE.parameter, NodeImage.deep_learning_ubuntu().parameter):
+        _, size = find_root_volume(parameter)
+        assert size in (0, find_least_volume(parameter))
