@@ -7,6 +7,7 @@ than this library is released, so a user can describe a newer one with `Instance
 
 import difflib
 import json
+import re
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,7 @@ Architecture = Literal["x86_64", "arm64"]
 Accelerator = Literal["NVIDIA", "AMD", "AWS", "Habana", "other"]
 
 _FOLDER = Path(__file__).parent
+_SERVICES = ("ml", "db", "cache", "dax", "search", "elasticsearch")
 _LOOK = "look it up with `aws ec2 describe-instance-types`"
 
 InstanceTypeName = Annotated[
@@ -140,10 +142,25 @@ def describe_instance_type(
     )
 
 
+def _normalize(name: str) -> str:
+    """Return a name as EC2 writes it: lower case, one dot, xlarge in full, and without the words of other services."""
+    words = name.strip().lower().split(".")
+    # SageMaker, RDS and ElastiCache put a word before a type, and OpenSearch one after it.
+    words = words[1:] if words[0] in _SERVICES else words
+    words = words[:-1] if words[-1] in _SERVICES else words
+    text = ".".join(words)
+    if "." not in text:
+        text = re.sub(r"[-_\s/]+(?=[0-9]*[a-z]+$)", ".", text)
+    return re.sub(r"\b([0-9]*)xl$", r"\1xlarge", text)
+
+
 def _suggest(name: str, known: dict[str, InstanceTypeFacts]) -> str:
-    family = name.partition(".")[0]
+    meant = _normalize(name)
+    if meant in known:
+        return known[meant].successor or meant
+    family = meant.partition(".")[0]
     sizes = [facts.name for facts in known.values() if facts.family == family and not facts.successor]
-    close = difflib.get_close_matches(name, known, n=3)
+    close = difflib.get_close_matches(meant, known, n=3)
     return (
         "one of " + ", ".join(sizes or close) if sizes or close else "one that `aws ec2 describe-instance-types` lists"
     )

@@ -99,7 +99,7 @@ from deeplearning_cdk.emr.training import EmrTraining
         (
             {"stop_when_idle": Duration.seconds(59)},
             (
-                "stop_when_idle must be whole seconds from 60 seconds to 7 days, got 0.983333 minutes; write e.g. "
+                "stop_when_idle must be whole seconds from 60 seconds to 7 days, got 59 seconds; write e.g. "
                 "Duration.hours(1)"
             ),
         ),
