@@ -42,6 +42,8 @@ COMPUTE_CAPABILITIES = {
     "RTX PRO Server 6000": "12.0",
 }
 DRIVER_BRANCHES = {"V100": 580}
+LEAST_MEMORY_MIB = 2048
+"""Memory that is too little for Horovod, as `software/choice.py` of the library refuses it, in MiB."""
 ACCELERATED = ("GpuInfo", "NeuronInfo", "FpgaInfo", "InferenceAcceleratorInfo", "MediaAcceleratorInfo")
 
 
@@ -92,6 +94,8 @@ def compact(description: dict[str, Any], regions: list[str]) -> dict[str, Any]:
         "efa_cards": f"{efa[0]}-{efa[-1]}" if efa else None,
         "cluster_placement": None if "cluster" in description["PlacementGroupInfo"]["SupportedStrategies"] else False,
         "burstable": description["BurstablePerformanceSupported"] or None,
+        # Only little memory is worth a refusal.
+        "memory_mib": memory if (memory := description["MemoryInfo"]["SizeInMiB"]) <= LEAST_MEMORY_MIB else None,
         # Only scarce types are worth a warning about the region.
         "regions": sorted(set(regions)) if is_accelerated else None,
     }

@@ -16,6 +16,7 @@ from deeplearning_cdk import TrainingCluster
 from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_cdk.nodes.tags import TagKey, TagValue
 from deeplearning_cdk.props.check import check_prop, show_value
+from deeplearning_cdk.props.regions import may_be_region, suggest_regions
 from stacks.reader import list_keys, parse_json
 
 DEFAULT_STACK_NAME = "deeplearning-cluster"
@@ -24,7 +25,6 @@ PLATFORMS: Mapping[str, type[TrainingCluster | EmrTraining]] = {DEFAULT_PLATFORM
 """Construct of the cluster on each platform, whose props are the keys."""
 
 _STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
-_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-[0-9]")
 _STACK_KEYS = ("platform", "stack_name", "regions", "availability_zones", "tags")
 _REGIONAL_KEYS = ("network.", "storage.file_system", "encryption_key", "alarm_topic")
 """Keys of resources in one region, which therefore cannot be set for several."""
@@ -148,8 +148,12 @@ def _read_regions(value: Any) -> list[str | None]:
     if not isinstance(regions, list) or not regions:
         raise ValueError(f"regions must be a list, got {show_value(value)}; {example}")
     for region in regions:
-        if not isinstance(region, str) or not _REGION.fullmatch(region):
-            raise ValueError(f"regions must be AWS regions, got {show_value(region)}; {example}")
+        if not isinstance(region, str) or not may_be_region(region):
+            nearest = suggest_regions(region) if isinstance(region, str) else ""
+            raise ValueError(
+                f"regions must be AWS regions, got {show_value(region)}; "
+                + (f"write {nearest}" if nearest else example)
+            )
     if len(set(regions)) < len(regions):
         raise ValueError(f"regions must name each region once, got {','.join(regions)}; leave the second one out")
     return list(regions)

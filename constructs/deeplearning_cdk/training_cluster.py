@@ -20,7 +20,7 @@ from deeplearning_cdk.operations.messages import AlarmTopic, make_log_group
 from deeplearning_cdk.operations.metrics import ClusterMetrics
 from deeplearning_cdk.operations.monitoring import ClusterMonitoring
 from deeplearning_cdk.operations.spending import Spending
-from deeplearning_cdk.props.check import checked
+from deeplearning_cdk.props.check import checked, show_duration
 from deeplearning_cdk.security.encryption import ClusterEncryption, EncryptionKey
 from deeplearning_cdk.security.grants import grant_read_status, grant_session, grant_submit
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
@@ -233,8 +233,8 @@ def _check_timeout(timeout: Duration, spending: Spending) -> Duration:
     """Return the stack's timeout, during which the cluster must not stop by itself."""
     if spending.stop_after is not None and spending.stop_after.to_seconds() <= timeout.to_seconds():
         raise ValueError(
-            f"spending.stop_after must be more than setup_timeout ({timeout.to_minutes(integral=False):g} minutes), "
-            f"got {spending.stop_after.to_minutes(integral=False):g} minutes; a cluster that stops while it forms "
+            f"spending.stop_after must be more than setup_timeout ({show_duration(timeout)}), "
+            f"got {show_duration(spending.stop_after)}; a cluster that stops while it forms "
             "fails its stack, so shorten setup_timeout or stop later"
         )
     return timeout

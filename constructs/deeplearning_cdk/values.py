@@ -23,6 +23,7 @@ from deeplearning_cdk.network.zones import find_zone
 from deeplearning_cdk.nodes.instance_catalog import NodeInstanceType
 from deeplearning_cdk.nodes.user_scripts import Script
 from deeplearning_cdk.props.check import Rule, check_fields, names_checked
+from deeplearning_cdk.props.regions import may_be_zone
 from deeplearning_cdk.props.rules import between, lasting, matching, sized
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
 from deeplearning_cdk.software.job_environment import JobEnvironment
@@ -87,6 +88,12 @@ AvailabilityZone = Annotated[
     str,
     matching(
         r"[a-z][a-z0-9-]{1,63}", "be the name of an availability zone", "write e.g. us-east-1a", takes_tokens=True
+    ),
+    Rule(
+        must="begin with the name of an AWS region",
+        remedy="write e.g. us-east-1a",
+        is_kept=may_be_zone,
+        can_carry=lambda _: True,
     ),
 ]
 """Zone of all nodes."""
@@ -253,6 +260,11 @@ class Network:
             raise ValueError(
                 "network.vpc must be given with network.worker_subnet or network.master_subnet, got none; pass the "
                 "subnets' VPC"
+            )
+        if self.vpc is None and self.security_groups:
+            raise ValueError(
+                "network.vpc must be given with network.security_groups, got none; pass the groups' VPC, since a new "
+                "VPC has none of them"
             )
 
     @property

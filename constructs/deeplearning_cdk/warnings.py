@@ -5,14 +5,17 @@ from collections.abc import Iterator
 from aws_cdk import Annotations, Stack, Token
 from constructs import Construct
 
-from deeplearning_cdk.nodes.instance_catalog import catalog_date
+from deeplearning_cdk.images.choice import find_unsupported
+from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts, catalog_date
 from deeplearning_cdk.nodes.plan import NodePlan
 from deeplearning_cdk.operations.spending import Spending
+from deeplearning_cdk.props.regions import check_region, read_partitions, suggest_regions
 from deeplearning_cdk.storage.lustre import MOUNT_COMMAND
 from deeplearning_contract.names import NodeRole
 
 RETIRED = "deeplearning_cdk:retiredInstanceType"
 NOT_OFFERED = "deeplearning_cdk:instanceTypeNotInRegion"
+UNKNOWN_REGION = "deeplearning_cdk:unknownRegion"
 NOT_TRIED = "deeplearning_cdk:imageNotTried"
 NO_INDEX = "deeplearning_cdk:environmentWithoutInternet"
 NO_LUSTRE_CLIENT = "deeplearning_cdk:lustreClientNotInstalled"
@@ -25,8 +28,14 @@ _Warning = tuple[str, str]
 
 
 def add_warnings(scope: Construct, plan: NodePlan, spending: Spending, *, isolated: bool, has_lustre: bool) -> None:
-    """Add warnings about doubtful choices to a cluster."""
+    """
+    Add warnings about doubtful choices to a cluster.
+
+    Raises:
+        ValueError: The stack's region is misspelt.
+    """
     region = Stack.of(scope).region
+    judge_region(scope)
     found = [
         *_list_types(plan, "" if Token.is_unresolved(region) else region),
         *_list_costs(plan, spending),
@@ -39,12 +48,42 @@ def add_warnings(scope: Construct, plan: NodePlan, spending: Spending, *, isolat
             annotations.add_warning_v2(identity, text)
 
 
+def judge_region(scope: Construct) -> None:
+    """
+    Warn if this release does not know the region of a stack, which may be new.
+
+    Raises:
+        ValueError: The region is misspelt.
+    """
+    region = Stack.of(scope).region
+    check_region("env.region", region)
+    if not Token.is_unresolved(region) and region not in read_partitions():
+        text = (
+            f"this release knows no region {region}, which may be newer; if it is misspelt, write "
+            f"{suggest_regions(region)}"
+        )
+        Annotations.of(scope).add_warning_v2(UNKNOWN_REGION, text)
+
+
 def _list_software(plan: NodePlan, *, isolated: bool, has_lustre: bool) -> Iterator[_Warning]:
     if not plan.image.is_tried:
+        unsupported = next((each for each in (plan.workers, plan.master) if each.driver_branch), plan.workers)
         text = (
-            f"no current AWS image supports {plan.workers.name}: nodes start from stock Ubuntu and install "
+            f"no current AWS image supports {unsupported.name}: nodes start from stock Ubuntu and install "
             f"{', '.join(plan.image.packages.get('nvidia-smi', ()))} at boot, which was not tried on AWS; "
             "pass an image of your own, or a type with a current Deep Learning AMI such as g5.12xlarge or p5.48xlarge"
+        )
+        yield NOT_TRIED, text
+    elif facts := find_unsupported(plan.image, plan.workers, plan.master):
+        reason = (
+            f"no current AWS image supports {facts.name}: "
+            if facts.driver_branch is not None
+            else f"the image does not support {facts.name}: "
+        )
+        text = (
+            f"{reason}nodes start from {plan.image.parameter}, which has no driver for its GPUs; leave software.image "
+            "out, or pass an image of your own, or a type with a current Deep Learning AMI such as g5.12xlarge or "
+            "p5.48xlarge"
         )
         yield NOT_TRIED, text
     if isolated and plan.environment is not None and plan.environment.kind == "horovod":
@@ -104,8 +143,19 @@ def _list_types(plan: NodePlan, region: str) -> Iterator[_Warning]:
             text = f"AWS has retired {facts.name}, so it may not launch; take {facts.successor}"
             yield f"{RETIRED}:{facts.name}", text
         elif facts.regions and region and region not in facts.regions:
-            text = (
-                f"{facts.name} was not offered in {region} on {catalog_date()}, so it may not launch; "
-                f"take one of {', '.join(facts.regions)}, or another type"
-            )
-            yield f"{NOT_OFFERED}:{facts.name}", text
+            yield f"{NOT_OFFERED}:{facts.name}", _describe_offers(facts, region)
+
+
+def _describe_offers(facts: InstanceTypeFacts, region: str) -> str:
+    partitions = read_partitions()
+    near = [each for each in facts.regions if partitions.get(each, "aws") == partitions.get(region, "aws")]
+    if near:
+        return (
+            f"{facts.name} was not offered in {region} on {catalog_date()}, so it may not launch; "
+            f"take one of {', '.join(near)}, or another type"
+        )
+    return (
+        f"{facts.name} may not be offered in {region}, and the catalogue of {catalog_date()} knows no region of the "
+        f"partition {partitions[region]} with it; look it up with "
+        f"`aws ec2 describe-instance-type-offerings --region {region}`"
+    )

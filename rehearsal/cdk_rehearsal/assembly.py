@@ -1,7 +1,7 @@
 """Stacks of a cloud assembly, as `cdk deploy` reads them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ class AssemblyStack:
     region: str
     template: Mapping[str, Any]
     assets: tuple[FileAsset, ...]
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Tags of the stack itself, which CloudFormation adds to its resources."""
 
 
 def read_stack(assembly: Path, name: str | None) -> AssemblyStack:
@@ -65,6 +67,7 @@ def read_stack(assembly: Path, name: str | None) -> AssemblyStack:
         region=DEFAULT_REGION if region == "unknown-region" else region,
         template=read_object(assembly / artifact["properties"]["templateFile"]),
         assets=tuple(_read_assets(assembly, artifacts, artifact)),
+        tags=artifact["properties"].get("tags", {}),
     )
 
 

@@ -148,7 +148,7 @@ class CloudProcess:
         self._lines.put(None)
 
 
-def write_assembly(folder, template, environment="aws://unknown-account/unknown-region"):
+def write_assembly(folder, template, environment="aws://unknown-account/unknown-region", tags=None):
     """Write a cloud assembly with one stack, as CDK does."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "sample.template.json").write_text(json.dumps(template))
@@ -170,7 +170,7 @@ def write_assembly(folder, template, environment="aws://unknown-account/unknown-
         "sample": {
             "type": "aws:cloudformation:stack",
             "environment": environment,
-            "properties": {"templateFile": "sample.template.json"},
+            "properties": {"templateFile": "sample.template.json"} | ({"tags": tags} if tags else {}),
             "dependencies": ["sample.assets"],
         },
     }
@@ -186,11 +186,15 @@ def sample_template():
 
 @pytest.fixture
 def deploy_template(start_cloud, assemble, tmp_path):
-    """Return the function that deploys a template to an embedded AWS with options, and returns it with its `answer`."""
+    """
+    Return the function that deploys a template to an embedded AWS with options, and returns it with its `answer`.
 
-    def deploy(template, **options):
+    `tags` are the tags of the stack itself.
+    """
+
+    def deploy(template, tags=None, **options):
         cloud = start_cloud(**options)
-        cloud.answer = cloud.deploy(assemble(tmp_path / "cdk.out", template))
+        cloud.answer = cloud.deploy(assemble(tmp_path / "cdk.out", template, tags=tags))
         return cloud
 
     return deploy

@@ -16,6 +16,12 @@ def test_takes_place_and_assets_from_the_manifest(assemble, sample_template, tmp
     assert [(asset.packaging, asset.key) for asset in stack.assets] == [("zip", "sample-function.zip")]
 
 
+def test_takes_the_tags_of_the_stack_from_the_manifest(assemble, sample_template, tmp_path):
+    stack = read_stack(assemble(tmp_path / "tagged", sample_template, tags={"Cost Center": "ml"}), None)
+    assert stack.tags == {"Cost Center": "ml"}
+    assert read_stack(assemble(tmp_path / "plain", sample_template), None).tags == {}
+
+
 def test_says_which_stacks_there_are(assemble, sample_template, tmp_path):
     folder = assemble(tmp_path / "here", sample_template)
     with pytest.raises(AssemblyError, match=r"stack must name one of \['sample'\], got 'other'"):

@@ -11,6 +11,7 @@ from cdk_rehearsal.embedded_aws.ec2.launch_check import check_launch
 
 WORKER = {"deeplearning:role": "worker"}
 
+SHOWN = {"InstanceMetadataTags": "enabled"}
 REFUSED = "You must use a valid fully-formed launch template. "
 
 
@@ -43,7 +44,7 @@ def check():
                 "InstanceType": "c5.large",
                 "SecurityGroupIds": [ec2.describe_security_groups()["SecurityGroups"][0]["GroupId"]],
             }
-            group = SimpleNamespace(name="workers", zones=["us-east-1a"], own_tags={})
+            group = SimpleNamespace(name="workers", zones=["us-east-1a"], own_tags={}, launch_tags={"team/name": "x"})
             yield lambda change: check_launch(group, data | change, SimpleNamespace(client=lambda _: ec2), [])
 
 
@@ -65,6 +66,7 @@ def card(**values):
         ({"KeyName": "nobodys"}, "The key pair 'nobodys' does not exist"),
         ({"ImageId": "ami-0123456789abcdef0"}, "The image id '[ami-0123456789abcdef0]' does not exist"),
         ({"SecurityGroupIds": ["sg-0123456789abcdef0"]}, "The security group 'sg-0123456789abcdef0' does not exist"),
+        ({"MetadataOptions": SHOWN}, "'team/name' is not a valid tag key."),
         ({"InstanceType": "c5.huge"}, "Invalid value 'c5.huge' for InstanceType."),
         (
             {"NetworkInterfaces": [card()]},
@@ -92,6 +94,32 @@ def card(**values):
 def test_an_impossible_launch_is_refused_in_auto_scalings_words(check, change, words):
     with pytest.raises(ValueError, match=f"^{re.escape(REFUSED)}.*{re.escape(words)}"):
         check(change)
+
+
+# The sources: CloudFormation user guide, "Resource tag" (tags of a stack are on its resources, and those of a group on
+# its instances), and EC2 user guide, "View tags for your EC2 instances using instance metadata" (the keys that fail).
+@pytest.mark.parametrize("key", ["Cost Center", "team/name", ".", "..", "_index"])
+def test_a_tag_of_the_stack_that_instance_metadata_refuses_fails_the_group(fail, key):
+    assert fail({"MetadataOptions": SHOWN}, tags={key: "x"}).startswith(f"{REFUSED}'{key}' is not a valid tag key.")
+
+
+def test_instances_and_other_resources_have_the_tags_of_the_stack(deploy_template, sample_template):
+    for name in ("WorkerTemplate", "MasterTemplate"):
+        sample_template["Resources"][name]["Properties"]["LaunchTemplateData"]["MetadataOptions"] = SHOWN
+    sample_template["Resources"]["WorkerGroup"]["Properties"]["Tags"] += [
+        {"Key": "team", "Value": "own", "PropagateAtLaunch": True}
+    ]
+    cloud = deploy_template(sample_template, tags={"team": "vision", "cost:center": "ml"})
+    assert cloud.machine("master")["tags"].items() >= {"team": "vision", "cost:center": "ml"}.items()
+    # A tag of the resource takes the place of that of the stack.
+    assert cloud.machine("worker")["tags"].items() >= {"team": "own", "cost:center": "ml"}.items()
+    (vpc,) = cloud.client("ec2").describe_vpcs(Filters=[{"Name": "tag:cost:center", "Values": ["ml"]}])["Vpcs"]
+    assert vpc["VpcId"] == cloud.physical_id("Vpc")
+
+
+def test_a_space_in_a_key_is_taken_where_instance_metadata_shows_no_tags(deploy_template, sample_template):
+    cloud = deploy_template(sample_template, tags={"Cost Center": "ml"})
+    assert cloud.machine("master")["tags"]["Cost Center"] == "ml"
 
 
 @pytest.mark.parametrize(

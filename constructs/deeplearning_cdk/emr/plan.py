@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from aws_cdk import Duration, Size
 
+from deeplearning_cdk.images.choice import check_volume
 from deeplearning_cdk.images.node_image import NodeImage
 from deeplearning_cdk.nodes.instance_catalog import (
     InstanceTypeFacts,
@@ -153,6 +154,7 @@ def plan_members(
     _check_meaning("software", software)
     _check_file_system(network, storage)
     _check_applications(applications, image)
+    _check_root(root_volume, image)
     facts = without_efa(describe_instance_type("instance_type", instance_type))
     _check_type(facts)
     node_image = _describe_image(image, facts)
@@ -198,6 +200,13 @@ def _check_applications(applications: Sequence[str], image: str) -> None:
             f"applications must be without Hue and Zeppelin on an image of your own, got {broken[0]}; they fail to "
             "start on one made from a Deep Learning AMI, so leave them out or take image emr"
         )
+
+
+def _check_root(root_volume: Size | int | None, image: str) -> None:
+    """Check that a root volume holds an AMI that was made from the Deep Learning AMI."""
+    if image != EMR_IMAGE:
+        base = NodeImage.deep_learning_amazon_linux(_BASE_IMAGE)
+        check_volume("root_volume", root_volume, base, InstanceTypeFacts(name=DEFAULT_INSTANCE_TYPE), has_build=False)
 
 
 def _check_type(facts: InstanceTypeFacts) -> None:

@@ -43,7 +43,7 @@ from deeplearning_cdk.security.grants import grant_session, grant_steps, grant_s
 from deeplearning_cdk.security.node_permissions import session_statements
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
 from deeplearning_cdk.values import Network, Software, Storage
-from deeplearning_cdk.warnings import NEVER_STOPS
+from deeplearning_cdk.warnings import NEVER_STOPS, judge_region
 from deeplearning_contract.names import EMR_CLUSTER_TAG, EMR_PRIMARY, EMR_ROLE_TAG
 
 _METADATA_STEP = ("sudo", "-n", "/usr/local/bin/deeplearning-member", "wait")
@@ -315,6 +315,7 @@ def _describe_metadata_step() -> emr.CfnCluster.StepConfigProperty:
 
 
 def _add_warnings(scope: Construct, plan: EmrPlan, *, has_end: bool) -> None:
+    judge_region(scope)
     if plan.facts.accelerator is not None and not has_end:
         Annotations.of(scope).add_warning_v2(
             NEVER_STOPS,

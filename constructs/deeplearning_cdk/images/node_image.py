@@ -12,7 +12,8 @@ from constructs import Construct
 
 from deeplearning_cdk.nodes.instance_catalog import Architecture, DriverBranch
 from deeplearning_cdk.props.check import Rule, check_fields, checked, names_checked
-from deeplearning_cdk.props.rules import RegionName, matching
+from deeplearning_cdk.props.regions import RegionName
+from deeplearning_cdk.props.rules import matching
 
 PYTORCH_UBUNTU = "oss-nvidia-driver-gpu-pytorch-2.12-ubuntu-24.04"
 PYTORCH_AMAZON_LINUX = "oss-nvidia-driver-gpu-pytorch-2.13-amazon-linux-2023"
@@ -109,6 +110,12 @@ class NodeImage:
         if [bool(self.parameter), bool(self.ami_ids), self.machine_image is not None].count(True) != 1:
             raise ValueError(
                 "software.image must come from one source, got several or none; use a class method of NodeImage"
+            )
+        named = _find_architecture(self.parameter)
+        if named not in ("", self.architecture):
+            raise ValueError(
+                f"architecture must be that of the image, got {self.architecture} for {self.parameter}; pass "
+                f"architecture={named!r}"
             )
 
     @classmethod
@@ -283,6 +290,14 @@ class NodeImage:
                 scope, self.parameter, ssm.ParameterValueType.AWS_EC2_IMAGE_ID
             )
         return self.ami_ids["*"] if "*" in self.ami_ids else _select_by_region(scope, self.ami_ids)
+
+
+def _find_architecture(parameter: str) -> Architecture | Literal[""]:
+    """Return the architecture that the name of a public parameter of AWS has; empty if it has none."""
+    if not parameter.startswith("/aws/service/"):
+        return ""
+    words = set(re.split(r"[/-]", parameter))
+    return "arm64" if "arm64" in words else "x86_64" if words & {"x86_64", "amd64"} else ""
 
 
 def _make_ubuntu(parameter: str, architecture: Architecture, *, has_packages: bool) -> NodeImage:

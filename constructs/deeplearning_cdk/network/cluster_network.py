@@ -12,6 +12,7 @@ from deeplearning_cdk.network.addresses import plan_subnets
 from deeplearning_cdk.network.endpoints import add_gateways, add_interfaces, warn_of_missing_gateway
 from deeplearning_cdk.network.flow_log import FlowLog
 from deeplearning_cdk.network.security_rules import allow_ingress
+from deeplearning_cdk.network.subnets import check_environment, check_route, check_vpc
 from deeplearning_cdk.network.zones import find_zone, first_in_zone
 from deeplearning_cdk.props.check import is_dummy_value
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
@@ -65,6 +66,7 @@ class ClusterNetwork(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self.is_new = network.vpc is None
+        self._check_places(network)
         self.vpc = network.vpc or self._make_vpc(network)
         if self.is_new:
             FlowLog(self, "FlowLog", vpc=self.vpc, log_key=log_key)
@@ -84,6 +86,8 @@ class ClusterNetwork(Construct):
         self.has_one_subnet = (
             self.master_subnet is self.worker_subnet or self.master_subnet.subnet_id == self.worker_subnet.subnet_id
         )
+        if network.vpc is not None and not network.isolated:
+            self._check_routes(network.vpc)
         self.security_group = self._make_security_group()
         # The subnets too, because they may be outside the VPC's construct.
         needs: list[IDependable] = [self.vpc, self.worker_subnet, self.master_subnet, self.security_group]
@@ -127,6 +131,25 @@ class ClusterNetwork(Construct):
         for subnet in vpc.public_subnets:
             acknowledge(subnet.node.find_child("DefaultRoute"), "public-route")
         return vpc
+
+    def _check_places(self, network: Network) -> None:
+        """Check that what exists is in the VPC, and the VPC in the place of the stack."""
+        if network.vpc is not None:
+            check_environment("network.vpc", network.vpc, self)
+        groups = {f"network.security_groups[{index}]": group for index, group in enumerate(network.security_groups)}
+        for prop, group in groups.items():
+            check_environment(prop, group, self)
+        subnets = {"network.worker_subnet": network.worker_subnet, "network.master_subnet": network.master_subnet}
+        for prop, resource in {**subnets, **groups}.items():
+            if network.vpc is not None and resource is not None:
+                check_vpc(prop, resource, "network.vpc", network.vpc)
+
+    def _check_routes(self, vpc: ec2.IVpc) -> None:
+        check_route("network.worker_subnet", self.worker_subnet, vpc, self, has_public_address=False)
+        if not self.has_one_subnet:
+            check_route(
+                "network.master_subnet", self.master_subnet, vpc, self, has_public_address=self.has_public_master
+            )
 
     def _check_zones(self, zone: str | None) -> None:
         zones = [self.zone, find_zone("network.master_subnet", self.master_subnet, zone), *([zone] if zone else [])]

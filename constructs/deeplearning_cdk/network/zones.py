@@ -44,5 +44,5 @@ def first_in_zone(subnets: Sequence[ec2.ISubnet], zone: str | None, prop: str, k
             return subnet
     where = f" in {zone}" if zone and not Token.is_unresolved(zone) else ""
     raise ValueError(
-        f"{prop} must be given when network.vpc has no {kind} subnet{where}, got none; pass one of its subnets"
+        f"{prop} must be given when network.vpc has no {kind} subnet{where}, got none; pass a {kind} subnet of it"
     )

@@ -7,6 +7,7 @@ than this library is released, so a user can describe a newer one with `Instance
 
 import difflib
 import json
+import re
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -16,12 +17,14 @@ from aws_cdk import Token
 from aws_cdk import aws_ec2 as ec2
 
 from deeplearning_cdk.props.check import check_fields, names_checked, show_value
-from deeplearning_cdk.props.rules import RegionName, between, matching
+from deeplearning_cdk.props.regions import RegionName
+from deeplearning_cdk.props.rules import between, matching
 
 Architecture = Literal["x86_64", "arm64"]
 Accelerator = Literal["NVIDIA", "AMD", "AWS", "Habana", "other"]
 
 _FOLDER = Path(__file__).parent
+_SERVICES = ("ml", "db", "cache", "dax", "search", "elasticsearch")
 _LOOK = "look it up with `aws ec2 describe-instance-types`"
 
 InstanceTypeName = Annotated[
@@ -55,6 +58,8 @@ class InstanceTypeFacts:
         successor: Type that replaces one that AWS retired. Default: it is not retired.
         compute_capability: Compute capability of its NVIDIA GPUs, such as `9.0`, which determines the code that they
             can run. Default: not known; then only nodes check whether a framework runs on them.
+        memory_mib: Memory in MiB, which the catalogue has for the smallest types. Default: not known; then it is
+            enough.
     """
 
     name: InstanceTypeName
@@ -69,6 +74,7 @@ class InstanceTypeFacts:
     driver_branch: DriverBranch | None = None
     successor: InstanceTypeName | None = None
     compute_capability: ComputeCapability = ""
+    memory_mib: Annotated[int, between(128, 1 << 26, _LOOK)] | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -137,10 +143,25 @@ def describe_instance_type(
     )
 
 
+def _normalize(name: str) -> str:
+    """Return a name as EC2 writes it: lower case, one dot, xlarge in full, and without the words of other services."""
+    words = name.strip().lower().split(".")
+    # SageMaker, RDS and ElastiCache put a word before a type, and OpenSearch one after it.
+    words = words[1:] if words[0] in _SERVICES else words
+    words = words[:-1] if words[-1] in _SERVICES else words
+    text = ".".join(words)
+    if "." not in text:
+        text = re.sub(r"[-_\s/]+(?=[0-9]*[a-z]+$)", ".", text)
+    return re.sub(r"\b([0-9]*)xl$", r"\1xlarge", text)
+
+
 def _suggest(name: str, known: dict[str, InstanceTypeFacts]) -> str:
-    family = name.partition(".")[0]
+    meant = _normalize(name)
+    if meant in known:
+        return known[meant].successor or meant
+    family = meant.partition(".")[0]
     sizes = [facts.name for facts in known.values() if facts.family == family and not facts.successor]
-    close = difflib.get_close_matches(name, known, n=3)
+    close = difflib.get_close_matches(meant, known, n=3)
     return (
         "one of " + ", ".join(sizes or close) if sizes or close else "one that `aws ec2 describe-instance-types` lists"
     )
@@ -185,4 +206,5 @@ def _read_facts(name: str, entry: dict[str, Any]) -> InstanceTypeFacts:
         driver_branch=entry.get("driver_branch"),
         successor=entry.get("successor"),
         compute_capability=entry.get("compute_capability", ""),
+        memory_mib=entry.get("memory_mib"),
     )

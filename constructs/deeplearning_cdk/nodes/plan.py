@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from aws_cdk import Size
 
 from deeplearning_cdk.capacity.purchase import Purchase, check_purchase
-from deeplearning_cdk.images.choice import choose_image
+from deeplearning_cdk.images.choice import check_volume, choose_image
 from deeplearning_cdk.images.node_image import NodeImage
 from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts, describe_types
 from deeplearning_cdk.nodes.interfaces import describe_hardware
@@ -19,6 +19,7 @@ from deeplearning_cdk.values import Master, Network, Software, Storage, WorkerCa
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import HardwareSettings
 
+_WORKERS_VOLUME = "workers.volume_size"
 DEFAULT_INSTANCE_TYPE = "p3dn.24xlarge"
 
 
@@ -125,6 +126,10 @@ def plan_nodes(workers: Workers, master: Master, network: Network, software: Sof
             value=workers,
         ),
     }
+    for role, planned in roles.items():
+        prop = "master.volume_size" if planned.value is master and master.volume_size is not None else _WORKERS_VOLUME
+        has_build = role is NodeRole.MASTER and environment is not None and environment.kind == "horovod"
+        check_volume(prop, planned.volume_size, image, planned.facts, has_build=has_build)
     return NodePlan(roles, workers.capacity, add_lustre_client(image) if storage.lustre else image, environment)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import jsii
-from aws_cdk import IResolvable, IStableAnyProducer, Lazy, Tags
+from aws_cdk import IResolvable, IStableAnyProducer, Lazy, Stack, Tags
 from aws_cdk import aws_autoscaling as autoscaling
 from constructs import Construct, IValidation
 
@@ -26,8 +26,14 @@ InstanceTagKey = Annotated[
     str,
     Rule(
         must="have 1 to 127 letters, digits and :_.,=+@-, and not begin with aws:",
-        remedy="rename the tag, or keep it off the cluster with exclude_resource_types",
-        is_kept=lambda key: bool(_KEY.fullmatch(key)) and not key.lower().startswith("aws:") and key not in _PATHS,
+        remedy="rename the tag, or keep it off the cluster and its stack with exclude_resource_types, which takes "
+        "aws:cdk:stack for the stack",
+        is_kept=lambda key: bool(_KEY.fullmatch(key)) and not key.lower().startswith("aws:"),
+    ),
+    Rule(
+        must=f"be none of {', '.join(_PATHS)}",
+        remedy="instance metadata reserves these names, so rename the tag",
+        is_kept=lambda key: key not in _PATHS,
     ),
 ]
 """Key of a tag on nodes."""
@@ -99,7 +105,9 @@ class InstanceTags:
     """
     Validation of the tags that a group propagates to its instances.
 
-    It refuses tags with which EC2 would launch no instance, and tags of the cluster (`own`) with another value.
+    It refuses tags with which EC2 would launch no instance, and tags of the cluster (`own`) with another value. Tags of
+    the stack are among them: CloudFormation adds them to the resources of a stack, and those of a group to its
+    instances (CloudFormation user guide, "Resource tag"), also where the app has excluded the group from them.
     """
 
     def __init__(self, group: autoscaling.CfnAutoScalingGroup, own: Mapping[str, str]) -> None:
@@ -109,15 +117,29 @@ class InstanceTags:
     def validate(self) -> list[str]:
         """Return the problems, which the CDK reports at synthesis."""
         tags = _propagated_tags(self._group)
-        return [problem for tag in tags if (problem := self._find_problem(str(tag["key"]), str(tag["value"])))]
+        found = [self._find_problem("tag key", str(tag["key"]), str(tag["value"])) for tag in tags]
+        known = {str(tag["key"]) for tag in tags}
+        for stack in _list_stacks(self._group):
+            prop = f"tag key of the stack {stack.node.path}"
+            inherited = {key: value for key, value in stack.tags.tag_values().items() if key not in known}
+            found += [self._find_problem(prop, key, value) for key, value in inherited.items()]
+        return [problem for problem in found if problem]
 
-    def _find_problem(self, key: str, value: str) -> str:
+    def _find_problem(self, prop: str, key: str, value: str) -> str:
         try:
-            check_prop("tag key", key, InstanceTagKey if self._own.get(key) == value else TagKey)
+            check_prop(prop, key, InstanceTagKey if self._own.get(key) == value else TagKey)
             check_prop(f"tag {key}", value, TagValue)
         except ValueError as error:
             return str(error)
         return ""
+
+
+def _list_stacks(group: Construct) -> list[Stack]:
+    """Return the stack of a group and the stacks that it is nested in, whose tags it inherits."""
+    stacks = [Stack.of(group)]
+    while (parent := stacks[-1].nested_stack_parent) is not None:
+        stacks.append(parent)
+    return stacks
 
 
 def _propagated_tags(group: autoscaling.CfnAutoScalingGroup) -> list[Any]:

@@ -24,6 +24,7 @@ Result = TypeVar("Result")
 # aws-cdk-lib 2.275.0: DUMMY_VPC_PROPS of aws-ec2/lib/vpc.ts, StringParameter.valueFromLookup, LookupMachineImage.
 _DUMMY_VALUE = re.compile(r"1\.2\.3\.4/5|dummy1[a-z]|dummy-value-for-[A-Za-z0-9._/-]*|ami-1234")
 _LONGEST_SHOWN = 80
+_TIMES = {"minute": 60_000, "second": 1000}
 _WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "True or False", NoneType: "None"}
 _EXAMPLES = {
     "int": "write e.g. 3",
@@ -185,7 +186,7 @@ def show_value(value: Any) -> str:
     if is_token(value):
         return "a token"
     if isinstance(value, Duration):
-        return f"{value.to_minutes(integral=False):g} minutes"
+        return show_duration(value)
     if isinstance(value, Size):
         mebibytes = value.to_mebibytes(rounding=SizeRoundingBehavior.NONE)
         return f"{mebibytes:g} MiB" if mebibytes % 1024 else f"{mebibytes / 1024:g} GiB"
@@ -195,6 +196,16 @@ def show_value(value: Any) -> str:
         text = str(value) if isinstance(value, Enum) else repr(value)
         return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
     return _with_article(type(value).__name__.lstrip("_").removesuffix("Proxy"))
+
+
+def show_duration(value: Duration) -> str:
+    """Return a time in whole minutes, or else in whole seconds, such as 10 seconds."""
+    milliseconds = value.to_milliseconds(integral=False)
+    for unit, size in _TIMES.items():
+        count = milliseconds / size
+        if count == int(count) and (count or unit == "second"):
+            return f"{count:.0f} {unit}{'' if count == 1 else 's'}"
+    return f"{milliseconds:g} milliseconds"
 
 
 @functools.cache

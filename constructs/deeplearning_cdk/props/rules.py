@@ -3,7 +3,6 @@
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
 
 from aws_cdk import Duration, Size, SizeRoundingBehavior
 
@@ -24,9 +23,6 @@ def matching(pattern: str, must: str, remedy: str, *, takes_tokens: bool = False
         # The template carries the text beside the token too.
         can_carry=_is_plain if takes_tokens else None,
     )
-
-
-RegionName = Annotated[str, matching(r"[a-z]{2,4}(-[a-z]+)+-[0-9]", "be a region", "write e.g. us-east-1")]
 
 
 def is_arn(service: str, text: str) -> bool:

@@ -7,6 +7,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from deeplearning_cdk.network.subnets import check_environment
 from deeplearning_cdk.props.check import Rule
 from deeplearning_cdk.props.rules import is_arn
 from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
@@ -19,12 +20,27 @@ _SPOT_ROLE = "aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
 _DATA_ACTIONS = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*")
 _MESSAGE_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey*")
 
+
+def _is_symmetric(key: kms.IKey) -> bool:
+    """Return whether a key of the app is symmetric; an imported one is taken as such."""
+    made = getattr(key, "alias_target_key", key).node.default_child
+    if not isinstance(made, kms.CfnKey):
+        return True
+    return made.key_spec in (None, "SYMMETRIC_DEFAULT") and made.key_usage in (None, "ENCRYPT_DECRYPT")
+
+
 EncryptionKey = Annotated[
     kms.IKey,
     Rule(
         must="have a plain ARN",
         remedy="write arn:aws:kms:region:account:key/id",
         is_kept=lambda key: is_arn("kms", key.key_arn),
+    ),
+    # KMS developer guide, "Asymmetric keys in AWS KMS": services that encrypt data take symmetric keys alone.
+    Rule(
+        must="be a symmetric key for encryption",
+        remedy="make it by kms.Key without key_spec and key_usage, since EBS, EFS and SQS take no other",
+        is_kept=_is_symmetric,
     ),
 ]
 """KMS key of the user."""
@@ -53,6 +69,8 @@ class ClusterEncryption(Construct):
         is_for_groups: bool = True,
     ) -> None:
         super().__init__(scope, construct_id)
+        if key is not None:
+            check_environment("encryption_key", key, self, "region")
         self.log_key = key
         messages = [_event_statement(), _queue_statement()]
         groups = [*_scaling_statements(has_spot=has_spot), _alarm_statement()] if is_for_groups else []

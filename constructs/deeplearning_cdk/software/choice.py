@@ -14,6 +14,8 @@ TORCH_OF_OLD_GPUS = "torch==2.7.1"
 """Last version with wheels for CUDA 12.6; Ubuntu 24.04 has a compiler for it that supports Volta."""
 TORCH = "torch==2.13.0"
 """Last version whose headers need C++17, which g++ 12 and CMake of 2023 support; 2.14 requires C++20."""
+_LEAST_MEMORY_MIB = 2048
+"""Memory that one compiler takes with PyTorch's headers (`BYTES_A_JOB` of the nodes' build), which a rank needs too."""
 _TURING = (7, 5)
 _NAMED_PYTHON = re.compile(r"/python(3\.[0-9]{1,2})$")
 _UBUNTU = re.compile(r"ubuntu(:|/server/)24\.04\b")
@@ -47,6 +49,7 @@ def choose_environment(
         )
     if chosen.kind == "horovod":
         _check_image(chosen, image)
+        _check_memory(types)
         _check_reach(isolated=isolated, has_cache=cache is not None)
         chosen = replace(chosen, framework=chosen.framework or _choose_framework(types))
         _check_wheel(chosen.framework, _find_python(image, interpreter))
@@ -74,6 +77,15 @@ def _check_image(environment: JobEnvironment, image: str) -> None:
             f"framework must be left out with an image that has PyTorch, got {environment.framework!r} with "
             f"{image}; leave it out, or pass an image without a framework"
         )
+
+
+def _check_memory(types: tuple[InstanceTypeFacts, ...]) -> None:
+    for facts in types:
+        if facts.memory_mib is not None and facts.memory_mib <= _LEAST_MEMORY_MIB:
+            raise ValueError(
+                f"instance_type must have more than {_LEAST_MEMORY_MIB} MiB of memory for Horovod, got {facts.name} "
+                f"with {facts.memory_mib}; take a larger one such as c5.large, or {_NO_ENVIRONMENT}"
+            )
 
 
 def _find_python(image: str, interpreter: str) -> str:

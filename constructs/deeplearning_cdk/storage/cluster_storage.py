@@ -13,6 +13,7 @@ from constructs import Construct, IDependable
 from deeplearning_cdk.coordination import name_cluster
 from deeplearning_cdk.images.node_image import FileSystemMode
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
+from deeplearning_cdk.network.subnets import are_different_vpcs, check_environment, find_other_vpc
 from deeplearning_cdk.network.zones import find_zone
 from deeplearning_cdk.nodes.tags import tag_costs
 from deeplearning_cdk.props.check import is_dummy_value
@@ -77,6 +78,8 @@ class ClusterStorage:
             self.readiness.append(chosen.allow_mount_from(network.security_group, self._scope))
             return chosen
         own = None if chosen is None or isinstance(chosen, str) else chosen
+        if own:
+            check_environment("storage.file_system", own, self._scope)
         shared = SharedFileSystem(
             self._scope,
             "FileSystem",
@@ -110,6 +113,11 @@ class ClusterStorage:
                 configuration=chosen,
                 removal_policy=policy,
             )
+        elif other := find_other_vpc(chosen.security_group, network.vpc):
+            raise ValueError(
+                f"network.vpc must be the VPC of storage.lustre, got {network.vpc.node.path} and {other}; pass "
+                f"Network(vpc=…) with {other}"
+            )
         shown = [source for source in self._storage.data if source.target == "lustre"]
         self.readiness.append(chosen.attach(self._scope, network.security_group, shown, self._key))
         # It may be outside the cluster's scope; one that several clusters share gets the tag of the last of them.
@@ -141,7 +149,9 @@ class ClusterStorage:
 def _check_shared(file_system: SharedFileSystem, network: ClusterNetwork, mode: FileSystemMode) -> None:
     """Check that nodes can mount another cluster's file system, whose DNS name resolves in its own zone only."""
     resolve = Stack.of(network).resolve
-    if resolve(file_system.vpc.vpc_id) != resolve(network.vpc.vpc_id):
+    ids = file_system.vpc.vpc_id, network.vpc.vpc_id
+    # Resources of two stacks may have the same logical id.
+    if resolve(ids[0]) != resolve(ids[1]) or are_different_vpcs(*ids):
         raise ValueError(
             "network.vpc must be the VPC of storage.file_system, got another or none; pass "
             "Network(vpc=<the other cluster>.network.vpc)"
@@ -162,15 +172,11 @@ def _check_shared(file_system: SharedFileSystem, network: ClusterNetwork, mode: 
 def _find_group(file_system: efs.IFileSystem, vpc: ec2.IVpc) -> ec2.ISecurityGroup:
     """Return the security group of a file system's mount targets, and check its VPC as far as the app shows it."""
     group = file_system.connections.security_groups[0]
-    made = group.node.default_child
-    if isinstance(made, ec2.CfnSecurityGroup):
-        theirs, ours = (Stack.of(vpc).resolve(vpc_id) for vpc_id in (made.vpc_id, vpc.vpc_id))
-        # The same VPC may be a resource in one place and an id in another: only resources can be compared.
-        if theirs != ours and all(isinstance(vpc_id, dict) and set(vpc_id) == {"Ref"} for vpc_id in (theirs, ours)):
-            raise ValueError(
-                f"network.vpc must be the VPC of storage.file_system, got {vpc.node.path}; pass the VPC in which its "
-                "mount targets are"
-            )
+    if find_other_vpc(group, vpc):
+        raise ValueError(
+            f"network.vpc must be the VPC of storage.file_system, got {vpc.node.path}; pass the VPC in which its "
+            "mount targets are"
+        )
     return group
 
 

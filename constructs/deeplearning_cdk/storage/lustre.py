@@ -12,6 +12,7 @@ from constructs import Construct, DependencyGroup, IDependable
 
 from deeplearning_cdk.images.node_image import NodeImage
 from deeplearning_cdk.network.security_rules import allow_ingress
+from deeplearning_cdk.network.subnets import check_vpc
 from deeplearning_cdk.props.check import Rule, check_fields, checked, names_checked
 from deeplearning_cdk.props.rules import count_gibibytes, matching, sized
 from deeplearning_cdk.security.encryption import EncryptionKey
@@ -155,6 +156,8 @@ class LustreFileSystem(Construct):
                 "encryption_key must be left out with deployment scratch, which has its own, got one; "
                 "leave it out, or take a persistent one"
             )
+        if subnet is not None:
+            check_vpc("subnet", subnet, "vpc", vpc)
         if not (subnets := [subnet] if subnet else [*vpc.private_subnets, *vpc.isolated_subnets]):
             raise ValueError(
                 "subnet must be given when the vpc has no private subnet, got none; pass one of its subnets"

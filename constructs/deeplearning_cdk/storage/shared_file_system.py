@@ -12,9 +12,11 @@ from constructs import Construct, DependencyGroup, IDependable
 
 from deeplearning_cdk.images.node_image import FileSystemMode
 from deeplearning_cdk.network.security_rules import allow_ingress
+from deeplearning_cdk.network.subnets import check_vpc
 from deeplearning_cdk.props.check import Rule, checked
 from deeplearning_cdk.props.rules import count_mebibytes, matching
 from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
+from deeplearning_cdk.security.encryption import EncryptionKey
 from deeplearning_contract.setting_parts import FileSystemSettings
 
 _NFS_PORT = 2049
@@ -109,7 +111,8 @@ class SharedFileSystem(Construct):
         readiness: Dependencies of a node that mounts it.
 
     Raises:
-        ValueError: The id is malformed, a security group is given without it, or a throughput with it.
+        ValueError: The id is malformed, a security group is given without it, or a throughput with it; the subnet or
+            the group is in another VPC.
     """
 
     @checked
@@ -126,7 +129,7 @@ class SharedFileSystem(Construct):
         access_point_id: AccessPointId | None = None,
         throughput: FileSystemThroughput | None = None,
         removal_policy: NewRemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
-        encryption_key: kms.IKey | None = None,
+        encryption_key: EncryptionKey | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         if mount_target_security_group is not None and file_system_id is None:
@@ -135,6 +138,9 @@ class SharedFileSystem(Construct):
             )
         if throughput is not None and file_system_id is not None:
             raise ValueError("throughput must be left out with file_system_id, got both; the file system has its own")
+        check_vpc("subnet", subnet, "vpc", vpc)
+        if mount_target_security_group is not None:
+            check_vpc("mount_target_security_group", mount_target_security_group, "vpc", vpc)
         self.vpc, self.subnet, self.mode = vpc, subnet, mode
         self._data_folders: dict[str, str] = {}
         self._readiness = DependencyGroup()

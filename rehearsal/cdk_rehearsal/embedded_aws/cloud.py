@@ -158,7 +158,7 @@ class EmbeddedAws:
         bound.require_order()
         self._options.prepare(place)
         _upload_assets(source, place)
-        self._stack = Stack(source.name, arn, bound, services)
+        self._stack = Stack(source.name, arn, bound, services, source.tags)
         services.install()
         install_stack_api(self._stack)
         self._stack.start()

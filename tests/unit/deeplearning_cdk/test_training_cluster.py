@@ -326,6 +326,47 @@ def test_tag_key_that_would_fail_every_launch_is_refused(make_stack: Callable[..
         read_stack(stack)
 
 
+def _nest(stack: cdk.Stack) -> cdk.Stack:
+    return cdk.NestedStack(stack, "Nested")
+
+
+@pytest.mark.parametrize("key", ["Cost Center", "team/name", ".", "..", "_index", "aws:team"])
+@pytest.mark.parametrize("place", [lambda stack: stack, _nest], ids=["in it", "nested"])
+def test_a_tag_of_the_stack_that_would_fail_every_launch_is_refused(make_app: Any, key: str, place: Any) -> None:
+    """Source: CloudFormation user guide, "Resource tag": the tags of a stack are on instances too."""
+    stack = cdk.Stack(make_app(), "Stack", tags={key: "ml"})
+    cluster = TrainingCluster(place(stack), "Cluster", **props_of(CPU))
+    problems = cluster.workers.group.node.validate()
+    assert [
+        text for text in problems if text.startswith("tag key of the stack Stack must ") and f"got '{key}'; " in text
+    ]
+
+
+def test_a_tag_that_is_kept_off_the_group_alone_is_refused_because_the_stack_has_it(
+    make_app: Any, read_stack: Any
+) -> None:
+    stack = cdk.Stack(make_app(), "Stack")
+    TrainingCluster(stack, "Cluster", **props_of(CPU))
+    cdk.Tags.of(stack).add("Cost Center", "ml", exclude_resource_types=["AWS::AutoScaling::AutoScalingGroup"])
+    with pytest.raises(RuntimeError, match=r"tag key of the stack Stack must .*got 'Cost Center'; .*aws:cdk:stack"):
+        read_stack(stack)
+
+
+def test_a_tag_that_is_kept_off_the_group_and_the_stack_is_taken(make_app: Any, read_stack: Any) -> None:
+    stack = cdk.Stack(make_app(), "Stack", tags={"team": "vision", "cost:center": "ml"})
+    TrainingCluster(stack, "Cluster", **props_of(CPU))
+    excluded = ["AWS::AutoScaling::AutoScalingGroup", "aws:cdk:stack"]
+    cdk.Tags.of(stack).add("Cost Center", "ml", exclude_resource_types=excluded)
+    assert "Cost Center" in str(read_stack(stack).of_type("AWS::EC2::VPC"))
+    assert stack.tags.tag_values() == {"team": "vision", "cost:center": "ml"}
+
+
+def test_a_bad_value_of_a_tag_of_the_stack_is_refused(make_app: Any) -> None:
+    stack = cdk.Stack(make_app(), "Stack", tags={"team": "a#b"})
+    cluster = TrainingCluster(stack, "Cluster", **props_of(CPU))
+    assert "tag team must have at most 256 letters" in str(cluster.workers.group.node.validate())
+
+
 @pytest.fixture(scope="module")
 def two_clusters(make_app: Any) -> tuple[TrainingCluster, TrainingCluster]:
     """Return a cluster without and one with SSH in one stack."""
@@ -442,7 +483,7 @@ def test_master_has_the_workers_type_by_default(synthesize: Any) -> None:
     ("props", "placed"),
     [
         ({"workers.instance_type": "p5.48xlarge"}, ROLES),
-        ({"workers.instance_type": "t3.micro"}, ()),
+        ({"workers.instance_type": "t3.xlarge"}, ()),
         ({"workers.instance_type": "m5.large"}, ()),
         # Near each other, without a master that does not train.
         ({"workers.instance_type": "g5.12xlarge", "master.instance_type": "m5.large"}, (NodeRole.WORKER,)),

@@ -157,6 +157,11 @@ class ScalingGroup:
         return {tag.key: tag.value for tag in self.tags}
 
     @property
+    def launch_tags(self) -> dict[str, str]:
+        """Tags of its instances, key -> value."""
+        return {tag.key: tag.value for tag in self.tags if tag.propagate} | {"aws:autoscaling:groupName": self.name}
+
+    @property
     def active(self) -> list[GroupInstance]:
         """Instances that count towards the desired capacity."""
         return [instance for instance in self.instances if instance.lifecycle_state != "Terminating"]

@@ -48,6 +48,7 @@ class Creation:
     stack_arn: str
     services: Services
     resource_type: str = ""
+    stack_tags: Mapping[str, str] = field(default_factory=dict)
 
     def client(self, service: str) -> Any:
         """Return the operator's client of a service."""
@@ -62,12 +63,19 @@ class Creation:
         return name.lower() if lower else name
 
     def tags(self, name: str = "Tags") -> list[dict[str, Any]]:
-        """Return the resource's tags with the stack's own."""
+        """
+        Return the resource's tags with the stack's: those that it was given, and those that name it.
+
+        A tag of the resource takes the place of one of the stack (CloudFormation user guide, "Resource tag").
+        """
+        given = self.properties.get(name, [])
         own = {
+            **self.stack_tags,
             "aws:cloudformation:stack-name": self.stack_name,
             "aws:cloudformation:logical-id": self.logical_id,
         }
-        return [*self.properties.get(name, []), *({"Key": key, "Value": value} for key, value in own.items())]
+        named = {tag["Key"] for tag in given}
+        return [*given, *({"Key": key, "Value": value} for key, value in own.items() if key not in named)]
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,9 @@ _KEPT_BY_DELETION = (*_KEPT_BY_ROLLBACK, "RetainExceptOnCreate")
 class Stack:
     """A stack that is created, updated and deleted in a thread of its own."""
 
-    def __init__(self, name: str, arn: str, template: BoundTemplate, services: Services) -> None:
+    def __init__(
+        self, name: str, arn: str, template: BoundTemplate, services: Services, tags: Mapping[str, str]
+    ) -> None:
         self.name = name
         self.arn = arn
         self.created_at = datetime.now(timezone.utc)
@@ -46,6 +48,7 @@ class Stack:
         self.outputs: Mapping[str, str] = {}
         self._template = template
         self._services = services
+        self._tags = tags
         self._lock = threading.Lock()
         self._events: list[StackEvent] = []
         self._resources: dict[str, StackResource] = {}
@@ -159,7 +162,7 @@ class Stack:
         self._note(name, "", "CREATE_IN_PROGRESS")
         try:
             properties = Properties(self._template.properties(name))
-            creation = Creation(name, properties, self.name, self.arn, self._services, resource_type)
+            creation = Creation(name, properties, self.name, self.arn, self._services, resource_type, self._tags)
             created = CREATORS[find_row(resource_type)](creation)
             _require_all_read(resource_type, properties)
         except (ClientError, LaunchError, ValueError, KeyError, RuntimeError) as error:

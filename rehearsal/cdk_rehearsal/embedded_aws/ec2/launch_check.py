@@ -15,7 +15,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from cdk_rehearsal.embedded_aws.autoscaling.group import ScalingGroup
-from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
+from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault
+from cdk_rehearsal.embedded_aws.ec2.launcher import collect_tags
 from cdk_rehearsal.embedded_aws.place import Place
 
 _PREFIX = "You must use a valid fully-formed launch template. "
@@ -29,8 +30,16 @@ def check_launch(group: ScalingGroup, data: Mapping[str, Any], place: Place, fau
         for fault in faults
         if fault.at_creation and fault.concerns(tags=group.own_tags, group=group.name)
     )
-    for message in chain(planted, _find_missing(data, place), _find_wrong_interfaces(data, place)):
+    found = (planted, _find_wrong_tags(group, data), _find_missing(data, place), _find_wrong_interfaces(data, place))
+    for message in chain.from_iterable(found):
         raise ValueError(_PREFIX + message)
+
+
+def _find_wrong_tags(group: ScalingGroup, data: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        collect_tags(data, group.launch_tags)
+    except LaunchError as error:
+        yield error.message
 
 
 def _find_missing(data: Mapping[str, Any], place: Place) -> Iterator[str]:

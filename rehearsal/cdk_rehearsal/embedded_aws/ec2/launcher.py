@@ -126,7 +126,7 @@ class InstanceLauncher:
             group.name,
             data,
             group.subnet_ids,
-            {tag.key: tag.value for tag in group.tags if tag.propagate} | {"aws:autoscaling:groupName": group.name},
+            group.launch_tags,
             group.placement_group,
             tuple(instance.zone for instance in group.active),
         )

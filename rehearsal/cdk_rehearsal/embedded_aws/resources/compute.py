@@ -65,7 +65,8 @@ def _build_group(creation: Creation) -> ScalingGroup:
     template = _find_template(creation, properties["LaunchTemplate"])
     subnets = tuple(properties["VPCZoneIdentifier"])
     answer = creation.client("ec2").describe_subnets(SubnetIds=list(subnets))["Subnets"]
-    tags = [*properties.get("Tags", []), *({**tag, "PropagateAtLaunch": True} for tag in creation.tags("none"))]
+    given = properties.get("Tags", [])
+    tags = [*given, *({**tag, "PropagateAtLaunch": True} for tag in creation.tags()[len(given) :])]
     return ScalingGroup(
         name=name,
         arn=place.arn("autoscaling", f"autoScalingGroup:{uuid.uuid4()}:autoScalingGroupName/{name}"),

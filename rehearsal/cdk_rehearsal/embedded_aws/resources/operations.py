@@ -104,7 +104,7 @@ CREATORS: dict[str, Creator] = {
             "Name": creation.properties.get("Name") or creation.name(512),
             # An object in this type, not a list (CloudFormation template reference, "AWS::SSM::Parameter").
             "Tags": [
-                *creation.tags("none"),
+                *(tag for tag in creation.tags("none") if tag["Key"] not in creation.properties.get("Tags", {})),
                 *({"Key": key, "Value": value} for key, value in creation.properties.get("Tags", {}).items()),
             ],
         },

@@ -99,7 +99,7 @@ from deeplearning_cdk.emr.training import EmrTraining
         (
             {"stop_when_idle": Duration.seconds(59)},
             (
-                "stop_when_idle must be whole seconds from 60 seconds to 7 days, got 0.983333 minutes; write e.g. "
+                "stop_when_idle must be whole seconds from 60 seconds to 7 days, got 59 seconds; write e.g. "
                 "Duration.hours(1)"
             ),
         ),
@@ -146,3 +146,13 @@ def test_every_prop_is_keyword_only_documented_and_has_a_default() -> None:
         assert parameter.kind is parameter.KEYWORD_ONLY
         assert parameter.default is not parameter.empty
         assert re.search(rf"(?m)^    {parameter.name}: (?s:.*?)Default: ", documented), parameter.name
+
+
+def test_a_root_volume_below_that_of_the_deep_learning_ami_is_refused_with_an_image_of_ones_own(
+    make_stack: Callable[..., cdk.Stack],
+) -> None:
+    stack = make_stack()
+    with pytest.raises(
+        ValueError, match=r"^root_volume must be at least 75 GiB for /aws/service/deeplearning/.*, got 74"
+    ):
+        EmrTraining(stack, "Training", image="ami-0123456789abcdef0", root_volume=74)

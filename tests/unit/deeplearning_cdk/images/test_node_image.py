@@ -8,9 +8,12 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
 
-from deeplearning_cdk import NodeImage, Software, TrainingCluster
+from cdk_rehearsal.image_families import find_root_volume
+from deeplearning_cdk import InstanceTypeFacts, JobEnvironment, NodeImage, Software, TrainingCluster
+from deeplearning_cdk.images.choice import find_least_volume
+from deeplearning_cdk.images.node_image import BASE_UBUNTU_ARM64, PYTORCH_UBUNTU
 from deeplearning_contract.names import NodeRole
-from tests.unit.deeplearning_cdk.clusters import plan, props_of
+from tests.unit.deeplearning_cdk.clusters import plan, props_of, warn
 from tests.unit.deeplearning_cdk.test_public_api import VARIANTS
 
 
@@ -175,3 +178,139 @@ def test_every_image_that_can_be_chosen_has_its_id_its_familys_device_and_its_in
 def test_an_image_of_another_family_needs_the_one_that_it_was_made_from() -> None:
     with pytest.raises(ValueError, match=r"^like must .*got .*; pass the image that it was made from or is most like$"):
         NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ec2-user")
+
+
+# --- Images that the user names, judged as the default is -----------------------------------------------
+
+UNSUPPORTED = {
+    "p3dn": (NodeImage.deep_learning_ubuntu(), "p3dn.24xlarge", "no current AWS image supports p3dn.24xlarge: "),
+    "p3dn on Amazon Linux": (
+        NodeImage.deep_learning_amazon_linux(),
+        "p3dn.24xlarge",
+        "no current AWS image supports p3dn.24xlarge: ",
+    ),
+    "p3dn by parameter": (
+        NodeImage.from_ssm_parameter(NodeImage.deep_learning_ubuntu().parameter, login_user="ubuntu"),
+        "p3dn.24xlarge",
+        "no current AWS image supports p3dn.24xlarge: ",
+    ),
+    "retired": (NodeImage.deep_learning_ubuntu(), "p2.xlarge", "no current AWS image supports p2.xlarge: "),
+    "fractional GPU": (NodeImage.deep_learning_ubuntu(), "g6f.xlarge", "the image does not support g6f.xlarge: "),
+    "no driver": (NodeImage.ubuntu(), "g5.12xlarge", "the image does not support g5.12xlarge: "),
+}
+
+
+@pytest.mark.parametrize(("image", "kind", "said"), UNSUPPORTED.values(), ids=list(UNSUPPORTED))
+@pytest.mark.parametrize("role", ["workers", "master"])
+def test_an_image_that_does_not_support_a_type_gets_the_warning_of_the_default(
+    make_stack: Any, image: NodeImage, kind: str, said: str, role: str
+) -> None:
+    props = {
+        "workers.instance_type": "m5.xlarge",
+        "software.image": image,
+        "software.environment": JobEnvironment.none(),
+        f"{role}.instance_type": kind,
+    }
+    warnings = [text for text in warn(make_stack(), props) if said in text]
+    assert len(warnings) == 1
+    assert "[ack: deeplearning_cdk:imageNotTried]" in warnings[0]
+
+
+SUPPORTED = {
+    "default": (None, "p3dn.24xlarge"),
+    "driver at boot": (NodeImage.ubuntu().with_nvidia_driver(580), "p3dn.24xlarge"),
+    "listed family": (NodeImage.deep_learning_ubuntu(), "g5.12xlarge"),
+    "own image": (
+        NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu", like=NodeImage.deep_learning_ubuntu()),
+        "p3dn.24xlarge",
+    ),
+    "proprietary driver": (NodeImage.deep_learning_ubuntu("base-proprietary-nvidia-driver-gpu-x"), "p3dn.24xlarge"),
+    "CPU type": (NodeImage.deep_learning_ubuntu(), "m5.large"),
+    "newer type": (
+        NodeImage.deep_learning_ubuntu(),
+        InstanceTypeFacts(name="p9.48xlarge", gpu_count=8, compute_capability="10.0"),
+    ),
+    "Arm": (NodeImage.deep_learning_ubuntu(BASE_UBUNTU_ARM64, architecture="arm64"), "g5g.xlarge"),
+}
+
+
+@pytest.mark.parametrize(("image", "kind"), SUPPORTED.values(), ids=list(SUPPORTED))
+def test_an_image_that_may_support_a_type_gets_no_warning(make_stack: Any, image: Any, kind: Any) -> None:
+    props = {"workers.instance_type": kind, "software.image": image, "software.environment": JobEnvironment.none()}
+    assert not [text for text in warn(make_stack(), props) if "the image does not support" in text]
+    assert not [text for text in warn(make_stack(), props) if "which has no driver for its GPUs" in text]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "maker"),
+    [
+        (PYTORCH_UBUNTU, "trn1.32xlarge", "NVIDIA"),
+        ("neuron-pytorch-ubuntu-24.04", "g5.12xlarge", "AWS"),
+    ],
+)
+def test_a_deep_learning_image_for_accelerators_of_another_maker_is_refused(name: str, kind: str, maker: str) -> None:
+    said = rf"^software\.image must support the accelerators of workers\.instance_type {kind} \(.*for those of {maker};"
+    with pytest.raises(ValueError, match=said):
+        plan({"workers.instance_type": kind, "software.image": NodeImage.deep_learning_ubuntu(name)})
+
+
+def test_an_image_of_neuron_is_taken_for_accelerators_of_aws() -> None:
+    image = NodeImage.deep_learning_ubuntu("neuron-pytorch-ubuntu-24.04")
+    props = {"workers.instance_type": "trn1.32xlarge", "software.environment": JobEnvironment.none()}
+    assert plan({**props, "software.image": image}).image is image
+
+
+@pytest.mark.parametrize(
+    ("parameter", "architecture"),
+    [
+        ("/aws/service/deeplearning/ami/arm64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id", "arm64"),
+        ("/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-arm64", "arm64"),
+        ("/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id", "x86_64"),
+    ],
+)
+def test_an_architecture_other_than_the_parameter_names_is_refused(parameter: str, architecture: Any) -> None:
+    other: Any = "x86_64" if architecture == "arm64" else "arm64"
+    with pytest.raises(
+        ValueError, match=rf"^architecture must be that of the image, got {other} for {parameter}; pass"
+    ):
+        NodeImage.from_ssm_parameter(parameter, login_user="ubuntu", architecture=other)
+    image = NodeImage.from_ssm_parameter(parameter, login_user="ubuntu", architecture=architecture)
+    assert image.architecture == architecture
+
+
+# --- Root volumes ---------------------------------------------------------------------------------------
+
+AMAZON_LINUX_BASE = NodeImage.deep_learning_amazon_linux("base-oss-nvidia-driver-gpu-amazon-linux-2023")
+TOO_SMALL = {
+    "Deep Learning AMI": ("g5.12xlarge", None, 8, 18),
+    "base of Amazon Linux": ("g5.12xlarge", AMAZON_LINUX_BASE, 74, 75),
+    "stock Ubuntu": ("m5.large", None, 7, 8),
+    "PyTorch with CUDA": ("p3dn.24xlarge", None, 11, 12),
+}
+
+
+@pytest.mark.parametrize(("kind", "image", "size", "least"), TOO_SMALL.values(), ids=list(TOO_SMALL))
+def test_a_root_volume_below_the_images_is_refused(kind: str, image: NodeImage | None, size: int, least: int) -> None:
+    """Source: EC2 API reference, EbsBlockDevice."""
+    props = {"workers.instance_type": kind, "software.image": image}
+    for volume in (size, cdk.Size.gibibytes(size)):
+        said = rf"^workers\.volume_size must be at least {least} GiB for /aws/service/.*, got {size} GiB; raise it"
+        with pytest.raises(ValueError, match=said):
+            plan({**props, "workers.volume_size": volume})
+        with pytest.raises(ValueError, match=rf"^master\.volume_size must be at least {least} GiB"):
+            plan({**props, "master.volume_size": volume})
+    assert plan({**props, "workers.volume_size": least}).roles[NodeRole.WORKER].volume_size == least
+
+
+def test_a_root_volume_is_not_judged_where_the_image_or_the_size_is_unknown() -> None:
+    own = NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu")
+    props = {"workers.instance_type": "m5.large", "software.environment": JobEnvironment.none()}
+    assert plan({**props, "software.image": own, "workers.volume_size": 1}).image is own
+    size: Any = cdk.Token.as_number({"Ref": "Size"})
+    assert plan({**props, "workers.volume_size": size}).roles[NodeRole.WORKER].volume_size == size
+
+
+def test_the_rehearsal_knows_the_same_snapshots() -> None:
+    for parameter in (AMAZON_LINUX_BASE.parameter, NodeImage.deep_learning_ubuntu().parameter):
+        _, size = find_root_volume(parameter)
+        assert size in (0, find_least_volume(parameter))

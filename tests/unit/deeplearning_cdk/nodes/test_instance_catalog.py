@@ -164,3 +164,29 @@ def test_the_catalogue_is_the_output_of_its_script() -> None:
     script = importlib.util.module_from_spec(importlib.util.spec_from_file_location("writer", path))
     script.__spec__.loader.exec_module(script)
     assert script.TARGET.read_text() == script.render(catalog_date())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ml.g5.12xlarge",
+        "G5.12XLARGE",
+        "cache.g5.12xlarge",
+        "ML.G5.12xlarge",
+        " g5.12xlarge",
+        "g5.12xl",
+        "g5-12xlarge",
+        "g5_12xlarge",
+        "db.g5.12xlarge",
+        "g5.12xlarge.search",
+    ],
+)
+def test_a_type_as_other_services_or_people_write_it_is_proposed_as_ec2_writes_it(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"got '{name}'; take g5\.12xlarge, or describe a newer type"):
+        describe_instance_type("workers.instance_type", name)
+
+
+@pytest.mark.parametrize(("name", "nearest"), [("p6-b200-48xlarge", "p6-b200.48xlarge"), ("p2.xl", "g5.xlarge")])
+def test_a_dash_of_the_family_stays_and_a_retired_type_is_replaced(name: str, nearest: str) -> None:
+    with pytest.raises(ValueError, match=rf"; take {nearest}, or describe"):
+        describe_instance_type("workers.instance_type", name)

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deeplearning_cdk import Lustre, Master, Network, NodeImage, Purchase, Spending, Storage, TrainingCluster, Workers
+from deeplearning_cdk.props.check import check_prop
 from deeplearning_cdk.training_cluster import _check_timeout, _count_formation_seconds
+from deeplearning_cdk.values import SetupTimeout
 from deeplearning_contract.names import NodeRole
 from tests.unit.deeplearning_cdk.clusters import plan, props_of
 
@@ -388,3 +390,21 @@ def test_addresses_of_a_new_vpc_are_counted_when_it_is_made(make_stack: Any) -> 
         "workers.max_capacity must not exceed the 25 addresses that network.worker_subnet 10.0.0.0/27 has for workers, "
         "got 26; lower workers.max_capacity or workers.desired_capacity, or take a larger subnet"
     )
+
+
+@pytest.mark.parametrize(
+    ("time", "shown"),
+    [
+        (Duration.seconds(10), "10 seconds"),
+        (Duration.seconds(1), "1 second"),
+        (Duration.seconds(0), "0 seconds"),
+        (Duration.seconds(90), "90 seconds"),
+        (Duration.minutes(2), "2 minutes"),
+        (Duration.hours(13), "780 minutes"),
+        (Duration.minutes(1), "1 minute"),
+        (Duration.millis(500), "500 milliseconds"),
+    ],
+)
+def test_a_time_is_shown_in_whole_minutes_or_seconds(time: Duration, shown: str) -> None:
+    with pytest.raises(ValueError, match=rf"^setup_timeout must be whole seconds from .*, got {shown}; the default"):
+        check_prop("setup_timeout", time, SetupTimeout)

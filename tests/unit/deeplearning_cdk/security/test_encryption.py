@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from aws_cdk import aws_kms as kms
 
 from deeplearning_cdk import Purchase, TrainingCluster
+from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_cdk.security.encryption import IMPORTED_KEY_POLICY, ClusterEncryption
 from tests.unit.deeplearning_cdk.clusters import EVERYTHING, plan, props_of
 
@@ -182,3 +184,38 @@ def test_with_spot_instances_the_key_allows_the_role_that_launches_them(synthesi
         assert named == [IS_SCALING["aws:PrincipalArn"], spot]
         statement["Condition"]["StringEquals"]["aws:PrincipalArn"] = named[0]
         assert statement == without_spot
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"key_spec": kms.KeySpec.RSA_4096, "key_usage": kms.KeyUsage.ENCRYPT_DECRYPT},
+        {"key_spec": kms.KeySpec.RSA_2048, "key_usage": kms.KeyUsage.SIGN_VERIFY},
+        {"key_spec": kms.KeySpec.ECC_NIST_P256, "key_usage": kms.KeyUsage.SIGN_VERIFY},
+        {"key_spec": kms.KeySpec.HMAC_256, "key_usage": kms.KeyUsage.GENERATE_VERIFY_MAC},
+    ],
+)
+def test_a_key_that_is_not_symmetric_is_refused(make_stack: Callable[..., cdk.Stack], choice: dict[str, Any]) -> None:
+    """Source: KMS developer guide, "Asymmetric keys in AWS KMS"."""
+    stack = make_stack()
+    key = kms.Key(stack, "Mine", **choice)
+    for each in (key, kms.Alias(stack, "Alias", alias_name="alias/mine", target_key=key)):
+        with pytest.raises(ValueError, match=r"^encryption_key must be a symmetric key for encryption, got an? "):
+            TrainingCluster(stack, "Cluster", encryption_key=each)
+        with pytest.raises(ValueError, match=r"^encryption_key must be a symmetric key for encryption, got an? "):
+            EmrTraining(stack, "Emr", encryption_key=each)
+
+
+def test_a_symmetric_key_is_taken(make_stack: Callable[..., cdk.Stack]) -> None:
+    stack = make_stack()
+    for key in (kms.Key(stack, "Mine"), kms.Key(stack, "Named", key_spec=kms.KeySpec.SYMMETRIC_DEFAULT)):
+        assert ClusterEncryption(cdk.Stack(stack, f"With{key.node.id}"), "Encryption", key=key).key is key
+
+
+def test_a_key_of_another_region_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
+    stack = make_stack(region="us-east-1")
+    key = kms.Key.from_key_arn(stack, "Mine", "arn:aws:kms:eu-west-1:111122223333:key/mine")
+    with pytest.raises(
+        ValueError, match=r"^encryption_key must be in the region of the cluster's stack Stack, us-east-1"
+    ):
+        ClusterEncryption(stack, "Encryption", key=key)

@@ -9,10 +9,12 @@ import pytest
 
 from deeplearning_cdk import EnvironmentCache, InstanceTypeFacts, JobEnvironment, NodeImage, Spending
 from deeplearning_cdk.nodes.instance_catalog import read_catalog
+from deeplearning_cdk.software.choice import _LEAST_MEMORY_MIB
 from deeplearning_cdk.software.torch_wheels import find_unfit, suggest_versions
 from deeplearning_cdk.warnings import add_warnings
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import EnvironmentSettings
+from deeplearning_provision.horovod.plan import BYTES_A_JOB
 from tests.unit.deeplearning_cdk.clusters import plan
 from tests.unit.deeplearning_cdk.test_public_api import VARIANTS
 
@@ -275,3 +277,16 @@ def test_other_accelerators_have_their_images_own_software_unless_the_user_wants
     neuron = NodeImage.from_ssm_parameter("/team/neuron", login_user="ubuntu")
     assert plan({"workers.instance_type": "trn1.32xlarge", "software.image": neuron}).environment is None
     assert _choose("trn1.32xlarge", HOROVOD, image=neuron).kind == "horovod"
+
+
+@pytest.mark.parametrize("kind", ["t3.micro", "t3.nano", "t4g.small", "m1.small"])
+def test_types_with_less_memory_than_horovod_needs_are_refused(kind: str) -> None:
+    for role in ("workers", "master"):
+        props = {"workers.instance_type": "c7g.large" if kind.startswith("t4g") else "c5.large"}
+        with pytest.raises(ValueError, match=rf"^instance_type must have more than 2048 MiB .*, got {kind} with "):
+            plan({**props, f"{role}.instance_type": kind})
+    assert plan({"workers.instance_type": kind, "software.environment": JobEnvironment.none()}).workers.name == kind
+
+
+def test_a_compiler_takes_as_much_memory_as_the_smallest_type_lacks() -> None:
+    assert _LEAST_MEMORY_MIB << 20 == BYTES_A_JOB

@@ -1,0 +1,78 @@
+"""Regions of AWS, as the CDK knows them, and the judgement of a name that it does not know."""
+
+import difflib
+import re
+from functools import cache
+from typing import Annotated
+
+from aws_cdk import Token, region_info
+
+from deeplearning_cdk.props.check import Rule, show_value
+from deeplearning_cdk.props.rules import matching
+
+_DIRECTIONS = frozenset("north south east west central northeast northwest southeast southwest".split())  # noqa: SIM905
+_SUGGESTED = 3
+_FORM = re.compile(r"(?P<area>[a-z]{2,4}(-[a-z]+)*)-(?P<direction>[a-z]+)-[1-9]")
+
+
+@cache
+def read_partitions() -> dict[str, str]:
+    """Return the partition of every known region, such as `aws-cn` of cn-north-1."""
+    return {each.name: str(each.partition) for each in region_info.RegionInfo.regions}
+
+
+def may_be_region(name: str) -> bool:
+    """
+    Return whether a name is a region, or one that AWS may have opened after this release.
+
+    A new region has a known area or the two letters of a country, a direction and a number, such as mx-central-1 when
+    it was new. Two letters in the wrong order, as in su-east-1, are a known area misspelt.
+    """
+    if name in read_partitions():
+        return True
+    found = _FORM.fullmatch(name)
+    if found is None or found["direction"] not in _DIRECTIONS:
+        return False
+    areas = {match["area"] for each in read_partitions() if (match := _FORM.fullmatch(each))}
+    area = found["area"]
+    is_country = re.fullmatch("[a-z]{2}", area) is not None
+    return area in areas or (is_country and area[::-1] not in areas)
+
+
+def suggest_regions(name: str) -> str:
+    """Return the known regions with the names nearest to another; empty if none is near."""
+    wanted = name.strip().lower()
+    near = difflib.get_close_matches(wanted, read_partitions(), n=2 * _SUGGESTED, cutoff=0.7)
+
+    def rank(region: str) -> tuple[bool, float, str]:
+        # Swapped letters are the most frequent error.
+        is_swapped = sorted(region) == sorted(wanted)
+        return (not is_swapped, -difflib.SequenceMatcher(None, wanted, region).ratio(), region)
+
+    return ", ".join(sorted(near, key=rank)[:_SUGGESTED])
+
+
+def may_be_zone(name: str) -> bool:
+    """Return whether a zone may exist: its name begins with that of its region, local zones included."""
+    found = re.match(r"[a-z]+(-[a-z]+)+-[0-9]", name)
+    return found is not None and may_be_region(found[0])
+
+
+def check_region(prop: str, region: str) -> None:
+    """
+    Check that a region may exist, unless it is known at deployment only.
+
+    Raises:
+        ValueError: It is misspelt; the message has the nearest names.
+    """
+    if not Token.is_unresolved(region) and not may_be_region(region):
+        nearest = suggest_regions(region) or "e.g. us-east-1"
+        raise ValueError(f"{prop} must be an AWS region, got {show_value(region)}; write {nearest}")
+
+
+RegionName = Annotated[
+    str,
+    matching(r"[a-z]{2,4}(-[a-z]+)+-[0-9]", "be a region", "write e.g. us-east-1"),
+    Rule(must="be a region of AWS", remedy="correct its name, e.g. us-east-1", is_kept=may_be_region),
+]
+"""Name of a region."""

@@ -1,0 +1,293 @@
+"""Routes, VPCs and environments of what the user passes: what cannot work on AWS is refused at synth."""
+
+from collections.abc import Callable
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_efs as efs
+
+from deeplearning_cdk import LustreFileSystem, Network, SharedFileSystem, Storage, TrainingCluster, Workers
+from deeplearning_cdk.emr.training import EmrTraining
+from deeplearning_cdk.network.cluster_network import ClusterNetwork
+from deeplearning_cdk.storage.cluster_storage import ClusterStorage
+from tests.unit.deeplearning_cdk.network.test_cluster_network import ZONE, _import_vpc
+
+Make = Callable[..., cdk.Stack]
+PUBLIC, PRIVATE, ISOLATED = (
+    ec2.SubnetConfiguration(name=name, subnet_type=kind)
+    for name, kind in (
+        ("Public", ec2.SubnetType.PUBLIC),
+        ("Private", ec2.SubnetType.PRIVATE_WITH_EGRESS),
+        ("Isolated", ec2.SubnetType.PRIVATE_ISOLATED),
+    )
+)
+
+
+def _make_vpc(
+    scope: cdk.Stack, *tiers: ec2.SubnetConfiguration, name: str = "Mine", nat_gateways: int | None = None
+) -> ec2.Vpc:
+    return ec2.Vpc(
+        scope,
+        name,
+        max_azs=1,
+        nat_gateways=nat_gateways,
+        subnet_configuration=list(tiers) or None,
+        restrict_default_security_group=False,
+    )
+
+
+def _choose(stack: cdk.Stack, *, public_master: bool = False, **values: Any) -> ClusterNetwork:
+    return ClusterNetwork(stack, "Network", Network(**values), public_master=public_master)
+
+
+def _find_problems(network: ClusterNetwork) -> list[str]:
+    return [problem for part in network.node.find_all() for problem in part.node.validate()]
+
+
+def _isolated_only(stack: cdk.Stack) -> dict[str, Any]:
+    return {"vpc": _make_vpc(stack, ISOLATED)}
+
+
+def _no_nat_gateways(stack: cdk.Stack) -> dict[str, Any]:
+    return {"vpc": _make_vpc(stack, nat_gateways=0)}
+
+
+def _imported(stack: cdk.Stack) -> dict[str, Any]:
+    vpc = ec2.Vpc.from_vpc_attributes(
+        stack, "Mine", vpc_id="vpc-1", availability_zones=[ZONE], isolated_subnet_ids=["subnet-1"]
+    )
+    return {"vpc": vpc}
+
+
+def _explicit_worker(stack: cdk.Stack) -> dict[str, Any]:
+    vpc = _make_vpc(stack, PUBLIC, PRIVATE, ISOLATED)
+    return {"vpc": vpc, "worker_subnet": vpc.isolated_subnets[0]}
+
+
+def _worker_by_id(stack: cdk.Stack) -> dict[str, Any]:
+    subnet = ec2.Subnet.from_subnet_attributes(stack, "Workers", subnet_id="subnet-1", availability_zone=ZONE)
+    return {**_imported(stack), "worker_subnet": subnet}
+
+
+@pytest.mark.parametrize("make", [_isolated_only, _no_nat_gateways, _imported, _explicit_worker, _worker_by_id])
+def test_workers_without_a_route_to_the_internet_are_refused_unless_they_are_isolated(
+    make_stack: Make, make: Callable[[cdk.Stack], dict[str, Any]]
+) -> None:
+    stack = make_stack()
+    values = make(stack)
+    said = (
+        r"^network\.worker_subnet must have a route to the Internet, got an isolated one \(.*\); pass network\.isolat"
+    )
+    with pytest.raises(ValueError, match=said):
+        _choose(stack, **values)
+
+
+def test_isolated_subnets_are_taken_with_isolated(make_stack: Make) -> None:
+    stack = make_stack()
+    vpc = _make_vpc(stack, ISOLATED)
+    assert _choose(stack, vpc=vpc, isolated=True).worker_subnet.subnet_id == vpc.isolated_subnets[0].subnet_id
+
+
+def test_a_master_without_a_route_to_the_internet_is_refused(make_stack: Make) -> None:
+    stack = make_stack()
+    vpc = _make_vpc(stack, PUBLIC, PRIVATE, ISOLATED)
+    with pytest.raises(ValueError, match=r"^network\.master_subnet must have a route to the Internet, got an isolated"):
+        _choose(stack, vpc=vpc, master_subnet=vpc.isolated_subnets[0])
+
+
+@pytest.mark.parametrize("platform", [TrainingCluster, EmrTraining])
+def test_workers_in_a_public_subnet_are_refused_because_they_get_no_public_address(
+    make_stack: Make, platform: Any
+) -> None:
+    stack = make_stack()
+    vpc = _make_vpc(stack, PUBLIC, PRIVATE)
+    said = r"^network\.worker_subnet must have a route to the Internet for nodes without a public address, got the pub"
+    with pytest.raises(ValueError, match=said):
+        platform(stack, "Cluster", network=Network(vpc=vpc, worker_subnet=vpc.public_subnets[0]))
+
+
+def test_a_master_in_a_public_subnet_is_taken_because_it_gets_a_public_address(make_stack: Make) -> None:
+    stack = make_stack()
+    vpc = _make_vpc(stack, PUBLIC, PRIVATE)
+    network = _choose(stack, vpc=vpc, master_subnet=vpc.public_subnets[0])
+    assert network.has_public_master
+    assert not _find_problems(network)
+
+
+def test_a_public_subnet_that_no_list_of_the_vpc_has_is_known_by_its_route(make_stack: Make) -> None:
+    stack = make_stack()
+    vpc = _make_vpc(stack, PUBLIC, PRIVATE)
+    subnet = ec2.PublicSubnet(
+        stack, "Further", vpc_id=vpc.vpc_id, availability_zone=vpc.availability_zones[0], cidr_block="10.0.255.0/24"
+    )
+    subnet.add_default_internet_route(str(vpc.internet_gateway_id), vpc)
+    with pytest.raises(ValueError, match="nodes without a public address, got the public Stack/Further"):
+        _choose(stack, vpc=vpc, worker_subnet=subnet)
+
+
+def test_a_private_subnet_without_a_default_route_is_refused_by_the_synthesis(make_stack: Make) -> None:
+    stack = make_stack()
+    vpc = _make_vpc(stack, PUBLIC, PRIVATE, nat_gateways=0)
+    vpc.private_subnets[0].add_route(  # type: ignore[attr-defined]
+        "Peer",
+        router_id="pcx-1",
+        router_type=ec2.RouterType.VPC_PEERING_CONNECTION,
+        destination_cidr_block="10.9.0.0/16",
+    )
+    (problem,) = _find_problems(_choose(stack, vpc=vpc))
+    assert problem.startswith("network.worker_subnet must have a route to the Internet, got Stack/Mine/PrivateSubnet1 ")
+
+
+@pytest.mark.parametrize("tier", [PRIVATE, ISOLATED])
+def test_a_route_through_a_transit_gateway_is_a_route_to_the_internet(
+    make_stack: Make, tier: ec2.SubnetConfiguration
+) -> None:
+    stack = make_stack()
+    vpc = _make_vpc(stack, tier, nat_gateways=0)
+    subnets = [*vpc.private_subnets, *vpc.isolated_subnets]
+
+    def add_route() -> None:
+        table = subnets[0].route_table.route_table_id
+        ec2.CfnRoute(
+            stack, "Egress", route_table_id=table, destination_cidr_block="0.0.0.0/0", transit_gateway_id="tgw-1"
+        )
+
+    if tier is ISOLATED:
+        add_route()
+    network = _choose(stack, vpc=vpc)
+    if tier is PRIVATE:
+        add_route()
+    assert not _find_problems(network)
+
+
+def test_subnets_whose_routes_the_app_does_not_know_are_taken(make_stack: Make) -> None:
+    stack = make_stack(region="us-east-1")
+    further = ec2.Subnet.from_subnet_attributes(stack, "Further", subnet_id="subnet-9", availability_zone=ZONE)
+    network = _choose(stack, vpc=_import_vpc(stack), worker_subnet=further)
+    assert network.worker_subnet is further
+    assert not _find_problems(network)
+
+
+def test_a_vpc_that_the_cdk_has_yet_to_look_up_is_taken() -> None:
+    app = cdk.App(analytics_reporting=False)
+    stack = cdk.Stack(app, "Stack", env=cdk.Environment(account="111122223333", region="us-east-1"))
+    named, looked_up = _import_vpc(stack), ec2.Vpc.from_lookup(stack, "LookedUp", vpc_id="vpc-0123456789abcdef1")
+    # The first run knows no list of the account; the second judges the real ones.
+    subnets = (looked_up.isolated_subnets[0], looked_up.public_subnets[0])
+    for vpc, subnet in (*((looked_up, each) for each in subnets), (named, looked_up.private_subnets[0])):
+        scope = cdk.Stack(stack, f"With{vpc.node.id}{subnet.node.id}")
+        assert _choose(scope, vpc=vpc, worker_subnet=subnet).vpc is vpc
+
+
+def _two_made(stack: cdk.Stack) -> tuple[ec2.IVpc, ec2.IVpc]:
+    return _make_vpc(stack, PUBLIC, PRIVATE), _make_vpc(stack, PUBLIC, PRIVATE, name="Other")
+
+
+def _two_imported(stack: cdk.Stack) -> tuple[ec2.IVpc, ec2.IVpc]:
+    other = ec2.Vpc.from_vpc_attributes(
+        stack, "Other", vpc_id="vpc-2", availability_zones=[ZONE], private_subnet_ids=["subnet-2"]
+    )
+    return _import_vpc(stack), other
+
+
+def _two_stacks(stack: cdk.Stack) -> tuple[ec2.IVpc, ec2.IVpc]:
+    # Both have the same logical id.
+    elsewhere = cdk.Stack(stack.node.root, "Elsewhere")
+    return _make_vpc(stack, PUBLIC, PRIVATE), _make_vpc(elsewhere, PUBLIC, PRIVATE)
+
+
+@pytest.mark.parametrize("prop", ["worker_subnet", "master_subnet"])
+@pytest.mark.parametrize("make", [_two_made, _two_imported, _two_stacks])
+def test_a_subnet_of_another_vpc_is_refused_with_both_paths(make_stack: Make, make: Any, prop: str) -> None:
+    stack = make_stack()
+    vpc, other = make(stack)
+    with pytest.raises(ValueError, match=rf"^network\.{prop} must be in network\.vpc ") as caught:
+        _choose(stack, vpc=vpc, **{prop: other.private_subnets[0]})
+    assert f"network.vpc {vpc.node.path}, got " in str(caught.value)
+    assert f" of {other.node.path}; pass one of {vpc.node.path}" in str(caught.value)
+
+
+def test_a_subnet_of_the_vpc_beside_its_lists_is_taken(make_stack: Make) -> None:
+    stack = make_stack()
+    vpc = _make_vpc(stack, PUBLIC, PRIVATE)
+    subnet = ec2.PrivateSubnet(
+        stack, "Further", vpc_id=vpc.vpc_id, availability_zone=vpc.availability_zones[0], cidr_block="10.0.255.0/24"
+    )
+    (problem,) = _find_problems(_choose(stack, vpc=vpc, worker_subnet=subnet))
+    assert "got Stack/Further without a default route" in problem
+    subnet.add_default_nat_route("nat-1")
+    assert not _find_problems(stack.node.find_child("Network"))  # type: ignore[arg-type]
+
+
+def test_a_security_group_of_another_vpc_is_refused(make_stack: Make) -> None:
+    stack = make_stack()
+    vpc, other = _two_made(stack)
+    group = ec2.SecurityGroup(stack, "Group", vpc=other)
+    said = (
+        r"^network\.security_groups\[0\] must be in network\.vpc Stack/Mine, got Stack/Group of Stack/Other; pass one"
+    )
+    with pytest.raises(ValueError, match=said):
+        _choose(stack, vpc=vpc, security_groups=[group])
+    with pytest.raises(ValueError, match=r"^network\.vpc must be given with network\.security_groups, got none"):
+        Network(security_groups=[group])
+
+
+def test_a_file_system_of_another_vpc_is_refused_even_with_the_same_logical_ids(make_stack: Make) -> None:
+    stack = make_stack()
+    vpc, other = _two_stacks(stack)
+    elsewhere = cdk.Stack.of(other)
+    shared = SharedFileSystem(elsewhere, "Shared", vpc=other, subnet=other.private_subnets[0])
+    given = efs.FileSystem(elsewhere, "Given", vpc=other)
+    lustre = LustreFileSystem(elsewhere, "Lustre", vpc=other)
+    network = _choose(stack, vpc=vpc)
+    for name, storage in (
+        ("file_system", Storage(file_system=shared)),
+        ("file_system", Storage(file_system=given)),
+        ("lustre", Storage(lustre=lustre)),
+    ):
+        scope = cdk.Stack(stack, f"{name}{id(storage)}")
+        with pytest.raises(ValueError, match=rf"^network\.vpc must be the VPC of storage\.{name}, got "):
+            ClusterStorage(scope, storage, mode="nfs4", network=network, state_table=None, encryption_key=_key(scope))
+
+
+def _key(scope: cdk.Stack) -> Any:
+    return cdk.aws_kms.Key.from_key_arn(scope, "Key", "arn:aws:kms:us-east-1:111122223333:key/a")
+
+
+@pytest.mark.parametrize("kind", [SharedFileSystem, LustreFileSystem])
+def test_a_file_system_in_a_subnet_of_another_vpc_is_refused(make_stack: Make, kind: Any) -> None:
+    stack = make_stack()
+    vpc, other = _two_made(stack)
+    with pytest.raises(ValueError, match=r"^subnet must be in vpc Stack/Mine, got Stack/Other/PrivateSubnet1 of "):
+        kind(stack, "Shared", vpc=vpc, subnet=other.private_subnets[0])
+
+
+@pytest.mark.parametrize(
+    ("environment", "kind"),
+    [
+        ({"account": "111122223333", "region": "eu-west-1"}, "region"),
+        ({"account": "444455556666", "region": "us-east-1"}, "account"),
+    ],
+)
+def test_a_vpc_of_a_stack_in_another_region_or_account_is_refused(
+    make_app: Callable[..., cdk.App], environment: dict[str, str], kind: str
+) -> None:
+    app = make_app()
+    vpc = _make_vpc(cdk.Stack(app, "Base", env=cdk.Environment(**environment)), PUBLIC, PRIVATE)
+    here = cdk.Environment(account="111122223333", region="us-east-1")
+    stack = cdk.Stack(app, "Stack", env=here, cross_region_references=True)
+    said = (
+        rf"^network\.vpc must be in the {kind} of the cluster's stack Stack, .*, got Base/Mine in {environment[kind]}; "
+    )
+    with pytest.raises(ValueError, match=said):
+        TrainingCluster(stack, "Cluster", workers=Workers(instance_type="m5.large"), network=Network(vpc=vpc))
+
+
+def test_a_vpc_is_taken_where_one_of_the_environments_is_known_at_deployment_only(
+    make_app: Callable[..., cdk.App],
+) -> None:
+    app = make_app()
+    vpc = _import_vpc(cdk.Stack(app, "Base", env=cdk.Environment(region="us-east-1")))
+    assert _choose(cdk.Stack(app, "Stack"), vpc=vpc).vpc is vpc
