@@ -1,7 +1,6 @@
 """Access to the AWS account that a command reads: the user's, or that of a kept rehearsal."""
 
 import argparse
-import importlib.util
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cdk_rehearsal.errors import UnavailableError
+from cdk_rehearsal.extras import require_modules
 from cdk_rehearsal.run.lab_record import LabRecord
 from deeplearning_view.aws_responses import AwsResponses
 
@@ -56,9 +56,7 @@ def open_cloud(arguments: argparse.Namespace) -> CloudAccess:
     Raises:
         UnavailableError: It cannot be opened; the message names the remedy.
     """
-    for module in ("boto3", "rich"):
-        if importlib.util.find_spec(module) is None:
-            raise UnavailableError(f"missing: {module}; run: pip install 'deeplearning-cdk[operate]'")
+    require_modules("boto3", "rich", extra="operate")
     if arguments.rehearsal is None:
         return _open_account(arguments)
     if arguments.profile or arguments.region:

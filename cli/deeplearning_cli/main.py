@@ -6,12 +6,12 @@ Nothing heavy is imported before a subcommand runs, so that `--help` prints at o
 
 import argparse
 import importlib
-import importlib.util
 import sys
 from collections.abc import Sequence
 
 from cdk_rehearsal.error_report import UNAVAILABLE, report_error, run_command
 from cdk_rehearsal.errors import UnavailableError
+from cdk_rehearsal.extras import require_modules
 from deeplearning_cli.arguments import Commands
 from deeplearning_contract.version import VERSION
 
@@ -91,8 +91,10 @@ def _add_completion(commands: Commands) -> None:
 
 
 def _print_completion(arguments: argparse.Namespace) -> int:
-    if importlib.util.find_spec("shtab") is None:
-        return report_error(UnavailableError("missing: shtab; run: pip install 'deeplearning-cdk[operate]'"))
+    try:
+        require_modules("shtab", extra="operate")
+    except UnavailableError as error:
+        return report_error(error)
     import shtab  # noqa: PLC0415 - only this command needs it
 
     print(shtab.complete(make_parser(), arguments.shell))

@@ -1,7 +1,6 @@
 """The command `deeplearning-cdk rehearse`: checks, prepares and starts the enclosed lab, one for each fault case."""
 
 import argparse
-import importlib.util
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +10,7 @@ from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.cache import find_cache, require_cache
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
+from cdk_rehearsal.extras import require_rehearsal
 from cdk_rehearsal.referees.judge import require_acceptance
 from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
 from cdk_rehearsal.run.lab_record import remove_record
@@ -38,7 +38,7 @@ def rehearse(arguments: argparse.Namespace) -> int:
         cases = read_chosen(arguments.case, arguments) if arguments.case else ()
         if arguments.app is None:
             options = _require_assembly(options, arguments.gpus_per_node)
-        _require_extra()
+        require_rehearsal()
         if arguments.orders is not None:
             return _try_orders(options, arguments.orders)
         require_namespaces()
@@ -103,12 +103,6 @@ def _require_assembly(options: RehearsalOptions, gpus: int | None) -> RehearsalO
     require_worker_minimum(stack.template, options.nodes)
     tell_warnings(options.assembly, options.stack)
     return replace(options, gpus_per_node=min(_GPUS_PER_NODE, count_gpus(stack.template))) if gpus is None else options
-
-
-def _require_extra() -> None:
-    for module in ("moto", "boto3", "rich"):
-        if importlib.util.find_spec(module) is None:
-            raise UnavailableError(f"missing: {module}; run: pip install 'deeplearning-cdk[rehearsal]'")
 
 
 def print_cases(*, as_json: bool) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cdk_rehearsal.error_report import report_error, run_command
 from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.extras import require_rehearsal
 from cdk_rehearsal.run.progress import tell_warnings
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def _end(plan: "Plan", report: "Report") -> str:
 
 
 def _try_orders(plan: "Plan", options: argparse.Namespace) -> int:
+    require_rehearsal()
     # moto takes a second, which a rehearsal loads in the process of its embedded AWS.
     from cdk_rehearsal.orders import print_failures, try_orders  # noqa: PLC0415
     from cdk_rehearsal.referees.judge import require_acceptance  # noqa: PLC0415

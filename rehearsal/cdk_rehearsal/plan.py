@@ -13,6 +13,7 @@ from cdk_rehearsal.cache import find_cache, require_cache
 from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
 from cdk_rehearsal.error_report import INTERRUPTED
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
+from cdk_rehearsal.extras import require_rehearsal
 from cdk_rehearsal.image_families import find_template_parts
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import prepare_layers
@@ -123,6 +124,7 @@ def rehearse(plan: Plan) -> Report:
     tell_warnings(assembly, plan.stack)
     require_namespaces()
     require_cache(cache)
+    require_rehearsal()
     if plan.referees:
         require_acceptance(assembly, plan.stack, cache, plan.parameters)
     out.mkdir(parents=True, exist_ok=True)

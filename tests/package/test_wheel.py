@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import venv
@@ -102,3 +103,29 @@ def test_command_of_the_wheel_needs_nothing_of_the_checkout(clean_python: Path, 
     shown = [str(command), "rehearse", "--help"]
     answer = subprocess.run(shown, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "cloud assembly" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("cdk-rehearse", ["{assembly}"]),
+        ("cdk-rehearse", ["{assembly}", "--orders", "1"]),
+        ("deeplearning-cdk", ["rehearse", "{assembly}"]),
+        ("deeplearning-cdk", ["status"]),
+        ("deeplearning-cdk", ["completion", "bash"]),
+        ("deeplearning-cdk", ["prepare-data", "s3://bucket/a.tar", "--preset", "coco-2017"]),
+    ],
+)
+def test_a_command_without_its_packages_names_a_command_that_installs_them(
+    clean_python: Path, assemblies: tuple[Path, Path], command: str, words: list[str], tmp_path: Path
+) -> None:
+    given = [word.format(assembly=assemblies[1]) for word in words]
+    program = [str(clean_python.with_name(command)), *given]
+    answer = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert answer.returncode == 2
+    missing, remedy = answer.stderr.splitlines()[-1].removeprefix(f"{command}: ").split("; run: pip ")
+    assert missing.startswith("missing: ")
+    pip = [sys.executable, "-m", "pip", "--python", str(clean_python), *shlex.split(remedy), "--dry-run", "--no-index"]
+    planned = subprocess.run([*pip, "--find-links", str(WHEELHOUSE)], capture_output=True, text=True, check=True).stdout
+    assert "Would install" in planned
+    assert "deeplearning" not in planned

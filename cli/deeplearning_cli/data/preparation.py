@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cdk_rehearsal.error_report import report_error
+from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands
 from deeplearning_cli.data.bundle import Bundle, make_bundle
 from deeplearning_cli.data.download import CHUNK_BYTES, Report, download
@@ -102,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
             client.head_bucket(Bucket=preparation.destination.bucket)
         with show_progress() as report:
             digest = _carry_out(client, preparation, report)
-    except PreparationError as error:
+    except (PreparationError, UnavailableError) as error:
         return report_error(error, as_json=arguments.json)
     if arguments.json:
         _print_document(preparation, digest, is_ready=True)

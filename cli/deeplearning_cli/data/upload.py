@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from cdk_rehearsal.extras import require_modules
 from deeplearning_cli.data.bundle import Bundle
 from deeplearning_cli.data.download import Report
-from deeplearning_cli.data.sources import Destination, InputError, PreparationError
+from deeplearning_cli.data.sources import Destination, PreparationError
 
 PART_BYTES = 16 << 20
 """boto3 keeps ten parts in memory, and makes them larger if a file would have more than 10,000."""
@@ -25,12 +26,16 @@ _REMEDIES = {
 
 
 def make_client() -> Any:
-    """Return an S3 client of the user's own credentials and region."""
-    try:
-        import boto3  # noqa: PLC0415 - takes half a second, and only this command needs it
-        from botocore.config import Config  # noqa: PLC0415 - as above
-    except ImportError as error:
-        raise InputError("missing: boto3; run: pip install 'deeplearning-cdk[data]'") from error
+    """
+    Return an S3 client of the user's own credentials and region.
+
+    Raises:
+        UnavailableError: boto3 is missing; the message names the remedy.
+    """
+    require_modules("boto3", extra="data")
+    import boto3  # noqa: PLC0415 - takes half a second, and only this command needs it
+    from botocore.config import Config  # noqa: PLC0415 - as above
+
     with explain():
         retries = {"max_attempts": 5, "mode": "standard"}
         return boto3.session.Session().client("s3", config=Config(retries=retries, max_pool_connections=AT_ONCE))

@@ -195,10 +195,10 @@ def test_a_work_folder_that_cannot_be_created_is_reported(s3, zipped, tmp_path, 
     assert "--work must be a folder that can be written" in capsys.readouterr().err
 
 
-def test_without_boto3_the_extra_is_named(web, zipped, tmp_path, capsys, monkeypatch):
+def test_without_boto3_the_command_that_installs_it_is_named(web, zipped, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "boto3", None)
     assert prepare(tmp_path, "s3://team-data/a.tar", "--url", zipped) == 2
-    assert "missing: boto3; run: pip install 'deeplearning-cdk[data]'" in capsys.readouterr().err
+    assert "missing: boto3; run: pip install 'boto3<2,>=1.35' 'rich<16,>=15'\n" in capsys.readouterr().err
 
 
 def test_the_presets_of_the_command_line_are_those_there_are(capsys):

@@ -1,0 +1,38 @@
+"""Packages that a command needs beside those of the constructs: the extras in the metadata of this distribution."""
+
+import importlib.util
+import shlex
+
+from cdk_rehearsal.errors import UnavailableError
+
+DISTRIBUTION = "deeplearning-cdk"
+REHEARSAL = ("boto3", "cattrs", "cfnlint", "cryptography", "jinja2", "moto", "rich")
+"""Modules of the extra `rehearsal`, which a rehearsal imports on its way."""
+
+
+def require_rehearsal() -> None:
+    """
+    Require the modules of the extra `rehearsal`.
+
+    Raises:
+        UnavailableError: One is missing; the message names the remedy.
+    """
+    require_modules(*REHEARSAL, extra="rehearsal")
+
+
+def require_modules(*modules: str, extra: str) -> None:
+    """
+    Require modules that an extra of this distribution installs.
+
+    Raises:
+        UnavailableError: One is missing. The message has the command that installs what the metadata lists for the
+            extra, which works whether a wheel or a checkout was installed, and names no package of this project.
+    """
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    if not missing:
+        return
+    from importlib.metadata import requires  # noqa: PLC0415 - slow, and every command comes by here
+
+    lines = [line.partition(";") for line in requires(DISTRIBUTION) or ()]
+    packages = [name.strip() for name, _, marker in lines if marker.split() == ["extra", "==", f"'{extra}'"]]
+    raise UnavailableError(f"missing: {', '.join(missing)}; run: pip install {shlex.join(packages)}")
