@@ -100,9 +100,9 @@ def folders_table() -> str:
 
 
 def consumer_app() -> str:
-    """Return the stack of the example consumer app, without the beginning and end of every CDK app."""
+    """Return the example consumer app, without its docstring."""
     text = CONSUMER_APP.read_text()
-    return text[text.index("from deeplearning_cdk import") : text.index("\n\napp = cdk.App()")].strip()
+    return text[text.index("import aws_cdk as cdk") :].strip()
 
 
 def api_reference() -> str:
@@ -170,7 +170,7 @@ def describe_parser(parser: argparse.ArgumentParser) -> Iterator[str]:
         yield "\n".join(["| argument | meaning |", "|---|---|", *rows])
     for paragraph in parser.epilog.split("\n\n") if parser.epilog else ():
         # Lines that are indented form a table, which the help prints as it is.
-        yield f"```\n{paragraph}\n```" if "\n  " in paragraph else _one_line(paragraph)
+        yield f"```text\n{paragraph}\n```" if "\n  " in paragraph else _one_line(paragraph)
 
 
 def _one_line(text: str) -> str:

@@ -2,7 +2,7 @@
 """
 CDK app that trains in a Capacity Block: in the block's zone, with workers that run while the block lasts.
 
-    pip install deeplearning-cdk
+    pip install ../..                # a checkout in which `make setup` has run
     npx cdk deploy --app "python app.py" -c reservation=cr-0123456789abcdef0 -c zone=us-east-1a
 
 Deploy it before the block begins: the workers' desired capacity is 0, so the stack completes with the master alone.

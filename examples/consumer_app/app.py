@@ -2,7 +2,7 @@
 """
 CDK app of a team that trains in its own VPC on its own data.
 
-    pip install deeplearning-cdk
+    pip install ../..                # a checkout in which `make setup` has run
     npx cdk deploy --app "python app.py"
 """
 

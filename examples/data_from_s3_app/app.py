@@ -2,7 +2,7 @@
 """
 CDK app that trains on data in S3, with the software of a requirements file.
 
-    pip install deeplearning-cdk
+    pip install ../..                # a checkout in which `make setup` has run
     npx cdk deploy --app "python app.py"
 
 The stack creates the bucket. Upload the data, then start jobs: nodes retry until the data exists.

@@ -2,7 +2,7 @@
 """
 CDK app that uses existing resources: a VPC, a file system, a role, a security group and an image.
 
-    pip install deeplearning-cdk
+    pip install ../..                # a checkout in which `make setup` has run
     npx cdk deploy --all --app "python app.py" -c vpc_id=vpc-0123456789abcdef0
 
 The CDK CLI looks the VPC and the image up at its first run and stores them in cdk.context.json, which belongs in the

@@ -2,7 +2,7 @@
 """
 CDK app with two clusters in one stack: one trains, a smaller one evaluates, and both have the same files.
 
-    pip install deeplearning-cdk
+    pip install ../..                # a checkout in which `make setup` has run
     npx cdk deploy --app "python app.py"
 
 The second cluster uses the VPC, the file system and the mount target of the first. Checkpoints of the job `cifar` are

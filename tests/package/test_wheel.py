@@ -1,8 +1,11 @@
 """The wheel alone, in a clean virtual environment outside the checkout."""
 
+import importlib.metadata
 import json
 import os
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 import venv
@@ -103,6 +106,25 @@ def test_command_of_the_wheel_needs_nothing_of_the_checkout(clean_python: Path, 
     shown = [str(command), "rehearse", "--help"]
     answer = subprocess.run(shown, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "cloud assembly" in answer.stdout
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/import.md"])
+def test_the_line_of_a_page_that_installs_it_works_as_pasted(page: str, wheel: Path, tmp_path: Path) -> None:
+    (line,) = re.findall(r"^(?:make setup && )?(pip install .*)$", (ROOT / page).read_text(), re.MULTILINE)
+    clone = ROOT if "build/dist" not in line else tmp_path
+    (tmp_path / "build" / "dist").mkdir(parents=True)
+    shutil.copy(wheel, tmp_path / "build" / "dist")
+    # Options of the command line are not those of the environment in which pip builds.
+    command = f"{line} --target '{tmp_path / 'target'}' --no-deps --no-compile"
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(WHEELHOUSE),
+    }
+    subprocess.run(["bash", "-c", command], cwd=clone, env=environment, check=True, capture_output=True)
+    (installed,) = importlib.metadata.distributions(path=[str(tmp_path / "target")])
+    assert set(re.findall(r"\w+", line.partition("[")[2])) <= set(installed.metadata.get_all("Provides-Extra"))
+    assert (tmp_path / "target" / "deeplearning_cdk" / "_payload" / "vendor").is_dir()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,238 @@
+"""
+The blocks of code on the pages, as a reader pastes them.
+
+The Python of a page runs as one program, so that its first block shows what the others take for granted. Tests of a
+page run with the page's own commands beside the README's app. Commands, job files and JSON are read by their readers.
+A block of `text` is the output of a program. What cannot run stands below `<!-- not run: reason -->`.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby, pairwise, takewhile
+from pathlib import Path
+
+import aws_cdk as cdk
+import pytest
+
+from cdk_rehearsal.main import _make_parser as make_rehearse_parser
+from deeplearning_cli.jobs.definition import read_job
+from deeplearning_cli.main import make_parser as make_cdk_parser
+from deeplearning_cli.main import split_command
+from deeplearning_command.main import make_parser as make_node_parser
+from deeplearning_rehearsal.template import require_worker_minimum
+from stacks.cluster_stack import make_stack
+from stacks.context import read_choices, read_context
+
+ROOT = Path(__file__).parents[2]
+RUNNER = ROOT / "tests" / "example_app.py"
+LISTING = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+BLOCK = re.compile(
+    r"(?:^ *<!-- not run: (?P<reason>[^\n]+) -->\n)?^ *```(?P<language>\w*)\n(?P<text>.*?)^ *```$",
+    re.DOTALL | re.MULTILINE,
+)
+NOT_RUN = ("mermaid", "text")
+FOREIGN = frozenset(
+    {
+        *("aws", "lsblk", "mpirun", "npm", "nvidia-smi", "pipx", "pytest", "sudo", "uv", "xargs"),
+        *("cd", "do", "done", "echo", "source", "while"),
+    }
+)
+"""First words of commands that are not ours."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Block of code of a page; `reason` is why it cannot run."""
+
+    page: str
+    language: str
+    text: str
+    reason: str | None
+
+    def __str__(self) -> str:
+        return f"{self.page}-{self.text.splitlines()[0]}"
+
+
+def find_blocks(page: str, text: str) -> Iterator[Block]:
+    for found in BLOCK.finditer(text):
+        yield Block(page, found["language"], found["text"], found["reason"])
+
+
+BLOCKS = [block for page in LISTING.split() for block in find_blocks(page, (ROOT / page).read_text())]
+RUN = [block for block in BLOCKS if block.reason is None and block.language not in NOT_RUN]
+PROGRAMS = {
+    page: "".join(block.text for block in blocks)
+    for page, blocks in groupby((block for block in RUN if block.language == "python"), key=lambda block: block.page)
+}
+APPS = {page: text for page, text in PROGRAMS.items() if "def test_" not in text}
+
+
+def test_blocks_that_cannot_run_are_few_and_say_why() -> None:
+    assert [(block.page, block.language) for block in BLOCKS if block.reason is not None] == [
+        ("docs/tutorials/first-hour-on-aws.md", "python"),
+        ("rehearsal/cdk_rehearsal/README.md", "python"),
+        ("rehearsal/cdk_rehearsal/README.md", "python"),
+    ]
+    assert {block.language for block in BLOCKS} == {"", "json", "python", "toml", *NOT_RUN}
+    assert len(APPS) > 5
+
+
+@pytest.fixture(scope="module")
+def synthesize(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return a function that runs the Python of a page as `app.py` and returns its folder; each page runs once."""
+    known: dict[str, Path] = {}
+
+    def run(page: str) -> Path:
+        if page not in known:
+            known[page] = tmp_path_factory.mktemp("page")
+            (known[page] / "app.py").write_text(PROGRAMS[page])
+            command = [sys.executable, str(RUNNER), "app.py"]
+            subprocess.run(command, cwd=known[page], env=_clean_environment(), check=True)
+        return known[page]
+
+    return run
+
+
+@pytest.mark.parametrize("page", APPS)
+def test_the_python_of_a_page_writes_an_assembly_with_a_template(synthesize: Callable[[str], Path], page: str) -> None:
+    assert list((synthesize(page) / "cdk.out").glob("*.template.json"))
+
+
+@pytest.mark.parametrize("page", [page for page in PROGRAMS if page not in APPS])
+def test_the_tests_of_a_page_pass_beside_the_readmes_app(page: str, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(PROGRAMS["README.md"])
+    (tmp_path / "test_app.py").write_text(PROGRAMS[page])
+    quick = "import functools, aws_cdk\n"
+    quick += "aws_cdk.App = functools.partial(aws_cdk.App, builtin_cloud_formation_validation=False)\n"
+    (tmp_path / "conftest.py").write_text(quick)
+    commands = [words for words in map(shlex.split, _list_lines(page)) if words[0] == "pytest"]
+    assert [words[1:] for words in commands] == [["--snapshot-update"], []]
+    for words in commands:
+        subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, env=_clean_environment(), check=True)
+
+
+@pytest.mark.parametrize("block", [block for block in RUN if not block.language], ids=str)
+def test_the_commands_of_a_block_are_read_by_their_parsers(block: Block) -> None:
+    read_commands(block)
+
+
+@pytest.mark.parametrize("block", [block for block in RUN if block.language == "toml"], ids=str)
+def test_a_job_file_of_a_page_defines_a_job(block: Block, tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(block.text)
+    arguments = make_cdk_parser().parse_args(["plan", str(tmp_path / "job.toml")])
+    assert read_job(tmp_path / "job.toml", arguments).job.program
+
+
+@pytest.mark.parametrize("block", [block for block in RUN if block.language == "json"], ids=str)
+def test_the_json_of_a_page_is_read(block: Block) -> None:
+    assert json.loads(block.text)
+
+
+def test_rehearsals_on_pages_have_enough_nodes_for_the_readmes_app(synthesize: Callable[[str], Path]) -> None:
+    template = json.loads((synthesize("README.md") / "cdk.out" / "training.template.json").read_text())
+    text = "".join((ROOT / page).read_text() for page in LISTING.split() if page != "CHANGELOG.md")
+    counts = set(map(int, re.findall(r"deeplearning-cdk rehearse cdk\.out[^\n`]* --nodes (\d+)", text)))
+    assert counts
+    for nodes in counts:
+        require_worker_minimum(template, nodes)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "make rehears",
+        "make rehearse CASSE=quota",
+        "make setup && deeplearning-cdk stattus",
+        "deeplearning-cdk rehearse cdk.out --nods 2 --expect formed",
+        'sudo "$(which cdk-rehearse)" cdk.out --ordres 20',
+        "deeplearning run --launcher mpirun -- python3 train.py",
+        "npx cdk deploi",
+        "npx cdk deploy -c workers.instance_typ=g5.12xlarge",
+        "npx cdk deploy -c workers.min_capacity=two",
+        "pip install 'deeplearning-cdk[operate]'",
+        "deeplearning-cdkk status",
+    ],
+)
+def test_a_mistake_in_a_command_is_found(line: str) -> None:
+    with pytest.raises((SystemExit, ValueError, AssertionError)):
+        read_commands(Block("page", "", f"{line}  # … is a comment\n", None))
+
+
+def test_blocks_are_found_after_others_and_in_lists() -> None:
+    text = "```python\nx\n```\n\n1. a\n\n   ```\n   make y\n   ```\n<!-- not run: needs z -->\n```toml\nz\n```\n"
+    found = [(block.language, block.text.strip(), block.reason) for block in find_blocks("page", text)]
+    assert found == [("python", "x", None), ("", "make y", None), ("toml", "z", "needs z")]
+
+
+# --- Commands -----------------------------------------------------------------------------------------
+
+
+def read_commands(block: Block) -> None:
+    """Read each command of a block with the parser of its program, without comments and redirections."""
+    for line in block.text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        for is_end, command in groupby(words, key=lambda word: word in {"&&", "|", ";"}):
+            if not is_end:
+                _read_command(list(takewhile(lambda word: word != ">", command)))
+
+
+def _read_command(words: list[str]) -> None:
+    program, arguments = words[0].removeprefix(".venv/bin/"), words[1:]
+    match program:
+        case "sudo" if found := re.fullmatch(r"\$\(which (.+)\)", arguments[0]):
+            _read_command([found[1], *arguments[1:]])
+        case "make":
+            _read_make(arguments)
+        case "deeplearning-cdk":
+            make_cdk_parser().parse_args(split_command(arguments)[0])
+        case "deeplearning":
+            make_node_parser().parse_args(arguments)
+        case "cdk-rehearse":
+            make_rehearse_parser().parse_args(arguments)
+        case "npx" | "cdk":
+            _read_cdk(arguments[1:] if program == "npx" else arguments)
+        case "pip":
+            assert all("/" in word or word[0] in ".$" for word in arguments if "deeplearning" in word)
+        case "python":
+            assert arguments == ["app.py"]
+        case _:
+            assert program in FOREIGN
+
+
+def _read_make(arguments: list[str]) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for word in arguments:
+        name, is_variable, value = word.partition("=")
+        assert re.search(rf"^{name} \?=" if is_variable else rf"^{name}:", makefile, re.MULTILINE), word
+        if name == "CONTEXT":
+            _read_context(shlex.split(value))
+
+
+def _read_cdk(arguments: list[str]) -> None:
+    assert arguments[0] in {"bootstrap", "deploy", "destroy", "synth"}
+    if "--app" not in arguments:
+        _read_context(arguments[1:])
+
+
+def _read_context(arguments: list[str]) -> None:
+    """Create the stacks of the repository's app with the context of a command."""
+    given = [word for flag, value in pairwise(arguments) if flag == "-c" for word in (flag, value)]
+    app = cdk.App()
+    for choice in read_choices(read_context(given, {}, ROOT)):
+        make_stack(app, choice)
+
+
+def _list_lines(page: str) -> list[str]:
+    return [line for block in RUN if (block.page, block.language) == (page, "") for line in block.text.splitlines()]
+
+
+def _clean_environment() -> Mapping[str, str]:
+    """Return the environment of a reader, in which the CDK CLI runs the app."""
+    ours = ("AWS_", "CDK_", "PYTEST_", "PYTHONPATH")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours)} | {"CDK_OUTDIR": "cdk.out"}
