@@ -1,5 +1,6 @@
 """The wheel alone, in a clean virtual environment outside the checkout."""
 
+import email
 import importlib.metadata
 import json
 import os
@@ -87,6 +88,20 @@ def test_wheel_holds_packages_and_payload_and_no_compiled_files(wheel: Path) -> 
     assert "deeplearning_rehearsal/report/templates/report.html.j2" in names
     assert "deeplearning_rehearsal/cases/capacity-none.toml" in names
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
+
+
+def test_the_description_shows_the_readme_where_none_of_its_other_files_is(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if re.fullmatch(r"deeplearning_cdk-[^/]*/METADATA", name))
+        metadata = email.message_from_bytes(archive.read(name))
+    description = metadata.get_payload(decode=True).decode()
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert metadata["Author"] == "deeplearning-cdk contributors"
+    assert set(re.findall(r"\]\(([^)]*)\)", (ROOT / "README.md").read_text())) > {"docs/rehearsal.svg", "SECURITY.md"}
+    assert [link for link in re.findall(r"\]\(([^)]*)\)", description) if not link.startswith("https://")] == []
+    assert "[PyTorch's page](https://pytorch.org/" in description
+    assert "| Start | Your first rehearsal · Your first hour on AWS |" in description
+    assert description.splitlines()[0] == "# deeplearning-cdk"
 
 
 def test_consumer_app_gets_the_same_asset_hashes_from_wheel_and_checkout(assemblies: tuple[Path, Path]) -> None:
