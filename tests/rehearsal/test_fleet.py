@@ -65,7 +65,7 @@ def test_a_plan_that_cannot_be_tried_names_what_is_wrong(assembly, tmp_path):
         Plan(assembly, expect="formed")
     with pytest.raises(ValueError, match="minutes must be more than 0, got -1"):
         Plan(assembly, minutes=-1)
-    with pytest.raises(RehearsalError, match=r"assembly must be a folder that `cdk synth` wrote, got .*absent"):
+    with pytest.raises(RehearsalError, match=r"assembly must be the folder of a synthesized app, got .*absent"):
         rehearse(Plan(tmp_path / "absent"))
     with pytest.raises(RehearsalError, match=r"check must be a Python file, got .*absent\.py"):
         rehearse(Plan(assembly, check=tmp_path / "absent.py"))

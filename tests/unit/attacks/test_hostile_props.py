@@ -65,7 +65,7 @@ PLACES = {
     "packages": lambda text: NodeImage.from_ssm_parameter("/a", packages={"mount.nfs4": (f"nfs{text}",)}, **IMAGE),
     "network.vpc": lambda text: read({"network.vpc": VPC | {"private_subnet_ids": [f"subnet-1{text}"]}}),
     "network.worker_subnet": lambda text: read({"network.vpc": VPC, "network.worker_subnet": f"subnet-1{text}"}),
-    "network.security_groups": lambda text: read({"network.security_groups": f"sg-1{text}"}),
+    "network.security_groups": lambda text: read({"network": {"vpc": VPC, "security_groups": f"sg-1{text}"}}),
     "group of a file system": lambda text: read(
         {"storage.file_system": {"file_system_id": "fs-01234567", "security_group": f"sg-01234567{text}"}}
     ),
