@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.embedded_aws.access.gatekeeper import write_rights
+from cdk_rehearsal.embedded_aws.base.place import OPERATOR_KEY, OPERATOR_SECRET
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
-from cdk_rehearsal.embedded_aws.place import OPERATOR_KEY, OPERATOR_SECRET
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.key_pairs import assume_key_pairs

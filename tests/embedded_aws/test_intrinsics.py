@@ -2,7 +2,7 @@
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import evaluate, find_references
+from cdk_rehearsal.embedded_aws.resources.intrinsics import evaluate, find_references
 from cdk_rehearsal.errors import AssemblyError
 
 

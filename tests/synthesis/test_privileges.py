@@ -5,7 +5,7 @@ from importlib import resources
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import evaluate as resolve_intrinsics
+from cdk_rehearsal.embedded_aws.resources.intrinsics import evaluate as resolve_intrinsics
 from cdk_rehearsal.iam.evaluation import evaluate
 from cdk_rehearsal.iam.policy import read_policy
 from cdk_rehearsal.iam.request import Caller, Request, make_context

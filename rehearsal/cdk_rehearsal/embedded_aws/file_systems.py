@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.base.place import Place
 from cdk_rehearsal.machine import AccessPoint, LustreTarget, RootOwner
 
 _SMALLEST, _STEP = 1200, 2400

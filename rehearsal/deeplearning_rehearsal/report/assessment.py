@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 
-from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackOutcome
+from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.lab import StandIn
 from cdk_rehearsal.run.timeline import Span, Timeline

@@ -6,8 +6,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Created
-from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import NO_VALUE, evaluate, find_references
+from cdk_rehearsal.embedded_aws.resources.creation import Created
+from cdk_rehearsal.embedded_aws.resources.intrinsics import NO_VALUE, evaluate, find_references
 from cdk_rehearsal.embedded_aws.services import Services
 from cdk_rehearsal.errors import AssemblyError
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from moto.events.models import EventsBackend, Rule
 
-from cdk_rehearsal.embedded_aws.observation import Observations
-from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.base.observation import Observations
+from cdk_rehearsal.embedded_aws.base.place import Place
 from cdk_rehearsal.errors import AssemblyError
 
 _OPERATORS: Mapping[str, Callable[[str, str], bool]] = {

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from cdk_rehearsal.embedded_aws.base.place import Place
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
-from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.run.fleet import Fleet

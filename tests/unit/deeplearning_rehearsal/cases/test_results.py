@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackOutcome
+from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.errors import PromiseError, UnavailableError
 from cdk_rehearsal.report.report import render_text

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackEvent, StackOutcome, StackResource
+from cdk_rehearsal.embedded_aws.base.stack_record import StackEvent, StackOutcome, StackResource
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.cluster_state import ClusterState, Phase

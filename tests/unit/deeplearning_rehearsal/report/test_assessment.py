@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackOutcome, StackResource
+from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome, StackResource
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.lab import StandIn
 from cdk_rehearsal.run.timeline import Happening, Span, Timeline

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from cdk_rehearsal.embedded_aws.base.place import Place
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
-from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.image_families import find_template_parts
 from cdk_rehearsal.lab.images.base_root import NODE_PYTHON
 from cdk_rehearsal.lab.images.image_parts import PACKAGES, PART_STAND_INS, SOFTWARE, write_image_part

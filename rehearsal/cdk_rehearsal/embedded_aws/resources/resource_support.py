@@ -8,7 +8,7 @@ from typing import Any
 
 import tomllib
 
-from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import find_functions, find_references, is_implemented
+from cdk_rehearsal.embedded_aws.resources.intrinsics import find_functions, find_references, is_implemented
 from cdk_rehearsal.errors import UnsupportedError
 
 _SECTIONS = {
