@@ -16,7 +16,6 @@ from cdk_rehearsal.assembly import DEFAULT_REGION, AssemblyStack, read_stack
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.base.observation import Observations, Observer
-from cdk_rehearsal.embedded_aws.base.place import Place
 from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.base.scaling_group import HealthCheck
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
@@ -33,6 +32,7 @@ from cdk_rehearsal.embedded_aws.server.server import Server
 from cdk_rehearsal.embedded_aws.services import Services
 from cdk_rehearsal.errors import AssemblyError, RehearsalError
 from cdk_rehearsal.machine import MachineHost
+from cdk_rehearsal.place import Place
 
 ChangeTemplate = Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], Mapping[str, str]]]
 _POLL_SECONDS = 0.1

@@ -8,7 +8,6 @@ from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotificati
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.base.message_faults import MessageDisturbance
 from cdk_rehearsal.embedded_aws.base.observation import Observations
-from cdk_rehearsal.embedded_aws.base.place import Place
 from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
@@ -23,6 +22,7 @@ from cdk_rehearsal.embedded_aws.messaging.event_bus import EventBus, Schedule, i
 from cdk_rehearsal.embedded_aws.messaging.queue_delivery import install_queue_delivery
 from cdk_rehearsal.iam.call_record import CallRecord
 from cdk_rehearsal.machine import MachineHost
+from cdk_rehearsal.place import Place
 
 
 class Services:

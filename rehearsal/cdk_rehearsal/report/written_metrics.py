@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.base.place import Place
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.embedded_aws.functions.runner import Invocation
+from cdk_rehearsal.place import Place
 
 Point = tuple[float, float]
 """Time in seconds since the epoch, and value."""

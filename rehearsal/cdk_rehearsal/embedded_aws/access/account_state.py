@@ -20,8 +20,8 @@ from moto.s3.models import s3_backends
 from moto.sns.models import sns_backends
 from moto.sqs.models import sqs_backends
 
-from cdk_rehearsal.embedded_aws.base.place import Place
 from cdk_rehearsal.embedded_aws.base.scaling_group import ScalingGroup
+from cdk_rehearsal.place import Place
 
 
 class AccountState:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.base.message_faults import MessageFaults
-from cdk_rehearsal.embedded_aws.base.place import Place
+from cdk_rehearsal.place import Place
 
 ASYNCHRONOUS_RETRY_SECONDS = (60.0, 120.0)
 """Lambda retries a failed asynchronous invocation twice: after one minute, then after two (Lambda Developer Guide)."""

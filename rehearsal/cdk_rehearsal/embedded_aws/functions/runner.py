@@ -15,7 +15,6 @@ from botocore.exceptions import ClientError
 
 from cdk_rehearsal.embedded_aws.base.cloud_options import ASYNCHRONOUS_RETRY_SECONDS
 from cdk_rehearsal.embedded_aws.base.observation import Observations
-from cdk_rehearsal.embedded_aws.base.place import Credentials, Place
 from cdk_rehearsal.embedded_aws.functions.environment import (
     ExecutionEnvironment,
     Function,
@@ -23,6 +22,7 @@ from cdk_rehearsal.embedded_aws.functions.environment import (
     link_runtime,
     unpack_code,
 )
+from cdk_rehearsal.place import Credentials, Place
 
 LOG_STREAM = "rehearsal"
 _MOST_LINES = 1_000
