@@ -17,10 +17,10 @@ from aws_cdk import aws_efs as efs
 from aws_cdk import aws_iam as iam
 
 from deeplearning_cdk.capacity.purchase import ChosenPurchase
-from deeplearning_cdk.images.choice import ChosenImage
+from deeplearning_cdk.catalog.instance_catalog import NodeInstanceType
 from deeplearning_cdk.network.addresses import LARGEST_SUBNET_ADDRESSES, VpcCidr, is_everyone, is_ipv4_network
 from deeplearning_cdk.network.zones import find_zone
-from deeplearning_cdk.nodes.instance_catalog import NodeInstanceType
+from deeplearning_cdk.nodes.image_choice import ChosenImage
 from deeplearning_cdk.nodes.user_scripts import Script
 from deeplearning_cdk.props.check import Rule, check_fields, names_checked
 from deeplearning_cdk.props.regions import may_be_zone

@@ -16,9 +16,9 @@ from deeplearning_cdk.images.node_image import NodeImage
 from deeplearning_cdk.nodes.interfaces import plan_interfaces
 from deeplearning_cdk.nodes.plan import RolePlan
 from deeplearning_cdk.nodes.programs import NodeSite
-from deeplearning_cdk.nodes.tags import InstanceTags, name_tags, tag_launched
 from deeplearning_cdk.nodes.user_data import NodeUserData
 from deeplearning_cdk.props.rules import count_gibibytes
+from deeplearning_cdk.props.tags import InstanceTags, name_tags, tag_launched
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
 from deeplearning_contract.names import NodeRole
 
