@@ -16,7 +16,7 @@ from constructs import Construct
 from deeplearning_cdk.coordination.node_permissions import pull_statements, read_statement
 from deeplearning_cdk.coordination.payload import find_payload, keep_file, pack_agent
 from deeplearning_cdk.emr.plan import LOGIN_USER, EmrPlan
-from deeplearning_cdk.nodes.interfaces import describe_hardware
+from deeplearning_cdk.network.interfaces import describe_hardware
 from deeplearning_cdk.nodes.programs import FileAsset, describe_environment, list_packages
 from deeplearning_cdk.nodes.user_data import estimate_size, fill
 from deeplearning_cdk.software.environment_cache import EnvironmentCache

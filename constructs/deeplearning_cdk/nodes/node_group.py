@@ -13,7 +13,7 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct, IDependable
 
 from deeplearning_cdk.images.node_image import NodeImage
-from deeplearning_cdk.nodes.interfaces import plan_interfaces
+from deeplearning_cdk.network.interfaces import plan_interfaces
 from deeplearning_cdk.nodes.plan import RolePlan
 from deeplearning_cdk.nodes.programs import NodeSite
 from deeplearning_cdk.nodes.user_data import NodeUserData

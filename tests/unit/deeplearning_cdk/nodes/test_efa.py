@@ -6,7 +6,7 @@ import pytest
 
 from deeplearning_cdk import InstanceTypeFacts, JobEnvironment, Network, NodeImage, TrainingCluster
 from deeplearning_cdk.catalog.instance_catalog import describe_types
-from deeplearning_cdk.nodes.interfaces import plan_interfaces
+from deeplearning_cdk.network.interfaces import plan_interfaces
 from deeplearning_contract.names import NodeRole
 from tests.unit.deeplearning_cdk.clusters import EVERYTHING, plan, props_of
 
