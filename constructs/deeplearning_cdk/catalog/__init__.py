@@ -1,1 +1,1 @@
-"""To be described."""
+"""Catalogue: instance types with their hardware, and the wheels of PyTorch that support their GPUs."""

@@ -1,1 +1,1 @@
-"""To be described."""
+"""Coordination: queues, topics and the state record, functions beside them, and who may use what."""
