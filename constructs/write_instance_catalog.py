@@ -24,7 +24,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).parent / "deeplearning_cdk" / "nodes" / "instance_catalog.json"
+TARGET = Path(__file__).parent / "deeplearning_cdk" / "catalog" / "instance_catalog.json"
 RESOURCES = files("moto.ec2") / "resources"
 COMPUTE_CAPABILITIES = {
     "V100": "7.0",

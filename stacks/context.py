@@ -14,9 +14,9 @@ from typing import Any
 
 from deeplearning_cdk import TrainingCluster
 from deeplearning_cdk.emr.training import EmrTraining
-from deeplearning_cdk.nodes.tags import TagKey, TagValue
 from deeplearning_cdk.props.check import check_prop, show_value
 from deeplearning_cdk.props.regions import may_be_region, suggest_regions
+from deeplearning_cdk.props.tags import TagKey, TagValue
 from stacks.reader import list_keys, parse_json
 
 DEFAULT_STACK_NAME = "deeplearning-cluster"

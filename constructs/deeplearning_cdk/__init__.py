@@ -7,18 +7,20 @@ software of their jobs. The props of clusters are the values `Workers`, `Master`
 """
 
 from deeplearning_cdk.capacity.purchase import Purchase
+from deeplearning_cdk.capacity.spending import Spending
+from deeplearning_cdk.catalog.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_cdk.images.node_image import NodeImage
-from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts
-from deeplearning_cdk.operations.spending import Spending
+from deeplearning_cdk.network.values import Network
+from deeplearning_cdk.nodes.training_image import TrainingImage
+from deeplearning_cdk.nodes.values import Master, Software, Workers
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
 from deeplearning_cdk.software.job_environment import JobEnvironment
-from deeplearning_cdk.software.training_image import TrainingImage
 from deeplearning_cdk.storage.data_source import DataSource
 from deeplearning_cdk.storage.lustre import Lustre, LustreFileSystem
 from deeplearning_cdk.storage.shared_file_system import SharedFileSystem
+from deeplearning_cdk.storage.values import Storage
 from deeplearning_cdk.training_cluster import TrainingCluster
-from deeplearning_cdk.values import Master, Network, Software, Storage, Workers
 
 __all__ = [
     "DataSource",

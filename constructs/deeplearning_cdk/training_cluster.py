@@ -7,24 +7,26 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct, IDependable
 
 from deeplearning_cdk.capacity.adjuster import CapacityAdjuster, request_capacity
-from deeplearning_cdk.coordination import Coordination, name_cluster
+from deeplearning_cdk.capacity.spending import Spending
+from deeplearning_cdk.coordination.coordination import Coordination, name_cluster
+from deeplearning_cdk.coordination.grants import grant_read_status, grant_session, grant_submit
+from deeplearning_cdk.coordination.messages import AlarmTopic, make_log_group
 from deeplearning_cdk.images.pin import pin_image
 from deeplearning_cdk.network.addresses import check_subnet
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
+from deeplearning_cdk.network.values import Network
 from deeplearning_cdk.nodes.cluster_nodes import ClusterNodes
 from deeplearning_cdk.nodes.login_commands import session_command
 from deeplearning_cdk.nodes.plan import plan_nodes
 from deeplearning_cdk.nodes.programs import NodeSite
-from deeplearning_cdk.nodes.tags import tag_costs
-from deeplearning_cdk.operations.messages import AlarmTopic, make_log_group
+from deeplearning_cdk.nodes.values import KeyPair, Master, SetupTimeout, Software, Workers
 from deeplearning_cdk.operations.metrics import ClusterMetrics
 from deeplearning_cdk.operations.monitoring import ClusterMonitoring
-from deeplearning_cdk.operations.spending import Spending
 from deeplearning_cdk.props.check import checked, show_duration
+from deeplearning_cdk.props.tags import tag_costs
 from deeplearning_cdk.security.encryption import ClusterEncryption, EncryptionKey
-from deeplearning_cdk.security.grants import grant_read_status, grant_session, grant_submit
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
-from deeplearning_cdk.values import KeyPair, Master, Network, SetupTimeout, Software, Storage, Workers
+from deeplearning_cdk.storage.values import Storage
 from deeplearning_cdk.warnings import add_warnings
 from deeplearning_contract.names import NodeRole
 

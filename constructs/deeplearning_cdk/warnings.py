@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from aws_cdk import Annotations, Stack, Token
 from constructs import Construct
 
-from deeplearning_cdk.images.choice import find_unsupported
-from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts, catalog_date
+from deeplearning_cdk.capacity.spending import Spending
+from deeplearning_cdk.catalog.instance_catalog import InstanceTypeFacts, catalog_date
+from deeplearning_cdk.nodes.image_choice import find_unsupported
 from deeplearning_cdk.nodes.plan import NodePlan
-from deeplearning_cdk.operations.spending import Spending
 from deeplearning_cdk.props.regions import check_region, read_partitions, suggest_regions
 from deeplearning_cdk.storage.lustre import MOUNT_COMMAND
 from deeplearning_contract.names import NodeRole

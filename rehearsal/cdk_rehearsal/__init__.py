@@ -8,7 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
+    from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
     from cdk_rehearsal.machine import Machine
     from cdk_rehearsal.orders import try_orders
     from cdk_rehearsal.plan import Plan, rehearse
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LaunchFault", "Machine", "Plan", "Report", "Run", "Section", "rehearse", "try_orders"]
 _HOMES = {
-    "LaunchFault": "cdk_rehearsal.embedded_aws.ec2.launch_faults",
+    "LaunchFault": "cdk_rehearsal.embedded_aws.base.launch_faults",
     "Machine": "cdk_rehearsal.machine",
     "Plan": "cdk_rehearsal.plan",
     "Report": "cdk_rehearsal.report.report",

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, ScalingPace
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
-from cdk_rehearsal.embedded_aws.cloud_options import CloudOptions, ScalingPace
 from cdk_rehearsal.key_pairs import assume_key_pairs
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.run.progress import tell

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.cache import find_cache, require_cache
-from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
+from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from cdk_rehearsal.error_report import INTERRUPTED
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.extras import require_rehearsal

@@ -7,9 +7,9 @@ import traceback
 from pathlib import Path
 
 from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
+from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
-from cdk_rehearsal.embedded_aws.cloud_options import CloudOptions
-from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackOutcome
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.image_families import find_template_parts

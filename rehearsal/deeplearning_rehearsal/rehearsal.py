@@ -12,13 +12,13 @@ from typing import Any, NoReturn
 from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.embedded_aws.access.gatekeeper import write_rights
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
-from cdk_rehearsal.embedded_aws.place import OPERATOR_KEY, OPERATOR_SECRET
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.key_pairs import assume_key_pairs
 from cdk_rehearsal.lab import Lab, open_lab
 from cdk_rehearsal.lab.lab import ENDPOINT, PORT, ROUTER
 from cdk_rehearsal.machine import Machine
+from cdk_rehearsal.place import OPERATOR_KEY, OPERATOR_SECRET
 from cdk_rehearsal.report.dashboard_page import read_dashboard
 from cdk_rehearsal.report.report import list_ending, name_following, name_path, render_text
 from cdk_rehearsal.report.stand_ins import AWS_STAND_INS

@@ -12,10 +12,10 @@ import threading
 from functools import partial
 from pathlib import Path
 
+from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, ScalingPace
+from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
+from cdk_rehearsal.embedded_aws.base.message_faults import MessageFaults
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
-from cdk_rehearsal.embedded_aws.cloud_options import CloudOptions, ScalingPace
-from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
-from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageFaults
 from cdk_rehearsal.errors import AssemblyError, RehearsalError
 
 _writing = threading.Lock()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import evaluate, find_references
 from cdk_rehearsal.errors import AssemblyError
+from cdk_rehearsal.intrinsics import evaluate, find_references
 
 
 class Scope:

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageDisturbance, MessageFaults
-from cdk_rehearsal.embedded_aws.observation import Observations
+from cdk_rehearsal.embedded_aws.base.message_faults import MessageDisturbance, MessageFaults
+from cdk_rehearsal.embedded_aws.base.observation import Observations
 from tests.real_time import GENEROUS_SECONDS
 
 LONG = 3600.0

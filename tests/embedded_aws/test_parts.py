@@ -8,16 +8,16 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.autoscaling.group import GroupInstance, ScalingGroup
-from cdk_rehearsal.embedded_aws.cloudformation.signals import PresignedUrls, SignalHandle, WaitCondition
-from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault
+from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError, LaunchFault
+from cdk_rehearsal.embedded_aws.base.observation import Observations
+from cdk_rehearsal.embedded_aws.base.request import SignedRequest, name_operation
+from cdk_rehearsal.embedded_aws.base.scaling_group import GroupInstance, ScalingGroup
+from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls, SignalHandle, WaitCondition
 from cdk_rehearsal.embedded_aws.ec2.launcher import collect_tags
 from cdk_rehearsal.embedded_aws.functions.environment import ExecutionEnvironment, Function, link_runtime
 from cdk_rehearsal.embedded_aws.messaging.event_bus import parse_rate
-from cdk_rehearsal.embedded_aws.observation import Observations
-from cdk_rehearsal.embedded_aws.place import Place
-from cdk_rehearsal.embedded_aws.server.request import SignedRequest, name_operation
 from cdk_rehearsal.errors import AssemblyError
+from cdk_rehearsal.place import Place
 from tests.real_time import GENEROUS_SECONDS
 
 

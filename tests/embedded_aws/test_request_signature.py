@@ -8,7 +8,7 @@ from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from cdk_rehearsal.embedded_aws.server.request import Authorization, SignedRequest, is_signature_valid
+from cdk_rehearsal.embedded_aws.base.request import Authorization, SignedRequest, is_signature_valid
 
 
 def sign(service, url, body=b"", method="GET"):

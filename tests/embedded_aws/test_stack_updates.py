@@ -6,7 +6,7 @@ import shutil
 import pytest
 from botocore.exceptions import ClientError
 
-from deeplearning_cdk.nodes.payload import pack_image_pin
+from deeplearning_cdk.coordination.payload import pack_image_pin
 
 PARAMETER = "/team/images/training"
 FIRST, NEWER = "ami-00000000000000001", "ami-00000000000000002"

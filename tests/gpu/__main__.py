@@ -22,7 +22,7 @@ from typing import Any
 from aws_cdk import App, Stack
 
 from deeplearning_cdk import TrainingImage
-from deeplearning_cdk.nodes.instance_catalog import read_catalog
+from deeplearning_cdk.catalog.instance_catalog import read_catalog
 from deeplearning_node.programs import Programs, system_path
 from tests.gpu.needs import PyTorch, find_missing, probe_pytorch
 from tests.gpu.trial import FOLDERS, RESULT

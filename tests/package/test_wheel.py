@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_cdk.nodes.payload import NODE_PACKAGES
+from deeplearning_cdk.coordination.payload import NODE_PACKAGES
 from deeplearning_rehearsal.checks.training import list_examples
 
 ROOT = Path(__file__).parents[2]

@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import find_references
 from cdk_rehearsal.embedded_aws.cloudformation.stack import draw_order
+from cdk_rehearsal.intrinsics import find_references
 from cdk_rehearsal.referees.judge import judge_template
 from cdk_rehearsal.referees.order import judge_order
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate

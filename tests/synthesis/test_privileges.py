@@ -5,10 +5,10 @@ from importlib import resources
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import evaluate as resolve_intrinsics
 from cdk_rehearsal.iam.evaluation import evaluate
 from cdk_rehearsal.iam.policy import read_policy
 from cdk_rehearsal.iam.request import Caller, Request, make_context
+from cdk_rehearsal.intrinsics import evaluate as resolve_intrinsics
 from deeplearning_rehearsal.privileges.grants import expand_roles
 from deeplearning_rehearsal.privileges.must_deny import (
     ForbiddenCall,

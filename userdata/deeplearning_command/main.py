@@ -136,7 +136,7 @@ COMMANDS = (
         is_internal=True,
     ),
     Command("session", "jobs.session", "", {"that of the command,": "2 for unknown words"}, is_internal=True),
-    Command("node-facts", "remote.node_facts", "", {0: "printed", 2: "the node is not prepared"}, is_internal=True),
+    Command("node-facts", "cluster.node_facts", "", {0: "printed", 2: "the node is not prepared"}, is_internal=True),
     Command(
         "stop-when-idle", "cluster.stop_when_idle", "", {0: "the cluster ends", 2: "it does not"}, is_internal=True
     ),

@@ -6,14 +6,14 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from deeplearning_cdk.capacity.cluster_function import ClusterFunction
-from deeplearning_cdk.coordination import Coordination
-from deeplearning_cdk.nodes.payload import pack_adjuster
-from deeplearning_cdk.operations.messages import allow_rule, keep_undelivered, subscribe_function
-from deeplearning_cdk.operations.spending import Spending
+from deeplearning_cdk.capacity.spending import Spending
+from deeplearning_cdk.coordination.cluster_function import ClusterFunction
+from deeplearning_cdk.coordination.coordination import Coordination
+from deeplearning_cdk.coordination.messages import allow_rule, keep_undelivered, subscribe_function
+from deeplearning_cdk.coordination.node_permissions import coordination_key_statements, event_statement, group_arns
+from deeplearning_cdk.coordination.payload import pack_adjuster
 from deeplearning_cdk.pseudo_parameters import REGION
 from deeplearning_cdk.security.encryption import ClusterEncryption
-from deeplearning_cdk.security.node_permissions import coordination_key_statements, event_statement, group_arns
 from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.names import CLUSTER_TAG, FIRST_CANDIDATE
 from deeplearning_contract.settings import AdjusterSettings

@@ -6,7 +6,7 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from deeplearning_cdk.operations.messages import allow_publishers, make_rule, make_topic
+from deeplearning_cdk.coordination.messages import allow_publishers, make_rule, make_topic
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
 
 _KINDS = ("EMR Cluster State Change", "EMR Step Status Change")

@@ -6,21 +6,23 @@ from typing import Annotated, Any
 
 from aws_cdk import Duration, Size
 
-from deeplearning_cdk.images.choice import check_volume
-from deeplearning_cdk.images.node_image import NodeImage
-from deeplearning_cdk.nodes.instance_catalog import (
+from deeplearning_cdk.catalog.instance_catalog import (
     InstanceTypeFacts,
     NodeInstanceType,
     describe_instance_type,
     without_efa,
 )
+from deeplearning_cdk.images.node_image import NodeImage
+from deeplearning_cdk.network.values import Network
+from deeplearning_cdk.nodes.environment_choice import choose_environment
+from deeplearning_cdk.nodes.image_choice import check_volume
+from deeplearning_cdk.nodes.values import Software
 from deeplearning_cdk.props.check import Rule, show_value
 from deeplearning_cdk.props.rules import between, lasting, matching, sized
-from deeplearning_cdk.software.choice import choose_environment
 from deeplearning_cdk.software.job_environment import JobEnvironment
 from deeplearning_cdk.storage.lustre import add_lustre_client
 from deeplearning_cdk.storage.shared_file_system import SharedFileSystem
-from deeplearning_cdk.values import Network, Software, Storage
+from deeplearning_cdk.storage.values import Storage
 
 DEFAULT_INSTANCE_TYPE = "g5.12xlarge"
 DEFAULT_RELEASE = "emr-7.14.0"

@@ -13,12 +13,12 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
+from deeplearning_cdk.coordination.node_permissions import pull_statements, read_statement
+from deeplearning_cdk.coordination.payload import find_payload, keep_file, pack_agent
 from deeplearning_cdk.emr.plan import LOGIN_USER, EmrPlan
-from deeplearning_cdk.nodes.interfaces import describe_hardware
-from deeplearning_cdk.nodes.payload import find_payload, keep_file, pack_agent
+from deeplearning_cdk.network.interfaces import describe_hardware
 from deeplearning_cdk.nodes.programs import FileAsset, describe_environment, list_packages
 from deeplearning_cdk.nodes.user_data import estimate_size, fill
-from deeplearning_cdk.security.node_permissions import pull_statements, read_statement
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
 from deeplearning_cdk.storage.data_source import DataSource

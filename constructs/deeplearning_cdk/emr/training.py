@@ -9,7 +9,11 @@ from aws_cdk import aws_emr as emr
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from deeplearning_cdk.coordination import name_cluster
+from deeplearning_cdk.capacity.spending import StopTime
+from deeplearning_cdk.coordination.coordination import name_cluster
+from deeplearning_cdk.coordination.grants import grant_session, grant_steps, grant_submit
+from deeplearning_cdk.coordination.messages import AlarmTopic
+from deeplearning_cdk.coordination.node_permissions import session_statements
 from deeplearning_cdk.emr.alarms import EmrAlarms
 from deeplearning_cdk.emr.plan import (
     DEFAULT_INSTANCE_TYPE,
@@ -31,18 +35,16 @@ from deeplearning_cdk.emr.programs import EmrPrograms
 from deeplearning_cdk.emr.roles import EmrRoles, instance_log_statements, service_statements
 from deeplearning_cdk.emr.site import LOG_PREFIX, EmrSecurityGroups, encrypt_disks, make_log_bucket
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
+from deeplearning_cdk.network.values import Network
 from deeplearning_cdk.nodes.submission import JobSubmission, read_sources_statement
-from deeplearning_cdk.nodes.tags import tag_costs
-from deeplearning_cdk.operations.messages import AlarmTopic
-from deeplearning_cdk.operations.spending import StopTime
+from deeplearning_cdk.nodes.values import Software
 from deeplearning_cdk.props.check import checked
 from deeplearning_cdk.props.rules import count_gibibytes
+from deeplearning_cdk.props.tags import tag_costs
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
 from deeplearning_cdk.security.encryption import ClusterEncryption, EncryptionKey
-from deeplearning_cdk.security.grants import grant_session, grant_steps, grant_submit
-from deeplearning_cdk.security.node_permissions import session_statements
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
-from deeplearning_cdk.values import Network, Software, Storage
+from deeplearning_cdk.storage.values import Storage
 from deeplearning_cdk.warnings import NEVER_STOPS, judge_region
 from deeplearning_contract.names import EMR_CLUSTER_TAG, EMR_PRIMARY, EMR_ROLE_TAG
 

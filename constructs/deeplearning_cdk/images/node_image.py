@@ -10,7 +10,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
-from deeplearning_cdk.nodes.instance_catalog import Architecture, DriverBranch
+from deeplearning_cdk.catalog.instance_catalog import Architecture, DriverBranch
 from deeplearning_cdk.props.check import Rule, check_fields, checked, names_checked
 from deeplearning_cdk.props.regions import RegionName
 from deeplearning_cdk.props.rules import matching

@@ -4,10 +4,10 @@ from aws_cdk import CustomResource, Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from deeplearning_cdk.capacity.cluster_function import ClusterFunction
-from deeplearning_cdk.coordination import Coordination
+from deeplearning_cdk.coordination.cluster_function import ClusterFunction
+from deeplearning_cdk.coordination.coordination import Coordination
+from deeplearning_cdk.coordination.payload import pack_image_pin
 from deeplearning_cdk.images.node_image import NodeImage
-from deeplearning_cdk.nodes.payload import pack_image_pin
 from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
 from deeplearning_cdk.security.encryption import ClusterEncryption
 

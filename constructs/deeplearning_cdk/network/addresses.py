@@ -7,8 +7,8 @@ from typing import Annotated
 from aws_cdk import Token
 from aws_cdk import aws_ec2 as ec2
 
-from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts
-from deeplearning_cdk.nodes.interfaces import needs_private_subnet
+from deeplearning_cdk.catalog.instance_catalog import InstanceTypeFacts
+from deeplearning_cdk.network.interfaces import needs_private_subnet
 from deeplearning_cdk.props.check import Rule, is_dummy_value
 
 _RESERVED = 5

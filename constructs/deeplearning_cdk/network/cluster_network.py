@@ -12,11 +12,12 @@ from deeplearning_cdk.network.addresses import plan_subnets
 from deeplearning_cdk.network.endpoints import add_gateways, add_interfaces, warn_of_missing_gateway
 from deeplearning_cdk.network.flow_log import FlowLog
 from deeplearning_cdk.network.security_rules import allow_ingress
-from deeplearning_cdk.network.subnets import check_environment, check_route, check_vpc
+from deeplearning_cdk.network.subnets import check_route, check_vpc
+from deeplearning_cdk.network.values import Network
 from deeplearning_cdk.network.zones import find_zone, first_in_zone
 from deeplearning_cdk.props.check import is_dummy_value
+from deeplearning_cdk.props.regions import check_environment
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
-from deeplearning_cdk.values import Network
 
 DEFAULT_CIDR = "10.0.0.0/16"
 

@@ -6,7 +6,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from deeplearning_cdk.operations.messages import make_log_group
+from deeplearning_cdk.coordination.messages import make_log_group
 
 
 class FlowLog(Construct):

@@ -1,9 +1,7 @@
 """VPC, environment and routes of what the user passes, as far as the app knows them at synth."""
 
-from typing import Literal
-
 import jsii
-from aws_cdk import IResource, Reference, Stack, Token, Tokenization
+from aws_cdk import Reference, Token, Tokenization
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct, IConstruct, IValidation
 
@@ -41,23 +39,6 @@ def are_different_vpcs(one: str, other: str) -> bool:
     identities = _identify(one), _identify(other)
     kinds = {identity and identity[0] for identity in identities}
     return None not in kinds and len(kinds) == 1 and identities[0] != identities[1]
-
-
-def check_environment(prop: str, resource: IResource, scope: Construct, *kinds: Literal["region", "account"]) -> None:
-    """
-    Check that a resource is in the region and account of a stack, or in one of `kinds` alone, if both are known.
-
-    Raises:
-        ValueError: It is in another.
-    """
-    stack = Stack.of(scope)
-    for kind in kinds or ("region", "account"):
-        ours, other = getattr(stack, kind), getattr(resource.env, kind)
-        if ours != other and not Token.is_unresolved(ours) and not Token.is_unresolved(other):
-            raise ValueError(
-                f"{prop} must be in the {kind} of the cluster's stack {stack.node.path}, {ours}, got "
-                f"{resource.node.path} in {other}; pass one of {ours}, or create the cluster in a stack of {other}"
-            )
 
 
 def check_route(prop: str, subnet: ec2.ISubnet, vpc: ec2.IVpc, scope: Construct, *, has_public_address: bool) -> None:

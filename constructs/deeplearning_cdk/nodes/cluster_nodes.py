@@ -7,16 +7,16 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct, IDependable
 
-from deeplearning_cdk.nodes.login_commands import ssh_command
-from deeplearning_cdk.nodes.node_group import NodeGroup
-from deeplearning_cdk.nodes.plan import NodePlan
-from deeplearning_cdk.nodes.programs import NodePrograms, NodeSite
-from deeplearning_cdk.security.node_permissions import (
+from deeplearning_cdk.coordination.node_permissions import (
     log_statement,
     master_statements,
     session_statements,
     worker_statements,
 )
+from deeplearning_cdk.nodes.login_commands import ssh_command
+from deeplearning_cdk.nodes.node_group import NodeGroup
+from deeplearning_cdk.nodes.plan import NodePlan
+from deeplearning_cdk.nodes.programs import NodePrograms, NodeSite
 from deeplearning_cdk.security.node_roles import NodeIdentity, NodesPrincipal, make_node_role
 from deeplearning_contract.names import NodeRole
 

@@ -13,12 +13,12 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct, IDependable
 
 from deeplearning_cdk.images.node_image import NodeImage
-from deeplearning_cdk.nodes.interfaces import plan_interfaces
+from deeplearning_cdk.network.interfaces import plan_interfaces
 from deeplearning_cdk.nodes.plan import RolePlan
 from deeplearning_cdk.nodes.programs import NodeSite
-from deeplearning_cdk.nodes.tags import InstanceTags, name_tags, tag_launched
 from deeplearning_cdk.nodes.user_data import NodeUserData
 from deeplearning_cdk.props.rules import count_gibibytes
+from deeplearning_cdk.props.tags import InstanceTags, name_tags, tag_launched
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
 from deeplearning_contract.names import NodeRole
 

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from aws_cdk import Size
 
 from deeplearning_cdk.capacity.purchase import Purchase, check_purchase
-from deeplearning_cdk.images.choice import check_volume, choose_image
+from deeplearning_cdk.catalog.instance_catalog import InstanceTypeFacts, describe_types
 from deeplearning_cdk.images.node_image import NodeImage
-from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts, describe_types
-from deeplearning_cdk.nodes.interfaces import describe_hardware
+from deeplearning_cdk.network.interfaces import describe_hardware
+from deeplearning_cdk.network.values import Network
+from deeplearning_cdk.nodes.environment_choice import choose_environment
+from deeplearning_cdk.nodes.image_choice import check_volume, choose_image
+from deeplearning_cdk.nodes.values import Master, Software, WorkerCapacity, Workers
 from deeplearning_cdk.security.node_roles import check_roles
-from deeplearning_cdk.software.choice import choose_environment
 from deeplearning_cdk.software.job_environment import JobEnvironment
 from deeplearning_cdk.storage.lustre import add_lustre_client
 from deeplearning_cdk.storage.shared_file_system import SharedFileSystem
-from deeplearning_cdk.values import Master, Network, Software, Storage, WorkerCapacity, Workers
+from deeplearning_cdk.storage.values import Storage
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import HardwareSettings
 

@@ -12,16 +12,16 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as s3_assets
 from constructs import Construct
 
-from deeplearning_cdk.coordination import Coordination
+from deeplearning_cdk.catalog.instance_catalog import InstanceTypeFacts
+from deeplearning_cdk.coordination.coordination import Coordination
+from deeplearning_cdk.coordination.node_permissions import pull_statements, read_statement
+from deeplearning_cdk.coordination.payload import keep_file, pack_agent
 from deeplearning_cdk.images.node_image import NodeImage
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
-from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts
-from deeplearning_cdk.nodes.payload import keep_file, pack_agent
 from deeplearning_cdk.nodes.plan import NodePlan
 from deeplearning_cdk.nodes.submission import JobSubmission, read_sources_statement
 from deeplearning_cdk.nodes.user_data import NodeUserData
 from deeplearning_cdk.nodes.user_scripts import CompleteCommands
-from deeplearning_cdk.security.node_permissions import pull_statements, read_statement
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
 from deeplearning_cdk.software.job_environment import JobEnvironment
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage

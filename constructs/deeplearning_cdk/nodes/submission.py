@@ -7,7 +7,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
-from deeplearning_cdk.security.node_permissions import object_arn
+from deeplearning_cdk.coordination.node_permissions import object_arn
 from deeplearning_contract.job_definition import SubmissionSettings, source_prefix, submission_parameter
 
 

@@ -8,7 +8,7 @@ import jsii
 from aws_cdk import Fn, IResolveContext, IStringProducer, Lazy, Stack
 from constructs import Construct
 
-from deeplearning_cdk.nodes.payload import find_payload
+from deeplearning_cdk.coordination.payload import find_payload
 from deeplearning_cdk.props.check import Rule, check_prop
 from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_contract.settings import NodeSettings

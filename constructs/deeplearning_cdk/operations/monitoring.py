@@ -6,12 +6,12 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from deeplearning_cdk.capacity.adjuster import CapacityAdjuster
-from deeplearning_cdk.coordination import Coordination
+from deeplearning_cdk.capacity.spending import ClusterBudget, Spending
+from deeplearning_cdk.coordination.coordination import Coordination
+from deeplearning_cdk.coordination.messages import allow_publishers, forward_events, make_topic
 from deeplearning_cdk.operations.alarms import ClusterAlarms
 from deeplearning_cdk.operations.dashboard import ClusterDashboard
-from deeplearning_cdk.operations.messages import allow_publishers, forward_events, make_topic
 from deeplearning_cdk.operations.metrics import ClusterMetrics
-from deeplearning_cdk.operations.spending import ClusterBudget, Spending
 from deeplearning_cdk.storage.shared_file_system import SharedFileSystem
 
 

@@ -3,9 +3,10 @@
 import difflib
 import re
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Literal
 
-from aws_cdk import Token, region_info
+from aws_cdk import IResource, Stack, Token, region_info
+from constructs import Construct
 
 from deeplearning_cdk.props.check import Rule, show_value
 from deeplearning_cdk.props.rules import matching
@@ -68,6 +69,23 @@ def check_region(prop: str, region: str) -> None:
     if not Token.is_unresolved(region) and not may_be_region(region):
         nearest = suggest_regions(region) or "e.g. us-east-1"
         raise ValueError(f"{prop} must be an AWS region, got {show_value(region)}; write {nearest}")
+
+
+def check_environment(prop: str, resource: IResource, scope: Construct, *kinds: Literal["region", "account"]) -> None:
+    """
+    Check that a resource is in the region and account of a stack, or in one of `kinds` alone, if both are known.
+
+    Raises:
+        ValueError: It is in another.
+    """
+    stack = Stack.of(scope)
+    for kind in kinds or ("region", "account"):
+        ours, other = getattr(stack, kind), getattr(resource.env, kind)
+        if ours != other and not Token.is_unresolved(ours) and not Token.is_unresolved(other):
+            raise ValueError(
+                f"{prop} must be in the {kind} of the cluster's stack {stack.node.path}, {ours}, got "
+                f"{resource.node.path} in {other}; pass one of {ours}, or create the cluster in a stack of {other}"
+            )
 
 
 RegionName = Annotated[

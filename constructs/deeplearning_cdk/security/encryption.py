@@ -7,8 +7,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from deeplearning_cdk.network.subnets import check_environment
 from deeplearning_cdk.props.check import Rule
+from deeplearning_cdk.props.regions import check_environment
 from deeplearning_cdk.props.rules import is_arn
 from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
 from deeplearning_cdk.security.acknowledged_rules import acknowledge

@@ -10,17 +10,18 @@ from aws_cdk import aws_efs as efs
 from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
-from deeplearning_cdk.coordination import name_cluster
+from deeplearning_cdk.coordination.coordination import name_cluster
 from deeplearning_cdk.images.node_image import FileSystemMode
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
-from deeplearning_cdk.network.subnets import are_different_vpcs, check_environment, find_other_vpc
+from deeplearning_cdk.network.subnets import are_different_vpcs, find_other_vpc
 from deeplearning_cdk.network.zones import find_zone
-from deeplearning_cdk.nodes.tags import tag_costs
 from deeplearning_cdk.props.check import is_dummy_value
+from deeplearning_cdk.props.regions import check_environment
+from deeplearning_cdk.props.tags import tag_costs
 from deeplearning_cdk.storage.backup import ClusterBackup
 from deeplearning_cdk.storage.lustre import Lustre, LustreFileSystem
 from deeplearning_cdk.storage.shared_file_system import SharedFileSystem
-from deeplearning_cdk.values import Storage
+from deeplearning_cdk.storage.values import Storage
 
 NO_BACKUP = "deeplearning_cdk:withoutBackup"
 ANONYMOUS_ACCESS = "deeplearning_cdk:anonymousAccessDenied"

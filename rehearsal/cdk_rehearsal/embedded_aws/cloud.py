@@ -14,25 +14,25 @@ from moto.moto_api._internal.models import moto_api_backend
 
 from cdk_rehearsal.assembly import DEFAULT_REGION, AssemblyStack, read_stack
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
-from cdk_rehearsal.embedded_aws.access.principals import PrincipalRegistry
-from cdk_rehearsal.embedded_aws.autoscaling.group import HealthCheck
-from cdk_rehearsal.embedded_aws.cloud_options import CloudOptions
-from cdk_rehearsal.embedded_aws.cloudformation.resource_support import require_support
-from cdk_rehearsal.embedded_aws.cloudformation.signals import PresignedUrls
+from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
+from cdk_rehearsal.embedded_aws.base.observation import Observations, Observer
+from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
+from cdk_rehearsal.embedded_aws.base.scaling_group import HealthCheck
+from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
+from cdk_rehearsal.embedded_aws.base.stack_record import StackEvent, StackOutcome
 from cdk_rehearsal.embedded_aws.cloudformation.stack import Stack
 from cdk_rehearsal.embedded_aws.cloudformation.stack_api import install_stack_api
-from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackEvent, StackOutcome
 from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate
 from cdk_rehearsal.embedded_aws.emr.node_channel import NodeChannels
 from cdk_rehearsal.embedded_aws.functions.runner import Invocation
 from cdk_rehearsal.embedded_aws.messaging.event_bus import build_event
-from cdk_rehearsal.embedded_aws.observation import Observations, Observer
-from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.resources.resource_support import require_support
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts, CallLog
 from cdk_rehearsal.embedded_aws.server.server import Server
 from cdk_rehearsal.embedded_aws.services import Services
 from cdk_rehearsal.errors import AssemblyError, RehearsalError
 from cdk_rehearsal.machine import MachineHost
+from cdk_rehearsal.place import Place
 
 ChangeTemplate = Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], Mapping[str, str]]]
 _POLL_SECONDS = 0.1

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.machine import AccessPoint, LustreTarget, RootOwner
+from cdk_rehearsal.place import Place
 
 _SMALLEST, _STEP = 1200, 2400
 _PERSISTENT, _SCRATCH = "PERSISTENT_2", "SCRATCH_2"

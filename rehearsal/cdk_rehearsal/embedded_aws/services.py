@@ -2,12 +2,14 @@
 
 from cdk_rehearsal.embedded_aws.access.account_state import AccountState
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper, install_bucket_decisions
-from cdk_rehearsal.embedded_aws.access.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.autoscaling.api import install_scaling_api
 from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
 from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotifications
-from cdk_rehearsal.embedded_aws.cloud_options import CloudOptions
-from cdk_rehearsal.embedded_aws.cloudformation.signals import PresignedUrls
+from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
+from cdk_rehearsal.embedded_aws.base.message_faults import MessageDisturbance
+from cdk_rehearsal.embedded_aws.base.observation import Observations
+from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
+from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
 from cdk_rehearsal.embedded_aws.emr.api import install_emr_api
@@ -17,12 +19,10 @@ from cdk_rehearsal.embedded_aws.emr.provisioning import Provisioner
 from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
 from cdk_rehearsal.embedded_aws.messaging.delivery import Delivery, install_topic_delivery
 from cdk_rehearsal.embedded_aws.messaging.event_bus import EventBus, Schedule, install_event_delivery
-from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageDisturbance
 from cdk_rehearsal.embedded_aws.messaging.queue_delivery import install_queue_delivery
-from cdk_rehearsal.embedded_aws.observation import Observations
-from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.iam.call_record import CallRecord
 from cdk_rehearsal.machine import MachineHost
+from cdk_rehearsal.place import Place
 
 
 class Services:
@@ -58,7 +58,7 @@ class Services:
             pace=options.pace,
             faults=options.faults,
         )
-        self.gatekeeper = Gatekeeper(AccountState(place, self.scaling), CallRecord(), observations)
+        self.gatekeeper = Gatekeeper(AccountState(place, self.scaling.groups), CallRecord(), observations)
         notifications.admits = self.gatekeeper.admits_notification
         self.launcher.admits_volume = self.gatekeeper.admits_volume
         self.emr = EmrDriver(

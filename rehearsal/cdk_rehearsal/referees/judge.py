@@ -5,6 +5,7 @@ import functools
 import hashlib
 import ipaddress
 import json
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from importlib import metadata
@@ -20,7 +21,6 @@ from cdk_rehearsal.referees.order import judge_order
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, show
 from cdk_rehearsal.referees.rules import RULES, judge_parameters
 from cdk_rehearsal.referees.service_models import judge_calls
-from cdk_rehearsal.run.progress import tell
 
 JUDGES = (judge_calls, judge_limits, judge_sizes, judge_order, *RULES)
 
@@ -43,13 +43,13 @@ def require_acceptance(
     count = len(source.template.get("Resources", {}))
     accepted = cache / "accepted" / _digest(source, parameters or {})
     if accepted.exists():
-        tell(f"referees: {count} resources without a finding, as before")
+        sys.stderr.write(f"referees: {count} resources without a finding, as before\n")
         return
     if findings := judge_template(source.template, source.region, parameters or {}):
         raise RefusedError([str(finding) for finding in findings])
     accepted.parent.mkdir(exist_ok=True)
     accepted.touch()
-    tell(f"referees: {count} resources without a finding in {time.monotonic() - begin:.1f} s")
+    sys.stderr.write(f"referees: {count} resources without a finding in {time.monotonic() - begin:.1f} s\n")
 
 
 def _digest(source: AssemblyStack, parameters: Mapping[str, str]) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cdk_rehearsal.assembly import DEFAULT_ACCOUNT
-from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import NO_VALUE, evaluate, find_references
 from cdk_rehearsal.errors import AssemblyError
+from cdk_rehearsal.intrinsics import NO_VALUE, evaluate, find_references
 
 _TOKEN = re.compile("\ue000([^\ue001]*)\ue001")
 _ZONES = "abc"
@@ -59,7 +59,7 @@ class ResolvedTemplate:
     """
 
     def __init__(self, template: Mapping[str, Any], region: str) -> None:
-        from cdk_rehearsal.embedded_aws.place import Place  # noqa: PLC0415 - loads boto3, which --help need not
+        from cdk_rehearsal.place import Place  # noqa: PLC0415 - loads boto3, which --help need not
 
         place = Place(DEFAULT_ACCOUNT, region, "")
         self._template = template

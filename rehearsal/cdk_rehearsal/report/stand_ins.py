@@ -3,7 +3,7 @@
 import platform
 from importlib import metadata
 
-from cdk_rehearsal.embedded_aws.cloud_options import ScalingPace
+from cdk_rehearsal.embedded_aws.base.cloud_options import ScalingPace
 from cdk_rehearsal.lab import StandIn
 
 _PACE = ScalingPace()

@@ -9,7 +9,7 @@ from typing import Any
 
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.embedded_aws.functions.runner import Invocation
-from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.place import Place
 
 Point = tuple[float, float]
 """Time in seconds since the epoch, and value."""

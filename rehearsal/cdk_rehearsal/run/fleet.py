@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackEvent
-from cdk_rehearsal.embedded_aws.observation import Observation
+from cdk_rehearsal.embedded_aws.base.observation import Observation
+from cdk_rehearsal.embedded_aws.base.stack_record import StackEvent
 from cdk_rehearsal.errors import PromiseError, RehearsalError
 from cdk_rehearsal.lab import Lab
 from cdk_rehearsal.machine import Machine

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
-from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackOutcome
 from cdk_rehearsal.errors import PromiseError
 from cdk_rehearsal.lab import Lab
 from cdk_rehearsal.machine import Machine

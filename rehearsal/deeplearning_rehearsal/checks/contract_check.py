@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from cdk_rehearsal.errors import PromiseError
 from deeplearning_contract.names import CONTRACT_VARIABLES, MASTER_HOST, MEMBERSHIP_FILE
-from deeplearning_rehearsal.report.parts import NodeReport
+from deeplearning_rehearsal.checks.results import NodeReport
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess

@@ -14,7 +14,7 @@ from cdk_rehearsal.errors import PromiseError
 from deeplearning_contract.job_definition import JobDefinition, SubmissionSettings, submission_parameter
 from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_rehearsal.checks.contract_check import Nodes
-from deeplearning_rehearsal.report.parts import TrainingReport
+from deeplearning_rehearsal.checks.results import TrainingReport
 
 LAUNCHER = "horovod"
 """Of `deeplearning run`, where none is asked for."""

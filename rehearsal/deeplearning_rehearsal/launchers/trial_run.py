@@ -13,6 +13,7 @@ from deeplearning_contract.names import WORKER_GPU_COUNT_VARIABLE
 from deeplearning_contract.setting_parts import JobNeeds
 from deeplearning_rehearsal.checks.contract_check import Nodes
 from deeplearning_rehearsal.checks.provision_watch import ProvisionWatch, name_steps
+from deeplearning_rehearsal.checks.results import LauncherReport, WayReport
 from deeplearning_rehearsal.checks.training import (
     MINIMUM_ACCURACY,
     SHARED_FOLDER,
@@ -26,7 +27,6 @@ from deeplearning_rehearsal.checks.training import (
 from deeplearning_rehearsal.cluster_run import ClusterRun, find_master
 from deeplearning_rehearsal.launchers.trials import Trial, Way, choose_trials
 from deeplearning_rehearsal.report.assessment import Evidence
-from deeplearning_rehearsal.report.parts import LauncherReport, WayReport
 
 _LANE = "training"
 _PROVISION_SECONDS = 1800.0

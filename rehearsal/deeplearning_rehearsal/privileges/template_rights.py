@@ -9,8 +9,8 @@ from typing import Any
 
 from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.embedded_aws.access.managed_policies import read_managed_policy
-from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import evaluate
 from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.intrinsics import evaluate
 from deeplearning_rehearsal.privileges.grants import Grant, expand_conditions, name_grant
 from deeplearning_rehearsal.privileges.rights import Rights
 

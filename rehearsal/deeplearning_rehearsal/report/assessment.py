@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 
-from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackOutcome
+from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.lab import StandIn
 from cdk_rehearsal.run.timeline import Span, Timeline
@@ -16,10 +16,10 @@ from deeplearning_contract.names import MASTER_HOST, WORKER_GPU_COUNT_VARIABLE, 
 from deeplearning_contract.version import VERSION
 from deeplearning_rehearsal.checks.contract_check import Roster
 from deeplearning_rehearsal.checks.node_log import LogReport
+from deeplearning_rehearsal.checks.results import CaseReport, LauncherReport, NodeReport, TrainingReport
 from deeplearning_rehearsal.checks.training import judge_training
 from deeplearning_rehearsal.options import Expectation
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport
-from deeplearning_rehearsal.report.parts import CaseReport, LauncherReport, NodeReport, TrainingReport
 from deeplearning_rehearsal.report.report import Document
 
 _IS_READY = re.compile(rf"{NodeRole.MASTER.value} \d+: environment is done.*")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deeplearning_cdk import DataSource, JobEnvironment, NodeImage, Purchase, TrainingCluster
-from deeplearning_cdk.nodes.payload import find_payload
+from deeplearning_cdk.coordination.payload import find_payload
 from deeplearning_cdk.props.check import check_prop
 from stacks.context import read_choices
 from stacks.reader import read_props

@@ -11,7 +11,7 @@ from deeplearning_jobs.plan.page import render_plan
 from deeplearning_jobs.planner import make_plan
 from tests.unit.deeplearning_jobs.plan_samples import HARDWARE, PLANS, SAMPLES, make_hosts, make_request, read_page
 
-CATALOGUE = Path(__file__).parents[3] / "constructs/deeplearning_cdk/nodes/instance_catalog.json"
+CATALOGUE = Path(__file__).parents[3] / "constructs/deeplearning_cdk/catalog/instance_catalog.json"
 NEVER_SET = (
     "FI_PROVIDER",
     "FI_EFA_USE_DEVICE_RDMA",

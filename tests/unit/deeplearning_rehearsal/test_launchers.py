@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from deeplearning_rehearsal.checks.results import WayReport
 from deeplearning_rehearsal.checks.training import list_examples
 from deeplearning_rehearsal.launchers.trial_run import Attempt, TrialRun, judge_attempt
 from deeplearning_rehearsal.launchers.trials import EXTRA_TRIALS, TRIALS, Trial, Way, choose_trials
-from deeplearning_rehearsal.report.parts import WayReport
 from deeplearning_rehearsal.report.report import describe_way
 
 RESULT = {

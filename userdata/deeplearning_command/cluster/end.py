@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from deeplearning_command.context import Context
-from deeplearning_command.remote.node_facts import SURVEY_SECONDS, read_facts
 from deeplearning_command.remote.nodes import HostResult, Remote
+from deeplearning_command.remote.survey import SURVEY_SECONDS, read_facts
 from deeplearning_command.terminal import RefusedError, on_change, print_line
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind, put_events_request
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from deeplearning_command.context import Context
-from deeplearning_command.remote.node_facts import survey_hosts
 from deeplearning_command.remote.nodes import Remote
+from deeplearning_command.remote.survey import survey_hosts
 from deeplearning_command.terminal import RefusedError
 from deeplearning_contract.names import ENVIRONMENT_DIRECTORY
 from deeplearning_contract.setting_parts import JobNeeds

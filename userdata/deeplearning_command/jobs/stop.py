@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from deeplearning_command.context import Context
-from deeplearning_command.remote.node_facts import survey_hosts
 from deeplearning_command.remote.nodes import HostResult, Remote
+from deeplearning_command.remote.survey import survey_hosts
 from deeplearning_command.terminal import RefusedError, print_line
 from deeplearning_jobs.hosts.processes import GRACE_SECONDS, KILL_SECONDS, end_processes
 from deeplearning_jobs.runs.job_folder import JobsFolder, now

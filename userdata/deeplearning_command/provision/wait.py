@@ -3,7 +3,7 @@
 import argparse
 
 from deeplearning_command.context import Context
-from deeplearning_command.remote.node_facts import survey_hosts
+from deeplearning_command.remote.survey import survey_hosts
 from deeplearning_command.terminal import on_change, print_line
 from deeplearning_jobs.hosts.preflight import describe_unready, has_failed
 

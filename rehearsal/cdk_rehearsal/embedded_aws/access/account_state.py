@@ -20,17 +20,16 @@ from moto.s3.models import s3_backends
 from moto.sns.models import sns_backends
 from moto.sqs.models import sqs_backends
 
-from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
-from cdk_rehearsal.embedded_aws.autoscaling.group import ScalingGroup
-from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.base.scaling_group import ScalingGroup
+from cdk_rehearsal.place import Place
 
 
 class AccountState:
-    """The state of one account and region."""
+    """The state of one account and region; `groups` are its Auto Scaling groups by name, which others change."""
 
-    def __init__(self, place: Place, scaling: ScalingDriver) -> None:
+    def __init__(self, place: Place, groups: Mapping[str, ScalingGroup]) -> None:
         self._place = place
-        self._scaling = scaling
+        self._groups = groups
         self.account = place.account
         self.region = place.region
         self.url_suffix = place.url_suffix
@@ -39,11 +38,11 @@ class AccountState:
 
     def find_group(self, name: str) -> tuple[str, Mapping[str, str]] | None:
         """Return ARN and tags of an Auto Scaling group; None when there is none."""
-        return _describe_group(self._scaling.groups.get(name))
+        return _describe_group(self._groups.get(name))
 
     def find_group_of(self, instance_id: str) -> tuple[str, Mapping[str, str]] | None:
         """Return ARN and tags of the group that has an instance; None when none has it."""
-        groups = list(self._scaling.groups.values())
+        groups = list(self._groups.values())
         return _describe_group(next((group for group in groups if group.find(instance_id)), None))
 
     def find_partition_key(self, table: str) -> str:

@@ -12,10 +12,10 @@ from moto.s3.models import FakeBucket
 
 from cdk_rehearsal.embedded_aws.access.account_state import AccountState
 from cdk_rehearsal.embedded_aws.access.managed_policies import read_managed_policy
-from cdk_rehearsal.embedded_aws.access.principals import Principal
-from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackResource
-from cdk_rehearsal.embedded_aws.observation import Observations
-from cdk_rehearsal.embedded_aws.server.request import SignedRequest, read_parameters
+from cdk_rehearsal.embedded_aws.base.observation import Observations
+from cdk_rehearsal.embedded_aws.base.principals import Principal
+from cdk_rehearsal.embedded_aws.base.request import SignedRequest, read_parameters
+from cdk_rehearsal.embedded_aws.base.stack_record import StackResource
 from cdk_rehearsal.errors import PolicyError, UnknownOperationError
 from cdk_rehearsal.iam.call_record import CallRecord
 from cdk_rehearsal.iam.evaluation import Decision, evaluate, explain_denial

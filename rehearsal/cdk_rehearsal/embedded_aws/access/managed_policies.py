@@ -7,7 +7,7 @@ from typing import Any
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 from moto.iam.models import AWSManagedPolicy, iam_backends
 
-from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.place import Place
 
 
 def admit_managed_policy(place: Place, arn: str) -> None:

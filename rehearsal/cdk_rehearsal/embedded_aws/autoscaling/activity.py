@@ -2,9 +2,9 @@
 
 import time
 
-from cdk_rehearsal.embedded_aws.autoscaling.group import Activity, GroupInstance, HealthCheck, ScalingGroup, now, stamp
-from cdk_rehearsal.embedded_aws.cloudformation.signals import Verdict
-from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
+from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError
+from cdk_rehearsal.embedded_aws.base.scaling_group import Activity, GroupInstance, HealthCheck, ScalingGroup, now, stamp
+from cdk_rehearsal.embedded_aws.base.signals import Verdict
 
 SHUT_DOWN = "Client.InstanceInitiatedShutdown: Instance initiated shutdown"
 _CAUSES: dict[HealthCheck, str] = {

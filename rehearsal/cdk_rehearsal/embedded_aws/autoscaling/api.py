@@ -9,7 +9,7 @@ from moto.core.responses import ActionResult, EmptyResult
 
 from cdk_rehearsal.embedded_aws.autoscaling.activity import grace_left
 from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver, describe_activities
-from cdk_rehearsal.embedded_aws.autoscaling.group import (
+from cdk_rehearsal.embedded_aws.base.scaling_group import (
     PROCESSES,
     GroupInstance,
     HealthStatus,
@@ -17,7 +17,7 @@ from cdk_rehearsal.embedded_aws.autoscaling.group import (
     now,
     stamp,
 )
-from cdk_rehearsal.embedded_aws.server.stand_in_api import StandInApi
+from cdk_rehearsal.embedded_aws.base.stand_in_api import StandInApi
 
 _MAX_PAGE = 100
 

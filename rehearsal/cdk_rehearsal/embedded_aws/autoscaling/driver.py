@@ -13,13 +13,13 @@ from functools import partial
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.autoscaling import activity as scaling_activity
-from cdk_rehearsal.embedded_aws.autoscaling.group import Activity, GroupInstance, HealthCheck, ScalingGroup, now
 from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotifications
-from cdk_rehearsal.embedded_aws.cloud_options import ScalingPace
-from cdk_rehearsal.embedded_aws.cloudformation.signals import Verdict
-from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault, find_fault
+from cdk_rehearsal.embedded_aws.base.cloud_options import ScalingPace
+from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError, LaunchFault, find_fault
+from cdk_rehearsal.embedded_aws.base.observation import Observations
+from cdk_rehearsal.embedded_aws.base.scaling_group import Activity, GroupInstance, HealthCheck, ScalingGroup, now
+from cdk_rehearsal.embedded_aws.base.signals import Verdict
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
-from cdk_rehearsal.embedded_aws.observation import Observations
 from cdk_rehearsal.machine import Machine, MachineHost
 
 _LAUNCH_THREADS = 8

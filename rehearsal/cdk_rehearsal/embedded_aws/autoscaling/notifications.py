@@ -5,9 +5,9 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.autoscaling.group import Activity, ScalingGroup, now, stamp
-from cdk_rehearsal.embedded_aws.observation import Observations
-from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.base.observation import Observations
+from cdk_rehearsal.embedded_aws.base.scaling_group import Activity, ScalingGroup, now, stamp
+from cdk_rehearsal.place import Place
 
 _SUBJECTS = {
     "autoscaling:EC2_INSTANCE_LAUNCH": "launch",

@@ -18,13 +18,13 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Properties
-from cdk_rehearsal.embedded_aws.cloudformation.resource_support import find_row, load_support
-from cdk_rehearsal.embedded_aws.cloudformation.signals import ResourceSignals, Verdict
-from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackEvent, StackOutcome, StackResource
+from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError
+from cdk_rehearsal.embedded_aws.base.signals import ResourceSignals, Verdict
+from cdk_rehearsal.embedded_aws.base.stack_record import StackEvent, StackOutcome, StackResource
 from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate
-from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
 from cdk_rehearsal.embedded_aws.resources import CREATORS
+from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Properties
+from cdk_rehearsal.embedded_aws.resources.resource_support import find_row, load_support
 from cdk_rehearsal.embedded_aws.services import Services
 
 _STACK_TYPE = "AWS::CloudFormation::Stack"

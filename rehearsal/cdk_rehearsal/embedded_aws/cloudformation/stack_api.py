@@ -7,9 +7,9 @@ import moto.cloudformation.urls
 from moto.cloudformation.exceptions import CloudFormationError
 from moto.core.responses import ActionResult
 
+from cdk_rehearsal.embedded_aws.base.stack_record import StackResource
+from cdk_rehearsal.embedded_aws.base.stand_in_api import StandInApi
 from cdk_rehearsal.embedded_aws.cloudformation.stack import Stack
-from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackResource
-from cdk_rehearsal.embedded_aws.server.stand_in_api import StandInApi
 
 
 class StackApi(StandInApi):

@@ -6,10 +6,10 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Created
-from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import NO_VALUE, evaluate, find_references
+from cdk_rehearsal.embedded_aws.resources.creation import Created
 from cdk_rehearsal.embedded_aws.services import Services
 from cdk_rehearsal.errors import AssemblyError
+from cdk_rehearsal.intrinsics import NO_VALUE, evaluate, find_references
 
 BOOTSTRAP_VERSION = "28"
 """Version that a fresh `cdk bootstrap` leaves behind (aws-cdk 2.1148)."""

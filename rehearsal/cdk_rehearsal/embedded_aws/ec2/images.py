@@ -7,10 +7,10 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.amis import Ami
 from moto.ssm.models import Parameter, ssm_backends
 
-from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.errors import AssemblyError
 from cdk_rehearsal.image_families import find_login_user, find_parts, find_root_volume, takes_instance_store
 from cdk_rehearsal.machine import ImagePart
+from cdk_rehearsal.place import Place
 
 _UNKNOWN_IMAGE_USER = "ec2-user"
 _EMR_IMAGE = "ami-emr"

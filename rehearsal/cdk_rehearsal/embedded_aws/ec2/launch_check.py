@@ -14,10 +14,10 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from cdk_rehearsal.embedded_aws.autoscaling.group import ScalingGroup
-from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault
+from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError, LaunchFault
+from cdk_rehearsal.embedded_aws.base.scaling_group import ScalingGroup
 from cdk_rehearsal.embedded_aws.ec2.launcher import collect_tags
-from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.place import Place
 
 _PREFIX = "You must use a valid fully-formed launch template. "
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from cdk_rehearsal.embedded_aws.access.principals import PrincipalRegistry
-from cdk_rehearsal.embedded_aws.autoscaling.group import ScalingGroup
+from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError, LaunchFault, key_refusal
+from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
+from cdk_rehearsal.embedded_aws.base.scaling_group import ScalingGroup
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
-from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault, key_refusal
 from cdk_rehearsal.embedded_aws.file_systems import LustreFileSystems, find_access_points, find_mount_targets
-from cdk_rehearsal.embedded_aws.place import Credentials, Place
 from cdk_rehearsal.machine import ImagePart, Machine
+from cdk_rehearsal.place import Credentials, Place
 
 _METADATA_KEY = re.compile(r"[0-9a-zA-Z\-_+=,.@:]{1,255}")
 _RESERVED_KEYS = frozenset({".", "..", "_index"})

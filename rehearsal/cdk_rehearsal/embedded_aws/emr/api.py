@@ -14,10 +14,10 @@ from botocore.exceptions import ClientError
 from moto.core.responses import ActionResult, EmptyResult
 from moto.emr.exceptions import InvalidRequestException, ValidationException
 
+from cdk_rehearsal.embedded_aws.base.stand_in_api import StandInApi
 from cdk_rehearsal.embedded_aws.emr.cluster import ACTIVE_STEPS, Cluster, InstanceGroup, Step
 from cdk_rehearsal.embedded_aws.emr.driver import EmrDriver
-from cdk_rehearsal.embedded_aws.place import Place
-from cdk_rehearsal.embedded_aws.server.stand_in_api import StandInApi
+from cdk_rehearsal.place import Place
 from cdk_rehearsal.referees.service_models import judge_request
 
 _PAGE = 50

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from cdk_rehearsal.embedded_aws.autoscaling.group import now
+from cdk_rehearsal.embedded_aws.base.scaling_group import now
 
 ClusterState = Literal[
     "STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING", "TERMINATING", "TERMINATED", "TERMINATED_WITH_ERRORS"

@@ -12,11 +12,12 @@ from functools import partial
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.autoscaling.driver import JobQueue
-from cdk_rehearsal.embedded_aws.autoscaling.group import now
-from cdk_rehearsal.embedded_aws.cloud_options import ScalingPace
-from cdk_rehearsal.embedded_aws.cloudformation.signals import Verdict
+from cdk_rehearsal.embedded_aws.base.cloud_options import ScalingPace
+from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError, LaunchFault, find_fault
+from cdk_rehearsal.embedded_aws.base.observation import Observations
+from cdk_rehearsal.embedded_aws.base.scaling_group import now
+from cdk_rehearsal.embedded_aws.base.signals import Verdict
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
-from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError, LaunchFault, find_fault
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
 from cdk_rehearsal.embedded_aws.emr.cluster import (
     ACTIVE_STEPS,
@@ -35,9 +36,8 @@ from cdk_rehearsal.embedded_aws.emr.cluster import (
 from cdk_rehearsal.embedded_aws.emr.events import ClusterEvents
 from cdk_rehearsal.embedded_aws.emr.node_channel import Message, NodeChannels, make_path
 from cdk_rehearsal.embedded_aws.emr.provisioning import Provisioner, order_bootstrap
-from cdk_rehearsal.embedded_aws.observation import Observations
-from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.machine import Machine, MachineHost, private_dns_name
+from cdk_rehearsal.place import Place
 
 _THREADS, _END_SECONDS, _POLL_SECONDS = 16, 60.0, 0.05
 _BY_PLAN = ("USER_REQUEST", "ALL_STEPS_COMPLETED")

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.autoscaling.driver import JobQueue
+from cdk_rehearsal.embedded_aws.base.observation import Observations
 from cdk_rehearsal.embedded_aws.emr.cluster import Cluster, Step, drop_unset
 from cdk_rehearsal.embedded_aws.messaging.event_bus import build_event
-from cdk_rehearsal.embedded_aws.observation import Observations
-from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.place import Place
 
 _FAILED = ("FAILED", "TERMINATED_WITH_ERRORS")
 

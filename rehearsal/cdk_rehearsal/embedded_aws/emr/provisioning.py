@@ -18,13 +18,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
-from cdk_rehearsal.embedded_aws.access.principals import Principal
+from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError
+from cdk_rehearsal.embedded_aws.base.principals import Principal
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
-from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchError
 from cdk_rehearsal.embedded_aws.ec2.launcher import LaunchOrder
 from cdk_rehearsal.embedded_aws.emr.cluster import Cluster, ClusterInstance, InstanceGroup
 from cdk_rehearsal.embedded_aws.emr.node_channel import Message
-from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.place import Place
 
 EMR = "elasticmapreduce.amazonaws.com"
 _ROOT_GIB = 15

@@ -13,6 +13,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from cdk_rehearsal.embedded_aws.base.cloud_options import ASYNCHRONOUS_RETRY_SECONDS
+from cdk_rehearsal.embedded_aws.base.observation import Observations
 from cdk_rehearsal.embedded_aws.functions.environment import (
     ExecutionEnvironment,
     Function,
@@ -20,8 +22,7 @@ from cdk_rehearsal.embedded_aws.functions.environment import (
     link_runtime,
     unpack_code,
 )
-from cdk_rehearsal.embedded_aws.observation import Observations
-from cdk_rehearsal.embedded_aws.place import Credentials, Place
+from cdk_rehearsal.place import Credentials, Place
 
 LOG_STREAM = "rehearsal"
 _MOST_LINES = 1_000
@@ -59,8 +60,6 @@ class Permission:
     source_account: str | None
 
 
-ASYNCHRONOUS_RETRY_SECONDS = (60.0, 120.0)
-"""Lambda retries a failed asynchronous invocation twice: after one minute, then after two (Lambda Developer Guide)."""
 _CONCURRENCY = 16
 _LOST_ANSWER = "Runtime exited with error: signal: killed"
 

@@ -10,10 +10,10 @@ from typing import Any
 from moto.sns.models import Subscription
 
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
+from cdk_rehearsal.embedded_aws.base.message_faults import MessageDisturbance
 from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
 from cdk_rehearsal.embedded_aws.messaging.event_bus import transform
-from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageDisturbance
-from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.place import Place
 
 _SNS, _EVENTS = "sns.amazonaws.com", "events.amazonaws.com"
 

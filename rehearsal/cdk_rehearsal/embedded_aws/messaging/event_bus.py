@@ -11,9 +11,9 @@ from typing import Any
 
 from moto.events.models import EventsBackend, Rule
 
-from cdk_rehearsal.embedded_aws.observation import Observations
-from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.base.observation import Observations
 from cdk_rehearsal.errors import AssemblyError
+from cdk_rehearsal.place import Place
 
 _OPERATORS: Mapping[str, Callable[[str, str], bool]] = {
     "prefix": lambda value, wanted: value.startswith(wanted),

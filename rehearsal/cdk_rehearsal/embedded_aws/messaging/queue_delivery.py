@@ -14,8 +14,8 @@ from typing import Any
 
 from moto.sqs.models import Message, Queue, SQSBackend
 
-from cdk_rehearsal.embedded_aws.access.principals import caller
-from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageDisturbance
+from cdk_rehearsal.embedded_aws.base.message_faults import MessageDisturbance
+from cdk_rehearsal.embedded_aws.base.principals import caller
 
 _HIDDEN_MESSAGE_SECONDS = 0.25
 """Interval of polls while a queue has messages that are not visible yet."""

@@ -1,6 +1,5 @@
 """Creates resources: one creator a type, gathered from the modules of this package."""
 
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Creator
 from cdk_rehearsal.embedded_aws.resources import (
     backups,
     clusters,
@@ -13,6 +12,7 @@ from cdk_rehearsal.embedded_aws.resources import (
     operations,
     storage,
 )
+from cdk_rehearsal.embedded_aws.resources.creation import Creator
 
 CREATORS: dict[str, Creator] = (
     network.CREATORS

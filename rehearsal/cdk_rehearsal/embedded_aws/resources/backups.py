@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.access.principals import Principal
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
+from cdk_rehearsal.embedded_aws.base.principals import Principal
+from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
 from cdk_rehearsal.embedded_aws.resources.simple import Simple
 
 BACKUP = "backup.amazonaws.com"

@@ -4,10 +4,10 @@ import uuid
 from functools import partial
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.autoscaling.group import GroupTag, ScalingGroup
 from cdk_rehearsal.embedded_aws.autoscaling.notifications import NOTIFICATION_TYPES
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
+from cdk_rehearsal.embedded_aws.base.scaling_group import GroupTag, ScalingGroup
 from cdk_rehearsal.embedded_aws.ec2.launch_check import check_launch
+from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
 from cdk_rehearsal.embedded_aws.resources.simple import is_true
 
 _NO_EFFECT_IN_EC2 = ("EbsOptimized", "Monitoring")

@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.access.principals import Principal
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
+from cdk_rehearsal.embedded_aws.base.principals import Principal
 from cdk_rehearsal.embedded_aws.functions.environment import Function
 from cdk_rehearsal.embedded_aws.functions.runner import LOG_STREAM, FunctionLog, Permission
-from cdk_rehearsal.embedded_aws.place import Credentials, Place
+from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
+from cdk_rehearsal.place import Credentials, Place
 
 _DEFAULT_TIMEOUT = 3
 _DEFAULT_MEMORY = 128

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.access.managed_policies import admit_managed_policy
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
+from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
 from cdk_rehearsal.embedded_aws.resources.simple import Simple
 
 

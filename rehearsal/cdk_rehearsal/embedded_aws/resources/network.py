@@ -8,9 +8,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from cdk_rehearsal.embedded_aws.access.principals import Principal
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
-from cdk_rehearsal.embedded_aws.cloudformation.signals import Verdict
+from cdk_rehearsal.embedded_aws.base.principals import Principal
+from cdk_rehearsal.embedded_aws.base.signals import Verdict
+from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
 from cdk_rehearsal.embedded_aws.resources.simple import Simple, is_true, specify_tags
 
 _LONGEST_PREFIX = 28

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
-from cdk_rehearsal.embedded_aws.cloudformation.signals import SignalHandle, WaitCondition
+from cdk_rehearsal.embedded_aws.base.signals import SignalHandle, WaitCondition
+from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
 from cdk_rehearsal.embedded_aws.resources.simple import Simple
 
 _SEARCH = re.compile(r"\{(?P<namespace>[^,}]+),(?P<dimensions>[\w,]+)\}[^']*?MetricName=\"(?P<name>[^\"]+)\"")

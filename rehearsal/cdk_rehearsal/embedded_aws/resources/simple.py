@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation
+from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation
 
 
 def specify_tags(creation: Creation, kind: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import json
 import uuid
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.cloudformation.creation import Created, Creation, Creator
+from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
 from cdk_rehearsal.embedded_aws.resources.simple import Simple, is_true
 
 

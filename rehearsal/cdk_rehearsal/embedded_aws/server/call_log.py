@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from dataclasses import dataclass
 
-from cdk_rehearsal.embedded_aws.access.principals import Principal
+from cdk_rehearsal.embedded_aws.base.principals import Principal
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,18 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Denial, Gatekeeper
-from cdk_rehearsal.embedded_aws.access.principals import OPERATOR, Principal, PrincipalRegistry, caller
-from cdk_rehearsal.embedded_aws.cloudformation.signals import PRESIGNED_PREFIX, PresignedUrls
+from cdk_rehearsal.embedded_aws.base.principals import OPERATOR, Principal, PrincipalRegistry, caller
+from cdk_rehearsal.embedded_aws.base.request import (
+    CHANNEL_SERVICE,
+    Authorization,
+    SignedRequest,
+    is_signature_valid,
+    name_operation,
+)
+from cdk_rehearsal.embedded_aws.base.signals import PRESIGNED_PREFIX, PresignedUrls
 from cdk_rehearsal.embedded_aws.emr.node_channel import CHANNEL_PREFIX, NodeChannels
 from cdk_rehearsal.embedded_aws.server import session_manager
 from cdk_rehearsal.embedded_aws.server.call_log import CallLog
-from cdk_rehearsal.embedded_aws.server.request import Authorization, SignedRequest, is_signature_valid, name_operation
 from cdk_rehearsal.identity_document import SCHEME, read_instance
 
 _OK, _JSON_STATUS, _FORBIDDEN = 200, 400, 403
@@ -207,7 +213,7 @@ class Server:
             status[0] = int(line.split(maxsplit=1)[0])
             return start_response(line, headers, *rest)
 
-        if operation.startswith(f"{session_manager.SERVICE}.") or operation in session_manager.OPERATIONS:
+        if operation.startswith(f"{CHANNEL_SERVICE}.") or operation in session_manager.OPERATIONS:
             return self._answer_session(environ, start, operation, principal)
         if operation in _RIGHTS:
             return _answer(start, _OK, b"")

@@ -7,7 +7,6 @@ data channel is only opened: what would flow through it, the rehearsal brings to
 
 import json
 import queue
-import re
 import secrets
 import threading
 import uuid
@@ -15,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-SERVICE = "ssmmessages"
+from cdk_rehearsal.embedded_aws.base.request import CHANNEL
+
 OPERATIONS = frozenset({"ssm.UpdateInstanceInformation", "ssm.StartSession"})
 """Operations here besides all of `ssmmessages`."""
-_CHANNEL = re.compile(r"/v1/(control|data)-channel/([A-Za-z0-9.-]{1,128})")
 _OPEN_SECONDS = 10.0
 """So long a session waits for the agent to open its data channel."""
 
@@ -29,13 +28,6 @@ class SessionError(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
-
-
-def name_channel_operation(method: str, path: str) -> str | None:
-    """Return the action behind a request to `ssmmessages`, which is no API that botocore knows; None for no request."""
-    match = _CHANNEL.fullmatch(path)
-    verb = {"POST": "Create", "GET": "Open"}.get(method)
-    return f"{verb}{match[1].capitalize()}Channel" if match and verb else None
 
 
 @dataclass
@@ -71,7 +63,7 @@ class SessionManager:
             return self._register(name, str(document["InstanceId"]))
         if operation == "ssm.StartSession":
             return self._start(str(document["Target"]))
-        match = _CHANNEL.fullmatch(path)
+        match = CHANNEL.fullmatch(path)
         assert match is not None  # the operation was named by it
         channel = match[2]
         match operation.partition(".")[2]:

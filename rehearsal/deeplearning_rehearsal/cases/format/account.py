@@ -14,7 +14,7 @@ from cdk_rehearsal.assembly import DEFAULT_REGION
 from deeplearning_rehearsal.cases.format.small_data import SMALL_DATA
 
 if TYPE_CHECKING:  # Reading a case needs no embedded AWS.
-    from cdk_rehearsal.embedded_aws.place import Place
+    from cdk_rehearsal.place import Place
     from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 
 ARCHIVE_ENDINGS = (".tar", ".tar.gz", ".tgz", ".zip")

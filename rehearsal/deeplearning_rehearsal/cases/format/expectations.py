@@ -7,7 +7,7 @@ from enum import Enum
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
-from deeplearning_rehearsal.cases.verdict.elastic import Recovery
+from deeplearning_rehearsal.cases.recovery import Recovery
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport
 
 Status = Literal["CREATE_COMPLETE", "ROLLBACK_COMPLETE"]

@@ -8,17 +8,17 @@ from functools import cached_property
 from deeplearning_rehearsal.cases.format.actions import ACTIONS, Actions
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.expectations import NeedsSight, Sight, judge_seen
+from deeplearning_rehearsal.cases.recovery import ElasticJob, Recovery, measure_recovery
 from deeplearning_rehearsal.cases.run.injector import Injected, Injector
 from deeplearning_rehearsal.cases.run.node_files import NodeFiles
 from deeplearning_rehearsal.cases.run.situation import LiveSituation, is_at_rest, is_settled
-from deeplearning_rehearsal.cases.verdict.elastic import ElasticJob, Recovery, measure_recovery
 from deeplearning_rehearsal.cases.verdict.observations import await_needs, await_status, look_at_needs, run_commands
+from deeplearning_rehearsal.checks.results import CaseReport
 from deeplearning_rehearsal.checks.training import ELASTIC, make_training_report
 from deeplearning_rehearsal.cluster_run import ClusterRun, find_master
 from deeplearning_rehearsal.launchers.trial_run import try_launchers
 from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, count_node_calls
 from deeplearning_rehearsal.report.outside_view import describe_outside
-from deeplearning_rehearsal.report.parts import CaseReport
 
 _INTERVAL_SECONDS = 0.5
 _LAST_INJECTION_SECONDS = 20.0

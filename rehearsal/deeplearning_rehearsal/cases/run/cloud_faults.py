@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.cloud_options import CloudOptions
-from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
-from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageFaults
+from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
+from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
+from cdk_rehearsal.embedded_aws.base.message_faults import MessageFaults
 from cdk_rehearsal.errors import AssemblyError
 from deeplearning_contract.metrics import METRICS, NAMESPACE
 from deeplearning_contract.names import ROLE_TAG, find_role

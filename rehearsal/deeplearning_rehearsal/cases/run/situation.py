@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
-from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.machine import Machine
+from cdk_rehearsal.place import Place
 from cdk_rehearsal.run.fleet import Fleet
 from deeplearning_contract.cluster_state import ClusterState, get_request
 from deeplearning_contract.document import ContractError
@@ -24,7 +24,7 @@ from deeplearning_contract.names import (
     shared_membership,
 )
 from deeplearning_rehearsal.cases.format.triggers import Target
-from deeplearning_rehearsal.cases.verdict.elastic import ElasticJob
+from deeplearning_rehearsal.cases.recovery import ElasticJob
 from deeplearning_rehearsal.checks.provision_watch import count_done
 
 _TABLE_TYPE = "AWS::DynamoDB::Table"

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.cloudformation.resource_support import require_support
-from cdk_rehearsal.embedded_aws.cloudformation.signals import ResourceSignals, Verdict, read_duration
+from cdk_rehearsal.embedded_aws.base.signals import ResourceSignals, Verdict, read_duration
+from cdk_rehearsal.embedded_aws.resources.resource_support import require_support
 from cdk_rehearsal.errors import UnsupportedError
 from cdk_rehearsal.identity_document import read_instance, sign_document
 

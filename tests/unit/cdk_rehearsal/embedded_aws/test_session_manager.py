@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.server.request import (
+from cdk_rehearsal.embedded_aws.base.request import (
     Authorization,
     SignedRequest,
     is_signature_valid,

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
-from cdk_rehearsal.embedded_aws.observation import Observations
+from cdk_rehearsal.embedded_aws.base.observation import Observations
 from cdk_rehearsal.embedded_aws.resources.backups import CREATORS
 from cdk_rehearsal.iam.call_record import CallRecord
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from cdk_rehearsal.assembly import AssemblyStack
-from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import find_references
 from cdk_rehearsal.errors import RefusedError
+from cdk_rehearsal.intrinsics import find_references
 from cdk_rehearsal.referees.judge import JUDGES, judge_template, require_acceptance
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, is_known, make_token, measure, show
 from tests.unit.cdk_rehearsal.referees.planted import PLANTED, VALID, Planted

@@ -11,10 +11,10 @@ from aws_cdk import Duration, Size
 from aws_cdk import aws_sns as sns
 
 from deeplearning_cdk import DataSource, JobEnvironment, Software, Storage
+from deeplearning_cdk.coordination.payload import Archive, keep_file
 from deeplearning_cdk.emr import programs
 from deeplearning_cdk.emr.programs import render_bootstrap
 from deeplearning_cdk.emr.training import EmrTraining
-from deeplearning_cdk.nodes.payload import Archive, keep_file
 from deeplearning_cli.template_changes import Effect, compare_templates
 from deeplearning_contract.job_definition import SubmissionSettings
 from tests.unit.deeplearning_cdk.conftest import render

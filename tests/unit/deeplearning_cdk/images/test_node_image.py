@@ -10,8 +10,8 @@ from aws_cdk import aws_ec2 as ec2
 
 from cdk_rehearsal.image_families import find_root_volume
 from deeplearning_cdk import InstanceTypeFacts, JobEnvironment, NodeImage, Software, TrainingCluster
-from deeplearning_cdk.images.choice import find_least_volume
 from deeplearning_cdk.images.node_image import BASE_UBUNTU_ARM64, PYTORCH_UBUNTU
+from deeplearning_cdk.nodes.image_choice import find_least_volume
 from deeplearning_contract.names import NodeRole
 from tests.unit.deeplearning_cdk.clusters import plan, props_of, warn
 from tests.unit.deeplearning_cdk.test_public_api import VARIANTS

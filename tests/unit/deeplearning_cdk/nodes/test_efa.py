@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from deeplearning_cdk import InstanceTypeFacts, JobEnvironment, Network, NodeImage, TrainingCluster
-from deeplearning_cdk.nodes.instance_catalog import describe_types
-from deeplearning_cdk.nodes.interfaces import plan_interfaces
+from deeplearning_cdk.catalog.instance_catalog import describe_types
+from deeplearning_cdk.network.interfaces import plan_interfaces
 from deeplearning_contract.names import NodeRole
 from tests.unit.deeplearning_cdk.clusters import EVERYTHING, plan, props_of
 

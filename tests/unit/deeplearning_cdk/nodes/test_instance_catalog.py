@@ -11,9 +11,9 @@ from aws_cdk import Aws
 from aws_cdk import aws_ec2 as ec2
 
 from deeplearning_cdk import InstanceTypeFacts
-from deeplearning_cdk.images.choice import DEEP_LEARNING_FAMILIES, find_image
-from deeplearning_cdk.nodes.instance_catalog import catalog_date, describe_instance_type, read_catalog
-from deeplearning_cdk.nodes.interfaces import describe_hardware
+from deeplearning_cdk.catalog.instance_catalog import catalog_date, describe_instance_type, read_catalog
+from deeplearning_cdk.network.interfaces import describe_hardware
+from deeplearning_cdk.nodes.image_choice import DEEP_LEARNING_FAMILIES, find_image
 from tests.unit.deeplearning_cdk.clusters import plan
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from deeplearning_cdk.nodes.instance_catalog import has_efa, read_catalog
-from deeplearning_cdk.nodes.interfaces import needs_private_subnet, plan_interfaces
+from deeplearning_cdk.catalog.instance_catalog import has_efa, read_catalog
+from deeplearning_cdk.network.interfaces import needs_private_subnet, plan_interfaces
 
 ACCELERATED = [facts.name for facts in read_catalog().values() if facts.accelerator is not None]
 

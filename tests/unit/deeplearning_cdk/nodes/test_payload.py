@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_cdk.nodes import payload
+from deeplearning_cdk.coordination import payload
 
 
 def _names(archive: payload.Archive) -> list[str]:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deeplearning_cdk import TrainingCluster
-from deeplearning_cdk.nodes.payload import find_payload, pack_agent
+from deeplearning_cdk.coordination.payload import find_payload, pack_agent
 from deeplearning_cdk.nodes.user_data import LIMIT, check_size, fill
 from deeplearning_contract.names import NodeRole
 from tests.unit.deeplearning_cdk.clusters import EVERYTHING, props_of

@@ -11,10 +11,10 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 
 from deeplearning_cdk import NodeImage, TrainingCluster
+from deeplearning_cdk.capacity.spending import ClusterBudget
+from deeplearning_cdk.coordination.messages import FORWARDED, NO_POLICY, allow_publishers
 from deeplearning_cdk.operations.dashboard import LEFT_OUT_WITHOUT_GPUS
-from deeplearning_cdk.operations.messages import FORWARDED, NO_POLICY, allow_publishers
 from deeplearning_cdk.operations.metrics import ClusterMetrics
-from deeplearning_cdk.operations.spending import ClusterBudget
 from deeplearning_contract.cluster_event import EventKind, name_source
 from deeplearning_contract.metrics import CLUSTER, METRICS, NAMESPACE, NODE, PHASE
 from deeplearning_contract.names import CLUSTER_TAG

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deeplearning_cdk import Lustre, Master, Network, NodeImage, Purchase, Spending, Storage, TrainingCluster, Workers
+from deeplearning_cdk.nodes.values import SetupTimeout
 from deeplearning_cdk.props.check import check_prop
 from deeplearning_cdk.training_cluster import _check_timeout, _count_formation_seconds
-from deeplearning_cdk.values import SetupTimeout
 from deeplearning_contract.names import NodeRole
 from tests.unit.deeplearning_cdk.clusters import plan, props_of
 

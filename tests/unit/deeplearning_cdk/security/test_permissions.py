@@ -8,7 +8,7 @@ import pytest
 from aws_cdk import aws_s3 as s3
 
 from deeplearning_cdk import DataSource, EnvironmentCache, JobEnvironment, Software, TrainingCluster
-from deeplearning_cdk.security.node_permissions import pull_statements
+from deeplearning_cdk.coordination.node_permissions import pull_statements
 from deeplearning_contract.names import NodeRole
 from tests.unit.deeplearning_cdk.clusters import EVERYTHING, props_of
 from tests.unit.deeplearning_cdk.test_public_api import VARIANTS

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from deeplearning_cdk import EnvironmentCache, InstanceTypeFacts, JobEnvironment, NodeImage, Spending
-from deeplearning_cdk.nodes.instance_catalog import read_catalog
-from deeplearning_cdk.software.choice import _LEAST_MEMORY_MIB
-from deeplearning_cdk.software.torch_wheels import find_unfit, suggest_versions
+from deeplearning_cdk.catalog.instance_catalog import read_catalog
+from deeplearning_cdk.catalog.torch_wheels import find_unfit, suggest_versions
+from deeplearning_cdk.nodes.environment_choice import _LEAST_MEMORY_MIB
 from deeplearning_cdk.warnings import add_warnings
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import EnvironmentSettings

@@ -10,7 +10,7 @@ import pytest
 from aws_cdk import App, Stack, Token
 
 from deeplearning_cdk import JobEnvironment, TrainingImage
-from deeplearning_cdk.nodes.payload import find_payload
+from deeplearning_cdk.coordination.payload import find_payload
 from deeplearning_contract.names import NodeRole
 from deeplearning_node.deadline import Clock
 from deeplearning_node.node_facts import FACTS_FILE, NodeFacts

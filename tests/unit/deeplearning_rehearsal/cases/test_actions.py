@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackResource
+from cdk_rehearsal.embedded_aws.base.stack_record import StackResource
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.lab.node_faults import MetadataFault
 from cdk_rehearsal.run.timeline import Timeline

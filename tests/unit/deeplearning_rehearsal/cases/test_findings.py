@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from deeplearning_rehearsal.cases.format.expectations import Seen, Sight, judge_seen
-from deeplearning_rehearsal.cases.verdict.elastic import Recovery
+from deeplearning_rehearsal.cases.recovery import Recovery
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport
 
 WENT_ON = Recovery(seconds=8.0, lost_commits=0, size_before=4, sizes_after=(3, 4))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.cloud_options import CloudOptions
+from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from deeplearning_contract.names import ROLE_TAG
 from deeplearning_rehearsal.cases.format.actions import ACTIONS
 from deeplearning_rehearsal.cases.format.case import CaseError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_rehearsal.cases.verdict.elastic import ElasticJob, Step, measure_recovery, parse_steps
+from deeplearning_rehearsal.cases.recovery import ElasticJob, Step, measure_recovery, parse_steps
 
 
 def _steps(*rows: tuple[float, str, int, int]) -> tuple[Step, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackOutcome
+from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.errors import PromiseError, UnavailableError
 from cdk_rehearsal.report.report import render_text
@@ -19,8 +19,8 @@ from deeplearning_rehearsal.cases.run import synthesis
 from deeplearning_rehearsal.cases.run.synthesis import synthesize_case
 from deeplearning_rehearsal.cases.verdict.results import merge_result, read_results, render_results, summarize_report
 from deeplearning_rehearsal.checks.contract_check import Roster
+from deeplearning_rehearsal.checks.results import CaseReport
 from deeplearning_rehearsal.report.assessment import Evidence, judge
-from deeplearning_rehearsal.report.parts import CaseReport
 from deeplearning_rehearsal.report.report import Document, list_sections
 from deeplearning_rehearsal.report.report_page import render_page
 

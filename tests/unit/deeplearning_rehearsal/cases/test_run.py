@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackEvent, StackOutcome, StackResource
+from cdk_rehearsal.embedded_aws.base.stack_record import StackEvent, StackOutcome, StackResource
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import CLUSTER_TAG, EMR_CLUSTER_TAG, ROLE_TAG
 from deeplearning_rehearsal.cases.format.case_file import parse_case
 from deeplearning_rehearsal.cases.format.triggers import Target, parse_target
+from deeplearning_rehearsal.cases.recovery import ElasticJob, Step
 from deeplearning_rehearsal.cases.run import situation, synthesis
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
 from deeplearning_rehearsal.cases.run.injector import Injected
 from deeplearning_rehearsal.cases.run.situation import LiveSituation, is_at_rest, is_settled
 from deeplearning_rehearsal.cases.run.synthesis import prepare_machines
-from deeplearning_rehearsal.cases.verdict.elastic import ElasticJob, Step
 from deeplearning_rehearsal.checks.contract_check import Roster
 from deeplearning_rehearsal.report.assessment import Evidence
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.cloudformation.stack_record import StackOutcome, StackResource
+from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome, StackResource
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.lab import StandIn
 from cdk_rehearsal.run.timeline import Happening, Span, Timeline
@@ -14,8 +14,8 @@ from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.version import VERSION
 from deeplearning_rehearsal.checks.contract_check import Roster
 from deeplearning_rehearsal.checks.node_log import LogReport
+from deeplearning_rehearsal.checks.results import NodeReport, TrainingReport
 from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, bound_log_calls, find_problems, judge
-from deeplearning_rehearsal.report.parts import NodeReport, TrainingReport
 
 HOSTS = (("deeplearning-worker1", "i-1", "10.0.0.5"), ("deeplearning-worker2", "i-2", "10.0.0.6"))
 STATE = ClusterState("c", 3, 1, Phase.FORMED, 2, ("i-1", "i-2"))

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
-from cdk_rehearsal.embedded_aws.place import Place
 from cdk_rehearsal.image_families import find_template_parts
 from cdk_rehearsal.lab.images.base_root import NODE_PYTHON
 from cdk_rehearsal.lab.images.image_parts import PACKAGES, PART_STAND_INS, SOFTWARE, write_image_part
 from cdk_rehearsal.lab.images.stand_in_layer import FI_INFO, NCCL_PLUGIN, STAND_INS, Image
 from cdk_rehearsal.lab.node_programs import dnf, fi_info
+from cdk_rehearsal.place import Place
 from deeplearning_cdk import NodeImage
 from deeplearning_node.health.network import count_devices
 from deeplearning_node.programs import Programs

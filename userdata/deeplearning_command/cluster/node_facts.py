@@ -2,25 +2,16 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
-from functools import partial
 
 from deeplearning_command.context import Context
-from deeplearning_command.remote.nodes import Remote
-from deeplearning_contract.document import read_record
-from deeplearning_jobs.hosts.preflight import HostFacts, Preflight
 from deeplearning_jobs.hosts.probe import probe_host
-from deeplearning_node.health.gpus import GPU_SECONDS
 from deeplearning_node.health.node_check import read_membership
 from deeplearning_node.programs import Programs
 from deeplearning_node.provision_status import read_status
 
-SURVEY_SECONDS = GPU_SECONDS + 25.0
-"""Longer than the facts take on a host whose driver hangs."""
 DESCRIPTION = (
     "Print the facts of this node and its jobs as one line of JSON. `deeplearning run` runs this on every node."
 )
-read_facts = partial(read_record, HostFacts, what="answer")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -40,15 +31,3 @@ def run(options: argparse.Namespace, context: Context) -> int:
     )
     sys.stdout.write(found.to_line())
     return 0
-
-
-def survey_hosts(remote: Remote, *, port_count: int = 0, wanted: Sequence[str] = (), search: str = "") -> Preflight:
-    """Collect every host's facts, free ports, and `wanted` paths and programs, searched also in `search`."""
-    question = ["node-facts", "--ports", str(port_count), "--search", search, "--", *wanted]
-    found = remote.ask(question, read_facts, seconds=SURVEY_SECONDS)
-    return Preflight(
-        generation=remote.membership.generation,
-        expected={host: member.instance_id for host, member in remote.membership.members},
-        answers={host: answer for host, answer in found.items() if not isinstance(answer, str)},
-        silent={host: cause for host, cause in found.items() if isinstance(cause, str)},
-    )

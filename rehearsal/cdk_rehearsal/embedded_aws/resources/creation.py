@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.cloudformation.signals import Verdict
+from cdk_rehearsal.embedded_aws.base.signals import Verdict
 from cdk_rehearsal.embedded_aws.services import Services
 
 

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cdk_rehearsal.embedded_aws.observation import Observations
+from cdk_rehearsal.embedded_aws.base.observation import Observations
 
 Delivery = Callable[[], None]
 

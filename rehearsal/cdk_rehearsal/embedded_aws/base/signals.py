@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
-from cdk_rehearsal.embedded_aws.observation import Observations
-from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.base.observation import Observations
+from cdk_rehearsal.place import Place
 
 PRESIGNED_PREFIX = "/cloudformation-"
 """Start of the paths of all presigned URLs."""

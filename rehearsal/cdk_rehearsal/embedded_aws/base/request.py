@@ -21,8 +21,10 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.model import ServiceModel
 
-from cdk_rehearsal.embedded_aws.server import session_manager
-
+CHANNEL_SERVICE = "ssmmessages"
+"""Signing name of the channels of Session Manager, which is no API that botocore knows."""
+CHANNEL = re.compile(r"/v1/(control|data)-channel/([A-Za-z0-9.-]{1,128})")
+"""Path of a channel: its kind and its name."""
 _AUTHORIZATION = re.compile(
     r"AWS4-HMAC-SHA256 Credential=(?P<key>[^/,]+)/(?P<date>\d{8})/(?P<region>[^/]+)/(?P<service>[^/]+)/aws4_request, ?"
     r"SignedHeaders=(?P<headers>[^,]+), ?Signature=(?P<signature>[0-9a-f]{64})"
@@ -130,8 +132,8 @@ _COPIES = {"PutObject": "CopyObject", "UploadPart": "UploadPartCopy"}
 def name_operation(service: str, request: SignedRequest) -> str:
     """Return the operation of a request to a service, by its signing name; `Unknown` when the models lack it."""
     query, body = request.query, request.body
-    if service == session_manager.SERVICE:
-        return session_manager.name_channel_operation(request.method, request.path) or UNKNOWN_OPERATION
+    if service == CHANNEL_SERVICE:
+        return _name_channel_operation(request.method, request.path) or UNKNOWN_OPERATION
     if target := request.headers.get("x-amz-target", ""):
         return target.rsplit(".", 1)[-1]
     if b"Action=" in body[:4096] or "Action=" in query:
@@ -143,6 +145,13 @@ def name_operation(service: str, request: SignedRequest) -> str:
         if method == request.method and needed <= keys and pattern.fullmatch(request.path):
             return _COPIES.get(name, name) if "x-amz-copy-source" in request.headers else name
     return UNKNOWN_OPERATION
+
+
+def _name_channel_operation(method: str, path: str) -> str | None:
+    """Return the action behind a request to a channel; None for no request."""
+    match = CHANNEL.fullmatch(path)
+    verb = {"POST": "Create", "GET": "Open"}.get(method)
+    return f"{verb}{match[1].capitalize()}Channel" if match and verb else None
 
 
 @lru_cache(maxsize=16)

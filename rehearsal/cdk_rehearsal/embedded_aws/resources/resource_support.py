@@ -8,8 +8,8 @@ from typing import Any
 
 import tomllib
 
-from cdk_rehearsal.embedded_aws.cloudformation.intrinsics import find_functions, find_references, is_implemented
 from cdk_rehearsal.errors import UnsupportedError
+from cdk_rehearsal.intrinsics import find_functions, find_references, is_implemented
 
 _SECTIONS = {
     *("AWSTemplateFormatVersion", "Description", "Metadata", "Parameters", "Rules", "Mappings", "Conditions"),

@@ -8,8 +8,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from deeplearning_cdk.coordination import Coordination
-from deeplearning_cdk.operations.messages import make_log_group
+from deeplearning_cdk.coordination.coordination import Coordination
+from deeplearning_cdk.coordination.messages import make_log_group
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
 from deeplearning_cdk.security.encryption import ClusterEncryption
 from deeplearning_cdk.security.node_roles import attach_rights

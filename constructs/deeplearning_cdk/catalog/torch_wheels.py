@@ -14,7 +14,7 @@ before 2.11.
 import re
 from dataclasses import dataclass
 
-from deeplearning_cdk.nodes.instance_catalog import Architecture, InstanceTypeFacts
+from deeplearning_cdk.catalog.instance_catalog import Architecture, InstanceTypeFacts
 
 Version = tuple[int, int]
 

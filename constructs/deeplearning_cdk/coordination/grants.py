@@ -11,10 +11,10 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import IConstruct
 
-from deeplearning_cdk.coordination import Coordination
+from deeplearning_cdk.coordination.coordination import Coordination
+from deeplearning_cdk.coordination.node_permissions import object_arn
 from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
-from deeplearning_cdk.security.node_permissions import object_arn
 from deeplearning_contract.job_definition import SUBMISSION_PATH, source_prefix
 from deeplearning_contract.names import CLUSTER_TAG
 

@@ -4,7 +4,7 @@ import threading
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from cdk_rehearsal.embedded_aws.place import OPERATOR_KEY, OPERATOR_SECRET, Credentials, Place
+from cdk_rehearsal.place import OPERATOR_KEY, OPERATOR_SECRET, Credentials, Place
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from aws_cdk import aws_ec2 as ec2
 
-from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts, has_efa
+from deeplearning_cdk.catalog.instance_catalog import InstanceTypeFacts, has_efa
 from deeplearning_contract.setting_parts import HardwareSettings
 
 Interface = ec2.CfnLaunchTemplate.NetworkInterfaceProperty

@@ -8,7 +8,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as s3_assets
 
-from deeplearning_cdk.coordination import Coordination
+from deeplearning_cdk.coordination.coordination import Coordination
 from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
 from deeplearning_contract.cluster_event import EventKind, name_source
 from deeplearning_contract.cluster_state import list_key_patterns

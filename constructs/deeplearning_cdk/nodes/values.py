@@ -1,5 +1,5 @@
 """
-Props of `TrainingCluster`, grouped as values: workers, master, network, software and storage.
+Props of `TrainingCluster` about its nodes, grouped as values: workers, master and software.
 
 Each is a frozen dataclass that checks its fields when it is created. A field is written once, with its rule and its
 documentation: the app's context reads it under the same name (`-c workers.instance_type=…`), and the reference of the
@@ -7,35 +7,22 @@ docs is generated from it.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
-from aws_cdk import Duration, RemovalPolicy, Size
+from aws_cdk import Duration, Size
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_efs as efs
 from aws_cdk import aws_iam as iam
 
 from deeplearning_cdk.capacity.purchase import ChosenPurchase
-from deeplearning_cdk.images.choice import ChosenImage
-from deeplearning_cdk.network.addresses import LARGEST_SUBNET_ADDRESSES, VpcCidr, is_everyone, is_ipv4_network
-from deeplearning_cdk.network.zones import find_zone
-from deeplearning_cdk.nodes.instance_catalog import NodeInstanceType
+from deeplearning_cdk.catalog.instance_catalog import NodeInstanceType
+from deeplearning_cdk.network.addresses import LARGEST_SUBNET_ADDRESSES, is_everyone, is_ipv4_network
+from deeplearning_cdk.nodes.image_choice import ChosenImage
 from deeplearning_cdk.nodes.user_scripts import Script
 from deeplearning_cdk.props.check import Rule, check_fields, names_checked
-from deeplearning_cdk.props.regions import may_be_zone
 from deeplearning_cdk.props.rules import between, lasting, matching, sized
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
 from deeplearning_cdk.software.job_environment import JobEnvironment
-from deeplearning_cdk.storage.data_source import DataSource
-from deeplearning_cdk.storage.lustre import Lustre, LustreFileSystem
-from deeplearning_cdk.storage.mount_point import MountPoint
-from deeplearning_cdk.storage.shared_file_system import (
-    FileSystemId,
-    FileSystemThroughput,
-    NewRemovalPolicy,
-    SharedFileSystem,
-)
 
 _DEFAULT_WORKERS = 3
 _PREFIX_LIST = re.compile(r"pl-[0-9a-f]{8,17}")
@@ -84,19 +71,6 @@ KeyPair = (
 )
 """EC2 key pair of the login user."""
 
-AvailabilityZone = Annotated[
-    str,
-    matching(
-        r"[a-z][a-z0-9-]{1,63}", "be the name of an availability zone", "write e.g. us-east-1a", takes_tokens=True
-    ),
-    Rule(
-        must="begin with the name of an AWS region",
-        remedy="write e.g. us-east-1a",
-        is_kept=may_be_zone,
-        can_carry=lambda _: True,
-    ),
-]
-"""Zone of all nodes."""
 
 ImageRelease = Annotated[
     str,
@@ -222,61 +196,6 @@ class Master:
 
 @names_checked
 @dataclass(frozen=True, kw_only=True)
-class Network:
-    """
-    The network of a cluster.
-
-    Attributes:
-        vpc: VPC of the nodes. Default: a new one.
-        cidr: Addresses of a new VPC, /16 to /26. Default: 10.0.0.0/16.
-        availability_zone: Zone of all nodes; needed with a subnet that does not name its own. Default: the region's
-            first, or that of the subnet.
-        worker_subnet: Subnet of the workers in `vpc`. Default: the zone's first private one.
-        master_subnet: Subnet of the master in `vpc`. Default: the workers' subnet, or with `master.ssh_peer` the zone's
-            first public one where the VPC has one.
-        isolated: Give nodes no route to the Internet, and create the endpoints that they need. Default: nodes use the
-            NAT gateway of a new VPC, or the routes of `vpc`.
-        efa: Use EFA on accelerated types that support it, and install AWS's EFA software where the image lacks it; if
-            False, NCCL uses TCP. Default: EFA is used.
-        security_groups: Additional security groups of every node, such as one that a database allows. Default: none.
-    """
-
-    vpc: ec2.IVpc | None = None
-    cidr: VpcCidr | None = None
-    availability_zone: AvailabilityZone | None = None
-    worker_subnet: ec2.ISubnet | None = None
-    master_subnet: ec2.ISubnet | None = None
-    isolated: bool = False
-    efa: bool = True
-    security_groups: Sequence[ec2.ISecurityGroup] = ()
-
-    def __post_init__(self) -> None:
-        check_fields(self, "network.")
-        if self.vpc is not None and self.cidr is not None:
-            raise ValueError(
-                f"network.cidr must be left out with network.vpc, got {self.cidr!r}; the VPC has its own addresses"
-            )
-        if self.vpc is None and (self.worker_subnet or self.master_subnet):
-            raise ValueError(
-                "network.vpc must be given with network.worker_subnet or network.master_subnet, got none; pass the "
-                "subnets' VPC"
-            )
-        if self.vpc is None and self.security_groups:
-            raise ValueError(
-                "network.vpc must be given with network.security_groups, got none; pass the groups' VPC, since a new "
-                "VPC has none of them"
-            )
-
-    @property
-    def zone(self) -> str | None:
-        """Zone of all nodes; None when neither zone nor subnet names it."""
-        if self.worker_subnet is None:
-            return self.availability_zone
-        return self.availability_zone or find_zone("network.worker_subnet", self.worker_subnet)
-
-
-@names_checked
-@dataclass(frozen=True, kw_only=True)
 class Software:
     """
     The software of the nodes and of the jobs.
@@ -299,68 +218,3 @@ class Software:
 
     def __post_init__(self) -> None:
         check_fields(self, "software.")
-
-
-@names_checked
-@dataclass(frozen=True, kw_only=True)
-class Storage:
-    """
-    The file systems of a cluster, and the data on them.
-
-    Attributes:
-        file_system: Shared file system: that of another cluster in the same VPC and zone, where jobs with the same name
-            are one job; an `efs.IFileSystem` with a mount target in the zone; or the id of one, for which a mount
-            target is created. Default: a new file system.
-        mount_point: Mount point of the shared file system, the value of `EFS_MOUNT`. Default: /efs.
-        throughput: Throughput of a new file system: `elastic`, `bursting`, or a provisioned size per second. Default:
-            elastic.
-        backup: Back up a new file system and the cluster's state every day. Default: both are backed up.
-        removal_policy: Removal policy of a new file system. Default: it is retained, unless its creation fails.
-        lustre: FSx for Lustre file system that all nodes mount beside the shared one: `Lustre` for a new one, or a
-            `LustreFileSystem` that several clusters share. Default: none.
-        data: Data in S3 that appears in /opt/deeplearning/data on every node. Default: none.
-    """
-
-    file_system: SharedFileSystem | efs.IFileSystem | FileSystemId | None = None
-    mount_point: MountPoint = "/efs"
-    throughput: FileSystemThroughput | None = None
-    backup: bool = True
-    removal_policy: NewRemovalPolicy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
-    lustre: Lustre | LustreFileSystem | None = None
-    data: Sequence[DataSource] = ()
-
-    def __post_init__(self) -> None:
-        check_fields(self, "storage.")
-        if self.file_system is not None and self.throughput is not None:
-            raise ValueError(
-                "storage.throughput must be left out with storage.file_system, got both; the file system has its own"
-            )
-        if self.lustre is not None:
-            points = sorted((f"{self.mount_point}/", f"{self.lustre.mount_point}/"))
-            if points[1].startswith(points[0]):
-                raise ValueError(
-                    "storage.mount_point must not overlap with that of storage.lustre, got "
-                    f"{self.mount_point} and {self.lustre.mount_point}; give one of them another mount_point"
-                )
-        self._check_data()
-
-    def _check_data(self) -> None:
-        names = [source.name for source in self.data]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"storage.data must have unique names, got {twice[0]!r} twice; rename one")
-        for source in self.data:
-            if source.target == "lustre" and self.lustre is None:
-                raise ValueError(
-                    f"storage.lustre must be given for data {source.name} with the target lustre, got none; "
-                    "pass Lustre(), or take another target"
-                )
-
-    @property
-    def has_own_file_system(self) -> bool:
-        """True if the cluster creates its shared file system."""
-        return self.file_system is None
-
-    @property
-    def outlives_stack(self) -> bool:
-        """True if a resource with the cluster's key may outlive the stack: a file system, Lustre or a vault."""
-        return self.file_system is None or self.lustre is not None or self.backup

@@ -3,11 +3,11 @@
 import re
 from dataclasses import replace
 
-from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts
+from deeplearning_cdk.catalog.instance_catalog import InstanceTypeFacts
+from deeplearning_cdk.catalog.torch_wheels import TORCH_PIN, find_unfit, list_capabilities, suggest_versions
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
 from deeplearning_cdk.software.job_environment import DEFAULT_ENVIRONMENT, JobEnvironment
 from deeplearning_cdk.software.software_file import read_requirements
-from deeplearning_cdk.software.torch_wheels import TORCH_PIN, find_unfit, list_capabilities, suggest_versions
 from deeplearning_contract.setting_parts import SYSTEM_PYTHON, find_wheel_conflict
 
 TORCH_OF_OLD_GPUS = "torch==2.7.1"

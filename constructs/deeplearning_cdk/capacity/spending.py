@@ -11,7 +11,7 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from deeplearning_cdk.operations.messages import allow_budgets, make_topic, subscribe_function
+from deeplearning_cdk.coordination.messages import allow_budgets, make_topic, subscribe_function
 from deeplearning_cdk.props.check import check_fields, names_checked
 from deeplearning_cdk.props.rules import between, lasting
 from deeplearning_contract.names import CLUSTER_TAG

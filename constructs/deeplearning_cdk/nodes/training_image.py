@@ -9,12 +9,12 @@ from typing import Annotated
 from aws_cdk import aws_ecr_assets as ecr_assets
 from constructs import Construct
 
-from deeplearning_cdk.nodes.instance_catalog import NodeInstanceType, describe_instance_type
-from deeplearning_cdk.nodes.interfaces import describe_hardware
-from deeplearning_cdk.nodes.payload import find_payload, keep_folder, pack_agent
+from deeplearning_cdk.catalog.instance_catalog import NodeInstanceType, describe_instance_type
+from deeplearning_cdk.coordination.payload import find_payload, keep_folder, pack_agent
+from deeplearning_cdk.network.interfaces import describe_hardware
+from deeplearning_cdk.nodes.environment_choice import choose_environment
 from deeplearning_cdk.props.check import Rule, checked
 from deeplearning_cdk.props.rules import matching
-from deeplearning_cdk.software.choice import choose_environment
 from deeplearning_cdk.software.job_environment import CONTAINER_IMAGE, JobEnvironment
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import SYSTEM_PYTHON, EnvironmentSettings, JobNeeds, ScriptSettings, compact

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from aws_cdk import Size
 
+from deeplearning_cdk.catalog.instance_catalog import InstanceTypeFacts, has_efa, read_catalog
 from deeplearning_cdk.images.node_image import BASE_UBUNTU_ARM64, NodeImage
-from deeplearning_cdk.nodes.instance_catalog import InstanceTypeFacts, has_efa, read_catalog
 from deeplearning_cdk.props.check import is_token
 from deeplearning_cdk.props.rules import count_gibibytes
 

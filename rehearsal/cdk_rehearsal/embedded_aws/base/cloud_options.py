@@ -3,11 +3,12 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cdk_rehearsal.embedded_aws.ec2.launch_faults import LaunchFault
-from cdk_rehearsal.embedded_aws.functions.runner import ASYNCHRONOUS_RETRY_SECONDS
-from cdk_rehearsal.embedded_aws.messaging.message_faults import MessageFaults
-from cdk_rehearsal.embedded_aws.place import Place
+from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
+from cdk_rehearsal.embedded_aws.base.message_faults import MessageFaults
+from cdk_rehearsal.place import Place
 
+ASYNCHRONOUS_RETRY_SECONDS = (60.0, 120.0)
+"""Lambda retries a failed asynchronous invocation twice: after one minute, then after two (Lambda Developer Guide)."""
 MetricCheck = Callable[[str, str, Collection[str]], None]
 """Raises AssemblyError for a metric that nothing writes, by its namespace, name and names of dimensions."""
 
