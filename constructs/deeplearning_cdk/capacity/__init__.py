@@ -1,1 +1,1 @@
-"""Capacity: the capacity adjuster with its triggers, the stack's request for capacity, and purchase options."""
+"""Capacity: the capacity adjuster, the stack's request for capacity, purchase options and spending limits."""

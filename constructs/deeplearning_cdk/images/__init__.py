@@ -1,1 +1,1 @@
-"""Machine images: definition, choice by instance type, and the pin of the AMI id."""
+"""Machine images: definition, and the pin of the AMI id."""

@@ -1,1 +1,1 @@
-"""The network of a cluster: VPC, subnets, endpoints, routes and security groups."""
+"""The network of a cluster: VPC, subnets, interfaces, endpoints, routes and security groups."""

@@ -1,1 +1,1 @@
-"""Nodes: groups, launch templates, instance types, network interfaces, user data and programs."""
+"""Nodes: groups, launch templates, choice of image and software, user data and programs; images with that software."""

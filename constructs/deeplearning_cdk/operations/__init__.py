@@ -1,1 +1,1 @@
-"""Operations: logs, metrics, alarms, dashboard, events, dead letters and spending limits."""
+"""Operations: metrics, alarms, dashboard and dead letters."""

@@ -1,1 +1,1 @@
-"""Checks of props: types, rules, and values that are looked up at synthesis."""
+"""Checks of props: types, rules, regions, tags, and values that are looked up at synthesis."""

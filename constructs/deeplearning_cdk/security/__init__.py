@@ -1,1 +1,1 @@
-"""Security: roles and their permissions, the encryption key, and acknowledged rules of security gates."""
+"""Security: roles, the encryption key, and acknowledged rules of security gates."""

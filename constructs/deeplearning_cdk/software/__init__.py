@@ -1,1 +1,1 @@
-"""Software of jobs: the environment, its cache, and its choice for a cluster."""
+"""Software of jobs: the environment, its files and its cache."""
