@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # Reading a case needs neither machines nor an embedded AWS.
     from cdk_rehearsal.lab import Lab
     from cdk_rehearsal.run.fleet import Fleet
     from cdk_rehearsal.run.timeline import Timeline
-    from deeplearning_rehearsal.cases.run.node_files import NodeFiles
+    from deeplearning_rehearsal.cases.node_files import NodeFiles
 
 SecondsOrNever = NewType("SecondsOrNever", float)
 """None where the case file says `never`."""

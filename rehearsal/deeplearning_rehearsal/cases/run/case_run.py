@@ -8,9 +8,9 @@ from functools import cached_property
 from deeplearning_rehearsal.cases.format.actions import ACTIONS, Actions
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.expectations import NeedsSight, Sight, judge_seen
+from deeplearning_rehearsal.cases.node_files import NodeFiles
 from deeplearning_rehearsal.cases.recovery import ElasticJob, Recovery, measure_recovery
 from deeplearning_rehearsal.cases.run.injector import Injected, Injector
-from deeplearning_rehearsal.cases.run.node_files import NodeFiles
 from deeplearning_rehearsal.cases.run.situation import LiveSituation, is_at_rest, is_settled
 from deeplearning_rehearsal.cases.verdict.observations import await_needs, await_status, look_at_needs, run_commands
 from deeplearning_rehearsal.checks.results import CaseReport

@@ -15,7 +15,7 @@ from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_rehearsal.cases.format.actions import POISON, Actions
 from deeplearning_rehearsal.cases.format.case import Injection
 from deeplearning_rehearsal.cases.format.triggers import parse_target, parse_trigger
-from deeplearning_rehearsal.cases.run.node_files import NodeFiles, digest_files
+from deeplearning_rehearsal.cases.node_files import NodeFiles, digest_files
 from tests.real_time import GENEROUS_SECONDS
 
 
