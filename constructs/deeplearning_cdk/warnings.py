@@ -111,8 +111,8 @@ def _list_costs(plan: NodePlan, spending: Spending) -> Iterator[_Warning]:
     accelerated = [facts.name for facts in (plan.workers, plan.master) if facts.accelerator is not None]
     if accelerated and not spending.has_end:
         text = (
-            f"nothing stops this cluster, and {accelerated[0]} costs by the second; pass "
-            "spending=Spending(stop_when_idle=Duration.hours(1)), or -c spending.stop_when_idle=1h to the app"
+            f"nothing stops this cluster, and {accelerated[0]} costs by the second; "
+            "set spending.stop_when_idle, such as to one hour"
         )
         yield NEVER_STOPS, text
 

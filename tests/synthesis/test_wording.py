@@ -76,3 +76,13 @@ def test_values_of_python_are_spelled_as_the_context_reads_them() -> None:
         assert word_for_context(f"x must be y, got {json.dumps('Duration.hours(1)')}; {python}") == (
             f'x must be y, got "Duration.hours(1)"; {context}'
         )
+
+
+def test_a_warning_of_the_constructs_is_for_both() -> None:
+    # The app and Python name a prop alike; a warning cannot know who wrote it.
+    for platform, prop in (("ec2", "spending.stop_when_idle"), ("emr", "stop_when_idle")):
+        stack = make_stack(cdk.App(), read_choices({"platform": platform})[0])
+        metadata = [str(entry.data) for entry in stack.cluster.node.metadata if entry.type == "aws:cdk:warning"]
+        (warning,) = (text for text in metadata if "nothing stops this cluster" in text)
+        assert f"; set {prop}, such as to one hour" in warning
+        assert not any(" -c " in text or PYTHON.search(text) for text in metadata)

@@ -321,6 +321,6 @@ def _add_warnings(scope: Construct, plan: EmrPlan, *, has_end: bool) -> None:
     if plan.facts.accelerator is not None and not has_end:
         Annotations.of(scope).add_warning_v2(
             NEVER_STOPS,
-            f"nothing stops this cluster, and {plan.facts.name} costs by the second; pass "
-            "stop_when_idle=Duration.hours(1), or -c stop_when_idle=1h to the app",
+            f"nothing stops this cluster, and {plan.facts.name} costs by the second; set "
+            "stop_when_idle, such as to one hour",
         )
