@@ -11,7 +11,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
 from aws_cdk import Duration, RemovalPolicy, Size
@@ -144,15 +144,13 @@ def _read(scope: Construct, key: str, value: Any, hint: Any) -> Any:
 def _build(scope: Construct, key: str, value: Mapping[str, Any], kind: Any) -> Any:
     hints = get_type_hints(kind, include_extras=True)
     _check_names(key, value, [field.name for field in fields(kind)])
+    needed = [each.name for each in fields(kind) if each.default is MISSING and each.default_factory is MISSING]
+    if missing := [name for name in needed if name not in value]:
+        raise ValueError(f"{key} must have {' and '.join(missing)}, got none; add it")
     read = {name: _read(scope, f"{key}.{name}", item, hints[name]) for name, item in value.items()}
     try:
         return kind(**read)
-    except TypeError as error:
-        missing = [name for name in re.findall(r"'(\w+)'", str(error)) if name in hints]
-        raise ValueError(f"{key} must have {' and '.join(missing)}, got none; add it") from error
     except ValueError as error:
-        if key == kind.__name__.lower():  # The error of a cluster's value already names the prop.
-            raise
         raise place_error(key, error, dict(zip(value, value, strict=True))) from error
 
 
