@@ -67,16 +67,14 @@ class JobCluster:
         """Print the plan of a job, and return 0, 1 if the job would be refused now, or 2 without a plan."""
         return self.run(["start-job", "--plan", *options, job.encode()], on_line)
 
-    def start(
-        self, job: JobDefinition, options: Sequence[str], on_line: Callable[[str], None], *, waits: bool = True
-    ) -> int:
+    def start(self, job: JobDefinition, on_line: Callable[[str], None], *, waits: bool = True) -> int:
         """
         Start a job, and return 0, or 2 if it was refused.
 
         `waits` decides about a job that comes after others: whether to return when it has started, or at once.
         """
         del waits  # A running job refuses others.
-        return self.run(["start-job", "--detach", *options, job.encode()], on_line)
+        return self.run(["start-job", "--detach", job.encode()], on_line)
 
     def stop(self, name: str, on_line: Callable[[str], None]) -> int:
         """End a job on every node, and return the exit status of `deeplearning stop`."""

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,12 +40,10 @@ class EmrJobCluster(JobCluster):
                 "reads"
             )
 
-    def start(
-        self, job: JobDefinition, options: Sequence[str], on_line: Callable[[str], None], *, waits: bool = True
-    ) -> int:
+    def start(self, job: JobDefinition, on_line: Callable[[str], None], *, waits: bool = True) -> int:
         """Add a step that runs a job after those of the cluster; arguments and result as on EC2."""
         before = [step["Name"] for step in self._list_steps(_WAITING, _RUNNING)]
-        answer = self._call("add_job_flow_steps", JobFlowId=self.settings.cluster_id, Steps=[job.to_step(options)])
+        answer = self._call("add_job_flow_steps", JobFlowId=self.settings.cluster_id, Steps=[job.to_step()])
         step_id = str(answer["StepIds"][0])
         if before:
             print_progress(f"step {step_id} waits for {', '.join(before)}")

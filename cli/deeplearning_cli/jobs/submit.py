@@ -25,7 +25,7 @@ keys of JOB.TOML; only name and program are required:
   source           folder to upload, relative to the file, at most 10 MB packed
   members          nodes, the master included; default: all
   gpus_per_member  ranks on each node; default: one a GPU, or one without GPUs
-  data             list: names of the stack's data that the job needs
+  data             list: names of the stack's data that the job waits for; default: all of it
   env              table: variables of every rank
   max_seconds      time limit with all retries; default: none
   retries          further runs after a failure, each from the newest checkpoint; default: 0
@@ -61,8 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         file = read_job(Path(arguments.job), arguments)
         cluster = find_cluster(open_cloud(arguments))
         job = upload_source(file, cluster)
-        options = ["--fresh"] if arguments.fresh else []
-        status = cluster.start(job, options, output.print_line, waits=not arguments.detach)
+        status = cluster.start(job, output.print_line, waits=not arguments.detach)
         if status != 0 and arguments.json:
             return report_error(UnavailableError(f"the job did not start: {output.last_line}"), as_json=True)
         if status != 0 or (arguments.detach and not arguments.json):

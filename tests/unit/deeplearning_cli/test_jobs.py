@@ -433,7 +433,7 @@ def test_a_right_that_the_caller_lacks_is_named(cluster, monkeypatch, capsys, se
         ('name = "x"\nprogram = ["a"]\nretrys = 1', "job.toml: key must be one of name, program, launcher"),
         ('program = ["a"]', "job.toml: name must be of type str, got None"),
         ('name = "x"\nprogram = "python3 train.py"', "job.toml: program must be of type list, got 'python3 train.py'"),
-        ('name = "x"\nprogram = ["a"]\nmembers = -1', "job.toml: members must be from 0 to 1000, got -1"),
+        ('name = "x"\nprogram = ["a"]\nmembers = 0', "job.toml: members must be from 1 to 1000, got 0"),
         ('name = "x"\nprogram = ["a"]\nsource = 3', "job.toml: source must be the path of a folder, got 3"),
         ('name = "x"\nprogram = ["a"]\n[env]\nA = 1', "job.toml: env.A must be of type str, got 1"),
     ],
