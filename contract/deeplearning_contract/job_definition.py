@@ -23,6 +23,8 @@ COMMAND = "/usr/local/bin/deeplearning"
 """The command on every node."""
 STEP_NAME = "deeplearning job "
 """Beginning of the name of an EMR step that runs a job; the job's name follows."""
+Platform = Literal["ec2", "emr"]
+"""Service of AWS that runs a cluster."""
 JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RANGES = {
@@ -116,7 +118,7 @@ def read_variables(words: Sequence[str], inherited: Mapping[str, str]) -> dict[s
 class SubmissionSettings:
     """Submission document: the parameter of a stack from which `submit` learns where and how to start a job."""
 
-    platform: Literal["ec2", "emr"]  # Service that runs the cluster
+    platform: Platform  # Service that runs the cluster
     cluster: str  # Value of the tag `deeplearning:cluster` of the nodes
     login_user: str  # User of the nodes under whom jobs run
     bucket: str  # Bucket for packed source folders

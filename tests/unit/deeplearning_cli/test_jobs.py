@@ -297,7 +297,7 @@ def emr(cluster, job_lab, monkeypatch):
         return call(client, name, arguments)
 
     monkeypatch.setattr(BaseClient, "_make_api_call", answer)
-    monkeypatch.setattr("deeplearning_cli.jobs.emr_cluster.POLL_SECONDS", 0.1)
+    monkeypatch.setattr("deeplearning_cli.jobs.emr.POLL_SECONDS", 0.1)
     add_document("hadoop-0123abcd", platform="emr", cluster_id="j-NEW")
     for cluster_id in ("j-NEW", "j-OLD"):
         for role in ("MASTER", "CORE"):
