@@ -167,6 +167,16 @@ def test_a_detached_job_is_listed_shown_stopped_and_resumed(cluster, job_lab, ca
     assert main(["stop", "digits"]) == 0
 
 
+def test_a_fresh_job_and_only_its_first_run_starts_without_the_earlier_checkpoints(cluster, capsys):
+    program = 'echo "from ${DEEPLEARNING_RESUME_FROM##*/}"; touch "$DEEPLEARNING_CHECKPOINT_PATH/%s"; exit %s'
+    write_job(cluster, program % ("old", 0), members=1)
+    assert main(["submit", "job.toml"]) == 0
+    write_job(cluster, program % ("new", 3), members=1, retries=1)
+    capsys.readouterr()
+    assert main(["submit", "job.toml", "--fresh"]) == 3
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("from")] == ["from ", "from new"]
+
+
 def test_a_plan_starts_nothing(cluster, job_lab, capsys):
     write_job(cluster)
     assert main(["plan", "job.toml", "--members", "1"]) == 0
@@ -352,6 +362,24 @@ def test_on_emr_a_second_job_waits_and_can_be_stopped_before_its_start(cluster, 
     assert job_lab.status("digits/1")["state"] == "stopped"
     wait_until(lambda: emr.processes["s-1"].poll() is not None)
     assert emr.answer("ListSteps", {"ClusterId": "", "StepStates": ["PENDING", "RUNNING"]}) == {"Steps": []}
+
+
+def test_on_emr_a_job_that_is_followed_waits_for_the_one_before_it(cluster, emr, capsys):
+    write_job(cluster, f"until [ -e {cluster}/go ]; do sleep 0.1; done")
+    assert main(["submit", "job.toml", "hadoop", "--detach"]) == 0
+    write_job(cluster, "echo second; exit 3", name="second")
+    describe = emr._DescribeStep
+
+    def end_first(ClusterId, StepId):  # noqa: N803
+        if StepId == "s-2":
+            (cluster / "go").touch()
+        return describe(ClusterId, StepId)
+
+    emr._DescribeStep = end_first
+    assert main(["submit", "job.toml", "hadoop"]) == 3
+    done = capsys.readouterr()
+    assert "step s-2 waits for deeplearning job digits" in done.err.splitlines()
+    assert "second" in done.out.splitlines()
 
 
 def test_on_emr_the_oldest_of_many_jobs_that_wait_is_listed_and_can_be_stopped(cluster, emr, capsys):
