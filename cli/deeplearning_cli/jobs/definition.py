@@ -14,7 +14,7 @@ from typing import Any
 
 import tomllib
 
-from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.errors import UnavailableError
 from deeplearning_cli.jobs.source_folder import MOST_PACKED_BYTES, SourceEntry, SourceFolder, scan_source, show
 from deeplearning_contract.document import ContractError, read_record
 from deeplearning_contract.job_definition import JobDefinition, read_variables

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cdk_rehearsal.error_report import UNAVAILABLE
-from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.errors import UNAVAILABLE, UnavailableError
 from deeplearning_cli.jobs.output import print_progress
 from deeplearning_cli.jobs.platform import LIVE_STATES, Queued, Refused, Started
 from deeplearning_cli.jobs.session import MasterSession

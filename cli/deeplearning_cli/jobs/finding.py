@@ -3,8 +3,8 @@
 import re
 from collections.abc import Callable, Mapping
 
-from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.cloud_access import CloudAccess
+from deeplearning_cli.errors import UnavailableError
 from deeplearning_cli.jobs.ec2 import Ec2Platform
 from deeplearning_cli.jobs.emr import EmrPlatform
 from deeplearning_cli.jobs.platform import JobPlatform

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.cloud_access import CloudAccess
+from deeplearning_cli.errors import UnavailableError
 from deeplearning_cli.jobs.definition import JobFile, pack
 from deeplearning_cli.jobs.output import JobOutput, print_progress
 from deeplearning_cli.jobs.source_folder import describe_left_out

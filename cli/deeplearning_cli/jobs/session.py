@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.cloud_access import CloudAccess
+from deeplearning_cli.errors import UnavailableError
 from deeplearning_cli.jobs.output import JobOutput, read_lines
 from deeplearning_cli.ssh import enter_node, make_session_command, require_programs, start_session
 from deeplearning_contract.document import ContractError, parse_last_line

@@ -2,10 +2,9 @@
 
 import argparse
 
-from cdk_rehearsal.error_report import report_error
-from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
+from deeplearning_cli.errors import UnavailableError, report_error
 from deeplearning_cli.jobs.finding import find_platform
 from deeplearning_cli.jobs.output import JobOutput
 from deeplearning_cli.jobs.platform import describe

@@ -5,10 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cdk_rehearsal.error_report import report_error
-from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
+from deeplearning_cli.errors import UnavailableError, report_error
 from deeplearning_cli.jobs.definition import add_job, read_job
 from deeplearning_cli.jobs.finding import find_platform
 from deeplearning_cli.jobs.output import JobOutput, print_progress
