@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from cdk_rehearsal.assembly import read_stack
-from cdk_rehearsal.error_report import report_error
-from cdk_rehearsal.errors import AssemblyError, UnavailableError
+from cdk_rehearsal.errors import AssemblyError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
+from deeplearning_cli.errors import UnavailableError, report_error
 from deeplearning_cli.template_changes import EMR_CLUSTER, Change, Effect, compare_templates
 
 _HEADINGS = {

@@ -2,15 +2,17 @@
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cdk_rehearsal.errors import UnavailableError
-from cdk_rehearsal.extras import require_modules
-from cdk_rehearsal.run.lab_record import LabRecord
+from deeplearning_cli.errors import UnavailableError, require_modules
 from deeplearning_view.aws_responses import AwsResponses
+
+if TYPE_CHECKING:  # only commands about a rehearsal import it
+    from cdk_rehearsal.run.lab_record import LabRecord
 
 _READ_SECONDS = 20
 _ATTEMPTS = 4
@@ -33,7 +35,7 @@ class CloudAccess:
     region: str
     stack: str | None
     profile: str | None = None
-    lab: LabRecord | None = None
+    lab: "LabRecord | None" = None
 
     def read(self, *, with_lines: bool = False) -> AwsResponses:
         """
@@ -61,7 +63,7 @@ def open_cloud(arguments: argparse.Namespace) -> CloudAccess:
         return _open_account(arguments)
     if arguments.profile or arguments.region:
         raise UnavailableError("--profile and --region must be left out with --rehearsal, which has its own")
-    return _open_rehearsal(LabRecord.read(Path(arguments.rehearsal).resolve()), arguments.stack)
+    return _open_rehearsal(Path(arguments.rehearsal).resolve(), arguments.stack)
 
 
 def _open_account(arguments: argparse.Namespace) -> CloudAccess:
@@ -87,13 +89,29 @@ def _open_account(arguments: argparse.Namespace) -> CloudAccess:
     return CloudAccess(_make_clients(session, region), region, arguments.stack, arguments.profile)
 
 
-def _open_rehearsal(lab: LabRecord, stack: str | None) -> CloudAccess:
+@contextmanager
+def map_rehearsal_errors() -> Iterator[None]:
+    """Raise an error of a kept rehearsal as UnavailableError."""
+    from cdk_rehearsal.errors import RehearsalError  # noqa: PLC0415 - only commands about a rehearsal import it
+
+    try:
+        yield
+    except RehearsalError as error:
+        raise UnavailableError(str(error)) from error
+
+
+def _open_rehearsal(out: Path, stack: str | None) -> CloudAccess:
+    from cdk_rehearsal.run.lab_record import LabRecord  # noqa: PLC0415 - only commands about a rehearsal import it
+
+    with map_rehearsal_errors():
+        lab = LabRecord.read(out)
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
     # Calls go to the lab with any settings of the user; its network reaches nothing else.
     os.environ |= {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
-    lab.enter_network()
+    with map_rehearsal_errors():
+        lab.enter_network()
     import boto3  # noqa: PLC0415 - after the environment is clean
 
     session = boto3.session.Session(lab.access_key_id, lab.secret_access_key, region_name=lab.region)

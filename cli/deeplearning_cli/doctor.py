@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Literal
 
 from cdk_rehearsal.cache import find_cache
-from cdk_rehearsal.errors import UnavailableError
+from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.run.enclosure import require_namespaces
 from deeplearning_cli.arguments import Commands
 from deeplearning_cli.cloud_access import open_cloud
+from deeplearning_cli.errors import UnavailableError
 
 State = Literal["ok", "missing", "unknown"]
 
@@ -171,7 +172,7 @@ def _check_plugin(_: argparse.Namespace) -> tuple[State, str, str]:
 def _check_namespaces(_arguments: argparse.Namespace) -> tuple[State, str, str]:
     try:
         require_namespaces()
-    except UnavailableError as error:
+    except RehearsalError as error:
         detail, _, remedy = str(error).rpartition("; ")
         return "missing", detail, remedy
     return "ok", "network, mount and process namespaces can be made", ""
@@ -188,7 +189,7 @@ def _check_cache(_: argparse.Namespace) -> tuple[State, str, str]:
     remedy = "set XDG_CACHE_HOME to a folder with room"
     try:
         folder = find_cache()
-    except UnavailableError as error:
+    except RehearsalError as error:
         return "missing", str(error), remedy
     present = next(each for each in (folder, *folder.parents) if each.exists())
     free = shutil.disk_usage(present).free / _GIB

@@ -7,11 +7,10 @@ import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 
-from cdk_rehearsal.error_report import report_error
-from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
-from deeplearning_cli.jobs.finding import find_cluster
+from deeplearning_cli.errors import UnavailableError, report_error
+from deeplearning_cli.jobs.finding import find_platform
 from deeplearning_cli.jobs.output import JobOutput
 from deeplearning_view.aws_responses import ViewError
 from deeplearning_view.log_lines import LEVELS, Line
@@ -75,12 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         access = open_cloud(arguments)
         if arguments.job is not None:
-            words = ["logs", arguments.job, *(["--follow"] if arguments.follow else [])]
-            words += ["--rank", arguments.rank] if arguments.rank is not None else []
-            output = JobOutput()
-            status = find_cluster(access).run(words, output.print_line, output.print_refresh)
-            output.end_line()
-            return status
+            platform = find_platform(access)
+            return platform.follow(arguments.job, JobOutput(), rank=arguments.rank, to_end=arguments.follow)
         from deeplearning_view.log_search import LogSearch, choose_sources  # noqa: PLC0415 - imports botocore
 
         responses = access.read()

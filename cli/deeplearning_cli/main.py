@@ -9,10 +9,9 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from cdk_rehearsal.error_report import UNAVAILABLE, report_error, run_command
-from cdk_rehearsal.errors import UnavailableError
-from cdk_rehearsal.extras import require_modules
+from cdk_rehearsal.error_report import run_command
 from deeplearning_cli.arguments import Commands
+from deeplearning_cli.errors import UNAVAILABLE, UnavailableError, report_error, require_modules
 from deeplearning_contract.version import VERSION
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")

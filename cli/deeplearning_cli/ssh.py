@@ -8,18 +8,20 @@ import shutil
 import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
-from cdk_rehearsal.errors import UnavailableError
-from cdk_rehearsal.run.lab_record import LabRecord, read_login_user
 from deeplearning_cli.arguments import Commands, add_place
-from deeplearning_cli.cloud_access import CloudAccess, open_cloud
+from deeplearning_cli.cloud_access import CloudAccess, map_rehearsal_errors, open_cloud
+from deeplearning_cli.errors import UNAVAILABLE, UnavailableError
 from deeplearning_view import node_rows
 from deeplearning_view.aws_responses import ViewError
 from deeplearning_view.selection import find_running_node
 from deeplearning_view.view import NodeView
 from deeplearning_view.view_builder import make_view
 
-UNAVAILABLE = 2
+if TYPE_CHECKING:  # only commands about a rehearsal import it
+    from cdk_rehearsal.run.lab_record import LabRecord
+
 _PROGRAMS = {
     "aws": "install the AWS CLI: https://docs.aws.amazon.com/cli/latest/userguide/getting-started-install.html",
     "session-manager-plugin": "install it: https://docs.aws.amazon.com/systems-manager/latest/userguide/"
@@ -117,9 +119,12 @@ def make_session_command(
     return [*start, instance_id, "--document-name", _COMMAND_DOCUMENT, "--parameters", parameters]
 
 
-def enter_node(lab: LabRecord, instance_id: str, command: Sequence[str]) -> list[str]:
+def enter_node(lab: "LabRecord", instance_id: str, command: Sequence[str]) -> list[str]:
     """Return the command that enters a node of a rehearsal as its login user."""
-    pid = lab.find_node(instance_id)
+    from cdk_rehearsal.run.lab_record import read_login_user  # noqa: PLC0415 - only commands about a rehearsal import it
+
+    with map_rehearsal_errors():
+        pid = lab.find_node(instance_id)
     entry = ["nsenter", "--target", str(pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--"]
     return [*entry, "su", "--login", read_login_user(pid), *(["--command", shlex.join(command)] if command else [])]
 

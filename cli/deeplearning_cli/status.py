@@ -6,10 +6,9 @@ import sys
 import time
 from datetime import datetime, timezone
 
-from cdk_rehearsal.error_report import report_error
-from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
+from deeplearning_cli.errors import UnavailableError, report_error
 from deeplearning_view.aws_responses import ViewError
 from deeplearning_view.rendering import describe_cluster, render_page, render_text
 from deeplearning_view.view import ClusterView

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cdk_rehearsal.error_report import report_error
-from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place, whole_number
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
+from deeplearning_cli.errors import UnavailableError, report_error
 from deeplearning_contract.names import ROLE_TAG, NodeRole
 from deeplearning_view.aws_responses import ViewError, read_tags
 

@@ -1,15 +1,15 @@
 """
 Definition of a job, the same on every platform, and the submission document of a stack.
 
-A user writes the definition as `job.toml`. `deeplearning-cdk submit` uploads its source folder and sends it to the
-master; the submission document is how the command finds the cluster.
+A user writes the definition as `job.toml`, or as options of `deeplearning run`. `deeplearning-cdk submit` uploads its
+source folder and sends it to the master; the submission document is how the command finds the cluster.
 """
 
 import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from deeplearning_contract.document import ContractError, excerpt, parse_record
@@ -23,9 +23,17 @@ COMMAND = "/usr/local/bin/deeplearning"
 """The command on every node."""
 STEP_NAME = "deeplearning job "
 """Beginning of the name of an EMR step that runs a job; the job's name follows."""
+Platform = Literal["ec2", "emr"]
+"""Service of AWS that runs a cluster."""
 JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_MOST_MEMBERS, _MOST_GPUS, _MOST_RETRIES, _MOST_SECONDS = 1000, 16, 100, 31_536_000
+_RANGES = {
+    "members": (1, 1000),
+    "gpus_per_member": (1, 1000),
+    "ranks": (1, 1_000_000),
+    "max_seconds": (0, 31_536_000),
+    "retries": (0, 100),
+}
 
 
 @dataclass(frozen=True)
@@ -35,12 +43,21 @@ class JobDefinition:
     name: str  # Name of the job and of its folder with checkpoints
     program: tuple[str, ...]  # Program and arguments, run in the source folder
     launcher: str = "horovod"  # As in `deeplearning run`
-    members: int = 0  # Nodes, the master included; 0 for all
-    gpus_per_member: int = 0  # Ranks on each node; 0 for one a GPU, and one on a node without GPUs
-    data: tuple[str, ...] = ()  # Names of the stack's data that the job reads
+    members: int | None = None  # Nodes, the master included; None for all
+    gpus_per_member: int | None = None  # Ranks on each node; None for one a GPU, and one on a node without GPUs
+    ranks: int | None = None  # Ranks in all; None for those of every node
+    elastic: bool = False  # Whether it continues when nodes are lost, replaced or added
+    data: tuple[str, ...] = ()  # Names of the stack's data that it waits for; empty for all
     env: Mapping[str, str] = field(default_factory=dict)  # Variables of every rank
+    container: str = ""  # Image in which ranks run; empty for the cluster's own, if any
+    without_environment: bool = False  # Whether it runs in the image's own software
     max_seconds: int = 0  # Time limit with all retries; 0 for none
     retries: int = 0  # Further runs after a failure, each from the newest checkpoint
+    fresh: bool = False  # Whether it starts without the earlier checkpoints
+    resume_args: str = ""  # Words that are added to the program if there is a checkpoint
+    checkpoint_pattern: str = ""  # Glob of the checkpoints below their folder; empty for all files
+    waits: bool = True  # Whether it waits for data and environment; else it is refused without them
+    ends_cluster: bool = False  # Whether the cluster ends with it
     source: ScriptSettings | None = None  # The packed source folder in S3; None while it is not uploaded
 
     def __post_init__(self) -> None:
@@ -50,19 +67,15 @@ class JobDefinition:
             )
         if not self.program or not self.program[0]:
             raise ContractError('program must have a word, got none; write e.g. program = ["python3", "train.py"]')
-        ranges = {
-            "members": _MOST_MEMBERS,
-            "gpus_per_member": _MOST_GPUS,
-            "max_seconds": _MOST_SECONDS,
-            "retries": _MOST_RETRIES,
-        }
-        for name, most in ranges.items():
+        for name, (least, most) in _RANGES.items():
             value = getattr(self, name)
-            if not 0 <= value <= most:
-                raise ContractError(f"{name} must be from 0 to {most}, got {value}; leave it out for the default")
-        for name in self.env:
-            if not _VARIABLE.fullmatch(name):
-                raise ContractError(f"env must name variables with letters, digits and _, got {excerpt(name)}")
+            if value is not None and not least <= value <= most:
+                raise ContractError(f"{name} must be from {least} to {most}, got {value}; leave it out for the default")
+        for name, text in self.env.items():
+            if not _VARIABLE.fullmatch(name) or "\0" in text:
+                raise ContractError(
+                    f"env must be NAME=VALUE, got {excerpt(name)}; names are letters, digits and _, values without NUL"
+                )
 
     @classmethod
     def from_json(cls, text: str) -> "JobDefinition":
@@ -71,17 +84,18 @@ class JobDefinition:
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object that `from_json` reads."""
-        return asdict(self)
+        document: dict[str, Any] = compact(self)
+        return document
 
     def encode(self) -> str:
         """Return the argument of `deeplearning start-job`, the base64 of the JSON."""
         return base64.b64encode(json.dumps(self.to_document()).encode()).decode()
 
-    def to_step(self, options: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the EMR step that runs the job on the primary node; `options` are those of `start-job`."""
+    def to_step(self) -> dict[str, Any]:
+        """Return the EMR step that runs the job on the primary node."""
         # A step has no login shell, whose variables the ranks expect; exec leaves no process in between.
         shell = ["bash", "--login", "-c", 'exec "$0" "$@"']
-        words = [*shell, COMMAND, "start-job", "--end-with-parent", *options, self.encode()]
+        words = [*shell, COMMAND, "start-job", "--end-with-parent", self.encode()]
         return {
             "Name": f"{STEP_NAME}{self.name}",
             "ActionOnFailure": "CONTINUE",
@@ -89,11 +103,22 @@ class JobDefinition:
         }
 
 
+def read_variables(words: Sequence[str], inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of `NAME=VALUE`, and of `NAME` with its inherited value; ContractError without a value."""
+    variables = {}
+    for word in words:
+        name, is_given, value = word.partition("=")
+        if not is_given and name not in inherited:
+            raise ContractError(f"env must be NAME=VALUE, got {excerpt(word)}; write {excerpt(f'{word}=VALUE')}")
+        variables[name] = value if is_given else inherited[name]
+    return variables
+
+
 @dataclass(frozen=True)
 class SubmissionSettings:
     """Submission document: the parameter of a stack from which `submit` learns where and how to start a job."""
 
-    platform: Literal["ec2", "emr"]  # Service that runs the cluster
+    platform: Platform  # Service that runs the cluster
     cluster: str  # Value of the tag `deeplearning:cluster` of the nodes
     login_user: str  # User of the nodes under whom jobs run
     bucket: str  # Bucket for packed source folders

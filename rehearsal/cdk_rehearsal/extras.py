@@ -17,22 +17,22 @@ def require_rehearsal() -> None:
     Raises:
         UnavailableError: One is missing; the message names the remedy.
     """
-    require_modules(*REHEARSAL, extra="rehearsal")
+    if message := describe_missing(*REHEARSAL, extra="rehearsal"):
+        raise UnavailableError(message)
 
 
-def require_modules(*modules: str, extra: str) -> None:
+def describe_missing(*modules: str, extra: str) -> str:
     """
-    Require modules that an extra of this distribution installs.
+    Return the error for modules that an extra of this distribution installs; empty if all are there.
 
-    Raises:
-        UnavailableError: One is missing. The message has the command that installs what the metadata lists for the
-            extra, which works whether a wheel or a checkout was installed, and names no package of this project.
+    It has the command that installs what the metadata lists for the extra. The command works whether a wheel or a
+    checkout was installed, and names no package of this project.
     """
     missing = [module for module in modules if importlib.util.find_spec(module) is None]
     if not missing:
-        return
+        return ""
     from importlib.metadata import requires  # noqa: PLC0415 - slow, and every command comes by here
 
     lines = [line.partition(";") for line in requires(DISTRIBUTION) or ()]
     packages = [name.strip() for name, _, marker in lines if marker.split() == ["extra", "==", f"'{extra}'"]]
-    raise UnavailableError(f"missing: {', '.join(missing)}; run: pip install {shlex.join(packages)}")
+    return f"missing: {', '.join(missing)}; run: pip install {shlex.join(packages)}"

@@ -62,7 +62,7 @@ PROGRAMS = {
                 printf 'Process name: %s\\nExit code: %s\\n' "$rank" "$status"
                 exit 1
             done
-            [ $# -lt "$np" ] || exit 0
+            [ -e "$1" ] && [ $# -ge "$np" ] && exit 0
             sleep 0.1
         done
         """,

@@ -2,12 +2,12 @@
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from deeplearning_command.terminal import RefusedError, is_output_closed
+from deeplearning_command.terminal import RefusedError, is_output_closed, print_line
 from deeplearning_contract.version import VERSION
 
 if TYPE_CHECKING:  # the help needs neither
@@ -15,6 +15,8 @@ if TYPE_CHECKING:  # the help needs neither
     from deeplearning_node.programs import Programs
 
 REFUSED, INTERRUPTED, CLOSED_PIPE = 2, 130, 141
+SESSION = "session"
+"""Word before the words of another command: see `run_in_session`."""
 DESCRIPTION = "Use a cluster from its nodes: run jobs, manage their data and software, and check the nodes."
 
 
@@ -135,7 +137,6 @@ COMMANDS = (
         {"that of the job,": "or 0 with --detach", 2: "the job was not started"},
         is_internal=True,
     ),
-    Command("session", "jobs.session", "", {"that of the command,": "2 for unknown words"}, is_internal=True),
     Command("node-facts", "cluster.node_facts", "", {0: "printed", 2: "the node is not prepared"}, is_internal=True),
     Command(
         "stop-when-idle", "cluster.stop_when_idle", "", {0: "the cluster ends", 2: "it does not"}, is_internal=True
@@ -188,6 +189,8 @@ def _run(arguments: Sequence[str], root: Path, programs: "Programs | None", cloc
     if not arguments:
         make_parser().print_help(sys.stderr)
         return REFUSED
+    if arguments[0] == SESSION:
+        return run_in_session(lambda: main(arguments[1:], root, programs, clock))
     options = make_parser(*arguments[:1]).parse_args(arguments)
     from deeplearning_command.context import Context  # noqa: PLC0415 - the help does not need it
 
@@ -196,6 +199,26 @@ def _run(arguments: Sequence[str], root: Path, programs: "Programs | None", cloc
     except RefusedError as error:
         sys.stderr.write(f"deeplearning {options.subcommand}: {error}\n")
         return REFUSED
+    return status
+
+
+def run_in_session(command: Callable[[], int]) -> int:
+    """
+    Run a command between two lines that its caller on the user's machine recognizes, and return its exit status.
+
+    A session of Session Manager prints lines of its own and does not report the exit status of its command
+    (https://github.com/aws/session-manager-plugin/issues/59).
+    """
+    from deeplearning_contract.job_definition import SESSION_BEGUN, SESSION_ENDED  # noqa: PLC0415 - the help needs none
+
+    print_line(SESSION_BEGUN)
+    status = REFUSED
+    try:
+        status = command()
+    except SystemExit as end:  # argparse refused the words
+        status = end.code if isinstance(end.code, int) else 1
+    finally:
+        print_line(f"{SESSION_ENDED} {status}")
     return status
 
 

@@ -1,8 +1,8 @@
 """Planner of jobs: a pure function of the hosts' facts and the request."""
 
-import re
 from collections.abc import Sequence
 
+from deeplearning_contract.job_definition import JobDefinition
 from deeplearning_contract.names import METRICS_PATH_VARIABLE
 from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_jobs.launchers.launcher import Launcher
@@ -31,16 +31,13 @@ RESERVED = frozenset(
     }
 )
 """Variables that every launcher reserves: one value of `--env` would be the same for all ranks."""
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def make_plan(hosts: Sequence[Host], request: JobRequest) -> LaunchPlan:
     """Plan a job on hosts in the membership's order, the master first; a PlanError names the remedy."""
-    launcher = LAUNCHERS.get(request.launcher)
-    if launcher is None:
-        raise PlanError(f"--launcher must be one of {', '.join(LAUNCHERS)}, got {request.launcher!r}; choose one")
-    _check_request(request, launcher)
-    layout = choose_layout(hosts, request, drives_whole_host=launcher.drives_whole_host)
+    launcher = find_launcher(request.definition.launcher)
+    _check_launcher(request.definition, launcher)
+    layout = choose_layout(hosts, request.definition, drives_whole_host=launcher.drives_whole_host)
     _check_interfaces(layout.hosts)
     job = Job(request, layout)
     _check_variables(job)
@@ -58,26 +55,28 @@ def make_plan(hosts: Sequence[Host], request: JobRequest) -> LaunchPlan:
     )
 
 
-def _check_request(request: JobRequest, launcher: Launcher) -> None:
-    if not request.program or not request.program[0]:
-        raise PlanError("the program must follow --, got none; write e.g. deeplearning run -- python train.py")
-    if request.elastic and not launcher.is_elastic:
+def find_launcher(name: str) -> Launcher:
+    """Return a launcher by its name; PlanError for another name."""
+    if name not in LAUNCHERS:
+        raise PlanError(f"--launcher must be one of {', '.join(LAUNCHERS)}, got {name!r}; choose one")
+    return LAUNCHERS[name]
+
+
+def _check_launcher(job: JobDefinition, launcher: Launcher) -> None:
+    if job.elastic and not launcher.is_elastic:
         elastic = " or ".join(each.name for each in LAUNCHERS.values() if each.is_elastic)
         raise PlanError(
             f"--elastic must go with --launcher {elastic}, got {launcher.name}; "
             "leave --elastic out or choose one of them"
         )
-    if request.container and launcher.why_no_container:
+    if job.container and launcher.why_no_container:
         raise PlanError(
-            f"--launcher must not be {launcher.name} with a container, got {request.container}: "
-            f"{launcher.why_no_container}"
+            f"--launcher must not be {launcher.name} with a container, got {job.container}: {launcher.why_no_container}"
         )
 
 
 def _check_variables(job: Job) -> None:
-    for name, value in job.request.environment.items():
-        if not _VARIABLE.fullmatch(name) or "\0" in value:
-            raise PlanError(f"--env must be NAME=VALUE, got {name!r}; names are letters, digits and _")
+    for name, value in job.definition.env.items():
         if name in RESERVED or (name == JOB_VARIABLE and value != job.name):
             raise PlanError(f"--env must not set {name}, got {value!r}; the plan sets it, leave it out")
 
@@ -92,7 +91,7 @@ def _check_interfaces(hosts: Sequence[Host]) -> None:
 
 
 def _explain_network(job: Job) -> list[Reason]:
-    return explain_network(job.layout.hosts, job.request.environment, is_on_one_host=job.is_on_one_host)
+    return explain_network(job.layout.hosts, job.definition.env, is_on_one_host=job.is_on_one_host)
 
 
 def _explain_variables(job: Job) -> list[Reason]:
@@ -106,11 +105,11 @@ def _explain_variables(job: Job) -> list[Reason]:
     }
     reasons = [Reason(f"{name}={job.variables[name]}", why) for name, why in whys.items()]
     known = {*whys, *LEFT_TO_EFA, *LEFT_TO_NCCL}
-    yours = {name: value for name, value in job.request.environment.items() if name not in known}
+    yours = {name: value for name, value in job.definition.env.items() if name not in known}
     reasons += [Reason(f"{name}={value}", "from --env") for name, value in yours.items()]
-    if job.request.python and not job.request.container:
+    if job.request.python and not job.definition.container:
         reasons.append(Reason(f"PATH={job.request.python}:…", "the environment that the cluster declares"))
-    if job.request.container:
+    if job.definition.container:
         why = "ranks run in it as the login user, with the shared file system, the data and this host's network"
-        reasons.append(Reason(f"container {job.request.container}", why))
+        reasons.append(Reason(f"container {job.definition.container}", why))
     return reasons

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cdk_rehearsal.error_report import report_error
-from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands
 from deeplearning_cli.data.bundle import Bundle, make_bundle
 from deeplearning_cli.data.download import CHUNK_BYTES, Report, download
@@ -28,6 +26,7 @@ from deeplearning_cli.data.sources import (
     read_url,
 )
 from deeplearning_cli.data.upload import DIGEST, explain, is_there, make_client, upload
+from deeplearning_cli.errors import UnavailableError, report_error
 
 TENTHS = 10
 _JSON_KEYS = """\

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from cdk_rehearsal.extras import require_modules
 from deeplearning_cli.data.bundle import Bundle
 from deeplearning_cli.data.download import Report
 from deeplearning_cli.data.sources import Destination, PreparationError
+from deeplearning_cli.errors import require_modules
 
 PART_BYTES = 16 << 20
 """boto3 keeps ten parts in memory, and makes them larger if a file would have more than 10,000."""

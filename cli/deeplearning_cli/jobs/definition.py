@@ -8,16 +8,19 @@ import os
 import stat
 import tarfile
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import tomllib
 
-from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.errors import UnavailableError
 from deeplearning_cli.jobs.source_folder import MOST_PACKED_BYTES, SourceEntry, SourceFolder, scan_source, show
 from deeplearning_contract.document import ContractError, read_record
-from deeplearning_contract.job_definition import JobDefinition
+from deeplearning_contract.job_definition import JobDefinition, read_variables
+
+KEYS = ("name", "program", "launcher", "members", "gpus_per_member", "data", "env", "max_seconds", "retries", "source")
+"""Keys of a job file; the other values of a job are options of `submit` and of `deeplearning run`."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +70,9 @@ def read_job(path: Path, arguments: argparse.Namespace) -> JobFile:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UnavailableError(f"{path} must be TOML: {error}") from error
     source = document.pop("source", None)
-    known = [entry.name for entry in fields(JobDefinition) if entry.name != "source"]
     for key in document:
-        if key not in known:
-            raise UnavailableError(f"{path}: key must be one of {', '.join([*known, 'source'])}, got {key!r}")
+        if key not in KEYS:
+            raise UnavailableError(f"{path}: key must be one of {', '.join(KEYS)}, got {key!r}")
     if source is not None and not isinstance(source, str):
         raise UnavailableError(f"{path}: source must be the path of a folder, got {source!r}")
     try:
@@ -81,18 +83,11 @@ def read_job(path: Path, arguments: argparse.Namespace) -> JobFile:
 
 
 def _replace_values(job: JobDefinition, arguments: argparse.Namespace) -> JobDefinition:
-    changes: dict[str, Any] = {"env": {**job.env, **dict(_split(word) for word in arguments.env)}}
-    for name in ("name", "members"):
-        if getattr(arguments, name) is not None:
+    changes: dict[str, Any] = {"env": {**job.env, **read_variables(arguments.env, {})}}
+    for name in ("name", "members", "fresh"):
+        if getattr(arguments, name, None) is not None:
             changes[name] = getattr(arguments, name)
     return replace(job, **changes)
-
-
-def _split(word: str) -> tuple[str, str]:
-    name, is_given, value = word.partition("=")
-    if not is_given:
-        raise ContractError(f"--env must be NAME=VALUE, got {word!r}")
-    return name, value
 
 
 def pack(folder: Path) -> PackedSource:

@@ -1,22 +1,26 @@
 """The cluster that takes a job, found by its submission document."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.cloud_access import CloudAccess
-from deeplearning_cli.jobs.cluster import JobCluster
-from deeplearning_cli.jobs.emr_cluster import EmrJobCluster
+from deeplearning_cli.errors import UnavailableError
+from deeplearning_cli.jobs.ec2 import Ec2Platform
+from deeplearning_cli.jobs.emr import EmrPlatform
+from deeplearning_cli.jobs.platform import JobPlatform
 from deeplearning_contract.document import ContractError
-from deeplearning_contract.job_definition import SUBMISSION_PATH, SubmissionSettings
+from deeplearning_contract.job_definition import SUBMISSION_PATH, Platform, SubmissionSettings
 
-PLATFORMS: Mapping[str, type[JobCluster]] = {"ec2": JobCluster, "emr": EmrJobCluster}
-"""Class of the clusters of each platform of a submission document."""
+PLATFORMS: Mapping[Platform, Callable[[CloudAccess, SubmissionSettings], JobPlatform]] = {
+    "ec2": Ec2Platform,
+    "emr": EmrPlatform,
+}
+"""Platform of a submission document -> its jobs."""
 _DOCUMENT = re.compile(rf"{SUBMISSION_PATH}/(?P<stack>.+)-[0-9a-f]{{8}}/submission")
 """Name of a submission document; an account may have other parameters below the same path."""
 
 
-def find_cluster(access: CloudAccess) -> JobCluster:
+def find_platform(access: CloudAccess) -> JobPlatform:
     """
     Return the cluster of the stack that `access` names, or the region's only one.
 

@@ -4,11 +4,11 @@ import argparse
 from datetime import datetime, timezone
 from typing import Any
 
-from cdk_rehearsal.error_report import report_error
-from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
-from deeplearning_cli.jobs.finding import find_cluster
+from deeplearning_cli.errors import UnavailableError, report_error
+from deeplearning_cli.jobs.finding import find_platform
+from deeplearning_cli.jobs.platform import describe
 
 _HEAD = ("job", "platform", "state", "members", "age", "last line of rank 0")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
@@ -33,16 +33,16 @@ def add_parser(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the jobs."""
     try:
-        cluster = find_cluster(open_cloud(arguments))
-        jobs = cluster.list_jobs()
+        platform = find_platform(open_cloud(arguments))
+        jobs = platform.list_jobs()
     except UnavailableError as error:
         return report_error(error, as_json=arguments.json)
     if arguments.json:
-        print(cluster.describe(jobs=jobs))
+        print(describe(platform, jobs=jobs))
     elif not jobs:
         print("no job has been submitted; start one: deeplearning-cdk submit job.toml")
     else:
-        print(format_jobs(jobs, cluster.settings.platform, datetime.now(timezone.utc)))
+        print(format_jobs(jobs, platform.settings.platform, datetime.now(timezone.utc)))
     return 0
 
 

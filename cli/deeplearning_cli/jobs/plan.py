@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cdk_rehearsal.error_report import report_error
-from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
+from deeplearning_cli.errors import UnavailableError, report_error
 from deeplearning_cli.jobs.definition import add_job, read_job
-from deeplearning_cli.jobs.finding import find_cluster
+from deeplearning_cli.jobs.finding import find_platform
 from deeplearning_cli.jobs.output import JobOutput
-from deeplearning_cli.jobs.submit import upload_source
+from deeplearning_cli.jobs.platform import describe, upload_source
 from deeplearning_contract.document import ContractError, parse_object
 
 
@@ -38,12 +37,12 @@ def run(arguments: argparse.Namespace) -> int:
     lines: list[str] = []
     try:
         file = read_job(Path(arguments.job), arguments)
-        cluster = find_cluster(open_cloud(arguments))
-        job = upload_source(file, cluster)
+        platform = find_platform(open_cloud(arguments))
+        job = upload_source(file, platform)
         if not arguments.json:
-            return cluster.plan(job, [], JobOutput().print_line)
-        status = cluster.plan(job, ["--json"], lines.append)
-        print(cluster.describe(plan=read_plan(lines)))
+            return platform.plan(job, JobOutput().print_line, as_json=False)
+        status = platform.plan(job, lines.append, as_json=True)
+        print(describe(platform, plan=read_plan(lines)))
     except UnavailableError as error:
         return report_error(error, as_json=arguments.json)
     return status

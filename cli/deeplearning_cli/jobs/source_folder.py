@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.errors import UnavailableError
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.names import check_link, split_name
 

@@ -2,12 +2,12 @@
 
 import argparse
 
-from cdk_rehearsal.error_report import report_error
-from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
-from deeplearning_cli.jobs.finding import find_cluster
+from deeplearning_cli.errors import UnavailableError, report_error
+from deeplearning_cli.jobs.finding import find_platform
 from deeplearning_cli.jobs.output import JobOutput
+from deeplearning_cli.jobs.platform import describe
 
 
 def add_parser(commands: Commands) -> None:
@@ -31,10 +31,10 @@ def run(arguments: argparse.Namespace) -> int:
     """End the job."""
     lines: list[str] = []
     try:
-        cluster = find_cluster(open_cloud(arguments))
-        status = cluster.stop(arguments.job, lines.append if arguments.json else JobOutput().print_line)
+        platform = find_platform(open_cloud(arguments))
+        status = platform.stop(arguments.job, lines.append if arguments.json else JobOutput().print_line)
     except UnavailableError as error:
         return report_error(error, as_json=arguments.json)
     if arguments.json:
-        print(cluster.describe(job=arguments.job, status=status, lines=lines))
+        print(describe(platform, job=arguments.job, status=status, lines=lines))
     return status

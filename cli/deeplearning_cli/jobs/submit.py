@@ -1,21 +1,17 @@
-"""`deeplearning-cdk submit` and `plan`: start a job on a cluster, or print what would run there."""
+"""`deeplearning-cdk submit`: starts a job on a cluster, and follows it to its end."""
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cdk_rehearsal.error_report import report_error
-from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
-from deeplearning_cli.jobs.cluster import JobCluster
-from deeplearning_cli.jobs.definition import JobFile, add_job, pack, read_job
-from deeplearning_cli.jobs.finding import find_cluster
+from deeplearning_cli.errors import UnavailableError, report_error
+from deeplearning_cli.jobs.definition import add_job, read_job
+from deeplearning_cli.jobs.finding import find_platform
 from deeplearning_cli.jobs.output import JobOutput, print_progress
-from deeplearning_cli.jobs.source_folder import describe_left_out
-from deeplearning_contract.job_definition import JobDefinition
+from deeplearning_cli.jobs.platform import LIVE_STATES, JobPlatform, Queued, Refused, describe, find_job, upload_source
 
 _KEYS = """\
 keys of JOB.TOML; only name and program are required:
@@ -25,7 +21,7 @@ keys of JOB.TOML; only name and program are required:
   source           folder to upload, relative to the file, at most 10 MB packed
   members          nodes, the master included; default: all
   gpus_per_member  ranks on each node; default: one a GPU, or one without GPUs
-  data             list: names of the stack's data that the job needs
+  data             list: names of the stack's data that the job waits for; default: all of it
   env              table: variables of every rank
   max_seconds      time limit with all retries; default: none
   retries          further runs after a failure, each from the newest checkpoint; default: 0
@@ -59,46 +55,33 @@ def run(arguments: argparse.Namespace) -> int:
     output = JobOutput(sys.stderr if arguments.json else None)
     try:
         file = read_job(Path(arguments.job), arguments)
-        cluster = find_cluster(open_cloud(arguments))
-        job = upload_source(file, cluster)
-        options = ["--fresh"] if arguments.fresh else []
-        status = cluster.start(job, options, output.print_line, waits=not arguments.detach)
-        if status != 0 and arguments.json:
+        platform = find_platform(open_cloud(arguments))
+        job = upload_source(file, platform)
+        start = platform.start(job, output.print_line)
+        if isinstance(start, Queued):
+            print_progress(start.reason)
+            start = start if arguments.detach else start.await_start()
+        if isinstance(start, Refused) and arguments.json:
             return report_error(UnavailableError(f"the job did not start: {output.last_line}"), as_json=True)
-        if status != 0 or (arguments.detach and not arguments.json):
-            return status
+        if isinstance(start, Refused):
+            return start.status
+        if arguments.detach and not arguments.json:
+            return 0
         if not arguments.detach:
-            print_progress(f"follow it again: deeplearning-cdk logs --job {file.job.name} --follow")
-        found = cluster.find_job(job.name) if arguments.detach else follow(cluster, job.name, output)
+            print_progress(f"follow it again: deeplearning-cdk logs --job {job.name} --follow")
+        found = find_job(platform, job.name) if arguments.detach else follow(platform, job.name, output)
     except UnavailableError as error:
         return report_error(error, as_json=arguments.json)
     if arguments.json:
-        print(cluster.describe(job=found))
+        print(describe(platform, job=found))
     return 0 if arguments.detach else 1 if found["status"] is None else int(found["status"])
 
 
-def upload_source(file: JobFile, cluster: JobCluster) -> JobDefinition:
-    """Upload the source folder, if there is one, unless the platform refuses the job; return the job with it."""
-    if file.source is None:
-        cluster.check(file.job)
-        return file.job
-    packed = pack(file.source)
-    source = cluster.place(packed.sha256)
-    job = replace(file.job, source=source)
-    cluster.check(job)
-    print_progress(f"source: {packed.files} files, {len(packed.content) / 1000:.0f} kB, {packed.sha256[:16]}")
-    if packed.left_out:
-        print_progress(f"left out of the source: {describe_left_out(packed.left_out)}")
-    cluster.upload(packed.content, source)
-    return job
-
-
-def follow(cluster: JobCluster, name: str, output: JobOutput) -> dict[str, Any]:
+def follow(platform: JobPlatform, name: str, output: JobOutput) -> dict[str, Any]:
     """Show the output of a job until its end, with all its retries; return it as `find_job` does."""
     while True:
-        cluster.run(["logs", name, "--follow", "--lines", "1000"], output.print_line, output.print_refresh)
-        output.end_line()
-        job = cluster.find_job(name)
-        if job["state"] not in ("running", "retrying"):
+        platform.follow(name, output, lines=1000)
+        job = find_job(platform, name)
+        if job["state"] not in LIVE_STATES:
             print_progress(f"{job['run']} {job['state']}{': ' + job['cause'] if job['cause'] else ''}")
             return job

@@ -1,14 +1,12 @@
 """Submission of jobs: the document from which `deeplearning-cdk submit` learns where and how a job starts."""
 
-from typing import Literal
-
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from deeplearning_cdk.coordination.node_permissions import object_arn
-from deeplearning_contract.job_definition import SubmissionSettings, source_prefix, submission_parameter
+from deeplearning_contract.job_definition import Platform, SubmissionSettings, source_prefix, submission_parameter
 
 
 class JobSubmission(Construct):
@@ -39,7 +37,7 @@ class JobSubmission(Construct):
         *,
         login_user: str,
         bucket: str,
-        platform: Literal["ec2", "emr"] = "ec2",
+        platform: Platform = "ec2",
         cluster_id: str = "",
     ) -> None:
         super().__init__(scope, construct_id)

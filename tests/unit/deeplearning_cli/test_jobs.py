@@ -167,6 +167,15 @@ def test_a_detached_job_is_listed_shown_stopped_and_resumed(cluster, job_lab, ca
     assert main(["stop", "digits"]) == 0
 
 
+def test_a_fresh_job_and_only_its_first_run_starts_without_the_earlier_checkpoints(cluster, job_lab):
+    program = 'touch "$DEEPLEARNING_CHECKPOINT_PATH/%s"; exit %s'
+    write_job(cluster, program % ("old", 0), members=1)
+    assert main(["submit", "job.toml"]) == 0
+    write_job(cluster, program % ("new", 3), members=1, retries=1)
+    assert main(["submit", "job.toml", "--fresh"]) == 3
+    assert [job_lab.status(f"digits/{run}")["resumed_from"].rpartition("/")[2] for run in (2, 3)] == ["", "new"]
+
+
 def test_a_plan_starts_nothing(cluster, job_lab, capsys):
     write_job(cluster)
     assert main(["plan", "job.toml", "--members", "1"]) == 0
@@ -297,7 +306,7 @@ def emr(cluster, job_lab, monkeypatch):
         return call(client, name, arguments)
 
     monkeypatch.setattr(BaseClient, "_make_api_call", answer)
-    monkeypatch.setattr("deeplearning_cli.jobs.emr_cluster.POLL_SECONDS", 0.1)
+    monkeypatch.setattr("deeplearning_cli.jobs.emr.POLL_SECONDS", 0.1)
     add_document("hadoop-0123abcd", platform="emr", cluster_id="j-NEW")
     for cluster_id in ("j-NEW", "j-OLD"):
         for role in ("MASTER", "CORE"):
@@ -352,6 +361,24 @@ def test_on_emr_a_second_job_waits_and_can_be_stopped_before_its_start(cluster, 
     assert job_lab.status("digits/1")["state"] == "stopped"
     wait_until(lambda: emr.processes["s-1"].poll() is not None)
     assert emr.answer("ListSteps", {"ClusterId": "", "StepStates": ["PENDING", "RUNNING"]}) == {"Steps": []}
+
+
+def test_on_emr_a_job_that_is_followed_waits_for_the_one_before_it(cluster, emr, capsys):
+    write_job(cluster, f"until [ -e {cluster}/go ]; do sleep 0.1; done")
+    assert main(["submit", "job.toml", "hadoop", "--detach"]) == 0
+    write_job(cluster, "echo second; exit 3", name="second")
+    describe = emr._DescribeStep
+
+    def end_first(ClusterId, StepId):  # noqa: N803
+        if StepId == "s-2":
+            (cluster / "go").touch()
+        return describe(ClusterId, StepId)
+
+    emr._DescribeStep = end_first
+    assert main(["submit", "job.toml", "hadoop"]) == 3
+    done = capsys.readouterr()
+    assert "step s-2 waits for deeplearning job digits" in done.err.splitlines()
+    assert "second" in done.out.splitlines()
 
 
 def test_on_emr_the_oldest_of_many_jobs_that_wait_is_listed_and_can_be_stopped(cluster, emr, capsys):
@@ -433,7 +460,7 @@ def test_a_right_that_the_caller_lacks_is_named(cluster, monkeypatch, capsys, se
         ('name = "x"\nprogram = ["a"]\nretrys = 1', "job.toml: key must be one of name, program, launcher"),
         ('program = ["a"]', "job.toml: name must be of type str, got None"),
         ('name = "x"\nprogram = "python3 train.py"', "job.toml: program must be of type list, got 'python3 train.py'"),
-        ('name = "x"\nprogram = ["a"]\nmembers = -1', "job.toml: members must be from 0 to 1000, got -1"),
+        ('name = "x"\nprogram = ["a"]\nmembers = 0', "job.toml: members must be from 1 to 1000, got 0"),
         ('name = "x"\nprogram = ["a"]\nsource = 3', "job.toml: source must be the path of a folder, got 3"),
         ('name = "x"\nprogram = ["a"]\n[env]\nA = 1', "job.toml: env.A must be of type str, got 1"),
     ],

@@ -37,6 +37,16 @@ def test_help_imports_nothing_heavy(capsys: pytest.CaptureFixture[str]) -> None:
     assert "loaded: []" in answer.stdout
 
 
+def test_commands_about_an_account_import_no_rehearsal() -> None:
+    modules = [COMMANDS[name] for name in ("submit", "jobs", "stop", "plan", "status", "logs", "ssh", "upgrade")]
+    code = (
+        f"import importlib, sys\nfor name in {modules!r}:\n    importlib.import_module(f'deeplearning_cli.{{name}}')\n"
+        "print([name for name in sys.modules if 'rehearsal' in name])"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout == "[]\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cdk_rehearsal.errors import UnavailableError
+from deeplearning_cli.errors import UnavailableError
 from deeplearning_cli.jobs import source_folder
 from deeplearning_cli.jobs.definition import pack
 from deeplearning_cli.jobs.source_folder import describe_left_out

@@ -6,11 +6,12 @@ import shlex
 
 import pytest
 
-from cdk_rehearsal.errors import UnavailableError
+from cdk_rehearsal.errors import RehearsalError
 from deeplearning_cli import ssh
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
+from deeplearning_cli.errors import UnavailableError
 from deeplearning_cli.main import main, split_command
-from deeplearning_cli.ssh import make_session_command
+from deeplearning_cli.ssh import enter_node, make_session_command
 
 PLACE = ["--region", "us-east-1", "--profile", "team"]
 
@@ -64,6 +65,15 @@ def test_words_after_two_dashes_are_a_command_for_ssh_alone():
 def test_without_a_kept_rehearsal_every_command_ends_with_status_2_and_the_cause(command, tmp_path, capsys):
     assert main([command, "--rehearsal", str(tmp_path)]) == 2
     assert f"no rehearsal is kept in {tmp_path}" in capsys.readouterr().err
+
+
+def test_a_node_of_a_rehearsal_that_does_not_run_is_an_error_of_the_command():
+    class Lab:
+        def find_node(self, instance_id):
+            raise RehearsalError(f"node {instance_id} must run, it does not")
+
+    with pytest.raises(UnavailableError, match="node i-1 must run"):
+        enter_node(Lab(), "i-1", [])
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """The options that plan and run share."""
 
 import argparse
+from dataclasses import replace
 
 import pytest
 
-from deeplearning_command.jobs.options import add_job_options, make_request, read_variables
+from deeplearning_command.jobs.options import add_job_options, list_needless, make_request, read_job
 from deeplearning_command.terminal import RefusedError
-from deeplearning_contract.setting_parts import NO_NEEDS, EnvironmentSettings, JobNeeds, ScriptSettings
+from deeplearning_contract.setting_parts import NO_NEEDS, DataSettings, EnvironmentSettings, JobNeeds, ScriptSettings
+from deeplearning_node.provision_status import name_steps
 
 REQUIREMENTS = JobNeeds({}, environment=EnvironmentSettings("requirements", ScriptSettings("b", "k", "0" * 64)))
 CONTAINER = JobNeeds({}, environment=EnvironmentSettings("container", image="image:1"))
@@ -20,28 +22,50 @@ def parse(*words):
     return parser.parse_args(["run", *words])
 
 
-def request(*words, needs=NO_NEEDS, variables=None):
-    options = parse(*words)
-    return make_request(options, needs, options.program, variables or {})
+def job(*words):
+    return read_job(parse(*words))
 
 
 def test_everything_after_the_two_dashes_is_the_program():
-    found = request("--np", "4", "--", "python", "train.py", "--np", "8", "--", "--env", "a b", "")
+    found = job("--np", "4", "--", "python", "train.py", "--np", "8", "--", "--env", "a b", "")
     assert found.program == ("python", "train.py", "--np", "8", "--", "--env", "a b", "")
-    assert (found.ranks, found.launcher, found.slots, found.elastic) == (4, "horovod", None, False)
+    assert (found.name, found.ranks, found.launcher, found.elastic) == ("train", 4, "horovod", False)
+    assert (found.members, found.gpus_per_member) == (None, None)
 
 
-def test_a_variable_has_its_own_value_or_that_of_the_shell():
-    found = read_variables(["A=1=2", "B", "C=", "A=3"], {"B": "two words", "A": "no"})
-    assert found == {"A": "3", "B": "two words", "C": ""}
-    for word in ("NOT_THERE", "A B=1", "=1", "-x"):
-        with pytest.raises(RefusedError):
-            read_variables([word], {"B": "1"})
+def test_a_variable_has_its_own_value_or_that_of_the_shell(monkeypatch):
+    monkeypatch.setenv("B", "two words")
+    monkeypatch.setenv("A", "no")
+    words = [f"--env={word}" for word in ("A=1=2", "B", "C=", "A=3")]
+    assert job(*words, "--", "p").env == {"A": "3", "B": "two words", "C": ""}
 
 
-def test_the_users_variables_win_over_the_jobs():
-    found = request("--env", "A=user", "--", "p", variables={"A": "job", "B": "job"})
-    assert found.environment == {"A": "user", "B": "job"}
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--env", "NOT_THERE"], "--env must be NAME=VALUE, got 'NOT_THERE'; write 'NOT_THERE=VALUE'"),
+        (["--env", "A B=1"], "--env must be NAME=VALUE, got 'A B'; names are letters, digits and _"),
+        (["--env", "=1"], "--env must be NAME=VALUE, got ''; "),
+        (["--slots", "0"], "--slots must be from 1 to 1000, got 0; leave it out for the default"),
+        (["--np", "-1"], "--np must be from 1 to 1000000, got -1; leave it out for the default"),
+        (["--members", "0"], "--members must be from 1 to 1000, got 0; leave it out for the default"),
+        (["--name", "../x"], "--name must be at most 64 letters, digits, '.', '_' and '-', got '../x'; choose another"),
+    ],
+)
+def test_an_option_that_cannot_work_is_refused_by_its_name(words, text):
+    with pytest.raises(RefusedError) as refusal:
+        job(*words, "--", "p")
+    assert str(refusal.value).startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("data", "waits_for"),
+    [((), ["data:coco", "data:imagenet", "environment"]), (("coco",), ["data:coco", "environment"])],
+)
+def test_a_job_waits_for_the_data_that_it_names_and_without_names_for_all(data, waits_for):
+    sources = tuple(DataSettings(name, "bucket", f"{name}.tar", "efs") for name in ("coco", "imagenet"))
+    needless = list_needless(replace(job("--", "p"), data=data), replace(REQUIREMENTS, data=sources))
+    assert [step for step in name_steps(replace(REQUIREMENTS, data=sources)) if step not in needless] == waits_for
 
 
 @pytest.mark.parametrize(
@@ -56,5 +80,5 @@ def test_the_users_variables_win_over_the_jobs():
     ],
 )
 def test_jobs_run_in_what_the_cluster_declares_or_in_the_container_that_is_asked_for(needs, words, python, container):
-    found = request(*words, "--", "p", needs=needs)
-    assert (found.python, found.container) == (python, container)
+    found = make_request(job(*words, "--", "p"), needs)
+    assert (found.python, found.definition.container) == (python, container)

@@ -138,7 +138,7 @@ REFUSALS = {
         "Horovod could not be compiled; add --without-environment to run in the image's own software\n",
     ),
     "a number of ranks that fits no hosts": (lambda lab: None, ["--np", "3"], "--np must not exceed 2 hosts x 1 slots"),
-    "a name that is no name": (lambda lab: None, ["--name", "../x"], "a job's name must be at most 64 letters"),
+    "a name that is no name": (lambda lab: None, ["--name", "../x"], "--name must be at most 64 letters"),
 }
 
 

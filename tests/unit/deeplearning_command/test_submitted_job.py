@@ -89,6 +89,21 @@ def test_data_that_the_cluster_does_not_declare_is_refused(job_lab):
     assert "data must be declared by the cluster, got 'coco'; it declares imagenet\n" in done.stderr
 
 
+def test_a_job_waits_for_the_data_that_it_names_and_for_no_other(job_lab):
+    sources = tuple(DataSettings(name, "bucket", f"{name}.tar", "efs") for name in ("imagenet", "coco"))
+    steps = {"data:imagenet": {"state": "done"}, "data:coco": {"state": "running", "detail": "fetching coco.tar"}}
+    for index, address in enumerate(job_lab.addresses):
+        job_lab.set_facts(index, needs=JobNeeds({"master": CPU, "worker": CPU}, sources))
+        path = job_lab.folder / address / "opt/deeplearning/provision/status.json"
+        path.write_text(json.dumps({"boot": "boot", "steps": steps}))
+    job = replace(JOB, program=("sh", job_lab.write_job("exit 0")), waits=False)
+    assert job_lab.run("start-job", replace(job, data=("imagenet",)).encode()).returncode == 0
+    for data in ((), ("imagenet", "coco")):
+        done = job_lab.run("start-job", replace(job, data=data).encode())
+        assert done.returncode == 2
+        assert "data:coco is running on deeplearning-worker1 and 1 more: fetching coco.tar; omit --no" in done.stderr
+
+
 def test_the_job_of_a_step_ends_when_the_process_of_the_step_does(job_lab):
     job = JobDefinition(name="long", program=("sh", job_lab.write_job("sleep 1000")))
     command = job_lab.folder / job_lab.addresses[0] / "deeplearning"
@@ -180,9 +195,15 @@ def test_a_job_whose_supervisor_is_gone_is_lost(job_lab):
     [
         ({"name": "../x"}, "name must be at most 64 letters, digits, '.', '_' and '-', got '../x'; choose another"),
         ({"program": ()}, "program must have a word, got none; write e.g. program"),
-        ({"members": -1}, "members must be from 0 to 1000, got -1; leave it out for the default"),
+        ({"members": 0}, "members must be from 1 to 1000, got 0; leave it out for the default"),
+        ({"gpus_per_member": -1}, "gpus_per_member must be from 1 to 1000, got -1; leave it out for the default"),
+        ({"ranks": 0}, "ranks must be from 1 to 1000000, got 0; leave it out for the default"),
         ({"retries": 101}, "retries must be from 0 to 100, got 101; leave it out for the default"),
-        ({"env": {"A-B": "1"}}, "env must name variables with letters, digits and _, got 'A-B'"),
+        *(
+            ({"env": {name: "1"}}, f"env must be NAME=VALUE, got {name!r}; ")
+            for name in ("A-B", "1A", "", "A B", "A;B")
+        ),
+        ({"env": {"A": "\0"}}, "env must be NAME=VALUE, got 'A'; names are letters, digits and _, values without NUL"),
     ],
 )
 def test_a_definition_that_cannot_work_is_refused(change, text):
@@ -192,5 +213,5 @@ def test_a_definition_that_cannot_work_is_refused(change, text):
 
 
 def test_a_definition_survives_the_way_to_the_master():
-    job = replace(JOB, members=2, retries=1, source=ScriptSettings("b", "k", "0" * 64), data=("coco",))
+    job = replace(JOB, members=2, retries=1, source=ScriptSettings("b", "k", "0" * 64), data=("coco",), waits=False)
     assert JobDefinition.from_json(json.dumps(job.to_document())) == job

@@ -7,6 +7,7 @@ Write the files anew, and read what changed, with `.venv/bin/python -m tests.uni
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deeplearning_contract.job_definition import JobDefinition
 from deeplearning_contract.membership import Member, named_members
 from deeplearning_contract.setting_parts import HardwareSettings
 from deeplearning_jobs.launchers import LAUNCHERS
@@ -46,20 +47,16 @@ def make_hosts(instance_type="c7i.4xlarge", count=2, gpu_counts=None):
 
 def make_request(launcher="horovod", hosts=(), **changes):
     """Return a request with a path, an environment and as many ports as any launcher takes."""
+    program = ("python", "train.py", "--epochs", "3")
     values = {
-        "launcher": launcher,
-        "program": ("python", "train.py", "--epochs", "3"),
-        "ranks": None,
-        "slots": None,
-        "elastic": False,
-        "environment": {},
         "folder": "/mnt/efs/jobs/digits/runs/3",
         "ports": {host.name: tuple(range(20000 + 100 * at, 20020 + 100 * at)) for at, host in enumerate(hosts)},
         "python": ENVIRONMENT,
-        "container": "",
         "directory": "/mnt/efs/code",
     }
-    return JobRequest(**values | changes)
+    values |= {name: changes.pop(name) for name in list(changes) if name in values}
+    definition = JobDefinition(**{"name": "digits", "program": program, "launcher": launcher, **changes})
+    return JobRequest(definition, **values)
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def test_every_process_ends_in_the_rank_script_and_the_program_as_it_was_given(l
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_every_process_is_known_by_its_job_and_finds_its_checkpoints_and_data(launcher):
-    for process in plan(P4D, launcher, environment={"LR": "0.1", "DEEPLEARNING_RESUME_FROM": "/c/4"}).processes:
+    for process in plan(P4D, launcher, env={"LR": "0.1", "DEEPLEARNING_RESUME_FROM": "/c/4"}).processes:
         variables = process.environment
         assert variables["DEEPLEARNING_JOB"] == "digits/3"
         assert variables["DEEPLEARNING_CHECKPOINT_PATH"] == "/mnt/efs/jobs/digits/checkpoints"
@@ -75,7 +75,7 @@ def test_env_must_not_set_what_tells_the_processes_of_any_launcher_apart(launche
         reserved |= {*each.reserved, *([each.starter.rank_variable] if each.starter else [])}
     assert {"TF_CONFIG", "DMLC_ROLE", "RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK"} <= reserved
     for name in reserved:
-        found = refusal(P4D, launcher, environment={name: "1"})
+        found = refusal(P4D, launcher, env={name: "1"})
         assert found == f"--env must not set {name}, got '1'; the plan sets it, leave it out"
 
 
@@ -84,7 +84,7 @@ def test_env_must_not_set_a_variable_whose_value_differs_between_processes(launc
     environments = [process.environment for process in plan(P4D, launcher).processes]
     for name in {name for environment in environments for name in environment}:
         if len({environment.get(name) for environment in environments}) > 1:
-            assert refusal(P4D, launcher, environment={name: "1"}).startswith(f"--env must not set {name}")
+            assert refusal(P4D, launcher, env={name: "1"}).startswith(f"--env must not set {name}")
 
 
 @pytest.mark.parametrize("launcher", names(lambda each: not each.why_no_container))
@@ -97,14 +97,8 @@ def test_a_container_receives_every_variable_that_the_plan_sets(launcher):
     assert [name for name in variables if f" --env {name} " not in text and not re.match(prefixes, name)] == []
 
 
-@pytest.mark.parametrize("name", ["A-B", "1A", "", "A B", "A;B"])
-def test_a_name_that_no_shell_takes_is_refused(name):
-    assert refusal(P4D, environment={name: "1"}).startswith(f"--env must be NAME=VALUE, got {name!r};")
-
-
-def test_a_launcher_that_is_not_one_and_a_program_that_is_not_there_are_refused():
+def test_a_launcher_that_is_not_one_is_refused():
     assert refusal(P4D, "slurm").startswith("--launcher must be one of horovod, mpi, ")
-    assert refusal(P4D, program=()).startswith("the program must follow --, got none;")
 
 
 def test_a_run_needs_a_folder_of_a_job():
@@ -129,7 +123,7 @@ def test_horovodrun_on_one_host_takes_the_loopback_interface_and_on_more_the_mas
 
 @pytest.mark.parametrize("launcher", names(lambda each: each.is_central))
 def test_the_hostfile_has_the_slots_of_the_plan(launcher):
-    found = plan(P4D, launcher, slots=2, ranks=4)
+    found = plan(P4D, launcher, gpus_per_member=2, ranks=4)
     (process,) = found.processes
     text = found.files[value(process.argv, "--hostfile")]
     assert text == "deeplearning-worker1 slots=2\ndeeplearning-worker2 slots=2\n"
@@ -137,7 +131,7 @@ def test_the_hostfile_has_the_slots_of_the_plan(launcher):
 
 def test_a_user_may_wait_for_slow_ranks_as_long_as_they_like():
     for own, seconds in (({}, "300"), ({"HOROVOD_GLOO_TIMEOUT_SECONDS": "7"}, "7")):
-        (launcher,) = plan(P4D, "horovod", environment=own).processes
+        (launcher,) = plan(P4D, "horovod", env=own).processes
         assert launcher.environment["HOROVOD_GLOO_TIMEOUT_SECONDS"] == seconds
 
 
@@ -148,7 +142,7 @@ def test_an_elastic_horovod_job_is_started_by_its_own_script_for_every_ready_slo
     assert "--host-discovery-script" in found.files[f"{FOLDER}/elastic_horovod.sh"]
     assert launcher.environment["ELASTIC_STARTER"] == ""
     assert "/opt/deeplearning/worker_addresses" in found.files[f"{FOLDER}/rank"], "hosts may come that no plan knows"
-    for changes in ({"ranks": 8}, {"slots": 2}):
+    for changes in ({"ranks": 8}, {"gpus_per_member": 2}):
         assert refusal(P4D, elastic=True, **changes).startswith("--elastic must go without --np and --slots, got ")
     assert refusal(P4D, elastic=True, container="image").startswith("--elastic must go without a container, got image;")
 
@@ -170,7 +164,7 @@ def test_launchers_that_cannot_lose_a_host_are_not_elastic(launcher):
 
 
 def test_mpirun_is_told_every_variable_once_and_each_is_there():
-    (launcher,) = plan(P4D, "mpi", environment={"LR": "0.1", "NAME": "two words"}).processes
+    (launcher,) = plan(P4D, "mpi", env={"LR": "0.1", "NAME": "two words"}).processes
     passed = [launcher.argv[at + 1] for at, word in enumerate(launcher.argv) if word == "-x"]
     assert sorted(passed) == sorted(launcher.environment)
     assert {"LR", "NAME", "DEEPLEARNING_JOB", "DEEPLEARNING_RESUME_FROM"} <= set(passed)
@@ -230,13 +224,13 @@ def test_torchrun_takes_no_option_that_only_a_new_release_knows():
 def test_ports_are_those_that_hosts_offered_and_too_few_are_refused(launcher):
     hosts = P4D[:2]
     offers = {"deeplearning-worker1": (31001, 31007, 31013), "deeplearning-worker2": (31002, 31009, 31011)}
-    found = plan(hosts, launcher, ports=offers, slots=1)
+    found = plan(hosts, launcher, ports=offers, gpus_per_member=1)
     text = json.dumps([[*process.argv, *process.environment.values()] for process in found.processes])
     text += "".join(found.files.values())
     offered = [port for ports in offers.values() for port in ports if str(port) in text]
     assert offered, "each launcher needs one at least"
     assert not any(port in text for port in ("2222", "2223", "12355", "29400", "29500", "9091"))
-    lacking = refusal(hosts, launcher, ports={**offers, "deeplearning-worker1": ()}, slots=1)
+    lacking = refusal(hosts, launcher, ports={**offers, "deeplearning-worker1": ()}, gpus_per_member=1)
     assert lacking.startswith("deeplearning-worker1 must offer ")
 
 
@@ -245,10 +239,10 @@ def test_ports_are_those_that_hosts_offered_and_too_few_are_refused(launcher):
 def test_as_many_ports_as_are_counted_are_enough(launcher, slots):
     count = LAUNCHERS[launcher].ports(slots)
     ports = {host.name: tuple(range(30000, 30000 + count)) for host in P4D}
-    assert plan(P4D, launcher, slots=slots, ports=ports).slots == slots
+    assert plan(P4D, launcher, gpus_per_member=slots, ports=ports).slots == slots
     if count:
         fewer = {name: offered[:-1] for name, offered in ports.items()}
-        assert "must offer" in refusal(P4D, launcher, slots=slots, ports=fewer)
+        assert "must offer" in refusal(P4D, launcher, gpus_per_member=slots, ports=fewer)
 
 
 def test_mxnet_has_a_scheduler_and_a_server_and_a_worker_a_host_by_address():
@@ -303,7 +297,7 @@ def test_a_host_without_gpus_hides_none_from_its_workers(launcher):
     for process in plan(CPU, launcher).processes:
         if process.name.startswith("worker"):
             assert "CUDA_VISIBLE_DEVICES" not in process.environment
-    found = refusal(P4D, launcher, environment={"CUDA_VISIBLE_DEVICES": "0"})
+    found = refusal(P4D, launcher, env={"CUDA_VISIBLE_DEVICES": "0"})
     assert found.startswith(f"--env must not set CUDA_VISIBLE_DEVICES with --launcher {launcher}, got '0'")
 
 

@@ -87,7 +87,7 @@ def start(process, **more):
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_rank_gets_its_number_its_log_its_interface_and_the_jobs_variables(machine, launcher):
-    plan = machine.plan(launcher, make_hosts(), environment={"MOTTO": 'it\'s $HOME; "so"'})
+    plan = machine.plan(launcher, make_hosts(), env={"MOTTO": 'it\'s $HOME; "so"'})
     names = "DEEPLEARNING_RANK DEEPLEARNING_JOB DEEPLEARNING_RESUME_FROM MOTTO NCCL_SOCKET_IFNAME GLOO_SOCKET_IFNAME"
     given = {RANK_VARIABLES.get(launcher, "DEEPLEARNING_RANK"): "5", "DEEPLEARNING_TASK": "worker-5"}
     said = machine.run(machine.run_folder / "rank", "sh", "-c", SHOW, "two words", *names.split(), **given)
@@ -156,7 +156,7 @@ def test_ranks_of_one_host_meet_on_its_loopback_interface(machine):
 
 
 def test_a_users_own_interface_wins_over_the_launchers(machine):
-    machine.plan("horovod", make_hosts(), environment={"NCCL_SOCKET_IFNAME": "ib0"})
+    machine.plan("horovod", make_hosts(), env={"NCCL_SOCKET_IFNAME": "ib0"})
     names = ("NCCL_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE")
     launchers = {"HOROVOD_RANK": "5", "NCCL_SOCKET_IFNAME": "eth9", "HOROVOD_GLOO_IFACE": "eth9"}
     machine.run(machine.run_folder / "rank", "sh", "-c", SHOW, "x", *names, **launchers)
@@ -251,7 +251,7 @@ def test_the_runs_ssh_keeps_the_check_of_host_keys_on_and_calls_the_real_one(mac
 def docker_words(machine, launcher, script, **variables):
     """Return what docker is told of the container of `program x`."""
     machine.program("docker", 'for word do echo "[$word]"; done')
-    plan = machine.plan(launcher, make_hosts("p4d.24xlarge"), container="image:1", environment={"LR": "0.1"})
+    plan = machine.plan(launcher, make_hosts("p4d.24xlarge"), container="image:1", env={"LR": "0.1"})
     said = machine.run(machine.run_folder / script, "program", "x y", **variables)
     text = said or "\n".join(machine.log())
     assert plan.launcher == launcher
@@ -327,7 +327,7 @@ def test_shellcheck_has_nothing_to_say_of_any_script(launcher, container, elasti
         elastic=elastic,
         python="/opt/an env/bin",
         directory="/home/user/it's code",
-        environment={"MOTTO": "it's so; yes"},
+        env={"MOTTO": "it's so; yes"},
     )
     scripts = [path for path, text in plan.files.items() if text.startswith("#!")]
     shellcheck = Path(sys.executable).parent / "shellcheck"

@@ -12,16 +12,17 @@ from deeplearning_command.jobs.options import (
     count_offered_ports,
     draft_job,
     list_needless,
+    read_job,
     survey_job,
 )
 from deeplearning_command.terminal import RefusedError
+from deeplearning_contract.job_definition import JobDefinition
 from deeplearning_jobs.hosts.preflight import describe_tcp, describe_unready
 from deeplearning_jobs.hosts.probe import find_interface
 from deeplearning_jobs.plan.launch_plan import Host, JobRequest, LaunchPlan, PlanError
 from deeplearning_jobs.plan.page import render_plan
 from deeplearning_jobs.plan.topology import list_hosts, list_places
 from deeplearning_jobs.planner import make_plan
-from deeplearning_jobs.runs.job_folder import JobNameError
 
 FIRST_EXAMPLE_PORT = 20000
 RUN_ONLY = ("--wait", "--no-wait", "--detach", "--end-cluster", "--yes")
@@ -53,22 +54,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     for option in RUN_ONLY:
         parser.add_argument(option, action="store_true", help=argparse.SUPPRESS)
     for option in RUN_ONLY_NUMBERS:
-        parser.add_argument(option, type=int, help=argparse.SUPPRESS)
+        parser.add_argument(option, type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--offline", action="store_true", help="probe no host")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a page")
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
     """Print the plan; RefusedError for a job that cannot be planned."""
+    return plan_job(read_job(options), context, is_offline=options.offline, as_json=options.json)
+
+
+def plan_job(job: JobDefinition, context: Context, *, is_offline: bool = False, as_json: bool) -> int:
+    """Print the plan of a job, and return 0, or 1 if it would be refused now; RefusedError for one without a plan."""
     installed = list_installed(context)
     try:
-        job, _, request = draft_job(options, context)
-        situation = find_situation(options, context, request, installed)
-        request = replace(request, folder=str(job.next_run().path), ports=situation.ports)
+        folder, _, request = draft_job(job, context)
+        situation = find_situation(job, context, request, installed, is_offline=is_offline)
+        request = replace(request, folder=str(folder.next_run().path), ports=situation.ports)
         plan = make_plan(situation.hosts, request)
-    except (PlanError, JobNameError) as error:
+    except PlanError as error:
         raise RefusedError(str(error)) from error
-    sys.stdout.write(describe_plan(plan, situation) if options.json else render_plan(plan))
+    sys.stdout.write(describe_plan(plan, situation) if as_json else render_plan(plan))
     for line in describe_tcp(plan.hosts):
         sys.stderr.write(f"warning: {line}\n")
     for note in situation.notes:
@@ -88,22 +94,22 @@ def list_installed(context: Context) -> list[Host]:
 
 
 def find_situation(
-    options: argparse.Namespace, context: Context, request: JobRequest, installed: list[Host]
+    job: JobDefinition, context: Context, request: JobRequest, installed: list[Host], *, is_offline: bool
 ) -> Situation:
     """Return the hosts as they report themselves, or from the installed membership for those that do not."""
-    examples = tuple(range(FIRST_EXAMPLE_PORT, FIRST_EXAMPLE_PORT + count_offered_ports(request)))
+    examples = tuple(range(FIRST_EXAMPLE_PORT, FIRST_EXAMPLE_PORT + count_offered_ports(job)))
     ports = {host.name: examples for host in installed}
-    if options.offline:
+    if is_offline:
         return Situation(installed, ports, [describe_guess("--offline")], [])
     try:
         remote = context.remote
     except RefusedError as error:
         return Situation(installed, ports, [describe_guess(str(error))], [])
-    preflight = survey_job(options, request, remote)
+    preflight = survey_job(job, request, remote)
     answered = {host.name: host for host in preflight.plan_hosts()}
     notes = [describe_guess(f"{host} does not respond") for host in preflight.expected if host not in answered]
-    unready = preflight.find_unready(list_needless(options))
-    faults = preflight.find_faults(is_elastic=options.elastic) + describe_unready(unready)
+    unready = preflight.find_unready(list_needless(job, context.facts.needs))
+    faults = preflight.find_faults(is_elastic=job.elastic) + describe_unready(unready)
     hosts = [answered.get(host.name, host) for host in installed]
     offered = {host: answer.ports for host, answer in preflight.answers.items()}
     return Situation(hosts, {**ports, **offered}, notes, faults)

@@ -10,15 +10,16 @@ from pathlib import Path
 
 from deeplearning_command.cluster.end import confirm_end
 from deeplearning_command.context import Context
-from deeplearning_command.jobs.options import add_job_options, draft_job, list_needless, survey_job
+from deeplearning_command.jobs.options import add_job_options, draft_job, list_needless, read_job, survey_job
 from deeplearning_command.jobs.supervisor import PreparedRun, StepLog, detach, supervise
 from deeplearning_command.terminal import RefusedError, on_change
+from deeplearning_contract.job_definition import JobDefinition
 from deeplearning_jobs.hosts.preflight import Preflight, describe_tcp, describe_unready, has_failed
 from deeplearning_jobs.plan.checkpoints import set_aside
 from deeplearning_jobs.plan.launch_plan import JobRequest, PlanError
 from deeplearning_jobs.plan.page import render_plan
 from deeplearning_jobs.planner import make_plan
-from deeplearning_jobs.runs.job_folder import JobNameError, JobsFolder
+from deeplearning_jobs.runs.job_folder import JobsFolder
 from deeplearning_node.deadline import Deadline
 from deeplearning_node.provision_status import ENVIRONMENT_STEP
 
@@ -51,6 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait",
         action=argparse.BooleanOptionalAction,
+        dest="waits",
         default=True,
         help="wait for data and environment; --no-wait refuses the job instead",
     )
@@ -65,77 +67,79 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-seconds", type=int, default=0, metavar="N", help="stop the job after N seconds; default: no limit"
     )
-    parser.add_argument("--end-cluster", action="store_true", help="end the cluster when the job has ended")
+    parser.add_argument(
+        "--end-cluster", action="store_true", dest="ends_cluster", help="end the cluster when the job has ended"
+    )
     parser.add_argument("--yes", action="store_true", help="skip the confirmation of --end-cluster")
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
     """Run the job and return its status; RefusedError if it cannot start."""
-    remote = context.remote
+    job, remote = read_job(options), context.remote
     if remote.is_root and remote.user.user_id != 0:
         raise RefusedError(f"the user must be {remote.user.name}, under whom jobs run, got root; leave sudo out")
-    for name in ("retries", "max_seconds"):
-        if getattr(options, name) < 0:
-            raise RefusedError(f"--{name.replace('_', '-')} must not be negative, got {getattr(options, name)}")
-    if options.end_cluster:
+    if job.ends_cluster:
         confirm_end(remote, is_agreed=options.yes)
+    return run_job(job, context, detaches=options.detach)
+
+
+def run_job(job: JobDefinition, context: Context, *, detaches: bool) -> int:
+    """Run a job and return its status, or 0 once it runs detached; RefusedError if it cannot start."""
     with hold_lock(context.root) as lock:
-        prepared = prepare_run(options, context, StepLog(context.clock))
-        if options.detach:
+        prepared = prepare_run(job, context, StepLog(context.clock))
+        if detaches:
             return detach(prepared, lock)
         prepared.begin()
     return supervise(prepared)
 
 
-def prepare_run(
-    options: argparse.Namespace, context: Context, steps: StepLog, limit: Deadline | None = None
-) -> PreparedRun:
+def prepare_run(job: JobDefinition, context: Context, steps: StepLog, limit: Deadline | None = None) -> PreparedRun:
     """
     Check and plan a run, and write its folder on the shared file system; RefusedError if it cannot start.
 
-    The time limit of the options begins now, unless an earlier run of the job has begun it as `limit`.
+    The time limit of the job begins now, unless an earlier run of the job has begun it as `limit`.
     """
     try:
-        return _prepare_run(options, context, steps, limit)
-    except (PlanError, JobNameError) as error:
+        return _prepare_run(job, context, steps, limit)
+    except PlanError as error:
         raise RefusedError(str(error)) from error
     except OSError as error:
         raise RefusedError(f"could not write the job's folder: {error}") from error
 
 
-def _prepare_run(options: argparse.Namespace, context: Context, steps: StepLog, limit: Deadline | None) -> PreparedRun:
-    job, newest, request = draft_job(options, context)
-    preflight = check_hosts(options, context, request, steps)
+def _prepare_run(job: JobDefinition, context: Context, steps: StepLog, limit: Deadline | None) -> PreparedRun:
+    folder, newest, request = draft_job(job, context)
+    preflight = check_hosts(job, context, request, steps)
     check_running(context)
-    run = job.next_run()
+    run = folder.next_run()
     ports = {host: answer.ports for host, answer in preflight.answers.items()}
     plan = make_plan(preflight.plan_hosts(), replace(request, folder=str(run.path), ports=ports))
     resumes = f", resumes from {newest}" if newest else ""
     steps.report(f"plan: {plan.launcher}, {plan.ranks} ranks = {len(plan.hosts)} hosts x {plan.slots}{resumes}")
     for line in describe_tcp(plan.hosts):
         steps.report(f"warning: {line}")
-    if options.fresh and (kept := set_aside(job.checkpoints, run.number)):
+    if job.fresh and (kept := set_aside(folder.checkpoints, run.number)):
         steps.report(f"the earlier checkpoints are kept as {kept}")
     try:
-        job.start_run(run, context.user.name)
+        folder.start_run(run, context.user.name)
     except FileExistsError as error:
         raise RefusedError(f"{run.name} was started by another command at the same time; retry") from error
     run.write_plan(plan, render_plan(plan))
     steps.keep(run.launch_log)
     steps.report(f"folder: {run.path}")
-    if limit is None and options.max_seconds:
-        limit = Deadline.after(context.clock, options.max_seconds)
-    retry = (lambda: begin_again(options, context, steps, limit)) if options.retries else None
-    return PreparedRun(run, plan, context, steps, newest, options.end_cluster, limit, retry)
+    if limit is None and job.max_seconds:
+        limit = Deadline.after(context.clock, job.max_seconds)
+    retry = (lambda: begin_again(job, context, steps, limit)) if job.retries else None
+    return PreparedRun(run, plan, context, steps, newest, job.ends_cluster, limit, retry)
 
 
-def begin_again(options: argparse.Namespace, context: Context, steps: StepLog, limit: Deadline | None) -> PreparedRun:
+def begin_again(job: JobDefinition, context: Context, steps: StepLog, limit: Deadline | None) -> PreparedRun:
     """Begin the next run of a failed job once the cluster is ready for it; RefusedError at a limit of time."""
     deadline = Deadline.after(context.clock, RETRY_SECONDS)
     if limit is not None:
         deadline = deadline.at_most(limit.remaining)
     report = on_change(steps.report)
-    following = argparse.Namespace(**{**vars(options), "fresh": False, "retries": options.retries - 1})
+    following = replace(job, fresh=False, retries=job.retries - 1)
     while True:
         present = Context(context.root, context.programs, context.clock)  # The membership may have changed.
         try:
@@ -151,15 +155,15 @@ def begin_again(options: argparse.Namespace, context: Context, steps: StepLog, l
         context.clock.wait(POLL_SECONDS)
 
 
-def check_hosts(options: argparse.Namespace, context: Context, request: JobRequest, steps: StepLog) -> Preflight:
+def check_hosts(job: JobDefinition, context: Context, request: JobRequest, steps: StepLog) -> Preflight:
     """Refuse a job if a host is not ready for it, with every reason; with --wait, poll until all are provisioned."""
     report = on_change(steps.report)
     while True:
-        preflight = survey_job(options, request, context.remote)
-        faults = preflight.find_faults(is_elastic=options.elastic)
-        unready = preflight.find_unready(list_needless(options))
+        preflight = survey_job(job, request, context.remote)
+        faults = preflight.find_faults(is_elastic=job.elastic)
+        unready = preflight.find_unready(list_needless(job, context.facts.needs))
         missing = describe_unready(unready)
-        if faults or (unready and (not options.wait or has_failed(unready))):
+        if faults or (unready and (not job.waits or has_failed(unready))):
             hint = "" if has_failed(unready) else "; omit --no-wait to wait for it"
             if ENVIRONMENT_STEP in unready:
                 hint += "; add --without-environment to run in the image's own software"

@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 
 from deeplearning_command.context import Context
+from deeplearning_command.jobs.plan import plan_job
+from deeplearning_command.jobs.run import run_job
 from deeplearning_command.terminal import RefusedError
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.job_definition import JobDefinition
@@ -33,7 +35,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the definition, and whether the command waits for the end of the job."""
     parser.add_argument("definition", metavar="BASE64", help="the job's definition")
     parser.add_argument("--detach", action="store_true", help="return when the job has started")
-    parser.add_argument("--fresh", action="store_true", help="start over; the checkpoints are kept under another name")
     parser.add_argument("--plan", action="store_true", help="print the plan instead, as `deeplearning plan`")
     parser.add_argument("--json", action="store_true", help="with --plan, print it as JSON")
     parser.add_argument(
@@ -43,8 +44,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, context: Context) -> int:
     """Fetch the source folder, and run or plan the job in it; RefusedError if it cannot start."""
-    from deeplearning_command.main import main  # noqa: PLC0415 - that module imports this one
-
     context.require_login_user()
     job = read_definition(options.definition)
     declared = [source.name for source in context.facts.needs.data]
@@ -55,16 +54,11 @@ def run(options: argparse.Namespace, context: Context) -> int:
             )
     if job.source is not None:
         os.chdir(unpack_source(context, job.name, job.source))
-    words = ["--fresh"] if options.fresh else []
-    words += list_words(job)
     if options.plan:
-        return main(
-            ["plan", *(["--json"] if options.json else []), *words], context.root, context.programs, context.clock
-        )
+        return plan_job(job, context, as_json=options.json)
     if options.end_with_parent:
         threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
-    detach = ["--detach"] if options.detach else []
-    return main(["run", *detach, *words], context.root, context.programs, context.clock)
+    return run_job(job, context, detaches=options.detach)
 
 
 def _end_with(parent: int) -> None:
@@ -85,20 +79,6 @@ def read_definition(text: str) -> JobDefinition:
         return JobDefinition.from_json(base64.b64decode(text, validate=True).decode())
     except (binascii.Error, UnicodeDecodeError, ContractError) as error:
         raise RefusedError(f"definition must be the base64 of a job's JSON: {error}") from error
-
-
-def list_words(job: JobDefinition) -> list[str]:
-    """Return the definition as arguments of `deeplearning run`."""
-    numbers = {
-        "--members": job.members,
-        "--slots": job.gpus_per_member,
-        "--max-seconds": job.max_seconds,
-        "--retries": job.retries,
-    }
-    words = [f"--name={job.name}", f"--launcher={job.launcher}"]
-    words += [f"{option}={number}" for option, number in numbers.items() if number]
-    words += [f"--env={name}={value}" for name, value in job.env.items()]
-    return [*words, "--", *job.program]
 
 
 def unpack_source(context: Context, name: str, source: ScriptSettings) -> Path:

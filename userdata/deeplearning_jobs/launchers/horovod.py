@@ -19,7 +19,7 @@ TIMEOUT_WHY = (
 
 def draft_horovod(job: Job) -> Draft:
     """Plan a job of Horovod with Gloo."""
-    return _draft_elastic(job) if job.request.elastic else _draft_fixed(job)
+    return _draft_elastic(job) if job.definition.elastic else _draft_fixed(job)
 
 
 def _draft_fixed(job: Job) -> Draft:
@@ -38,7 +38,7 @@ def _draft_fixed(job: Job) -> Draft:
         Part(("--hostfile", job.path(HOSTFILE)), hostfile_reason(job)),
         Part(("--network-interfaces", interface), where),
         Part((job.path(RANK),), "gives each rank its log, its host's interface and the job's variables"),
-        Part(job.request.program),
+        Part(job.definition.program),
     ]
     timeout = {} if TIMEOUT_VARIABLE in job.variables else {TIMEOUT_VARIABLE: str(TIMEOUT_SECONDS)}
     reasons = [Reason(f"{name}={value}", TIMEOUT_WHY) for name, value in timeout.items()]
@@ -47,14 +47,15 @@ def _draft_fixed(job: Job) -> Draft:
 
 
 def _draft_elastic(job: Job) -> Draft:
-    if job.request.ranks is not None or job.request.slots is not None:
+    ranks, slots = job.definition.ranks, job.definition.gpus_per_member
+    if ranks is not None or slots is not None:
         raise PlanError(
-            f"--elastic must go without --np and --slots, got {job.request.ranks} and {job.request.slots}; "
+            f"--elastic must go without --np and --slots, got {ranks} and {slots}; "
             "leave them out: an elastic job takes every slot of every host that is ready"
         )
-    if job.request.container:
+    if job.definition.container:
         raise PlanError(
-            f"--elastic must go without a container, got {job.request.container}; "
+            f"--elastic must go without a container, got {job.definition.container}; "
             "use --launcher torchrun, or declare a requirements or conda file"
         )
     if not job.master.trains:
@@ -66,7 +67,7 @@ def _draft_elastic(job: Job) -> Draft:
         Part((job.path(START),), "puts the environment's programs first in PATH"),
         Part((job.path(ELASTIC),), "reads the agent's list of ready hosts; restarts a job that is lost as a whole"),
         Part((job.path(RANK),), "gives each rank its log, its host's interface and the job's variables"),
-        Part(job.request.program),
+        Part(job.definition.program),
     ]
     files = {job.path(ELASTIC): ELASTIC_SOURCE.read_text(encoding="utf-8")}
     python = {"ELASTIC_PYTHON": f"{job.request.python}/python3"} if job.request.python else {}

@@ -48,7 +48,7 @@ class Launcher:
 
     def starts_in_container(self, job: Job) -> bool:
         """Return whether the starter itself runs in the job's container, rather than each rank."""
-        return bool(job.request.container) and self.starter is not None and self.starter.is_in_container
+        return bool(job.definition.container) and self.starter is not None and self.starter.is_in_container
 
 
 def hostfile_reason(job: Job) -> str:
@@ -72,10 +72,10 @@ def take_ports(job: Job, host: Host, count: int) -> tuple[int, ...]:
 
 def worker_gpus(job: Job) -> Iterator[tuple[int, Host, dict[str, str]]]:
     """Yield each worker's rank, its host, and the variable with its GPUs; no variable on hosts without GPUs."""
-    if VISIBLE in job.request.environment:
+    if VISIBLE in job.definition.env:
         raise PlanError(
-            f"--env must not set {VISIBLE} with --launcher {job.request.launcher}, got "
-            f"{job.request.environment[VISIBLE]!r}: the plan gives each worker its own; leave it out"
+            f"--env must not set {VISIBLE} with --launcher {job.definition.launcher}, got "
+            f"{job.definition.env[VISIBLE]!r}: the plan gives each worker its own; leave it out"
         )
     layout = job.layout
     for index, host in enumerate(layout.hosts):
@@ -89,7 +89,7 @@ def list_parts(job: Job) -> list[Part]:
     """Return the command line of each process that the plan starts itself."""
     return [
         Part((job.path(RANK),), "gives each process its log, its host's interface and the job's variables"),
-        Part(job.request.program),
+        Part(job.definition.program),
     ]
 
 

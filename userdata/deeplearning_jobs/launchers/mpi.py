@@ -31,7 +31,7 @@ def draft_mpi(job: Job) -> Draft:
         Part(("--mca", "plm_rsh_no_tree_spawn", "1"), "only the master can log in to every node"),
         *(Part(("-x", name)) for name in job.variables),
         Part((job.path(RANK),), "gives each rank its log, its host's interface and the job's variables"),
-        Part(job.request.program),
+        Part(job.definition.program),
     ]
     launcher = Process(job.master.name, LAUNCHER, join_parts(parts), job.variables, is_essential=True)
     return Draft((launcher,), explain_parts(parts), job.path("rank-0.log"))

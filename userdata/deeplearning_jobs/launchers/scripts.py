@@ -20,14 +20,14 @@ PASSED_PREFIXES = ("CUDA_", "DEEPLEARNING_", "EFS_MOUNT", "FI_", "GLOO_", "NCCL_
 
 def make_scripts(job: Job, launcher: Launcher, draft: Draft, prefixes: tuple[str, ...]) -> dict[str, str]:
     """Return the scripts of a run, path -> text; `prefixes` are those of variables that every container receives."""
-    container = _container_lines(job, draft, prefixes) if job.request.container else []
+    container = _container_lines(job, draft, prefixes) if job.definition.container else []
     is_outside = launcher.starts_in_container(job)
     files = {job.path(RANK): _make_rank_script(job, launcher, draft.rank_lines, container)}
-    if not job.request.elastic and not job.is_on_one_host:
+    if not job.definition.elastic and not job.is_on_one_host:
         files[job.path(ADDRESSES)] = "".join(f"{host.address}\n" for host in job.layout.hosts)
     if launcher.starter:
         files[job.path(START)] = _make_start_script(job, launcher.starter, container if is_outside else [])
-    if launcher.is_central and not job.request.elastic:
+    if launcher.is_central and not job.definition.elastic:
         files[job.path(SSH)] = _make_ssh_shim(job)
         files[job.path(HOSTFILE)] = "".join(f"{host.name} slots={job.layout.slots}\n" for host in job.layout.hosts)
     return files
@@ -97,12 +97,12 @@ def _make_ssh_shim(job: Job) -> str:
 
 def _interface_lines(job: Job) -> list[str]:
     """Return the lines that find this host's network interface; variables of `--env` are kept."""
-    names = [name for name in INTERFACE_VARIABLES if name not in job.request.environment]
+    names = [name for name in INTERFACE_VARIABLES if name not in job.definition.env]
     exports = [f"export {' '.join(f'{name}=$interface' for name in names)}"] if names else []
     exports = [line.replace("=$interface", '="$interface"') for line in exports]
     if job.is_on_one_host:
         return ["# Ranks of one host meet on its loopback interface.", "interface=lo", *exports]
-    addresses = shlex.quote(WORKER_ADDRESSES_FILE if job.request.elastic else job.path(ADDRESSES))
+    addresses = shlex.quote(WORKER_ADDRESSES_FILE if job.definition.elastic else job.path(ADDRESSES))
     return [
         "# The network interface that carries this host's own address in the cluster.",
         "interface=$(PATH=$PATH:/usr/sbin:/sbin ip -oneline -4 address show | awk '",
@@ -121,7 +121,7 @@ def _interface_lines(job: Job) -> list[str]:
 def _export_lines(job: Job) -> list[str]:
     """Return the lines that set the job's and the user's variables, which override those of the launcher."""
     lines = [f"export {name}={shlex.quote(value)}" for name, value in job.variables.items()]
-    if job.request.python and not job.request.container:  # A container has its own programs.
+    if job.request.python and not job.definition.container:  # A container has its own programs.
         lines.append(f'export PATH={shlex.quote(job.request.python)}:"$PATH"')
     return lines
 
@@ -161,7 +161,7 @@ def _container_lines(job: Job, draft: Draft, prefixes: tuple[str, ...]) -> list[
     others = sorted(name for name in drafted if not name.startswith(prefixes))
     names = " ".join(f"--env {name}" for name in (*job.variables, *others))
     return [
-        f'set -- {shlex.quote(job.request.container)} "$@"',
+        f'set -- {shlex.quote(job.definition.container)} "$@"',
         "# Data is on the shared file system, on another, or on a disk of this host.",
         f"for entry in {DATA_DIRECTORY}/*; do",
         '    [ -e "$entry" ] || continue',

@@ -30,18 +30,18 @@ def _list_parts(job: Job, node: int, port: int) -> list[Part]:
     layout = job.layout
     start = (
         "starts torchrun in the container, with this host's interface and devices"
-        if job.request.container
+        if job.definition.container
         else "puts the environment's programs first in PATH; without torchrun there: python3 -m torch.distributed.run"
     )
     return [
         Part((job.path(START),), start),
         Part(("torchrun",)),
-        *(_elastic_parts(job, node, port) if job.request.elastic else _static_parts(job, node, port)),
+        *(_elastic_parts(job, node, port) if job.definition.elastic else _static_parts(job, node, port)),
         Part(("--nproc_per_node", str(layout.slots)), _explain_slots(job)),
         Part(("--redirects", NO_RANK, "--tee", NO_RANK), "no redirection, in a form for PyTorch 1.13 on Python 3.11"),
         Part(("--no_python",), "the rank script starts the program, in any language"),
         Part((job.path(RANK),), "gives each rank its log and the job's variables"),
-        Part(job.request.program),
+        Part(job.definition.program),
     ]
 
 

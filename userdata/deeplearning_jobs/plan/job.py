@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
 
+from deeplearning_contract.job_definition import JobDefinition
 from deeplearning_contract.names import DATA_DIRECTORY, JOBS_FOLDER, METRICS_PATH_VARIABLE
 from deeplearning_jobs.plan.launch_plan import Host, JobRequest, PlanError, Process, Reason
 from deeplearning_jobs.plan.topology import Layout
@@ -34,6 +35,11 @@ class Job:
     layout: Layout
 
     @property
+    def definition(self) -> JobDefinition:
+        """The job, as this run starts it."""
+        return self.request.definition
+
+    @property
     def master(self) -> Host:
         """The cluster's master, on which central launchers run."""
         return self.layout.master
@@ -46,7 +52,7 @@ class Job:
     @property
     def is_on_one_host(self) -> bool:
         """True when launcher and ranks are on one host for the life of the job."""
-        return self.layout.hosts == (self.master,) and not self.request.elastic
+        return self.layout.hosts == (self.master,) and not self.definition.elastic
 
     def path(self, name: str) -> str:
         """Return the path of a file in the run's folder."""
@@ -83,7 +89,7 @@ class Job:
             METRICS_PATH_VARIABLE: self.path(METRICS_FILE),
             UNBUFFERED_VARIABLE: "1",
         }
-        return {**own, **self.request.environment}
+        return {**own, **self.definition.env}
 
 
 @dataclass(frozen=True)

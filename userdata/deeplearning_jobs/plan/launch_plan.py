@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from deeplearning_contract.job_definition import JobDefinition
 from deeplearning_contract.names import MASTER_HOST
 
 
@@ -34,21 +35,14 @@ class Host:
 
 @dataclass(frozen=True)
 class JobRequest:
-    """The user's request."""
+    """A job, and its place on the cluster."""
 
-    launcher: str
-    program: tuple[str, ...]  # The program and its arguments
-    ranks: int | None  # Ranks in all; None for every slot of every host
-    slots: int | None  # Ranks a host; None for one a GPU, or one on a host without GPUs
-    elastic: bool  # Whether the job continues when hosts are lost or added
-    environment: Mapping[str, str]  # Variables for the program
+    definition: JobDefinition  # The job, with the program's arguments, the variables and the container of this run
     folder: str  # The run's folder on the shared file system, `…/jobs/<job>/runs/<k>`
     ports: Mapping[str, tuple[int, ...]]  # Host name -> free ports that the host offered
     python: str  # Folder of the interpreter, first in the ranks' PATH; empty for the image's own
-    container: str  # Image in which ranks run; empty for none
     # The user's working directory, which ranks enter where a host has it; empty for the login user's home
     directory: str = ""
-    members: int | None = None  # Hosts in all; None for every host
 
 
 @dataclass(frozen=True)

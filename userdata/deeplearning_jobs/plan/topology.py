@@ -8,10 +8,11 @@ where the master does not train.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from deeplearning_contract.job_definition import JobDefinition
 from deeplearning_contract.membership import Member
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import HardwareSettings
-from deeplearning_jobs.plan.launch_plan import Host, JobRequest, LaunchPlan, PlanError
+from deeplearning_jobs.plan.launch_plan import Host, LaunchPlan, PlanError
 
 UNKNOWN_HARDWARE = HardwareSettings("", 0, 1, 0)
 _MOST_NAMED = 4
@@ -72,47 +73,45 @@ def list_hosts(
     return hosts
 
 
-def choose_layout(hosts: Sequence[Host], request: JobRequest, *, drives_whole_host: bool) -> Layout:
-    """Choose the hosts that take part and the ranks of each; raises PlanError where the request does not fit."""
+def choose_layout(hosts: Sequence[Host], job: JobDefinition, *, drives_whole_host: bool) -> Layout:
+    """Choose the hosts that take part and the ranks of each; raises PlanError where the job does not fit."""
     if not hosts:
         raise PlanError("hosts must be at least one, got none; wait until the cluster has formed")
     training = tuple(host for host in hosts if host.trains)
     if not training:
         raise PlanError("workers must be at least one, got none: the master does not train; wait for one, or add one")
-    if request.members is not None:
-        _check_members(request.members, len(training))
-        training = training[: request.members]
-    slots = _choose_slots(training, request, 1 if drives_whole_host else None)
-    if request.ranks is None:
+    if job.members is not None:
+        _check_members(job.members, len(training))
+        training = training[: job.members]
+    slots = _choose_slots(training, job, 1 if drives_whole_host else None)
+    if job.ranks is None:
         return Layout(training, slots, hosts[0], drives_whole_host)
-    _check_ranks(request.ranks, len(training), slots)
-    if request.ranks <= slots:
-        return Layout(training[:1], request.ranks, hosts[0], drives_whole_host)
-    return Layout(training[: request.ranks // slots], slots, hosts[0], drives_whole_host)
+    _check_ranks(job.ranks, len(training), slots)
+    if job.ranks <= slots:
+        return Layout(training[:1], job.ranks, hosts[0], drives_whole_host)
+    return Layout(training[: job.ranks // slots], slots, hosts[0], drives_whole_host)
 
 
-def _choose_slots(hosts: Sequence[Host], request: JobRequest, default: int | None) -> int:
-    counts = [_check_count(host) for host in hosts]
+def _choose_slots(hosts: Sequence[Host], job: JobDefinition, default: int | None) -> int:
+    slots, counts = job.gpus_per_member, [_check_count(host) for host in hosts]
     fewest, most = min(counts), max(counts)
     listed = _list_counts(hosts)
-    if request.slots is not None and request.slots < 1:
-        raise PlanError(f"--slots must be at least 1, got {request.slots}; leave it out for one rank a GPU")
     if fewest == 0 and most:
         raise PlanError(
             f"gpu_count must be 0 on every host or on none, got {listed}; give the master and the workers one type"
         )
-    if fewest != most and (request.slots is None or request.slots > fewest):
-        given = "no --slots" if request.slots is None else f"--slots {request.slots}"
+    if fewest != most and (slots is None or slots > fewest):
+        given = "no --slots" if slots is None else f"--slots {slots}"
         raise PlanError(
             f"gpu_count must be equal on every host, got {listed} and {given}; add --slots {fewest}, "
             "which every host has, or replace the smaller hosts"
         )
-    if request.slots is not None:
-        if most and request.slots > fewest:
+    if slots is not None:
+        if most and slots > fewest:
             raise PlanError(
-                f"--slots must not exceed the GPUs of a host, got {request.slots} > {fewest}; leave it out for {fewest}"
+                f"--slots must not exceed the GPUs of a host, got {slots} > {fewest}; leave it out for {fewest}"
             )
-        return request.slots
+        return slots
     return default or max(1, fewest)
 
 
@@ -132,7 +131,7 @@ def _check_count(host: Host) -> int:
 
 
 def _check_members(members: int, host_count: int) -> None:
-    if not 1 <= members <= host_count:
+    if members > host_count:
         raise PlanError(
             f"--members must be from 1 to {host_count}, the hosts that train, got {members}; leave it out for all"
         )
@@ -140,8 +139,6 @@ def _check_members(members: int, host_count: int) -> None:
 
 def _check_ranks(ranks: int, host_count: int, slots: int) -> None:
     most = host_count * slots
-    if ranks < 1:
-        raise PlanError(f"--np must be at least 1, got {ranks}; leave it out for all {most}")
     if ranks > most:
         raise PlanError(
             f"--np must not exceed {host_count} hosts x {slots} slots = {most}, got {ranks}; leave it out for {most}"

@@ -1,15 +1,15 @@
-"""A cluster that takes jobs, reached through a session on the master."""
+"""Jobs of a cluster by sessions on its master, where `deeplearning` plans, lists, shows and ends them."""
 
 import contextlib
-import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cdk_rehearsal.errors import UnavailableError
 from deeplearning_cli.cloud_access import CloudAccess
-from deeplearning_cli.jobs.output import read_lines
+from deeplearning_cli.errors import UnavailableError
+from deeplearning_cli.jobs.output import JobOutput, read_lines
 from deeplearning_cli.ssh import enter_node, make_session_command, require_programs, start_session
 from deeplearning_contract.document import ContractError, parse_last_line
 from deeplearning_contract.job_definition import (
@@ -19,17 +19,15 @@ from deeplearning_contract.job_definition import (
     JobDefinition,
     SubmissionSettings,
 )
-from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
-from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_view.aws_responses import ViewError
 
 _END = re.compile(rf"{SESSION_ENDED} (\d+)\s*$")
 
 
 @dataclass(frozen=True)
-class JobCluster:
+class MasterSession(ABC):
     """
-    A cluster that takes jobs, on EC2.
+    Sessions on the master of a cluster; those methods of `JobPlatform` that need no more.
 
     Attributes:
         access: Access to its account.
@@ -39,62 +37,33 @@ class JobCluster:
     access: CloudAccess
     settings: SubmissionSettings
 
-    def place(self, sha256: str) -> ScriptSettings:
-        """Return the place of a packed source folder, by its digest."""
-        return ScriptSettings(self.settings.bucket, f"{self.settings.prefix}{sha256}.tar.gz", sha256)
-
-    def check(self, job: JobDefinition) -> None:
-        """Raise UnavailableError for a job that the platform does not take; EC2 takes every one."""
-
-    def upload(self, content: bytes, source: ScriptSettings) -> None:
-        """Upload a packed source folder; UnavailableError with the right that is missing."""
-        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
-
-        try:
-            self.access.clients("s3").put_object(Bucket=source.bucket, Key=source.key, Body=content)
-        except (BotoCoreError, ClientError) as error:
-            raise UnavailableError(
-                f"could not upload the source to s3://{source.bucket}/{source.key}: {error}; the caller needs "
-                "s3:PutObject there, which the cluster's grant_submit grants"
-            ) from error
-
     @property
+    @abstractmethod
     def master_tags(self) -> Mapping[str, str]:
         """Tags by which the master is found."""
-        return {CLUSTER_TAG: self.settings.cluster, ROLE_TAG: NodeRole.MASTER.value}
 
-    def plan(self, job: JobDefinition, options: Sequence[str], on_line: Callable[[str], None]) -> int:
-        """Print the plan of a job, and return 0, 1 if the job would be refused now, or 2 without a plan."""
-        return self.run(["start-job", "--plan", *options, job.encode()], on_line)
+    def plan(self, job: JobDefinition, on_line: Callable[[str], None], *, as_json: bool) -> int:
+        """Print the plan of a job, on the nodes as they are now."""
+        return self.run(["start-job", "--plan", *(["--json"] if as_json else []), job.encode()], on_line)
 
-    def start(
-        self, job: JobDefinition, options: Sequence[str], on_line: Callable[[str], None], *, waits: bool = True
+    def follow(
+        self, name: str, output: JobOutput, *, rank: str | None = None, lines: int | None = None, to_end: bool = True
     ) -> int:
-        """
-        Start a job, and return 0, or 2 if it was refused.
-
-        `waits` decides about a job that comes after others: whether to return when it has started, or at once.
-        """
-        del waits  # A running job refuses others.
-        return self.run(["start-job", "--detach", *options, job.encode()], on_line)
+        """Print the output of a job's newest run, from the shared file system."""
+        options = {"--rank": rank, "--lines": lines}
+        words = [word for option, value in options.items() if value is not None for word in (option, str(value))]
+        status = self.run(
+            ["logs", name, *(["--follow"] if to_end else []), *words], output.print_line, output.print_refresh
+        )
+        output.end_line()
+        return status
 
     def stop(self, name: str, on_line: Callable[[str], None]) -> int:
-        """End a job on every node, and return the exit status of `deeplearning stop`."""
+        """End a job on every node."""
         return self.run(["stop", name], on_line)
 
-    def describe(self, **more: Any) -> str:
-        """Return the JSON object with which a command about the cluster ends with `--json`."""
-        return json.dumps({"platform": self.settings.platform, "cluster": self.settings.cluster, **more}, indent=2)
-
-    def find_job(self, name: str) -> dict[str, Any]:
-        """Return a job as `list_jobs` does; UnavailableError without it."""
-        job = next((job for job in self.list_jobs() if job["name"] == name), None)
-        if job is None:
-            raise UnavailableError(f"job {name} must be listed, got none; see: deeplearning-cdk jobs")
-        return job
-
     def list_jobs(self) -> list[dict[str, Any]]:
-        """Return the jobs and the states of their newest runs, as `deeplearning jobs --json` prints them."""
+        """Return the jobs of the shared file system."""
         lines: list[str] = []
         status = self.run(["jobs", "--json"], lines.append)
         try:

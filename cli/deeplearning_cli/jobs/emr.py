@@ -1,14 +1,15 @@
-"""A cluster on EMR that takes jobs, each of them a step: EMR shows steps, and runs one after the other."""
+"""Jobs of a cluster on EMR, each of them a step: EMR shows steps, and runs one after the other."""
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cdk_rehearsal.errors import UnavailableError
-from deeplearning_cli.jobs.cluster import JobCluster
+from deeplearning_cli.errors import UNAVAILABLE, UnavailableError
 from deeplearning_cli.jobs.output import print_progress
+from deeplearning_cli.jobs.platform import LIVE_STATES, Queued, Refused, Started
+from deeplearning_cli.jobs.session import MasterSession
 from deeplearning_contract.job_definition import STEP_NAME, JobDefinition
 from deeplearning_contract.names import EMR_CLUSTER_TAG, EMR_PRIMARY, EMR_ROLE_TAG
 
@@ -16,13 +17,12 @@ POLL_SECONDS = 5.0
 _WAITING, _RUNNING = "PENDING", "RUNNING"
 _STARTED = "] started"
 """End of the line of `deeplearning start-job` when the ranks start."""
-_REFUSED = 2
 MOST_CHARACTERS = 10_280
 """Most characters of an argument of a step (EMR API Reference, HadoopJarStepConfig)."""
 
 
 @dataclass(frozen=True)
-class EmrJobCluster(JobCluster):
+class EmrPlatform(MasterSession):
     """A cluster that takes jobs, on EMR."""
 
     @property
@@ -40,17 +40,17 @@ class EmrJobCluster(JobCluster):
                 "reads"
             )
 
-    def start(
-        self, job: JobDefinition, options: Sequence[str], on_line: Callable[[str], None], *, waits: bool = True
-    ) -> int:
-        """Add a step that runs a job after those of the cluster; arguments and result as on EC2."""
+    def start(self, job: JobDefinition, on_line: Callable[[str], None]) -> Started | Queued | Refused:
+        """Add a step that runs a job after those of the cluster."""
         before = [step["Name"] for step in self._list_steps(_WAITING, _RUNNING)]
-        answer = self._call("add_job_flow_steps", JobFlowId=self.settings.cluster_id, Steps=[job.to_step(options)])
+        answer = self._call("add_job_flow_steps", JobFlowId=self.settings.cluster_id, Steps=[job.to_step()])
         step_id = str(answer["StepIds"][0])
         if before:
-            print_progress(f"step {step_id} waits for {', '.join(before)}")
-            if not waits:
-                return 0
+            waits = f"step {step_id} waits for {', '.join(before)}"
+            return Queued(waits, lambda: self._await_start(step_id, on_line))
+        return self._await_start(step_id, on_line)
+
+    def _await_start(self, step_id: str, on_line: Callable[[str], None]) -> Started | Refused:
         shown = 0
         while True:
             step = self._call("describe_step", ClusterId=self.settings.cluster_id, StepId=step_id)["Step"]
@@ -62,25 +62,25 @@ class EmrJobCluster(JobCluster):
                     on_line(line)
                 shown = len(lines)
                 if any(line.endswith(_STARTED) for line in lines):
-                    return 0
+                    return Started()
                 if state != _RUNNING:
                     print_progress(f"step {step_id} is {state}")
-                    return _REFUSED
+                    return Refused(UNAVAILABLE)
             time.sleep(POLL_SECONDS)
 
     def stop(self, name: str, on_line: Callable[[str], None]) -> int:
-        """End a job, also one whose step waits; result as on EC2."""
+        """End a job, also one whose step waits."""
         waiting = [str(step["Id"]) for step in self._list_steps(_WAITING) if step["Name"] == f"{STEP_NAME}{name}"]
         if waiting:
             self._call("cancel_steps", ClusterId=self.settings.cluster_id, StepIds=waiting)
             for step_id in waiting:
                 on_line(f"{name} is cancelled before its start ({step_id})")
-            if not any(job["name"] == name and job["state"] in ("running", "retrying") for job in self.list_jobs()):
+            if not any(job["name"] == name and job["state"] in LIVE_STATES for job in self.list_jobs()):
                 return 0
         return super().stop(name, on_line)
 
     def list_jobs(self) -> list[dict[str, Any]]:
-        """Return the jobs as on EC2, and those whose steps wait."""
+        """Return the jobs of the shared file system, and those whose steps wait."""
         return super().list_jobs() + [
             _describe_waiting(step) for step in self._list_steps(_WAITING) if step["Name"].startswith(STEP_NAME)
         ]

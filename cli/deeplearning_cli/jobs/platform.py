@@ -1,0 +1,124 @@
+"""Platforms that run jobs: the interface of `submit`, `plan`, `jobs`, `logs` and `stop`, and the upload to them."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from deeplearning_cli.cloud_access import CloudAccess
+from deeplearning_cli.errors import UnavailableError
+from deeplearning_cli.jobs.definition import JobFile, pack
+from deeplearning_cli.jobs.output import JobOutput, print_progress
+from deeplearning_cli.jobs.source_folder import describe_left_out
+from deeplearning_contract.job_definition import JobDefinition, SubmissionSettings
+from deeplearning_contract.setting_parts import ScriptSettings
+
+LIVE_STATES = ("running", "retrying")
+"""States of a job that has not ended."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """The job runs."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The job does not run; its output has the reason."""
+
+    status: int  # Exit status
+
+
+@dataclass(frozen=True)
+class Queued:
+    """The job starts after others."""
+
+    reason: str  # Sentence for the user
+    await_start: Callable[[], Started | Refused]  # Waits for the start; the output is that of `start`
+
+
+class JobPlatform(Protocol):
+    """
+    Cluster that takes jobs, on a service of AWS.
+
+    Each method raises UnavailableError if the cluster cannot be reached.
+    """
+
+    @property
+    def access(self) -> CloudAccess:
+        """Access to the cluster's account."""
+
+    @property
+    def settings(self) -> SubmissionSettings:
+        """The cluster's submission document."""
+
+    def check(self, job: JobDefinition) -> None:
+        """Raise UnavailableError for a job that the platform does not take."""
+
+    def plan(self, job: JobDefinition, on_line: Callable[[str], None], *, as_json: bool) -> int:
+        """Print the plan of a job, and return 0, 1 if the job would be refused now, or 2 without a plan."""
+
+    def start(self, job: JobDefinition, on_line: Callable[[str], None]) -> Started | Queued | Refused:
+        """Start a job whose source is uploaded; return when it runs, waits for others, or is refused."""
+
+    def follow(
+        self, name: str, output: JobOutput, *, rank: str | None = None, lines: int | None = None, to_end: bool = True
+    ) -> int:
+        """
+        Print the output of a job's newest run, and return 0, or 2 if there is none.
+
+        Args:
+            name: Name of the job.
+            output: Where to print it.
+            rank: Rank whose output it is. Default: 0.
+            lines: Most lines of the output so far. Default: as `deeplearning logs`.
+            to_end: Whether to return at the end of the run. Default: true; else after the output so far.
+        """
+
+    def stop(self, name: str, on_line: Callable[[str], None]) -> int:
+        """End a job, and return 0, 1 if a part of it may be left, or 2 without such a job."""
+
+    def list_jobs(self) -> list[dict[str, Any]]:
+        """Return the jobs with the states of their newest runs, and the keys of `deeplearning jobs --json`."""
+
+
+def upload_source(file: JobFile, platform: JobPlatform) -> JobDefinition:
+    """Upload the source folder, if there is one, unless the platform refuses the job; return the job with it."""
+    if file.source is None:
+        platform.check(file.job)
+        return file.job
+    packed, settings = pack(file.source), platform.settings
+    source = ScriptSettings(settings.bucket, f"{settings.prefix}{packed.sha256}.tar.gz", packed.sha256)
+    job = replace(file.job, source=source)
+    platform.check(job)
+    print_progress(f"source: {packed.files} files, {len(packed.content) / 1000:.0f} kB, {packed.sha256[:16]}")
+    if packed.left_out:
+        print_progress(f"left out of the source: {describe_left_out(packed.left_out)}")
+    _upload(platform.access, packed.content, source)
+    return job
+
+
+def _upload(access: CloudAccess, content: bytes, source: ScriptSettings) -> None:
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
+
+    try:
+        access.clients("s3").put_object(Bucket=source.bucket, Key=source.key, Body=content)
+    except (BotoCoreError, ClientError) as error:
+        raise UnavailableError(
+            f"could not upload the source to s3://{source.bucket}/{source.key}: {error}; the caller needs "
+            "s3:PutObject there, which the cluster's grant_submit grants"
+        ) from error
+
+
+def find_job(platform: JobPlatform, name: str) -> dict[str, Any]:
+    """Return a job as `list_jobs` does; UnavailableError without it."""
+    job = next((job for job in platform.list_jobs() if job["name"] == name), None)
+    if job is None:
+        raise UnavailableError(f"job {name} must be listed, got none; see: deeplearning-cdk jobs")
+    return job
+
+
+def describe(platform: JobPlatform, **more: Any) -> str:
+    """Return the JSON object with which a command about a cluster ends with `--json`."""
+    settings = platform.settings
+    return json.dumps({"platform": settings.platform, "cluster": settings.cluster, **more}, indent=2)
