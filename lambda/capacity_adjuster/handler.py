@@ -24,7 +24,7 @@ from capacity_adjuster.reconcile.adapters import Adapters, InvocationClock
 from capacity_adjuster.reconcile.capacity_metrics import log_capacity
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import ClusterEvent, put_events_request
-from deeplearning_contract.messages import Doorbell
+from deeplearning_contract.messages import ClusterNotification
 from deeplearning_contract.settings import AdjusterSettings
 from deeplearning_contract.web import send_signal, signal_body
 
@@ -71,8 +71,8 @@ def make_adapters(settings: AdjusterSettings, clock: InvocationClock) -> Adapter
     """Return the adapters of one invocation to AWS."""
     sqs = _make_client("sqs")
 
-    def notify_master(doorbell: Doorbell) -> None:
-        sqs.send_message(QueueUrl=settings.master_queue_url, MessageBody=doorbell.to_body())
+    def notify_master(notification: ClusterNotification) -> None:
+        sqs.send_message(QueueUrl=settings.master_queue_url, MessageBody=notification.to_body())
 
     def signal_failure(reason: str) -> None:
         send_signal(settings.signal_url, signal_body(settings.cluster, "FAILURE", reason))

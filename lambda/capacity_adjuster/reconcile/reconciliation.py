@@ -12,7 +12,7 @@ from dataclasses import replace
 from botocore.exceptions import ClientError
 
 from capacity_adjuster.aws.log_lines import line_fields
-from capacity_adjuster.policy.breaker import LAUNCH_PROCESS, Rearm, Remember, Trip
+from capacity_adjuster.policy.breaker import LAUNCH_PROCESS, Rearm, RecordMembers, Trip
 from capacity_adjuster.policy.decision import (
     Resume,
     Shrink,
@@ -28,8 +28,8 @@ from capacity_adjuster.reconcile.confirmation import RESERVE_SECONDS, Confirmati
 from capacity_adjuster.reconcile.shutdown import Shutdown
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase
-from deeplearning_contract.log_record import REASON, REMEDY
-from deeplearning_contract.messages import Doorbell
+from deeplearning_contract.log_record import REASON
+from deeplearning_contract.messages import ClusterNotification
 from deeplearning_contract.settings import AdjusterSettings
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class Reconciliation:
         self.confirmation = Confirmation(settings, adapters)
         self._shutdown = Shutdown(settings, adapters, self.confirmation)
         self.capacity_change = CapacityChange(adapters, self.confirmation)
-        self._is_watching = False
+        self._has_lock = False
 
     def run(self) -> str:
         """
@@ -82,7 +82,7 @@ class Reconciliation:
             raise
         finally:
             # Once a membership is published nothing is urgent, so the lock may expire by itself.
-            if self._is_watching and not confirmation.is_published:
+            if self._has_lock and not confirmation.is_published:
                 self._adapters.records.release_lock()
 
     def _converge(self) -> str:
@@ -103,7 +103,7 @@ class Reconciliation:
                 case Rearm():
                     counted_from = math.ceil(self._adapters.clock.now())
                     is_done = self._adapters.records.write(decision.breaker.rearm(counted_from))
-                case Remember():
+                case RecordMembers():
                     is_done = self._adapters.records.write(decision.breaker)
             if not is_done:
                 return LOST_RACE
@@ -116,8 +116,8 @@ class Reconciliation:
         """
         now = self._adapters.clock.now()
         until = now + self._settings.settle_seconds + RESERVE_SECONDS
-        self._is_watching = self._adapters.records.acquire_lock(now, until)
-        return self._is_watching
+        self._has_lock = self._adapters.records.acquire_lock(now, until)
+        return self._has_lock
 
     def _shrink(self, decision: Shrink) -> bool:
         """Lower desired to what launched, unless that changes before the launches are suspended."""
@@ -128,9 +128,7 @@ class Reconciliation:
             requested=decision.requested,
             before=decision.desired,
             target=len(decision.launched),
-            reason=str(decision.reason),
-            cause=decision.reason.cause,
-            remedy=decision.reason.remedy,
+            reason=decision.reason,
             processes=decision.processes,
             lease_until=self._adapters.end_lease(),
         )
@@ -170,18 +168,20 @@ class Reconciliation:
             if not is_blind and records.read_state() != self.confirmation.state:
                 return LOST_RACE
             # The signal is safe to repeat, and the record ends the work: so the record comes second.
-            logger.error(
-                "%s", state.reason, extra=line_fields(state.generation, {REASON: state.cause, REMEDY: state.remedy})
-            )
-            self._adapters.signal_failure(state.reason)
+            logger.error("%s", state.reason, extra=line_fields(state.generation, {REASON: state.reason}))
+            self._adapters.signal_failure(str(state.reason))
         if not records.write_state(state):
             return LOST_RACE
         if state.phase is Phase.FAILED:
             self._adapters.send_event(
                 ClusterEvent(
-                    EventKind.FAILED, state.cluster, state.generation, 0, state.reason, state.cause, state.remedy
+                    kind=EventKind.FAILED,
+                    cluster=state.cluster,
+                    generation=state.generation,
+                    nodes=0,
+                    reason=state.reason,
                 )
             )
         if state.phase is Phase.LAUNCHED:
-            self._adapters.notify_master(Doorbell(state.cluster, state.generation))
+            self._adapters.notify_master(ClusterNotification(state.cluster, state.generation))
         return f"verdict {state.phase.value}: {len(state.expected)} of {state.requested} nodes {state.reason}".rstrip()

@@ -25,8 +25,9 @@ from capacity_adjuster.reconcile.adapters import LOST_RACE, Adapters
 from capacity_adjuster.reconcile.confirmation import Confirmation
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase
-from deeplearning_contract.messages import Doorbell
+from deeplearning_contract.messages import ClusterNotification
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import Reason
 from deeplearning_contract.settings import AdjusterSettings
 
 logger = logging.getLogger(__name__)
@@ -98,8 +99,15 @@ class Shutdown:
     def _send_end(self, cause: str) -> None:
         state = self._confirmation.state or self._adapters.records.read_state()
         nodes = sum(len(group.launched) for group in self._confirmation.observed.groups)
-        generation = state.generation if state else 0
-        self._adapters.send_event(ClusterEvent(EventKind.FINISHED, self._settings.cluster, generation, nodes, cause))
+        self._adapters.send_event(
+            ClusterEvent(
+                kind=EventKind.FINISHED,
+                cluster=self._settings.cluster,
+                generation=state.generation if state else 0,
+                nodes=nodes,
+                reason=Reason(cause),
+            )
+        )
 
     def _withdraw(self) -> str:
         return self._tell("") if self._confirmation.state is not None else ""
@@ -115,5 +123,5 @@ class Shutdown:
             return ""
         if not adapters.records.write_state(state.advance(state.phase, notice=notice)):
             return LOST_RACE
-        adapters.notify_master(Doorbell(state.cluster, state.generation))
+        adapters.notify_master(ClusterNotification(state.cluster, state.generation))
         return f"notice: {notice or 'removed'}"

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from deeplearning_contract.reason import Reason
 from deeplearning_view.log_lines import read_line, read_lines
 from tests.unit.deeplearning_view.cluster_responses import SECONDS, WORKER_ID, make_line
 
@@ -13,9 +14,9 @@ def event(text, stream="2026/11/22/[$LATEST]1"):
 
 
 def test_a_line_of_ours_has_its_fields():
-    line = read_line(make_line(WORKER_ID, "worker", "mounted", level="WARNING", step="mount", reason="r", remedy="do"))
+    line = read_line(make_line(WORKER_ID, "worker", "mounted", level="WARNING", step="mount", reason=Reason("r", "do")))
     assert (line.node, line.role, line.level, line.message) == (WORKER_ID, "worker", "WARNING", "mounted")
-    assert (line.step, line.cause, line.remedy) == ("mount", "r", "do")
+    assert (line.step, line.reason) == ("mount", Reason("r", "do"))
     assert line.at.timestamp() == SECONDS
 
 

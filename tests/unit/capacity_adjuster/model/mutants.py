@@ -36,7 +36,7 @@ from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.launch_failures import classify_failure
-from deeplearning_contract.messages import Doorbell
+from deeplearning_contract.messages import ClusterNotification
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.reason import NO_REASON
 
@@ -500,7 +500,7 @@ def ring_before_writing(patch):
 
     def give(self, verdict):
         if verdict.state.phase is Phase.LAUNCHED:
-            self._adapters.notify_master(Doorbell(verdict.state.cluster, verdict.state.generation))
+            self._adapters.notify_master(ClusterNotification(verdict.state.cluster, verdict.state.generation))
         return real(self, verdict)
 
     patch.setattr(Reconciliation, "_write_verdict", give)
@@ -513,7 +513,15 @@ def tell_a_failure_before_writing(patch):
     def give(self, verdict, **options):
         state = verdict.state
         if state.phase is Phase.FAILED:
-            self._adapters.send_event(ClusterEvent(EventKind.FAILED, state.cluster, state.generation, 0, state.reason))
+            self._adapters.send_event(
+                ClusterEvent(
+                    kind=EventKind.FAILED,
+                    cluster=state.cluster,
+                    generation=state.generation,
+                    nodes=0,
+                    reason=state.reason,
+                )
+            )
         return real(self, verdict, **options)
 
     patch.setattr(Reconciliation, "_write_verdict", give)
