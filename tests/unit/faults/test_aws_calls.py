@@ -90,7 +90,7 @@ def test_a_write_is_made_once_whatever_becomes_of_its_answer(store, proxy, clock
 @pytest.mark.fault(36, 41)
 def test_a_lost_answer_to_a_write_that_lost_its_race_is_a_lost_race(store, proxy, clock):
     store.write(FIRST)
-    faster = FIRST.advance(Phase.FAILED, reason=Reason("somebody else"))
+    faster = FIRST.advance(Phase.FAILED, reason=Reason("another writer was faster"))
     store.write(faster)
     proxy.clear()
     proxy.inject(RESET_AFTER, "PutItem", on=(1,))

@@ -21,6 +21,8 @@ from capacity_adjuster.policy.breaker import Breaker
 from capacity_adjuster.policy.requested_capacity import CapacityRequest, GroupTarget, RequestedCapacity
 from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.policy.stop_policy import StopRecord
+from capacity_adjuster.reconcile.capacity_change import CapacityChange
+from capacity_adjuster.reconcile.observer import Observer
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.cluster_state import ClusterState, Phase
@@ -161,7 +163,7 @@ class Cloud:
         answer_stack(
             event,
             adapters=adapters,
-            capacity_change=Reconciliation(self.settings, adapters).capacity_change,
+            capacity_change=CapacityChange(adapters, Observer(self.settings, adapters)),
             send=send_signal,
         )
         return self.signals.bodies[-1]

@@ -169,7 +169,7 @@ class Seen:
     """Observations of an invocation."""
 
     def __init__(self, observed, *, has_read_state):
-        self.observed = observed
+        self.cluster = observed
         self.state = None
         self.adjustment = None
         self.has_read_state = has_read_state

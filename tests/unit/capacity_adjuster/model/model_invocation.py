@@ -17,6 +17,8 @@ from capacity_adjuster.policy.requested_capacity import RequestedCapacity
 from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.policy.stop_policy import StopRecord
 from capacity_adjuster.reconcile.adapters import Adapters
+from capacity_adjuster.reconcile.capacity_change import CapacityChange
+from capacity_adjuster.reconcile.observer import Observer
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.cluster_state import Phase
@@ -97,7 +99,7 @@ class Invocation:
 
     def answer_stack(self, event):
         adapters = Adapters(self, self, self.ring, self.signal, self, self.send_event)
-        capacity_change = Reconciliation(self.world.settings, adapters).capacity_change
+        capacity_change = CapacityChange(adapters, Observer(self.world.settings, adapters))
         return answer_stack(event, adapters=adapters, capacity_change=capacity_change, send=self.send)
 
     def send(self, url, body):
