@@ -424,6 +424,7 @@ def test_workers_that_died_before_they_were_in_service_do_not_trip_the_breaker(j
 
 
 def test_the_verdict_has_the_fewest_workers_that_props_and_group_allow(judge):
+    assert judge(minimum=0).state.worker_minimum == 0
     assert judge(minimum=2).state.worker_minimum == 2
     assert judge(replace(WORKERS, min_size=3), minimum=2).state.worker_minimum == 3
 

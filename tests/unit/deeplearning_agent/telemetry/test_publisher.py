@@ -93,9 +93,8 @@ def test_an_event_says_who_was_lost_and_why():
 def test_failures_and_smaller_clusters_are_reported_with_their_reasons():
     failed = LAUNCHED.advance(Phase.FAILED, reason=Reason("no driver"))
     assert find_events(LAUNCHED, failed, {})[0].reason == Reason("no driver")
-    assert find_events(PUBLISHED, replace(FORMED, requested=4, reason=Reason("no capacity", "wait")), {})[
-        1
-    ].reason == Reason("no capacity", "wait")
+    why = Reason("no capacity", "wait")
+    assert find_events(PUBLISHED, replace(FORMED, requested=4, reason=why), {})[1].reason == why
 
 
 def write_all(lab, states, clock):
@@ -128,6 +127,9 @@ def test_a_first_formation_is_reported_with_its_phases_and_its_size(lab, ticking
 
 def test_a_lost_member_is_counted_and_reported_once(lab, ticking_clock, said):
     store = write_all(lab, [LAUNCHED, PUBLISHED, FORMED, SMALLER], ticking_clock())
+    reasons = [fields.details["reason"] for _, fields in said() if "reason" in fields.details]
+    gone = f"{SECOND.instance_id}: it is silent"
+    assert reasons == [Reason(gone), Reason(f"lost {gone}")]
     counts = [fields.metrics[NODES_LOST] for _, fields in said() if NODES_LOST in fields.metrics]
     assert counts == [1]
     kinds = [fields.event.kind for _, fields in said() if fields.event]
