@@ -336,13 +336,15 @@ def test_a_users_own_suspension_is_left(cloud):
 
 
 @pytest.mark.fault(2)
-def test_a_failure_tells_the_stack_and_then_the_item(failing):
+def test_a_failure_tells_the_stack_and_then_the_item(failing, caplog):
     heard = hear_events(failing.sqs, make_client("events"))
     failing.run()
     (event,) = heard()
     assert (event.kind, event.cluster, event.nodes) == (EventKind.FAILED, "training", 0)
     (body,) = failing.signals.bodies
     assert str(event.reason) == body["Reason"]
+    logged = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert [(record.getMessage(), record.details) for record in logged] == [(body["Reason"], {"reason": event.reason})]
     assert (body["Status"], body["UniqueId"]) == ("FAILURE", "training")
     assert body["Reason"].startswith(
         "launched workers must be at least 3, got 2 of 3: InsufficientInstanceCapacity in us-"
