@@ -143,8 +143,8 @@ def report_failure(settings: Any, log: str, cause: str) -> None:
         signal = {"Status": "FAILURE", "Reason": reason, "UniqueId": cluster, "Data": reason}
         send(url, {"Content-Type": ""}, "PUT", json.dumps(signal).encode())
         return
-    report = {"kind": "report", "cluster": cluster, "stage": "failed", "generation": 0, "reason": reason}
-    report |= {"cause": cause[:1000], "output": tail[-1000:]}
+    report = {"kind": "report", "cluster": cluster, "stage": "failed", "generation": 0}
+    report["reason"] = {"cause": cause[:1000], "output": tail[-1000:]}
     report["instance_id"] = read_metadata("meta-data/instance-id")[0]
     body = json.dumps({"QueueUrl": queue, "MessageBody": json.dumps(report)}).encode()
     url = (os.environ.get("AWS_ENDPOINT_URL") or "/".join(queue.split("/")[:3])).rstrip("/") + "/"

@@ -102,7 +102,8 @@ def _print_lines(lines: Iterable[Line], names: Mapping[str, str], *, is_raw: boo
 def format_line(line: Line, names: Mapping[str, str]) -> str:
     """Return a readable line; `names` maps instance ids of members to host names."""
     name = names.get(line.node, line.node)
-    text = line.message if not line.remedy or line.remedy in line.message else f"{line.message}; {line.remedy}"
+    remedy = line.reason.remedy
+    text = line.message if not remedy or remedy in line.message else f"{line.message}; {remedy}"
     return (
         f"{line.at:%Y-%m-%d %H:%M:%S}.{line.at.microsecond // 1000:03d}Z  {name:<{_NAME_WIDTH}}  {line.level:<8} {text}"
     )

@@ -1,11 +1,11 @@
 """Events that a cluster publishes on the account's default event bus, for the user's rules."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
-from deeplearning_contract.reason import MAX_REASON
+from deeplearning_contract.reason import NO_REASON, Reason
 
 EVENT_SOURCE = "deeplearning-cdk"
 """Start of the source of every event; a rule for all clusters matches `{"prefix": "deeplearning-cdk."}`."""
@@ -30,7 +30,7 @@ def name_source(cluster: str) -> str:
     return f"{EVENT_SOURCE}.{cluster}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClusterEvent:
     """Event of a cluster."""
 
@@ -38,17 +38,20 @@ class ClusterEvent:
     cluster: str
     generation: int  # Generation of the event; 0 before the first
     nodes: int  # Members of the cluster, master included; 0 without a cluster
-    reason: str = ""  # Composed reason, or the result; empty without one
-    cause: str = ""  # Cause of the reason; empty where it has no parts
-    remedy: str = ""  # Remedy of the reason
+    reason: Reason = NO_REASON  # Reason, or the result as its cause; false without one
 
     def to_entry(self) -> dict[str, str]:
-        """Return the entry of EventBridge's `PutEvents`; it names no bus, for the default one."""
+        """
+        Return the entry of EventBridge's `PutEvents`; it names no bus, for the default one.
+
+        As in a log line, `message` is the sentence for people and `reason` has its parts.
+        """
         detail = {
             "cluster": self.cluster,
             "generation": self.generation,
             "nodes": self.nodes,
-            **{name: getattr(self, name)[:MAX_REASON] for name in ("reason", "cause", "remedy")},
+            "message": str(self.reason),
+            "reason": asdict(self.reason.shorten()),
         }
         return {"Source": name_source(self.cluster), "DetailType": self.kind.value, "Detail": json.dumps(detail)}
 

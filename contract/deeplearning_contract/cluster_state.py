@@ -19,7 +19,7 @@ from typing import Any
 
 from deeplearning_contract.document import ContractError, excerpt, field, parse_record
 from deeplearning_contract.membership import Member, is_public_key
-from deeplearning_contract.reason import MAX_REASON, Reason
+from deeplearning_contract.reason import NO_REASON, Reason
 
 TABLE_KEY = "cluster"
 _MOST_DEPARTURES = 20
@@ -43,9 +43,7 @@ class Departure:
 
     instance_id: str  # Its EC2 instance id
     generation: int  # First generation without it
-    reason: str  # Composed reason of its departure
-    cause: str = ""  # Its cause; empty in items of an older version
-    remedy: str = ""
+    reason: Reason  # Reason of its departure
 
 
 @dataclass(frozen=True)
@@ -58,17 +56,14 @@ class ClusterState:
     phase: Phase  # Phase of this generation
     requested: int  # Requested nodes, master included
     expected: tuple[str, ...]  # Instance ids that the adjuster counted as launched, master first
-    reason: str = ""  # Composed reason of a reduced size or a failure; else empty
+    reason: Reason = NO_REASON  # Reason of a reduced size or a failure; else false
     members: tuple[Member, ...] = ()  # Members in rank order, master first; empty before `published`
     user_key: str = ""  # Public SSH key of the master for every node; empty before `published`
     has_formed: bool = False  # Whether any generation has formed; later failures are those of single nodes
     departed: tuple[Departure, ...] = ()  # Most recent departures, the newest last
     run_ended: bool = False  # Whether the user's run script has succeeded, so that no later master starts it again
     notice: str = ""  # Notice that the capacity of the whole cluster ends soon; empty without one
-    worker_minimum: int = 0  # Fewest workers for a formation, set by the adjuster; 0 when it is not set
-    cause: str = ""  # Cause of the reason; empty in items of an older version
-    remedy: str = ""  # Remedy of the reason
-    output: str = ""  # End of a program's output that belongs to the reason
+    worker_minimum: int = 0  # Fewest workers for a formation; the adjuster writes it with each verdict `launched`
 
     @property
     def master(self) -> str:
@@ -79,16 +74,9 @@ class ClusterState:
         """Return whether an instance is a member."""
         return any(member.instance_id == instance_id for member in self.members)
 
-    def explain(self, reason: Reason) -> "ClusterState":
-        """Return the same revision with another reason."""
-        return replace(self, **reason.to_fields())
-
     def depart(self, generation: int, reasons: Mapping[str, Reason]) -> "ClusterState":
         """Return the same revision with departures, by instance id; `generation` is the first one without them."""
-        noted = tuple(
-            Departure(name, generation, *(text[:_LONGEST_NOTE] for text in (str(why), why.cause, why.remedy)))
-            for name, why in reasons.items()
-        )
+        noted = tuple(Departure(name, generation, why.shorten(_LONGEST_NOTE)) for name, why in reasons.items())
         return replace(self, departed=(*self.departed, *noted)[-_MOST_DEPARTURES:])
 
     def advance(self, phase: Phase, **changes: Any) -> "ClusterState":
@@ -123,7 +111,7 @@ class ClusterState:
 
     def to_text(self) -> str:
         """Return the JSON that `from_text` reads."""
-        document = asdict(self) | {"phase": self.phase.value, "reason": self.reason[:MAX_REASON]}
+        document = asdict(replace(self, reason=self.reason.shorten())) | {"phase": self.phase.value}
         return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @classmethod

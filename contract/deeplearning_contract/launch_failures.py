@@ -182,6 +182,15 @@ _INSTANCE_TYPE = re.compile(
 )
 
 
+_NOISE = re.compile(r"\s*(Launching EC2 instance failed\.?|Encoded authorization failure message: \S+)")
+"""Text without information, and text that differs between attempts."""
+
+
+def clean_message(message: str) -> str:
+    """Return a status message in one line, without text that says nothing or differs between attempts."""
+    return " ".join(_NOISE.sub("", message).split())
+
+
 def classify_failure(message: str) -> LaunchFailureKind:
     """Return the kind of a failed launch by its status message."""
     return next((kind for kind in LAUNCH_FAILURE_KINDS if kind.matches(message)), UNKNOWN_FAILURE)

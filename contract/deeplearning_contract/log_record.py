@@ -7,12 +7,13 @@ Details of a record, such as `step` and `seconds`, or a metric, are further keys
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
 from deeplearning_contract.document import ContractError, parse_object
 from deeplearning_contract.document import field as take
+from deeplearning_contract.reason import Reason
 
 FIELDS = ("time", "level", "cluster", "generation", "node", "role", "logger", "message")
 """Fields of every line, in this order."""
@@ -26,13 +27,12 @@ MOST_DETAIL_CHARACTERS = 2_000
 STEP = "step"
 SECONDS = "seconds"
 REASON = "reason"
-REMEDY = "remedy"
 OUTPUT = "output"
 TRACEBACK = "traceback"
 SOURCE_FILE = "source_file"
 """
-Details: step, duration, cause of a failure, remedy, the ends of a program's output and of an error's traceback, and the
-file of this line.
+Details: step, duration, reason of a failure (an object of its parts), the ends of the output of a program that is no
+failure's and of an error's traceback, and the file of this line.
 """
 
 PROVIDER = "provider"
@@ -125,10 +125,10 @@ def _shorten(text: str, most: int) -> str:
 
 def _plain(value: Any) -> Any:
     """Return a value that JSON can represent: others as text, and no NaN or infinity."""
-    if isinstance(value, bool) or value is None:
+    if isinstance(value, Reason):
+        return {name: text for name, text in asdict(value.shorten(MOST_DETAIL_CHARACTERS)).items() if text}
+    if isinstance(value, bool) or value is None or (isinstance(value, int) and abs(value) < 2**63):
         return value
-    if isinstance(value, int):
-        return value if abs(value) < 2**63 else str(value)[:MOST_DETAIL_CHARACTERS]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

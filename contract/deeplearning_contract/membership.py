@@ -51,10 +51,7 @@ class Member:
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object that `from_document` reads."""
-        document = asdict(self)
-        if self.trains:  # The default; older agents accept no other.
-            del document["trains"]
-        return document
+        return asdict(self)
 
 
 def is_unicast(address: ipaddress.IPv4Address) -> bool:

@@ -1,26 +1,24 @@
 """
 Messages on the cluster's queues.
 
-A doorbell has no content but "read the state record". A report contains a node's description of itself; the
+A notification has no content but "read the state record". A report contains a node's description of itself; the
 queue's `SenderId` proves its sender, never its body.
 """
 
 import json
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from typing import Any
 
 from deeplearning_contract.document import ContractError, excerpt, parse_object, read_record
 from deeplearning_contract.membership import Member
-from deeplearning_contract.reason import MAX_REASON
+from deeplearning_contract.reason import MAX_REASON, NO_REASON, Reason
 
-_TEXT_FIELDS = ("cluster", "instance_id", "reason", "cause", "remedy", "output")
 MOST_COUNTED = 2**31 - 1
 """Highest number of a generation, and of a node's report."""
 
 
 @dataclass(frozen=True)
-class Doorbell:
+class ClusterNotification:
     """Notification that the state record of a cluster has reached a generation."""
 
     cluster: str
@@ -28,7 +26,7 @@ class Doorbell:
 
     def to_body(self) -> str:
         """Return the message body."""
-        return json.dumps({"kind": "doorbell", "cluster": self.cluster, "generation": self.generation})
+        return json.dumps({"kind": "notification", "cluster": self.cluster, "generation": self.generation})
 
 
 class ReportStage(str, Enum):
@@ -51,16 +49,12 @@ class NodeReport:
     stage: ReportStage
     generation: int = 0  # Acknowledged generation; 0 in the other stages
     member: Member | None = None  # Description of the node; only in `joined`
-    reason: str = ""  # Composed reason of a failure or departure; empty in the other stages
+    reason: Reason = NO_REASON  # Reason of a failure or departure; false in the other stages
     sequence: int = 0  # Number of the report, to recognize a late one; 0 when the node does not count
-    cause: str = ""  # Its cause; older nodes send only the reason
-    remedy: str = ""
-    output: str = ""  # End of a program's output that belongs to it
 
     def to_body(self) -> str:
         """Return the message body."""
-        member = self.member.to_document() if self.member else None
-        return json.dumps({"kind": "report", **asdict(self.clean()), "stage": self.stage.value, "member": member})
+        return json.dumps({"kind": "report", **asdict(self.clean()), "stage": self.stage.value})
 
     @classmethod
     def from_body(cls, body: str) -> "NodeReport":
@@ -89,8 +83,13 @@ class NodeReport:
         replaces each control character but tab and newline, each half of a surrogate pair, and each character that is
         invisible. AWS refuses some of them: Amazon SQS API Reference, SendMessage, `MessageBody`.
         """
-        texts: dict[str, Any] = {name: _clean(getattr(self, name)[:MAX_REASON]) for name in _TEXT_FIELDS}
-        return replace(self, **texts)
+        short = self.reason.shorten()
+        return replace(
+            self,
+            cluster=_clean(self.cluster[:MAX_REASON]),
+            instance_id=_clean(self.instance_id[:MAX_REASON]),
+            reason=Reason(_clean(short.cause), _clean(short.remedy), _clean(short.output)),
+        )
 
 
 def _clean(text: str) -> str:

@@ -32,7 +32,6 @@ class NodeSettings:
     expected_gpu_count: int  # GPUs of the instance type; 0 for none or an unknown type
     # Packages that the node installs only if the image lacks their command: command -> packages
     packages: Mapping[str, tuple[str, ...]]
-    worker_min_capacity: int  # Minimum number of workers
     setup_seconds: int  # Time from the agent's first start to the end of formation; less than the stack's own time-out
     setup_script: ScriptSettings | None = None  # Runs as root on every node before its report; None for none
     # Runs as the login user on the master once the cluster has formed; None for none

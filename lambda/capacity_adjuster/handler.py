@@ -21,10 +21,12 @@ from capacity_adjuster.events.capacity_block import announce_expiry, read_warnin
 from capacity_adjuster.events.notifications import describe_event, is_test, read_budget_message
 from capacity_adjuster.events.stack_request import answer_stack, is_stack_request
 from capacity_adjuster.reconcile.adapters import Adapters, InvocationClock
+from capacity_adjuster.reconcile.capacity_change import CapacityChange
 from capacity_adjuster.reconcile.capacity_metrics import log_capacity
+from capacity_adjuster.reconcile.observer import Observer
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import ClusterEvent, put_events_request
-from deeplearning_contract.messages import Doorbell
+from deeplearning_contract.messages import ClusterNotification
 from deeplearning_contract.settings import AdjusterSettings
 from deeplearning_contract.web import send_signal, signal_body
 
@@ -48,13 +50,13 @@ def handle(event: Any, context: Any) -> dict[str, str]:
         settings = AdjusterSettings.from_environment(os.environ)
         adapters, warning = make_adapters(settings, InvocationClock(context)), read_warning(event)
         if is_stack_request(event):
-            capacity_change = Reconciliation(settings, adapters).capacity_change
+            capacity_change = CapacityChange(adapters, Observer(settings, adapters))
             outcome = answer_stack(event, adapters=adapters, capacity_change=capacity_change, send=send_signal)
         elif warning is None:
             message_id = read_budget_message(event, settings.budget_topic_arn)
             reconciliation = Reconciliation(settings, adapters, message_id)
             outcome = reconciliation.run()
-            log_capacity(reconciliation.confirmation, adapters.clock.now(), adapters.records.read_state)
+            log_capacity(reconciliation.observer, adapters.clock.now(), adapters.records.read_state)
         else:
             reservation_id, records = settings.capacity_reservation_id, adapters.records
             outcome = announce_expiry(
@@ -71,8 +73,8 @@ def make_adapters(settings: AdjusterSettings, clock: InvocationClock) -> Adapter
     """Return the adapters of one invocation to AWS."""
     sqs = _make_client("sqs")
 
-    def notify_master(doorbell: Doorbell) -> None:
-        sqs.send_message(QueueUrl=settings.master_queue_url, MessageBody=doorbell.to_body())
+    def notify_master(notification: ClusterNotification) -> None:
+        sqs.send_message(QueueUrl=settings.master_queue_url, MessageBody=notification.to_body())
 
     def signal_failure(reason: str) -> None:
         send_signal(settings.signal_url, signal_body(settings.cluster, "FAILURE", reason))

@@ -123,7 +123,6 @@ def make_node(facts: NodeFacts) -> Node:
         file_system=FileSystemSettings("nfs4", "", "", facts.mount_point),
         expected_gpu_count=1,
         packages={},
-        worker_min_capacity=0,
         setup_seconds=0,
         needs=facts.needs,
     )

@@ -13,6 +13,7 @@ from moto.core.botocore_stubber import BotocoreStubber
 from moto.moto_api._internal.models import moto_api_backend
 
 from deeplearning_contract.cluster_event import EVENT_SOURCE, ClusterEvent, EventKind
+from deeplearning_contract.reason import Reason
 
 NOBODY_LISTENS = "http://127.0.0.1:9"
 _dispatch = BotocoreStubber.process_request
@@ -85,6 +86,13 @@ def create_state_table(dynamodb):
     )
 
 
+def read_event(kind, detail):
+    """Return the event of a detail type and its detail, whose message must be the sentence of its reason."""
+    fields = {**detail, "reason": Reason(**detail["reason"])}
+    assert fields.pop("message") == str(fields["reason"])
+    return ClusterEvent(kind=EventKind(kind), **fields)
+
+
 def hear_events(sqs, events):
     """Subscribe to the cluster's events, as a rule of the user's does; return how to read them."""
     queue = sqs.create_queue(QueueName="heard")["QueueUrl"]
@@ -97,6 +105,6 @@ def hear_events(sqs, events):
     def read():
         messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
         events = [json.loads(message["Body"]) for message in messages]
-        return [ClusterEvent(EventKind(event["detail-type"]), **event["detail"]) for event in events]
+        return [read_event(event["detail-type"], event["detail"]) for event in events]
 
     return read

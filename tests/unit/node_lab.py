@@ -164,7 +164,6 @@ class Lab:
             ),
             "expected_gpu_count": 2,
             "packages": {"mount": ("nfs-common",)},
-            "worker_min_capacity": 1,
             "setup_seconds": 3300,
         }
         return NodeSettings(**values | self.changes | changes)
@@ -211,7 +210,7 @@ class Lab:
         state = ClusterState(
             CLUSTER, found.revision + 1 if found else 1, 1, phase, count, tuple(self.instance(i) for i in range(count))
         )
-        state = replace(state, **changes)
+        state = replace(state, **{"worker_minimum": 1, **changes})
         self.clients.dynamodb.put_item(**put_request("state", state))
         return state
 

@@ -171,7 +171,7 @@ class Scheduler:
             task.join()
 
     def fail(self, error):
-        """Remember what ends the run."""
+        """RecordMembers what ends the run."""
         if not self._is_closing:
             self.failure = self.failure or error
 

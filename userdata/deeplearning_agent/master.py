@@ -18,7 +18,7 @@ from deeplearning_agent.workload.services import IdleService
 from deeplearning_agent.workload.user_scripts import RunScript, fetch_run_script
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import ContractError
-from deeplearning_contract.messages import Doorbell
+from deeplearning_contract.messages import ClusterNotification
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.aws_clients import AwsClients, AwsFailure
 from deeplearning_node.deadline import Deadline
@@ -172,7 +172,10 @@ class Master(Role):
         """
         news = (state.generation, state.phase is Phase.LAUNCHED)
         if self.notified != news and len(state.members or state.expected) > 1:
-            url, body = self.node.settings.worker_queue_url, Doorbell(state.cluster, state.generation).to_body()
+            url, body = (
+                self.node.settings.worker_queue_url,
+                ClusterNotification(state.cluster, state.generation).to_body(),
+            )
             self.call(lambda: self.clients.sqs.send_message(QueueUrl=url, MessageBody=body))
         self.notified = news
 

@@ -146,7 +146,7 @@ class Worker(Role):
             generation=generation,
             member=self.member if stage is ReportStage.JOINED else None,
             sequence=self.count_report(),
-            **reason.to_fields(),
+            reason=reason,
         )
         self.call(lambda: send_report(self.clients, self.node.settings.report_queue_url, report))
         LOG.info("reported %s", stage.value)

@@ -12,6 +12,7 @@ from typing import Any
 
 from deeplearning_contract.document import parse_record
 from deeplearning_contract.names import PROVISION_FILE
+from deeplearning_contract.reason import NO_REASON, Reason
 from deeplearning_contract.setting_parts import JobNeeds
 from deeplearning_node.node_facts import NodeFacts
 
@@ -32,9 +33,7 @@ class Step:
     unit: str = ""  # Unit of both: `bytes`, `packages`, `%`, or empty
     rate: float = 0.0  # Units a second since the start of this activity; 0 when it is unknown
     final: bool = False  # Whether a failure persists until a user removes its cause
-    cause: str = ""  # Cause of a failure
-    remedy: str = ""
-    output: str = ""  # The end of a program's output that belongs to the failure
+    reason: Reason = NO_REASON  # Reason of a failure; else false
 
     def to_document(self) -> dict[str, Any]:
         """Return the step as JSON, with the rate in whole units."""

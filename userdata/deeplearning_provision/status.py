@@ -60,8 +60,8 @@ class Status:
         self._put(name, Step(DONE, detail, step.total, step.total, step.unit))
 
     def fail(self, name: str, reason: Reason, *, is_final: bool) -> None:
-        step = replace(self.get(name), state=FAILED, detail=str(reason), rate=0.0, final=is_final)
-        self._put(name, replace(step, cause=reason.cause, remedy=reason.remedy, output=reason.output))
+        detail = str(reason)
+        self._put(name, replace(self.get(name), state=FAILED, detail=detail, rate=0.0, final=is_final, reason=reason))
 
     def _put(self, name: str, step: Step) -> None:
         with self._lock:

@@ -6,19 +6,18 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from deeplearning_contract.document import ContractError
+from deeplearning_contract.document import ContractError, read_record
 from deeplearning_contract.log_record import (
     ADJUSTER,
     DETAIL,
-    OUTPUT,
     PROVIDER,
     PROVISION,
     REASON,
-    REMEDY,
     STATE,
     STEP,
     LogLine,
 )
+from deeplearning_contract.reason import NO_REASON, Reason
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 PLATFORM = "platform"
@@ -38,9 +37,7 @@ class Line:
         level: One of `LEVELS`.
         logger: Part of the program that logged it.
         step: Setup step of the line.
-        cause: Cause of the step's failure.
-        remedy: Remedy of the failure.
-        output: End of the output of the step's program.
+        reason: Reason of a failure; false without one.
         provision: Data or software of jobs that the line reports.
         state: State of that; `failed` after a failure.
         detail: Progress, or cause of the failure.
@@ -55,19 +52,12 @@ class Line:
     logger: str
     message: str
     step: str = ""
-    cause: str = ""
-    remedy: str = ""
-    output: str = ""
+    reason: Reason = NO_REASON
     provider: str = ""
     provision: str = ""
     state: str = ""
     detail: str = ""
     raw: str = ""
-
-    @property
-    def reason(self) -> str:
-        """Composed reason of a failure: the line's message."""
-        return self.message
 
 
 def read_lines(events: Iterable[Mapping[str, Any]]) -> tuple[Line, ...]:
@@ -94,9 +84,7 @@ def read_line(event: Mapping[str, Any]) -> Line:
         line.logger,
         clean(line.message),
         step=_take(details, STEP),
-        cause=_take(details, REASON),
-        remedy=_take(details, REMEDY),
-        output=str(details.get(OUTPUT, "")),
+        reason=_read_reason(details),
         provider=_take(details, PROVIDER),
         provision=_take(details, PROVISION),
         state=_take(details, STATE),
@@ -110,9 +98,21 @@ def clean(text: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
+def clean_reason(reason: Reason) -> Reason:
+    """Return a reason with its texts in one line each and without control characters, and its output in its lines."""
+    return Reason(clean(reason.cause), clean(reason.remedy), "\n".join(map(clean, reason.output.splitlines())))
+
+
 def _take(details: Mapping[str, Any], name: str) -> str:
     value = details.get(name, "")
     return clean(value) if isinstance(value, str) else ""
+
+
+def _read_reason(details: Mapping[str, Any]) -> Reason:
+    try:
+        return clean_reason(read_record(Reason, details.get(REASON, {}), REASON))
+    except ContractError:
+        return NO_REASON
 
 
 def _read_foreign(text: str) -> tuple[str, str, str]:

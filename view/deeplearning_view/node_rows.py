@@ -25,7 +25,7 @@ def list_nodes(
     groups = {entry["InstanceId"]: entry for group in responses.groups for entry in group.get("Instances", [])}
     names = {member.instance_id: name for name, member in named_members(state.members)} if state else {}
     last = {line.node: line for line in lines}
-    failed = {line.node for line in lines if line.cause}
+    failed = {line.node for line in lines if line.reason}
     roles = find_groups(responses.resources)
     nodes = []
     for entry in responses.instances:

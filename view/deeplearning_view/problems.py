@@ -5,19 +5,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from deeplearning_contract.cluster_state import ClusterState, Departure
-from deeplearning_contract.launch_failures import find_remedy
+from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.launch_failures import clean_message, find_remedy
 from deeplearning_contract.log_record import ADJUSTER
-from deeplearning_contract.reason import Reason
+from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import NO_REASON, Reason
 from deeplearning_view.aws_responses import AwsResponses
-from deeplearning_view.log_lines import LEVELS, Line, clean
+from deeplearning_view.log_lines import LEVELS, Line, clean, clean_reason
 from deeplearning_view.remedies import advise_on_node, advise_on_resource
 from deeplearning_view.resources import find_groups, find_vpc
 from deeplearning_view.view import LogExcerpt, NodeView, Problem
 
-_SIGNALLED = re.compile(r"WaitCondition received failed message: '(.*)' for uniqueId: ", re.DOTALL)
+_SIGNALLED = "WaitCondition received failed message: "
 _CONSEQUENCES = ("cancelled", "Rollback requested by user", "The following resource(s) failed")
-_NOISE = re.compile(r"\s*(Launching EC2 instance failed\.?|Encoded authorization failure message: \S+)")
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 _TAKEN = re.compile(r"health.?check|unhealthy|spot", re.IGNORECASE)
 """Causes in Auto Scaling of a termination that no user requested."""
@@ -30,7 +30,7 @@ def find_problems(
     """Return the problems, each cause once; `lines` are all log lines, oldest first."""
     problems = [
         *_find_stack_problems(responses, state, lines),
-        *_find_cluster_problems(state, lines),
+        *_find_cluster_problems(state),
         *_find_node_problems(responses, state, lines, is_formed=is_formed),
         *_find_launch_problems(responses, is_formed=is_formed),
     ]
@@ -57,24 +57,24 @@ def _find_stack_problems(
         reason = str(event.get("ResourceStatusReason", ""))
         if not reason or any(word in reason for word in _CONSEQUENCES):
             continue
-        signalled = _SIGNALLED.match(reason)
-        if signalled:
-            yield _explain("stack", find_reason(signalled[1], [*_list_reasons(state), *lines]))
+        if reason.startswith(_SIGNALLED):
+            yield _explain("stack", _find_signalled(state, lines) or Reason(clean(reason)))
         else:
             remedy = advise_on_resource(reason, find_vpc(responses.resources))
             yield Problem(f"stack: {event['LogicalResourceId']}", clean(reason), remedy)
 
 
-def find_reason(text: str, documents: Sequence[ClusterState | Departure | Line]) -> Reason:
-    """Return the document of a composed reason, or one with the text alone."""
-    text = clean(text)
-    found = next((each for each in documents if each.cause and clean(each.reason) == text), None)
-    reason = Reason.of(found) if found else Reason(text)
-    return Reason(clean(reason.cause), clean(reason.remedy), reason.output)
+def _find_signalled(state: ClusterState | None, lines: Sequence[Line]) -> Reason:
+    """
+    Return the reason that was signalled to the stack: the record's, or the first logged failure's after its deletion.
 
-
-def _list_reasons(state: ClusterState | None) -> list[ClusterState | Departure]:
-    return [] if state is None else [state, *state.departed]
+    Only the adjuster and the master signal, each right after that line; CloudFormation uses the first signal.
+    """
+    if state is not None and state.phase is Phase.FAILED:
+        return clean_reason(state.reason)
+    signallers = (ADJUSTER, NodeRole.MASTER.value)
+    failures = (line.reason for line in lines if line.role in signallers and line.level == "ERROR" and line.reason)
+    return next(failures, NO_REASON)
 
 
 def _explain(what: str, reason: Reason) -> Problem:
@@ -82,23 +82,22 @@ def _explain(what: str, reason: Reason) -> Problem:
     return Problem(what, cause, reason.remedy or advise_on_resource(cause))
 
 
-def _find_cluster_problems(state: ClusterState | None, lines: Sequence[Line]) -> Iterable[Problem]:
+def _find_cluster_problems(state: ClusterState | None) -> Iterable[Problem]:
     if state is not None and state.reason:
-        yield _explain("cluster", find_reason(state.reason, [state, *lines]))
+        yield _explain("cluster", clean_reason(state.reason))
 
 
 def _find_node_problems(
     responses: AwsResponses, state: ClusterState | None, lines: Sequence[Line], *, is_formed: bool
 ) -> Iterable[Problem]:
-    departed = {entry.instance_id: entry for entry in state.departed} if state else {}
-    failed = {line.node: line for line in lines if line.cause and line.node != ADJUSTER}
+    departed = {entry.instance_id: clean_reason(entry.reason) for entry in state.departed} if state else {}
+    failed = {line.node: line.reason for line in lines if line.reason and line.node != ADJUSTER}
     taken = _find_taken(responses)
     members = {member.instance_id for member in state.members} if state else set()
     for instance_id in dict.fromkeys([*departed, *failed, *taken]):
         if instance_id in members:
             continue  # it failed, was mended, and came back
-        document = departed.get(instance_id) or failed.get(instance_id)
-        reason = find_reason(document.reason, [document, *lines]) if document else Reason(taken[instance_id])
+        reason = departed.get(instance_id) or failed.get(instance_id) or Reason(taken[instance_id])
         cause = str(replace(reason, remedy=""))
         remedy = reason.remedy or advise_on_node(cause, instance_id)
         yield Problem(f"node {instance_id}", cause, remedy, is_past=is_formed)
@@ -122,7 +121,7 @@ def _find_launch_problems(responses: AwsResponses, *, is_formed: bool) -> Iterab
         failures = [entry for entry in launches if entry["StatusCode"] == "Failed"]
         counts: dict[str, int] = {}
         for entry in failures:
-            message = clean(_NOISE.sub("", str(entry.get("StatusMessage", ""))))
+            message = clean(clean_message(str(entry.get("StatusMessage", ""))))
             counts[message] = counts.get(message, 0) + 1
         has_recovered = bool(launches) and launches[0]["StatusCode"] == "Successful"
         instance_type = str(responses.templates.get(name, {}).get("InstanceType", ""))
@@ -136,8 +135,8 @@ def _attach_lines(problem: Problem, lines: Sequence[Line]) -> Problem:
     """Add the last lines of the node that failed, or of the one that reported it."""
     text = f"{problem.what} {problem.cause}"
     # The master repeats a worker's cause after a prefix: the shortest line is that of the failed node.
-    reporters = sorted((line for line in lines if line.cause and line.cause in text), key=lambda line: len(line.cause))
-    reporter = reporters[0].node if reporters else ""
+    causes = ((line.reason.cause, line.node) for line in lines if line.reason and line.reason.cause in text)
+    reporter = min(causes, key=lambda found: len(found[0]), default=("", ""))[1]
     named = _INSTANCE.search(text)
     who = reporter or (named[0] if named else ADJUSTER)
     said = [line for line in lines if line.node == who and line.level != LEVELS[0]]
@@ -176,7 +175,7 @@ def find_provisioning_problems(nodes: Sequence[NodeView], lines: Sequence[Line])
     """Yield data and software whose provisioning failed: the cluster forms, but jobs that need them are refused."""
     for node, line in _find_latest(nodes, lines):
         if line.state == _FAILED:
-            reason = Reason(line.cause or line.detail, line.remedy, line.output)
+            reason = line.reason or Reason(line.detail)
             cause = str(replace(reason, remedy=""))
             yield Problem(f"{line.provision} on {node.name or node.instance_id}", cause, reason.remedy)
 

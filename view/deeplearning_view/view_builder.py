@@ -44,7 +44,7 @@ def make_view(responses: AwsResponses, now: datetime) -> ClusterView:
         formed=members if verdict == "formed" else 0,
         asked=state.requested if state else desired,
         since=_find_since(responses, verdict),
-        reason=state.reason if state else "",
+        reason=str(state.reason) if state else "",
         notice=state.notice if state else "",
         nodes=nodes,
         problems=(

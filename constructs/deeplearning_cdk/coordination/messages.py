@@ -38,9 +38,9 @@ _PATHS = {
     "cluster": "$.detail.cluster",
     "generation": "$.detail.generation",
     "nodes": "$.detail.nodes",
-    "reason": "$.detail.reason",
+    "message": "$.detail.message",
 }
-_TEXT = "<kind>: <cluster>, generation <generation>, <nodes> nodes. <reason>"
+_TEXT = "<kind>: <cluster>, generation <generation>, <nodes> nodes. <message>"
 
 
 def make_topic(scope: Construct, construct_id: str, *, encryption_key: kms.IKey) -> sns.Topic:

@@ -115,7 +115,6 @@ class EmrPrograms(Construct):
             file_system=storage.settings,
             expected_gpu_count=hardware.gpu_count,
             packages=list_packages(self._plan.image, facts),
-            worker_min_capacity=0,  # EMR counts the members.
             setup_seconds=_SETUP_SECONDS,
             stop_after_seconds=stop_after_seconds,
             needs=JobNeeds(

@@ -112,7 +112,6 @@ class NodePrograms(Construct):
             file_system=site.storage.settings,
             expected_gpu_count=facts.gpu_count if facts.accelerator == "NVIDIA" else 0,
             packages=list_packages(image, facts),
-            worker_min_capacity=self._plan.capacity.minimum,
             setup_seconds=site.formation_seconds,
             log_group=site.log_group.log_group_name,
             setup_script=setup.settings if setup else None,

@@ -18,7 +18,7 @@ _WIDTH, _HEIGHT = 24, 6
 _SHOWN = Duration.hours(8)
 _MINUTE, _FIVE_MINUTES, _HOUR = Duration.minutes(1), Duration.minutes(5), Duration.hours(1)
 _WARNINGS = """\
-fields @timestamp, level, role, node, message, reason, remedy
+fields @timestamp, level, role, node, message, reason.cause, reason.remedy
 | filter level in ["WARNING", "ERROR", "CRITICAL"]
 | sort @timestamp desc
 | limit 50"""

@@ -20,6 +20,7 @@ from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.policy.stop_policy import StopRecord
 from deeplearning_contract.cluster_state import TABLE_KEY, ClusterState, get_request, part_requests, put_requests
 from deeplearning_contract.document import ContractError, parse_record
+from deeplearning_contract.reason import NO_REASON
 
 logger = logging.getLogger(__name__)
 Record = Adjustment | Breaker | StopRecord | RequestedCapacity
@@ -27,7 +28,7 @@ _Record = TypeVar("_Record", Adjustment, Breaker, StopRecord, RequestedCapacity)
 _RECORDS: Mapping[type[Record], tuple[str, Record]] = {
     Adjustment: (
         "adjustment",
-        Adjustment(0, "", requested=0, before=0, target=0, reason="", processes=(), lease_until=0),
+        Adjustment(0, "", requested=0, before=0, target=0, reason=NO_REASON, processes=(), lease_until=0),
     ),
     Breaker: ("breaker", Breaker(0, "")),
     StopRecord: ("stop", StopRecord()),

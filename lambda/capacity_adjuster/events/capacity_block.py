@@ -11,7 +11,7 @@ from typing import Any
 
 from capacity_adjuster.aws.state_table import StateTable
 from deeplearning_contract.cluster_state import Phase
-from deeplearning_contract.messages import Doorbell
+from deeplearning_contract.messages import ClusterNotification
 
 WARNING_TYPES = frozenset({"Capacity Block Expiration Warning", "Capacity Block Reservation Expiration Warning"})
 """Detail types of the warning, which differ between copies of the guide."""
@@ -50,7 +50,11 @@ def read_warning(event: Any) -> ExpiryWarning | None:
 
 
 def announce_expiry(
-    warning: ExpiryWarning, *, reservation_id: str, records: StateTable, notify_master: Callable[[Doorbell], None]
+    warning: ExpiryWarning,
+    *,
+    reservation_id: str,
+    records: StateTable,
+    notify_master: Callable[[ClusterNotification], None],
 ) -> str:
     """
     Write a warning into the state record and notify the master; return the outcome for the log.
@@ -65,9 +69,9 @@ def announce_expiry(
             return "there is no cluster to notify"
         if state.notice == warning.notice:
             # The first delivery may have died before its notification; one notification too many only costs a read.
-            notify_master(Doorbell(state.cluster, state.generation))
+            notify_master(ClusterNotification(state.cluster, state.generation))
             return "the notice was announced before"
         if records.write_state(state.advance(state.phase, notice=warning.notice)):
-            notify_master(Doorbell(state.cluster, state.generation))
+            notify_master(ClusterNotification(state.cluster, state.generation))
             return f"notice: {warning.notice}"
     raise RuntimeError(f"could not write the notice: another writer was faster {_WRITE_ATTEMPTS} times; Lambda retries")

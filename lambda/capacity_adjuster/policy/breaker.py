@@ -12,7 +12,7 @@ from capacity_adjuster.policy.activity import Activity
 from capacity_adjuster.policy.observation import GroupObservation
 from capacity_adjuster.policy.shrink_record import LONGEST_LEASE_SECONDS
 from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_contract.reason import Reason
+from deeplearning_contract.reason import NO_REASON, Reason
 
 MOST_FAILURES = 3
 """Workers lost before they joined that trip it: one can be chance, two a bad host, three are a pattern."""
@@ -32,13 +32,11 @@ class Breaker:
     group: str  # Name of the workers' group
     members: tuple[str, ...] = ()  # Instances that have been members; the state record contains only the last that left
     is_tripped: bool = False  # Whether launches are suspended, or a suspension was started
-    reason: str = ""  # Reason of the trip; empty before
+    reason: Reason = NO_REASON  # Reason of the trip; false before
     counted_from: int = 0  # Earlier losses do not count, in seconds since the epoch
     # During the suspension, the time after which its invocation is certainly over, in seconds since the epoch; 0 once
     # it is done
     lease_until: int = 0
-    cause: str = ""  # Cause of the reason; empty in records of an older version
-    remedy: str = ""  # Remedy of the reason
 
     def confirm(self) -> "Breaker":
         """Return the next revision, with the launches suspended."""
@@ -66,7 +64,7 @@ class Rearm:
 
 
 @dataclass(frozen=True)
-class Remember:
+class RecordMembers:
     """Record the members, to recognize a member after it has left."""
 
     breaker: Breaker
@@ -74,7 +72,7 @@ class Remember:
 
 def judge_breaker(
     workers: GroupObservation, state: ClusterState | None, breaker: Breaker | None, now: float
-) -> Trip | Rearm | Remember | None:
+) -> Trip | Rearm | RecordMembers | None:
     """
     Decide the action of the breaker at a time in seconds since the epoch; None for none.
 
@@ -99,12 +97,10 @@ def judge_breaker(
     )
     was_interrupted = found is not None and found.is_tripped
     if len(failed) >= count_most(workers):
-        reason = _explain(failed, workers)
-        tripped = replace(following, is_tripped=True, reason=str(reason), cause=reason.cause, remedy=reason.remedy)
-        return Trip(tripped, failed)
+        return Trip(replace(following, is_tripped=True, reason=_explain(failed, workers)), failed)
     if found is not None and was_interrupted:
         return Trip(following, failed) if is_held else Rearm(found)
-    return Remember(following) if following.members != known else None
+    return RecordMembers(following) if following.members != known else None
 
 
 def count_most(workers: GroupObservation) -> int:

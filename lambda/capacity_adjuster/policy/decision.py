@@ -9,7 +9,7 @@ the master maintains the membership, and only the breaker acts.
 
 from dataclasses import dataclass, field, replace
 
-from capacity_adjuster.policy.breaker import Breaker, Rearm, Remember, Trip, judge_breaker
+from capacity_adjuster.policy.breaker import Breaker, Rearm, RecordMembers, Trip, judge_breaker
 from capacity_adjuster.policy.failure_reason import (
     Shortfall,
     count_grace,
@@ -73,24 +73,29 @@ class Verdict:
     state: ClusterState
 
 
-Decision = Wait | Resume | Shrink | Verdict | Trip | Rearm | Remember
+Decision = Wait | Resume | Shrink | Verdict | Trip | Rearm | RecordMembers
 
 
 def describe_decision(decision: Decision) -> str:
     """Return a decision with its reason, for the log."""
     match decision:
         case Wait():
-            return f"wait: {decision.why}"
+            words = f"wait: {decision.why}"
         case Verdict():
             state = decision.state
             counts = f"generation {state.generation}, {len(state.expected)} of {state.requested} nodes"
-            return f"{state.phase.value}, {counts}" + (f": {state.reason}" if state.reason else "")
+            words = f"{state.phase.value}, {counts}" + (f": {state.reason}" if state.reason else "")
         case Resume():
-            return "resume the processes that an interrupted shrink had suspended"
+            words = "resume the processes that an interrupted shrink had suspended"
         case Shrink():
-            return f"shrink from {decision.requested} to {decision.desired} workers: {decision.reason}"
-        case _:
-            return type(decision).__name__.lower()
+            words = f"shrink from {decision.requested} to {decision.desired} workers: {decision.reason}"
+        case Trip():
+            words = f"suspend the launches of {decision.breaker.group}: {decision.breaker.reason}"
+        case Rearm():
+            words = f"count the losses of {decision.breaker.group} from zero, since its launches were resumed"
+        case RecordMembers():
+            words = f"record {len(decision.breaker.members)} members of {decision.breaker.group}"
+    return words
 
 
 @dataclass(frozen=True)
@@ -149,7 +154,7 @@ def _judge_capacity(situation: _Situation, breaker: Breaker | None) -> Decision:
     if state is not None and state.phase is not Phase.LAUNCHED:
         return Wait("a membership is published, which the master maintains")
     if breaker is not None and breaker.is_tripped:
-        return _fail(situation, Reason.of(breaker))
+        return _fail(situation, breaker.reason)
     if master.is_busy or not master.launched:
         return _judge_master(situation)
     if len(workers.launched) < workers.desired or workers.is_busy:
@@ -204,7 +209,7 @@ def _judge_complete(situation: _Situation) -> Decision:
     if state is not None and state.expected == expected:
         return Wait("the verdict stands")
     requested = max(situation.requested, len(workers.launched))
-    reason = Reason.of(adjustment) if adjustment and requested > len(workers.launched) else NO_REASON
+    reason = adjustment.reason if adjustment and requested > len(workers.launched) else NO_REASON
     following = _follow(
         state, situation.settings, Phase.LAUNCHED, requested=1 + requested, expected=expected, reason=reason
     )
@@ -257,6 +262,6 @@ def _follow(
 ) -> ClusterState:
     """Return the successor of the last verdict; fields of other writers are kept."""
     if state is None:
-        return ClusterState(settings.cluster, _FIRST, _FIRST, phase, requested, expected).explain(reason)
+        return ClusterState(settings.cluster, _FIRST, _FIRST, phase, requested, expected, reason)
     generation = state.generation + (phase is Phase.LAUNCHED)
-    return state.advance(phase, generation=generation, requested=requested, expected=expected).explain(reason)
+    return state.advance(phase, generation=generation, requested=requested, expected=expected, reason=reason)

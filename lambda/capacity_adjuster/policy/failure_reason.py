@@ -1,17 +1,14 @@
 """Reasons of failed launches, with remedies."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from capacity_adjuster.policy.activity import Activity
 from capacity_adjuster.policy.observation import GroupObservation
-from deeplearning_contract.launch_failures import classify_failure, find_remedy
+from deeplearning_contract.launch_failures import classify_failure, clean_message, find_remedy
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.reason import Reason
 
-_NOISE = re.compile(r"\s*(Launching EC2 instance failed\.?|Encoded authorization failure message: \S+)")
-"""Text without information, and text that differs between attempts."""
 _DEATHS_EACH = 2
 """Early deaths for each requested instance after which no further attempt is awaited."""
 
@@ -95,5 +92,5 @@ def explain_shrink(
 
 def _explain(head: str, failure: Activity, remedy: str) -> Reason:
     zone = f" in {failure.zone}" if failure.zone else ""
-    message = " ".join(_NOISE.sub("", failure.message).split()).rstrip(".") or "no message"
+    message = clean_message(failure.message).rstrip(".") or "no message"
     return Reason(f"{head}: {classify_failure(failure.message).name}{zone}: {message}", remedy)

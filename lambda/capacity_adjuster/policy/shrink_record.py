@@ -7,6 +7,8 @@ must resume (rather than a user's), and the lease of the invocation that shrinks
 
 from dataclasses import dataclass, replace
 
+from deeplearning_contract.reason import Reason
+
 LONGEST_LEASE_SECONDS = 1800
 """Longest valid lease: Lambda ends every function after 15 minutes."""
 
@@ -21,13 +23,11 @@ class Adjustment:
     before: int  # Desired capacity at the start of the shrink
     # Launched workers, the target of the shrink. After the shrink, this and `before` are the actual desired capacity.
     target: int
-    reason: str  # Reason for the user
+    reason: Reason  # Reason of the missing workers
     processes: tuple[str, ...]  # Processes that the shrink itself suspends, and must resume
     # During the shrink, the time after which its invocation is certainly over, in seconds since the epoch; 0 once the
     # processes are resumed
     lease_until: int
-    cause: str = ""  # Cause of the reason; empty in records of an older version
-    remedy: str = ""  # Remedy of the reason
 
     @property
     def is_open(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from capacity_adjuster.aws.auto_scaling_groups import AutoScalingGroups
 from capacity_adjuster.aws.state_table import StateTable
 from deeplearning_contract.cluster_event import ClusterEvent
-from deeplearning_contract.messages import Doorbell
+from deeplearning_contract.messages import ClusterNotification
 
 LOST_RACE = "another writer was faster"
 _SKEW_SECONDS = 5
@@ -41,7 +41,7 @@ class Adapters:
 
     groups: AutoScalingGroups
     records: StateTable  # State record and the adjuster's own records
-    notify_master: Callable[[Doorbell], None]  # Sends a doorbell to the master's queue
+    notify_master: Callable[[ClusterNotification], None]  # Sends a notification to the master's queue
     signal_failure: Callable[[str], None]  # Signals the stack that the cluster failed, with the reason
     clock: InvocationClock
     send_event: Callable[[ClusterEvent], None]  # Publishes an event to EventBridge; raises nothing

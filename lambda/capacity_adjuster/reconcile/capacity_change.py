@@ -15,7 +15,7 @@ from capacity_adjuster.policy.observation import GroupObservation
 from capacity_adjuster.policy.requested_capacity import RequestedCapacity, find_due, is_held, is_idle, plan_targets
 from capacity_adjuster.policy.stop_policy import StopRecord, is_at_rest
 from capacity_adjuster.reconcile.adapters import LOST_RACE, Adapters
-from capacity_adjuster.reconcile.confirmation import Confirmation
+from capacity_adjuster.reconcile.observer import Observer
 
 logger = logging.getLogger(__name__)
 ASKED = "capacity was requested"
@@ -25,9 +25,9 @@ SETTLED = "no capacity is requested: the cluster is stopped, has failed, or had 
 class CapacityChange:
     """Application of the stack's request for capacity, over one or several invocations."""
 
-    def __init__(self, adapters: Adapters, confirmation: Confirmation) -> None:
+    def __init__(self, adapters: Adapters, observer: Observer) -> None:
         self._adapters = adapters
-        self._confirmation = confirmation
+        self._observer = observer
 
     def run(self, groups: Sequence[GroupObservation] | None = None) -> str:
         """
@@ -49,7 +49,7 @@ class CapacityChange:
         intended = requested.intend(asks, self._adapters.end_lease())
         if not records.write(intended):
             return LOST_RACE
-        if not self._confirmation.has_no_shrink():
+        if not self._observer.has_no_shrink():
             return "the request waits for a shrink" if records.write(intended.release(requested.asks)) else LOST_RACE
         outcome = SETTLED
         if intended.asks and not self._is_stopped(groups):

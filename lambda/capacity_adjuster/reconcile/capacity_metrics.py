@@ -7,7 +7,7 @@ from capacity_adjuster.aws.log_lines import line_fields
 from capacity_adjuster.policy.decision import count_requested
 from capacity_adjuster.policy.observation import ClusterObservation
 from capacity_adjuster.policy.shrink_record import Adjustment
-from capacity_adjuster.reconcile.confirmation import Confirmation
+from capacity_adjuster.reconcile.observer import Observer
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.metrics import (
     CAPACITY_ASKED,
@@ -24,14 +24,14 @@ PATIENCE_SECONDS = 600
 """Age of groups from which on the state is read even while instances launch, to distinguish growth from formation."""
 
 
-def log_capacity(confirmation: Confirmation, now: float, read_state: Callable[[], ClusterState | None]) -> None:
+def log_capacity(observer: Observer, now: float, read_state: Callable[[], ClusterState | None]) -> None:
     """Log the metrics; raises nothing. Reads the state record if the invocation has not."""
     try:
-        state, is_known = confirmation.state, confirmation.has_read_state
-        workers = confirmation.observed.workers
+        state, is_known = observer.state, observer.has_read_state
+        workers = observer.cluster.workers
         if not is_known and workers is not None and now - workers.created >= PATIENCE_SECONDS:
             state, is_known = read_state(), True
-        metrics = measure_capacity(confirmation.observed, state, confirmation.adjustment, now, is_state_known=is_known)
+        metrics = measure_capacity(observer.cluster, state, observer.adjustment, now, is_state_known=is_known)
     except Exception:
         logger.exception("could not measure the capacity")
         return

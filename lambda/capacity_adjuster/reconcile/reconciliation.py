@@ -12,7 +12,7 @@ from dataclasses import replace
 from botocore.exceptions import ClientError
 
 from capacity_adjuster.aws.log_lines import line_fields
-from capacity_adjuster.policy.breaker import LAUNCH_PROCESS, Rearm, Remember, Trip
+from capacity_adjuster.policy.breaker import LAUNCH_PROCESS, Rearm, RecordMembers, Trip
 from capacity_adjuster.policy.decision import (
     Resume,
     Shrink,
@@ -24,12 +24,12 @@ from capacity_adjuster.policy.decision import (
 from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.reconcile.adapters import LOST_RACE, Adapters
 from capacity_adjuster.reconcile.capacity_change import CapacityChange
-from capacity_adjuster.reconcile.confirmation import RESERVE_SECONDS, Confirmation
+from capacity_adjuster.reconcile.observer import RESERVE_SECONDS, Observer
 from capacity_adjuster.reconcile.shutdown import Shutdown
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase
-from deeplearning_contract.log_record import REASON, REMEDY
-from deeplearning_contract.messages import Doorbell
+from deeplearning_contract.log_record import REASON
+from deeplearning_contract.messages import ClusterNotification
 from deeplearning_contract.settings import AdjusterSettings
 
 logger = logging.getLogger(__name__)
@@ -45,10 +45,10 @@ class Reconciliation:
         self._settings = settings
         self._adapters = adapters
         self._budget_message = budget_message
-        self.confirmation = Confirmation(settings, adapters)
-        self._shutdown = Shutdown(settings, adapters, self.confirmation)
-        self.capacity_change = CapacityChange(adapters, self.confirmation)
-        self._is_watching = False
+        self.observer = Observer(settings, adapters)
+        self._shutdown = Shutdown(settings, adapters, self.observer)
+        self._capacity_change = CapacityChange(adapters, self.observer)
+        self._has_lock = False
 
     def run(self) -> str:
         """
@@ -57,12 +57,12 @@ class Reconciliation:
         Raises ClientError if AWS refuses a call, and OSError if the stack's URL refuses the signal; the next invocation
         resumes from there.
         """
-        confirmation = self.confirmation
+        observer = self.observer
         try:
-            why = confirmation.read_once()
+            why = observer.read_once()
             # A message of AWS Budgets arrives once: its stop is recorded first, and the request then yields to it.
-            may_ask = confirmation.may_have_request and not self._budget_message
-            if may_ask and (asked := self.capacity_change.run(confirmation.observed.groups)):
+            may_ask = observer.may_have_request and not self._budget_message
+            if may_ask and (asked := self._capacity_change.run(observer.cluster.groups)):
                 return asked
             why = self._shutdown.run(self._budget_message) or why
             if why:
@@ -71,23 +71,21 @@ class Reconciliation:
                 return "skipped: another invocation is running"
             return self._converge()
         except ClientError as error:
-            if error.response["Error"]["Code"] in _DENIED_CODES and confirmation.state is None:
+            if error.response["Error"]["Code"] in _DENIED_CODES and observer.state is None:
                 now = self._adapters.clock.now()
-                since = now if confirmation.observed.workers else self._adapters.records.note_denial(now)
-                decision = judge_denial(
-                    confirmation.observed, str(error), settings=self._settings, now=now, since=since
-                )
+                since = now if observer.cluster.workers else self._adapters.records.note_denial(now)
+                decision = judge_denial(observer.cluster, str(error), settings=self._settings, now=now, since=since)
                 if isinstance(decision, Verdict):
                     logger.warning("%s", self._write_verdict(decision, is_blind=error.operation_name == "GetItem"))
             raise
         finally:
             # Once a membership is published nothing is urgent, so the lock may expire by itself.
-            if self._is_watching and not confirmation.is_published:
+            if self._has_lock and not observer.is_published:
                 self._adapters.records.release_lock()
 
     def _converge(self) -> str:
         while True:
-            decision = self.confirmation.read_until_stable()
+            decision = self.observer.read_until_stable()
             logger.info("decided: %s", describe_decision(decision))
             match decision:
                 case Wait():
@@ -95,7 +93,7 @@ class Reconciliation:
                 case Verdict():
                     return self._write_verdict(decision)
                 case Resume():
-                    is_done = self.confirmation.resume_shrink(decision.adjustment)
+                    is_done = self.observer.resume_shrink(decision.adjustment)
                 case Shrink():
                     is_done = self._shrink(decision)
                 case Trip():
@@ -103,7 +101,7 @@ class Reconciliation:
                 case Rearm():
                     counted_from = math.ceil(self._adapters.clock.now())
                     is_done = self._adapters.records.write(decision.breaker.rearm(counted_from))
-                case Remember():
+                case RecordMembers():
                     is_done = self._adapters.records.write(decision.breaker)
             if not is_done:
                 return LOST_RACE
@@ -116,40 +114,36 @@ class Reconciliation:
         """
         now = self._adapters.clock.now()
         until = now + self._settings.settle_seconds + RESERVE_SECONDS
-        self._is_watching = self._adapters.records.acquire_lock(now, until)
-        return self._is_watching
+        self._has_lock = self._adapters.records.acquire_lock(now, until)
+        return self._has_lock
 
     def _shrink(self, decision: Shrink) -> bool:
         """Lower desired to what launched, unless that changes before the launches are suspended."""
-        groups, records, confirmation = self._adapters.groups, self._adapters.records, self.confirmation
+        groups, records, observer = self._adapters.groups, self._adapters.records, self.observer
         opened = Adjustment(
-            revision=1 + (confirmation.adjustment.revision if confirmation.adjustment else 0),
+            revision=1 + (observer.adjustment.revision if observer.adjustment else 0),
             group=decision.group,
             requested=decision.requested,
             before=decision.desired,
             target=len(decision.launched),
-            reason=str(decision.reason),
-            cause=decision.reason.cause,
-            remedy=decision.reason.remedy,
+            reason=decision.reason,
             processes=decision.processes,
             lease_until=self._adapters.end_lease(),
         )
         if not records.write(opened):
             return False
-        state, desired = confirmation.state, opened.before
+        state, desired = observer.state, opened.before
         try:
             groups.suspend(opened.group, opened.processes)
             # For a master that publishes after this read, the group is as if the shrink had come first.
-            is_same = (
-                confirmation.read_until_stable(own=opened.close()) == decision and not self._shutdown.is_under_way()
-            )
+            is_same = observer.read_until_stable(own=opened.close()) == decision and not self._shutdown.is_under_way()
             if is_same and records.read_state() == state:
                 groups.set_desired(opened.group, opened.target)
                 desired = opened.target
         finally:
             groups.resume(opened.group, opened.processes)
-        confirmation.adjustment = opened.end_at(desired)
-        return records.write(confirmation.adjustment)
+        observer.adjustment = opened.end_at(desired)
+        return records.write(observer.adjustment)
 
     def _trip(self, decision: Trip) -> bool:
         """
@@ -167,21 +161,23 @@ class Reconciliation:
         if state.phase is Phase.FAILED:
             # A master that publishes after this read has an impossible cluster: the stack's failure stays correct.
             # Without access to the record, signal the stack nevertheless; the conditional write overwrites nothing.
-            if not is_blind and records.read_state() != self.confirmation.state:
+            if not is_blind and records.read_state() != self.observer.state:
                 return LOST_RACE
             # The signal is safe to repeat, and the record ends the work: so the record comes second.
-            logger.error(
-                "%s", state.reason, extra=line_fields(state.generation, {REASON: state.cause, REMEDY: state.remedy})
-            )
-            self._adapters.signal_failure(state.reason)
+            logger.error("%s", state.reason, extra=line_fields(state.generation, {REASON: state.reason}))
+            self._adapters.signal_failure(str(state.reason))
         if not records.write_state(state):
             return LOST_RACE
         if state.phase is Phase.FAILED:
             self._adapters.send_event(
                 ClusterEvent(
-                    EventKind.FAILED, state.cluster, state.generation, 0, state.reason, state.cause, state.remedy
+                    kind=EventKind.FAILED,
+                    cluster=state.cluster,
+                    generation=state.generation,
+                    nodes=0,
+                    reason=state.reason,
                 )
             )
         if state.phase is Phase.LAUNCHED:
-            self._adapters.notify_master(Doorbell(state.cluster, state.generation))
+            self._adapters.notify_master(ClusterNotification(state.cluster, state.generation))
         return f"verdict {state.phase.value}: {len(state.expected)} of {state.requested} nodes {state.reason}".rstrip()

@@ -22,11 +22,12 @@ from capacity_adjuster.policy.stop_policy import (
     plan_notice,
 )
 from capacity_adjuster.reconcile.adapters import LOST_RACE, Adapters
-from capacity_adjuster.reconcile.confirmation import Confirmation
+from capacity_adjuster.reconcile.observer import Observer
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase
-from deeplearning_contract.messages import Doorbell
+from deeplearning_contract.messages import ClusterNotification
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import Reason
 from deeplearning_contract.settings import AdjusterSettings
 
 logger = logging.getLogger(__name__)
@@ -37,10 +38,10 @@ _OVER = 1
 class Shutdown:
     """Stop of the cluster, over one or several invocations."""
 
-    def __init__(self, settings: AdjusterSettings, adapters: Adapters, confirmation: Confirmation) -> None:
+    def __init__(self, settings: AdjusterSettings, adapters: Adapters, observer: Observer) -> None:
         self._settings = settings
         self._adapters = adapters
-        self._confirmation = confirmation
+        self._observer = observer
 
     def run(self, message_id: str = "") -> str:
         """
@@ -51,7 +52,7 @@ class Shutdown:
         """
         if not self._settings.has_end:
             return ""
-        groups, now = self._confirmation.observed.groups, self._adapters.clock.now()
+        groups, now = self._observer.cluster.groups, self._adapters.clock.now()
         record = self._adapters.records.read(StopRecord) or StopRecord()
         match judge_stop(groups, record, settings=self._settings, message_id=message_id, now=now):
             case StartStop(record=following):
@@ -78,7 +79,7 @@ class Shutdown:
         if why := self._find_hindrance():
             adapters.records.write(replace(record, revision=record.revision + 1, lease_until=_OVER))
             return why
-        groups = sorted(self._confirmation.observed.groups, key=lambda group: group.role is NodeRole.MASTER)
+        groups = sorted(self._observer.cluster.groups, key=lambda group: group.role is NodeRole.MASTER)
         if is_up(groups):
             logger.warning("stopping the cluster: %s", record.cause)
             self._send_end(record.cause)
@@ -93,20 +94,27 @@ class Shutdown:
         """Return the reason to wait, as another invocation may raise desired again; ends a shrink that died."""
         if is_held(self._adapters.records.read(RequestedCapacity), self._adapters.clock.now()):
             return "the stop waits for a request for capacity"
-        return "" if self._confirmation.has_no_shrink() else "the stop waits for a shrink"
+        return "" if self._observer.has_no_shrink() else "the stop waits for a shrink"
 
     def _send_end(self, cause: str) -> None:
-        state = self._confirmation.state or self._adapters.records.read_state()
-        nodes = sum(len(group.launched) for group in self._confirmation.observed.groups)
-        generation = state.generation if state else 0
-        self._adapters.send_event(ClusterEvent(EventKind.FINISHED, self._settings.cluster, generation, nodes, cause))
+        state = self._observer.state or self._adapters.records.read_state()
+        nodes = sum(len(group.launched) for group in self._observer.cluster.groups)
+        self._adapters.send_event(
+            ClusterEvent(
+                kind=EventKind.FINISHED,
+                cluster=self._settings.cluster,
+                generation=state.generation if state else 0,
+                nodes=nodes,
+                reason=Reason(cause),
+            )
+        )
 
     def _withdraw(self) -> str:
-        return self._tell("") if self._confirmation.state is not None else ""
+        return self._tell("") if self._observer.state is not None else ""
 
     def _tell(self, notice: str) -> str:
         """Write or remove the notice of a stop in the state record; the notice of a Capacity Block stays."""
-        adapters, state = self._adapters, self._confirmation.state
+        adapters, state = self._adapters, self._observer.state
         if state is None and notice:
             state = adapters.records.read_state()
         if state is None or state.phase is Phase.FAILED or state.notice == notice:
@@ -115,5 +123,5 @@ class Shutdown:
             return ""
         if not adapters.records.write_state(state.advance(state.phase, notice=notice)):
             return LOST_RACE
-        adapters.notify_master(Doorbell(state.cluster, state.generation))
+        adapters.notify_master(ClusterNotification(state.cluster, state.generation))
         return f"notice: {notice or 'removed'}"

@@ -245,7 +245,7 @@ def _describe_cluster(evidence: Evidence) -> Document:
         "aws_calls_by_name": dict(sorted(calls.by_operation.items())),
         "aws_calls_by_kind": dict(sorted(calls.by_kind.items())),
         "aws_call_bound": None if seconds is None else bound_calls(formed, seconds),
-        "reason": "" if evidence.state is None else evidence.state.reason,
+        "reason": "" if evidence.state is None else str(evidence.state.reason),
         "log_calls": count_log_calls(calls),
         "log_call_bound": None if seconds is None else bound_log_calls(formed, seconds),
         "log_lines": dict(log.lines),

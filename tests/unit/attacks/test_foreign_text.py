@@ -52,7 +52,7 @@ REPORT = {
     "stage": "joined",
     "generation": 0,
     "member": MEMBER,
-    "reason": "",
+    "reason": {"cause": "", "remedy": "", "output": ""},
     "sequence": 1,
 }
 PLAIN = re.compile(r"[ -~]+")
@@ -102,7 +102,7 @@ def test_text_that_an_accepted_report_brings_into_files_is_plain(document):
         assert PLAIN.fullmatch(line)
         assert shlex.split(line)  # no quote stays open
         assert not set("$`;&|<>(){}'\"\\*?!") & set(line)
-    assert len(report.reason) <= MAX_REASON
+    assert len(str(report.reason)) <= MAX_REASON
 
 
 @given(value=FOREIGN, key=st.sampled_from(sorted(MEMBER)))
@@ -148,6 +148,10 @@ def test_a_sender_is_believed_only_when_role_and_instance_are_exactly_its_own(ro
 def test_a_body_of_any_size_is_read_or_refused_in_one_go(size):
     assert read_report("x" * size) is None
     assert read_report("[" * size) is None
-    long_reason = json.dumps(REPORT | {"stage": "failed", "member": None, "reason": "$(reboot)" * (size // 9)})
-    assert len(read_report(long_reason).reason) == MAX_REASON
-    assert notification_generation('{"kind": "doorbell", "cluster": "c", "generation": ' + "9" * 4000 + "}", "c") > 0
+    long_reason = json.dumps(
+        REPORT | {"stage": "failed", "member": None, "reason": {"cause": "$(reboot)" * (size // 9)}}
+    )
+    assert len(read_report(long_reason).reason.cause) == MAX_REASON
+    assert (
+        notification_generation('{"kind": "notification", "cluster": "c", "generation": ' + "9" * 4000 + "}", "c") > 0
+    )

@@ -20,8 +20,8 @@ from deeplearning_agent.role import READ_SECONDS
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.membership import Member
-from deeplearning_contract.messages import MOST_COUNTED, Doorbell, NodeReport, ReportStage
-from deeplearning_contract.reason import MAX_REASON
+from deeplearning_contract.messages import MOST_COUNTED, ClusterNotification, NodeReport, ReportStage
+from deeplearning_contract.reason import MAX_REASON, Reason
 from tests.unit.node_lab import CLUSTER, ROLE_ID, lab, make_lab, stopped, ticking_clock  # noqa: F401 - pytest finds fixtures by their names
 
 HONEST, HOSTILE = (1, 2), 3
@@ -92,7 +92,7 @@ CLAIMS = st.builds(
         stage,
         sequence=sequence,
         generation=generation,
-        reason=reason,
+        reason=Reason(reason),
         **({"member": make_member(HOSTILE, address)} if stage is ReportStage.JOINED else {}),
     ),
     st.sampled_from(ReportStage),
@@ -153,7 +153,7 @@ def test_a_claim_that_is_repeated_asks_the_address_once_a_minute(lab):  # noqa: 
 @pytest.mark.parametrize("size", [1000, 1024 * 1024])
 def test_a_reason_of_any_size_is_kept_short_on_disk(master, size):
     reports, _, _ = master
-    body = json.loads(report(HOSTILE, ReportStage.FAILED).to_body()) | {"reason": "\x1b[2J" * (size // 4)}
+    body = json.loads(report(HOSTILE, ReportStage.FAILED).to_body()) | {"reason": {"cause": "\x1b[2J" * (size // 4)}}
     reports.record(NodeReport.from_body(json.dumps(body)))
     assert len(reports.reason(f"i-{HOSTILE:017x}").cause) <= MAX_REASON
 
@@ -161,7 +161,7 @@ def test_a_reason_of_any_size_is_kept_short_on_disk(master, size):
 def test_a_report_in_the_name_of_another_is_not_believed(lab, caplog):  # noqa: F811
     for index in HONEST:
         lab.send("report", report(index).to_body())
-    forged = json.loads(report(1, ReportStage.FAILED, reason="forged", sequence=9).to_body())
+    forged = json.loads(report(1, ReportStage.FAILED, reason=Reason("forged"), sequence=9).to_body())
     lab.send("report", json.dumps(forged | {"sent_by": f"i-{HOSTILE:017x}"}))
     lab.write_state(3)
     lab.run(lab.agent(0))
@@ -214,7 +214,7 @@ def test_a_cluster_forms_though_a_worker_claimed_anothers_address_first(lab, cap
     scan.write_text(scan.read_text() + f'\ncase "$address" in\n{lines}esac\n')
     forged = make_member(HOSTILE, addresses[1])
     bodies = [report(HOSTILE, member=forged), *(report(index) for index in HONEST)]
-    for message in (*bodies, report(HOSTILE, ReportStage.FAILED, reason="mine", sequence=2)):
+    for message in (*bodies, report(HOSTILE, ReportStage.FAILED, reason=Reason("mine"), sequence=2)):
         lab.send("report", message.to_body())
     lab.run(lab.agent(0))
     assert [m.instance_id for m in lab.read_state().members] == [lab.instance(index) for index in (0, *HONEST)]
@@ -329,8 +329,8 @@ def test_of_many_reports_of_one_node_the_newest_counts_whatever_their_order(lab)
         report(1, sequence=1),
         report(1, ReportStage.READY, generation=3, sequence=2),
         report(1, ReportStage.READY, generation=2, sequence=3),
-        report(1, ReportStage.FAILED, reason="the last", sequence=5),
-        report(1, ReportStage.FAILED, reason="late", sequence=4),
+        report(1, ReportStage.FAILED, reason=Reason("the last"), sequence=5),
+        report(1, ReportStage.FAILED, reason=Reason("late"), sequence=4),
     ]
     collector, _ = flood(lab, told)
     collector.receive(lab.node(0).limit(2))
@@ -357,7 +357,7 @@ def test_claims_that_differ_cost_one_connection_a_minute(lab):  # noqa: F811
 
 def test_a_worker_that_hides_notifications_delays_the_others_by_a_minute_at_most(lab, ticking_clock):  # noqa: F811
     """SQS has no condition key for VisibilityTimeout, so that a worker may hide a ring until it expires."""
-    lab.send("worker", Doorbell(CLUSTER, 1).to_body())
+    lab.send("worker", ClusterNotification(CLUSTER, 1).to_body())
     queue = lab.queues["worker"]
     stolen = lab.clients.sqs.receive_message(QueueUrl=queue, VisibilityTimeout=300)
     assert len(stolen["Messages"]) == 1

@@ -191,7 +191,7 @@ def test_a_failure_of_a_worker_reaches_the_master_as_a_report(fetch_agent, faile
     [message] = sqs.receive_message(QueueUrl=url)["Messages"]
     report = NodeReport.from_body(message["Body"])
     assert (report.stage, report.instance_id) == (ReportStage.FAILED, "i-0123456789abcdef0")
-    assert report.reason.startswith("bootstrap failed on worker ")
+    assert report.reason.cause.startswith("bootstrap failed on worker ")
 
 
 def test_is_one_file_of_the_standard_library_that_python_3_9_can_read():

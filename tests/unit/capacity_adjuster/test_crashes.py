@@ -9,6 +9,7 @@ from scaling_model import World
 
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import NO_REASON
 
 pytestmark = pytest.mark.usefixtures("silence")
 MOST_CALLS = 42
@@ -55,7 +56,9 @@ def test_a_crash_around_any_call_of_a_shrink_changes_nothing_in_the_end():
         assert world.state.phase is Phase.LAUNCHED
         assert (world.state.requested, len(world.state.expected)) == (5, 4)
         assert world.workers.desired == 3
-        assert world.state.reason.startswith("3 of 4 workers launched, at least 1 were required: InsufficientInst")
+        assert world.state.reason.cause.startswith(
+            "3 of 4 workers launched, at least 1 were required: InsufficientInst"
+        )
         assert not world.workers.suspended, "D15: a suspension was left behind"
 
 
@@ -75,7 +78,7 @@ def test_two_crashes_in_a_row_change_nothing_in_the_end():
 def test_a_crash_around_any_call_of_a_failure_still_tells_the_stack():
     for world in crash_everywhere(["capacity", "capacity", ""], minimum=2):
         assert world.state.phase is Phase.FAILED
-        assert set(world.signals) == {world.state.reason}
+        assert set(world.signals) == {str(world.state.reason)}
         assert len(world.signals) <= 2
 
 
@@ -83,7 +86,7 @@ def test_a_crash_around_any_call_of_a_failure_still_tells_the_stack():
 def test_a_crash_around_any_call_of_a_success_tells_the_master_at_most_once():
     for world in crash_everywhere(["", ""]):
         assert world.state.phase is Phase.LAUNCHED
-        assert world.state.reason == ""
+        assert world.state.reason == NO_REASON
         assert len(world.rings) <= 1
 
 

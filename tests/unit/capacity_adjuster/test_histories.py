@@ -8,6 +8,7 @@ from test_crashes import MOST_CALLS, make_world, tick
 
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import NO_REASON
 
 pytestmark = pytest.mark.usefixtures("silence")
 WORKER, MASTER = NodeRole.WORKER, NodeRole.MASTER
@@ -156,7 +157,9 @@ def test_a_worker_that_cannot_be_replaced_before_the_roster_is_given_up():
     kill(world, WORKER, replacement="capacity")
     state = read_until_stable(world)
     assert (state.generation, state.requested, len(state.expected), world.workers.desired) == (2, 4, 3, 2)
-    assert state.reason.startswith("2 of 3 workers launched, at least 1 were required: InsufficientInstanceCapacity")
+    assert state.reason.cause.startswith(
+        "2 of 3 workers launched, at least 1 were required: InsufficientInstanceCapacity"
+    )
 
 
 @pytest.mark.fault(1)
@@ -175,7 +178,10 @@ def test_too_few_workers_after_the_verdict_fail_with_the_reason():
     kill(world, WORKER, replacement="capacity")
     state = read_until_stable(world)
     assert state.phase is Phase.FAILED
-    assert "launched workers must be at least 3, got 2 of 3: InsufficientInstanceCapacity in eu-west-1a" in state.reason
+    assert (
+        "launched workers must be at least 3, got 2 of 3: InsufficientInstanceCapacity in eu-west-1a"
+        in state.reason.cause
+    )
 
 
 @pytest.mark.fault(13, 46)
@@ -185,8 +191,8 @@ def test_a_master_that_cannot_be_replaced_before_the_roster_fails_the_cluster():
     kill(world, MASTER, replacement="capacity")
     state = read_until_stable(world)
     assert state.phase is Phase.FAILED
-    assert world.signals == [state.reason]
-    assert state.reason.startswith("master did not launch: InsufficientInstanceCapacity in eu-west-1a")
+    assert world.signals == [str(state.reason)]
+    assert state.reason.cause.startswith("master did not launch: InsufficientInstanceCapacity in eu-west-1a")
 
 
 @pytest.mark.fault(4)
@@ -266,11 +272,11 @@ def test_three_workers_that_never_join_stop_the_launches():
     assert "Launch" not in world.workers.suspended
     boot_in_vain(world, 1)
     assert world.workers.suspended == {"Launch"}
-    assert world.breaker.reason.startswith(
+    assert world.breaker.reason.cause.startswith(
         "workers must join the cluster, got 3 that died before within 30 minutes (i-"
     )
     assert "taken out of service in response to an EC2 health check indicating; launches are suspended" in (
-        world.breaker.reason
+        str(world.breaker.reason)
     )
     assert read_until_stable(world) == state, "the membership is the master's"
 
@@ -281,7 +287,7 @@ def test_workers_that_never_join_before_the_roster_fail_the_cluster():
     state = read_until_stable(world)
     assert state.phase is Phase.FAILED
     assert state.reason == world.breaker.reason
-    assert world.signals == [state.reason]
+    assert world.signals == [str(state.reason)]
 
 
 def test_members_that_die_trip_nothing():
@@ -434,7 +440,7 @@ def test_the_stack_hears_the_reason_within_a_minute_of_its_cause(cause, is_event
     invoke(world)
     invariants.i5_a_verdict_comes(world)
     assert world.state.phase is Phase.FAILED
-    assert world.signals == [world.state.reason]
+    assert world.signals == [str(world.state.reason)]
     assert world.now - since <= 60
 
 
@@ -463,4 +469,4 @@ def test_launches_that_are_throttled_at_first_cost_the_cluster_no_node(role):
     world.react(role)
     world.end_launch(role)
     state = read_until_stable(world)
-    assert (state.phase, len(state.expected), state.reason) == (Phase.LAUNCHED, 4, "")
+    assert (state.phase, len(state.expected), state.reason) == (Phase.LAUNCHED, 4, NO_REASON)

@@ -13,6 +13,7 @@ from capacity_adjuster.policy.stop_policy import StopRecord
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import Reason
 
 
 def test_every_invariant_of_the_catalogue_is_checked():
@@ -77,8 +78,8 @@ def break_s2():
 
 def break_e1():
     world = launch()
-    world.state = world.state.advance(Phase.FAILED, reason="why")
-    event = ClusterEvent(EventKind.FAILED, "training", 1, 0, "why")
+    world.state = world.state.advance(Phase.FAILED, reason=Reason("why"))
+    event = ClusterEvent(kind=EventKind.FAILED, cluster="training", generation=1, nodes=0, reason=Reason("why"))
     invariants.e1_a_failure_is_told_once(world, event)
     world.failures_told = 1
     invariants.e1_a_failure_is_told_once(world, event)

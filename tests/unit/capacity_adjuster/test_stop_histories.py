@@ -17,6 +17,7 @@ from capacity_adjuster.policy.stop_policy import StopRecord
 from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import Reason
 
 pytestmark = pytest.mark.usefixtures("silence")
 HOUR = 3600
@@ -54,7 +55,7 @@ def test_a_cluster_stops_in_any_phase_and_within_two_ticks(phase):
     tick(world, 2)
     assert (world.master.desired, world.workers.desired) == (0, 0)
     (event,) = world.events
-    assert (event.kind, event.generation, event.nodes, event.reason) == (EventKind.FINISHED, 1, 4, "deadline")
+    assert (event.kind, event.generation, event.nodes, event.reason) == (EventKind.FINISHED, 1, 4, Reason("deadline"))
 
 
 def test_the_workers_end_before_the_master():

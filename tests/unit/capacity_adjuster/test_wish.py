@@ -21,6 +21,7 @@ from capacity_adjuster.policy.stop_policy import StopRecord
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.document import parse_record
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import Reason
 
 pytestmark = pytest.mark.usefixtures("silence")
 WORKER, MASTER = NodeRole.WORKER, NodeRole.MASTER
@@ -190,7 +191,7 @@ def test_a_failed_cluster_is_asked_nothing():
     world = create()
     launch_all(world)
     tick(world)
-    world.write_as_master(Phase.FAILED, reason="why")
+    world.write_as_master(Phase.FAILED, reason=Reason("why"))
     ask(world, world.stack_request("Update", 6))
     assert sizes(world) == (1, 3)
 
@@ -209,7 +210,7 @@ def test_a_stopped_cluster_stays_stopped_whatever_the_stack_asks_for():
 
 def test_a_wish_waits_for_a_shrink_that_is_under_way_and_ends_one_that_died():
     world = create()
-    world.adjustment = Adjustment(1, "worker-group", 3, 3, 2, "why", ("Launch",), int(world.now) + 300)
+    world.adjustment = Adjustment(1, "worker-group", 3, 3, 2, Reason("why"), ("Launch",), int(world.now) + 300)
     world.workers.suspended = {"Launch"}
     ask(world, world.stack_request("Update", 5))
     assert sizes(world) == (1, 3)

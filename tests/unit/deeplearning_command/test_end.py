@@ -75,7 +75,7 @@ def end(job_lab, *arguments, clock=None):
 def test_the_workers_end_first_and_the_master_last_and_another_cluster_not_at_all(job_lab, groups, heard, capsys):
     assert end(job_lab, "--yes") == 0
     (event,) = heard()
-    assert (event.kind, event.cluster, event.reason) == (
+    assert (event.kind, event.cluster, str(event.reason)) == (
         EventKind.FINISHED,
         "digits",
         "ended by a user on its master",
@@ -94,8 +94,8 @@ def test_a_job_that_has_ended_ends_the_cluster_however_it_ended(job_lab, groups,
     assert done.returncode == status, done.stderr
     assert groups() == {"digits-master": 0, "digits-worker": 0, "other-worker": 2}
     (event,) = heard()
-    assert event.reason.startswith("the job ")
-    assert event.reason.endswith("/1 has ended")
+    assert event.reason.cause.startswith("the job ")
+    assert event.reason.cause.endswith("/1 has ended")
 
 
 def test_an_event_that_cannot_be_sent_keeps_no_cluster_running(job_lab, groups, capsys, monkeypatch):
@@ -265,4 +265,4 @@ def test_it_waits_for_the_run_script_and_then_ends_the_cluster_and_says_why(
     assert said[:2] == ["busy: the run script is running", "idle; the cluster ends after 2 idle minutes"]
     (event,) = heard()
     assert event.kind.value == "Deep Learning Cluster Finished"
-    assert (event.cluster, event.nodes, event.reason) == ("digits", 2, "idle")
+    assert (event.cluster, event.nodes, str(event.reason)) == ("digits", 2, "idle")

@@ -9,7 +9,7 @@ from deeplearning_contract.cluster_state import ClusterState, Departure, Phase
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import NodeReport, ReportStage
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.reason import MAX_REASON
+from deeplearning_contract.reason import MAX_REASON, Reason
 from deeplearning_contract.setting_parts import (
     DataSettings,
     EnvironmentSettings,
@@ -24,7 +24,8 @@ counts = st.integers(0, 10_000)
 instance_ids = st.from_regex(r"i-[0-9a-f]{8}([0-9a-f]{9})?", fullmatch=True)
 keys = st.from_regex(r"ssh-ed25519 [A-Za-z0-9+/]{68}", fullmatch=True)
 addresses = st.builds(lambda n: str(ipaddress.IPv4Address(n)), st.integers(0x0A000001, 0x0AFFFFFE))
-reasons = st.text(max_size=MAX_REASON)
+notes = st.text(max_size=MAX_REASON)
+reasons = st.builds(Reason, notes, notes, notes)
 members = st.builds(Member, instance_ids, addresses, st.integers(0, 16), keys)
 states = st.builds(
     ClusterState,
@@ -40,7 +41,7 @@ states = st.builds(
     departed=st.lists(st.builds(Departure, instance_ids, counts, reasons), max_size=2).map(tuple),
     has_formed=st.booleans(),
     run_ended=st.booleans(),
-    notice=reasons,
+    notice=notes,
     worker_minimum=counts,
 )
 reports = st.one_of(
@@ -93,7 +94,6 @@ node_settings = st.builds(
         )
     },
     expected_gpu_count=counts,
-    worker_min_capacity=counts,
     setup_seconds=counts,
 )
 adjuster_settings = st.builds(

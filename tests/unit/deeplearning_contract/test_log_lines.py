@@ -30,7 +30,9 @@ from deeplearning_contract.metrics import (
     embed_metrics,
     read_metrics,
 )
-from deeplearning_contract.reason import MAX_REASON
+from deeplearning_contract.reason import MAX_REASON, Reason
+from tests.unit.deeplearning_contract.documents import reasons
+from tests.unit.local_aws import read_event
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=200)  # Lone surrogates and control characters among them.
 SPEAKER = Speaker("cats", "i-0123456789abcdef0", "worker")
@@ -66,8 +68,15 @@ def test_a_line_never_exceeds_what_cloudwatch_takes(character):
     text = LogLine(0, "INFO", SPEAKER, 0, "a", million, {str(n): million for n in range(100)}).to_text()
     assert len(text.encode()) <= MOST_LINE_BYTES
     assert LogLine.from_text(text).message == f"{character * MOST_MESSAGE_CHARACTERS}... (1000000 characters)"
-    text = LogLine(0, "INFO", SPEAKER, 0, "a", "b", {"reason": million}).to_text()
-    assert LogLine.from_text(text).details["reason"].startswith(character * MOST_DETAIL_CHARACTERS)
+    text = LogLine(
+        0, "INFO", SPEAKER, 0, "a", "b", {"detail": million, "reason": Reason(million, "", million)}
+    ).to_text()
+    details = LogLine.from_text(text).details
+    assert details["detail"].startswith(character * MOST_DETAIL_CHARACTERS)
+    assert details["reason"] == {
+        "cause": f"{character * (MOST_DETAIL_CHARACTERS - 3)}...",
+        "output": character * MOST_DETAIL_CHARACTERS,
+    }
 
 
 @given(json_values)
@@ -119,15 +128,18 @@ def test_each_metric_has_a_name_of_its_own_and_is_kept_by_cluster():
     assert all(names[0] == CLUSTER for metric in METRICS for names in metric.dimensions)
 
 
-@given(st.sampled_from(EventKind), st.text(max_size=20), st.integers(0, 99), st.integers(0, 99), ANY_TEXT)
+@given(st.sampled_from(EventKind), st.text(max_size=20), st.integers(0, 99), st.integers(0, 99), reasons)
 def test_an_event_reads_back_as_it_was_sent(kind, cluster, generation, nodes, reason):
-    event = ClusterEvent(kind, cluster, generation, nodes, reason)
+    event = ClusterEvent(kind=kind, cluster=cluster, generation=generation, nodes=nodes, reason=reason)
     entry = event.to_entry()
     assert set(entry) == {"Source", "DetailType", "Detail"}
     assert entry["Source"] == name_source(cluster)
-    assert ClusterEvent(EventKind(entry["DetailType"]), **json.loads(entry["Detail"])) == event
+    assert read_event(entry["DetailType"], json.loads(entry["Detail"])) == event
 
 
 def test_a_long_reason_is_cut_to_what_other_messages_carry():
-    entry = ClusterEvent(EventKind.FAILED, "cats", 1, 0, "x" * 10 * MAX_REASON).to_entry()
-    assert json.loads(entry["Detail"])["reason"] == "x" * MAX_REASON
+    entry = ClusterEvent(
+        kind=EventKind.FAILED, cluster="cats", generation=1, nodes=0, reason=Reason("x" * 10 * MAX_REASON)
+    ).to_entry()
+    detail = json.loads(entry["Detail"])
+    assert len(detail["message"]) == len(detail["reason"]["cause"]) == MAX_REASON

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from deeplearning_contract.cluster_state import ClusterState, Departure, Phase
 from deeplearning_contract.document import ContractError, field, parse_object, read_record
 from deeplearning_contract.membership import Member, named_members
-from deeplearning_contract.messages import Doorbell, NodeReport, ReportStage
+from deeplearning_contract.messages import ClusterNotification, NodeReport, ReportStage
 from deeplearning_contract.names import host_name
-from deeplearning_contract.reason import MAX_REASON
+from deeplearning_contract.reason import MAX_REASON, Reason
 from deeplearning_contract.settings import AdjusterSettings, NodeSettings
 from deeplearning_contract.web import signal_body
 
@@ -166,8 +166,8 @@ def test_a_record_is_read_by_the_types_of_its_fields():
     assert read_record(Sample, SAMPLE | {"mode": "on", "added": 1}, "it") == Sample(
         "a", 1, ("x",), {"k": 1}, Phase.FORMED, "on"
     )
-    inner = {"instance_id": "i-1", "generation": 2, "reason": "why"}
-    assert read_record(Sample, SAMPLE | {"inner": inner}, "it").inner == Departure("i-1", 2, "why")
+    inner = {"instance_id": "i-1", "generation": 2, "reason": {"cause": "why", "remedy": "do"}}
+    assert read_record(Sample, SAMPLE | {"inner": inner}, "it").inner == Departure("i-1", 2, Reason("why", "do"))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_record_is_read_by_the_types_of_its_fields():
         ({"phase": "dreaming"}, r"it.phase must be one of \['launched', 'published', 'formed', 'failed'\]"),
         ({"mode": ["on"]}, r"it.mode must be one of \['on', 'off'\], got \['on'\]"),
         ({"inner": []}, r"it.inner must be of type dict, got \[\]"),
-        ({"inner": {"instance_id": "i-1", "generation": 2}}, "it.inner.reason must be of type str, got None"),
+        ({"inner": {"instance_id": "i-1", "generation": 2}}, "it.inner.reason must be of type dict, got None"),
     ],
 )
 def test_a_record_of_another_shape_is_refused_with_the_path_of_the_field(change, rule):
@@ -199,10 +199,12 @@ def test_a_report_must_describe_its_sender():
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"kind": "doorbell"}, "report.kind must be 'report', got 'doorbell'"),
+        ({"kind": "notification"}, "report.kind must be 'report', got 'notification'"),
         ({"stage": "dancing"}, "report.stage must be one of"),
         ({"member": None}, "report.member must be present only in the stage joined"),
         ({"generation": True}, "report.generation must be of type int"),
+        ({"reason": "why"}, "report.reason must be of type dict, got 'why'"),
+        ({"reason": {"cause": ["why"]}}, r"report.reason.cause must be of type str, got \['why'\]"),
     ],
 )
 def test_a_report_of_another_shape_is_refused(change, rule):
@@ -218,6 +220,7 @@ def test_a_report_of_another_shape_is_refused(change, rule):
         ({"user_key": "ssh-dss AAAA"}, "state.user_key must be an SSH public key"),
         ({"members": ["text"]}, "state.members must be of type dict, got 'text'"),
         ({"revision": "1"}, "state.revision must be of type int"),
+        ({"reason": {"remedy": 7}}, "state.reason.remedy must be of type str, got 7"),
     ],
 )
 def test_a_state_of_another_shape_is_refused(change, rule):
@@ -240,11 +243,13 @@ def test_keys_that_a_later_version_adds_are_passed_over():
 
 def test_reasons_are_cut_where_they_travel():
     long = "x" * (MAX_REASON + 1)
-    report = NodeReport("c", MEMBER.instance_id, ReportStage.FAILED, reason=long)
-    assert len(NodeReport.from_body(report.to_body()).reason) == MAX_REASON
-    foreign = json.loads(report.to_body()) | {"reason": long * 100}
-    assert len(NodeReport.from_body(json.dumps(foreign)).reason) == MAX_REASON
-    assert len(ClusterState.from_item(make_state(reason=long).to_item()).reason) == MAX_REASON
+    reason = Reason(long, long, f"first line\n{long}")
+    cut = Reason(f"{long[4:]}...", f"{long[4:]}...", long[1:])
+    report = NodeReport("c", MEMBER.instance_id, ReportStage.FAILED, reason=reason)
+    assert NodeReport.from_body(report.to_body()).reason == cut
+    foreign = json.loads(report.to_body()) | {"reason": {"cause": long * 100, "remedy": long, "output": long * 9}}
+    assert NodeReport.from_body(json.dumps(foreign)).reason == cut
+    assert ClusterState.from_item(make_state(reason=reason).to_item()).reason == cut
     body = json.loads(signal_body("c", "FAILURE", long))
     assert len(body["Reason"]) == len(body["Data"]) == MAX_REASON
 
@@ -255,18 +260,25 @@ def test_a_thousand_members_fit_into_the_item():
         replace(MEMBER, instance_id=f"i-{n:017x}", address=f"10.255.{n // 250}.{n % 250}") for n in range(1000)
     )
     item = make_state(
-        members=many, expected=tuple(m.instance_id for m in many), user_key=KEY, reason="é" * 1000
+        members=many,
+        expected=tuple(m.instance_id for m in many),
+        user_key=KEY,
+        reason=Reason("é" * 1000, "é" * 1000, "é" * 1000),
     ).to_item()
     assert len(item["document"]["S"]) < ITEM_LIMIT
 
 
 def test_each_state_is_the_next_revision_of_the_one_before():
-    state = make_state(revision=4).advance(Phase.FAILED, reason="why")
-    assert (state.revision, state.phase, state.reason, state.generation) == (5, Phase.FAILED, "why", 1)
+    state = make_state(revision=4).advance(Phase.FAILED, reason=Reason("why"))
+    assert (state.revision, state.phase, state.reason, state.generation) == (5, Phase.FAILED, Reason("why"), 1)
 
 
 def test_a_notification_contains_the_generation_alone():
-    assert json.loads(Doorbell("c", 3).to_body()) == {"kind": "doorbell", "cluster": "c", "generation": 3}
+    assert json.loads(ClusterNotification("c", 3).to_body()) == {
+        "kind": "notification",
+        "cluster": "c",
+        "generation": 3,
+    }
 
 
 def test_members_are_named_by_rank():

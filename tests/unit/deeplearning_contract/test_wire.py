@@ -18,6 +18,7 @@ from deeplearning_contract.cluster_state import (
 )
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.membership import Member
+from deeplearning_contract.reason import Reason
 from deeplearning_contract.web import send_signal, signal_body
 from tests.unit.local_aws import create_state_table
 
@@ -45,7 +46,7 @@ def lose(table, state):
 def test_the_first_revision_is_written_once(table):
     assert read(table) is None
     table.put_item(**put_request("state", STATE))
-    lose(table, replace(STATE, reason="slower"))
+    lose(table, replace(STATE, reason=Reason("slower")))
     assert read(table) == STATE
 
 
@@ -54,7 +55,7 @@ def test_each_revision_follows_the_one_before(table):
     table.put_item(**put_request("state", STATE))
     published = STATE.advance(Phase.PUBLISHED)
     table.put_item(**put_request("state", published))
-    lose(table, STATE.advance(Phase.FAILED, reason="slower"))
+    lose(table, STATE.advance(Phase.FAILED, reason=Reason("slower")))
     lose(table, published.advance(Phase.FORMED).advance(Phase.FAILED))
     assert read(table) == published
 

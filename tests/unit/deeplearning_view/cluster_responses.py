@@ -157,6 +157,5 @@ def make_rolled_back(reason, **changes):
         groups=[],
         instances=[],
         templates={},
-        item=None,
-        **changes,
+        **{"item": None, **changes},
     )

@@ -3,8 +3,11 @@
 import json
 
 import pytest
+from hypothesis import given
 
-from deeplearning_view.log_lines import read_line, read_lines
+from deeplearning_contract.reason import Reason
+from deeplearning_view.log_lines import clean, read_line, read_lines
+from tests.unit.deeplearning_contract.documents import json_values
 from tests.unit.deeplearning_view.cluster_responses import SECONDS, WORKER_ID, make_line
 
 
@@ -13,10 +16,24 @@ def event(text, stream="2026/11/22/[$LATEST]1"):
 
 
 def test_a_line_of_ours_has_its_fields():
-    line = read_line(make_line(WORKER_ID, "worker", "mounted", level="WARNING", step="mount", reason="r", remedy="do"))
+    line = read_line(make_line(WORKER_ID, "worker", "mounted", level="WARNING", step="mount", reason=Reason("r", "do")))
     assert (line.node, line.role, line.level, line.message) == (WORKER_ID, "worker", "WARNING", "mounted")
-    assert (line.step, line.cause, line.remedy) == ("mount", "r", "do")
+    assert (line.step, line.reason) == ("mount", Reason("r", "do"))
     assert line.at.timestamp() == SECONDS
+
+
+def test_a_reason_of_a_line_has_no_control_characters_and_its_output_keeps_its_lines():
+    reason = Reason("a\x1b[2J\nb", "c\rd", "e\x07\nf\u2028g")
+    line = read_line(make_line(WORKER_ID, "worker", "failed", level="ERROR", reason=reason))
+    assert line.reason == Reason("a [2J b", "c d", "e\nf\ng")
+
+
+@given(json_values)
+def test_a_reason_of_another_shape_is_passed_over(value):
+    line = read_line(make_line(WORKER_ID, "worker", "failed", level="ERROR", reason=value))
+    assert line.message == "failed"
+    parts = value if isinstance(value, dict) else {}
+    assert not line.reason or line.reason.cause == clean(parts["cause"])
 
 
 def test_the_node_of_a_line_comes_from_the_stream_and_not_from_the_line():

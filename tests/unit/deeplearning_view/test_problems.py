@@ -1,6 +1,7 @@
 """Every failure is told once, with its cause and with what to do."""
 
 import json
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -40,34 +41,55 @@ def find(responses):
     return make_view(responses, NOW).problems
 
 
+SIGNALLED = "WaitCondition received failed message: '{}' for uniqueId: training-1"
 WHERE = "worker i-1 failed to install: apt-get ended with 100"
 REASON = Reason(WHERE, "see the log; then try; again", "E: a\nE: b; c")
 
 
 def test_the_parts_of_a_reason_come_from_the_state_item_whatever_semicolons_they_have():
-    state = ClusterState.from_item(make_item()).explain(REASON)
+    state = replace(ClusterState.from_item(make_item()), reason=REASON)
     (problem,) = find(make_responses(item=state.to_item()))
     assert (problem.what, problem.remedy) == ("cluster", REASON.remedy)
     assert problem.cause == f"{WHERE}; last lines: E: a | E: b; c"
 
 
-def test_the_parts_of_the_stacks_reason_come_from_the_log_line_whose_message_it_is():
-    details = {"reason": REASON.cause, "remedy": REASON.remedy, "output": REASON.output}
-    lines = [make_line(MASTER_ID, "master", str(REASON), level="ERROR", **details)]
+def test_the_stacks_reason_comes_from_the_record_of_a_failed_cluster():
+    item = replace(ClusterState.from_item(make_item(Phase.FAILED, ())), reason=REASON).to_item()
+    other = make_line(MASTER_ID, "master", "another", level="ERROR", reason=Reason("another"))
+    (stack,) = find(make_rolled_back(str(REASON), item=item, node_lines=[other]))[:1]
+    assert (stack.what, stack.remedy) == ("stack", REASON.remedy)
+    assert stack.cause == f"{WHERE}; last lines: E: a | E: b; c"
+
+
+def test_the_reason_of_a_cluster_that_has_not_failed_is_not_the_stacks():
+    """A bootstrap failure is signalled before any program could log or record it."""
+    small = replace(ClusterState.from_item(make_item(Phase.LAUNCHED, ())), reason=Reason("1 of 3 workers launched"))
+    stack = find(make_rolled_back("bootstrap failed", item=small.to_item(), node_lines=[]))[0]
+    assert (stack.what, stack.cause) == ("stack", SIGNALLED.format("bootstrap failed"))
+
+
+def test_the_stacks_reason_comes_from_the_first_failure_that_the_master_or_the_adjuster_logged():
+    """CloudFormation uses the first signal (`WaitCondition`, "Using wait conditions": signals have a unique id)."""
+    lines = [
+        make_line(WORKER_ID, "worker", "a worker's", level="ERROR", seconds=1, reason=Reason("a worker's")),
+        make_line(MASTER_ID, "master", "a warning", level="WARNING", seconds=2, reason=Reason("a warning")),
+        make_line(MASTER_ID, "master", str(REASON), level="ERROR", seconds=3, reason=REASON),
+        make_line(MASTER_ID, "master", "later", level="ERROR", seconds=4, reason=Reason("later")),
+    ]
     stack = find(make_rolled_back(str(REASON), node_lines=lines))[0]
     assert (stack.what, stack.remedy) == ("stack", REASON.remedy)
     assert stack.cause == f"{WHERE}; last lines: E: a | E: b; c"
 
 
-def test_a_reason_of_an_older_version_is_shown_whole():
+def test_a_signal_that_nobody_recorded_or_logged_is_shown_in_cloudformations_words():
     (problem,) = find(make_rolled_back("a; b; c", node_lines=[]))
-    assert (problem.cause, problem.remedy) == ("a; b; c", advise_on_resource("a; b; c"))
+    assert (problem.cause, problem.remedy) == (SIGNALLED.format("a; b; c"), advise_on_resource("a; b; c"))
 
 
 def test_the_stacks_reason_comes_first_and_the_launches_that_it_names_are_not_repeated():
     cause = f"launched workers must be at least 1, got 0 of 3: InsufficientInstanceCapacity: {NO_CAPACITY[:-1]}"
     reason = Reason(cause, find_remedy(NO_CAPACITY))
-    line = make_line("adjuster", "adjuster", str(reason), level="ERROR", reason=cause, remedy=reason.remedy)
+    line = make_line("adjuster", "adjuster", str(reason), level="ERROR", reason=reason)
     refused = {"workers": [make_failed_launch(NO_CAPACITY)] * 3}
     (problem,) = find(make_rolled_back(str(reason), activities=refused, adjuster_lines=[line]))
     assert problem.what == "stack"
@@ -159,7 +181,7 @@ def test_the_remedy_that_the_failing_node_logged_is_taken_and_its_last_lines_are
     reason = "master i-0000000000000000a failed to mount the file system: mount.nfs4: timed out"
     lines = [make_line(MASTER_ID, "master", f"step {number}", seconds=number) for number in range(9)]
     lines.append(
-        make_line(MASTER_ID, "master", f"{reason}; open port 2049", "ERROR", 9, reason=reason, remedy="open port 2049")
+        make_line(MASTER_ID, "master", f"{reason}; open port 2049", "ERROR", 9, reason=Reason(reason, "open port 2049"))
     )
     lines.append(make_line(WORKER_ID, "worker", "another", seconds=10))
     (problem,) = find(make_rolled_back(f"{reason}; open port 2049", node_lines=lines))
@@ -176,7 +198,7 @@ def test_a_failure_that_the_adjuster_found_is_shown_with_the_adjusters_lines():
 
 def test_a_failed_worker_is_shown_once_with_its_own_reason():
     reason = "worker failed to install packages: No space left on device"
-    lines = [make_line(LOST_ID, "worker", "failed", level="ERROR", reason=reason)]
+    lines = [make_line(LOST_ID, "worker", "failed", level="ERROR", reason=Reason(reason))]
     (problem,) = find(make_responses("CREATE_IN_PROGRESS", item=make_item(Phase.LAUNCHED, ()), node_lines=lines))
     assert (problem.what, problem.cause, problem.is_past) == (f"node {LOST_ID}", reason, False)
     assert "volume_size" in problem.remedy
@@ -194,8 +216,7 @@ def test_an_instance_that_ec2_terminated_is_shown_and_one_that_was_scaled_in_is_
 
 def test_the_cause_of_a_smaller_cluster_is_shown_with_its_remedy():
     cause = f"1 of 3 workers launched, at least 1 were required: InsufficientInstanceCapacity: {NO_CAPACITY}"
-    reason = Reason(cause, find_remedy(NO_CAPACITY)).to_fields()
-    (problem,) = find(make_responses(item=make_item(**reason)))
+    (problem,) = find(make_responses(item=make_item(reason=Reason(cause, find_remedy(NO_CAPACITY)))))
     assert (problem.what, problem.cause) == ("cluster", cause)
     assert "reserve capacity" in problem.remedy
 
@@ -203,12 +224,12 @@ def test_the_cause_of_a_smaller_cluster_is_shown_with_its_remedy():
 def test_control_characters_of_a_node_reach_no_terminal():
     events = [make_signalled_event("bad \x1b[2J\r\nnews; do this")]
     (problem,) = find(make_responses("ROLLBACK_COMPLETE", events=events, groups=[], instances=[], item=None))
-    assert (problem.cause, problem.remedy) == ("bad [2J news; do this", advise_on_resource(""))
+    assert (problem.cause, problem.remedy) == (SIGNALLED.format("bad [2J news; do this"), advise_on_resource(""))
 
 
 def test_a_failure_of_provisioning_is_shown_with_its_own_remedy() -> None:
     details = {"provision": "environment", "state": "failed", "detail": "not compiled; use torchrun; see /log"}
-    parts = {"reason": "not compiled", "remedy": "use torchrun; see /log"}
-    lines = [make_line(WORKER_ID, "worker", "provisioning failed", level="WARNING", **details, **parts)]
+    reason = Reason("not compiled", "use torchrun; see /log")
+    lines = [make_line(WORKER_ID, "worker", "provisioning failed", level="WARNING", **details, reason=reason)]
     (problem,) = [each for each in find(make_responses(node_lines=lines)) if each.what.startswith("environment")]
     assert (problem.cause, problem.remedy) == ("not compiled", "use torchrun; see /log")

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from deeplearning_contract.cluster_state import Phase
+from deeplearning_contract.reason import Reason
 from deeplearning_view.rendering import WIDTH, format_age, render_page, render_text
 from deeplearning_view.view_builder import make_view
 from tests.unit.deeplearning_view.cluster_responses import (
@@ -41,9 +42,9 @@ def test_a_formed_cluster_is_a_line_for_each_node_below_a_heading():
 
 
 def test_a_failure_is_the_cause_then_what_to_do_then_the_last_lines():
-    reason = {"reason": "master did not launch: no room", "remedy": "make room"}
-    lines = [make_line("adjuster", "adjuster", "master did not launch: no room; make room", "ERROR", **reason)]
-    page = render(make_rolled_back("master did not launch: no room; make room", adjuster_lines=lines))
+    reason = Reason("master did not launch: no room", "make room")
+    lines = [make_line("adjuster", "adjuster", str(reason), "ERROR", reason=reason)]
+    page = render(make_rolled_back(str(reason), adjuster_lines=lines))
     assert page.splitlines() == [
         "stack      training  ROLLBACK_COMPLETE  us-east-1",
         "cluster    FAILED, for 2 min 0 s",

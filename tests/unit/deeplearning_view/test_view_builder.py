@@ -5,6 +5,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from deeplearning_contract.cluster_state import Departure, Phase
+from deeplearning_contract.reason import Reason
 from deeplearning_view.aws_responses import AwsResponses
 from deeplearning_view.node_rows import read_login_user
 from deeplearning_view.view_builder import make_view
@@ -87,7 +88,7 @@ def test_a_node_that_is_no_member_yet_shows_its_last_step_and_one_without_a_line
 
 def test_a_node_whose_step_failed_is_failed_though_it_has_logged_since():
     lines = [
-        make_line(WORKER_ID, "worker", "no", level="ERROR", reason="the disk is full; free it", step="install"),
+        make_line(WORKER_ID, "worker", "no", level="ERROR", reason=Reason("the disk is full; free it"), step="install"),
         make_line(WORKER_ID, "worker", "waits", seconds=1),
     ]
     view = look(make_responses("CREATE_IN_PROGRESS", item=make_item(Phase.LAUNCHED, ()), node_lines=lines))
@@ -167,9 +168,7 @@ def test_provisioning_is_shown_and_its_failures_with_their_remedies():
             "failed",
             "Horovod could not be compiled; pin another version; last lines: a.cc:1:1: error: no",
             seconds=1.0,
-            reason="Horovod could not be compiled",
-            remedy="pin another version",
-            output="a.cc:1:1: error: no",
+            reason=Reason("Horovod could not be compiled", "pin another version", "a.cc:1:1: error: no"),
         )
     )
     view = look(make_responses(node_lines=lines))
@@ -208,7 +207,7 @@ def test_an_unreadable_state_item_is_reported_and_the_rest_is_shown():
 
 
 def test_a_node_that_left_a_formed_cluster_is_a_past_problem():
-    item = make_item(departed=(Departure(LOST_ID, 2, "it does not answer any more"),))
+    item = make_item(departed=(Departure(LOST_ID, 2, Reason("it does not answer any more")),))
     (problem,) = look(make_responses(item=item)).problems
     assert problem.is_past
     assert (problem.what, problem.cause) == (f"node {LOST_ID}", "it does not answer any more")

@@ -126,7 +126,6 @@ class Machine:
             "expected_gpu_count": 0,
             "packages": {},
             "setup_seconds": 3000,
-            "worker_min_capacity": 1,
         }
         return Node(
             NodeSettings(**values | changes),

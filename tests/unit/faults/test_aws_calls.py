@@ -18,6 +18,7 @@ from fault_proxy import (
 
 from deeplearning_agent.coordination.state_store import StateStore
 from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.reason import Reason
 from deeplearning_node import aws_clients, aws_errors
 from deeplearning_node.aws_clients import (
     ANSWER_SECONDS,
@@ -89,7 +90,7 @@ def test_a_write_is_made_once_whatever_becomes_of_its_answer(store, proxy, clock
 @pytest.mark.fault(36, 41)
 def test_a_lost_answer_to_a_write_that_lost_its_race_is_a_lost_race(store, proxy, clock):
     store.write(FIRST)
-    faster = FIRST.advance(Phase.FAILED, reason="somebody else")
+    faster = FIRST.advance(Phase.FAILED, reason=Reason("another writer was faster"))
     store.write(faster)
     proxy.clear()
     proxy.inject(RESET_AFTER, "PutItem", on=(1,))
@@ -128,7 +129,7 @@ def test_a_stale_read_cannot_overwrite_what_came_after_it(store, proxy):
     store.write(old.advance(Phase.PUBLISHED))
     stale = store.read()
     assert stale == FIRST
-    assert not store.write(stale.advance(Phase.FAILED, reason="decided on what was not so"))
+    assert not store.write(stale.advance(Phase.FAILED, reason=Reason("decided on what was not so")))
     proxy.clear()
     assert store.read().phase is Phase.PUBLISHED
 

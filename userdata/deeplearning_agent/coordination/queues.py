@@ -131,9 +131,9 @@ def is_sent_by(role_id: str, report: NodeReport, sender_id: str) -> bool:
 def notification_generation(body: str, cluster: str) -> int:
     """Return the generation of a notification; -1 for a message that is no notification of the cluster."""
     try:
-        document = parse_object(body, "doorbell")
-        if document.get("kind") == "doorbell" and document.get("cluster") == cluster:
-            return field(document, "generation", int, "doorbell")
+        document = parse_object(body, "notification")
+        if document.get("kind") == "notification" and document.get("cluster") == cluster:
+            return field(document, "generation", int, "notification")
     except ContractError as error:
         LOG.warning("ignored a malformed notification: %s", error)
     return -1

@@ -9,8 +9,9 @@ from botocore.exceptions import ClientError
 from deeplearning_agent.telemetry.log_records import LogFields
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import ClusterState, Phase, get_request, part_requests, put_requests
-from deeplearning_contract.log_record import REASON, REMEDY, SECONDS, STEP
+from deeplearning_contract.log_record import REASON, SECONDS, STEP
 from deeplearning_contract.metrics import FORMATION_SECONDS, GENERATION, NODES_FORMED, NODES_LOST, Metric
+from deeplearning_contract.reason import NO_REASON, Reason
 from deeplearning_node.aws_clients import AwsClients
 from deeplearning_node.aws_errors import error_code
 from deeplearning_node.node import Node
@@ -108,7 +109,7 @@ class ReportingStore(StateStore):
     def _report_transition(self, before: ClusterState | None, state: ClusterState) -> None:
         lost = find_lost(before, state)
         if lost:
-            details = {REASON: "; ".join(f"{name}: {cause}" for name, cause in lost.items())}
+            details = {REASON: Reason("; ".join(f"{name}: {why}" for name, why in lost.items()))}
             self._note(f"lost {len(lost)} members", state, {NODES_LOST: len(lost)}, details)
         if state.phase is Phase.PUBLISHED and not state.has_formed and before and before.phase is Phase.LAUNCHED:
             self.mark("publish")
@@ -118,16 +119,14 @@ class ReportingStore(StateStore):
             report_phase("formed", self._node.clock.read() - self._began)
         for event in find_events(before, state, lost):
             metrics = self.measure() if has_formed_now else {}
-            details = {REASON: event.cause or event.reason, REMEDY: event.remedy}
-            given = {name: text for name, text in details.items() if text}
-            self._note(event.kind.value, state, metrics, given, event)
+            self._note(event.kind.value, state, metrics, {REASON: event.reason} if event.reason else {}, event)
 
     def _note(
         self,
         words: str,
         state: ClusterState,
         metrics: Mapping[Metric, float],
-        details: Mapping[str, str],
+        details: Mapping[str, Reason],
         event: ClusterEvent | None = None,
     ) -> None:
         fields = LogFields(
@@ -141,37 +140,37 @@ class ReportingStore(StateStore):
         LOG.info("%s in generation %d", words, state.generation, extra=fields.extra)
 
 
-def find_lost(before: ClusterState | None, state: ClusterState) -> dict[str, str]:
+def find_lost(before: ClusterState | None, state: ClusterState) -> dict[str, Reason]:
     """Return the members that `state` no longer has, with the reasons of their departure."""
     reasons = {departure.instance_id: departure.reason for departure in state.departed}
     gone = [] if before is None or state.phase is Phase.FAILED else before.members
     return {
-        member.instance_id: reasons.get(member.instance_id, "")
+        member.instance_id: reasons.get(member.instance_id, NO_REASON)
         for member in gone
         if not state.has_member(member.instance_id)
     }
 
 
-def find_events(before: ClusterState | None, state: ClusterState, lost: Mapping[str, str]) -> list[ClusterEvent]:
+def find_events(before: ClusterState | None, state: ClusterState, lost: Mapping[str, Reason]) -> list[ClusterEvent]:
     """Find the events of a write of the state record; `before` is None for the first, `lost` the members that left."""
 
-    def event(kind: EventKind, reason: str, **parts: str) -> ClusterEvent:
-        return ClusterEvent(kind, state.cluster, state.generation, len(state.members), reason, **parts)
-
-    parts = {"cause": state.cause, "remedy": state.remedy}
+    def event(kind: EventKind, reason: Reason = state.reason) -> ClusterEvent:
+        return ClusterEvent(
+            kind=kind, cluster=state.cluster, generation=state.generation, nodes=len(state.members), reason=reason
+        )
 
     was = before.phase if before else None
     if state.phase is Phase.FAILED:
-        return [] if was is Phase.FAILED else [event(EventKind.FAILED, state.reason, **parts)]
+        return [] if was is Phase.FAILED else [event(EventKind.FAILED)]
     found = []
     if state.phase is Phase.FORMED and was is not Phase.FORMED:
-        found.append(event(EventKind.FORMED, state.reason, **parts))
+        found.append(event(EventKind.FORMED))
         if len(state.members) < state.requested:
-            found.append(event(EventKind.DEGRADED, state.reason, **parts))
+            found.append(event(EventKind.DEGRADED))
     elif state.has_formed and lost:
-        found.append(event(EventKind.DEGRADED, "; ".join(f"lost {name}: {why}" for name, why in lost.items())))
+        found.append(event(EventKind.DEGRADED, Reason("; ".join(f"lost {name}: {why}" for name, why in lost.items()))))
     if state.run_ended and not (before and before.run_ended):
-        found.append(event(EventKind.FINISHED, "the run script ended with status 0"))
+        found.append(event(EventKind.FINISHED, Reason("the run script ended with status 0")))
     return found
 
 

@@ -90,12 +90,8 @@ class Formation:
         return self._judge(workers, is_ready, limit, minimum, gone)
 
     def _minimum(self, state: ClusterState) -> int:
-        """
-        Return the fewest workers with which the cluster may form; 0 once it has formed.
-
-        The state record has the adjuster's number, which follows the groups; the user's is in this node's settings.
-        """
-        return 0 if state.has_formed else state.worker_minimum or self._settings.worker_min_capacity
+        """Return the fewest workers with which the cluster may form; 0 once it has formed."""
+        return 0 if state.has_formed else state.worker_minimum
 
     def _keep_lasting(self, gone: Mapping[str, str]) -> dict[str, str]:
         """Return nodes that are silent for longer than a reboot: no replacement comes before the cluster has formed."""

@@ -51,11 +51,11 @@ class FormationOutcome:
         """Signal that the cluster has formed; once, since the stack waits only during its creation."""
         formed = f"{len(state.members)} of {state.requested} nodes formed generation {state.generation}"
         if not self._node.instance_file(SUCCESS_FILE).exists():
-            self._signal("SUCCESS", Reason.of(state).prefix(f"{formed}: ") if state.reason else Reason(formed))
+            self._signal("SUCCESS", state.reason.prefix(f"{formed}: ") if state.reason else Reason(formed))
 
     def report_decided_failure(self, state: ClusterState) -> None:
         """Signal a failure that the state record already contains; CloudFormation may have missed it."""
-        self._signal("FAILURE", Reason.of(state))
+        self._signal("FAILURE", state.reason)
 
     def report_failure(self, reason: Reason) -> bool:
         """
@@ -86,8 +86,8 @@ class FormationOutcome:
                 self._replace_failing_master(state, reason)
             if state is not None and is_decided(state):
                 return state.phase is Phase.FAILED
-            absent = ClusterState(self._node.settings.cluster, 1, 0, Phase.FAILED, 0, ())
-            failed = (state.advance(Phase.FAILED) if state else absent).explain(reason)
+            absent = ClusterState(self._node.settings.cluster, 1, 0, Phase.FAILED, 0, (), reason)
+            failed = state.advance(Phase.FAILED, reason=reason) if state else absent
             if self._call(lambda item=failed: self._store.write(item)):  # type: ignore[misc]
                 return True
         return False
@@ -106,8 +106,14 @@ class FormationOutcome:
         if self._failures < MOST_TRIES or now - self._failing_since < TRY_SECONDS:
             return
         own = self._node.identity.instance_id
-        words = f"the master {own} cannot prepare itself and is replaced: {reason}"
-        event = ClusterEvent(EventKind.DEGRADED, state.cluster, state.generation, len(state.members), words)
+        failing = reason.prefix(f"the master {own} cannot prepare itself and is replaced: ")
+        event = ClusterEvent(
+            kind=EventKind.DEGRADED,
+            cluster=state.cluster,
+            generation=state.generation,
+            nodes=len(state.members),
+            reason=failing,
+        )
         try:
             self._clients.autoscaling.set_instance_health(
                 InstanceId=own, HealthStatus="Unhealthy", ShouldRespectGracePeriod=False
@@ -115,7 +121,7 @@ class FormationOutcome:
         except AwsError as error:
             LOG.warning("Auto Scaling refused to replace this master; retrying: %s", error)
         else:
-            LOG.error("%s", words, extra=LogFields(details={REASON: words}, event=event, is_urgent=True).extra)
+            LOG.error("%s", failing, extra=LogFields(details={REASON: failing}, event=event, is_urgent=True).extra)
 
 
 def signal_stack(node: Node, status: Literal["SUCCESS", "FAILURE"], reason: Reason) -> bool:

@@ -1,7 +1,7 @@
 """Transitions from one membership to the next, as values: members that leave and join, and their order."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.membership import Member
@@ -38,8 +38,10 @@ def follow_up(state: ClusterState, change: Change) -> ClusterState:
     generation = state.generation + 1
     stayed = tuple(member for member in state.members if member.instance_id not in change.left)
     members = (*stayed, *change.joined)
-    explained = state if len(members) < state.requested else state.explain(NO_REASON)
-    return explained.depart(generation, change.left).advance(state.phase, generation=generation, members=members)
+    reason = state.reason if len(members) < state.requested else NO_REASON
+    return state.depart(generation, change.left).advance(
+        state.phase, generation=generation, members=members, reason=reason
+    )
 
 
 def take_over(state: ClusterState, master: Member, user_key: str) -> ClusterState:
@@ -61,8 +63,8 @@ def take_over(state: ClusterState, master: Member, user_key: str) -> ClusterStat
 
 def explain(state: ClusterState, left_out: Mapping[str, Reason]) -> ClusterState:
     """Return the same revision with the nodes that were left out in its reason."""
-    reasons = [Reason.of(state), *(reason.prefix(f"left out {name}: ") for name, reason in left_out.items())]
-    return state.explain(join_reasons([reason for reason in reasons if reason])) if left_out else state
+    reasons = [state.reason, *(reason.prefix(f"left out {name}: ") for name, reason in left_out.items())]
+    return replace(state, reason=join_reasons([reason for reason in reasons if reason])) if left_out else state
 
 
 def join_reasons(reasons: Sequence[Reason]) -> Reason:

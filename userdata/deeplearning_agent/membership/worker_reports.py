@@ -116,7 +116,7 @@ class WorkerReports:
             self._keep(report.instance_id, joined)
         else:
             LOG.warning("%s %s: %s", report.instance_id, report.stage.value, report.reason)
-            reason = Reason.of(report) or Reason(report.stage.value)
+            reason = report.reason or Reason(report.stage.value)
             is_leaving = report.stage is ReportStage.LEAVING
             self._keep(report.instance_id, replace(told, reason=reason, is_leaving=is_leaving))
 

@@ -2,15 +2,14 @@
 
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 from deeplearning_agent.telemetry.log_records import LogFields
 from deeplearning_contract.log_record import (
     DETAIL,
     MOST_DETAIL_CHARACTERS,
-    OUTPUT,
     PROVISION,
     REASON,
-    REMEDY,
     SOURCE_FILE,
     STATE,
     STEP,
@@ -46,12 +45,10 @@ def log_tail(node: Node, path: str) -> None:
 
 def failure_fields(stage: str, reason: Reason) -> LogFields:
     """Return the fields of a failure's log line, whose message is the composed reason."""
-    output = reason.output[-MOST_DETAIL_CHARACTERS:]
-    found = {STEP: stage, REASON: reason.cause, REMEDY: reason.remedy, OUTPUT: output}
-    return LogFields(details={name: text for name, text in found.items() if text}, is_urgent=True)
+    return LogFields(details={STEP: stage, REASON: reason}, is_urgent=True)
 
 
-def log_provisioning(node: Node, known: Mapping[str, Mapping[str, str]]) -> Mapping[str, Mapping[str, str]]:
+def log_provisioning(node: Node, known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
     """
     Log each step of provisioning that differs from the known ones, and return the steps; a failure is a warning.
 
@@ -72,9 +69,10 @@ def log_provisioning(node: Node, known: Mapping[str, Mapping[str, str]]) -> Mapp
     return steps
 
 
-def _describe_step(step: Step) -> dict[str, str]:
-    found = {STATE: step.state, DETAIL: step.detail, REASON: step.cause, REMEDY: step.remedy, OUTPUT: step.output}
-    texts = {name: " ".join(text.split())[:MOST_DETAIL_CHARACTERS] for name, text in found.items()}
-    if step.state == RUNNING and step.total > 0:
-        texts[STATE] = f"{RUNNING} ({100 * step.done // step.total} %)"
-    return {name: text for name, text in texts.items() if text or name in (STATE, DETAIL)}
+def _describe_step(step: Step) -> dict[str, Any]:
+    is_counted = step.state == RUNNING and step.total > 0
+    state = f"{RUNNING} ({100 * step.done // step.total} %)" if is_counted else step.state
+    texts = {
+        name: " ".join(text.split())[:MOST_DETAIL_CHARACTERS] for name, text in ((STATE, state), (DETAIL, step.detail))
+    }
+    return {**texts, REASON: step.reason} if step.reason else texts

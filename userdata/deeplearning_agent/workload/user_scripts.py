@@ -19,6 +19,7 @@ from deeplearning_agent.workload.services import needs_provisioning
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.membership import Member, training_members, worker_gpu_count
 from deeplearning_contract.names import STATE_DIRECTORY
+from deeplearning_contract.reason import Reason
 from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.aws_clients import AwsClients, call_until
@@ -183,12 +184,16 @@ class RunScript:
         LOG.warning("stopped the run script")
 
 
-def finish_event(node: Node, reason: str) -> ClusterEvent:
+def finish_event(node: Node, result: str) -> ClusterEvent:
     """Return the event for the end of the cluster's work, or for its failure."""
     try:
         membership = InstalledMembership.read(node.root)
     except (OSError, ValueError):  # ContractError is a ValueError.
         membership = InstalledMembership()
     return ClusterEvent(
-        EventKind.FINISHED, node.settings.cluster, membership.generation, len(membership.members), reason
+        kind=EventKind.FINISHED,
+        cluster=node.settings.cluster,
+        generation=membership.generation,
+        nodes=len(membership.members),
+        reason=Reason(result),
     )

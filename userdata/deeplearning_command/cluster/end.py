@@ -12,6 +12,7 @@ from deeplearning_command.remote.survey import SURVEY_SECONDS, read_facts
 from deeplearning_command.terminal import RefusedError, on_change, print_line
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind, put_events_request
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
+from deeplearning_contract.reason import Reason
 from deeplearning_node.deadline import Clock
 from deeplearning_node.health.findings import clean
 from deeplearning_node.health.gpus import BUSY_PERCENT, GPU_SECONDS
@@ -149,7 +150,11 @@ def send_end(client: Any, remote: Remote, reason: str) -> list[str]:
 
     membership = remote.membership
     event = ClusterEvent(
-        EventKind.FINISHED, remote.facts.cluster, membership.generation, len(membership.members), reason
+        kind=EventKind.FINISHED,
+        cluster=remote.facts.cluster,
+        generation=membership.generation,
+        nodes=len(membership.members),
+        reason=Reason(reason),
     )
     try:
         call_for(Clock(), EVENT_SECONDS, lambda: client.put_events(**put_events_request(event)))

@@ -30,9 +30,7 @@ POISON = (
     "null",
     "{}",
     '{"cluster": 7, "generation": "many", "stage": null}',
-    json.dumps(
-        {"cluster": "another-cluster", "generation": 10**9, "stage": "failed", "instance_id": "i-0", "reason": ""}
-    ),
+    json.dumps({"cluster": "another-cluster", "generation": 10**9, "stage": "failed", "instance_id": "i-0"}),
     json.dumps({"nested": [[[["deep"]]]] * 50}),
     "x" * 200_000,
     "\u2028\u0085 \U0001f4a3",

@@ -194,7 +194,7 @@ class CaseRun(ClusterRun):
     def _look(self, evidence: Evidence, injected: list[Injected]) -> Sight:
         hosts = () if evidence.roster is None else evidence.roster.hosts
         seconds = evidence.formation_seconds
-        state_reason = "" if evidence.state is None else evidence.state.reason
+        state_reason = "" if evidence.state is None else str(evidence.state.reason)
         return Sight(
             stack=evidence.outcome.status,
             reason=" ".join(reason for reason in (evidence.outcome.reason, state_reason) if reason),

@@ -21,6 +21,8 @@ from capacity_adjuster.policy.breaker import Breaker
 from capacity_adjuster.policy.requested_capacity import CapacityRequest, GroupTarget, RequestedCapacity
 from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.policy.stop_policy import StopRecord
+from capacity_adjuster.reconcile.capacity_change import CapacityChange
+from capacity_adjuster.reconcile.observer import Observer
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.cluster_state import ClusterState, Phase
@@ -32,6 +34,7 @@ from deeplearning_contract.metrics import (
     LAUNCH_FAILURES,
 )
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
+from deeplearning_contract.reason import NO_REASON, Reason
 from deeplearning_contract.web import send_signal
 from tests.unit.local_aws import create_state_table, empty_aws, hear_events
 
@@ -160,7 +163,7 @@ class Cloud:
         answer_stack(
             event,
             adapters=adapters,
-            capacity_change=Reconciliation(self.settings, adapters).capacity_change,
+            capacity_change=CapacityChange(adapters, Observer(self.settings, adapters)),
             send=send_signal,
         )
         return self.signals.bodies[-1]
@@ -175,7 +178,7 @@ class Cloud:
     def state(self):
         return self.records().read_state()
 
-    def doorbells(self):
+    def notifications(self):
         messages = self.sqs.receive_message(QueueUrl=self.settings.master_queue_url, MaxNumberOfMessages=10)
         return [json.loads(message["Body"]) for message in messages.get("Messages", [])]
 
@@ -235,8 +238,8 @@ def test_a_full_launch_becomes_the_item_and_a_notification(cloud):
     state = cloud.state()
     ids = {role: [i["InstanceId"] for i in cloud.group(role)["Instances"]] for role in ("master", "worker")}
     assert state.expected == (*ids["master"], *sorted(ids["worker"]))
-    assert (state.phase, state.requested, state.reason) == (Phase.LAUNCHED, 4, "")
-    assert cloud.doorbells() == [{"kind": "doorbell", "cluster": "training", "generation": 1}]
+    assert (state.phase, state.requested, state.reason) == (Phase.LAUNCHED, 4, NO_REASON)
+    assert cloud.notifications() == [{"kind": "notification", "cluster": "training", "generation": 1}]
     assert cloud.calls == ["PutItem", "PutItem", "SendMessage", "PutItem"], "watch, verdict, bell, end of the watch"
 
 
@@ -267,7 +270,9 @@ def test_workers_that_never_join_a_formed_cluster_stop_the_launches(cloud):
         found = cloud.group("worker")["SuspendedProcesses"]
         assert [entry["ProcessName"] for entry in found] == suspended
     assert cloud.calls == ["PutItem", "PutItem", "SuspendProcesses", "PutItem"], "watch, trip, and its confirmation"
-    assert cloud.records().read(Breaker).reason.startswith("workers must join the cluster, got 3 that died before")
+    assert (
+        cloud.records().read(Breaker).reason.cause.startswith("workers must join the cluster, got 3 that died before")
+    )
     name = cloud.group("worker")["AutoScalingGroupName"]
     cloud.scaling.resume_processes(AutoScalingGroupName=name, ScalingProcesses=["Launch"])
     clock.time += 60
@@ -331,20 +336,22 @@ def test_a_users_own_suspension_is_left(cloud):
 
 
 @pytest.mark.fault(2)
-def test_a_failure_tells_the_stack_and_then_the_item(failing):
+def test_a_failure_tells_the_stack_and_then_the_item(failing, caplog):
     heard = hear_events(failing.sqs, make_client("events"))
     failing.run()
     (event,) = heard()
     assert (event.kind, event.cluster, event.nodes) == (EventKind.FAILED, "training", 0)
     (body,) = failing.signals.bodies
-    assert event.reason == body["Reason"]
+    assert str(event.reason) == body["Reason"]
+    logged = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert [(record.getMessage(), record.details) for record in logged] == [(body["Reason"], {"reason": event.reason})]
     assert (body["Status"], body["UniqueId"]) == ("FAILURE", "training")
     assert body["Reason"].startswith(
         "launched workers must be at least 3, got 2 of 3: InsufficientInstanceCapacity in us-"
     )
     assert failing.state().phase is Phase.FAILED
-    assert failing.state().reason == body["Reason"]
-    assert failing.doorbells() == []
+    assert str(failing.state().reason) == body["Reason"]
+    assert failing.notifications() == []
     assert failing.group("worker")["DesiredCapacity"] == 3
 
 
@@ -512,12 +519,12 @@ def test_the_slower_of_two_writers_loses(cloud):
     records = cloud.records()
     verdict = ClusterState("training", 1, 1, Phase.LAUNCHED, 2, ("i-00000001",))
     assert records.write_state(verdict)
-    assert not records.write_state(replace(verdict, reason="slower"))
+    assert not records.write_state(replace(verdict, reason=Reason("slower")))
     assert records.read_state() == verdict
-    record = Adjustment(1, "w", 4, 4, 3, "why", ("Launch",), 77)
+    record = Adjustment(1, "w", 4, 4, 3, Reason("why"), ("Launch",), 77)
     assert not records.write(replace(record, revision=2))
     assert records.write(record)
-    assert not records.write(replace(record, reason="slower"))
+    assert not records.write(replace(record, reason=Reason("slower")))
     assert records.write(record.close())
     assert records.read(Adjustment) == replace(record, revision=2, processes=(), lease_until=0)
 

@@ -29,6 +29,7 @@ from deeplearning_contract.metrics import (
     read_metrics,
 )
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import NO_REASON, Reason
 
 NOW = 10_000.0
 
@@ -50,9 +51,13 @@ def test_any_text_becomes_one_line_with_the_fields_of_the_nodes_lines(message):
 
 
 def test_a_line_says_generation_details_and_metrics_when_they_are_known():
-    record = make_record(**line_fields(3, {"reason": "no capacity"}, {CAPACITY_ASKED: 4}))
+    record = make_record(**line_fields(3, {"reason": Reason("no capacity", "wait")}, {CAPACITY_ASKED: 4}))
     line = LogLine.from_text(LineFormatter("cats").format(record))
-    assert (line.generation, line.details["reason"], line.details["Cluster"]) == (3, "no capacity", "cats")
+    assert (line.generation, line.details["reason"], line.details["Cluster"]) == (
+        3,
+        {"cause": "no capacity", "remedy": "wait"},
+        "cats",
+    )
     assert read_metrics(line.details) == {"CapacityAsked": 4}
 
 
@@ -122,9 +127,9 @@ def test_asked_and_launched_count_the_master_too():
 
 
 def test_the_requested_capacity_is_measured_when_the_cluster_is_smaller():
-    state = replace(FORMED, reason="no capacity", requested=6)
+    state = replace(FORMED, reason=Reason("no capacity"), requested=6)
     assert measure_capacity(observe(), state, None, NOW)[CAPACITY_ASKED] == 6
-    assert measure_capacity(observe(), replace(state, reason=""), None, NOW)[CAPACITY_ASKED] == 4
+    assert measure_capacity(observe(), replace(state, reason=NO_REASON), None, NOW)[CAPACITY_ASKED] == 4
 
 
 @pytest.mark.parametrize(
@@ -164,7 +169,7 @@ class Seen:
     """Observations of an invocation."""
 
     def __init__(self, observed, *, has_read_state):
-        self.observed = observed
+        self.cluster = observed
         self.state = None
         self.adjustment = None
         self.has_read_state = has_read_state

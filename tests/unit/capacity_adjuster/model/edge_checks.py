@@ -18,6 +18,7 @@ from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.reconcile.adapters import Adapters
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
+from deeplearning_contract.reason import Reason
 from deeplearning_contract.settings import AdjusterSettings
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=timezone.utc)
@@ -47,7 +48,7 @@ def check_that_every_write_is_conditional():
     records.write_state(STATE)
     records.write_state(STATE.advance(Phase.LAUNCHED))
     for revision in (1, 2):
-        records.write(Adjustment(revision, "w", 4, 4, 3, "why", (), 0))
+        records.write(Adjustment(revision, "w", 4, 4, 3, Reason("why"), (), 0))
         records.write(Breaker(revision, "w"))
     assert len(table.written) == 6
     assert all("ConditionExpression" in request for request in table.written), "a write was unconditional"

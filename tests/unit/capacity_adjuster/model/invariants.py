@@ -209,7 +209,7 @@ def check_verdict(world, previous, state):
     pairs = [(m, w) for m in world.master.shots_since(since) for w in world.workers.shots_since(since) if m and w]
     i4_each_generation_is_one_membership(previous, state)
     assert state.requested == 1 + world.asked, f"requested was {1 + world.asked}, the item says {state.requested}"
-    assert len(state.reason) <= 1000
+    assert len(str(state.reason)) <= 1000
     if previous is not None:
         kept = (state.notice, state.departed, state.run_ended, state.members, state.user_key)
         was = (previous.notice, previous.departed, previous.run_ended, previous.members, previous.user_key)
@@ -224,7 +224,7 @@ def check_verdict(world, previous, state):
     else:
         assert state.expected == ()
         assert state.reason, "D09: failed without a reason"
-        assert world.signals[-1:] == [state.reason], "D08: failed without telling the stack first"
+        assert world.signals[-1:] == [str(state.reason)], "D08: failed without telling the stack first"
         is_broken = world.breaker is not None and world.breaker.is_tripped and state.reason == world.breaker.reason
         if is_broken:
             b1_the_breaker_trips_for_a_cause(world)

@@ -17,10 +17,13 @@ from capacity_adjuster.policy.requested_capacity import RequestedCapacity
 from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.policy.stop_policy import StopRecord
 from capacity_adjuster.reconcile.adapters import Adapters
+from capacity_adjuster.reconcile.capacity_change import CapacityChange
+from capacity_adjuster.reconcile.observer import Observer
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import Reason
 
 MUTATING = frozenset(
     {
@@ -96,7 +99,7 @@ class Invocation:
 
     def answer_stack(self, event):
         adapters = Adapters(self, self, self.ring, self.signal, self, self.send_event)
-        capacity_change = Reconciliation(self.world.settings, adapters).capacity_change
+        capacity_change = CapacityChange(adapters, Observer(self.world.settings, adapters))
         return answer_stack(event, adapters=adapters, capacity_change=capacity_change, send=self.send)
 
     def send(self, url, body):
@@ -277,7 +280,7 @@ class Invocation:
                 invariants.e1_a_failure_is_told_once(self.world, event)
                 self.world.failures_told += 1
                 return
-            assert event.reason == self.world.stop.cause, "the event must say why"
+            assert event.reason == Reason(self.world.stop.cause), "the event must say why"
             self.world.events.append(event)
 
         self.call("send_event", effect)
@@ -336,11 +339,11 @@ class Invocation:
 
         self.call("signal", effect)
 
-    def ring(self, doorbell):
+    def ring(self, notification):
         def effect():
             told = self.written or self.last_state
             assert told is not None, "I11: the master was told before the item"
-            assert doorbell.generation == told.generation, "I4: the bell tells of another generation"
-            self.world.rings.append(doorbell)
+            assert notification.generation == told.generation, "I4: the bell tells of another generation"
+            self.world.rings.append(notification)
 
         self.call("ring", effect)

@@ -31,12 +31,12 @@ from capacity_adjuster.policy.decision import (
 )
 from capacity_adjuster.policy.observation import GroupObservation, Instance
 from capacity_adjuster.policy.shrink_record import Adjustment
-from capacity_adjuster.reconcile import confirmation
+from capacity_adjuster.reconcile import observer
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.launch_failures import classify_failure
-from deeplearning_contract.messages import Doorbell
+from deeplearning_contract.messages import ClusterNotification
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.reason import NO_REASON
 
@@ -96,15 +96,13 @@ def change_decision(patch, change):
     def decide(observed, **options):
         return real(*change(observed, options)[:1], **options)
 
-    patch.setattr(confirmation, "decide", decide)
+    patch.setattr(observer, "decide", decide)
 
 
 def judge_instead(patch, judge):
     """Let a function have the last word on every decision."""
     real = decision.decide
-    patch.setattr(
-        confirmation, "decide", lambda observed, **options: judge(real(observed, **options), observed, options)
-    )
+    patch.setattr(observer, "decide", lambda observed, **options: judge(real(observed, **options), observed, options))
 
 
 # The predecessor's.
@@ -194,8 +192,8 @@ def live_for_ever(patch):
         as_launched = replace(state, phase=Phase.LAUNCHED) if is_formed else state
         return real(observed, state=as_launched, **options)
 
-    patch.setattr(confirmation, "decide", decide)
-    patch.setattr(confirmation.Confirmation, "is_published", property(lambda self: False))
+    patch.setattr(observer, "decide", decide)
+    patch.setattr(observer.Observer, "is_published", property(lambda self: False))
 
 
 @plant("D07", histories.test_a_worker_that_is_lost_is_not_taken_for_an_old_failure, "D07")
@@ -366,7 +364,7 @@ def raise_desired(patch):
 
 @plant("policy", histories.test_a_look_that_is_ten_seconds_old_destroys_nothing, "I6")
 def look_once(patch):
-    patch.setattr(confirmation.Confirmation, "read_until_stable", lambda self, own=None: self._read_decision(own))
+    patch.setattr(observer.Observer, "read_until_stable", lambda self, own=None: self._read_decision(own))
 
 
 @plant("policy", sweep, "I7")
@@ -437,7 +435,7 @@ def say_launched_again_in_the_same_generation(patch):
 
 @plant("policy", replacement, "I3")
 def say_launched_once_and_never_again(patch):
-    patch.setattr(confirmation, "is_standing", lambda observed, state: True)
+    patch.setattr(observer, "is_standing", lambda observed, state: True)
 
 
 @plant("policy", before_the_form, "D06|I11")
@@ -452,7 +450,7 @@ def say_launched_again_after_the_roster(patch):
         )
 
     patch.setattr(decision, "_judge_capacity", judge)
-    patch.setattr(confirmation.Confirmation, "is_published", property(lambda self: False))
+    patch.setattr(observer.Observer, "is_published", property(lambda self: False))
 
 
 @plant("policy", recorded.a_master_alone, "I4")
@@ -465,7 +463,7 @@ def say_the_same_again_and_again(patch):
             replace(situation, state=replace(situation.state, expected=())) if situation.state else situation
         ),
     )
-    patch.setattr(confirmation, "is_standing", lambda observed, state: False)
+    patch.setattr(observer, "is_standing", lambda observed, state: False)
 
 
 @plant("policy", histories.test_a_notice_outlives_the_next_verdict, "not the adjuster's to say")
@@ -483,13 +481,13 @@ def shrink_whatever_the_item_says(patch):
     real = Reconciliation._shrink
 
     def shrink(self, decided):
-        adapters, state = self._adapters, self.confirmation.state
+        adapters, state = self._adapters, self.observer.state
         deaf = replace(adapters, records=Changed(adapters.records, read_state=lambda: state))
-        self._adapters = self.confirmation._adapters = deaf
+        self._adapters = self.observer._adapters = deaf
         try:
             return real(self, decided)
         finally:
-            self._adapters = self.confirmation._adapters = adapters
+            self._adapters = self.observer._adapters = adapters
 
     patch.setattr(Reconciliation, "_shrink", shrink)
 
@@ -500,7 +498,7 @@ def ring_before_writing(patch):
 
     def give(self, verdict):
         if verdict.state.phase is Phase.LAUNCHED:
-            self._adapters.notify_master(Doorbell(verdict.state.cluster, verdict.state.generation))
+            self._adapters.notify_master(ClusterNotification(verdict.state.cluster, verdict.state.generation))
         return real(self, verdict)
 
     patch.setattr(Reconciliation, "_write_verdict", give)
@@ -513,7 +511,15 @@ def tell_a_failure_before_writing(patch):
     def give(self, verdict, **options):
         state = verdict.state
         if state.phase is Phase.FAILED:
-            self._adapters.send_event(ClusterEvent(EventKind.FAILED, state.cluster, state.generation, 0, state.reason))
+            self._adapters.send_event(
+                ClusterEvent(
+                    kind=EventKind.FAILED,
+                    cluster=state.cluster,
+                    generation=state.generation,
+                    nodes=0,
+                    reason=state.reason,
+                )
+            )
         return real(self, verdict, **options)
 
     patch.setattr(Reconciliation, "_write_verdict", give)
@@ -565,12 +571,12 @@ def trip_again_against_the_user(patch):
 
 @plant("policy", histories.test_a_crash_around_any_call_of_the_breaker_changes_nothing_in_the_end, "Launch|B2")
 def take_a_dead_trip_for_a_users_wish(patch):
-    real = confirmation.decide
+    real = observer.decide
 
     def decide(observed, *, breaker, **options):
         return real(observed, breaker=breaker and replace(breaker, lease_until=0), **options)
 
-    patch.setattr(confirmation, "decide", decide)
+    patch.setattr(observer, "decide", decide)
 
 
 @plant("policy", recorded.three_workers_die_before_they_join, "whose suspension")
@@ -607,7 +613,7 @@ def take_any_block_for_ours(patch):
 
 @plant("policy", hear, "I5")
 def wait_a_whole_tick_for_a_denial_to_pass(patch):
-    patch.setattr(confirmation.Confirmation, "_choose_pause", choose_no_pause_for_waits)
+    patch.setattr(observer.Observer, "_choose_pause", choose_no_pause_for_waits)
 
 
 @plant("policy", throttled, "RequestLimitExceeded|ClusterState")

@@ -113,7 +113,7 @@ def answer_only_what_was_expected(patch):
 @plant("wish", requests.test_a_budgets_message_stops_the_cluster_though_capacity_is_just_asked_for, "assert|[0-9]")
 def ask_before_a_budget_is_heard(patch):
     real = Reconciliation.run
-    patch.setattr(Reconciliation, "run", lambda self: self.capacity_change.run() or real(self))
+    patch.setattr(Reconciliation, "run", lambda self: self._capacity_change.run() or real(self))
 
 
 @plant("wish", requests.test_a_cluster_that_its_user_started_again_is_asked_though_nothing_stops_it_any_more, "assert")

@@ -421,7 +421,7 @@ class World:
     def master_gives_up(self):
         if self.is_at(Phase.LAUNCHED, Phase.PUBLISHED):
             self.signals.append("a worker did not join")
-            self.write_as_master(Phase.FAILED, reason="a worker did not join")
+            self.write_as_master(Phase.FAILED, reason=Reason("a worker did not join"))
 
     @property
     def own_suspensions(self):

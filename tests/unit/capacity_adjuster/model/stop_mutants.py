@@ -64,8 +64,8 @@ def stop_what_is_being_deleted(patch):
 def stop_in_the_middle_of_a_shrink(patch):
     real = Shutdown.__init__
 
-    def init(self, chosen, adapters, confirmation):
-        real(self, chosen, adapters, Changed(confirmation, has_no_shrink=lambda: True))
+    def init(self, chosen, adapters, observer):
+        real(self, chosen, adapters, Changed(observer, has_no_shrink=lambda: True))
 
     patch.setattr(Shutdown, "__init__", init)
 
@@ -80,7 +80,7 @@ def stop_before_writing_it_down(patch):
     real = Shutdown._stop
 
     def stop(self, begun):
-        for group in self._confirmation.observed.groups:
+        for group in self._observer.cluster.groups:
             self._adapters.groups.set_desired(group.name, 0)
         return real(self, begun)
 

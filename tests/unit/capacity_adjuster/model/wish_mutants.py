@@ -12,7 +12,7 @@ from capacity_adjuster.policy import requested_capacity as wish
 from capacity_adjuster.policy.requested_capacity import RequestedCapacity
 from capacity_adjuster.reconcile import capacity_change, shutdown
 from capacity_adjuster.reconcile.capacity_change import CapacityChange
-from capacity_adjuster.reconcile.confirmation import Confirmation
+from capacity_adjuster.reconcile.observer import Observer
 
 sweep = partial(
     histories.test_a_crash_around_any_call_of_a_creation_asks_for_everything_in_the_end, is_tried_again=False
@@ -66,8 +66,8 @@ def raise_a_stopped_cluster(patch):
 def ask_during_a_shrink(patch):
     real = CapacityChange.__init__
 
-    def init(self, adapters, confirmation):
-        real(self, adapters, Changed(confirmation, has_no_shrink=lambda: True))
+    def init(self, adapters, observer):
+        real(self, adapters, Changed(observer, has_no_shrink=lambda: True))
 
     patch.setattr(CapacityChange, "__init__", init)
 
@@ -95,7 +95,7 @@ def rescale_the_cluster_of_an_earlier_version(patch):
 
 @plant("wish", sweep, "assert")
 def leave_the_timer_out(patch):
-    patch.setattr(Confirmation, "may_have_request", property(lambda self: False))
+    patch.setattr(Observer, "may_have_request", property(lambda self: False))
 
 
 @plant("wish", histories.test_a_deletion_waits_for_an_invocation_that_asks, "assert")

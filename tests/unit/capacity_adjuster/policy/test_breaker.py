@@ -11,7 +11,7 @@ from capacity_adjuster.policy.breaker import (
     MOST_FAILURES,
     Breaker,
     Rearm,
-    Remember,
+    RecordMembers,
     Trip,
     find_failures,
     judge_breaker,
@@ -29,6 +29,7 @@ from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.policy.stop_policy import StopRecord
 from deeplearning_contract.cluster_state import ClusterState, Departure, Phase
 from deeplearning_contract.membership import Member
+from deeplearning_contract.reason import Reason
 
 TAKEN = "At 2026-11-21T10:00:00Z an instance was taken out of service in response to"
 CAUSES = [
@@ -58,7 +59,7 @@ FORMED = ClusterState(
     "training", 3, 1, Phase.FORMED, 4, ("i-00000064",), members=(member(100), member(1)), user_key=member(1).host_key
 )
 ARMED = Breaker(2, "w", members=("i-00000001", "i-00000064"))
-TRIPPED = replace(ARMED, revision=4, is_tripped=True, reason="why")
+TRIPPED = replace(ARMED, revision=4, is_tripped=True, reason=Reason("why", "resume"))
 HELD = replace(LOST, suspended=frozenset({"Launch"}))
 
 
@@ -69,8 +70,8 @@ def test_three_workers_that_a_health_check_took_trip_it(cause):
     assert isinstance(decision, Trip)
     assert decision.failed == ("i-0000000b", "i-0000000c", "i-0000000d")
     assert (decision.breaker.revision, decision.breaker.is_tripped) == (3, True)
-    assert cause.partition("taken out")[2].rstrip(".") in decision.breaker.reason
-    assert "resume the process Launch of w" in decision.breaker.reason
+    assert cause.partition("taken out")[2].rstrip(".") in str(decision.breaker.reason)
+    assert "resume the process Launch of w" in str(decision.breaker.reason)
 
 
 @pytest.mark.parametrize("cause", OTHER_CAUSES)
@@ -101,10 +102,10 @@ def test_a_member_that_left_is_known_by_the_departures_and_by_the_record():
 
 
 def test_members_are_remembered_and_forgotten_only_when_nothing_names_them():
-    assert judge_breaker(WORKERS, FORMED, None, NOW) == Remember(Breaker(1, "w", ("i-00000001", "i-00000064")))
+    assert judge_breaker(WORKERS, FORMED, None, NOW) == RecordMembers(Breaker(1, "w", ("i-00000001", "i-00000064")))
     old = Breaker(7, "w", ("i-00000002", "i-0000000b", "i-0000dead"))
     lost = replace(LOST, activities=LOST.activities[:2])
-    assert judge_breaker(lost, FORMED, old, NOW) == Remember(
+    assert judge_breaker(lost, FORMED, old, NOW) == RecordMembers(
         Breaker(8, "w", ("i-00000001", "i-00000002", "i-0000000b", "i-00000064"))
     )
     assert judge_breaker(lost, FORMED, ARMED, NOW) is None
@@ -114,7 +115,7 @@ def test_members_are_remembered_and_forgotten_only_when_nothing_names_them():
 
 def test_a_record_of_another_group_only_lends_its_revision():
     other = replace(TRIPPED, group="gone")
-    assert judge_breaker(WORKERS, FORMED, other, NOW) == Remember(Breaker(5, "w", ARMED.members))
+    assert judge_breaker(WORKERS, FORMED, other, NOW) == RecordMembers(Breaker(5, "w", ARMED.members))
 
 
 def test_once_tripped_it_rests_until_the_user_resumes():
@@ -138,11 +139,11 @@ def test_before_the_roster_the_cluster_fails_of_it(settings):
     for state in (None, replace(FORMED, phase=Phase.LAUNCHED, members=(), user_key="")):
         decision = decide(observed, state=state, adjustment=None, breaker=TRIPPED, settings=settings, now=NOW)
         assert isinstance(decision, Verdict)
-        assert (decision.state.phase, decision.state.reason) == (Phase.FAILED, "why")
+        assert (decision.state.phase, decision.state.reason) == (Phase.FAILED, Reason("why", "resume"))
 
 
 def test_a_shrink_under_way_comes_first(settings):
-    record = Adjustment(1, "w", 4, 4, 3, "why", (), int(NOW) + 10)
+    record = Adjustment(1, "w", 4, 4, 3, Reason("why"), (), int(NOW) + 10)
     observed = ClusterObservation((MASTER, LOST))
     options = {"state": None, "breaker": None, "settings": settings}
     assert isinstance(decide(observed, adjustment=record, now=NOW, **options), Wait)

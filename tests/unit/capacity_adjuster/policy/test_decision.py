@@ -24,6 +24,7 @@ from capacity_adjuster.policy.observation import ClusterObservation, GroupObserv
 from capacity_adjuster.policy.shrink_record import Adjustment
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import NO_REASON, Reason
 
 NOW = 1_700_000_600.0
 LACK = "We currently do not have sufficient p3dn.24xlarge capacity in the Availability Zone you requested (eu-west-1a)."
@@ -68,7 +69,7 @@ def judge(settings):
     return judge
 
 
-def assert_launched(decision, *, requested, count, reason=""):
+def assert_launched(decision, *, requested, count, reason=NO_REASON):
     assert isinstance(decision, Verdict), decision
     assert decision.state.phase is Phase.LAUNCHED
     assert (decision.state.requested, len(decision.state.expected)) == (requested, count)
@@ -78,7 +79,7 @@ def assert_launched(decision, *, requested, count, reason=""):
 def assert_failed(decision, *words):
     assert isinstance(decision, Verdict), decision
     assert decision.state.phase is Phase.FAILED
-    assert all(word in decision.state.reason for word in words), decision.state.reason
+    assert all(word in str(decision.state.reason) for word in words), decision.state.reason
 
 
 def test_launches_when_all_that_were_asked_for_are_in_service(judge):
@@ -300,8 +301,8 @@ def test_a_worker_whose_replacement_fails_is_given_up(judge):
     assert isinstance(decision, Shrink)
     shrunk = replace(failed, desired=2)
     reason = decision.reason
-    record = Adjustment(2, "w", 3, 3, 2, str(reason), (), 0, reason.cause, reason.remedy)
-    assert_launched(judge(shrunk, state=state, adjustment=record), requested=4, count=3, reason=str(reason))
+    record = Adjustment(2, "w", 3, 3, 2, reason, (), 0)
+    assert_launched(judge(shrunk, state=state, adjustment=record), requested=4, count=3, reason=reason)
     assert judge(shrunk, state=state, adjustment=record).state.generation == 2
 
 
@@ -423,6 +424,7 @@ def test_workers_that_died_before_they_were_in_service_do_not_trip_the_breaker(j
 
 
 def test_the_verdict_has_the_fewest_workers_that_props_and_group_allow(judge):
+    assert judge(minimum=0).state.worker_minimum == 0
     assert judge(minimum=2).state.worker_minimum == 2
     assert judge(replace(WORKERS, min_size=3), minimum=2).state.worker_minimum == 3
 
@@ -525,7 +527,7 @@ def test_a_minimum_that_the_user_gave_the_group_counts_too(judge):
 
 
 ADJUSTMENT = Adjustment(
-    4, "w", requested=5, before=6, target=3, reason="why", processes=("Launch",), lease_until=int(NOW) + 30
+    4, "w", requested=5, before=6, target=3, reason=Reason("why"), processes=("Launch",), lease_until=int(NOW) + 30
 )
 
 
@@ -546,7 +548,7 @@ def test_an_orphaned_suspension_is_resumed_after_the_verdict_too(judge):
 
 
 def test_the_requested_capacity_outlives_the_shrink(judge):
-    assert_launched(judge(adjustment=ADJUSTMENT.close()), requested=6, count=4, reason="why")
+    assert_launched(judge(adjustment=ADJUSTMENT.close()), requested=6, count=4, reason=Reason("why"))
 
 
 @pytest.mark.fault(14)
@@ -574,7 +576,7 @@ def test_a_denial_fails_the_cluster_once_a_new_policy_has_had_its_time(settings)
     assert isinstance(early, Wait)
     late = judge_denial(observed, denial * 20, settings=settings, now=WORKERS.created + 180, since=NOW)
     assert_failed(late, "autoscaling:SetDesiredCapacity")
-    assert len(late.state.reason) == 1000
+    assert len(str(late.state.reason)) == 1000
     unseen = {"settings": settings, "now": NOW}
     assert isinstance(judge_denial(ClusterObservation(), denial, since=NOW - 179, **unseen), Wait)
     assert_failed(judge_denial(ClusterObservation(), denial, since=NOW - 180, **unseen), "autoscaling:SetDesired")

@@ -1,7 +1,10 @@
 """Texts of decisions in the log: one sentence each, and no program's text."""
 
+from dataclasses import replace
+
 import pytest
 
+from capacity_adjuster.policy.breaker import Breaker, Rearm, RecordMembers, Trip
 from capacity_adjuster.policy.decision import (
     Shrink,
     Verdict,
@@ -9,9 +12,12 @@ from capacity_adjuster.policy.decision import (
     describe_decision,
 )
 from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.reason import NO_REASON, Reason
+
+BREAKER = Breaker(1, "workers", ("i-1", "i-2"))
 
 
-def verdict(phase, reason=""):
+def verdict(phase, reason=NO_REASON):
     return Verdict(ClusterState("c", 1, 1, phase, 4, ("i-1", "i-2"), reason=reason))
 
 
@@ -20,8 +26,14 @@ def verdict(phase, reason=""):
     [
         (Wait("the groups do not exist yet"), "wait: the groups do not exist yet"),
         (verdict(Phase.LAUNCHED), "launched, generation 1, 2 of 4 nodes"),
-        (verdict(Phase.FAILED, "no capacity"), "failed, generation 1, 2 of 4 nodes: no capacity"),
-        (Shrink("workers", 1, ("i-2",), 3, "no capacity", ()), "shrink from 3 to 1 workers: no capacity"),
+        (verdict(Phase.FAILED, Reason("no capacity")), "failed, generation 1, 2 of 4 nodes: no capacity"),
+        (
+            Shrink("workers", 1, ("i-2",), 3, Reason("full", "wait"), ()),
+            "shrink from 3 to 1 workers: full; wait",
+        ),
+        (Trip(replace(BREAKER, reason=Reason("three died")), ("i-1",)), "suspend the launches of workers: three died"),
+        (Rearm(BREAKER), "count the losses of workers from zero, since its launches were resumed"),
+        (RecordMembers(BREAKER), "record 2 members of workers"),
     ],
 )
 def test_a_decision_is_described_in_words(decision, said):

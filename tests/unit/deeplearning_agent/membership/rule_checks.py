@@ -21,7 +21,7 @@ from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import NodeReport, ReportStage
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.reason import MAX_REASON, Reason
+from deeplearning_contract.reason import MAX_REASON, NO_REASON, Reason
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.instance_metadata import Identity
@@ -39,7 +39,8 @@ class Bench:
         folder = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
         self._folder = folder
         self.clock = StillClock()
-        settings = make_settings(NodeRole.MASTER, minimum=minimum, setup_seconds=900, has_script=False)
+        self.minimum = minimum
+        settings = make_settings(NodeRole.MASTER, setup_seconds=900, has_script=False)
         identity = Identity(name(0), "10.0.0.10", ("10.0.0.0/16",))
         self.node = Node(settings, identity, Path(folder.name), self, self.clock)
         self.node.path("/opt/deeplearning").mkdir(parents=True)
@@ -92,12 +93,13 @@ class Bench:
     def state(self, workers=2, phase=Phase.FORMED, **changes):
         """Return the item with so many members beside the master."""
         members = tuple(member(number) for number in range(workers + 1))
-        values = {"members": members, "has_formed": phase is Phase.FORMED, **changes}
+        has_formed = phase is Phase.FORMED
+        values = {"members": members, "has_formed": has_formed, "worker_minimum": self.minimum, **changes}
         return ClusterState(CLUSTER, 3, 1, phase, workers + 1, tuple(m.instance_id for m in members), **values)
 
-    def leave_out(self, *numbers, worker_minimum=0):
+    def leave_out(self, *numbers):
         """Return who is left out of those that launched."""
-        state = self.state(len(numbers), Phase.LAUNCHED, members=(), worker_minimum=worker_minimum)
+        state = self.state(len(numbers), Phase.LAUNCHED, members=())
         return self.formation.collect_joined(state, [name(n) for n in numbers], self.formation.deadline)
 
 
@@ -143,15 +145,15 @@ def a_report_that_comes_twice_counts_once():
 @check
 def an_older_report_does_not_change_the_cause():
     bench = Bench()
-    bench.hear(1, ReportStage.FAILED, 5, reason="the disk is full")
-    bench.hear(1, ReportStage.FAILED, 4, reason="an older cause")
+    bench.hear(1, ReportStage.FAILED, 5, reason=Reason("the disk is full"))
+    bench.hear(1, ReportStage.FAILED, 4, reason=Reason("an older cause"))
     assert bench.reports.reason(name(1)).cause == "the disk is full"
 
 
 @check
 def a_node_that_cannot_count_is_heard():
     bench = Bench()
-    bench.hear(1, ReportStage.FAILED, 0, reason="no space")
+    bench.hear(1, ReportStage.FAILED, 0, reason=Reason("no space"))
     assert bench.reports.reason(name(1)).cause == "no space"
 
 
@@ -167,7 +169,7 @@ def an_acknowledgement_never_falls():
 @check
 def who_joins_again_has_no_cause_any_more():
     bench = Bench()
-    bench.hear(1, ReportStage.FAILED, 2, reason="late")
+    bench.hear(1, ReportStage.FAILED, 2, reason=Reason("late"))
     bench.join(1, sequence=3)
     assert not bench.reports.reason(name(1))
     assert name(1) in {candidate.instance_id for candidate in bench.reports.joined()}
@@ -176,7 +178,7 @@ def who_joins_again_has_no_cause_any_more():
 @check
 def a_restart_forgets_no_report():
     bench = Bench()
-    bench.hear(1, ReportStage.FAILED, 2, reason="broken")
+    bench.hear(1, ReportStage.FAILED, 2, reason=Reason("broken"))
     bench.read_again()
     assert bench.reports.reason(name(1)).cause == "broken"
     bench.join(1, sequence=2)
@@ -186,7 +188,7 @@ def a_restart_forgets_no_report():
 @check
 def who_leaves_has_not_failed():
     bench = Bench()
-    bench.hear(1, ReportStage.LEAVING, 2, reason="spot")
+    bench.hear(1, ReportStage.LEAVING, 2, reason=Reason("spot"))
     assert bench.reports.failed() == ()
     assert bench.reports.joined() == (member(2),)
 
@@ -203,7 +205,7 @@ def candidates_stand_in_the_order_in_which_they_joined():
 @check
 def who_failed_is_not_forgotten_with_those_that_are_not_expected():
     bench = Bench(workers=3)
-    bench.hear(3, ReportStage.FAILED, 2, reason="broken")
+    bench.hear(3, ReportStage.FAILED, 2, reason=Reason("broken"))
     bench.reports.forget_others([name(1)])
     assert bench.reports.joined() == (member(1),)
     assert bench.reports.failed() == (name(3),)
@@ -221,7 +223,7 @@ def the_first_of_two_claimants_has_no_better_right():
 @check
 def a_refuted_claimant_counts_as_one_that_failed_when_it_did():
     bench = Bench(workers=1)
-    bench.hear(1, ReportStage.FAILED, 2, reason="broken")
+    bench.hear(1, ReportStage.FAILED, 2, reason=Reason("broken"))
     bench.keys["10.0.0.11"] = member(2).host_key
     bench.join(2, address="10.0.0.11")
     assert bench.reports.failed() == (name(1),)
@@ -290,7 +292,7 @@ def a_tie_leaves_everyone_in():
 @check
 def the_minimum_holds_for_who_failed():
     bench = Bench(workers=2, minimum=2)
-    bench.hear(2, ReportStage.FAILED, 2, reason="broken")
+    bench.hear(2, ReportStage.FAILED, 2, reason=Reason("broken"))
     expect(lambda: bench.leave_out(1, 2), StageFailure, "broken")
 
 
@@ -310,10 +312,11 @@ def who_is_missing_is_waited_for_until_the_reserve():
 
 
 @check
-def the_adjusters_minimum_counts():
-    bench = Bench(workers=2, minimum=1)
-    bench.hear(2, ReportStage.FAILED, 2, reason="broken")
-    expect(lambda: bench.leave_out(1, 2, worker_minimum=2), StageFailure, "at least 2 must remain")
+def a_minimum_of_zero_holds():
+    bench = Bench(workers=2, minimum=0)
+    for number in (1, 2):
+        bench.hear(number, ReportStage.FAILED, 2, reason=Reason("broken"))
+    assert set(bench.leave_out(1, 2)) == {name(1), name(2)}
 
 
 @check
@@ -336,7 +339,7 @@ def a_silence_before_the_cluster_forms_is_a_reboot_at_first():
 def nobody_is_too_many_to_lose_once_the_cluster_has_formed():
     bench = Bench(minimum=2)
     bench.acknowledge(1)
-    bench.hear(2, ReportStage.FAILED, 2, reason="broken")
+    bench.hear(2, ReportStage.FAILED, 2, reason=Reason("broken"))
     state = bench.state(phase=Phase.PUBLISHED, has_formed=True)
     limit = bench.formation.ready_by
     assert set(bench.formation.collect_ready(state, limit, limit, bench.probe)) == {name(2)}
@@ -421,7 +424,7 @@ def who_joins_is_admitted_unless_it_is_mute():
 def a_condemned_newcomer_is_not_admitted_again():
     bench = Bench()
     bench.acknowledge(1, 2)
-    bench.hear(3, ReportStage.FAILED, 1, reason="broken")
+    bench.hear(3, ReportStage.FAILED, 1, reason=Reason("broken"))
     assert change_of(bench) == (set(), [])
     assert bench.ordered == [name(3)]
     bench.join(3, sequence=2)
@@ -453,7 +456,7 @@ def a_newcomer_that_does_not_acknowledge_is_dropped_after_a_minute():
 def who_failed_is_unfit_or_silent_leaves():
     bench = Bench(workers=4)
     bench.acknowledge(1, 2, 3, 4)
-    bench.hear(1, ReportStage.FAILED, 2, reason="broken")
+    bench.hear(1, ReportStage.FAILED, 2, reason=Reason("broken"))
     bench.found = MemberHealth(silent={name(2): "it is silent"}, unfit={name(3): "gpu"}, unanswered={name(2)})
     assert change_of(bench, 4) == ({name(1), name(2), name(3)}, [])
     assert bench.ordered == [name(1), name(3)]
@@ -500,7 +503,7 @@ def a_short_silence_costs_no_instance():
 def who_fails_between_its_publication_and_the_formation_is_replaced_once_formed():
     bench = Bench()
     bench.acknowledge(1)
-    bench.hear(2, ReportStage.FAILED, 2, reason="its disk is full")
+    bench.hear(2, ReportStage.FAILED, 2, reason=Reason("its disk is full"))
     published = bench.state(phase=Phase.PUBLISHED)
     left = bench.formation.collect_ready(published, bench.formation.ready_by, bench.formation.ready_by, bench.probe)
     assert set(left) == {name(2)}
@@ -522,7 +525,7 @@ def nobody_is_replaced_while_nobody_answers():
 def whom_ec2_takes_is_not_replaced():
     bench = Bench()
     bench.acknowledge(1, 2)
-    bench.hear(2, ReportStage.LEAVING, 2, reason="spot")
+    bench.hear(2, ReportStage.LEAVING, 2, reason=Reason("spot"))
     bench.found = MemberHealth(silent={name(2): "it is silent"}, unanswered={name(2)})
     change_of(bench)
     bench.clock.now += 60
@@ -535,7 +538,7 @@ def an_order_that_failed_is_made_again_and_one_that_did_not_is_not():
     bench = Bench()
     bench.acknowledge(1, 2)
     bench.refusals = 1
-    bench.hear(2, ReportStage.FAILED, 2, reason="broken")
+    bench.hear(2, ReportStage.FAILED, 2, reason=Reason("broken"))
     for _ in range(3):
         change_of(bench)
     assert bench.ordered == []
@@ -606,14 +609,16 @@ def survivors_keep_their_order_and_newcomers_come_last():
     following = succession.follow_up(Bench().state(3), change)
     assert [m.instance_id for m in following.members] == [name(n) for n in (0, 2, 3, 8, 7)]
     assert (following.generation, following.revision) == (2, 4)
-    assert [(gone.instance_id, gone.generation, gone.reason) for gone in following.departed] == [(name(1), 2, "gone")]
+    assert [(gone.instance_id, gone.generation, gone.reason) for gone in following.departed] == [
+        (name(1), 2, Reason("gone"))
+    ]
 
 
 @check
 def a_cluster_that_is_whole_again_has_no_reason():
-    full = ClusterState(CLUSTER, 3, 1, Phase.FORMED, 3, (), "no capacity", tuple(member(n) for n in range(2)))
-    assert succession.follow_up(full, succession.Change({}, (member(2),))).reason == ""
-    assert succession.follow_up(full, succession.Change({name(1): Reason("gone")})).reason == "no capacity"
+    full = ClusterState(CLUSTER, 3, 1, Phase.FORMED, 3, (), Reason("no capacity"), tuple(member(n) for n in range(2)))
+    assert succession.follow_up(full, succession.Change({}, (member(2),))).reason == NO_REASON
+    assert succession.follow_up(full, succession.Change({name(1): Reason("gone")})).reason == Reason("no capacity")
 
 
 @check
@@ -637,8 +642,8 @@ def the_first_roster_says_who_was_left_out():
     state = ClusterState(CLUSTER, 1, 0, Phase.LAUNCHED, 3, ())
     following = succession.publish(state, [member(0), member(1)], {name(2): Reason("x" * 5000)}, "ssh-ed25519 key")
     assert (following.generation, following.phase) == (1, Phase.PUBLISHED)
-    assert following.reason.startswith(f"left out {name(2)}: x")
-    assert len(following.reason) == MAX_REASON
+    assert following.reason.cause.startswith(f"left out {name(2)}: x")
+    assert len(str(following.reason)) == MAX_REASON
     assert [gone.instance_id for gone in following.departed] == [name(2)]
 
 
@@ -671,8 +676,8 @@ def a_file_is_replaced_and_never_written_over():
 @check
 def of_many_reports_of_a_node_the_newest_counts():
     told = [
-        NodeReport(CLUSTER, name(1), ReportStage.FAILED, reason="new", sequence=5),
-        NodeReport(CLUSTER, name(1), ReportStage.FAILED, reason="old", sequence=4),
+        NodeReport(CLUSTER, name(1), ReportStage.FAILED, reason=Reason("new"), sequence=5),
+        NodeReport(CLUSTER, name(1), ReportStage.FAILED, reason=Reason("old"), sequence=4),
         NodeReport(CLUSTER, name(2), ReportStage.READY, generation=3),
         NodeReport(CLUSTER, name(2), ReportStage.READY, generation=2),
     ]

@@ -229,15 +229,13 @@ def there_is_no_minimum(patch):
 
 
 @mutant
-def the_minimum_is_that_of_the_settings(patch):
-    patch.setattr(
-        Formation, "_minimum", lambda self, state: 0 if state.has_formed else self._settings.worker_min_capacity
-    )
+def a_minimum_of_zero_counts_as_none(patch):
+    patch.setattr(Formation, "_minimum", lambda _self, state: 0 if state.has_formed else state.worker_minimum or 1)
 
 
 @mutant
 def the_minimum_holds_after_the_cluster_has_formed(patch):
-    patch.setattr(Formation, "_minimum", lambda self, _state: self._settings.worker_min_capacity)
+    patch.setattr(Formation, "_minimum", lambda _self, state: state.worker_minimum)
 
 
 @mutant

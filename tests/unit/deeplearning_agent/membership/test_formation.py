@@ -16,6 +16,7 @@ import pytest
 
 from deeplearning_agent.workload.user_scripts import RunScript
 from deeplearning_contract.cluster_state import Phase
+from deeplearning_contract.reason import Reason
 from deeplearning_contract.setting_parts import ScriptSettings
 from tests.real_time import wait_until
 from tests.unit.virtual_time import Killed
@@ -182,8 +183,7 @@ def test_d28_a_worker_that_boots_after_publication_joins_from_the_item(formed):
 
 
 def break_mount(lab, **changes):
-    lab.changes |= changes
-    lab.write_state(4)
+    lab.write_state(4, **changes)
     for index in range(4):
         lab.node(index)
     lab.program(2, "mount", 'echo "mount.nfs4: Connection timed out" >&2; exit 32')
@@ -193,24 +193,26 @@ def break_mount(lab, **changes):
 
 @pytest.mark.fault(43)
 def test_a_worker_that_cannot_mount_is_left_out_when_the_minimum_remains(lab):
-    break_mount(lab, worker_min_capacity=2)
+    break_mount(lab, worker_minimum=2)
     state = wait_for(lab, Phase.FORMED)
     assert [member.instance_id for member in state.members] == [lab.instance(index) for index in (0, 1, 3)]
-    assert state.reason.startswith(f"left out {lab.instance(2)}: worker {lab.instance(2)} (10.0.0.11) failed to mount")
+    assert state.reason.cause.startswith(
+        f"left out {lab.instance(2)}: worker {lab.instance(2)} (10.0.0.11) failed to mount"
+    )
     assert [(gone.instance_id, gone.generation) for gone in state.departed] == [(lab.instance(2), 1)]
     [signal] = lab.signals.bodies
     assert (signal["Status"], signal["Reason"][:35]) == ("SUCCESS", "3 of 4 nodes formed generation 1: l")
 
 
 def test_d41_d42_a_worker_without_which_there_are_too_few_fails_the_stack_with_its_reason(lab):
-    break_mount(lab, worker_min_capacity=3)
+    break_mount(lab, worker_minimum=3)
     state = wait_for(lab, Phase.FAILED)
     [signal] = lab.signals.bodies
     assert signal["Status"] == "FAILURE"
     assert len(signal["Reason"]) <= 1000
     for part in ("worker i-00000000000000002 (10.0.0.11)", "mount the file system", "fs-0123", "Connection timed out"):
         assert part in signal["Reason"]
-    assert state.reason == signal["Reason"]
+    assert str(state.reason) == signal["Reason"]
 
 
 def test_d40_a_set_up_script_that_fails_on_the_master_fails_the_stack(lab):
@@ -226,11 +228,10 @@ def test_d40_a_set_up_script_that_fails_on_the_master_fails_the_stack(lab):
 @pytest.mark.fault(43, 51)
 @pytest.mark.defect("D20")
 def test_d22_d23_a_time_out_names_the_workers_that_are_missing(lab, ticking_clock):
-    lab.write_state(3)
-    lab.changes["worker_min_capacity"] = 2
+    lab.write_state(3, worker_minimum=2)
     lab.run(lab.agent(1))
     lab.run(lab.agent(0, ticking_clock(), setup_seconds=300))
-    reason = lab.read_state().reason
+    reason = lab.read_state().reason.cause
     assert "2 of 2" not in reason
     assert "1 of 2 workers are missing: i-00000000000000002 never reported" in reason
     assert [body["Status"] for body in lab.signals.bodies] == ["FAILURE"]
@@ -253,7 +254,7 @@ def test_a_cluster_without_workers_forms(lab):
 
 @pytest.mark.fault(11)
 def test_a_smaller_cluster_says_why_in_its_success(lab):
-    lab.write_state(1, requested=4, reason="3 workers did not launch: InsufficientInstanceCapacity")
+    lab.write_state(1, requested=4, reason=Reason("3 workers did not launch: InsufficientInstanceCapacity"))
     lab.run(lab.agent(0))
     reason = lab.signals.bodies[0]["Reason"]
     assert reason == "1 of 4 nodes formed generation 1: 3 workers did not launch: InsufficientInstanceCapacity"

@@ -60,7 +60,7 @@ def test_the_files_list_those_that_train(lab, node):
     assert lab.read(0, "/opt/deeplearning/worker_addresses").split() == ["10.0.0.10", "10.0.0.11", "10.0.0.12"]
     document = json.loads(lab.read(0, "/opt/deeplearning/membership.json"))
     assert [member["host"] for member in document["members"]] == ["deeplearning-master", *names]
-    assert [member.get("trains") for member in document["members"]] == [False, None, None, None]
+    assert [member.get("trains") for member in document["members"]] == [False, True, True, True]
     assert document["rendezvous"] == "10.0.0.10:29400"
 
 
@@ -93,8 +93,7 @@ def test_a_node_that_trains_counts_its_own_gpus():
     assert worker_gpu_count((HEAD, *WORKERS), HEAD) == 8
 
 
-def test_older_documents_and_readers_know_nothing_of_it():
-    assert "trains" not in WORKERS[0].to_document()
+def test_a_document_contains_whether_the_node_trains():
     assert Member.from_document(WORKERS[0].to_document()) == WORKERS[0]
     assert Member.from_document(HEAD.to_document()) == HEAD
     assert read_record(JobNeeds, {}, "needs").has_head_node is False

@@ -15,19 +15,9 @@ def make_bench(minimum, counts):
     return bench
 
 
-def form(minimum, counts, effective=0):
-    """Return who is left out of workers with some GPU counts; the adjuster says the minimum, or nothing."""
-    return make_bench(minimum, counts).leave_out(*range(1, len(counts) + 1), worker_minimum=effective)
-
-
-@pytest.mark.parametrize(("own", "effective"), [(1, 3), (5, 3)])
-def test_the_minimum_that_the_adjuster_keeps_is_the_one_that_counts(own, effective):
-    with pytest.raises(StageFailure, match="at least 3 must remain"):
-        form(own, [2, 2, 1], effective)
-
-
-def test_a_minimum_of_the_adjusters_that_is_lower_leaves_room():
-    assert set(form(5, [2, 2, 2, 1], 3)) == {name(4)}
+def form(minimum, counts):
+    """Return who is left out of workers with some GPU counts; the state record has the minimum."""
+    return make_bench(minimum, counts).leave_out(*range(1, len(counts) + 1))
 
 
 def test_a_worker_that_is_short_of_gpus_is_left_out_while_the_minimum_remains():

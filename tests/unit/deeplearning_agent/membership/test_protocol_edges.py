@@ -9,7 +9,7 @@ from deeplearning_agent.coordination.queues import NotificationQueue, ReportQueu
 from deeplearning_agent.coordination.state_store import StateStore
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.membership import Member
-from deeplearning_contract.messages import Doorbell, NodeReport, ReportStage
+from deeplearning_contract.messages import ClusterNotification, NodeReport, ReportStage
 from deeplearning_node.aws_clients import AwsFailure, call_for
 from deeplearning_node.deadline import Deadline, setup_deadline
 
@@ -101,9 +101,9 @@ def test_d27_malformed_foreign_and_duplicate_reports_neither_block_nor_pass(lab,
 @pytest.mark.fault(26, 27)
 def test_d29_a_stale_ring_is_followed_by_a_pause_and_not_by_a_spin(lab, ticking_clock):
     for generation in (1, 2):
-        lab.send("worker", Doorbell("master-of-names", generation).to_body())
+        lab.send("worker", ClusterNotification("master-of-names", generation).to_body())
     lab.send("worker", "poison{")
-    lab.send("worker", Doorbell("another-cluster", 9).to_body())
+    lab.send("worker", ClusterNotification("another-cluster", 9).to_body())
     clock, agent = ticking_clock(), lab.agent(1)
     queue = NotificationQueue(agent.clients, lab.queues["worker"], "master-of-names", is_shared=True)
     assert not queue.wait(2, Deadline.after(clock, 600))
@@ -112,15 +112,15 @@ def test_d29_a_stale_ring_is_followed_by_a_pause_and_not_by_a_spin(lab, ticking_
 
 
 def test_d31_the_master_polls_long_and_deletes_its_rings(lab, ticking_clock):
-    lab.send("master", Doorbell("master-of-names", 1).to_body())
+    lab.send("master", ClusterNotification("master-of-names", 1).to_body())
     agent = lab.agent(0)
     assert agent.notifications.wait(0, Deadline.after(ticking_clock(), 60))
     assert lab.bodies("master") == []
 
 
 def test_only_a_ring_of_the_cluster_has_a_generation():
-    assert notification_generation(Doorbell("c", 3).to_body(), "c") == 3
-    for body in ("", "{", "[]", '{"kind": "report"}', '{"kind":"doorbell","cluster":"c","generation":true}'):
+    assert notification_generation(ClusterNotification("c", 3).to_body(), "c") == 3
+    for body in ("", "{", "[]", '{"kind": "report"}', '{"kind":"notification","cluster":"c","generation":true}'):
         assert notification_generation(body, "c") == -1
 
 

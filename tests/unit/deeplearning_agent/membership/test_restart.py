@@ -10,6 +10,7 @@ from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import NodeReport, ReportStage
+from deeplearning_contract.reason import Reason
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey1"
 
@@ -62,13 +63,13 @@ def test_a_failed_worker_reports_it_once_an_hour_and_makes_no_other_call(lab, ti
     hours = 100_000 // 3600  # as long as the clock runs
     reports = lab.bodies("report")
     assert {report["stage"] for report in reports} == {"failed"}
-    assert "failed to count GPUs: the instance type has 2 GPUs and the node shows 0" in reports[0]["reason"]
+    assert "failed to count GPUs: the instance type has 2 GPUs and the node shows 0" in reports[0]["reason"]["cause"]
     assert 2 < lab.calls["SendMessage"] <= hours + 1
     assert set(lab.calls) == {"SendMessage"}
 
 
 def test_a_master_that_finds_failed_passes_the_reason_on_and_starts_nothing(lab):
-    lab.write_state(3, Phase.FAILED, reason="only 1 of 2 workers launched: VcpuLimitExceeded")
+    lab.write_state(3, Phase.FAILED, reason=Reason("only 1 of 2 workers launched: VcpuLimitExceeded"))
     lab.run(lab.agent(0))
     assert [body["Reason"] for body in lab.signals.bodies] == ["only 1 of 2 workers launched: VcpuLimitExceeded"]
 
@@ -92,7 +93,7 @@ def test_a_master_that_fails_before_the_adjusters_first_report_records_its_failu
 
 
 def test_a_failure_before_the_adjusters_first_report_is_seen_at_the_next_read(lab, ticking_clock):
-    report = NodeReport("master-of-names", lab.instance(1), ReportStage.FAILED, reason="disk full")
+    report = NodeReport("master-of-names", lab.instance(1), ReportStage.FAILED, reason=Reason("disk full"))
     lab.send("report", report.to_body())
     lab.run(lab.agent(0))
     assert not lab.signals.bodies
@@ -102,7 +103,7 @@ def test_a_failure_before_the_adjusters_first_report_is_seen_at_the_next_read(la
 
 
 def test_a_failure_is_reported_even_without_a_report_of_the_adjuster(lab, ticking_clock):
-    report = NodeReport("master-of-names", lab.instance(1), ReportStage.FAILED, reason="disk full")
+    report = NodeReport("master-of-names", lab.instance(1), ReportStage.FAILED, reason=Reason("disk full"))
     lab.send("report", report.to_body())
     lab.run(lab.agent(0, ticking_clock(), setup_seconds=300))
     assert "no report from the capacity adjuster" in lab.signals.bodies[0]["Reason"]
@@ -110,7 +111,7 @@ def test_a_failure_is_reported_even_without_a_report_of_the_adjuster(lab, tickin
 
 
 def test_the_failure_of_a_node_that_does_not_count_is_only_logged(lab, caplog):
-    report = NodeReport("master-of-names", lab.instance(5), ReportStage.FAILED, reason="disk full")
+    report = NodeReport("master-of-names", lab.instance(5), ReportStage.FAILED, reason=Reason("disk full"))
     lab.send("report", report.to_body())
     lab.write_state(1)
     lab.run(lab.agent(0))
@@ -154,9 +155,9 @@ def test_a_master_that_cannot_prepare_itself_has_its_group_replace_it(lab, ticki
     request = {"InstanceId": lab.instance(0), "HealthStatus": "Unhealthy", "ShouldRespectGracePeriod": False}
     assert group.calls[0] == request
     events = [read_fields(record).event for record in caplog.records if read_fields(record).event]
-    told = [event for event in events if "cannot prepare itself and is replaced" in event.reason]
+    told = [event for event in events if "cannot prepare itself and is replaced" in event.reason.cause]
     assert told[0].kind is EventKind.DEGRADED
-    assert "failed to count GPUs" in told[0].reason
+    assert "failed to count GPUs" in told[0].reason.cause
     assert lab.read_state().phase is Phase.FORMED
 
 

@@ -26,7 +26,7 @@ from model_settings import CLUSTER, RUN_SCRIPT, make_settings
 from model_stand_ins import put_in_place
 
 from deeplearning_contract.cluster_state import ClusterState, Phase, part_requests
-from deeplearning_contract.messages import Doorbell
+from deeplearning_contract.messages import ClusterNotification
 from deeplearning_contract.names import NodeRole
 from tests.unit.virtual_time import Scheduler
 
@@ -129,7 +129,7 @@ class World:
     def ring(self, generation):
         """Let an old ring come to every queue that has rings."""
         for name in ("master", "worker"):
-            self.cloud.send(name, Doorbell(CLUSTER, generation).to_body(), "AROAADJUSTERADJUSTER:adjuster")
+            self.cloud.send(name, ClusterNotification(CLUSTER, generation).to_body(), "AROAADJUSTERADJUSTER:adjuster")
 
     # What agents do to it
 
@@ -150,9 +150,7 @@ class World:
 
     def settings(self, role):
         """Return the settings of a role's nodes."""
-        return make_settings(
-            role, minimum=self.minimum, setup_seconds=self.setup_seconds, has_script=self.script_seconds is not None
-        )
+        return make_settings(role, setup_seconds=self.setup_seconds, has_script=self.script_seconds is not None)
 
     def read(self):
         """Return the state; None while there is no item."""

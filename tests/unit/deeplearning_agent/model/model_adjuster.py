@@ -9,8 +9,9 @@ from dataclasses import replace
 from model_settings import CLUSTER
 
 from deeplearning_contract.cluster_state import ClusterState, Phase, put_request
-from deeplearning_contract.messages import Doorbell
+from deeplearning_contract.messages import ClusterNotification
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import Reason
 from deeplearning_contract.web import signal_body
 
 LOOK_SECONDS = 10
@@ -52,13 +53,15 @@ class Adjuster:
         world = self.world
         workers = len(world.live(NodeRole.WORKER))
         revision, generation = (state.revision + 1, state.generation + 1) if state else (1, 1)
-        following = ClusterState(CLUSTER, revision, generation, Phase.LAUNCHED, self.requested, look)
+        following = ClusterState(
+            CLUSTER, revision, generation, Phase.LAUNCHED, self.requested, look, worker_minimum=world.minimum
+        )
         if not world.live(NodeRole.MASTER) or workers < world.minimum:
             reason = f"{workers} of at least {world.minimum} workers launched: insufficient capacity"
-            following = replace(following, phase=Phase.FAILED, reason=reason, expected=())
+            following = replace(following, phase=Phase.FAILED, reason=Reason(reason), expected=())
             world.take_signal(signal_body(CLUSTER, "FAILURE", reason))
         elif workers < world.desired[NodeRole.WORKER]:
             world.desired[NodeRole.WORKER] = workers
-            following = replace(following, reason="insufficient capacity")
+            following = replace(following, reason=Reason("insufficient capacity"))
         world.cloud.put(None, put_request("state", following))
-        world.cloud.send("master", Doorbell(CLUSTER, generation).to_body(), "adjuster", is_ring=True)
+        world.cloud.send("master", ClusterNotification(CLUSTER, generation).to_body(), "adjuster", is_ring=True)

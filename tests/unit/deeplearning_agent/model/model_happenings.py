@@ -20,8 +20,8 @@ POISON = (
     "[]",
     "{}",
     '{"kind": "report"}',
-    '{"kind": "doorbell"}',
-    '{"kind": "doorbell", "generation": "x"}',
+    '{"kind": "notification"}',
+    '{"kind": "notification", "generation": "x"}',
 )
 
 STOLEN_SEQUENCE = 1_000_000

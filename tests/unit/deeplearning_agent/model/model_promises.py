@@ -97,7 +97,7 @@ class Promises:
         require(new.revision == (old.revision if old else 0) + 1, "M1: a revision was skipped")
         require(old is None or new.generation >= old.generation, "M1: the generation fell")
         if new.phase is Phase.FAILED:
-            require(is_telling(new.reason), f"M8: the failure's reason names nothing: {new.reason!r}")
+            require(is_telling(str(new.reason)), f"M8: the failure's reason names nothing: {new.reason!r}")
             is_fair = any(machine.has_had_trouble for machine in self.world.machines.values())
             require(is_fair, f"M17: the cluster failed, and nothing was wrong with any node: {new.reason}")
             self._check_theft(new)

@@ -17,7 +17,7 @@ SCRIPT = ScriptSettings("scripts", "run", hashlib.sha256(RUN_SCRIPT).hexdigest()
 USER = pwd.getpwuid(os.getuid()).pw_name
 
 
-def make_settings(role, *, minimum, setup_seconds, has_script):
+def make_settings(role, *, setup_seconds, has_script):
     """Return the settings of a role's nodes."""
     is_master = role is NodeRole.MASTER
     return NodeSettings(
@@ -34,7 +34,6 @@ def make_settings(role, *, minimum, setup_seconds, has_script):
         file_system=FileSystemSettings("nfs4", "fs-0123.efs.eu-west-1.amazonaws.com:/", "nfsvers=4.1", "/mnt/efs"),
         expected_gpu_count=2,
         packages={},
-        worker_min_capacity=minimum,
         setup_seconds=setup_seconds,
         run_script=SCRIPT if has_script else None,
     )

@@ -338,7 +338,7 @@ def test_rejected_lines_are_counted_from_both_ends(info, rejected, is_first_amon
 
 # --- Events -----------------------------------------------------------------------------------------
 
-FORMED = ClusterEvent(EventKind.FORMED, "cats", 1, 3)
+FORMED = ClusterEvent(kind=EventKind.FORMED, cluster="cats", generation=1, nodes=3)
 
 
 def test_an_event_is_sent_at_once(outlet):
@@ -383,11 +383,11 @@ class RefusingBus:
 
 def test_more_events_than_a_call_takes_come_in_several(outlet):
     for generation in range(15):
-        outlet.say(event=ClusterEvent(EventKind.DEGRADED, "cats", generation, 3))
+        outlet.say(event=ClusterEvent(kind=EventKind.DEGRADED, cluster="cats", generation=generation, nodes=3))
     outlet.run(5)
     assert outlet.events.calls == {"put_events": 2}
     for generation in range(MOST_EVENTS + 5):
-        outlet.say(event=ClusterEvent(EventKind.DEGRADED, "cats", generation, 3))
+        outlet.say(event=ClusterEvent(kind=EventKind.DEGRADED, cluster="cats", generation=generation, nodes=3))
     kept = outlet.queue.take_events()
     assert [event.generation for event in kept] == list(range(5, MOST_EVENTS + 5))
 

@@ -15,9 +15,11 @@ from deeplearning_cdk.capacity.spending import ClusterBudget
 from deeplearning_cdk.coordination.messages import FORWARDED, NO_POLICY, allow_publishers
 from deeplearning_cdk.operations.dashboard import LEFT_OUT_WITHOUT_GPUS
 from deeplearning_cdk.operations.metrics import ClusterMetrics
-from deeplearning_contract.cluster_event import EventKind, name_source
+from deeplearning_contract.cluster_event import ClusterEvent, EventKind, name_source
+from deeplearning_contract.log_record import ADJUSTER, REASON, LogLine, Speaker
 from deeplearning_contract.metrics import CLUSTER, METRICS, NAMESPACE, NODE, PHASE
 from deeplearning_contract.names import CLUSTER_TAG
+from deeplearning_contract.reason import Reason
 from deeplearning_contract.settings import AdjusterSettings
 from tests.unit.deeplearning_cdk.clusters import plan
 from tests.unit.deeplearning_cdk.test_public_api import VARIANTS
@@ -250,6 +252,22 @@ def test_dashboard_begins_with_the_way_in_and_ends_with_the_last_warnings(synthe
     assert all(widget["x"] + widget["width"] <= 24 for widget in _widgets(synthesis))
 
 
+def _find_path(document: Any, path: str) -> Any:
+    for key in path.split("."):
+        document = document[key]
+    return document
+
+
+def test_dashboard_shows_fields_that_the_lines_of_a_failure_have(synthesize: Any) -> None:
+    """A path names a nested field: CloudWatch Logs user guide, "Supported logs and discovered fields", JSON logs."""
+    reason = Reason("no capacity", "wait")
+    line = LogLine(0.0, "ERROR", Speaker("mine", ADJUSTER, ADJUSTER), 1, "a", str(reason), {REASON: reason})
+    (names,) = re.findall(r"\| fields @timestamp, (.*)", _widgets(synthesize())[-1]["properties"]["query"])
+    shown = {name: _find_path(json.loads(line.to_text()), name) for name in names.split(", ")}
+    assert shown["message"] == "no capacity; wait"
+    assert (shown["reason.cause"], shown["reason.remedy"]) == ("no capacity", "wait")
+
+
 def test_metrics_of_users_dashboards_are_the_clusters() -> None:
     metrics = ClusterMetrics("mine")
     made = [
@@ -287,7 +305,16 @@ def test_failure_events_are_published_as_text(synthesize: Any) -> None:
     assert target["Arn"] == _topic(synthesis)
     assert "RoleArn" not in target
     text = json.loads(target["InputTransformer"]["InputTemplate"])
-    assert set(re.findall(r"<(\w+)>", text)) == set(target["InputTransformer"]["InputPathsMap"])
+    paths = target["InputTransformer"]["InputPathsMap"]
+    assert set(re.findall(r"<(\w+)>", text)) == set(paths)
+    event = ClusterEvent(
+        kind=EventKind.FAILED, cluster="mine", generation=1, nodes=0, reason=Reason("no capacity", "wait")
+    )
+    entry = event.to_entry()
+    received = {"detail-type": entry["DetailType"], "detail": json.loads(entry["Detail"])}
+    words = {name: str(_find_path(received, path.removeprefix("$."))) for name, path in paths.items()}
+    told = re.sub(r"<(\w+)>", lambda found: words[found[1]], text)
+    assert told == "Deep Learning Cluster Failed: mine, generation 1, 0 nodes. no capacity; wait"
 
 
 def _budget(synthesis: Any) -> tuple[Any, list[Any]]:

@@ -194,6 +194,16 @@ def test_a_status_of_another_boot_says_nothing(data_lab, command):
     assert command("data")[0] == 1
 
 
+def test_a_failed_step_keeps_the_parts_of_its_reason_until_it_starts_again(data_lab):
+    data_lab.facts(MASTER, data_lab.source("set.tar"))
+    status, reason = Status(data_lab.root(MASTER), BriefClock()), Reason("no such key", "upload it", "404")
+    status.fail("data:set", reason, is_final=True)
+    failed = read_status(data_lab.root(MASTER))["data:set"]
+    assert (failed.detail, failed.reason) == (str(reason), reason)
+    status.start("data:set", "fetching")
+    assert not read_status(data_lab.root(MASTER))["data:set"].reason
+
+
 def test_every_node_is_asked_and_one_that_is_silent_is_named(data_lab, command, monkeypatch):
     data_lab.put("set.tar", make_archive("tar", ENTRY))
     data_lab.stage(data_lab.source("set.tar"))

@@ -11,6 +11,7 @@ from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.lab import StandIn
 from cdk_rehearsal.run.timeline import Happening, Span, Timeline
 from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.reason import Reason
 from deeplearning_contract.version import VERSION
 from deeplearning_rehearsal.checks.contract_check import Roster
 from deeplearning_rehearsal.checks.node_log import LogReport
@@ -97,7 +98,7 @@ def test_slots_are_the_gpus_of_all_nodes_and_one_on_a_node_without(evidence: Evi
 
 
 def test_a_smaller_cluster_with_a_reason_passes(evidence: Evidence) -> None:
-    told = replace(evidence, requested=4, state=replace(STATE, reason="no capacity in eu-west-1a"))
+    told = replace(evidence, requested=4, state=replace(STATE, reason=Reason("no capacity in eu-west-1a")))
     assert find_problems("trained", told) == ()
 
 

@@ -28,8 +28,8 @@ RESERVE_SECONDS = 10
 """Time of an invocation that is reserved for the action after the last read."""
 
 
-class Confirmation:
-    """Observations of one invocation; the records are None before their first write."""
+class Observer:
+    """Observer of the cluster in one invocation: what it read last; the records are None before their first write."""
 
     def __init__(self, settings: AdjusterSettings, adapters: Adapters) -> None:
         self._settings = settings
@@ -38,7 +38,7 @@ class Confirmation:
         self._breaker: Breaker | None = None
         self._dying: set[str] = set()
         """Groups whose launches die early, so that most reads see a running attempt."""
-        self.observed = ClusterObservation()
+        self.cluster = ClusterObservation()
         self.state: ClusterState | None = None
         self.adjustment: Adjustment | None = None  # Also None when it cannot matter
         self.has_read_state = False  # The state record is not read while instances launch or terminate
@@ -51,18 +51,18 @@ class Confirmation:
     @property
     def may_have_request(self) -> bool:
         """True if a request may be open; it waits while instances launch in all groups."""
-        found = self.observed.groups
+        found = self.cluster.groups
         return needs_decision(found) or any(not group.desired for group in found)
 
     def read_once(self) -> str:
         """Return the reason why no decision is needed; empty when one may be."""
         self._found = self._adapters.groups.find()
-        self.observed = ClusterObservation(self._found)
+        self.cluster = ClusterObservation(self._found)
         if not needs_decision(self._found):
             return "instances launch or terminate, or the groups do not exist yet"
         self.state = self._adapters.records.read_state()
         self.has_read_state = True
-        if self.state is not None and is_standing(self.observed, self.state):
+        if self.state is not None and is_standing(self.cluster, self.state):
             return f"the verdict stands: {self.state.phase.value}"
         return ""
 
@@ -115,16 +115,16 @@ class Confirmation:
     def _read_decision(self, own: Adjustment | None) -> Decision:
         adapters, now = self._adapters, self._adapters.clock.now()
         found, self._found = self._found or adapters.groups.find(), ()
-        self.observed = ClusterObservation(tuple(self._add_activities(group, found, now) for group in found))
+        self.cluster = ClusterObservation(tuple(self._add_activities(group, found, now) for group in found))
         if own is not None:
             self.adjustment = own
         elif self._may_have_adjustment():
             self.adjustment = adapters.records.read(Adjustment)
-        workers = self.observed.workers
+        workers = self.cluster.workers
         has_record = workers is not None and needs_record(workers, self.state, now)
         self._breaker = adapters.records.read(Breaker) if has_record else None
         return decide(
-            self.observed,
+            self.cluster,
             state=self.state,
             adjustment=self.adjustment,
             breaker=self._breaker,
@@ -152,6 +152,6 @@ class Confirmation:
         """
         Return whether to read the shrink's record: not while the groups are busy or after the membership was published.
         """
-        suspended = {name for group in self.observed.groups for name in group.suspended}
-        is_quiet = not self.is_published and not self.observed.is_busy
+        suspended = {name for group in self.cluster.groups for name in group.suspended}
+        is_quiet = not self.is_published and not self.cluster.is_busy
         return is_quiet or not suspended.isdisjoint(SUSPENDED_PROCESSES)
