@@ -20,8 +20,9 @@ from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases,
 from deeplearning_rehearsal.cases.suite.runner import SuiteRun, count_jobs, rehearse_one
 from deeplearning_rehearsal.cases.verdict.results import render_results
 from deeplearning_rehearsal.options import RehearsalOptions
+from deeplearning_rehearsal.platforms.registry import find_platform
 from deeplearning_rehearsal.software.node_software import prepare_software
-from deeplearning_rehearsal.template import count_gpus, require_cluster, require_worker_minimum
+from deeplearning_rehearsal.template import count_gpus, require_cluster
 
 _MINUTES = 15.0
 _GPUS_PER_NODE = 1
@@ -100,7 +101,8 @@ def _require_assembly(options: RehearsalOptions, gpus: int | None) -> RehearsalO
     """
     stack = read_stack(options.assembly, options.stack)
     require_cluster(stack)
-    require_worker_minimum(stack.template, options.nodes)
+    if options.nodes is not None:
+        find_platform(stack.template).require_nodes(stack.template, options.nodes)
     tell_warnings(options.assembly, options.stack)
     return replace(options, gpus_per_node=min(_GPUS_PER_NODE, count_gpus(stack.template))) if gpus is None else options
 

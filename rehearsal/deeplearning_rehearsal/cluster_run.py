@@ -16,24 +16,21 @@ from cdk_rehearsal.run.progress import tell
 from cdk_rehearsal.run.run import check_sessions
 from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.cluster_state import ClusterState, get_request
+from deeplearning_contract.job_definition import SubmissionSettings
 from deeplearning_contract.names import AGENT_LOG, SETTINGS_FILE, NodeRole, find_role
 from deeplearning_contract.settings import NodeSettings
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_roster
-from deeplearning_rehearsal.checks.node_log import await_node_log, list_emr_logs
+from deeplearning_rehearsal.checks.node_log import await_node_log
 from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress
-from deeplearning_rehearsal.checks.training import (
-    await_formation,
-    read_submission,
-    train,
-    train_in_step,
-    upload_example,
-)
+from deeplearning_rehearsal.checks.training import read_submission, upload_example
 from deeplearning_rehearsal.options import RehearsalOptions
+from deeplearning_rehearsal.platforms.platform import Platform
+from deeplearning_rehearsal.platforms.registry import PLATFORMS, find_platform
 from deeplearning_rehearsal.report.assessment import Evidence
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport, read_environment
 from deeplearning_rehearsal.software.downloads import prepare_digits
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
-from deeplearning_rehearsal.template import apply_overrides, count_requested, require_worker_minimum
+from deeplearning_rehearsal.template import apply_overrides
 
 BUILD_SECONDS = 1200.0
 """Limit for the build of an environment, on a machine that shares its cores with the nodes."""
@@ -61,7 +58,9 @@ class ClusterRun:
         """Deploy the stack, wait for its end, and examine the result."""
         options = self.options
         template = read_stack(options.assembly, options.stack).template
-        require_worker_minimum(template, options.nodes)
+        platform = find_platform(template)
+        if options.nodes is not None:
+            platform.require_nodes(template, options.nodes)
         with self.timeline.phase("deploy"):
             workers = None if options.nodes is None else options.nodes - 1
             change = partial(apply_overrides, workers=workers, gpus=options.gpus_per_node)
@@ -71,7 +70,7 @@ class ClusterRun:
         evidence = Evidence(
             stack=self.aws.stack_name,
             overrides={**self.aws.overrides, **{f"key pair {name}": "assumed to exist" for name in self.key_pairs}},
-            requested=options.nodes or count_requested(template),
+            requested=options.nodes or platform.count_nodes(template),
             outcome=outcome,
             calls=self.aws.calls(until=self.fleet.signalled_at),
             formation_seconds=self.fleet.formation_seconds(),
@@ -96,9 +95,10 @@ class ClusterRun:
         master, lane = find_master(self.fleet), self.fleet.lane
         settings = self.read_settings()
         submission = read_submission(self.aws.place.client, settings.cluster)
-        if submission.platform == "emr":  # Its stack may be complete before the members are.
+        platform, client = PLATFORMS[submission.platform], self.aws.place.client
+        if platform.has_late_members:
             with self.timeline.phase("wait"):
-                await_formation(self.aws.place.client("emr"), submission.cluster_id, self.give_up - time.monotonic())
+                platform.await_members(client, submission, self.give_up - time.monotonic())
             if self.fleet.launched_at is not None:
                 evidence.formation_seconds = time.monotonic() - self.fleet.launched_at
         if settings.state_table:
@@ -116,20 +116,21 @@ class ClusterRun:
             if settings.log_group:
                 logs, nodes = self.aws.place.client("logs"), [node.instance_id for node in evidence.nodes]
                 evidence.log = await_node_log(logs, settings.log_group, nodes)
-            if submission.platform == "emr":
-                self.check_emr_logs(evidence, submission.cluster_id)
+            self.check_logs(evidence, platform, submission)
             # The master and the last worker: each role has rights of its own.
             ends = {evidence.roster.hosts[0][1], evidence.roster.hosts[-1][1]}
             check_sessions(self.aws.place.client("ssm"), ends)
 
-    def check_emr_logs(self, evidence: Evidence, cluster: str) -> None:
-        """Hold the bucket of a cluster on EMR against the logs that EMR writes; what lacks is a problem."""
-        logs = list_emr_logs(self.aws.place.client("emr"), self.aws.place.client("s3"), cluster)
+    def check_logs(self, evidence: Evidence, platform: Platform, submission: SubmissionSettings) -> None:
+        """Hold the logs of the service itself against what it writes; what lacks is a problem."""
+        logs = platform.find_logs(self.aws.place.client, submission)
+        name = submission.platform.upper()
         evidence.problems += [
-            f"EMR must write {uri}, it is not in the bucket" for uri, is_there in logs.items() if not is_there
+            f"{name} must write {uri}, it is not in the bucket" for uri, is_there in logs.items() if not is_there
         ]
-        lane = self.fleet.lane(find_master(self.fleet).instance_id)
-        self.timeline.tell(lane, f"{sum(logs.values())} of {len(logs)} logs of EMR are in the bucket")
+        if logs:
+            lane = self.fleet.lane(find_master(self.fleet).instance_id)
+            self.timeline.tell(lane, f"{sum(logs.values())} of {len(logs)} logs of {name} are in the bucket")
 
     def train(self, evidence: Evidence) -> None:
         """Run the example job; RehearsalError when it failed."""
@@ -141,11 +142,8 @@ class ClusterRun:
             submission = read_submission(client, settings.cluster)
             job = upload_example(client, submission, self.find_digits())
             seconds = self.last_moment - time.monotonic()
-            if submission.platform == "emr":
-                emr, cluster = client("emr"), submission.cluster_id
-                evidence.training = train_in_step(self.lab, master, job, seconds, emr=emr, cluster=cluster)
-            else:
-                evidence.training = train(self.lab, master, settings.login_user, job, seconds)
+            platform = PLATFORMS[submission.platform]
+            evidence.training = platform.train(self.lab, master, job, seconds, clients=client, submission=submission)
             self.timeline.tell(lane, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
 
     def find_digits(self) -> Path:

@@ -25,7 +25,7 @@ from deeplearning_cli.jobs.definition import read_job
 from deeplearning_cli.main import make_parser as make_cdk_parser
 from deeplearning_cli.main import split_command
 from deeplearning_command.main import make_parser as make_node_parser
-from deeplearning_rehearsal.template import require_worker_minimum
+from deeplearning_rehearsal.platforms.registry import find_platform
 from stacks.cluster_stack import make_stack
 from stacks.context import read_choices, read_context
 
@@ -140,7 +140,7 @@ def test_rehearsals_on_pages_have_enough_nodes_for_the_readmes_app(synthesize: C
     counts = set(map(int, re.findall(r"deeplearning-cdk rehearse cdk\.out[^\n`]* --nodes (\d+)", text)))
     assert counts
     for nodes in counts:
-        require_worker_minimum(template, nodes)
+        find_platform(template).require_nodes(template, nodes)
 
 
 @pytest.mark.parametrize(

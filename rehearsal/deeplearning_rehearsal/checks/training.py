@@ -5,7 +5,6 @@ import hashlib
 import io
 import json
 import tarfile
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,6 @@ DATA_MODULE = "digits.py"
 """Of the examples; it reads the digits from the file beside it."""
 MINIMUM_ACCURACY = 0.90
 _FIGURES = ("framework", "ranks", "hosts", "dataset", "accuracy", "seconds")
-STEP_LOGS = "/mnt/var/log/hadoop/steps"
-"""Folder of the logs of steps on EMR's primary node (EMR management guide, "View log files")."""
-_POLL_SECONDS = 0.5
 SHARED_FOLDER = "$EFS_MOUNT/rehearsal"
 
 
@@ -60,55 +56,6 @@ def upload_example(clients: Callable[[str], Any], settings: SubmissionSettings, 
     source = ScriptSettings(settings.bucket, f"{settings.prefix}{sha256}.tar.gz", sha256)
     clients("s3").put_object(Bucket=source.bucket, Key=source.key, Body=buffer.getvalue())
     return JobDefinition(name=Path(PROGRAM).stem, program=("python3", PROGRAM), source=source)
-
-
-def train(nodes: Nodes, master: str, login_user: str, job: JobDefinition, timeout: float) -> TrainingReport:
-    """
-    Start a job on the master as `deeplearning-cdk submit` does on EC2, and read its own result.
-
-    As for a user, the job waits for what it needs. Raises PromiseError, with the last lines of output, if the job fails
-    or takes more than `timeout` seconds.
-    """
-    command = ["deeplearning", "start-job", job.encode()]
-    answer = nodes.run(master, command, user=login_user, login_shell=True, timeout=timeout)
-    if answer.returncode != 0:
-        raise PromiseError(
-            f"training ended with status {answer.returncode}: {last_lines(answer.stdout + answer.stderr)}"
-        )
-    return make_training_report(LAUNCHER, read_result(answer.stdout))
-
-
-def train_in_step(
-    nodes: Nodes, master: str, job: JobDefinition, timeout: float, *, emr: Any, cluster: str
-) -> TrainingReport:
-    """
-    Start a job in a step of a cluster as `deeplearning-cdk submit` does on EMR, and read its own result.
-
-    Raises PromiseError, with the last lines of the step's log, if the step fails or takes more than `timeout` seconds.
-    """
-    (step,) = emr.add_job_flow_steps(JobFlowId=cluster, Steps=[job.to_step()])["StepIds"]
-    await_steps(emr, cluster, timeout)
-    state = emr.describe_step(ClusterId=cluster, StepId=step)["Step"]["Status"]["State"]
-    logs = {name: nodes.run(master, ["cat", f"{STEP_LOGS}/{step}/{name}"]).stdout for name in ("stdout", "stderr")}
-    if state != "COMPLETED":
-        raise PromiseError(f"training's step {step} is {state}: {last_lines(logs['stdout'] + logs['stderr'])}")
-    return make_training_report(LAUNCHER, read_result(logs["stdout"]))
-
-
-def await_formation(emr: Any, cluster: str, timeout: float) -> None:
-    """Wait for the first steps of a cluster on EMR; PromiseError if they end it."""
-    await_steps(emr, cluster, timeout)
-    status = emr.describe_cluster(ClusterId=cluster)["Cluster"]["Status"]
-    if status["State"] != "WAITING":
-        reason = status["StateChangeReason"].get("Message", "no reason given")
-        raise PromiseError(f"cluster {cluster} must wait for jobs, it is {status['State']}: {reason}")
-
-
-def await_steps(emr: Any, cluster: str, timeout: float) -> None:
-    """Wait until no step of a cluster on EMR is left to do, for so many seconds at most."""
-    give_up = time.monotonic() + timeout
-    while emr.list_steps(ClusterId=cluster, StepStates=["PENDING", "RUNNING"])["Steps"] and time.monotonic() < give_up:
-        time.sleep(_POLL_SECONDS)
 
 
 def make_training_report(launcher: str, result: Mapping[str, Any]) -> TrainingReport:

@@ -7,7 +7,7 @@ import pytest
 
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_rehearsal.options import RehearsalOptions
-from deeplearning_rehearsal.template import WORKER_MINIMUM_VARIABLE, count_requested, require_worker_minimum
+from deeplearning_rehearsal.platforms.ec2 import WORKER_MINIMUM_VARIABLE, Ec2Platform
 
 
 def _template(fewest: Any) -> dict[str, Any]:
@@ -56,28 +56,28 @@ def test_a_fault_case_has_a_folder_of_its_own_and_shares_the_cache() -> None:
 
 
 def test_requested_nodes_are_those_of_all_groups() -> None:
-    assert count_requested(_template("1")) == 4
+    assert Ec2Platform().count_nodes(_template("1")) == 4
 
 
 def test_nodes_that_the_stack_asks_for_are_counted_whatever_its_groups_say() -> None:
     template = _template("1")
     for name in ("Master", "Workers"):
         template["Resources"][name]["Properties"] = {"MinSize": "0"}
-    assert count_requested(template) == 0
+    assert Ec2Platform().count_nodes(template) == 0
     request = {"Type": "Custom::RequestedCapacity", "Properties": {"Master": "1", "Workers": "5"}}
     template["Resources"]["Request"] = request
-    assert count_requested(template) == 6
+    assert Ec2Platform().count_nodes(template) == 6
 
 
 def test_fewer_nodes_than_the_stack_is_content_with_are_refused_before_anything_is_deployed() -> None:
     with pytest.raises(UnavailableError) as caught:
-        require_worker_minimum(_template("2"), 2)
+        Ec2Platform().require_nodes(_template("2"), 2)
     assert str(caught.value) == (
         "--nodes must be at least 3, the master and the stack's workers.min_capacity of 2, got 2; "
         "raise it, or synthesize with a lower workers.min_capacity"
     )
 
 
-@pytest.mark.parametrize(("fewest", "nodes"), [("2", 3), ("2", None), ("0", 1), ({"Ref": "Fewest"}, 1), (None, 1)])
-def test_sizes_that_may_form_are_not_refused(fewest: Any, nodes: int | None) -> None:
-    require_worker_minimum(_template(fewest), nodes)
+@pytest.mark.parametrize(("fewest", "nodes"), [("2", 3), ("0", 1), ({"Ref": "Fewest"}, 1), (None, 1)])
+def test_sizes_that_may_form_are_not_refused(fewest: Any, nodes: int) -> None:
+    Ec2Platform().require_nodes(_template(fewest), nodes)

@@ -19,17 +19,17 @@ from deeplearning_contract.job_definition import JobDefinition, SubmissionSettin
 from deeplearning_rehearsal.checks.training import (
     DATA_MODULE,
     PROGRAM,
-    await_formation,
     copy_examples,
     list_examples,
     read_submission,
-    train,
-    train_in_step,
     upload_example,
 )
+from deeplearning_rehearsal.platforms.registry import PLATFORMS
 from tests.unit.local_aws import empty_aws
 
 JOB = JobDefinition(name="train_digits", program=("python3", PROGRAM))
+
+SUBMISSION = SubmissionSettings("emr", "c", "ubuntu", "assets", "deeplearning-jobs/c/", cluster_id="j-1")
 
 RESULT = {
     "framework": "PyTorch",
@@ -39,6 +39,13 @@ RESULT = {
     "accuracy": 0.97,
     "seconds": 3.5,
 }
+
+
+def train(platform: Any, node: Any, seconds: float, **clients: Any) -> Any:
+    """Train on a platform; each client is named by its service."""
+    return PLATFORMS[platform].train(
+        node, "i-1", JOB, seconds, clients=lambda name: clients[name], submission=SUBMISSION
+    )
 
 
 class Master:
@@ -72,7 +79,7 @@ def digits(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("prefix", ["", "[1,0]<stdout>:", "[0]<stdout>: ", "Sat Nov 21 09:00:00 2026[0]<stdout>:"])
 def test_the_result_is_found_behind_a_launchers_prefix(prefix: str) -> None:
     master = Master(0, f"epoch 1\n{prefix}{json.dumps(RESULT)}\n[1,1]<stdout>:bye {{}}\n")
-    training = train(master, "i-1", "ubuntu", JOB, 42.0)
+    training = train("ec2", master, 42.0)
     assert (training.launcher, training.ranks, training.accuracy) == ("horovod", 2, 0.97)
     assert training.hosts == ["ip-1", "ip-2"]
     assert master.timeout == 42.0
@@ -127,10 +134,10 @@ class Emr:
 
 def test_a_cluster_that_its_first_step_ends_is_reported_with_emrs_reason() -> None:
     emr = Emr("COMPLETED")
-    await_formation(emr, "j-1", 42.0)
+    PLATFORMS["emr"].await_members(lambda _: emr, SUBMISSION, 42.0)
     emr.cluster = ("TERMINATED_WITH_ERRORS", "Shut down as step failed")
     with pytest.raises(PromiseError, match="j-1 must wait for jobs, it is TERMINATED_WITH_ERRORS: Shut down as step f"):
-        await_formation(emr, "j-1", 42.0)
+        PLATFORMS["emr"].await_members(lambda _: emr, SUBMISSION, 42.0)
 
 
 class Primary:
@@ -146,32 +153,32 @@ class Primary:
 
 def test_on_emr_the_job_is_a_step_whose_failure_has_its_last_lines() -> None:
     emr = Emr("COMPLETED")
-    training = train_in_step(Primary(), "i-1", JOB, 42.0, emr=emr, cluster="j-1")
+    training = train("emr", Primary(), 42.0, emr=emr)
     assert (training.ranks, training.accuracy) == (2, 0.97)
     assert emr.steps == [{"JobFlowId": "j-1", "Steps": [JOB.to_step()]}]
     with pytest.raises(PromiseError, match=r"training's step s-1 is FAILED: .*rank 1 is lost"):
-        train_in_step(Primary(), "i-1", JOB, 42.0, emr=Emr("FAILED"), cluster="j-1")
+        train("emr", Primary(), 42.0, emr=Emr("FAILED"))
 
 
 def test_a_job_that_prints_no_result_is_not_taken_for_trained() -> None:
     with pytest.raises(PromiseError, match=r"training printed no result: epoch 1 \| bye"):
-        train(Master(0, "epoch 1\n\nbye\n"), "i-1", "ubuntu", JOB, 1.0)
+        train("ec2", Master(0, "epoch 1\n\nbye\n"), 1.0)
 
 
 def test_a_result_that_was_cut_off_is_not_taken_for_trained() -> None:
     with pytest.raises(PromiseError, match="training printed no result"):
-        train(Master(0, json.dumps(RESULT)[:-20]), "i-1", "ubuntu", JOB, 1.0)
+        train("ec2", Master(0, json.dumps(RESULT)[:-20]), 1.0)
 
 
 def test_a_result_that_lacks_a_figure_is_not_taken_for_trained() -> None:
     with pytest.raises(PromiseError, match=r"training's result must have framework, ranks, hosts"):
-        train(Master(0, '{"accuracy": 0.97}'), "i-1", "ubuntu", JOB, 1.0)
+        train("ec2", Master(0, '{"accuracy": 0.97}'), 1.0)
 
 
 def test_a_job_that_fails_ends_with_the_last_lines_it_wrote() -> None:
     noise = "".join(f"line {number}\n" for number in range(30))
     with pytest.raises(PromiseError) as caught:
-        train(Master(3, noise, "Traceback\nRuntimeError: no route to host\n"), "i-1", "ubuntu", JOB, 1.0)
+        train("ec2", Master(3, noise, "Traceback\nRuntimeError: no route to host\n"), 1.0)
     message = str(caught.value)
     assert message.startswith("training ended with status 3: line 20 | ")
     assert message.endswith("RuntimeError: no route to host")

@@ -6,7 +6,8 @@ import json
 import pytest
 
 from cdk_rehearsal.errors import AssemblyError, UnavailableError
-from deeplearning_rehearsal.template import apply_overrides, count_requested, require_worker_minimum
+from deeplearning_rehearsal.platforms.registry import PLATFORMS, find_platform
+from deeplearning_rehearsal.template import apply_overrides
 
 
 @pytest.fixture
@@ -70,10 +71,12 @@ def test_needs_one_group_of_workers_to_set_its_size(sample_template):
 def test_on_emr_the_core_group_has_the_workers():
     groups = {"MasterInstanceGroup": {"InstanceCount": 1}, "CoreInstanceGroup": {"InstanceCount": 2}}
     template = {"Resources": {"Cluster": {"Type": "AWS::EMR::Cluster", "Properties": {"Instances": groups}}}}
-    assert count_requested(template) == 3
+    platform = find_platform(template)
+    assert platform is PLATFORMS["emr"]
+    assert platform.count_nodes(template) == 3
     changed, listing = apply_overrides(template, workers=4, gpus=1)
     assert listing == {"Cluster.CoreInstanceGroup.InstanceCount": "4"}
-    assert count_requested(changed) == 5
-    require_worker_minimum(template, 2)
+    assert platform.count_nodes(changed) == 5
+    platform.require_nodes(template, 2)
     with pytest.raises(UnavailableError, match="--nodes must be at least 2 on EMR, the primary and a core node, got 1"):
-        require_worker_minimum(template, 1)
+        platform.require_nodes(template, 1)

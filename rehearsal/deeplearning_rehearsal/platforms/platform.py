@@ -1,0 +1,62 @@
+"""What a rehearsal knows of a platform."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+from deeplearning_contract.job_definition import JobDefinition, SubmissionSettings
+from deeplearning_rehearsal.checks.contract_check import Nodes
+from deeplearning_rehearsal.checks.results import TrainingReport
+
+Clients = Callable[[str], Any]
+"""Client of an AWS service by its name."""
+
+
+class Platform(Protocol):
+    """
+    A service that runs clusters.
+
+    Attributes:
+        has_late_members: Whether members may come after the stack is complete.
+    """
+
+    has_late_members: bool
+
+    def owns(self, template: Mapping[str, Any]) -> bool:
+        """Return whether the cluster of a template is on this platform."""
+
+    def count_nodes(self, template: Mapping[str, Any]) -> int:
+        """Return the nodes that a template asks for."""
+
+    def require_nodes(self, template: Mapping[str, Any], nodes: int) -> None:
+        """Raise UnavailableError if the cluster does not form with this number of nodes, the master included."""
+
+    def resize(self, template: dict[str, Any], workers: int) -> dict[str, str]:
+        """Set the number of workers in a template, and return path -> new value; AssemblyError if it has none."""
+
+    def list_settings(self, template: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+        """Yield where the nodes get their settings, as containers with keys."""
+
+    def await_members(self, clients: Clients, submission: SubmissionSettings, seconds: float) -> None:
+        """Wait for members that come after the stack is complete; PromiseError if the cluster has ended."""
+
+    def find_logs(self, clients: Clients, submission: SubmissionSettings) -> Mapping[str, bool]:
+        """Return the logs that the service itself writes, URI -> whether it is there."""
+
+    def train(
+        self,
+        nodes: Nodes,
+        master: str,
+        job: JobDefinition,
+        seconds: float,
+        *,
+        clients: Clients,
+        submission: SubmissionSettings,
+    ) -> TrainingReport:
+        """
+        Start a job as `deeplearning-cdk submit` does, and read its own result.
+
+        As for a user, the job waits for what it needs.
+
+        Raises:
+            PromiseError: The job fails, or takes more seconds; the message has its last lines of output.
+        """

@@ -1,0 +1,16 @@
+"""All platforms, and the one of a template."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from deeplearning_contract.job_definition import Platform as PlatformName
+from deeplearning_rehearsal.platforms.ec2 import Ec2Platform
+from deeplearning_rehearsal.platforms.emr import EmrPlatform
+from deeplearning_rehearsal.platforms.platform import Platform
+
+PLATFORMS: Mapping[PlatformName, Platform] = {"ec2": Ec2Platform(), "emr": EmrPlatform()}
+
+
+def find_platform(template: Mapping[str, Any]) -> Platform:
+    """Return the platform of a template's cluster; EC2 without any."""
+    return next((each for each in PLATFORMS.values() if each.owns(template)), PLATFORMS["ec2"])
