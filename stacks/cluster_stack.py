@@ -3,15 +3,38 @@
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from aws_cdk import CfnOutput, CfnResource, DefaultStackSynthesizer, Environment, Stack
 from constructs import Construct
 
 from deeplearning_cdk import TrainingCluster
 from deeplearning_cdk.emr.training import EmrTraining
-from stacks.context import DEFAULT_PLATFORM, PLATFORMS, StackChoice
 from stacks.reader import read_props
 from stacks.wording import word_for_context
+
+DEFAULT_PLATFORM = "ec2"
+
+
+@dataclass(frozen=True)
+class StackChoice:
+    """
+    One stack that the user chose.
+
+    Attributes:
+        name: The stack's name.
+        region: Its region; None for the CLI's.
+        tags: Its tags.
+        cluster: The context's keys and values of its cluster.
+        platform: The service that runs the cluster, a name in `PLATFORMS`. Default: EC2.
+    """
+
+    name: str
+    region: str | None
+    tags: Mapping[str, str]
+    cluster: Mapping[str, Any]
+    platform: str = DEFAULT_PLATFORM
 
 
 class ClusterStack(Stack):
@@ -25,11 +48,14 @@ class ClusterStack(Stack):
         login_node: Name of the node of the session command.
 
     Attributes:
+        kind: Construct of the cluster, whose props are the keys of the context.
         cluster: The cluster.
 
     Raises:
         ValueError: A value of the context cannot work; the message names the key, the rule and a way out.
     """
+
+    kind: type[TrainingCluster | EmrTraining]
 
     def __init__(self, scope: Construct, choice: StackChoice, *, description: str, login_node: str) -> None:
         super().__init__(
@@ -41,9 +67,8 @@ class ClusterStack(Stack):
             # The CLI checks the bootstrap stack's version by itself.
             synthesizer=DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
         )
-        kind = PLATFORMS[choice.platform]
         try:
-            self.cluster = kind(self, "Cluster", **read_props(self, choice.cluster, kind))
+            self.cluster = self.kind(self, "Cluster", **read_props(self, choice.cluster, self.kind))
         except ValueError as error:
             raise ValueError(word_for_context(str(error))) from error
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
@@ -54,6 +79,7 @@ class ClusterStack(Stack):
 class HorovodStack(ClusterStack):
     """Stack of a cluster on EC2, for Horovod, MPI or torchrun."""
 
+    kind = TrainingCluster
     cluster: TrainingCluster
 
     def __init__(self, scope: Construct, choice: StackChoice) -> None:
@@ -70,6 +96,7 @@ class HorovodStack(ClusterStack):
 class EmrStack(ClusterStack):
     """Stack of a cluster on EMR."""
 
+    kind = EmrTraining
     cluster: EmrTraining
 
     def __init__(self, scope: Construct, choice: StackChoice) -> None:
@@ -80,12 +107,13 @@ class EmrStack(ClusterStack):
         CfnOutput(self, "AlarmTopic", value=self.cluster.alarms.topic.topic_arn, description="Subscribe to it")
 
 
-_STACKS: Mapping[str, type[HorovodStack | EmrStack]] = {DEFAULT_PLATFORM: HorovodStack, "emr": EmrStack}
+PLATFORMS: Mapping[str, type[HorovodStack | EmrStack]] = {DEFAULT_PLATFORM: HorovodStack, "emr": EmrStack}
+"""Stack of each platform."""
 
 
 def make_stack(scope: Construct, choice: StackChoice) -> HorovodStack | EmrStack:
     """Create the stack of the platform that the user chose."""
-    return _STACKS[choice.platform](scope, choice)
+    return PLATFORMS[choice.platform](scope, choice)
 
 
 def _keep_ids(lustre: Construct) -> None:

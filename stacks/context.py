@@ -8,47 +8,22 @@ import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deeplearning_cdk import TrainingCluster
-from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_cdk.props.check import check_prop, show_value
 from deeplearning_cdk.props.regions import may_be_region, suggest_regions
 from deeplearning_cdk.props.tags import TagKey, TagValue
+from stacks.cluster_stack import DEFAULT_PLATFORM, PLATFORMS, StackChoice
 from stacks.reader import list_keys, parse_json
 
 DEFAULT_STACK_NAME = "deeplearning-cluster"
-DEFAULT_PLATFORM = "ec2"
-PLATFORMS: Mapping[str, type[TrainingCluster | EmrTraining]] = {DEFAULT_PLATFORM: TrainingCluster, "emr": EmrTraining}
-"""Construct of the cluster on each platform, whose props are the keys."""
 
 _STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
 _STACK_KEYS = ("platform", "stack_name", "regions", "availability_zones", "tags")
 _REGIONAL_KEYS = ("network.", "storage.file_system", "encryption_key", "alarm_topic")
 """Keys of resources in one region, which therefore cannot be set for several."""
 _OF_ALL_REGIONS = ("network.cidr", "network.isolated", "network.efa")
-
-
-@dataclass(frozen=True)
-class StackChoice:
-    """
-    One stack that the user chose.
-
-    Attributes:
-        name: The stack's name.
-        region: Its region; None for the CLI's.
-        tags: Its tags.
-        cluster: The context's keys and values of its cluster.
-        platform: The service that runs the cluster, a name of `PLATFORMS`. Default: EC2.
-    """
-
-    name: str
-    region: str | None
-    tags: Mapping[str, str]
-    cluster: Mapping[str, Any]
-    platform: str = DEFAULT_PLATFORM
 
 
 def read_context(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> dict[str, Any]:
@@ -93,7 +68,7 @@ def read_choices(context: Mapping[str, Any]) -> list[StackChoice]:
         ValueError: A key is unknown, or a value of a stack cannot work.
     """
     platform = _read_platform(context.get("platform", DEFAULT_PLATFORM))
-    known = [*_STACK_KEYS, *list_keys(PLATFORMS[platform])]
+    known = [*_STACK_KEYS, *list_keys(PLATFORMS[platform].kind)]
     ours = {key: value for key, value in context.items() if _is_ours(key, known)}
     cluster = {key: value for key, value in ours.items() if key not in _STACK_KEYS}
     regions = _read_regions(ours.get("regions")) or [None]

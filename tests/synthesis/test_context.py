@@ -30,8 +30,8 @@ from deeplearning_cdk import (
 from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_cdk.props.check import show_value
 from deeplearning_rehearsal.cases.format.case_file import list_cases, read_case
-from stacks.cluster_stack import make_stack
-from stacks.context import PLATFORMS, read_choices, read_context
+from stacks.cluster_stack import PLATFORMS, make_stack
+from stacks.context import read_choices, read_context
 from stacks.reader import list_keys, read_props
 
 ROOT = Path(__file__).parents[2]
@@ -422,7 +422,7 @@ def test_a_key_takes_any_value_or_refuses_it_in_one_line(platform: str, key: str
         refusal = "none must be, got none; none"
         try:
             (choice,) = read_choices({"platform": platform, key: value})
-            read_props(cdk.Stack(), choice.cluster, PLATFORMS[platform])
+            read_props(cdk.Stack(), choice.cluster, PLATFORMS[platform].kind)
         except ValueError as error:
             refusal = str(error)
         assert IN_ONE_LINE.fullmatch(refusal), f"{key}={show_value(value)}: {refusal}"
@@ -507,5 +507,5 @@ def test_the_context_of_every_fault_case_is_read(case):
     given = dict(case.context)
     given.pop("software.environment", None)  # Its file is found when the case is rehearsed.
     for choice in read_choices(given):
-        props = read_props(cdk.Stack(), dict(choice.cluster), PLATFORMS[choice.platform])
+        props = read_props(cdk.Stack(), dict(choice.cluster), PLATFORMS[choice.platform].kind)
         assert set(props) == {key.partition(".")[0] for key in choice.cluster}
