@@ -42,7 +42,7 @@ check_room() {
 
 # transfer URL FILE: download, and resume after each interruption.
 transfer() {
-    local code status
+    local code status try
     for ((try = 1; try <= TRIES; try++)); do
         status=0
         code=$(curl --fail --location --continue-at - --connect-timeout 30 --speed-limit 1 --speed-time 60 \

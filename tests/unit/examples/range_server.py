@@ -26,6 +26,7 @@ class RangeServer(LoopbackServer):
         self.requests = []
 
     def answer(self, request, _body):
+        cut, stall = self.cut, self.stall
         limits = request.headers.get("Range") or ""
         self.requests.append((request.path, limits))
         body = self.files.get(request.path)
@@ -44,10 +45,10 @@ class RangeServer(LoopbackServer):
         body = body[start:]
         request.send_header("Content-Length", str(len(body)))
         request.end_headers()
-        piece = body[: self.cut]
+        piece = body[:cut]
         request.wfile.write(piece)
         request.wfile.flush()
         self.sent += len(piece)
-        if self.stall:
-            self.stall.wait(GENEROUS_SECONDS)
+        if stall:
+            stall.wait(GENEROUS_SECONDS)
         request.close_connection = True

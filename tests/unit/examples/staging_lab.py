@@ -1,4 +1,4 @@
-"""What `stage_data.sh` finds on a user's machine: small downloads of the real names, TensorPack, and an `aws`."""
+"""A user's machine for `stage_data.sh`: small downloads of the real names, a clone of TensorPack, and an `aws`."""
 
 import hashlib
 import io

@@ -78,7 +78,7 @@ def test_a_second_run_downloads_and_uploads_nothing(staging, web, data_lab):
 def test_another_machine_packs_the_same_archive(staging, s3):
     assert staging.stage().returncode == 0
     first = read(s3, "sets/coco-2017.tar")
-    staging.change(r"^set -euo pipefail$", "set -euo pipefail; umask 077")
+    staging.change(r"^set -euo pipefail$", "set -euo pipefail; umask 077; export TZ=UTC-9")
     assert staging.stage("s3://bucket/other", str(staging.folder / "work2")).returncode == 0
     assert read(s3, "other/coco-2017.tar") == first
     with tarfile.open(fileobj=io.BytesIO(first)) as archive:
@@ -246,9 +246,9 @@ def test_a_second_run_beside_the_first_is_refused(staging, web):
     web.cut, web.stall = 40_000, threading.Event()
     first = subprocess.Popen(staging.command(), env=staging.environment, stdout=subprocess.DEVNULL)
     wait_until(lambda: web.requests or first.poll() is not None)
+    stall, web.cut, web.stall = web.stall, None, None
     second = staging.stage()
-    web.cut = None
-    web.stall.set()
+    stall.set()
     assert second.returncode == 2
     assert "another run must have ended" in second.stderr
     assert first.wait(GENEROUS_SECONDS) == 0
