@@ -18,7 +18,6 @@ SHELLS = ("bash", "zsh", "fish", "tcsh")
 COMMANDS = {
     "doctor": "doctor",
     "rehearse": "rehearse",
-    "prepare-data": "data.preparation",
     "submit": "jobs.submit",
     "jobs": "jobs.listing",
     "stop": "jobs.stop",

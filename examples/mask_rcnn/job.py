@@ -11,7 +11,7 @@ hosts. TensorPack trains one image per GPU, defines its schedule for a total bat
 schedule to the batch by itself; an epoch here is 120,000 images, about the whole of COCO. A resumed run gets a new log
 folder, because TensorPack empties its log folder.
 
-Data, weights and program must exist before the start; the error for a missing one has the command that stages it.
+Data, weights and program must exist before the start; stage_data.sh stages them, as the error for a missing one says.
 TensorPack and TensorFlow 1 are retired: they run in your own container (--container, or the cluster's environment). For
 current alternatives see the README.
 """
@@ -31,13 +31,10 @@ from typing import Any
 from schedule import IMAGES_PER_EPOCH, SCHEDULES, JobError, Schedule, count_gpus, make_schedule
 
 PRESET = "coco-2017"
-"""Preset of `deeplearning-cdk prepare-data`, and name of the data in the cluster's props."""
+"""Name of the data that `stage_data.sh` stages, in the cluster's props and for `deeplearning data --preset`."""
 PROGRAM = "tensorpack/tensorpack/examples/FasterRCNN/train.py"
-"""Path below the cluster's data after `prepare-data s3://BUCKET/tensorpack.tar --path tensorpack` with a clone."""
-STAGE_PROGRAM = (
-    "git clone https://github.com/tensorpack/tensorpack.git; "
-    "deeplearning-cdk prepare-data s3://BUCKET/tensorpack.tar --path tensorpack"
-)
+"""Path below the cluster's data."""
+STAGE = "stage it: examples/mask_rcnn/stage_data.sh s3://BUCKET/PREFIX"
 ENVIRONMENT = {"HOROVOD_CYCLE_TIME": "0.5", "HOROVOD_FUSION_THRESHOLD": str(64 * 1024 * 1024)}
 """Fewer, larger messages between many ranks; `deeplearning run` sets the variables of the network."""
 _CHECKPOINT = re.compile(r"model-(\d+)\.index")
@@ -118,8 +115,7 @@ def find_data(folder: Path, weights: Path | None) -> Data:
     if needed:
         names = ", ".join(str(Path(parts[part]).relative_to(found["folder"])) for part in needed)
         raise JobError(
-            f"--data must contain {names}, got {found['folder']} without it; see `deeplearning data`, or stage it: "
-            f"deeplearning-cdk prepare-data s3://BUCKET/{PRESET}.tar --preset {PRESET}"
+            f"--data must contain {names}, got {found['folder']} without it; see `deeplearning data`, or {STAGE}"
         )
     if weights is not None and not weights.is_file():
         raise JobError(f"--weights must be a file, got {weights}; leave it out for the weights of {PRESET}")
@@ -128,7 +124,7 @@ def find_data(folder: Path, weights: Path | None) -> Data:
 
 def look_at_data(folder: Path) -> dict[str, Any]:
     """
-    Return the paths of the data set's parts, by their names in `prepare-data`.
+    Return the paths of the data set's parts, by their names in `deeplearning data --preset`.
 
     Raises:
         JobError: The paths cannot be determined.
@@ -151,7 +147,7 @@ def check_program(program: Path) -> None:
         JobError: It does not exist.
     """
     if not program.is_file():
-        raise JobError(f"--program must be TensorPack's train.py, got {program} and no such file; {STAGE_PROGRAM}")
+        raise JobError(f"--program must be TensorPack's train.py, got {program} and no such file; {STAGE}")
 
 
 def make_command(options: argparse.Namespace, schedule: Schedule, start: Start, logs: Path, data: Data) -> list[str]:

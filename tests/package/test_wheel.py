@@ -150,7 +150,6 @@ def test_the_line_of_a_page_that_installs_it_works_as_pasted(page: str, wheel: P
         ("deeplearning-cdk", ["rehearse", "{assembly}"]),
         ("deeplearning-cdk", ["status"]),
         ("deeplearning-cdk", ["completion", "bash"]),
-        ("deeplearning-cdk", ["prepare-data", "s3://bucket/a.tar", "--preset", "coco-2017"]),
     ],
 )
 def test_a_command_without_its_packages_names_a_command_that_installs_them(

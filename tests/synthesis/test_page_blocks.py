@@ -40,7 +40,7 @@ NOT_RUN = ("mermaid", "text")
 FOREIGN = frozenset(
     {
         *("aws", "lsblk", "mpirun", "npm", "nvidia-smi", "pipx", "pytest", "sudo", "uv", "xargs"),
-        *("cd", "do", "done", "echo", "source", "while"),
+        *("cd", "do", "done", "echo", "sha256sum", "source", "tar", "while"),
     }
 )
 """First words of commands that are not ours."""

@@ -71,9 +71,9 @@ def test_nothing_names_our_own_package_on_an_index() -> None:
     paths = (ROOT / name for name in listing.split("\0") if name and not name.startswith(("tests/", "CHANGELOG")))
     texts = {path: path.read_bytes().decode(errors="replace") for path in paths if path.is_file()}
     assert [path.name for path, text in texts.items() if find_index_installs(text)] == []
-    assert find_index_installs("run: pip install --upgrade 'deeplearning-cdk[data]'`") == ["deeplearning-cdk[data]"]
+    assert find_index_installs("run: pip install 'deeplearning-cdk[operate]'`") == ["deeplearning-cdk[operate]"]
     assert find_index_installs("uv add deeplearning_cdk==0.1.0") == ["deeplearning_cdk==0.1.0"]
-    assert find_index_installs('pip install boto3 "../deeplearning-cdk[data]" dist/deeplearning_cdk-0.1.0.whl') == []
+    assert find_index_installs('pip install boto3 "../deeplearning-cdk[operate]" dist/deeplearning_cdk-0.1.0.whl') == []
 
 
 def find_index_installs(text: str) -> list[str]:

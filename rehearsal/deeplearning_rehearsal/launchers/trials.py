@@ -127,7 +127,7 @@ _GOES_ON = (
     f'grep -F -e "--load {_CHECKPOINTS}/from-step-0/model-352" && test -s {_CHECKPOINTS}/from-step-352/model-384.index'
 )
 _IS_DONE = f'{_MASK_RCNN} | grep -F "all 12 epochs are complete"'
-_NAMES_DATA = f'{_MASK_RCNN} --fresh --data "$EFS_MOUNT" 2>&1 | grep -F "prepare-data s3://BUCKET/coco-2017.tar"'
+_NAMES_DATA = f'{_MASK_RCNN} --fresh --data "$EFS_MOUNT" 2>&1 | grep -F "s3://BUCKET/PREFIX"'
 """The job goes on from the checkpoint that is left, does nothing more at its end, and names data that is not there."""
 
 EXTRA_TRIALS = (

@@ -77,7 +77,6 @@ def test_an_unknown_argument_is_reported_with_the_usage_of_its_command(
 ) -> None:
     required = {
         "rehearse": "cdk.out",
-        "prepare-data": "s3://b/x.tar",
         "submit": "job.toml",
         "stop": "x",
         "plan": "job.toml",
@@ -139,7 +138,6 @@ def test_errors_are_json_for_programs_and_a_line_for_people(
         ["logs"],
         ["changes", "--assembly", str(tmp_path)],
         ["upgrade"],
-        ["prepare-data", "team-data/a.tar", "--path", str(tmp_path)],
     )
     for command in commands:
         assert main([*command, "--json"]) == 2

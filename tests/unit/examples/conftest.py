@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.deeplearning_cli.range_server import RangeServer
-from tests.unit.deeplearning_provision.data_lab import DataLab, serve_s3
+from tests.unit.deeplearning_provision.data_lab import REGION, DataLab, serve_s3
+from tests.unit.examples.range_server import RangeServer
+from tests.unit.examples.staging_lab import StagingLab
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -27,6 +28,14 @@ def data_lab(monkeypatch, tmp_path):
     """A node that stages data from an empty moto."""
     with serve_s3(monkeypatch) as proxy:
         yield DataLab(tmp_path, proxy)
+
+
+@pytest.fixture
+def staging(data_lab, web, tmp_path):
+    """A user's machine with `stage_data.sh`, and an empty bucket."""
+    data_lab.client.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": REGION})
+    (tmp_path / "desk").mkdir()
+    return StagingLab(tmp_path / "desk", web)
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ class Cluster:
         self.folder = folder
         (folder / "bin").mkdir()
         self.data = folder / "data" / "coco-2017"
-        for path in DATA_SETS["coco-2017"].parts.values():
+        for path in DATA_SETS["coco-2017"].values():
             (self.data / path).parent.mkdir(parents=True, exist_ok=True)
             (self.data / path).write_text("") if Path(path).suffix else (self.data / path).mkdir()
         (folder / "bin" / "deeplearning").write_text(DEEPLEARNING)

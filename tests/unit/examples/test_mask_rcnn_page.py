@@ -1,44 +1,27 @@
 """
-The Mask R-CNN job along the page for users of the predecessor: its commands stage what its program then finds.
+The Mask R-CNN job along the page for users of the predecessor: its command stages what its program then finds.
 
-The downloads are small files of the real names, served here; prepare-data, staging and job are real, and `deeplearning
+The downloads are small files of the real names, served here; the script, staging and job are real, and `deeplearning
 run` is a program of the test.
 """
 
-import dataclasses
-import io
-import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
-from deeplearning_cli.data import sources as data_sources
-from deeplearning_cli.data.upload import make_client
-from deeplearning_cli.main import main
 from deeplearning_contract.data_sets import DATA_SETS
 from deeplearning_contract.setting_parts import DataSettings
 from tests.real_time import GENEROUS_SECONDS
 from tests.unit.deeplearning_provision.data_lab import MASTER
+from tests.unit.examples.staging_lab import ROOT, SCRIPT, read_sources
 
-ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/from-deeplearning-cfn.md").read_text()
-ARCHIVES = {
-    "train2017.zip": ("train2017/000000000009.jpg",),
-    "val2017.zip": ("val2017/000000000139.jpg",),
-    "annotations_trainval2017.zip": (
-        "annotations/instances_train2017.json",
-        "annotations/instances_val2017.json",
-        "annotations/captions_val2017.json",
-    ),
-}
-"""Files of COCO's archives, as they are named there."""
 DEEPLEARNING = f"""#!/bin/bash
 if [ "$1" = run ]; then printf '%s\\n' "$@" > "$TEST/run"; exit; fi
 exec {sys.executable} -c 'import sys; from deeplearning_command.main import main; sys.exit(main(sys.argv[1:]))' "$@"
@@ -52,38 +35,12 @@ def read_commands(program):
 
 
 @pytest.fixture
-def downloads(web, monkeypatch):
-    """Serve each download of the preset from here, small; what COCO publishes of sizes and digests is left out."""
-    found = []
-    for source in data_sources.PRESETS["coco-2017"]:
-        body = io.BytesIO(b"weights")
-        if source.name in ARCHIVES:
-            with zipfile.ZipFile(body, "w") as archive:
-                for name in ARCHIVES[source.name]:
-                    archive.writestr(name, "{}")
-        web.files[f"/{source.name}"] = body.getvalue()
-        found.append(dataclasses.replace(source, url=f"{web.url}/{source.name}", digest="", size=0))
-    monkeypatch.setitem(data_sources.PRESETS, "coco-2017", tuple(found))
-
-
-@pytest.fixture
-def tensorpack(tmp_path, monkeypatch):
-    """Make the files of a clone of TensorPack that the job names."""
-    program = tmp_path / "desk/tensorpack/examples/FasterRCNN/train.py"
-    program.parent.mkdir(parents=True)
-    program.write_text("")
-    monkeypatch.chdir(tmp_path / "desk")
-
-
-@pytest.fixture
-def staged(downloads, tensorpack, data_lab, capsys):
-    """Carry out the page's `prepare-data` commands and stage what they print; return the folder of the data."""
-    make_client().create_bucket(Bucket="bucket")
-    sources = []
-    for words in read_commands("deeplearning-cdk"):
-        assert main([word.replace("BUCKET", "bucket") for word in words]) == 0
-        printed = capsys.readouterr().out
-        sources += json.loads(printed.rpartition("-c data='")[2].rpartition("'")[0])
+def staged(staging, data_lab):
+    """Carry out the page's command and stage what it prints; return the folder of the data."""
+    [words] = [words for words in read_commands("bash") if "mask_rcnn" in words[0]]
+    assert ROOT / words[0] == SCRIPT
+    done = staging.stage(*(word.replace("BUCKET", "bucket") for word in words[1:]))
+    sources = read_sources(done.stdout)
     data_lab.stage(*(DataSettings(one["name"], one["bucket"], one["key"], "efs", one["sha256"]) for one in sources))
     return data_lab.root(MASTER) / "opt/deeplearning/data"
 
@@ -117,7 +74,8 @@ def test_the_job_finds_what_the_pages_commands_have_staged(staged, tmp_path):
     base, weights = Path(settings["DATA.BASEDIR"]), Path(settings["BACKBONE.WEIGHTS"])
     assert (base / "annotations/instances_train2017.json").is_file()
     assert (base / "train2017/000000000009.jpg").is_file()
-    assert weights.read_bytes() == b"weights"
+    assert weights.name == "ImageNet-R50-AlignPadding.npz"
+    assert weights.is_file()
     assert Path(words[words.index("--") + 2]).is_file()
 
 
@@ -138,7 +96,7 @@ def test_a_file_that_is_missing_ends_the_job_before_anything_starts(staged, tmp_
     answer = run_job(staged, tmp_path)
     assert answer.returncode == 2
     assert f"must contain {missing}, got {staged}/coco-2017 without it" in answer.stderr
-    assert "prepare-data" in answer.stderr
+    assert "stage_data.sh s3://BUCKET/PREFIX" in answer.stderr
     assert not (tmp_path / "run").exists()
     assert not (tmp_path / "efs/jobs").exists()
 
@@ -148,21 +106,9 @@ def test_a_program_that_is_missing_ends_the_job_before_anything_starts(staged, t
     answer = run_job(staged, tmp_path)
     assert answer.returncode == 2
     assert f"--program must be TensorPack's train.py, got {staged}/tensorpack/tensorpack/examples" in answer.stderr
-    assert "prepare-data s3://BUCKET/tensorpack.tar --path tensorpack" in answer.stderr
+    assert "stage_data.sh s3://BUCKET/PREFIX" in answer.stderr
     assert not (tmp_path / "run").exists()
 
 
-def test_the_presets_of_prepare_data_are_the_data_sets_that_jobs_ask_for():
-    assert set(data_sources.PRESETS) == set(DATA_SETS)
-    for name, data_set in DATA_SETS.items():
-        named = [f"{source.folder}/{source.name}".lstrip("/") for source in data_sources.PRESETS[name]]
-        for path in data_set.parts.values():
-            inside = [file for archive, files in ARCHIVES.items() if archive in named for file in files]
-            assert any(found == path or found.startswith(f"{path}/") for found in [*named, *inside]), path
-
-
-def test_data_of_a_preset_is_called_as_the_preset_whatever_its_key(downloads, aws_server, tmp_path, capsys):
-    make_client().create_bucket(Bucket="bucket")
-    words = ["prepare-data", "s3://bucket/somewhere/all.tar", "--work", str(tmp_path / "work"), "--preset", "coco-2017"]
-    assert main(words) == 0
-    assert '"name": "coco-2017"' in capsys.readouterr().out
+def test_the_script_stages_every_part_that_jobs_find(staged):
+    assert [path for path in DATA_SETS["coco-2017"].values() if not (staged / "coco-2017" / path).exists()] == []

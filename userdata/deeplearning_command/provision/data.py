@@ -71,7 +71,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
 
 def show_preset(name: str, staged: Path) -> int:
     """Print as JSON the folder of a known data set, its parts (name -> path), and the names of missing ones."""
-    parts = DATA_SETS[name].parts
+    parts = DATA_SETS[name]
     folder = max((staged, staged / _INNER), key=lambda place: sum((place / path).exists() for path in parts.values()))
     missing = [part for part, path in parts.items() if not (folder / path).exists()]
     paths = {part: str(folder / path) for part, path in parts.items()}

@@ -20,7 +20,7 @@ BACKBONE_SHAPE = (7, 7, 3, 64)
 """Of `conv0/W` in TensorPack's ResNet-50."""
 PROGRAM = "tensorpack/examples/FasterRCNN/train.py"
 _SIDE = 8
-_COCO = DATA_SETS["coco-2017"].parts
+_COCO = DATA_SETS["coco-2017"]
 
 
 def make_coco() -> dict[str, bytes]:

@@ -191,7 +191,7 @@ def test_a_moment_of_provisioning_comes_with_its_part() -> None:
 
 def test_a_known_data_set_made_small_has_every_part_that_jobs_ask_for() -> None:
     tree = DataObject("bucket", "coco-2017.tar", data_set="coco-2017").make_tree()
-    for path in DATA_SETS["coco-2017"].parts.values():
+    for path in DATA_SETS["coco-2017"].values():
         assert any(found == path or found.startswith(f"{path}/") for found in tree), path
     train = json.loads(tree["annotations/instances_train2017.json"])
     assert all(f"train2017/{image['file_name']}" in tree for image in train["images"])

@@ -1,1 +1,0 @@
-"""Data for training: download, check, bundle and upload to S3."""
