@@ -1,4 +1,4 @@
-"""What a rehearsal knows of a platform."""
+"""Interface of a platform to the rehearsal."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
