@@ -1,8 +1,8 @@
 """
-Definition of a job, the same on every platform, and the submission document of a stack.
+Definition of a job, the same on every platform.
 
-A user writes the definition as `job.toml`, or as options of `deeplearning run`. `deeplearning-cdk submit` uploads its
-source folder and sends it to the master; the submission document is how the command finds the cluster.
+A user writes it as `job.toml`, or as options of `deeplearning run`. `deeplearning-cdk submit` uploads its source folder
+and sends it to the master.
 """
 
 import base64
@@ -10,21 +10,15 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from deeplearning_contract.document import ContractError, excerpt, parse_record
 from deeplearning_contract.setting_parts import ScriptSettings, compact
 
-SUBMISSION_PATH = "/deeplearning"
-"""Path of all submission documents among SSM's parameters."""
 SESSION_BEGUN, SESSION_ENDED = "deeplearning-session: begun", "deeplearning-session: ended with"
 """Lines before and after the output of a command in a session; the exit status follows the second."""
 COMMAND = "/usr/local/bin/deeplearning"
 """The command on every node."""
-STEP_NAME = "deeplearning job "
-"""Beginning of the name of an EMR step that runs a job; the job's name follows."""
-Platform = Literal["ec2", "emr"]
-"""Service of AWS that runs a cluster."""
 JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RANGES = {
@@ -91,17 +85,6 @@ class JobDefinition:
         """Return the argument of `deeplearning start-job`, the base64 of the JSON."""
         return base64.b64encode(json.dumps(self.to_document()).encode()).decode()
 
-    def to_step(self) -> dict[str, Any]:
-        """Return the EMR step that runs the job on the primary node."""
-        # A step has no login shell, whose variables the ranks expect; exec leaves no process in between.
-        shell = ["bash", "--login", "-c", 'exec "$0" "$@"']
-        words = [*shell, COMMAND, "start-job", "--end-with-parent", self.encode()]
-        return {
-            "Name": f"{STEP_NAME}{self.name}",
-            "ActionOnFailure": "CONTINUE",
-            "HadoopJarStep": {"Jar": "command-runner.jar", "Args": words},
-        }
-
 
 def read_variables(words: Sequence[str], inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of `NAME=VALUE`, and of `NAME` with its inherited value; ContractError without a value."""
@@ -112,35 +95,3 @@ def read_variables(words: Sequence[str], inherited: Mapping[str, str]) -> dict[s
             raise ContractError(f"env must be NAME=VALUE, got {excerpt(word)}; write {excerpt(f'{word}=VALUE')}")
         variables[name] = value if is_given else inherited[name]
     return variables
-
-
-@dataclass(frozen=True)
-class SubmissionSettings:
-    """Submission document: the parameter of a stack from which `submit` learns where and how to start a job."""
-
-    platform: Platform  # Service that runs the cluster
-    cluster: str  # Value of the tag `deeplearning:cluster` of the nodes
-    login_user: str  # User of the nodes under whom jobs run
-    bucket: str  # Bucket for packed source folders
-    prefix: str  # Prefix of their keys, with `/` at its end
-    cluster_id: str = ""  # EMR's id of the cluster; empty on EC2
-
-    @classmethod
-    def from_json(cls, text: str) -> "SubmissionSettings":
-        """Read the parameter's value; ContractError for a malformed one."""
-        return parse_record(cls, text, "submission document")
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the JSON object for `from_json`; values may be CDK tokens."""
-        document: dict[str, Any] = compact(self)
-        return document
-
-
-def submission_parameter(cluster: str) -> str:
-    """Return the name of the SSM parameter with the submission document of a cluster."""
-    return f"{SUBMISSION_PATH}/{cluster}/submission"
-
-
-def source_prefix(cluster: str) -> str:
-    """Return the prefix of the packed source folders of a cluster's jobs."""
-    return f"deeplearning-jobs/{cluster}/"

@@ -10,8 +10,9 @@ from deeplearning_cli.errors import UNAVAILABLE, UnavailableError
 from deeplearning_cli.jobs.output import print_progress
 from deeplearning_cli.jobs.platform import LIVE_STATES, Queued, Refused, Started
 from deeplearning_cli.jobs.session import MasterSession
-from deeplearning_contract.job_definition import STEP_NAME, JobDefinition
+from deeplearning_contract.job_definition import JobDefinition
 from deeplearning_contract.names import EMR_CLUSTER_TAG, EMR_PRIMARY, EMR_ROLE_TAG
+from deeplearning_contract.submission import STEP_NAME, make_emr_step
 
 POLL_SECONDS = 5.0
 _WAITING, _RUNNING = "PENDING", "RUNNING"
@@ -32,7 +33,7 @@ class EmrPlatform(MasterSession):
 
     def check(self, job: JobDefinition) -> None:
         """Raise UnavailableError for a job that is too long for a step."""
-        length = max(map(len, job.to_step()["HadoopJarStep"]["Args"]))
+        length = max(map(len, make_emr_step(job)["HadoopJarStep"]["Args"]))
         if length > MOST_CHARACTERS:
             raise UnavailableError(
                 f"program and env must be at most {MOST_CHARACTERS:,} characters as an encoded argument of an EMR "
@@ -43,7 +44,7 @@ class EmrPlatform(MasterSession):
     def start(self, job: JobDefinition, on_line: Callable[[str], None]) -> Started | Queued | Refused:
         """Add a step that runs a job after those of the cluster."""
         before = [step["Name"] for step in self._list_steps(_WAITING, _RUNNING)]
-        answer = self._call("add_job_flow_steps", JobFlowId=self.settings.cluster_id, Steps=[job.to_step()])
+        answer = self._call("add_job_flow_steps", JobFlowId=self.settings.cluster_id, Steps=[make_emr_step(job)])
         step_id = str(answer["StepIds"][0])
         if before:
             waits = f"step {step_id} waits for {', '.join(before)}"

@@ -1,8 +1,8 @@
 """Plan of an EMR cluster: values that follow from other values, checked before any construct is created."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
-from typing import Annotated, Any
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 from aws_cdk import Duration, Size
 
@@ -17,7 +17,7 @@ from deeplearning_cdk.network.values import Network
 from deeplearning_cdk.nodes.environment_choice import choose_environment
 from deeplearning_cdk.nodes.image_choice import check_volume
 from deeplearning_cdk.nodes.values import Software
-from deeplearning_cdk.props.check import Rule, show_value
+from deeplearning_cdk.props.check import Rule, check_meaning
 from deeplearning_cdk.props.rules import between, lasting, matching, sized
 from deeplearning_cdk.software.job_environment import JobEnvironment
 from deeplearning_cdk.storage.lustre import add_lustre_client
@@ -152,8 +152,8 @@ def plan_members(
         ValueError: Two values contradict each other, or one has no meaning on EMR; the message names the prop, the rule
             and a way out.
     """
-    _check_meaning("network", network)
-    _check_meaning("software", software)
+    check_meaning("EMR", "network", network, _WITHOUT_MEANING["network"])
+    check_meaning("EMR", "software", software, _WITHOUT_MEANING["software"])
     _check_file_system(network, storage)
     _check_applications(applications, image)
     _check_root(root_volume, image)
@@ -175,16 +175,6 @@ def plan_members(
             isolated=False,
         ),
     )
-
-
-def _check_meaning(prop: str, value: Any) -> None:
-    for field in fields(value):
-        remedy = _WITHOUT_MEANING[prop].get(field.name)
-        given = getattr(value, field.name)
-        if remedy is not None and field.default is not MISSING and given != field.default:
-            raise ValueError(
-                f"{prop}.{field.name} must be left out on EMR, got {show_value(given)}; leave it out: {remedy}"
-            )
 
 
 def _check_file_system(network: Network, storage: Storage) -> None:

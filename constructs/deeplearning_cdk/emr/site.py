@@ -1,17 +1,14 @@
-"""Surroundings of an EMR cluster: security groups with EMR's rules, encryption of its disks, and its log bucket."""
+"""Surroundings of an EMR cluster: security groups with EMR's rules, and encryption of its disks."""
 
-from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_emr as emr
-from aws_cdk import aws_kms as kms
-from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from deeplearning_cdk.network.security_rules import allow_ingress
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
 
 LOG_PREFIX = "logs/"
-_LOG_DAYS = 90
+LOG_DAYS = 90
 _MANAGER_PORT, _INSTANCE_PORT = 9443, 8443
 
 
@@ -109,28 +106,3 @@ def encrypt_disks(scope: Construct, construct_id: str, key_arn: str) -> emr.CfnS
             },
         },
     )
-
-
-def make_log_bucket(scope: Construct, construct_id: str, key: kms.IKey) -> s3.Bucket:
-    """Create the bucket of EMR's logs, which outlives the stack because it explains a failed creation."""
-    bucket = s3.Bucket(
-        scope,
-        construct_id,
-        encryption=s3.BucketEncryption.KMS,
-        encryption_key=key,
-        bucket_key_enabled=True,
-        enforce_ssl=True,
-        block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-        object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-        versioned=True,
-        lifecycle_rules=[
-            s3.LifecycleRule(
-                expiration=Duration.days(_LOG_DAYS),
-                noncurrent_version_expiration=Duration.days(1),
-                abort_incomplete_multipart_upload_after=Duration.days(1),
-            )
-        ],
-        removal_policy=RemovalPolicy.RETAIN,
-    )
-    acknowledge(bucket, "log-bucket-access", "log-bucket-copy")
-    return bucket

@@ -33,7 +33,7 @@ from deeplearning_cdk.emr.plan import (
 )
 from deeplearning_cdk.emr.programs import EmrPrograms
 from deeplearning_cdk.emr.roles import EmrRoles, instance_log_statements, service_statements
-from deeplearning_cdk.emr.site import LOG_PREFIX, EmrSecurityGroups, encrypt_disks, make_log_bucket
+from deeplearning_cdk.emr.site import LOG_DAYS, LOG_PREFIX, EmrSecurityGroups, encrypt_disks
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
 from deeplearning_cdk.network.values import Network
 from deeplearning_cdk.nodes.submission import JobSubmission, read_sources_statement
@@ -43,6 +43,7 @@ from deeplearning_cdk.props.rules import count_gibibytes
 from deeplearning_cdk.props.tags import tag_costs
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
 from deeplearning_cdk.security.encryption import ClusterEncryption, EncryptionKey
+from deeplearning_cdk.storage.buckets import make_log_bucket
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
 from deeplearning_cdk.storage.values import Storage
 from deeplearning_cdk.warnings import NEVER_STOPS, judge_region
@@ -144,7 +145,7 @@ class EmrTraining(Construct):
             encryption_key=self.encryption.key,
         )
         self.file_system = self.storage.file_system
-        self.log_bucket = make_log_bucket(self, "LogBucket", self.encryption.key)
+        self.log_bucket = make_log_bucket(self, "LogBucket", self.encryption.key, days=LOG_DAYS)
         self._programs = EmrPrograms(
             self,
             "Programs",

@@ -142,6 +142,27 @@ def check_fields(instance: Any, prefix: str = "") -> None:
         check_prop(prefix + each.name, getattr(instance, each.name), hints[each.name])
 
 
+def check_meaning(platform: str, prefix: str, instance: Any, meaningless: Mapping[str, str]) -> None:
+    """
+    Refuse fields that a platform gives no meaning, unless they have their defaults.
+
+    Args:
+        platform: Name of the platform.
+        prefix: Prop of the dataclass.
+        instance: The dataclass.
+        meaningless: Name of a field -> what the user does instead.
+
+    Raises:
+        ValueError: A field is given.
+    """
+    for each in fields(instance):
+        given, remedy = getattr(instance, each.name), meaningless.get(each.name)
+        if remedy is not None and given != each.default:
+            raise ValueError(
+                f"{prefix}.{each.name} must be left out on {platform}, got {show_value(given)}; leave it out: {remedy}"
+            )
+
+
 def check_prop(prop: str, value: Any, annotation: Any) -> None:
     """
     Check one value: its type, then the rules of that type, then its items.

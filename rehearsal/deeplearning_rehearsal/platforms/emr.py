@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cdk_rehearsal.errors import PromiseError, UnavailableError
-from deeplearning_contract.job_definition import JobDefinition, SubmissionSettings
+from deeplearning_contract.job_definition import JobDefinition
+from deeplearning_contract.submission import SubmissionSettings, make_emr_step
 from deeplearning_rehearsal.checks.contract_check import Nodes
 from deeplearning_rehearsal.checks.results import TrainingReport
 from deeplearning_rehearsal.checks.training import LAUNCHER, last_lines, make_training_report, read_result
@@ -101,7 +102,7 @@ class EmrPlatform(Platform):
     ) -> TrainingReport:
         """Start a job in a step of the cluster."""
         emr, cluster = clients("emr"), submission.cluster_id
-        (step,) = emr.add_job_flow_steps(JobFlowId=cluster, Steps=[job.to_step()])["StepIds"]
+        (step,) = emr.add_job_flow_steps(JobFlowId=cluster, Steps=[make_emr_step(job)])["StepIds"]
         _await_steps(emr, cluster, seconds)
         state = emr.describe_step(ClusterId=cluster, StepId=step)["Step"]["Status"]["State"]
         logs = {name: nodes.run(master, ["cat", f"{STEP_LOGS}/{step}/{name}"]).stdout for name in ("stdout", "stderr")}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deeplearning_command.main import make_parser
-from deeplearning_contract.data_sets import DATA_SETS
+from deeplearning_contract.names import DATA_SETS
 from tests.real_time import GENEROUS_SECONDS
 
 FOLDER = Path(__file__).parents[3] / "examples" / "mask_rcnn"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from deeplearning_contract.data_sets import DATA_SETS
+from deeplearning_contract.names import DATA_SETS
 from deeplearning_contract.setting_parts import DataSettings
 from tests.real_time import GENEROUS_SECONDS
 from tests.unit.deeplearning_provision.data_lab import MASTER

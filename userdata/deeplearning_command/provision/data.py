@@ -12,9 +12,8 @@ from deeplearning_command.context import Context
 from deeplearning_command.provision.progress import Progress, describe_progress, estimate_seconds
 from deeplearning_command.remote.nodes import Remote
 from deeplearning_command.terminal import RefusedError, align, print_line
-from deeplearning_contract.data_sets import DATA_SETS
 from deeplearning_contract.document import field, read_record
-from deeplearning_contract.names import DATA_DIRECTORY
+from deeplearning_contract.names import DATA_DIRECTORY, DATA_SETS
 from deeplearning_node.node_facts import NodeFacts
 from deeplearning_node.provision_status import ENVIRONMENT_STEP, Step, data_step, is_ready, is_settled, read_status
 from deeplearning_provision.status import Status

@@ -10,7 +10,7 @@ import random
 import zipfile
 from collections.abc import Callable, Mapping
 
-from deeplearning_contract.data_sets import DATA_SETS
+from deeplearning_contract.names import DATA_SETS
 from deeplearning_rehearsal.checks.training import example_folder
 
 TRAIN_IMAGES, VAL_IMAGES = 64, 20

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from deeplearning_contract.data_sets import DATA_SETS
+from deeplearning_contract.names import DATA_SETS
 from deeplearning_rehearsal.cases.format.account import DIGEST_COMMAND, DataObject, digest_tree, fill_account
 from deeplearning_rehearsal.cases.format.case import Case, CaseError
 from deeplearning_rehearsal.cases.format.expectations import NeedsSight, Seen, Sight, judge_seen

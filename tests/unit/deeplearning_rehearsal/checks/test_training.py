@@ -15,7 +15,8 @@ import boto3
 import pytest
 
 from cdk_rehearsal.errors import PromiseError
-from deeplearning_contract.job_definition import JobDefinition, SubmissionSettings, submission_parameter
+from deeplearning_contract.job_definition import JobDefinition
+from deeplearning_contract.submission import SubmissionSettings, make_emr_step, submission_parameter
 from deeplearning_rehearsal.checks.training import (
     DATA_MODULE,
     PROGRAM,
@@ -155,7 +156,7 @@ def test_on_emr_the_job_is_a_step_whose_failure_has_its_last_lines() -> None:
     emr = Emr("COMPLETED")
     training = train("emr", Primary(), 42.0, emr=emr)
     assert (training.ranks, training.accuracy) == (2, 0.97)
-    assert emr.steps == [{"JobFlowId": "j-1", "Steps": [JOB.to_step()]}]
+    assert emr.steps == [{"JobFlowId": "j-1", "Steps": [make_emr_step(JOB)]}]
     with pytest.raises(PromiseError, match=r"training's step s-1 is FAILED: .*rank 1 is lost"):
         train("emr", Primary(), 42.0, emr=Emr("FAILED"))
 
