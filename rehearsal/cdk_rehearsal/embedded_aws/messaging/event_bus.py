@@ -146,8 +146,8 @@ class EventBus:
 
     def send(self, event: dict[str, Any]) -> int:
         """Show an event in the timeline, and hand it to the targets of all rules that match; return their number."""
-        reason = event["detail"].get("reason", "")
-        self._observations.tell("message", event["source"], f"{event['detail-type']} {reason}".rstrip())
+        message = event["detail"].get("message", "")
+        self._observations.tell("message", event["source"], f"{event['detail-type']} {message}".rstrip())
         return self.deliver(event)
 
     def deliver(self, event: dict[str, Any]) -> int:
