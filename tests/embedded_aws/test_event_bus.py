@@ -1,9 +1,14 @@
 """Events of AWS services: which rules match them, and what a matching rule does."""
 
+import json
+
 import pytest
 
-from cdk_rehearsal.embedded_aws.messaging.event_bus import is_match, require_pattern
+from cdk_rehearsal.embedded_aws.base.observation import Observations
+from cdk_rehearsal.embedded_aws.messaging.event_bus import EventBus, is_match, require_pattern
 from cdk_rehearsal.errors import AssemblyError
+from deeplearning_contract.cluster_event import ClusterEvent, EventKind
+from deeplearning_contract.reason import Reason
 
 WARNING = "Capacity Block Reservation Expiration Warning"
 EVENT = {
@@ -12,6 +17,16 @@ EVENT = {
     "resources": ["arn:one", "arn:two"],
     "detail": {"capacity-reservation-id": "cr-1", "count": 1, "is-last": True},
 }
+
+
+def test_the_timeline_shows_the_sentence_of_a_clusters_event():
+    seen = []
+    reason = Reason("too few workers", "raise the quota")
+    event = ClusterEvent(kind=EventKind.FAILED, cluster="c", generation=0, nodes=1, reason=reason)
+    entry = event.to_entry()
+    document = {"source": entry["Source"], "detail-type": entry["DetailType"], "detail": json.loads(entry["Detail"])}
+    assert EventBus(None, None, Observations(seen.append)).send(document) == 0
+    assert [each.text for each in seen] == [f"{EventKind.FAILED.value} {reason}"]
 
 
 @pytest.mark.parametrize(

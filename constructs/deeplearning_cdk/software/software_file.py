@@ -51,7 +51,13 @@ class RequirementLine:
 
 @dataclass(frozen=True)
 class RequirementsFile:
-    """Requirements of a file; `has_own_index` tells whether it names an index, or pages with packages, of its own."""
+    """
+    Requirements of a file.
+
+    Attributes:
+        lines: Its requirements.
+        has_own_index: True if it names an index, or pages with packages.
+    """
 
     lines: tuple[RequirementLine, ...]
     has_own_index: bool
