@@ -11,7 +11,7 @@ from deeplearning_contract.names import MASTER_HOST, host_name
 
 _MOST_GPUS = 1024
 _THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
-_INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
+_INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}|algo-[1-9][0-9]{0,3}")
 _PUBLIC_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)) [A-Za-z0-9+/=]{16,1024}")
 
 
@@ -19,7 +19,7 @@ _PUBLIC_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521))
 class Member:
     """Node of the cluster, as it described itself."""
 
-    instance_id: str  # EC2 instance id
+    instance_id: str  # EC2 instance id, or the name of a container of a training job, such as `algo-1`
     address: str  # Private IPv4 address
     gpu_count: int  # GPUs measured on the node; 0 on a CPU node
     host_key: str  # The node's SSH host public key, `<type> <base64>`
@@ -27,7 +27,9 @@ class Member:
 
     def __post_init__(self) -> None:
         if not _INSTANCE_ID.fullmatch(self.instance_id):
-            raise ContractError(f"member.instance_id must be an EC2 instance id, got {excerpt(self.instance_id)}")
+            raise ContractError(
+                f"member.instance_id must be like i-0123456789abcdef0 or algo-1, got {excerpt(self.instance_id)}"
+            )
         try:
             address = ipaddress.IPv4Address(self.address)
         except ValueError as error:

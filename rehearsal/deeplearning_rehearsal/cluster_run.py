@@ -16,9 +16,9 @@ from cdk_rehearsal.run.progress import tell
 from cdk_rehearsal.run.run import check_sessions
 from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.cluster_state import ClusterState, get_request
+from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_contract.names import AGENT_LOG, SETTINGS_FILE, NodeRole, find_role
 from deeplearning_contract.settings import NodeSettings
-from deeplearning_contract.submission import SubmissionSettings
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_roster
 from deeplearning_rehearsal.checks.node_log import await_node_log
 from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress

@@ -209,7 +209,7 @@ def run_in_session(command: Callable[[], int]) -> int:
     A session of Session Manager prints lines of its own and does not report the exit status of its command
     (https://github.com/aws/session-manager-plugin/issues/59).
     """
-    from deeplearning_contract.job_definition import SESSION_BEGUN, SESSION_ENDED  # noqa: PLC0415 - the help needs none
+    from deeplearning_contract.jobs.job_definition import SESSION_BEGUN, SESSION_ENDED  # noqa: PLC0415 - the help needs none
 
     print_line(SESSION_BEGUN)
     status = REFUSED

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from deeplearning_contract.job_definition import JobDefinition
+from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.names import METRICS_PATH_VARIABLE
 from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_jobs.launchers.launcher import Launcher

@@ -17,7 +17,7 @@ import tomllib
 from deeplearning_cli.errors import UnavailableError
 from deeplearning_cli.jobs.source_folder import MOST_PACKED_BYTES, SourceEntry, SourceFolder, scan_source, show
 from deeplearning_contract.document import ContractError, read_record
-from deeplearning_contract.job_definition import JobDefinition, read_variables
+from deeplearning_contract.jobs.job_definition import JobDefinition, read_variables
 
 KEYS = ("name", "program", "launcher", "members", "gpus_per_member", "data", "env", "max_seconds", "retries", "source")
 """Keys of a job file; the other values of a job are options of `submit` and of `deeplearning run`."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from deeplearning_cli.jobs.platform import Refused, Started
 from deeplearning_cli.jobs.session import MasterSession
-from deeplearning_contract.job_definition import JobDefinition
+from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 
 

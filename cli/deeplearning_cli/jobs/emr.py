@@ -10,9 +10,9 @@ from deeplearning_cli.errors import UNAVAILABLE, UnavailableError
 from deeplearning_cli.jobs.output import print_progress
 from deeplearning_cli.jobs.platform import LIVE_STATES, Queued, Refused, Started
 from deeplearning_cli.jobs.session import MasterSession
-from deeplearning_contract.job_definition import JobDefinition
+from deeplearning_contract.jobs.job_definition import JobDefinition
+from deeplearning_contract.jobs.submission import STEP_NAME, make_emr_step
 from deeplearning_contract.names import EMR_CLUSTER_TAG, EMR_PRIMARY, EMR_ROLE_TAG
-from deeplearning_contract.submission import STEP_NAME, make_emr_step
 
 POLL_SECONDS = 5.0
 _WAITING, _RUNNING = "PENDING", "RUNNING"

@@ -9,7 +9,7 @@ from deeplearning_cli.jobs.ec2 import Ec2Platform
 from deeplearning_cli.jobs.emr import EmrPlatform
 from deeplearning_cli.jobs.platform import JobPlatform
 from deeplearning_contract.document import ContractError
-from deeplearning_contract.submission import SUBMISSION_PATH, Platform, SubmissionSettings
+from deeplearning_contract.jobs.submission import SUBMISSION_PATH, Platform, SubmissionSettings
 
 PLATFORMS: Mapping[Platform, Callable[[CloudAccess, SubmissionSettings], JobPlatform]] = {
     "ec2": Ec2Platform,

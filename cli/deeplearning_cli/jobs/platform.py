@@ -10,9 +10,9 @@ from deeplearning_cli.errors import UnavailableError
 from deeplearning_cli.jobs.definition import JobFile, pack
 from deeplearning_cli.jobs.output import JobOutput, print_progress
 from deeplearning_cli.jobs.source_folder import describe_left_out
-from deeplearning_contract.job_definition import JobDefinition
+from deeplearning_contract.jobs.job_definition import JobDefinition
+from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_contract.setting_parts import ScriptSettings
-from deeplearning_contract.submission import SubmissionSettings
 
 LIVE_STATES = ("running", "retrying")
 """States of a job that has not ended."""

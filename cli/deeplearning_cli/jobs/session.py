@@ -12,8 +12,8 @@ from deeplearning_cli.errors import UnavailableError
 from deeplearning_cli.jobs.output import JobOutput, read_lines
 from deeplearning_cli.ssh import enter_node, make_session_command, require_programs, start_session
 from deeplearning_contract.document import ContractError, parse_last_line
-from deeplearning_contract.job_definition import COMMAND, SESSION_BEGUN, SESSION_ENDED, JobDefinition
-from deeplearning_contract.submission import SubmissionSettings
+from deeplearning_contract.jobs.job_definition import COMMAND, SESSION_BEGUN, SESSION_ENDED, JobDefinition
+from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_view.aws_responses import ViewError
 
 _END = re.compile(rf"{SESSION_ENDED} (\d+)\s*$")

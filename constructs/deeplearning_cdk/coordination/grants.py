@@ -15,8 +15,8 @@ from deeplearning_cdk.coordination.coordination import Coordination
 from deeplearning_cdk.coordination.node_permissions import object_arn
 from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
+from deeplearning_contract.jobs.submission import SUBMISSION_PATH, source_prefix
 from deeplearning_contract.names import CLUSTER_TAG
-from deeplearning_contract.submission import SUBMISSION_PATH, source_prefix
 
 _Permission = tuple[Sequence[str], Sequence[str], Mapping[str, Mapping[str, Any]] | None]
 """Actions, resources and conditions."""

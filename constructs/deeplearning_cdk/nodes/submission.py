@@ -6,7 +6,7 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from deeplearning_cdk.coordination.node_permissions import object_arn
-from deeplearning_contract.submission import Platform, SubmissionSettings, source_prefix, submission_parameter
+from deeplearning_contract.jobs.submission import Platform, SubmissionSettings, source_prefix, submission_parameter
 
 
 class JobSubmission(Construct):

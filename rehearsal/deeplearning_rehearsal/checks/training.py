@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from cdk_rehearsal.errors import PromiseError
-from deeplearning_contract.job_definition import JobDefinition
+from deeplearning_contract.jobs.job_definition import JobDefinition
+from deeplearning_contract.jobs.submission import SubmissionSettings, submission_parameter
 from deeplearning_contract.setting_parts import ScriptSettings
-from deeplearning_contract.submission import SubmissionSettings, submission_parameter
 from deeplearning_rehearsal.checks.contract_check import Nodes
 from deeplearning_rehearsal.checks.results import TrainingReport
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cdk_rehearsal.errors import PromiseError, UnavailableError
-from deeplearning_contract.job_definition import JobDefinition
-from deeplearning_contract.submission import SubmissionSettings, make_emr_step
+from deeplearning_contract.jobs.job_definition import JobDefinition
+from deeplearning_contract.jobs.submission import SubmissionSettings, make_emr_step
 from deeplearning_rehearsal.checks.contract_check import Nodes
 from deeplearning_rehearsal.checks.results import TrainingReport
 from deeplearning_rehearsal.checks.training import LAUNCHER, last_lines, make_training_report, read_result

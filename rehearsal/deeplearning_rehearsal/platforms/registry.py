@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from deeplearning_contract.submission import Platform as PlatformName
+from deeplearning_contract.jobs.submission import Platform as PlatformName
 from deeplearning_rehearsal.platforms.ec2 import Ec2Platform
 from deeplearning_rehearsal.platforms.emr import EmrPlatform
 from deeplearning_rehearsal.platforms.platform import Platform

@@ -19,7 +19,7 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 
 from deeplearning_cli.main import main
-from deeplearning_contract.submission import SubmissionSettings, submission_parameter
+from deeplearning_contract.jobs.submission import SubmissionSettings, submission_parameter
 from tests.real_time import wait_until
 from tests.unit import job_lab as jobs
 from tests.unit.deeplearning_provision.data_lab import REGION, serve_s3

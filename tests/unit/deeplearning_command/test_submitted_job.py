@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from deeplearning_contract.document import ContractError
-from deeplearning_contract.job_definition import JobDefinition
+from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.setting_parts import DataSettings, JobNeeds, ScriptSettings
 from tests.real_time import GENEROUS_SECONDS, wait_until
 from tests.unit.deeplearning_provision.data_lab import BUCKET, DataLab, serve_s3

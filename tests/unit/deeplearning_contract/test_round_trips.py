@@ -121,8 +121,9 @@ def test_a_value_of_any_depth_is_refused():
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"instance_id": "i-xyz"}, "member.instance_id must be an EC2 instance id"),
-        ({"instance_id": "i-01234567\n"}, "member.instance_id must be an EC2 instance id"),
+        ({"instance_id": "i-xyz"}, "member.instance_id must be like"),
+        ({"instance_id": "algo-0"}, "member.instance_id must be like"),
+        ({"instance_id": "i-01234567\n"}, "member.instance_id must be like"),
         ({"address": "10.0.0.256"}, "member.address must be an IPv4 address"),
         ({"address": "10.0.0.1 evil"}, "member.address must be an IPv4 address"),
         ({"address": "::1"}, "member.address must be an IPv4 address"),

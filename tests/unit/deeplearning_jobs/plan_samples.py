@@ -7,7 +7,7 @@ Write the files anew, and read what changed, with `.venv/bin/python -m tests.uni
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deeplearning_contract.job_definition import JobDefinition
+from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.membership import Member, named_members
 from deeplearning_contract.setting_parts import HardwareSettings
 from deeplearning_jobs.launchers import LAUNCHERS

@@ -10,7 +10,7 @@ from deeplearning_command.remote.nodes import Remote
 from deeplearning_command.remote.survey import survey_hosts
 from deeplearning_command.terminal import RefusedError
 from deeplearning_contract.document import ContractError
-from deeplearning_contract.job_definition import JobDefinition, read_variables
+from deeplearning_contract.jobs.job_definition import JobDefinition, read_variables
 from deeplearning_contract.names import ENVIRONMENT_DIRECTORY
 from deeplearning_contract.setting_parts import JobNeeds
 from deeplearning_jobs.hosts.preflight import Preflight

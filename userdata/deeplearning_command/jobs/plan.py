@@ -16,7 +16,7 @@ from deeplearning_command.jobs.options import (
     survey_job,
 )
 from deeplearning_command.terminal import RefusedError
-from deeplearning_contract.job_definition import JobDefinition
+from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_jobs.hosts.preflight import describe_tcp, describe_unready
 from deeplearning_jobs.hosts.probe import find_interface
 from deeplearning_jobs.plan.launch_plan import Host, JobRequest, LaunchPlan, PlanError

@@ -13,7 +13,7 @@ from deeplearning_command.context import Context
 from deeplearning_command.jobs.options import add_job_options, draft_job, list_needless, read_job, survey_job
 from deeplearning_command.jobs.supervisor import PreparedRun, StepLog, detach, supervise
 from deeplearning_command.terminal import RefusedError, on_change
-from deeplearning_contract.job_definition import JobDefinition
+from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_jobs.hosts.preflight import Preflight, describe_tcp, describe_unready, has_failed
 from deeplearning_jobs.plan.checkpoints import set_aside
 from deeplearning_jobs.plan.launch_plan import JobRequest, PlanError

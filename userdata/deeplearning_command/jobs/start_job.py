@@ -16,7 +16,7 @@ from deeplearning_command.jobs.plan import plan_job
 from deeplearning_command.jobs.run import run_job
 from deeplearning_command.terminal import RefusedError
 from deeplearning_contract.document import ContractError
-from deeplearning_contract.job_definition import JobDefinition
+from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_provision.archives.extraction import extract
 from deeplearning_provision.archives.reader import TAR_GZIP

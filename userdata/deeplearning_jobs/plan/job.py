@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from deeplearning_contract.job_definition import JobDefinition
+from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.names import DATA_DIRECTORY, JOBS_FOLDER, METRICS_PATH_VARIABLE
 from deeplearning_jobs.plan.launch_plan import Host, JobRequest, PlanError, Process, Reason
 from deeplearning_jobs.plan.topology import Layout

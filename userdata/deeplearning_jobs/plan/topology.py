@@ -8,7 +8,7 @@ where the master does not train.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from deeplearning_contract.job_definition import JobDefinition
+from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.membership import Member
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import HardwareSettings

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deeplearning_contract.document import ContractError
-from deeplearning_contract.job_definition import JOB_NAME
+from deeplearning_contract.jobs.job_definition import JOB_NAME
 from deeplearning_jobs.launchers.launcher import LAUNCHER
 from deeplearning_jobs.plan.launch_plan import LaunchPlan
 from deeplearning_jobs.runs.run_status import RunStatus

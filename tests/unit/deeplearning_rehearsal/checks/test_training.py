@@ -15,8 +15,8 @@ import boto3
 import pytest
 
 from cdk_rehearsal.errors import PromiseError
-from deeplearning_contract.job_definition import JobDefinition
-from deeplearning_contract.submission import SubmissionSettings, make_emr_step, submission_parameter
+from deeplearning_contract.jobs.job_definition import JobDefinition
+from deeplearning_contract.jobs.submission import SubmissionSettings, make_emr_step, submission_parameter
 from deeplearning_rehearsal.checks.training import (
     DATA_MODULE,
     PROGRAM,

@@ -4,7 +4,7 @@ from typing import Any
 
 import boto3
 
-from deeplearning_contract.submission import SubmissionSettings
+from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_rehearsal.platforms.emr import EmrPlatform
 from tests.unit.local_aws import empty_aws
 

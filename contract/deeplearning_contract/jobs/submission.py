@@ -4,15 +4,49 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from deeplearning_contract.document import parse_record
-from deeplearning_contract.job_definition import COMMAND, JobDefinition
-from deeplearning_contract.setting_parts import compact
+from deeplearning_contract.jobs.job_definition import COMMAND, JobDefinition
+from deeplearning_contract.setting_parts import DataSettings, ScriptSettings, compact
 
 SUBMISSION_PATH = "/deeplearning"
 """Path of all submission documents among SSM's parameters."""
 STEP_NAME = "deeplearning job "
 """Beginning of the name of an EMR step that runs a job; the job's name follows."""
-Platform = Literal["ec2", "emr"]
+Platform = Literal["ec2", "emr", "sagemaker"]
 """Service of AWS that runs a cluster."""
+
+
+@dataclass(frozen=True)
+class FileSystemFolder:
+    """Folder of a file system that SageMaker mounts in the containers of a training job."""
+
+    file_system_id: str
+    kind: Literal["EFS", "FSxLustre"]  # SageMaker's word for the type of the file system
+    path: str  # Absolute path on the file system, the mount name of FSx for Lustre first, such as `/abcdefgh`
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Training jobs of a stack on SageMaker; values may be CDK tokens."""
+
+    name_prefix: str  # Beginning of the names of the stack's training jobs, with `-` at its end
+    role_arn: str  # Execution role
+    image: str  # URI of the image of the containers
+    instance_type: str  # SageMaker's name of it, such as `ml.g5.12xlarge`
+    gpu_count: int  # NVIDIA GPUs of an instance
+    members: int  # Instances of a job that names none
+    volume_gibibytes: int  # Volume of each instance; 0 for a type whose disks have a fixed size
+    subnets: tuple[str, ...]
+    security_groups: tuple[str, ...]
+    shared: FileSystemFolder  # The shared file system
+    output: str  # S3 URI below which SageMaker writes models
+    key_arn: str  # KMS key of volumes and models
+    agent: ScriptSettings  # Zip of the programs of the containers
+    max_seconds: int  # Longest run of a job
+    max_wait_seconds: int = 0  # Longest run of a job on spot capacity with all its waits; 0 for on-demand capacity
+    max_pending_seconds: int = 0  # Longest wait for capacity; 0 for SageMaker's own limit
+    keep_alive_seconds: int = 0  # Time for which instances wait for the next job; 0 for none
+    data: tuple[DataSettings, ...] = ()  # Data in S3 for jobs
+    lustre: FileSystemFolder | None = None  # FSx for Lustre; None without one
 
 
 @dataclass(frozen=True)
@@ -24,7 +58,8 @@ class SubmissionSettings:
     login_user: str  # User of the nodes under whom jobs run
     bucket: str  # Bucket for packed source folders
     prefix: str  # Prefix of their keys, with `/` at its end
-    cluster_id: str = ""  # EMR's id of the cluster; empty on EC2
+    cluster_id: str = ""  # EMR's id of the cluster; empty elsewhere
+    training: TrainingSettings | None = None  # Training jobs of SageMaker; None elsewhere
 
     @classmethod
     def from_json(cls, text: str) -> "SubmissionSettings":
