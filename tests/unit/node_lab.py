@@ -173,7 +173,7 @@ class Lab:
         root = self.directory / f"node{index}"
         fakes = self.directory / f"programs{index}"
         if not root.exists():
-            for folder in ("etc/ssh", "etc/sudoers.d", "mnt", "run", "tmp", "var"):
+            for folder in ("etc/ssh", "etc/sudoers.d", "mnt", "run/systemd/system", "tmp", "var"):
                 (root / folder).mkdir(parents=True)
             (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
             (root / "etc/bash.bashrc").write_text('[ -z "${PS1-}" ] && return\n')

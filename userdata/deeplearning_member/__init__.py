@@ -1,1 +1,1 @@
-"""Member of an EMR cluster: prepares an instance as the agent does, and forms the cluster on the shared file system."""
+"""Members of clusters without a state table: they meet on the shared file system, on EMR and on SageMaker."""

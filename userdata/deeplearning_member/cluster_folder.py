@@ -2,7 +2,7 @@
 Folder of a cluster on the shared file system: an announcement of each node, and the membership.
 
 It takes the place of the queues and the table of a cluster on EC2. Whoever may write to the shared file system may
-change it: the login user, who may become root on every node of EMR.
+change it: the login user, who is root in every container of SageMaker and may become root on every node of EMR.
 """
 
 import json
@@ -28,7 +28,7 @@ class Announcement:
     member: Member  # The node
     generation: int  # Membership that the node has installed; 0 for none
     uptime: float  # Seconds since the node's boot, which distinguish each renewal
-    activity: str = ""  # Activity of the node, which keeps the cluster from ending as idle; empty for none
+    activity: str = ""  # Activity of the node, which keeps a cluster on EMR from ending as idle; empty for none
 
     def has_installed(self, state: ClusterState) -> bool:
         """Return whether the node has installed a membership."""
@@ -36,14 +36,15 @@ class Announcement:
 
 
 class ClusterFolder:
-    """Folder `.deeplearning/<cluster>/<EMR's id>` on the shared file system."""
+    """Folder `.deeplearning/<cluster>/<id>` on the shared file system."""
 
     def __init__(self, node: Node, cluster_id: str) -> None:
-        """Bind the node, and EMR's id of its cluster; nothing is read yet."""
+        """Bind the node, and the id of its cluster: EMR's, or the round of a training job; nothing is read yet."""
         self._node = node
         self._mount_point = node.settings.file_system.mount_point
         self._membership = node.path(f"{self._mount_point}/{shared_membership(node.settings.cluster, cluster_id)}")
-        self._members = self._membership.with_name("members")
+        self.path = self._membership.parent
+        self._members = self.path / "members"
         self._refused: dict[str, str] = {}
 
     def check(self) -> None:
@@ -51,7 +52,7 @@ class ClusterFolder:
         if not is_mounted(self._node, self._mount_point):
             raise StageFailure(f"nothing that responds is mounted on {self._mount_point}", f"mount {self._mount_point}")
 
-    def announce(self, member: Member, generation: int, activity: str) -> None:
+    def announce(self, member: Member, generation: int, activity: str = "") -> None:
         """Write or renew the announcement of this node."""
         uptime = round(self._node.clock.read(), 3)
         announcement = Announcement(member, generation, uptime, activity)
@@ -60,7 +61,7 @@ class ClusterFolder:
     def read_announcements(self) -> dict[str, Announcement]:
         """Read the announcements, by instance id; a malformed one is logged once and ignored."""
         found = {}
-        for path in sorted(self._members.glob("i-*.json")):
+        for path in sorted(self._members.glob("*.json")):
             try:
                 announcement = parse_record(Announcement, path.read_text(encoding="utf-8"), "announcement")
                 if path.stem != announcement.member.instance_id:

@@ -1,6 +1,7 @@
 """Atomic writes of files, only when their content changes."""
 
 import contextlib
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -37,11 +38,22 @@ def _replace(path: Path, data: bytes, mode: int, owner: tuple[int, int] | None) 
             if owner:
                 os.fchown(file.fileno(), *owner)
             os.fsync(file.fileno())
-        Path(name).rename(path)
+        _rename(Path(name), path, data)
     except BaseException:
         with contextlib.suppress(OSError):
             Path(name).unlink()
         raise
+
+
+def _rename(draft: Path, path: Path, data: bytes) -> None:
+    """Put a draft in a file's place; a file that is mounted by itself, as /etc/hosts in a container, is written."""
+    try:
+        draft.rename(path)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        path.write_bytes(data)
+        draft.unlink()
 
 
 def encode(text: str) -> bytes:

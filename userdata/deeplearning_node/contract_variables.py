@@ -32,6 +32,8 @@ LOG = logging.getLogger(__name__)
 PROFILE = "/etc/profile.d/deeplearning.sh"
 SUDOERS = "/etc/sudoers.d/deeplearning"
 SYSTEMD = "/etc/systemd/system.conf.d/deeplearning.conf"
+SYSTEMD_RUNS = "/run/systemd/system"
+"""Folder that exists while systemd is the first process (sd_booted(3)); a container has another one."""
 BASHRC_FILES = ("/etc/bash.bashrc", "/etc/bashrc")
 PROGRAM_SECONDS = 60
 
@@ -55,7 +57,7 @@ def write_environment(node: Node, variables: Mapping[str, str]) -> None:
     """
     Set the variables for every process that starts on this node later.
 
-    Effects: the files above; systemd reloads its configuration when that changed.
+    Effects: the files above, that of systemd where it runs, which reloads its configuration when that changed.
     """
     plain = "".join(f"{name}={value}\n" for name, value in variables.items())
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
@@ -67,6 +69,8 @@ def write_environment(node: Node, variables: Mapping[str, str]) -> None:
             write_block(node.path(bashrc), f"if [ -r {PROFILE} ]; then . {PROFILE}; fi", at_top=True)
     _write_sudoers(node, variables)
     default = " ".join(f'"{name}={value}"' for name, value in variables.items())
+    if not node.path(SYSTEMD_RUNS).is_dir():
+        return
     if write_file(node.path(SYSTEMD), f"[Manager]\nDefaultEnvironment={default}\n"):
         node.programs.run(["systemctl", "daemon-reexec"], timeout_seconds=PROGRAM_SECONDS)
 

@@ -14,11 +14,14 @@ from typing import Any
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import FileSystemFolder, SubmissionSettings, TrainingSettings
-from deeplearning_contract.names import CLUSTER_TAG
+from deeplearning_contract.names import AGENT_DIRECTORY, CLUSTER_TAG
 from deeplearning_contract.setting_parts import DataSettings
 
-INPUT_FOLDER = "/opt/ml/input"
+INPUT_FOLDER, MODEL_FOLDER, FAILURE_FILE = "/opt/ml/input", "/opt/ml/model", "/opt/ml/output/failure"
+"""Paths in a container (developer guide, "How Amazon SageMaker AI Provides Training Information")."""
 AGENT_CHANNEL, SHARED_CHANNEL = "deeplearning-agent", "deeplearning-shared"
+SHARED_FOLDER = f"{INPUT_FOLDER}/data/{SHARED_CHANNEL}"
+"""Place of the shared file system in a container, below which its mount point is a link."""
 JOB_TAG = "deeplearning:job"
 TYPE_PREFIX = "ml."
 """Beginning of SageMaker's names of instance types."""
@@ -37,10 +40,9 @@ _MOST_NAME_CHARACTERS, _TIME_CHARACTERS = 63, 14
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _FIXED_VOLUME_GIBIBYTES = 1
 """SageMaker requires a volume size, and ignores it for a type whose disks have a fixed size (ResourceConfig)."""
-AGENT_FOLDER = "/opt/deeplearning/agent"
 _START = (
-    f"d={AGENT_FOLDER}; mkdir -p $d && python3 -m zipfile -e {INPUT_FOLDER}/data/{AGENT_CHANNEL}/*.zip $d && cd $d && "
-    "exec python3 -m deeplearning_member train"
+    f"d={AGENT_DIRECTORY}; mkdir -p $d && python3 -m zipfile -e {INPUT_FOLDER}/data/{AGENT_CHANNEL}/*.zip $d && "
+    "cd $d && exec python3 -m deeplearning_member train"
 )
 """Command of every container. An argument has at most 256 characters (AlgorithmSpecification, ContainerArguments)."""
 METRICS = {

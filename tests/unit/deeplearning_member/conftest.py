@@ -8,7 +8,7 @@ import pytest
 from deeplearning_contract.membership import Member
 from deeplearning_contract.names import NodeRole
 from deeplearning_member.cluster_folder import ClusterFolder
-from deeplearning_member.service import MemberService
+from deeplearning_member.emr.service import MemberService
 from deeplearning_node.ssh import read_host_key
 from tests.unit.metadata_server import imds  # noqa: F401 - pytest finds fixtures by their names
 from tests.unit.node_lab import CLUSTER, StillClock, agent_folder, lab, make_lab, ticking_clock  # noqa: F401

@@ -11,8 +11,8 @@ import pytest
 
 from deeplearning_command.context import Context
 from deeplearning_contract.names import NodeRole
-from deeplearning_member.__main__ import main, open_node, prepare
-from deeplearning_member.job_flow import JobFlow
+from deeplearning_member.emr.entry import main, open_node, prepare
+from deeplearning_member.emr.job_flow import JobFlow
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.ssh import read_host_key
 from tests.real_time import GENEROUS_SECONDS
@@ -136,7 +136,7 @@ def test_a_failure_is_the_last_line_with_its_remedy(cluster, as_program, capsys)
 
 def test_an_error_that_nobody_foresaw_is_the_last_line_too(cluster, as_program, capsys, monkeypatch):
     as_program(0)
-    monkeypatch.setattr("deeplearning_member.__main__.prepare_node", lambda *_: 1 // 0)
+    monkeypatch.setattr("deeplearning_member.emr.entry.prepare_node", lambda *_: 1 // 0)
     assert main(["prepare"], cluster.node(0).root) == 1
     assert "failed to prepare: ZeroDivisionError: " in capsys.readouterr().err.splitlines()[-1]
 
@@ -184,7 +184,7 @@ def test_a_prepared_primary_node_serves_a_membership_of_its_own_at_once(cluster,
     public = read_host_key(cluster.node(0))
     cluster.node(0).path("/etc/ssh/ssh_host_ed25519_key.public").write_text(public)
     assert main(["prepare"], root) == 0
-    monkeypatch.setattr("deeplearning_member.__main__.Clock", StoppingClock)
+    monkeypatch.setattr("deeplearning_member.emr.entry.Clock", StoppingClock)
     with pytest.raises(Stopped):
         main(["serve"], root)
     membership = json.loads((cluster.folder / "membership.json").read_text())

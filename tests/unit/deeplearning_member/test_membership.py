@@ -8,8 +8,8 @@ import pytest
 
 from deeplearning_contract.setting_parts import EnvironmentSettings, JobNeeds
 from deeplearning_member.cluster_folder import ClusterFolder
-from deeplearning_member.formation import wait_for_members
-from deeplearning_member.stop_time import NOTICE_SECONDS, STOP_TIMER, UNITS, plan_notice, write_stop_timer
+from deeplearning_member.emr.formation import wait_for_members
+from deeplearning_member.emr.stop_time import NOTICE_SECONDS, STOP_TIMER, UNITS, plan_notice, write_stop_timer
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.node_facts import NodeFacts
 from tests.unit.deeplearning_member.conftest import CLUSTER_ID

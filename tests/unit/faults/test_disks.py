@@ -5,6 +5,7 @@ import errno
 import os
 import resource
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -169,3 +170,20 @@ def test_a_start_file_that_is_torn_or_of_another_boot_begins_anew(tmp_path, cloc
 def test_a_start_file_that_cannot_be_written_is_named(read_only_disk, clock):
     with pytest.raises(OSError, match=r"cannot write .*fresh"):
         setup_deadline(clock, read_only_disk / "fresh", 600)
+
+
+def test_a_file_that_is_mounted_by_itself_is_written_in_place(tmp_path, monkeypatch):
+    """Docker mounts /etc/hosts by itself (its documentation, "Networking overview"); rename(2) refuses with EBUSY."""
+    path = tmp_path / "hosts"
+    path.write_text("127.0.0.1 localhost\n")
+    number = path.stat().st_ino
+
+    def refuse(self, target):
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(self), None, str(target))
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    write_block(path, "10.0.0.1 algo-1")
+    assert "127.0.0.1 localhost" in path.read_text()
+    assert "10.0.0.1 algo-1" in path.read_text()
+    assert path.stat().st_ino == number
+    assert [each.name for each in tmp_path.iterdir()] == ["hosts"]

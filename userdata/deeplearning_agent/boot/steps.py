@@ -3,7 +3,8 @@
 import logging
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 from deeplearning_agent.boot.efa_software import prepare_efa
@@ -92,14 +93,20 @@ def write_command(node: Node, path: str, module: str) -> None:
     write_file(node.path(path), f"#!/bin/sh\n# Written by deeplearning-agent.\n{start}\n", 0o755)
 
 
-def install_membership(node: Node, state: ClusterState, own: Member) -> None:
-    """Install a published membership on this node, `own`. Idempotent: the same state writes the same bytes."""
+def install_membership(
+    node: Node, state: ClusterState, own: Member, variables: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """
+    Install a published membership on this node, `own`. Idempotent: the same state writes the same bytes.
+
+    `variables` are set beside those of the contract.
+    """
 
     def install() -> None:
         authorize(node, state.user_key)
         write_known_hosts(node, state.members)
         counts = len(training_members(state.members)), worker_gpu_count(state.members, own)
-        write_environment(node, contract_variables(node, *counts))
+        write_environment(node, {**variables, **contract_variables(node, *counts)})
         write_host_files(node, state)
 
     run_stage(node.clock, f"install generation {state.generation}", install, generation=state.generation)

@@ -136,6 +136,13 @@ def test_systemd_is_reexecuted_only_when_its_variables_changed(lab, node):
     assert (lab.directory / "programs0/systemctl.calls").read_text() == "daemon-reexec\n" * 2
 
 
+def test_without_systemd_no_file_of_it_is_written_and_no_program_of_it_runs(lab, node):
+    node.path("/run/systemd/system").rmdir()
+    write_environment(node, contract_variables(node, 4, 2))
+    assert not node.path("/etc/systemd/system.conf.d/deeplearning.conf").exists()
+    assert lab.calls_of("systemctl") == []
+
+
 def test_a_sudoers_file_that_visudo_refuses_is_never_installed(lab, node):
     lab.program(0, "visudo", "echo syntax error >&2; exit 1")
     with pytest.raises(Exception, match="visudo"):

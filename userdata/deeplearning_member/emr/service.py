@@ -10,9 +10,9 @@ from deeplearning_agent.membership.host_files import write_ready_hosts
 from deeplearning_agent.workload.interruption_notice import clear_notice, write_notice
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.membership import Member, training_members
-from deeplearning_member.activity import BusyFile, find_activity
 from deeplearning_member.cluster_folder import Announcement, ClusterFolder
-from deeplearning_member.stop_time import plan_notice
+from deeplearning_member.emr.activity import BusyFile, find_activity
+from deeplearning_member.emr.stop_time import plan_notice
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.health.findings import clean
 from deeplearning_node.node import Node
