@@ -53,14 +53,22 @@ def grant_submit(grantee: iam.IGrantable, cluster: str, bucket: str) -> iam.Gran
 
     The submission document is found by its path, so the documents of the region's other clusters can be read as well.
     """
+    return grant_session(grantee, cluster).combine(_grant(grantee, cluster, *_source_permissions(cluster, bucket)))
+
+
+def grant_training_jobs(
+    grantee: iam.IGrantable, cluster: str, bucket: str, statements: Sequence[iam.PolicyStatement]
+) -> iam.Grant:
+    """Grant the permissions of `deeplearning-cdk submit`, `jobs`, `logs --job`, `stop` and `plan` on SageMaker."""
+    permissions = [(each.actions, each.resources, each.conditions) for each in statements]
+    return _grant(grantee, cluster, *_source_permissions(cluster, bucket), *permissions)
+
+
+def _source_permissions(cluster: str, bucket: str) -> Sequence[_Permission]:
     documents = f"arn:{PARTITION}:ssm:{REGION}:{ACCOUNT_ID}:parameter{SUBMISSION_PATH}"
-    return grant_session(grantee, cluster).combine(
-        _grant(
-            grantee,
-            cluster,
-            (["ssm:GetParametersByPath"], [documents, f"{documents}/*"], None),
-            (["s3:PutObject"], [object_arn(bucket, f"{source_prefix(cluster)}*")], None),
-        )
+    return (
+        (["ssm:GetParametersByPath"], [documents, f"{documents}/*"], None),
+        (["s3:PutObject"], [object_arn(bucket, f"{source_prefix(cluster)}*")], None),
     )
 
 

@@ -7,6 +7,7 @@ In a wheel the sources are package data beside this module; in a checkout they a
 import atexit
 import hashlib
 import io
+import json
 import shutil
 import tempfile
 import zipfile
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import deeplearning_contract
 
@@ -61,6 +63,15 @@ def pack_agent() -> Archive:
     """Pack the programs of nodes, the contract and their boto3; the archive's root is an import path."""
     packages = [find_payload(name) for name in NODE_PACKAGES]
     return _pack("agent.zip", [*packages, _CONTRACT, *sorted(find_payload("vendor").iterdir())])
+
+
+def pack_member(settings: Mapping[str, Any]) -> Archive:
+    """Pack the agent with the settings of a member, which contain no tokens, as `settings.json`."""
+    packages = [find_payload(name) for name in NODE_PACKAGES]
+    file = keep_folder({"settings.json": f"{json.dumps(settings, indent=2, sort_keys=True)}\n".encode()})
+    return _pack(
+        "member.zip", [*packages, _CONTRACT, *sorted(find_payload("vendor").iterdir()), file / "settings.json"]
+    )
 
 
 @cache

@@ -6,7 +6,13 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from deeplearning_cdk.coordination.node_permissions import object_arn
-from deeplearning_contract.jobs.submission import Platform, SubmissionSettings, source_prefix, submission_parameter
+from deeplearning_contract.jobs.submission import (
+    Platform,
+    SubmissionSettings,
+    TrainingSettings,
+    source_prefix,
+    submission_parameter,
+)
 
 
 class JobSubmission(Construct):
@@ -24,6 +30,7 @@ class JobSubmission(Construct):
         bucket: Bucket of the stack's assets.
         platform: Service that runs the cluster. Default: EC2.
         cluster_id: EMR's id of the cluster. Default: none, for another platform.
+        training: Training jobs of SageMaker. Default: none, for another platform.
 
     Attributes:
         bucket: The bucket of the sources.
@@ -39,16 +46,20 @@ class JobSubmission(Construct):
         bucket: str,
         platform: Platform = "ec2",
         cluster_id: str = "",
+        training: TrainingSettings | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self.bucket = bucket
-        settings = SubmissionSettings(platform, cluster, login_user, bucket, source_prefix(cluster), cluster_id)
+        settings = SubmissionSettings(
+            platform, cluster, login_user, bucket, source_prefix(cluster), cluster_id, training
+        )
         ssm.StringParameter(
             self,
             "Document",
             parameter_name=submission_parameter(cluster),
             simple_name=False,  # In a nested stack, the cluster's name is a token.
             string_value=Stack.of(self).to_json_string(settings.to_document()),
+            tier=ssm.ParameterTier.INTELLIGENT_TIERING if training else None,  # It may be larger than 4 KiB.
             description="Where deeplearning-cdk submit starts jobs",
         )
 

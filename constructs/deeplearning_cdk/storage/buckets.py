@@ -14,6 +14,23 @@ def make_log_bucket(scope: Construct, construct_id: str, key: kms.IKey, *, days:
 
     It accepts TLS alone, is encrypted with the cluster's key, and deletes objects after so many days.
     """
+    rule = s3.LifecycleRule(
+        expiration=Duration.days(days),
+        noncurrent_version_expiration=Duration.days(1),
+        abort_incomplete_multipart_upload_after=Duration.days(1),
+    )
+    return _make_bucket(scope, construct_id, key, rule, RemovalPolicy.RETAIN)
+
+
+def make_model_bucket(scope: Construct, construct_id: str, key: kms.IKey) -> s3.Bucket:
+    """Create a bucket of models, which outlives the stack unless its creation fails. It accepts TLS alone."""
+    rule = s3.LifecycleRule(abort_incomplete_multipart_upload_after=Duration.days(1))
+    return _make_bucket(scope, construct_id, key, rule, RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
+
+
+def _make_bucket(
+    scope: Construct, construct_id: str, key: kms.IKey, rule: s3.LifecycleRule, removal_policy: RemovalPolicy
+) -> s3.Bucket:
     bucket = s3.Bucket(
         scope,
         construct_id,
@@ -24,14 +41,8 @@ def make_log_bucket(scope: Construct, construct_id: str, key: kms.IKey, *, days:
         block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
         object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
         versioned=True,
-        lifecycle_rules=[
-            s3.LifecycleRule(
-                expiration=Duration.days(days),
-                noncurrent_version_expiration=Duration.days(1),
-                abort_incomplete_multipart_upload_after=Duration.days(1),
-            )
-        ],
-        removal_policy=RemovalPolicy.RETAIN,
+        lifecycle_rules=[rule],
+        removal_policy=removal_policy,
     )
     acknowledge(bucket, "log-bucket-access", "log-bucket-copy")
     return bucket

@@ -1,4 +1,7 @@
-"""Notifications of what fails on EMR: steps, and clusters that end with an error."""
+"""Notifications of jobs that fail on a service that runs them: EMR or SageMaker."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_kms as kms
@@ -9,24 +12,18 @@ from constructs import Construct
 from deeplearning_cdk.coordination.messages import allow_publishers, make_rule, make_topic
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
 
-_KINDS = ("EMR Cluster State Change", "EMR Step Status Change")
-_FAILED = ("FAILED", "TERMINATED_WITH_ERRORS")
-"""States of a step and of a cluster (EMR management guide, "Monitoring Amazon EMR events with CloudWatch")."""
-_PATHS = {"kind": "$.detail-type", "name": "$.detail.name", "state": "$.detail.state", "message": "$.detail.message"}
-_TEXT = "<kind>: <name> is <state>. <message>"
 
-
-class EmrAlarms(Construct):
+class JobAlarms(Construct):
     """
-    Topic and rule of the failures of one cluster.
-
-    A job is a step, so a failed job is reported too. A creation that fails is reported by CloudFormation, before there
-    is a rule.
+    Topic and rule of failures that a service reports as events.
 
     Args:
         scope: The parent.
         construct_id: The id in the parent.
-        cluster_id: EMR's id of the cluster.
+        description: Description of the rule.
+        pattern: Pattern of the events.
+        paths: Name of a value -> its path in the event.
+        text: Text of the notification, with `<name>` for a value.
         topic: The user's topic; None for one of the cluster's own.
         encryption_key: Key of a topic of the cluster's own, and of the queue of events that do not reach the topic.
 
@@ -39,7 +36,10 @@ class EmrAlarms(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        cluster_id: str,
+        description: str,
+        pattern: Mapping[str, Any],
+        paths: Mapping[str, str],
+        text: str,
         topic: sns.ITopic | None,
         encryption_key: kms.IKey,
     ) -> None:
@@ -58,14 +58,10 @@ class EmrAlarms(Construct):
         acknowledge(dead_letters, "queue-without-redrive")
         make_rule(
             self,
-            description="Reports failed steps and a failed end of a deep-learning cluster on EMR",
-            pattern={
-                "source": ["aws.emr"],
-                "detail-type": list(_KINDS),
-                "detail": {"clusterId": [cluster_id], "state": list(_FAILED)},
-            },
-            paths=_PATHS,
-            text=_TEXT,
+            description=description,
+            pattern=pattern,
+            paths=paths,
+            text=text,
             topic=self.topic,
             dead_letters=dead_letters,
         )

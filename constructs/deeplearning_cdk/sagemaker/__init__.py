@@ -1,0 +1,1 @@
+"""SageMaker: what training jobs need, and the checks of its props."""
