@@ -1,6 +1,6 @@
 """Stacks of a cloud assembly, as `cdk deploy` reads them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,17 @@ class FileAsset:
 
 
 @dataclass(frozen=True)
+class ImageAsset:
+    """A container image that is built from a folder with a Dockerfile; its tag is at the end of its URI."""
+
+    folder: Path
+    tag: str
+
+
+@dataclass(frozen=True)
 class AssemblyStack:
     """
-    A stack of a cloud assembly with its file assets.
+    A stack of a cloud assembly with its assets.
 
     Where the assembly leaves them open, the account is a stand-in and the region us-east-1.
     """
@@ -42,6 +50,7 @@ class AssemblyStack:
     assets: tuple[FileAsset, ...]
     tags: Mapping[str, str] = field(default_factory=dict)
     """Tags of the stack itself, which CloudFormation adds to its resources."""
+    images: tuple[ImageAsset, ...] = ()
 
 
 def read_stack(assembly: Path, name: str | None) -> AssemblyStack:
@@ -68,22 +77,32 @@ def read_stack(assembly: Path, name: str | None) -> AssemblyStack:
         template=read_object(assembly / artifact["properties"]["templateFile"]),
         assets=tuple(_read_assets(assembly, artifacts, artifact)),
         tags=artifact["properties"].get("tags", {}),
+        images=tuple(_read_images(assembly, artifacts, artifact)),
     )
+
+
+def _read_manifests(
+    assembly: Path, artifacts: Mapping[str, Any], stack: Mapping[str, Any]
+) -> Iterator[Mapping[str, Any]]:
+    for key in stack.get("dependencies", []):
+        artifact = artifacts.get(key, {})
+        if artifact.get("type") == "cdk:asset-manifest":
+            yield read_object(assembly / artifact["properties"]["file"])
+
+
+def _read_images(assembly: Path, artifacts: Mapping[str, Any], stack: Mapping[str, Any]) -> Iterator[ImageAsset]:
+    for manifest in _read_manifests(assembly, artifacts, stack):
+        for entry in manifest.get("dockerImages", {}).values():
+            if "directory" not in entry["source"]:
+                raise AssemblyError(f"images must be built from a folder of the assembly, got {entry['source']}")
+            folder = assembly / entry["source"]["directory"]
+            yield from (ImageAsset(folder, target["imageTag"]) for target in entry["destinations"].values())
 
 
 def _read_assets(assembly: Path, artifacts: Mapping[str, Any], stack: Mapping[str, Any]) -> list[FileAsset]:
     template = stack["properties"]["templateFile"]
     assets: list[FileAsset] = []
-    for key in stack.get("dependencies", []):
-        artifact = artifacts.get(key, {})
-        if artifact.get("type") != "cdk:asset-manifest":
-            continue
-        manifest = read_object(assembly / artifact["properties"]["file"])
-        if manifest.get("dockerImages"):
-            raise AssemblyError(
-                f"assets must be files in the rehearsal, which has no container engine, got docker images in {key}; "
-                "put them in a stack of their own, and choose the other with --stack NAME"
-            )
+    for manifest in _read_manifests(assembly, artifacts, stack):
         for entry in manifest.get("files", {}).values():
             source = entry["source"]
             if "path" not in source:

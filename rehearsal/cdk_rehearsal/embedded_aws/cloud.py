@@ -27,6 +27,8 @@ from cdk_rehearsal.embedded_aws.emr.node_channel import NodeChannels
 from cdk_rehearsal.embedded_aws.functions.runner import Invocation
 from cdk_rehearsal.embedded_aws.messaging.event_bus import build_event
 from cdk_rehearsal.embedded_aws.resources.resource_support import require_support
+from cdk_rehearsal.embedded_aws.sagemaker.driver import TrainingDriver
+from cdk_rehearsal.embedded_aws.sagemaker.host import ContainerHost
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts, CallLog
 from cdk_rehearsal.embedded_aws.server.server import Server
 from cdk_rehearsal.embedded_aws.services import Services
@@ -55,12 +57,13 @@ class EmbeddedAws:
         address: str,
         port: int,
         machines: MachineHost,
+        containers: ContainerHost | None = None,
         observer: Observer | None = None,
         options: CloudOptions | None = None,
     ) -> None:
         if not self._taken.acquire(blocking=False):
             raise RehearsalError("an embedded AWS must be the only one of its process; stop the other one first")
-        self._machines = machines
+        self._machines, self._containers = machines, containers
         self._options = options or CloudOptions()
         self._observations = Observations(observer)
         self._calls = CallLog()
@@ -103,6 +106,11 @@ class EmbeddedAws:
         return self._deployed().place
 
     @property
+    def training(self) -> TrainingDriver:
+        """The driver of training jobs."""
+        return self._deployed().training
+
+    @property
     def gatekeeper(self) -> Gatekeeper:
         """The gatekeeper, with its record of calls."""
         return self._deployed().gatekeeper
@@ -139,6 +147,11 @@ class EmbeddedAws:
         if self._services is not None:
             raise RehearsalError("an embedded AWS must have one stack; stop it and make another one")
         source = read_stack(assembly, stack_name)
+        if source.images and self._containers is None:
+            raise AssemblyError(
+                "assets must be files in the rehearsal of this stack, which runs no containers, got docker images; put "
+                "them in a stack of their own, and choose the other with --stack NAME"
+            )
         template, changes = change_template(source.template)
         self.overrides = {f"Parameters.{name}": value for name, value in (parameters or {}).items()} | dict(changes)
         require_support(template)
@@ -146,6 +159,7 @@ class EmbeddedAws:
         services = self._services = Services(
             place,
             self._machines,
+            containers=self._containers,
             principals=self._principals,
             presigned=self._presigned,
             channels=self._channels,

@@ -153,6 +153,46 @@ def _name_function(parameters: Parameters, estate: Estate) -> Iterator[Target]:
     yield estate.arn("lambda", f"function:{parameters['FunctionName']}"), {}
 
 
+def _name_training_job(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """Name a training job, whose ARN is in lower case, and what its request has for condition keys."""
+    site, output = parameters.get("VpcConfig", {}), parameters.get("OutputDataConfig", {})
+    resources, tags = parameters.get("ResourceConfig", {}), parameters.get("Tags", [])
+    context: dict[str, str | tuple[str, ...]] = {
+        "sagemaker:VpcSubnets": tuple(map(str, site.get("Subnets", ()))),
+        "sagemaker:VpcSecurityGroupIds": tuple(map(str, site.get("SecurityGroupIds", ()))),
+        "sagemaker:OutputKmsKey": str(output.get("KmsKeyId", "")),
+        "sagemaker:VolumeKmsKey": str(resources.get("VolumeKmsKeyId", "")),
+        "sagemaker:InstanceTypes": str(resources.get("InstanceType", "")),
+        "aws:TagKeys": tuple(str(tag["Key"]) for tag in tags),
+        **{f"aws:RequestTag/{tag['Key']}": str(tag["Value"]) for tag in tags},
+    }
+    arn = parameters.get("ResourceArn") or estate.arn(
+        "sagemaker", f"training-job/{parameters['TrainingJobName']}".lower()
+    )
+    yield str(arn), {key: value for key, value in context.items() if value}
+
+
+def _list_training_roles(parameters: Parameters, _estate: Estate) -> Iterator[Target]:
+    yield str(parameters["RoleArn"]), {"iam:PassedToService": "sagemaker.amazonaws.com"}
+
+
+def _name_metric_data(parameters: Parameters, _estate: Estate) -> Iterator[Target]:
+    yield "*", {"cloudwatch:namespace": str(parameters["Namespace"])}
+
+
+def _name_repository(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    yield estate.arn("ecr", f"repository/{parameters['repositoryName']}"), {}
+
+
+def _name_parameter_path(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    yield estate.arn("ssm", f"parameter/{str(parameters['Path']).strip('/')}"), {}
+
+
+def _name_granted_key(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    is_for_resource = str(parameters.get("GrantIsForAWSResource", "false"))
+    yield from ((arn, {"kms:GrantIsForAWSResource": is_for_resource}) for arn, _ in _name_key(parameters, estate))
+
+
 def _name_passed_role(parameters: Parameters, _estate: Estate) -> Iterator[Target]:
     yield str(parameters["RoleArn"]), {"iam:PassedToService": str(parameters["PassedToService"])}
 
@@ -203,6 +243,7 @@ class _Row:
         key_actions: Actions of KMS that the service calls for the caller, on the key of the resource.
         action: Action that the operations need. Default: that of their own names; None: they need none.
         passed: Roles that the caller passes to a service, for which it needs `iam:PassRole`. Default: none.
+        also: Further action on the same resources, where the request has tags. Default: none.
     """
 
     targets: Targets
@@ -211,6 +252,7 @@ class _Row:
     key_actions: str = ""
     action: str | None = ""
     passed: Targets | None = None
+    also: str = ""
 
 
 _VOLUME_KEY_ACTIONS = "DescribeKey GenerateDataKeyWithoutPlaintext ReEncryptFrom ReEncryptTo Decrypt CreateGrant"
@@ -240,12 +282,20 @@ _ROWS = (
     _Row(_name_bucket, "s3", "ListObjects ListObjectsV2 HeadBucket", action="ListBucket"),
     _Row(_name_bucket, "s3", "GetBucketLocation"),
     _Row(_name_log_group, "logs", "CreateLogGroup DescribeLogStreams"),
-    _Row(_name_log_stream, "logs", "CreateLogStream PutLogEvents"),
+    _Row(_name_log_stream, "logs", "CreateLogStream PutLogEvents GetLogEvents"),
+    _Row(_name_metric_data, "cloudwatch", "PutMetricData"),
+    _Row(_name_nothing, "ecr", "GetAuthorizationToken"),
+    _Row(_name_repository, "ecr", "BatchCheckLayerAvailability BatchGetImage GetDownloadUrlForLayer"),
+    _Row(_name_training_job, "sagemaker", "CreateTrainingJob", passed=_list_training_roles, also="AddTags"),
+    _Row(_name_training_job, "sagemaker", "AddTags DescribeTrainingJob StopTrainingJob"),
+    _Row(_name_nothing, "sagemaker", "ListTrainingJobs"),
     _Row(_name_event_bus, "events", "PutEvents"),
     _Row(_name_instance, "ssm", "UpdateInstanceInformation"),
     _Row(_name_parameter, "ssm", "GetParameter GetParameters"),
+    _Row(_name_parameter_path, "ssm", "GetParametersByPath"),
     _Row(_name_nothing, "ssmmessages", "CreateControlChannel CreateDataChannel OpenControlChannel OpenDataChannel"),
     _Row(_name_key, "kms", "Decrypt GenerateDataKey"),
+    _Row(_name_granted_key, "kms", "CreateGrant"),
     _Row(_name_mounted_file_system, "elasticfilesystem", "DescribeMountTargets ClientMount ClientWrite"),
     _Row(_name_file_system, "elasticfilesystem", "DescribeTags Backup"),
     _Row(_name_nothing, "tag", "GetResources"),
@@ -267,6 +317,7 @@ _ROWS = (
     _Row(name_tagged_resources, "ec2", "CreateTags DeleteTags"),
     _Row(name_ec2_resource, "ec2", "AuthorizeSecurityGroupIngress AuthorizeSecurityGroupEgress"),
     _Row(name_ec2_resource, "ec2", "DeleteNetworkInterface ModifyInstanceAttribute TerminateInstances"),
+    _Row(name_ec2_resource, "ec2", "CreateNetworkInterfacePermission DeleteNetworkInterfacePermission"),
     _Row(_name_nothing, "ec2", "DescribeAccountAttributes DescribeDhcpOptions DescribeImages DescribeInstances"),
     _Row(_name_nothing, "ec2", "DescribeNetworkAcls DescribeRouteTables DescribeSecurityGroups DescribeSubnets"),
     _Row(_name_nothing, "ec2", "DescribeVolumes DescribeVolumeStatus DescribeVpcEndpoints"),
@@ -295,6 +346,8 @@ def find_needs(operation: str, parameters: Parameters, estate: Estate) -> tuple[
         raise UnknownOperationError(f"{operation} must name its resource, got no {error} in the call") from error
     action = f"{row.service}:{row.action or operation.partition('.')[2]}"
     needs = [Need(action, arn, context) for arn, context in targets if row.action is not None]
+    if row.also and parameters.get("Tags"):
+        needs += [Need(f"{row.service}:{row.also}", arn, context) for arn, context in targets]
     if row.passed is not None:
         needs += [Need("iam:PassRole", arn, context) for arn, context in row.passed(parameters, estate)]
     for arn, _ in targets if row.key_actions else ():

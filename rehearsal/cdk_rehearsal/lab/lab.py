@@ -6,10 +6,11 @@ an image (a base root file system and a layer of stand-ins) with their unmodifie
 """
 
 import base64
+import itertools
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +18,14 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.lab.container import Container, ContainerOrder
 from cdk_rehearsal.lab.file_systems import FileSystems
 from cdk_rehearsal.lab.images.base_root import BaseRoot
 from cdk_rehearsal.lab.images.image_parts import PART_STAND_INS, SOFTWARE, write_image_part
 from cdk_rehearsal.lab.images.stand_in_layer import Image, StandIn
-from cdk_rehearsal.lab.network import Network
-from cdk_rehearsal.lab.node import Node, check_run
+from cdk_rehearsal.lab.namespaces import check_run
+from cdk_rehearsal.lab.network import CREDENTIALS_ADDRESS, Network
+from cdk_rehearsal.lab.node import Node
 from cdk_rehearsal.lab.node_faults import MetadataFault, NodeFaults
 from cdk_rehearsal.lab.packages import PackageServer
 from cdk_rehearsal.machine import ImagePart, Machine
@@ -65,6 +68,8 @@ class Lab:
         self._file_systems = FileSystems(self._work / "file-systems")
         self._network = Network(gateway)
         self._nodes: dict[str, Node] = {}
+        self._containers: list[Container] = []
+        self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -81,6 +86,8 @@ class Lab:
     def __exit__(self, *_: object) -> None:
         for instance_id in list(self._nodes):
             self.power_off(instance_id)
+        for container in list(self._containers):
+            self.remove_container(container)
         subprocess.run(["umount", "--lazy", str(self._work)], check=False)
 
     @property
@@ -157,6 +164,34 @@ class Lab:
     def file_system_roots(self, machine: Machine) -> tuple[Path, ...]:
         """Return the folders that a machine may mount of EFS, whether it has booted or not."""
         return self._file_systems.find_roots(machine)
+
+    @property
+    def base_layers(self) -> tuple[Path, ...]:
+        """Layers of an image of the distribution, the uppermost first."""
+        return (self._work / "image", self._base_root)
+
+    def start_container(self, order: ContainerOrder, on_line: Callable[[str], None]) -> Container:
+        """Start a container; its program may run before this returns."""
+        with self._lock:
+            link = self._network.add_node(order.address, order.prefix_length, CREDENTIALS_ADDRESS)
+            folder = self._work / "containers" / str(next(self._numbers))
+            container = Container(order, folder, link, on_line)
+            self._containers.append(container)
+        try:
+            container.start()
+        except RehearsalError:
+            self.remove_container(container)
+            raise
+        return container
+
+    def remove_container(self, container: Container) -> None:
+        """End a container at once and forget it; one that is removed already is not an error."""
+        with self._lock:
+            if container not in self._containers:
+                return
+            self._containers.remove(container)
+        container.remove()
+        self._network.remove_node(container.link, container.order.address)
 
     def _start(self, node: Node) -> None:
         targets = self._file_systems.describe_targets(node.machine)

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from cdk_rehearsal.errors import RehearsalError
 
-METADATA_ADDRESS = "169.254.169.254"
+METADATA_ADDRESS, CREDENTIALS_ADDRESS = "169.254.169.254", "169.254.170.2"
+"""Link-local addresses of the metadata service of an instance, and of the credentials of a container."""
 _BRIDGE = "rehearsal0"
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -24,11 +25,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class NodeLink:
-    """A node's network namespace by its descriptor, its interface on the bridge, and its metadata listener."""
+    """A network namespace by its descriptor, its interface on the bridge, and the listener of its own service."""
 
     namespace: int
     interface: str
-    metadata_socket: socket.socket
+    service_socket: socket.socket
 
     @property
     def namespace_path(self) -> str:
@@ -67,26 +68,26 @@ class Network:
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
         Path(f"/proc/sys/net/ipv4/conf/{_BRIDGE}/send_redirects").write_text("0")
 
-    def add_node(self, address: str, prefix_length: int) -> NodeLink:
-        """Return a node's link: a namespace with its interface up, and a listening socket on the metadata address."""
+    def add_node(self, address: str, prefix_length: int, service: str = METADATA_ADDRESS) -> NodeLink:
+        """Return a link: a namespace with its interface up, and a listening socket on the address of a service."""
         interface = f"node{next(self._numbers)}"
         inside = [
             "link set lo up",
-            f"addr add {METADATA_ADDRESS}/32 dev lo",
+            f"addr add {service}/32 dev lo",
             f"link add eth0 address {mac_address(address)} type veth peer name {interface} netns {os.getpid()}",
             f"addr add {address}/{prefix_length} dev eth0",
             "link set eth0 up",
             f"route add {self._gateway}/32 dev eth0",
             f"route add default via {self._gateway} dev eth0",
         ]
-        namespace, metadata_socket = _make_namespace(inside)
+        namespace, service_socket = _make_namespace(inside, service)
         run_ip([f"link set {interface} master {_BRIDGE} up", f"route add {address}/32 dev {_BRIDGE}"])
-        return NodeLink(namespace, interface, metadata_socket)
+        return NodeLink(namespace, interface, service_socket)
 
     def remove_node(self, link: NodeLink, address: str) -> None:
         """Take a node's link away: from now on nothing answers at its address."""
         run_ip([f"link del {link.interface}", f"route del {address}/32 dev {_BRIDGE}"])
-        link.metadata_socket.close()
+        link.service_socket.close()
         os.close(link.namespace)
 
 
@@ -103,14 +104,14 @@ def run_ip(lines: list[str]) -> None:
         raise RehearsalError(f"ip failed: {answer.stderr.strip()}; batch: {'; '.join(lines)}")
 
 
-def _make_namespace(inside: list[str]) -> tuple[int, socket.socket]:
+def _make_namespace(inside: list[str], service: str) -> tuple[int, socket.socket]:
     """Make a network namespace in a thread of its own, so that no other thread ever leaves the lab's."""
 
     def make() -> tuple[int, socket.socket]:
         if _libc.unshare(_CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), "unshare of the network namespace failed")
         run_ip(inside)
-        listener = socket.create_server((METADATA_ADDRESS, 80), backlog=64)
+        listener = socket.create_server((service, 80), backlog=64)
         return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC), listener
 
     try:
