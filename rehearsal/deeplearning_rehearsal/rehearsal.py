@@ -5,11 +5,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import deepcopy
-from typing import Any, NoReturn
+from dataclasses import replace
+from typing import NoReturn
 
-from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.assembly import AssemblyStack, read_stack
 from cdk_rehearsal.embedded_aws.access.gatekeeper import write_rights
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.error_report import report_error
@@ -35,7 +36,10 @@ from deeplearning_rehearsal.cases.run.case_run import CaseRun
 from deeplearning_rehearsal.cases.run.cloud_faults import add_faults, make_cloud_options
 from deeplearning_rehearsal.cases.run.synthesis import prepare_machines
 from deeplearning_rehearsal.cluster_run import ClusterRun, make_fleet
+from deeplearning_rehearsal.containers import LabContainers
+from deeplearning_rehearsal.job_run import JobRun
 from deeplearning_rehearsal.options import RehearsalOptions
+from deeplearning_rehearsal.platforms.registry import find_platform
 from deeplearning_rehearsal.report.assessment import judge
 from deeplearning_rehearsal.report.outside_view import describe_outside
 from deeplearning_rehearsal.report.report import Document, list_text
@@ -43,7 +47,8 @@ from deeplearning_rehearsal.report.report_page import render_page
 from deeplearning_rehearsal.software.downloads import prepare_digits
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 from deeplearning_rehearsal.software.node_software import prepare_software
-from deeplearning_rehearsal.template import find_environment, override_environment
+from deeplearning_rehearsal.software.training_images import CONTAINER_STAND_INS, ImageBuilder
+from deeplearning_rehearsal.template import choose_framework, find_environment, override_environment
 
 _UNREAL_METRICS = {GPU_UTILIZATION.name: "the nodes have no GPU, and the stand-in shows the load of their processor"}
 
@@ -85,8 +90,10 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
         has_lustre_client=options.lustre_client,
     )
     with lab_parts as lab, MemoryWatch(options.work) as memory:
-        template = read_stack(options.assembly, options.stack).template
-        kept = _open_kept(options, case, template)
+        stack = read_stack(options.assembly, options.stack)
+        template, platform = stack.template, find_platform(stack.template)
+        kept = _open_kept(options, case, stack)
+        containers = _open_containers(lab, stack, kept, timeline, options) if platform.runs_containers else None
         copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, tell))
         fleet = make_fleet(lab, timeline, _prepare(copy_program, kept, lab))
         key_pairs = assume_key_pairs(template)
@@ -94,7 +101,14 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
         if case is not None:
             cloud = add_faults(cloud, case, kept)
         with (
-            EmbeddedAws(address=ROUTER, port=PORT, machines=fleet, observer=fleet.observe, options=cloud) as aws,
+            EmbeddedAws(
+                address=ROUTER,
+                port=PORT,
+                machines=fleet,
+                containers=containers,
+                observer=fleet.observe,
+                options=cloud,
+            ) as aws,
             fleet,
         ):
             fleet.on_end = aws.fail_instance
@@ -102,11 +116,13 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
             if options.keep:
                 _record(options, lab_pid)
             parts = ClusterRun(options, timeline, lab, fleet, aws, key_pairs, kept, give_up)
-            run = parts if case is None else CaseRun(**vars(parts), case=case)
+            run: ClusterRun = parts if case is None else CaseRun(**vars(parts), case=case)
+            if containers is not None:
+                run = JobRun(**vars(parts), containers=containers)
             with show_progress(timeline, verbose=options.verbose):
                 evidence = run.gather()
             status = describe_outside(aws)
-            stand_ins = (*lab.stand_ins, *AWS_STAND_INS)
+            stand_ins = (*lab.stand_ins, *(CONTAINER_STAND_INS if containers else ()), *AWS_STAND_INS)
             report = judge(options.expect, evidence, timeline, stand_ins, memory.peak_mib, seed=options.seed)
             if report["verdict"] == "pass":
                 kept.keep([root for machine in fleet.launched() for root in lab.file_system_roots(machine)])
@@ -118,11 +134,29 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
             end_enclosure(0 if report["verdict"] == "pass" else 1)
 
 
-def _open_kept(options: RehearsalOptions, case: Case | None, template: Mapping[str, Any]) -> KeptEnvironments:
-    changed = deepcopy(dict(template))
+def _open_kept(options: RehearsalOptions, case: Case | None, stack: AssemblyStack) -> KeptEnvironments:
+    changed = deepcopy(dict(stack.template))
     override_environment(changed)
+    wanted = find_environment(changed, stack.images)
+    if wanted is not None and stack.images:
+        wanted = replace(wanted, framework=choose_framework(wanted.framework))
     is_fresh = case is not None and case.fresh_environment
-    return KeptEnvironments(options.cache, find_environment(changed), tell, is_fresh=is_fresh)
+    return KeptEnvironments(options.cache, wanted, tell, is_fresh=is_fresh)
+
+
+def _open_containers(
+    lab: Lab, stack: AssemblyStack, kept: KeptEnvironments, timeline: Timeline, options: RehearsalOptions
+) -> LabContainers:
+    """Return the host of the containers of a stack's jobs."""
+    images = ImageBuilder(
+        lab,
+        stack.images,
+        kept,
+        options.work / "images",
+        change_framework=choose_framework,
+        report=lambda line: timeline.tell("image", line),
+    )
+    return LabContainers(lab, images, timeline.tell)
 
 
 def _prepare(first: Callable[[Machine], None] | None, kept: KeptEnvironments, lab: Lab) -> Callable[[Machine], None]:

@@ -135,6 +135,11 @@ class Container:
             raise RehearsalError(f"container {self.order.host} must be running, it has ended")
         return run_inside(enter(first), argv, **options)
 
+    def finish(self) -> Path:
+        """Return what a program that has ended changed, as a layer, which stays until the container is removed."""
+        self._disk.close()
+        return self.changes
+
     def remove(self) -> None:
         """End it, and forget its disk."""
         self.kill()

@@ -61,6 +61,10 @@ class NodeDisk:
         """Let the disk have its usual size again."""
         self._resize(_DEFAULT_SIZE)
 
+    def close(self) -> None:
+        """Unmount the root file system; what was written stays."""
+        check_run(["umount", "--lazy", str(self.root)])
+
     def remove(self) -> None:
         """Unmount and forget the disk; its memory is free when the node's last process has ended."""
         for folder in (self.root, self._disk):

@@ -50,7 +50,7 @@ def prepare_job_packages(stack: AssemblyStack, cache: Path, tell: Callable[[str]
 
     None for a stack without an environment. UnavailableError when nodes of the rehearsal could not make such one.
     """
-    environment = find_environment(stack.template)
+    environment = find_environment(stack.template, stack.images)
     if environment is None:
         return ()
     if environment.kind == "horovod":
