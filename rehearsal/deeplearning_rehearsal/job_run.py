@@ -1,15 +1,17 @@
 """One run of a stack whose jobs bring their nodes: deploy, look at the containers of a job, stop it, train."""
 
+import contextlib
 import io
-import json
 import tarfile
 import time
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import Any
 
 from cdk_rehearsal.errors import PromiseError, RehearsalError
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import SUBMISSION_PATH, SubmissionSettings
+from deeplearning_contract.jobs.training_job import get_training
 from deeplearning_contract.names import JOBS_FOLDER, MEMBERSHIP_FILE
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_roster
 from deeplearning_rehearsal.checks.training import upload_example
@@ -45,6 +47,10 @@ class JobRun(ClusterRun):
         with self.timeline.phase("form containers"):
             name = start_training_job(client, submission, _CHECKED_JOB)
             self._await_membership(name)
+            moments = {
+                entry["Status"]: entry["StartTime"] for entry in self._describe(name)["SecondaryStatusTransitions"]
+            }
+            evidence.formation_seconds = (datetime.now(timezone.utc) - moments["Training"]).total_seconds()
         with self.timeline.phase("check"):
             evidence.roster = read_roster(self.containers, FIRST)
             evidence.nodes = check_nodes(
@@ -79,18 +85,21 @@ class JobRun(ClusterRun):
         """Return what jobs run in, as the first container had it; None when none was checked."""
         return next(iter(self._environments), None)
 
+    def _describe(self, name: str) -> dict[str, Any]:
+        job: dict[str, Any] = self.aws.place.client("sagemaker").describe_training_job(TrainingJobName=name)
+        return job
+
     def _await_membership(self, name: str) -> None:
-        """Wait until the first container has the membership; PromiseError when the job ends before."""
+        """Wait until each container has the membership; PromiseError when the job ends before."""
         while time.monotonic() < self.last_moment:
-            job: dict[str, Any] = self.aws.place.client("sagemaker").describe_training_job(TrainingJobName=name)
+            job = self._describe(name)
             if job["TrainingJobStatus"] in ("Failed", "Stopped", "Completed"):
                 said = job.get("FailureReason", "no reason given")
                 raise PromiseError(f"training job {name} is {job['TrainingJobStatus']} before it formed: {said}")
-            try:
-                if self.containers.run(FIRST, ["test", "-f", MEMBERSHIP_FILE]).returncode == 0:
+            hosts = [f"algo-{number}" for number in range(1, 1 + job["ResourceConfig"]["InstanceCount"])]
+            with contextlib.suppress(RehearsalError):  # A container is not there yet.
+                if all(self.containers.run(host, ["test", "-f", MEMBERSHIP_FILE]).returncode == 0 for host in hosts):
                     return
-            except RehearsalError:  # It is not there yet.
-                pass
             time.sleep(_POLL_SECONDS)
         raise PromiseError(f"training job {name} must form, it is not in time")
 
@@ -98,17 +107,17 @@ class JobRun(ClusterRun):
         """Hold the model against the newest checkpoint of the job."""
         client = self.aws.place.client
         (name, *_) = list_training_jobs(client, submission)
-        described = client("sagemaker").describe_training_job(TrainingJobName=name)
+        described = self._describe(name)
         bucket, _, key = described["ModelArtifacts"]["S3ModelArtifacts"].removeprefix("s3://").partition("/")
         content = client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
             names = archive.getnames()
-        training = json.loads(
-            self.aws.place.client("ssm").get_parameters_by_path(Path=SUBMISSION_PATH, Recursive=True)["Parameters"][0][
-                "Value"
-            ]
-        )["training"]
-        folder = self.lab.file_system(training["shared"]["file_system_id"]) / JOBS_FOLDER / job.name / "checkpoints"
+        folder = (
+            self.lab.file_system(get_training(submission).shared.file_system_id)
+            / JOBS_FOLDER
+            / job.name
+            / "checkpoints"
+        )
         newest = max(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns).name
         if newest not in names:
             evidence.problems.append(f"the model must contain {newest}, got {', '.join(names) or 'nothing'}")

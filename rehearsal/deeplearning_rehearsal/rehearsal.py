@@ -95,7 +95,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
         kept = _open_kept(options, case, stack)
         containers = _open_containers(lab, stack, kept, timeline, options) if platform.runs_containers else None
         copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, tell))
-        fleet = make_fleet(lab, timeline, _prepare(copy_program, kept, lab))
+        fleet = make_fleet(lab, timeline, _prepare(copy_program, kept, lab), platform.events_lane)
         key_pairs = assume_key_pairs(template)
         cloud = make_cloud_options(key_pairs=key_pairs, seed=options.seed)
         if case is not None:

@@ -36,6 +36,7 @@ class SageMakerPlatform(Platform):
     has_late_members = False
     runs_containers = True
     gpus_per_node = 2
+    events_lane = "SageMaker"
     gpu_key = "gpu_count"
 
     def owns(self, template: Mapping[str, Any]) -> bool:
