@@ -172,7 +172,11 @@ def pull_statements(image: str) -> list[iam.PolicyStatement]:
     found = _ECR_IMAGE.match(image)
     if found is None:
         return []
-    repository = f"arn:{PARTITION}:ecr:{found['region']}:{found['account']}:repository/{found['name']}"
+    return pull_from_statements(f"arn:{PARTITION}:ecr:{found['region']}:{found['account']}:repository/{found['name']}")
+
+
+def pull_from_statements(repository: str) -> list[iam.PolicyStatement]:
+    """Return the permissions to pull images of a repository in ECR, by its ARN."""
     return [
         iam.PolicyStatement(actions=["ecr:GetAuthorizationToken"], resources=["*"]),
         iam.PolicyStatement(
