@@ -4,26 +4,22 @@ Write the instance types of SageMaker's training jobs from the service model tha
 
     python constructs/write_training_types.py
 
-Run it after botocore is updated, review the difference, and commit the result. The library reads only the resulting
-file, never botocore.
+Run it after botocore is updated, and commit the result. The library reads only the resulting file, never botocore.
 """
 
 import json
-from importlib.metadata import version
 from pathlib import Path
 
-import botocore.session
+import botocore.loaders
 
 TARGET = Path(__file__).parent / "deeplearning_cdk" / "sagemaker" / "training_types.json"
+SHAPE = "TrainingInstanceType"
 
 
 def render() -> str:
-    """Return the types as JSON, one a line, without `ml.` before each."""
-    model = botocore.session.get_session().get_service_model("sagemaker")
-    types = sorted(name.removeprefix("ml.") for name in model.shape_for("TrainingInstanceType").enum)
-    source = f"TrainingInstanceType of SageMaker, as botocore {version('botocore')} carries it"
-    lines = ",\n".join(json.dumps(name) for name in types)
-    return f'{{\n"source": {json.dumps(source)},\n"types": [\n{lines}\n]\n}}\n'
+    """Return the types as JSON, one a line, by SageMaker's names."""
+    model = botocore.loaders.Loader().load_service_model("sagemaker", "service-2")
+    return json.dumps(sorted(model["shapes"][SHAPE]["enum"]), indent=1) + "\n"
 
 
 if __name__ == "__main__":

@@ -107,15 +107,16 @@ class EmrStack(ClusterStack):
 
 
 class SageMakerStack(ClusterStack):
-    """Stack of what training jobs on SageMaker need."""
+    """Stack of training jobs on SageMaker, into which nobody logs in."""
 
     kind = SageMakerTraining
     cluster: SageMakerTraining
 
     def __init__(self, scope: Construct, choice: StackChoice) -> None:
-        super().__init__(scope, choice, description="Deep-learning training jobs on SageMaker, and what they need")
+        description = "Deep-learning training jobs on SageMaker: what each of them needs"
+        super().__init__(scope, choice, description=description)
         CfnOutput(self, "ModelBucket", value=self.cluster.model_bucket.bucket_name, description="Models of jobs")
-        CfnOutput(self, "AlarmTopic", value=self.cluster.alarms.topic.topic_arn, description="Subscribe to it")
+        CfnOutput(self, "AlarmTopic", value=self.cluster.alarm.topic.topic_arn, description="Subscribe to it")
 
 
 PLATFORMS: Mapping[str, type[HorovodStack | EmrStack | SageMakerStack]] = {

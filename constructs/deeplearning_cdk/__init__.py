@@ -1,10 +1,10 @@
 """
 Deep-learning training clusters on AWS, as constructs.
 
-`TrainingCluster` is the whole, `EmrTraining` the same on Amazon EMR, and `SageMakerTraining` what training jobs on
-Amazon SageMaker need; `TrainingImage` is a container image with the
-software of their jobs. The props of clusters are the values `Workers`, `Master`, `Network`, `Software`, `Storage` and
-`Spending`; the other classes are what goes into them.
+`TrainingCluster` is the whole, `EmrTraining` the same on Amazon EMR, and `SageMakerTraining` runs the same jobs as
+training jobs of SageMaker; `TrainingImage` is a container image with the software of jobs. The props of clusters are
+the values `Workers`, `Master`, `Network`, `Software`, `Storage` and `Spending`; the other classes are what goes into
+them.
 """
 
 from deeplearning_cdk.capacity.purchase import Purchase

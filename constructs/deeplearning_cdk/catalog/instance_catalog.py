@@ -52,7 +52,7 @@ class InstanceTypeFacts:
         efa_cards: Indexes of the network cards that take an EFA. Default: none, no EFA.
         is_clusterable: True if cluster placement groups support it. Default: they do.
         is_burstable: True if it is a burstable type. Default: it is not.
-        has_local_disk: True if it has an instance store, whose size is fixed. Default: it has none.
+        has_local_disk: True if it has NVMe disks of its own. Default: it has none.
         regions: Regions that offer it, if known. Default: not known.
         driver_branch: NVIDIA driver branch to install on a stock image, where no deep-learning image supports the type.
             Default: none is needed.

@@ -18,7 +18,8 @@ from deeplearning_cdk.coordination.payload import find_payload, keep_file, pack_
 from deeplearning_cdk.emr.plan import LOGIN_USER, EmrPlan
 from deeplearning_cdk.nodes.member_settings import describe_member
 from deeplearning_cdk.nodes.programs import FileAsset, describe_environment, list_packages
-from deeplearning_cdk.nodes.user_data import estimate_size, fill
+from deeplearning_cdk.nodes.submission import make_parameter
+from deeplearning_cdk.nodes.user_data import fill
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
 from deeplearning_cdk.storage.data_source import DataSource
@@ -29,8 +30,6 @@ from deeplearning_contract.settings import NodeSettings
 _SCRIPT = "emr_bootstrap.sh"
 _SETUP_SECONDS = 45 * 60
 """Time from a member's first start to the membership."""
-RELEASE_LIMIT = 8 * 1024
-"""Largest value of an advanced SSM parameter (Systems Manager user guide, "Managing parameter tiers")."""
 
 
 class EmrPrograms(Construct):
@@ -98,21 +97,21 @@ class EmrPrograms(Construct):
         return [source for source in self._data if source.is_read_by(NodeRole.MASTER)]
 
     def _describe_settings(self, cluster: str, storage: ClusterStorage, stop_after_seconds: int) -> NodeSettings:
-        plan = self._plan
+        environment = describe_environment(
+            self._plan.environment, self._environment_file, self._cache, self._plan.image.interpreter
+        )
         return describe_member(
-            plan.facts,
+            self._plan.facts,
             cluster=cluster,
             region=Stack.of(self).region,
             login_user=LOGIN_USER,
             file_system=storage.settings,
-            packages=list_packages(plan.image, plan.facts),
+            packages=list_packages(self._plan.image, self._plan.facts),
             setup_seconds=_SETUP_SECONDS,
-            data=tuple(source.settings for source in self._data),
-            environment=describe_environment(
-                plan.environment, self._environment_file, self._cache, plan.image.interpreter
-            ),
-            lustre=storage.lustre_settings,
             stop_after_seconds=stop_after_seconds,
+            data=[source.settings for source in self._data],
+            environment=environment,
+            lustre=storage.lustre_settings,
         )
 
     def _make_release(self, settings: NodeSettings) -> ssm.StringParameter:
@@ -121,17 +120,11 @@ class EmrPrograms(Construct):
             "interpreter": self._plan.image.interpreter,
             "settings": settings.to_document(),
         }
-        text = Stack.of(self).to_json_string(release)
-        if (size := estimate_size(Stack.of(self).resolve(text))) > RELEASE_LIMIT:
-            raise ValueError(
-                f"settings of the members must be at most {RELEASE_LIMIT} bytes, got about {size}; give storage.data "
-                "fewer sources or shorter names"
-            )
-        return ssm.StringParameter(
+        return make_parameter(
             self,
             "Release",
-            string_value=text,
-            tier=ssm.ParameterTier.INTELLIGENT_TIERING,
+            release,
+            subject="settings of the members",
             description="Agent and settings from which new members of a cluster on EMR start",
         )
 

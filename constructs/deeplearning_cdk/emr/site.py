@@ -1,6 +1,4 @@
-"""Surroundings of an EMR cluster: security groups with EMR's rules, encryption of its disks, and events of failures."""
-
-from typing import Any
+"""Surroundings of an EMR cluster: security groups with EMR's rules, and encryption of its disks."""
 
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_emr as emr
@@ -12,9 +10,6 @@ from deeplearning_cdk.security.acknowledged_rules import acknowledge
 LOG_PREFIX = "logs/"
 LOG_DAYS = 90
 _MANAGER_PORT, _INSTANCE_PORT = 9443, 8443
-_KINDS = ("EMR Cluster State Change", "EMR Step Status Change")
-_FAILED = ("FAILED", "TERMINATED_WITH_ERRORS")
-"""States of a step and of a cluster (EMR management guide, "Monitoring Amazon EMR events with CloudWatch")."""
 
 
 class EmrSecurityGroups(Construct):
@@ -111,23 +106,3 @@ def encrypt_disks(scope: Construct, construct_id: str, key_arn: str) -> emr.CfnS
             },
         },
     )
-
-
-def describe_failures(cluster_id: str) -> dict[str, Any]:
-    """
-    Return the arguments of `JobAlarms` for the failures of a cluster.
-
-    A job is a step, so a failed job is reported too. A creation that fails is reported by CloudFormation, before there
-    is a rule.
-    """
-    names = {"name": "$.detail.name", "state": "$.detail.state", "message": "$.detail.message"}
-    return {
-        "description": "Reports failed steps and a failed end of a deep-learning cluster on EMR",
-        "pattern": {
-            "source": ["aws.emr"],
-            "detail-type": list(_KINDS),
-            "detail": {"clusterId": [cluster_id], "state": list(_FAILED)},
-        },
-        "paths": {"kind": "$.detail-type", **names},
-        "text": "<kind>: <name> is <state>. <message>",
-    }

@@ -14,6 +14,7 @@ from deeplearning_cdk.coordination.coordination import name_cluster
 from deeplearning_cdk.coordination.grants import grant_session, grant_steps, grant_submit
 from deeplearning_cdk.coordination.messages import AlarmTopic
 from deeplearning_cdk.coordination.node_permissions import session_statements
+from deeplearning_cdk.emr.alarms import EmrAlarms
 from deeplearning_cdk.emr.plan import (
     DEFAULT_INSTANCE_TYPE,
     DEFAULT_RELEASE,
@@ -32,12 +33,11 @@ from deeplearning_cdk.emr.plan import (
 )
 from deeplearning_cdk.emr.programs import EmrPrograms
 from deeplearning_cdk.emr.roles import EmrRoles, instance_log_statements, service_statements
-from deeplearning_cdk.emr.site import LOG_DAYS, LOG_PREFIX, EmrSecurityGroups, describe_failures, encrypt_disks
+from deeplearning_cdk.emr.site import LOG_DAYS, LOG_PREFIX, EmrSecurityGroups, encrypt_disks
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
 from deeplearning_cdk.network.values import Network
 from deeplearning_cdk.nodes.submission import JobSubmission, read_sources_statement
 from deeplearning_cdk.nodes.values import Software
-from deeplearning_cdk.operations.job_alarms import JobAlarms
 from deeplearning_cdk.props.check import checked
 from deeplearning_cdk.props.rules import count_gibibytes
 from deeplearning_cdk.props.tags import tag_costs
@@ -161,12 +161,8 @@ class EmrTraining(Construct):
         self.roles = self._make_roles()
         self.cluster = self._make_cluster(plan, release, applications, stop_when_idle)
         self.node.default_child = self.cluster
-        self.alarms = JobAlarms(
-            self,
-            "Alarms",
-            **describe_failures(self.cluster.ref),
-            topic=alarm_topic,
-            encryption_key=self.encryption.key,
+        self.alarms = EmrAlarms(
+            self, "Alarms", cluster_id=self.cluster.ref, topic=alarm_topic, encryption_key=self.encryption.key
         )
         self.submission = self._make_submission()
 

@@ -1,1 +1,1 @@
-"""SageMaker: what training jobs need, and the checks of its props."""
+"""SageMaker: what training jobs need, its roles, its notifications and its checks."""

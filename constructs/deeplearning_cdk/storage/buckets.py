@@ -1,4 +1,4 @@
-"""Buckets of a cluster."""
+"""Buckets of a cluster: encrypted with its key, closed to the public and to plain HTTP, with versions."""
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_kms as kms
@@ -6,6 +6,9 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
+
+_OLD_MODEL_DAYS = 30
+"""Time for which a model that is deleted or overwritten can be restored."""
 
 
 def make_log_bucket(scope: Construct, construct_id: str, key: kms.IKey, *, days: int) -> s3.Bucket:
@@ -23,8 +26,15 @@ def make_log_bucket(scope: Construct, construct_id: str, key: kms.IKey, *, days:
 
 
 def make_model_bucket(scope: Construct, construct_id: str, key: kms.IKey) -> s3.Bucket:
-    """Create a bucket of models, which outlives the stack unless its creation fails. It accepts TLS alone."""
-    rule = s3.LifecycleRule(abort_incomplete_multipart_upload_after=Duration.days(1))
+    """
+    Create a bucket of models, which outlives the stack, except when the stack's own creation fails.
+
+    It accepts TLS alone, is encrypted with the cluster's key, and keeps a deleted model for 30 days.
+    """
+    rule = s3.LifecycleRule(
+        noncurrent_version_expiration=Duration.days(_OLD_MODEL_DAYS),
+        abort_incomplete_multipart_upload_after=Duration.days(1),
+    )
     return _make_bucket(scope, construct_id, key, rule, RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
 
 

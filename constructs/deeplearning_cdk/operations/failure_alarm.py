@@ -1,4 +1,4 @@
-"""Notifications of jobs that fail on a service that runs them: EMR or SageMaker."""
+"""Notifications of what fails on a managed platform: a topic, and a rule for the platform's own events."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,19 +13,19 @@ from deeplearning_cdk.coordination.messages import allow_publishers, make_rule, 
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
 
 
-class JobAlarms(Construct):
+class FailureAlarm(Construct):
     """
-    Topic and rule of failures that a service reports as events.
+    Topic and rule of the failures of one cluster, and the queue of events that do not reach the topic.
 
     Args:
         scope: The parent.
         construct_id: The id in the parent.
-        description: Description of the rule.
+        description: What the rule reports.
         pattern: Pattern of the events.
-        paths: Name of a value -> its path in the event.
-        text: Text of the notification, with `<name>` for a value.
+        paths: Name -> path of a value in an event.
+        text: Text of the notification, with the names in angle brackets.
         topic: The user's topic; None for one of the cluster's own.
-        encryption_key: Key of a topic of the cluster's own, and of the queue of events that do not reach the topic.
+        encryption_key: Key of a topic of the cluster's own, and of the queue.
 
     Attributes:
         topic: The topic.
