@@ -23,8 +23,8 @@ from deeplearning_rehearsal.report.assessment import Evidence
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport, read_environment
 
 FIRST = "algo-1"
-_CHECKED_JOB = JobDefinition("contract", ("sleep", "3600"))
-"""A job that runs until it is stopped, so that there is time to look at its containers."""
+_CHECKED_JOB = JobDefinition("contract", ("sleep", "3600"), launcher="tf-ps")
+"""A job that runs until it is stopped, so that there is time to look at its containers; its launcher needs nothing."""
 _POLL_SECONDS = 0.3
 _LANE = "training"
 

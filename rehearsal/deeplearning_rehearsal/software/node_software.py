@@ -66,7 +66,9 @@ def _find_requirements(stack: AssemblyStack, environment: EnvironmentSettings) -
             "its nodes have neither conda nor containers"
         )
     digest = environment.file.sha256
-    for asset in stack.assets:
-        if asset.packaging == "file" and hashlib.sha256(asset.path.read_bytes()).hexdigest() == digest:
-            return asset.path
+    files = [asset.path for asset in stack.assets if asset.packaging == "file"]
+    files += [path for image in stack.images for path in (image.folder / "files").glob("*")]
+    for path in files:
+        if hashlib.sha256(path.read_bytes()).hexdigest() == digest:
+            return path
     raise UnavailableError(f"environment must be an asset of the assembly, got SHA-256 {digest}; synthesize again")
