@@ -22,6 +22,8 @@ class LabContainers:
     def __init__(self, lab: Lab, images: ImageBuilder, report: Callable[[str, str], None]) -> None:
         self._lab, self._images, self._report = lab, images, report
         self._running: dict[str, Container] = {}
+        self.absent: list[str] = []
+        """Paths that the image lacks, for faults."""
 
     @property
     def credentials_path(self) -> str:
@@ -57,6 +59,7 @@ class LabContainers:
                 files=order.files,
                 folders=folders,
                 credentials=order.credentials,
+                absent=tuple(self.absent),
             ),
             take,
         )

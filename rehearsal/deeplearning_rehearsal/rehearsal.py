@@ -29,12 +29,16 @@ from cdk_rehearsal.run.lab_record import LabRecord, read_network
 from cdk_rehearsal.run.memory import MemoryWatch
 from cdk_rehearsal.run.progress import keep_progress, show_progress, tell
 from cdk_rehearsal.run.timeline import Timeline
+from deeplearning_contract.jobs.job_definition import JobDefinition
+from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_contract.metrics import GPU_UTILIZATION
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.case_file import read_case
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
 from deeplearning_rehearsal.cases.run.cloud_faults import add_faults, make_cloud_options
+from deeplearning_rehearsal.cases.run.job_case_run import JobCaseRun
 from deeplearning_rehearsal.cases.run.synthesis import prepare_machines
+from deeplearning_rehearsal.checks.training import upload_example
 from deeplearning_rehearsal.cluster_run import ClusterRun, make_fleet
 from deeplearning_rehearsal.containers import LabContainers
 from deeplearning_rehearsal.job_run import JobRun
@@ -49,6 +53,7 @@ from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 from deeplearning_rehearsal.software.node_software import prepare_software
 from deeplearning_rehearsal.software.training_images import CONTAINER_STAND_INS, ImageBuilder
 from deeplearning_rehearsal.template import choose_framework, find_environment, override_environment
+from deeplearning_rehearsal.training_jobs import TrainingJobs
 
 _UNREAL_METRICS = {GPU_UTILIZATION.name: "the nodes have no GPU, and the stand-in shows the load of their processor"}
 
@@ -116,9 +121,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
             if options.keep:
                 _record(options, lab_pid)
             parts = ClusterRun(options, timeline, lab, fleet, aws, key_pairs, kept, give_up)
-            run: ClusterRun = parts if case is None else CaseRun(**vars(parts), case=case)
-            if containers is not None:
-                run = JobRun(**vars(parts), containers=containers)
+            run = _choose_run(parts, case, containers)
             with show_progress(timeline, verbose=options.verbose):
                 evidence = run.gather()
             status = describe_outside(aws)
@@ -132,6 +135,19 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
             if options.keep:
                 _keep(lab, fleet, lab_pid, options)
             end_enclosure(0 if report["verdict"] == "pass" else 1)
+
+
+def _choose_run(parts: ClusterRun, case: Case | None, containers: LabContainers | None) -> ClusterRun:
+    """Return the run of a cluster or of training jobs, with the faults of a case."""
+    if containers is None:
+        return parts if case is None else CaseRun(**vars(parts), case=case)
+
+    def make_job(submission: SubmissionSettings) -> JobDefinition:
+        job = upload_example(parts.aws.place.client, submission, parts.find_digits())
+        return replace(job, program=(*job.program, *(case.arguments if case else ())))
+
+    jobs = TrainingJobs(parts.aws.place.client, parts.lab, containers, make_job, parts.aws.interrupt_job)
+    return JobRun(**vars(parts), jobs=jobs) if case is None else JobCaseRun(**vars(parts), case=case, jobs=jobs)
 
 
 def _open_kept(options: RehearsalOptions, case: Case | None, stack: AssemblyStack) -> KeptEnvironments:

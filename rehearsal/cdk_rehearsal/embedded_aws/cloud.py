@@ -27,7 +27,6 @@ from cdk_rehearsal.embedded_aws.emr.node_channel import NodeChannels
 from cdk_rehearsal.embedded_aws.functions.runner import Invocation
 from cdk_rehearsal.embedded_aws.messaging.event_bus import build_event
 from cdk_rehearsal.embedded_aws.resources.resource_support import require_support
-from cdk_rehearsal.embedded_aws.sagemaker.driver import TrainingDriver
 from cdk_rehearsal.embedded_aws.sagemaker.host import ContainerHost
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts, CallLog
 from cdk_rehearsal.embedded_aws.server.server import Server
@@ -104,11 +103,6 @@ class EmbeddedAws:
     def place(self) -> Place:
         """Account, region and endpoint of the deployed stack, with the operator's clients."""
         return self._deployed().place
-
-    @property
-    def training(self) -> TrainingDriver:
-        """The driver of training jobs."""
-        return self._deployed().training
 
     @property
     def gatekeeper(self) -> Gatekeeper:
@@ -211,6 +205,10 @@ class EmbeddedAws:
         """
         services = self._deployed()
         return services.emr.fail_instance(instance_id) or services.scaling.fail_instance(instance_id, check)
+
+    def interrupt_job(self, name: str) -> None:
+        """Take the spot capacity of a training job back."""
+        self._deployed().training.interrupt(name)
 
     def age_groups(self, seconds: float) -> None:
         """Date the creation of every group back, by seconds."""

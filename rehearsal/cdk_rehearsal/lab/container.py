@@ -43,6 +43,7 @@ class ContainerOrder:
     files: Mapping[str, bytes] = field(default_factory=dict)  # Absolute path -> content; a folder ends with `/`
     folders: Sequence[Folder] = ()
     credentials: Callable[[], Mapping[str, str]] | None = None  # Answers of its credentials service
+    absent: Sequence[str] = ()  # Absolute paths of files that its image has and it has not
 
 
 class Container:
@@ -75,6 +76,8 @@ class Container:
             (place if path.endswith("/") else place.parent).mkdir(parents=True, exist_ok=True)
             if not path.endswith("/"):
                 place.write_bytes(content)
+        for path in order.absent:
+            (self.root / path.lstrip("/")).unlink(missing_ok=True)
         own = self._folder / "own"
         own.mkdir()
         lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in order.hosts.items())]

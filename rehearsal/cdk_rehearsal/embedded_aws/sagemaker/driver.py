@@ -192,6 +192,7 @@ class TrainingDriver:
         while not self._is_closing:
             statuses = [container.wait(0) for container in containers.values()]
             if any(statuses) or None not in statuses:
+                job.failed = next((name for name, status in zip(containers, statuses, strict=True) if status), "")
                 _stop(containers.values())
                 return "ended"
             if job.is_interrupted.is_set() and job.is_spot:
@@ -206,8 +207,8 @@ class TrainingDriver:
         return "stopped"
 
     def _end(self, job: TrainingJob, containers: Mapping[str, RunningContainer], end: End) -> End:
-        if end == "ended":
-            job.reason = _find_failure(containers)
+        if end == "ended" and job.failed:
+            job.reason = _describe_failure(containers[job.failed])
         if containers:
             self._enter(job, "Uploading")
             self._upload(job, [container.root for container in containers.values()])
@@ -280,19 +281,14 @@ def _stop(containers: Any) -> None:
         thread.join()
 
 
-def _find_failure(containers: Mapping[str, RunningContainer]) -> str:
+def _describe_failure(container: RunningContainer) -> str:
     """
-    Return the reason of a failure, by the container that failed first; empty without one.
+    Return the reason of a failure, by the container that failed first.
 
     API reference, FailureReason; aws/sagemaker-training-toolkit has the file and the exit code in this form.
     """
-    statuses = {name: container.wait(0) for name, container in containers.items()}
-    failed = [name for name, status in statuses.items() if status]
-    # Those that were stopped meanwhile have written no file.
-    for name in sorted(failed, key=lambda name: not _read_failure(containers[name])):
-        said = _read_failure(containers[name]) or "Please use an error message in the log of the job"
-        return f"AlgorithmError: {said}, exit code: {statuses[name]}"[:MOST_REASON]
-    return ""
+    said = _read_failure(container) or "See the job logs for more information"
+    return f"AlgorithmError: {said}, exit code: {container.wait(0)}"[:MOST_REASON]
 
 
 def _read_failure(container: RunningContainer) -> str:

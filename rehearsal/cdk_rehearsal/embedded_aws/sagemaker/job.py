@@ -56,6 +56,7 @@ class TrainingJob:
     secondary: str = ""
     transitions: list[dict[str, Any]] = field(default_factory=list)
     reason: str = ""
+    failed: str = ""  # Container that failed first; empty without one
     model: str = ""
     started: datetime | None = None
     ended: datetime | None = None
