@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from cdk_rehearsal.assembly import AssemblyStack, read_stack
 from cdk_rehearsal.embedded_aws.access.gatekeeper import write_rights
@@ -142,11 +142,14 @@ def _choose_run(parts: ClusterRun, case: Case | None, containers: LabContainers 
     if containers is None:
         return parts if case is None else CaseRun(**vars(parts), case=case)
 
+    def client(service: str) -> Any:
+        return parts.aws.place.client(service)  # There is a place only when the stack is deployed.
+
     def make_job(submission: SubmissionSettings) -> JobDefinition:
-        job = upload_example(parts.aws.place.client, submission, parts.find_digits())
+        job = upload_example(client, submission, parts.find_digits())
         return replace(job, program=(*job.program, *(case.arguments if case else ())))
 
-    jobs = TrainingJobs(parts.aws.place.client, parts.lab, containers, make_job, parts.aws.interrupt_job)
+    jobs = TrainingJobs(client, parts.lab, containers, make_job, parts.aws.interrupt_job)
     return JobRun(**vars(parts), jobs=jobs) if case is None else JobCaseRun(**vars(parts), case=case, jobs=jobs)
 
 

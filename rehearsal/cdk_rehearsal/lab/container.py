@@ -17,6 +17,7 @@ from cdk_rehearsal.lab.namespaces import NAMESPACES, NodeDisk, enter, first_chil
 from cdk_rehearsal.lab.network import NodeLink
 
 CREDENTIALS_PATH = "/v2/credentials/rehearsal"
+_KILLED = 128 + signal.SIGKILL
 _START = Path(__file__).with_name("start_container.sh")
 
 
@@ -55,6 +56,7 @@ class Container:
         self._disk = NodeDisk(folder)
         self._service = _CredentialsService(link, order.credentials)
         self._process: subprocess.Popen[str] | None = None  # `unshare`, the parent of its first process
+        self._is_killed = False
         self._reader = threading.Thread(target=self._read, name=f"output of {order.host}", daemon=True)
 
     @property
@@ -108,7 +110,8 @@ class Container:
         except subprocess.TimeoutExpired:
             return None
         self._reader.join()
-        return status if status >= 0 else 128 - status
+        # `unshare` cannot end by SIGKILL as its child does, and ends with status 1 (util-linux 2.38, unshare.c).
+        return _KILLED if self._is_killed else status if status >= 0 else 128 - status
 
     def stop(self, seconds: float) -> int | None:
         """Send SIGTERM to its program, and SIGKILL unless it ends within so many seconds; return the exit status."""
@@ -126,6 +129,7 @@ class Container:
         if self._process is None:
             return
         first = first_child(self._process.pid)
+        self._is_killed = self._process.poll() is None
         # The first process of a pid namespace takes all others with it, and `unshare` ends when they have ended.
         if first is None or not kill_process(first):
             self._process.kill()

@@ -209,7 +209,7 @@ def _revoke_member_rules(on: Actions) -> None:
     for group in ec2.describe_security_groups()["SecurityGroups"]:
         name = group["GroupId"]
         own = [
-            {**rule, "UserIdGroupPairs": [{"GroupId": name}]}
+            rule
             for rule in group["IpPermissions"]
             if any(pair["GroupId"] == name for pair in rule.get("UserIdGroupPairs", ()))
         ]
