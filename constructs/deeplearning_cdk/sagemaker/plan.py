@@ -90,6 +90,10 @@ class TrainingPlan:
     """Environment that is built into an image; None for an image of the user's."""
     volume_gibibytes: int
     """Volume of each instance; 0 for a type with disks of its own."""
+    max_seconds: int
+    max_wait_seconds: int
+    max_pending_seconds: int
+    keep_alive_seconds: int
 
 
 def plan_training(
@@ -97,12 +101,16 @@ def plan_training(
     instance_type: NodeInstanceType,
     image: str | None,
     volume_size: Size | int | None,
+    max_run: Duration,
+    spot_wait: Duration | None,
+    max_pending: Duration | None,
+    keep_warm: Duration | None,
     network: Network,
     software: Software,
     storage: Storage,
 ) -> TrainingPlan:
     """
-    Derive type, image and volume from the user's values.
+    Derive type, environment, volume and limits of time from the user's values.
 
     Raises:
         ValueError: Two values contradict each other, or one has no meaning on SageMaker; the message names the prop,
@@ -114,27 +122,29 @@ def plan_training(
     _check_mount(storage)
     _check_data(storage.data)
     facts = _choose_type(instance_type)
+    _check_times(facts, max_run, spot_wait, max_pending, keep_warm)
     return TrainingPlan(
         facts=facts,
         environment=_choose_environment(image, software.environment, facts),
         volume_gibibytes=_choose_volume(volume_size, facts),
+        max_seconds=_count_seconds(max_run),
+        max_wait_seconds=_count_seconds(spot_wait),
+        max_pending_seconds=_count_seconds(max_pending),
+        keep_alive_seconds=_count_seconds(keep_warm),
     )
 
 
-def check_times(
+def _count_seconds(time: Duration | None) -> int:
+    return int(time.to_seconds()) if time else 0
+
+
+def _check_times(
     facts: InstanceTypeFacts,
-    *,
     max_run: Duration,
     spot_wait: Duration | None,
     max_pending: Duration | None,
     keep_warm: Duration | None,
 ) -> None:
-    """
-    Check the limits of time of jobs against each other.
-
-    Raises:
-        ValueError: Two contradict each other; the message names the prop, the rule and a way out.
-    """
     if spot_wait is not None and spot_wait.to_seconds() < max_run.to_seconds():
         raise ValueError(
             f"spot_wait must be at least max_run of {show_value(max_run)}, got {show_value(spot_wait)}; it includes "

@@ -36,7 +36,6 @@ from deeplearning_cdk.sagemaker.plan import (
     PendingTime,
     RunTime,
     WarmTime,
-    check_times,
     plan_training,
 )
 from deeplearning_cdk.sagemaker.roles import (
@@ -131,14 +130,16 @@ class SageMakerTraining(Construct):
             instance_type=instance_type,
             image=image,
             volume_size=volume_size,
+            max_run=max_run,
+            spot_wait=spot_wait,
+            max_pending=max_pending,
+            keep_warm=keep_warm,
             network=network,
             software=software,
             storage=storage,
         )
-        facts = self._plan.facts
-        check_times(facts, max_run=max_run, spot_wait=spot_wait, max_pending=max_pending, keep_warm=keep_warm)
         super().__init__(scope, construct_id)
-        _add_warnings(self, facts.name, keep_warm)
+        _add_warnings(self, self._plan.facts.name, keep_warm)
         self.cluster_name, self._name_prefix = tag_costs(self, name_cluster(self)), f"{_digest_path(self)}-"
         self.encryption = ClusterEncryption(self, "Encryption", key=encryption_key, is_for_groups=False)
         self.network = ClusterNetwork(self, "Network", network, log_key=self.encryption.log_key)
@@ -158,13 +159,7 @@ class SageMakerTraining(Construct):
             topic=alarm_topic,
             encryption_key=self.encryption.key,
         )
-        self._settings = replace(
-            self._describe_jobs(members),
-            max_seconds=_count_seconds(max_run),
-            max_wait_seconds=_count_seconds(spot_wait),
-            max_pending_seconds=_count_seconds(max_pending),
-            keep_alive_seconds=_count_seconds(keep_warm),
-        )
+        self._settings = self._describe_jobs(members)
         self.submission = self._make_submission()
 
     @property
@@ -245,7 +240,10 @@ class SageMakerTraining(Construct):
             output=f"s3://{self.model_bucket.bucket_name}/{_MODEL_PREFIX}",
             key_arn=self.encryption.key_arn,
             agent=self._agent.settings,
-            max_seconds=0,
+            max_seconds=plan.max_seconds,
+            max_wait_seconds=plan.max_wait_seconds,
+            max_pending_seconds=plan.max_pending_seconds,
+            keep_alive_seconds=plan.keep_alive_seconds,
             data=tuple(source.settings for source in self._data),
             lustre=FileSystemFolder(lustre.file_system_id, "FSxLustre", f"/{lustre.mount_name}") if lustre else None,
         )
@@ -273,10 +271,6 @@ def _digest_path(scope: Construct) -> str:
     while stack.nested_stack_parent is not None:  # The name of a nested stack is a token.
         stack = stack.nested_stack_parent
     return hashlib.sha256(f"{stack.stack_name}/{scope.node.path}".encode()).hexdigest()[:8]
-
-
-def _count_seconds(time: Duration | None) -> int:
-    return int(time.to_seconds()) if time else 0
 
 
 def _add_warnings(scope: Construct, instance_type: str, keep_warm: Duration | None) -> None:

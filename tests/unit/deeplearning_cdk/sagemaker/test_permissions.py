@@ -1,4 +1,4 @@
-"""What SageMaker and the containers may do as the role of training jobs, and what submitters may do."""
+"""Permissions of training jobs by their role, and of people who submit them."""
 
 import json
 import re
