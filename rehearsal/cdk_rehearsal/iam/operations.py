@@ -325,6 +325,7 @@ def find_needs(operation: str, parameters: Parameters, estate: Estate) -> tuple[
         needs += [Need(further, arn, context) for arn, context in list_targets(parameters, estate)]
     for arn, _ in targets if row.key_actions else ():
         if key := str(parameters.get("SSEKMSKeyId") or estate.find_key(arn)):
+            key = key if key.startswith("arn:") else estate.arn("kms", f"key/{key}")
             uses = [f"kms:{name}" for name in row.key_actions.split()]
             needs += [Need(use, key, describe_key_use(row.service, use, arn, estate), is_implied=True) for use in uses]
     return tuple(needs)
