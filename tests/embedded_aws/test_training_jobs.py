@@ -94,9 +94,7 @@ class Sample:
 
     def end(self, name="digits-1"):
         """Wait for the end of a job and return its description."""
-        job = wait_until(lambda: (job := self.describe(name))["TrainingJobStatus"] in ENDED and job)
-        print(job.get("FailureReason"))
-        return job
+        return wait_until(lambda: (job := self.describe(name))["TrainingJobStatus"] in ENDED and job)
 
     def run(self, name="digits-1", script="true", **changes):
         self.start(name, script, **changes)
@@ -219,6 +217,15 @@ def test_a_container_finds_what_sagemaker_provides(sample):
     assert json.loads(parameters) == {"epochs": "3"}
     assert json.loads(channels)["train"]["TrainingInputMode"] == "File"
     assert (content, variables) == ("one", "learning digits-1 us-east-1")
+
+
+def test_an_object_and_a_part_of_a_name_give_the_names_below_their_folder(sample):
+    channels = [
+        sample.s3_channel("agent", f"s3://{BUCKET}/data/train/deep/one.txt"),
+        sample.s3_channel("part", f"s3://{BUCKET}/data/tra"),
+    ]
+    sample.run(script="cd $ROOT/opt/ml/input/data && find . -type f | sort", InputDataConfig=channels)
+    assert sample.read_logs()["algo-1"] == ["./agent/one.txt", "./part/train/deep/one.txt"]
 
 
 def test_lines_are_in_the_log_while_the_job_runs(sample):
@@ -596,3 +603,23 @@ def test_a_caller_without_the_rights_is_refused(sample, wrong):
     said = {"role": "iam:PassRole"}.get(wrong, "sagemaker:CreateTrainingJob")
     with pytest.raises(ClientError, match=f"AccessDeniedException.*not authorized to perform: {said}"):
         submit(sample, **changes)
+
+
+def policy(*statements):
+    return {"Version": "2012-10-17", "Statement": [{"Principal": {"AWS": "*"}, **each} for each in statements]}
+
+
+ONLY_TLS = {"Effect": "Deny", "Action": "*", "Condition": {"Bool": {"aws:SecureTransport": "false"}}}
+ANYBODY = {"Effect": "Allow", "Action": "elasticfilesystem:ClientMount"}
+
+
+@pytest.mark.parametrize(
+    ("statements", "status"), [([ONLY_TLS], "Failed"), ([ANYBODY, ONLY_TLS], "Failed"), ([ANYBODY], "Completed")]
+)
+def test_a_channel_mounts_a_file_system_without_tls_and_without_iam(deploy, statements, status):
+    """SageMaker API reference, FileSystemDataSource: it has no access point, no IAM and no encryption in transit."""
+    properties = {"Encrypted": True, "FileSystemPolicy": policy(*statements)}
+    sample = deploy(Storage={"Type": "AWS::EFS::FileSystem", "Properties": properties})
+    job = sample.run(InputDataConfig=[sample.file_channel()])
+    assert job["TrainingJobStatus"] == status
+    assert ("the policy of the file system denies access" in job.get("FailureReason", "")) == (status == "Failed")

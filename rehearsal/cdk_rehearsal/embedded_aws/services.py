@@ -81,16 +81,7 @@ class Services:
             minute_seconds=options.minute_seconds,
         )
         self.gatekeeper.state.find_cluster_tags = self.emr.find_tags
-        self.training = TrainingDriver(
-            place=place,
-            host=containers,
-            provisioner=TrainingProvisioner(place, self.gatekeeper, self.launcher),
-            principals=principals,
-            observations=observations,
-            pace=options.pace,
-            ledger=InstanceLedger(options.training_limits, options.minute_seconds / 60),
-            minute_seconds=options.minute_seconds,
-        )
+        self.training = self._open_training(containers)
         self.gatekeeper.state.find_job_tags = self.training.find_tags
         self._delivery = Delivery(place, self.functions, self.gatekeeper)
         self.schedule = Schedule(place, self._delivery.deliver_event, options.minute_seconds)
@@ -99,6 +90,18 @@ class Services:
         self.training.events.send = self.bus.deliver
         faults = options.message_faults
         self._disturbance = MessageDisturbance(faults, observations) if faults else None
+
+    def _open_training(self, containers: ContainerHost | None) -> TrainingDriver:
+        return TrainingDriver(
+            place=self.place,
+            host=containers,
+            provisioner=TrainingProvisioner(self.place, self.gatekeeper, self.launcher),
+            principals=self.principals,
+            observations=self.observations,
+            pace=self.options.pace,
+            ledger=InstanceLedger(self.options.training_limits, self.options.minute_seconds / 60),
+            minute_seconds=self.options.minute_seconds,
+        )
 
     def install(self) -> None:
         """Replace the parts of moto that these stand in for."""

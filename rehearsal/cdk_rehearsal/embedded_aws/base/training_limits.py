@@ -1,4 +1,4 @@
-"""What an account, and AWS, has of instances for training jobs of SageMaker."""
+"""Limits on the instances of training jobs of SageMaker: quotas of the account, and the capacity of AWS."""
 
 from dataclasses import dataclass
 

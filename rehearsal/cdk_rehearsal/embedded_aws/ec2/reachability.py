@@ -1,4 +1,4 @@
-"""What the routes and the security groups of a VPC let through, as services look at them before they launch."""
+"""Routes and security groups of a VPC, and the connections that they let through."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network

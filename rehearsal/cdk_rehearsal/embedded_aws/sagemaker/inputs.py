@@ -1,5 +1,5 @@
 """
-What a container of a training job finds below /opt/ml, and in its environment.
+Input of the containers of a training job: files below /opt/ml, and variables.
 
 Source: developer guide, "How Amazon SageMaker AI Provides Training Information".
 """
@@ -45,8 +45,7 @@ def check_channels(s3: Any, job: TrainingJob, region: str) -> None:
                 f"exists in the selected region ({region}), that objects exist under that S3 prefix, and that the role "
                 f'"{job.role}" has "s3:ListBucket" permissions on bucket "{bucket}".'
             )
-        is_folder = not prefix or prefix.endswith("/") or all(key.startswith(f"{prefix}/") for key in keys)
-        if get_mode(job.request, channel) == "FastFile" and not is_folder:
+        if get_mode(job.request, channel) == "FastFile" and not _is_folder(prefix, keys):
             raise RequestError(f"S3Uri of a FastFile channel must be a folder and no part of a name, got {uri}")
 
 
@@ -55,8 +54,9 @@ def download(s3: Any, job: TrainingJob) -> dict[str, bytes]:
     files = {}
     for channel, source in list_channels(job.request, "S3DataSource"):
         folder, uri = f"{INPUT}/{channel['ChannelName']}", str(source["S3Uri"])
-        base = uri.removeprefix("s3://").partition("/")[2].rpartition("/")[0]
-        for bucket, key in list_objects(s3, uri):
+        prefix, objects = uri.removeprefix("s3://").partition("/")[2], list_objects(s3, uri)
+        base = prefix if _is_folder(prefix, [key for _, key in objects]) else prefix.rpartition("/")[0]
+        for bucket, key in objects:
             try:
                 body = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
             except ClientError as error:  # aws/amazon-sagemaker-examples#4384
@@ -66,6 +66,11 @@ def download(s3: Any, job: TrainingJob) -> dict[str, bytes]:
                 ) from error
             files[f"{folder}/{key[len(base) :].lstrip('/')}"] = body
     return files
+
+
+def _is_folder(prefix: str, keys: Sequence[str]) -> bool:
+    """Return whether a prefix is a folder of all keys, and no part of a name."""
+    return not prefix or prefix.endswith("/") or all(key.startswith(f"{prefix}/") for key in keys)
 
 
 def describe_job(job: TrainingJob, name: str, hosts: Sequence[str]) -> dict[str, bytes]:

@@ -1,5 +1,5 @@
 """
-What SageMaker keeps of a training job: logs and metrics while it runs, model and output at its end.
+Output of a training job: logs and metrics while it runs, model and other files at its end.
 
 Sources: developer guide, "How Amazon SageMaker AI Processes Training Output", and "Amazon CloudWatch Logs for Amazon
 SageMaker AI". A role that may not write logs or metrics ends no job: they are missing, and the rehearsal reports it.

@@ -123,6 +123,9 @@ class Provisioner:
                     MountTargetId=target["MountTargetId"]
                 )["SecurityGroups"]
                 self._check_port(job, source, groups, _NFS)
+                # A channel has neither an access point nor IAM nor TLS (SageMaker API reference, FileSystemDataSource).
+                if not self._gatekeeper.admits_anonymous_mount(system):
+                    raise JobError(word_mount_failure(source, "the policy of the file system denies access"))
                 mounts.append(Mount(path, system, folder, is_writable, str(target["IpAddress"])))
             else:
                 lustre = self._launcher.lustre.describe()[system]
