@@ -114,8 +114,9 @@ class Sample:
             lines.setdefault(host, []).extend(event["message"] for event in events["events"])
         return lines
 
-    def await_line(self, text, name="digits-1"):
-        return wait_until(lambda: any(text in lines for lines in self.read_logs(name).values()))
+    def await_start(self, name="digits-1", count=2):
+        """Wait until all containers have said that they started, and take signals from then on."""
+        wait_until(lambda: sum("started" in lines for lines in self.read_logs(name).values()) == count)
 
     def read_archive(self, job, file="model.tar.gz"):
         """Return name -> content of an archive of a job's output."""
@@ -230,7 +231,7 @@ def test_an_object_and_a_part_of_a_name_give_the_names_below_their_folder(sample
 
 def test_lines_are_in_the_log_while_the_job_runs(sample):
     sample.start(script=FOREVER)
-    sample.await_line("started")
+    sample.await_start()
     assert sample.describe()["SecondaryStatus"] == "Training"
     sample.api.stop_training_job(TrainingJobName="digits-1")
     sample.end()
@@ -261,9 +262,13 @@ def test_containers_have_addresses_of_the_subnet(sample):
     sample.end()
 
 
-def test_the_first_failure_ends_the_job_with_what_the_container_wrote(sample):
+def test_the_first_failure_ends_the_job_with_what_the_container_wrote(sample, tmp_path):
     fails = "echo no data > $ROOT/opt/ml/output/failure; exit 3"
-    job = sample.run(script=f"if [ $HOST = algo-2 ]; then {fails}; fi; {FOREVER}")
+    waits = f"while [ ! -e {tmp_path}/ready ]; do sleep 0.05; done"
+    lives = FOREVER.replace("echo started", f"touch {tmp_path}/ready")
+    # An argument of a container has at most 256 characters.
+    (tmp_path / "job.sh").write_text(f"if [ $HOST = algo-2 ]; then {waits}; {fails}; fi; {lives}")
+    job = sample.run(script=f". {tmp_path}/job.sh")
     assert job["TrainingJobStatus"] == job["SecondaryStatus"] == "Failed"
     assert job["FailureReason"] == "AlgorithmError: no data\n, exit code: 3"
     assert job["SecondaryStatusTransitions"][-2]["Status"] == "Uploading"
@@ -278,7 +283,7 @@ def test_a_long_failure_is_cut(sample):
 
 def test_a_stopped_job_keeps_its_model(sample):
     sample.start(script=FOREVER)
-    sample.await_line("started")
+    sample.await_start()
     sample.api.stop_training_job(TrainingJobName="digits-1")
     assert sample.describe()["TrainingJobStatus"] == "Stopping"
     job = sample.end()
@@ -289,7 +294,7 @@ def test_a_stopped_job_keeps_its_model(sample):
 
 def test_a_container_that_ignores_the_stop_is_killed(sample):
     sample.start(script="trap '' TERM; echo started; while :; do sleep 0.05; done")
-    sample.await_line("started")
+    sample.await_start()
     sample.api.stop_training_job(TrainingJobName="digits-1")
     assert sample.end()["SecondaryStatus"] == "Stopped"
 
@@ -324,7 +329,7 @@ SPOT = {
 
 def test_a_job_on_spot_starts_again_with_new_containers(sample):
     sample.start(script=FOREVER, **SPOT)
-    sample.await_line("started")
+    sample.await_start()
     assert sample.cloud.command("interrupt_training", job="digits-1") is True
     wait_until(lambda: sample.list_states().count("Training") == 2)
     states = sample.list_states()
@@ -338,7 +343,7 @@ def test_a_job_on_spot_starts_again_with_new_containers(sample):
 
 def test_on_demand_capacity_is_not_taken_back(sample):
     sample.start(script=FOREVER)
-    sample.await_line("started")
+    sample.await_start()
     assert sample.cloud.command("interrupt_training", job="digits-1") is False
     sample.api.stop_training_job(TrainingJobName="digits-1")
     sample.end()
@@ -379,7 +384,7 @@ def test_a_job_beyond_the_quota_is_refused_in_sagemakers_words(deploy):
 
 def test_a_killed_container_fails_the_job(sample):
     sample.start(script=FOREVER)
-    sample.await_line("started")
+    sample.await_start()
     assert sample.cloud.command("kill_container", job="digits-1", number=3) is False
     assert sample.cloud.command("kill_container", job="digits-1", number=2) is True
     assert sample.end()["FailureReason"] == "AlgorithmError: , exit code: 137"
@@ -394,7 +399,7 @@ def test_a_matching_job_reuses_the_instances_of_the_one_before(deploy):
     other = {**POOL, "VolumeSizeInGB": 31}
     assert sample.refuse(name="digits-2", ResourceConfig=other)[0] == "ResourceLimitExceeded"
     sample.start("digits-3", script=FOREVER, ResourceConfig=POOL)
-    sample.await_line("started", name="digits-3")
+    sample.await_start("digits-3", count=1)
     pool = sample.describe()["WarmPoolStatus"]
     assert (pool["Status"], pool["ReusedByJob"]) == ("Reused", "digits-3")
     assert sample.describe("digits-3")["WarmPoolStatus"]["Status"] == "InUse"
@@ -421,7 +426,7 @@ def test_a_name_is_taken_once(sample):
 
 def test_a_job_that_has_ended_is_deleted_and_gives_its_name_back(sample):
     sample.start(script=FOREVER)
-    sample.await_line("started")
+    sample.await_start()
     with pytest.raises(ClientError, match="ResourceInUse"):
         sample.api.delete_training_job(TrainingJobName="digits-1")
     sample.api.stop_training_job(TrainingJobName="digits-1")
@@ -623,3 +628,37 @@ def test_a_channel_mounts_a_file_system_without_tls_and_without_iam(deploy, stat
     job = sample.run(InputDataConfig=[sample.file_channel()])
     assert job["TrainingJobStatus"] == status
     assert ("the policy of the file system denies access" in job.get("FailureReason", "")) == (status == "Failed")
+
+
+LUSTRE = {
+    "Type": "AWS::FSx::FileSystem",
+    "Properties": {
+        "FileSystemType": "LUSTRE",
+        "FileSystemTypeVersion": "2.15",
+        "StorageCapacity": 1200,
+        "StorageType": "SSD",
+        "SubnetIds": [{"Ref": "Subnet"}],
+        "LustreConfiguration": {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 125},
+    },
+}
+
+
+def test_a_folder_of_lustre_is_named_below_its_mount_name(deploy):
+    """The path begins with the mount name (aws/sagemaker-python-sdk#4257)."""
+    sample = deploy(Lustre=LUSTRE)
+    identity = sample.cloud.physical_id("Lustre")
+    channel = sample.file_channel("/data", "ro")
+    channel["DataSource"]["FileSystemDataSource"] |= {"FileSystemType": "FSxLustre", "FileSystemId": identity}
+    message = sample.refuse(InputDataConfig=[channel])[1]
+    mount_name = message.partition("must begin with /")[2].partition(",")[0]
+    channel["DataSource"]["FileSystemDataSource"]["DirectoryPath"] = f"/{mount_name}/data"
+    assert sample.run(InputDataConfig=[channel])["TrainingJobStatus"] == "Completed"
+    (mount,) = sample.cloud.next(lambda line: line["kind"] == "container")["mounts"]
+    assert (mount["folder"], mount["file_system_id"], mount["lustre"]["mount_name"]) == ("/data", identity, mount_name)
+
+
+def test_another_file_system_is_no_lustre(sample):
+    channel = sample.file_channel()
+    channel["DataSource"]["FileSystemDataSource"]["FileSystemType"] = "FSxLustre"
+    message = sample.refuse(InputDataConfig=[channel])[1]
+    assert message.startswith("FileSystemId must name an FSx for Lustre file system")
