@@ -4,74 +4,81 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cdk_rehearsal.embedded_aws.sagemaker.host import RunningContainer, TrainingContainer
+from cdk_rehearsal.embedded_aws.sagemaker.containers import ContainerOrder, Mount, MountError, RunningContainer
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.lab import Lab
-from cdk_rehearsal.lab.container import CREDENTIALS_PATH, Container, ContainerOrder, Folder
+from cdk_rehearsal.lab.container import CREDENTIALS_PATH, Container, Folder, Program
 from deeplearning_rehearsal.software.training_images import ImageBuilder
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
 
 _TELLING = "deeplearning-member: "
+_PREFIX = 16
+"""Length of the prefix of the lab's subnets; the router answers for what is outside."""
+_KEYS = {
+    "AccessKeyId": "AWS_ACCESS_KEY_ID",
+    "SecretAccessKey": "AWS_SECRET_ACCESS_KEY",
+    "Token": "AWS_SESSION_TOKEN",
+}
+"""Key of the answer of the credentials service -> variable."""
 
 
 class LabContainers:
-    """The lab as the host of containers; it has the containers of one job at a time by their names."""
+    """
+    The lab as the host of containers; it finds the containers of the job that began last by their names.
+
+    Attributes:
+        absent: Paths that the image lacks, for faults.
+    """
 
     def __init__(self, lab: Lab, images: ImageBuilder, report: Callable[[str, str], None]) -> None:
         self._lab, self._images, self._report = lab, images, report
         self._running: dict[str, Container] = {}
+        self._separated: set[str] = set()
         self.absent: list[str] = []
-        """Paths that the image lacks, for faults."""
 
-    @property
-    def credentials_path(self) -> str:
-        """Path of the credentials service of containers."""
-        return CREDENTIALS_PATH
-
-    def require_image(self, image: str) -> None:
-        """Build an image of the stack, unless that is done; RehearsalError for another one."""
-        self._images.build(image)
-
-    def start(self, order: TrainingContainer, on_line: Callable[[str], None]) -> Container:
+    def start(self, order: ContainerOrder, on_line: Callable[[str], None]) -> Container:
         """Start a container; `on_line` gets each line of its output, and the timeline those of the member's program."""
         image = self._images.build(order.image)
-        folders = [
-            Folder(self._find_folder(mount.file_system_id, mount.path), mount.target, is_writable=mount.is_writable)
-            for mount in order.mounts
-        ]
+        environment = {**image.environment, **order.environment}
+        answer = {key: environment.pop(variable) for key, variable in _KEYS.items()}
+        environment["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"] = CREDENTIALS_PATH
 
         def take(line: str) -> None:
             on_line(line)
             if line.startswith(_TELLING):
-                self._report(order.host, line.removeprefix(_TELLING))
+                self._report(order.name, line.removeprefix(_TELLING))
 
         container = self._lab.start_container(
-            ContainerOrder(
-                host=order.host,
+            Program(
+                host=order.name,
                 address=order.address,
-                prefix_length=order.prefix_length,
+                prefix_length=_PREFIX,
                 layers=image.layers,
                 command=order.command,
-                environment={**image.environment, **order.environment},
+                environment=environment,
                 hosts=order.hosts,
-                files=order.files,
-                folders=folders,
-                credentials=order.credentials,
+                files={**{f"{folder}/": b"" for folder in order.folders}, **order.files},
+                folders=[self._mount(mount) for mount in order.mounts],
+                credentials={**answer, "Expiration": "2099-01-01T00:00:00Z"},
                 absent=tuple(self.absent),
             ),
             take,
         )
-        container.link.set_up(up=order.is_reachable)
-        self._running[order.host] = container
+        container.link.set_up(up=order.address not in self._separated)
+        self._running[order.name] = container
         return container
+
+    def separate(self, addresses: Sequence[str]) -> None:
+        """Drop all packets of these addresses, whose containers start next; what they mount is not the network's."""
+        self._separated |= set(addresses)
 
     def remove(self, container: RunningContainer) -> None:
         """End a container and forget it."""
         assert isinstance(container, Container)
-        if self._running.get(container.order.host) is container:
-            del self._running[container.order.host]
+        if self._running.get(container.program.host) is container:
+            del self._running[container.program.host]
         self._lab.remove_container(container)
 
     def find(self, host: str) -> Container:
@@ -84,8 +91,14 @@ class LabContainers:
         """Run a program in a container, with the options of `Node.run`."""
         return self.find(instance_id).run(argv, **options)
 
-    def _find_folder(self, file_system_id: str, path: str) -> Path:
-        folder = self._lab.file_system(file_system_id) / path.lstrip("/")
+    def _mount(self, mount: Mount) -> Folder:
+        folder = self._find_folder(mount)
         if not folder.is_dir():
-            raise RehearsalError(f"{path} must be a folder of file system {file_system_id}, there is none")
-        return folder
+            raise MountError(f"{mount.folder} must be a folder of file system {mount.file_system_id}, there is none")
+        return Folder(folder, mount.path, is_writable=mount.is_writable)
+
+    def _find_folder(self, mount: Mount) -> Path:
+        root = self._lab.file_system(mount.file_system_id)
+        if mount.lustre is not None:
+            self._lab.fill_lustre(mount.file_system_id, mount.lustre)
+        return root / mount.folder.lstrip("/")

@@ -149,7 +149,7 @@ def _choose_run(parts: ClusterRun, case: Case | None, containers: LabContainers 
         job = upload_example(client, submission, parts.find_digits())
         return replace(job, program=(*job.program, *(case.arguments if case else ())))
 
-    jobs = TrainingJobs(client, parts.lab, containers, make_job, parts.aws.interrupt_job)
+    jobs = TrainingJobs(client, parts.lab, containers, make_job, parts.aws.interrupt_training)
     return JobRun(**vars(parts), jobs=jobs) if case is None else JobCaseRun(**vars(parts), case=case, jobs=jobs)
 
 

@@ -39,7 +39,7 @@ class TrainingJobs:
     lab: "Lab"
     containers: "LabContainers"
     make_job: Callable[[SubmissionSettings], JobDefinition]
-    interrupt: Callable[[str], None]
+    interrupt: Callable[[str], bool]
     refusals: list[str] = field(default_factory=list)
 
     @cached_property

@@ -20,6 +20,7 @@ from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.base.scaling_group import HealthCheck
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
 from cdk_rehearsal.embedded_aws.base.stack_record import StackEvent, StackOutcome
+from cdk_rehearsal.embedded_aws.base.training_limits import TrainingLimits
 from cdk_rehearsal.embedded_aws.cloudformation.stack import Stack
 from cdk_rehearsal.embedded_aws.cloudformation.stack_api import install_stack_api
 from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate
@@ -27,7 +28,7 @@ from cdk_rehearsal.embedded_aws.emr.node_channel import NodeChannels
 from cdk_rehearsal.embedded_aws.functions.runner import Invocation
 from cdk_rehearsal.embedded_aws.messaging.event_bus import build_event
 from cdk_rehearsal.embedded_aws.resources.resource_support import require_support
-from cdk_rehearsal.embedded_aws.sagemaker.host import ContainerHost
+from cdk_rehearsal.embedded_aws.sagemaker.containers import ContainerHost
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts, CallLog
 from cdk_rehearsal.embedded_aws.server.server import Server
 from cdk_rehearsal.embedded_aws.services import Services
@@ -62,7 +63,8 @@ class EmbeddedAws:
     ) -> None:
         if not self._taken.acquire(blocking=False):
             raise RehearsalError("an embedded AWS must be the only one of its process; stop the other one first")
-        self._machines, self._containers = machines, containers
+        self._machines = machines
+        self._containers = containers
         self._options = options or CloudOptions()
         self._observations = Observations(observer)
         self._calls = CallLog()
@@ -153,7 +155,7 @@ class EmbeddedAws:
         services = self._services = Services(
             place,
             self._machines,
-            containers=self._containers,
+            self._containers,
             principals=self._principals,
             presigned=self._presigned,
             channels=self._channels,
@@ -206,13 +208,21 @@ class EmbeddedAws:
         services = self._deployed()
         return services.emr.fail_instance(instance_id) or services.scaling.fail_instance(instance_id, check)
 
-    def interrupt_job(self, name: str) -> None:
-        """Take the spot capacity of a training job back."""
-        self._deployed().training.interrupt(name)
-
     def age_groups(self, seconds: float) -> None:
         """Date the creation of every group back, by seconds."""
         self._deployed().scaling.age_groups(seconds)
+
+    def limit_training(self, limits: TrainingLimits) -> None:
+        """Change the quotas and the capacity of training jobs."""
+        self._deployed().training.ledger.limits = limits
+
+    def interrupt_training(self, job: str) -> bool:
+        """Take back the spot capacity of a training job; return whether it has any that trains."""
+        return self._deployed().training.interrupt(job)
+
+    def kill_container(self, job: str, number: int) -> bool:
+        """End the container `algo-<number>` of a training job; return whether the job had it."""
+        return self._deployed().training.kill_container(job, number)
 
     def send_event(
         self, source: str, detail_type: str, detail: Mapping[str, Any], resources: Sequence[str] = ()

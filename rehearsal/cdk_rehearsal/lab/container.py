@@ -31,8 +31,8 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class ContainerOrder:
-    """Order for a container."""
+class Program:
+    """The program of a container, and what it finds."""
 
     host: str  # Its host name
     address: str
@@ -43,21 +43,21 @@ class ContainerOrder:
     hosts: Mapping[str, str] = field(default_factory=dict)  # Name -> address, of it and of others
     files: Mapping[str, bytes] = field(default_factory=dict)  # Absolute path -> content; a folder ends with `/`
     folders: Sequence[Folder] = ()
-    credentials: Callable[[], Mapping[str, str]] | None = None  # Answers of its credentials service
+    credentials: Mapping[str, str] = field(default_factory=dict)  # Answer of its credentials service
     absent: Sequence[str] = ()  # Absolute paths of files that its image has and it has not
 
 
 class Container:
     """A container in a folder that holds its disk; `on_line` gets each line of output, as it arrives."""
 
-    def __init__(self, order: ContainerOrder, folder: Path, link: NodeLink, on_line: Callable[[str], None]) -> None:
-        self.order, self.link = order, link
+    def __init__(self, program: Program, folder: Path, link: NodeLink, on_line: Callable[[str], None]) -> None:
+        self.program, self.link = program, link
         self._folder, self._on_line = folder, on_line
         self._disk = NodeDisk(folder)
-        self._service = _CredentialsService(link, order.credentials)
+        self._service = _CredentialsService(link, program.credentials)
         self._process: subprocess.Popen[str] | None = None  # `unshare`, the parent of its first process
         self._is_killed = False
-        self._reader = threading.Thread(target=self._read, name=f"output of {order.host}", daemon=True)
+        self._reader = threading.Thread(target=self._read, name=f"output of {program.host}", daemon=True)
 
     @property
     def root(self) -> Path:
@@ -71,28 +71,28 @@ class Container:
 
     def start(self) -> None:
         """Start its program; RehearsalError when the kernel refused."""
-        order = self.order
-        self._disk.make(order.layers, {}, None)
-        for path, content in order.files.items():
+        program = self.program
+        self._disk.make(program.layers, {}, None)
+        for path, content in program.files.items():
             place = self.changes / path.lstrip("/")
             (place if path.endswith("/") else place.parent).mkdir(parents=True, exist_ok=True)
             if not path.endswith("/"):
                 place.write_bytes(content)
-        for path in order.absent:
+        for path in program.absent:
             (self.root / path.lstrip("/")).unlink(missing_ok=True)
         own = self._folder / "own"
         own.mkdir()
-        lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in order.hosts.items())]
+        lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in program.hosts.items())]
         (own / "hosts").write_text("".join(f"{line}\n" for line in lines))
-        (own / "hostname").write_text(f"{order.host}\n")
+        (own / "hostname").write_text(f"{program.host}\n")
         (own / "environment").write_bytes(
-            b"".join(f"{name}={text}\0".encode() for name, text in order.environment.items())
+            b"".join(f"{name}={text}\0".encode() for name, text in program.environment.items())
         )
         words = ["nsenter", f"--net={self.link.namespace_path}", "--", "unshare", *NAMESPACES]
         words += ["sh", str(_START), str(self.root), str(own)]
-        words += [f"{each.source}={each.target}={'rw' if each.is_writable else 'ro'}" for each in order.folders]
+        words += [f"{each.source}={each.target}={'rw' if each.is_writable else 'ro'}" for each in program.folders]
         self._process = subprocess.Popen(
-            [*words, "--", *order.command],
+            [*words, "--", *program.command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -113,16 +113,13 @@ class Container:
         # `unshare` cannot end by SIGKILL as its child does, and ends with status 1 (util-linux 2.38, unshare.c).
         return _KILLED if self._is_killed else status if status >= 0 else 128 - status
 
-    def stop(self, seconds: float) -> int | None:
-        """Send SIGTERM to its program, and SIGKILL unless it ends within so many seconds; return the exit status."""
+    def stop(self, seconds: float) -> None:
+        """Send SIGTERM to its program, and SIGKILL unless it ends within so many seconds; wait for its end."""
         first = first_child(self._process.pid) if self._process else None
         if first is not None:
             os.kill(first, signal.SIGTERM)
-        status = self.wait(seconds)
-        if status is None:
+        if self.wait(seconds) is None:
             self.kill()
-            status = self.wait()
-        return status
 
     def kill(self) -> None:
         """End all its processes at once."""
@@ -135,11 +132,15 @@ class Container:
             self._process.kill()
         self._process.wait()
 
+    def read(self, path: str) -> Path:
+        """Return where a path of it is on this machine, until it is removed; its mounts are not there."""
+        return self.root / path.lstrip("/")
+
     def run(self, argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
         """Run another program in it, with the options of `run_inside`; RehearsalError when it has ended."""
         first = first_child(self._process.pid) if self._process else None
         if first is None:
-            raise RehearsalError(f"container {self.order.host} must be running, it has ended")
+            raise RehearsalError(f"container {self.program.host} must be running, it has ended")
         return run_inside(enter(first), argv, **options)
 
     def finish(self) -> Path:
@@ -163,11 +164,11 @@ class Container:
 class _CredentialsService:
     """The service from which SDKs in a container take its role's credentials (boto3 guide, "Container provider")."""
 
-    def __init__(self, link: NodeLink, read: Callable[[], Mapping[str, str]] | None) -> None:
+    def __init__(self, link: NodeLink, answer: Mapping[str, str]) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                is_known = read is not None and self.path == CREDENTIALS_PATH
-                body = json.dumps(read() if read is not None and is_known else {}).encode()
+                is_known = self.path == CREDENTIALS_PATH
+                body = json.dumps(dict(answer) if is_known else {}).encode()
                 self.send_response(200 if is_known else 404)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from cdk_rehearsal.errors import RehearsalError
-from cdk_rehearsal.lab.container import Container, ContainerOrder
+from cdk_rehearsal.lab.container import Container, Program
 from cdk_rehearsal.lab.file_systems import FileSystems
 from cdk_rehearsal.lab.images.base_root import BaseRoot
 from cdk_rehearsal.lab.images.image_parts import PART_STAND_INS, SOFTWARE, write_image_part
@@ -28,7 +28,7 @@ from cdk_rehearsal.lab.network import CREDENTIALS_ADDRESS, Network
 from cdk_rehearsal.lab.node import Node
 from cdk_rehearsal.lab.node_faults import MetadataFault, NodeFaults
 from cdk_rehearsal.lab.packages import PackageServer
-from cdk_rehearsal.machine import ImagePart, Machine
+from cdk_rehearsal.machine import ImagePart, LustreTarget, Machine
 
 ROUTER, PORT = "100.64.0.1", 4566
 """Address of the embedded AWS for nodes, of the range that no VPC may have (RFC 6598)."""
@@ -165,17 +165,21 @@ class Lab:
         """Return the folders that a machine may mount of EFS, whether it has booted or not."""
         return self._file_systems.find_roots(machine)
 
+    def fill_lustre(self, file_system_id: str, target: LustreTarget) -> None:
+        """Show the files of linked buckets on an FSx for Lustre file system, where nobody has written one."""
+        self._file_systems.fill(file_system_id, target)
+
     @property
     def base_layers(self) -> tuple[Path, ...]:
         """Layers of an image of the distribution, the uppermost first."""
         return (self._work / "image", self._base_root)
 
-    def start_container(self, order: ContainerOrder, on_line: Callable[[str], None]) -> Container:
+    def start_container(self, program: Program, on_line: Callable[[str], None]) -> Container:
         """Start a container; its program may run before this returns."""
         with self._lock:
-            link = self._network.add_node(order.address, order.prefix_length, CREDENTIALS_ADDRESS)
+            link = self._network.add_node(program.address, program.prefix_length, CREDENTIALS_ADDRESS)
             folder = self._work / "containers" / str(next(self._numbers))
-            container = Container(order, folder, link, on_line)
+            container = Container(program, folder, link, on_line)
             self._containers.append(container)
         try:
             container.start()
@@ -191,7 +195,7 @@ class Lab:
                 return
             self._containers.remove(container)
         container.remove()
-        self._network.remove_node(container.link, container.order.address)
+        self._network.remove_node(container.link, container.program.address)
 
     def _start(self, node: Node) -> None:
         targets = self._file_systems.describe_targets(node.machine)

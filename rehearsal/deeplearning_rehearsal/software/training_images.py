@@ -17,7 +17,7 @@ from typing import Any
 from cdk_rehearsal.assembly import ImageAsset
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.lab import Lab, StandIn
-from cdk_rehearsal.lab.container import ContainerOrder, Folder
+from cdk_rehearsal.lab.container import Folder, Program
 from cdk_rehearsal.lab.namespaces import SYSTEM_PATH
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 from deeplearning_rehearsal.template import NODE_FILE
@@ -107,7 +107,7 @@ class ImageBuilder:
             is_bound = options["type"] == "bind"
             folders.append(Folder(sources[options["type"]], options["target"], is_writable=not is_bound))
         command = _MOUNT.sub("", text).strip()
-        order = ContainerOrder(
+        program = Program(
             host="build",
             address=_BUILD_ADDRESS,
             prefix_length=_PREFIX,
@@ -123,7 +123,7 @@ class ImageBuilder:
             self._report(line)
 
         self._report(f"builds the image: {command}")
-        container = self._lab.start_container(order, take)
+        container = self._lab.start_container(program, take)
         if status := container.wait():
             said = " | ".join(line.strip() for line in lines[-_LAST_LINES:] if line.strip())
             raise RehearsalError(f"the build of the image ended with status {status}: {said}")

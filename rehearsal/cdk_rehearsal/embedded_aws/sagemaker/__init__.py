@@ -1,1 +1,1 @@
-"""Amazon SageMaker's training jobs: their requests, states and containers."""
+"""Amazon SageMaker's training jobs: their requests, states, rights, containers and output."""

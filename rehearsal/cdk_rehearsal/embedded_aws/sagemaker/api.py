@@ -1,93 +1,109 @@
 """The API of training jobs in front of the driver, with the refusals of AWS."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import moto.sagemaker.urls
-from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult, EmptyResult
+from moto.sagemaker.exceptions import AWSValidationException, SagemakerClientError
 
 from cdk_rehearsal.embedded_aws.base.stand_in_api import StandInApi
 from cdk_rehearsal.embedded_aws.sagemaker.driver import TrainingDriver
 from cdk_rehearsal.embedded_aws.sagemaker.job import TrainingJob
-from cdk_rehearsal.embedded_aws.sagemaker.provisioning import SERVICE, ResourceLimitError
-from cdk_rehearsal.embedded_aws.sagemaker.request import check_request
+from cdk_rehearsal.embedded_aws.sagemaker.request import RequestError
 
-_PAGE = 10
-"""Jobs of a page of ListTrainingJobs without MaxResults (API reference)."""
-
-
-class TrainingError(ServiceException):
-    """An error of SageMaker."""
+_PAGE, _MOST = 10, 100
+_LIST_FIELDS = {"NameContains", "StatusEquals", "SortBy", "SortOrder", "NextToken", "MaxResults"}
+_ORDERS: Mapping[str, Callable[[TrainingJob], Any]] = {
+    "Name": lambda job: job.name,
+    "CreationTime": lambda job: job.created,
+    "Status": lambda job: job.status,
+}
+_MOST_TAGS = 50
 
 
 class TrainingApi(StandInApi):
     """Operations on training jobs."""
 
     service = "sagemaker"
-    error = TrainingError
+    error = AWSValidationException
     driver: ClassVar[TrainingDriver]
 
     def create_training_job(self) -> ActionResult:
-        request = _plain(self._get_params())
         try:
-            check_request(request)
-            self._check_role(str(request["RoleArn"]), str(request["TrainingJobName"]))
-            self.driver.provisioner.check_sources(request)
-        except ValueError as error:
-            raise TrainingError("ValidationException", str(error)) from error
-        except ResourceLimitError as error:
-            raise TrainingError("ResourceLimitExceeded", str(error)) from error
-        job = self.driver.run(request)
-        if job is None:
-            raise TrainingError("ResourceInUse", "Training job names must be unique within an AWS account and region")
+            job = self.driver.create(self._read())
+        except RequestError as error:
+            raise SagemakerClientError(error.code, str(error)) from error
         return ActionResult({"TrainingJobArn": job.arn})
 
     def describe_training_job(self) -> ActionResult:
         return ActionResult(self._find().to_api())
 
     def list_training_jobs(self) -> ActionResult:
-        wanted, status = str(self._get_param("NameContains") or ""), self._get_param("StatusEquals")
-        is_ascending = self._get_param("SortOrder") == "Ascending"
-        key = "name" if self._get_param("SortBy") == "Name" else "created"
-        found = sorted(
-            (job for job in self.driver.jobs() if wanted in job.name and status in (None, job.status)),
-            key=lambda job: getattr(job, key),
-            reverse=not is_ascending,
-        )
-        start, most = int(self._get_param("NextToken") or 0), int(self._get_param("MaxResults") or _PAGE)
-        rows = [
-            {
-                "TrainingJobName": job.name,
-                "TrainingJobArn": job.arn,
-                "CreationTime": job.created,
-                "TrainingJobStatus": job.status,
-            }
-            for job in found[start : start + most]
-        ]
-        more = {"NextToken": str(start + most)} if start + most < len(found) else {}
+        """
+        List jobs.
+
+        The model documents an ascending order as the default, though its own example shows the newest first: a client
+        that relies on an order must name it.
+        """
+        request = self._read()
+        if unread := sorted(set(request) - _LIST_FIELDS):
+            raise AWSValidationException(f"the rehearsal does not act upon {', '.join(unread)} of ListTrainingJobs")
+        order, direction = request.get("SortBy", "CreationTime"), request.get("SortOrder", "Ascending")
+        if order not in _ORDERS or direction not in ("Ascending", "Descending"):
+            raise AWSValidationException(f"SortBy and SortOrder must be values of the model, got {order}, {direction}")
+        jobs = sorted(self.driver.jobs.values(), key=_ORDERS[order], reverse=direction == "Descending")
+        jobs = [job for job in jobs if request.get("NameContains", "") in job.name]
+        status = request.get("StatusEquals")
+        # With MaxResults, a page is taken before its jobs are filtered (SageMaker API reference, ListTrainingJobs).
+        wanted = [job for job in jobs if status in (None, job.status) or "MaxResults" in request]
+        page, more = _cut(request, wanted)
+        rows = [job.summarize() for job in page if status in (None, job.status)]
         return ActionResult({"TrainingJobSummaries": rows, **more})
 
-    def stop_training_job(self) -> ActionResult:
-        job = self._find()
-        if job.has_ended:
-            raise TrainingError(
-                "ValidationException", f"The request was rejected because the training job is in status {job.status}."
-            )
-        job.is_stopped.set()
+    def stop_training_job(self) -> EmptyResult:
+        self._act(self.driver.stop)
         return EmptyResult()
 
-    def _check_role(self, role: str, name: str) -> None:
-        if not self.driver.gatekeeper.trusts(role, SERVICE, self.driver.name_arn(name)):
-            raise ValueError(
-                f"Could not assume role {role}. Please ensure that the role exists and allows principal '{SERVICE}' to "
-                "assume the role."
-            )
+    def delete_training_job(self) -> EmptyResult:
+        self._act(self.driver.delete)
+        return EmptyResult()
+
+    def add_tags(self) -> ActionResult:
+        job, new = self._find_tagged(), {tag["Key"]: tag["Value"] for tag in self._read()["Tags"]}
+        with job.lock:
+            if len(job.tags | new) > _MOST_TAGS:
+                raise AWSValidationException(f"Tags must be at most {_MOST_TAGS} of a resource")
+            job.tags |= new
+            return ActionResult({"Tags": _list_tags(job.tags)})
+
+    def list_tags(self) -> ActionResult:
+        page, more = _cut(self._read(), _list_tags(self._find_tagged().tags), _MOST_TAGS)
+        return ActionResult({"Tags": page, **more})
+
+    def _act(self, act: Callable[[TrainingJob], None]) -> None:
+        try:
+            act(self._find())
+        except RequestError as error:
+            raise SagemakerClientError(error.code, str(error)) from error
+
+    def _read(self) -> dict[str, Any]:
+        """Return the request as it was sent; moto's own reading drops what the model lacks."""
+        request: dict[str, Any] = json.loads(self.body or "{}")
+        return request
 
     def _find(self) -> TrainingJob:
-        job = self.driver.find(str(self._get_param("TrainingJobName")))
+        """Find a job; AWS answers ValidationException, and never the model's ResourceNotFound (aws/aws-sdk#165)."""
+        job = self.driver.jobs.get(str(self._read().get("TrainingJobName")))
         if job is None:
-            raise TrainingError("ValidationException", "Requested resource not found.")
+            raise AWSValidationException("Requested resource not found.")
+        return job
+
+    def _find_tagged(self) -> TrainingJob:
+        job = self.driver.find(str(self._read().get("ResourceArn")))
+        if job is None:
+            raise AWSValidationException("Requested resource not found.")
         return job
 
 
@@ -97,7 +113,16 @@ def install_training_api(driver: TrainingDriver) -> None:
     TrainingApi.install(moto.sagemaker.urls.url_paths)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _plain(entry) for name, entry in value.items() if entry is not None}
-    return [_plain(entry) for entry in value] if isinstance(value, Iterable) and not isinstance(value, str) else value
+def _cut(request: Mapping[str, Any], rows: Sequence[Any], page: int = _PAGE) -> tuple[Sequence[Any], dict[str, str]]:
+    """Return a page of rows, and the token of the next one."""
+    size, token = request.get("MaxResults", page), request.get("NextToken", "0")
+    if not 1 <= size <= _MOST:
+        raise AWSValidationException(f"MaxResults must be 1 to {_MOST}, got {size}")
+    if not token.isdecimal():
+        raise AWSValidationException("NextToken is not valid")
+    begin = int(token)
+    return rows[begin : begin + size], {"NextToken": str(begin + size)} if len(rows) > begin + size else {}
+
+
+def _list_tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]

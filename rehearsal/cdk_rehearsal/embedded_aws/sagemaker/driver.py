@@ -1,310 +1,365 @@
 """
-Drives training jobs: takes them through their states, and runs their containers on a host.
+Drives training jobs: takes them through their states, and runs their containers in the lab.
 
-SageMaker developer guide, "How Amazon SageMaker AI Provides Training Information", "How Amazon SageMaker AI Runs Your
-Training Image" and "How Amazon SageMaker AI Processes Training Output".
+Sources: SageMaker API reference, DescribeTrainingJob and StopTrainingJob; developer guide, "Managed Spot Training".
 """
 
-import io
-import json
-import tarfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
+from cdk_rehearsal.embedded_aws.base.cloud_options import ScalingPace
 from cdk_rehearsal.embedded_aws.base.observation import Observations
-from cdk_rehearsal.embedded_aws.base.principals import Principal
-from cdk_rehearsal.embedded_aws.messaging.event_bus import build_event
-from cdk_rehearsal.embedded_aws.sagemaker.host import ContainerHost, RunningContainer, TrainingContainer
-from cdk_rehearsal.embedded_aws.sagemaker.job import MOST_REASON, TrainingJob
-from cdk_rehearsal.embedded_aws.sagemaker.log import TrainingLog
-from cdk_rehearsal.embedded_aws.sagemaker.provisioning import INPUT, Interface, TrainingError, TrainingProvisioner
-from cdk_rehearsal.place import Place
+from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
+from cdk_rehearsal.embedded_aws.base.scaling_group import now
+from cdk_rehearsal.embedded_aws.sagemaker.containers import (
+    ContainerHost,
+    ContainerOrder,
+    Mount,
+    MountError,
+    RunningContainer,
+)
+from cdk_rehearsal.embedded_aws.sagemaker.events import TrainingEvents
+from cdk_rehearsal.embedded_aws.sagemaker.inputs import (
+    FAILURE,
+    FOLDERS,
+    check_channels,
+    describe_job,
+    download,
+    list_variables,
+)
+from cdk_rehearsal.embedded_aws.sagemaker.instances import InstanceLedger
+from cdk_rehearsal.embedded_aws.sagemaker.job import ENDED, Secondary, TrainingJob
+from cdk_rehearsal.embedded_aws.sagemaker.outputs import ContainerLog, MetricReader, upload_output
+from cdk_rehearsal.embedded_aws.sagemaker.provisioning import KIND, JobError, Provisioner
+from cdk_rehearsal.embedded_aws.sagemaker.request import RequestError, check_request
+from cdk_rehearsal.place import Credentials, Place
 
-STOP_SECONDS = 120.0
-"""Time between SIGTERM and SIGKILL (API reference, StopTrainingJob)."""
-_SERVICE_PRINCIPAL = Principal("service", "", "SageMaker")
-_EVENT = "SageMaker Training Job State Change"
+_STOP_SECONDS = 120.0
+"""Time between SIGTERM and SIGKILL (SageMaker API reference, StopTrainingJob)."""
+_DAY = 86_400
 _POLL_SECONDS = 0.1
-_MODEL, _OUTPUT, _FAILURE = "opt/ml/model", "opt/ml/output/data", "opt/ml/output/failure"
-End = Literal["ended", "stopped", "late", "interrupted"]
+_BEFORE_UPLOAD = ("Pending", "Downloading", "DownloadingTrainingImage", "Training", "Interrupted", "Starting")
+End = Literal["ended", "stopped", "late", "expired", "interrupted"]
+_FINAL: Mapping[End, Secondary] = {
+    "ended": "Completed",
+    "stopped": "Stopped",
+    "late": "MaxRuntimeExceeded",
+    "expired": "MaxWaitTimeExceeded",
+}
+_NO_POOL = ("CapacityError", "InternalServerError")
+"""Beginnings of the reasons of failures after which instances are not kept."""
+
+
+class _StopError(Exception):
+    """The job ends before it trains."""
+
+    def __init__(self, end: End) -> None:
+        super().__init__(end)
+        self.end = end
 
 
 @dataclass
-class RunningJob:
-    """The containers of a job that runs, and their interfaces."""
+class _Run:
+    """Containers of a job, from one start to the next interruption; `failed` has index and status of the first."""
 
-    containers: dict[str, RunningContainer] = field(default_factory=dict)
-    interfaces: list[Interface] = field(default_factory=list)
+    interfaces: Mapping[str, tuple[str, str]]
+    containers: list[RunningContainer] = field(default_factory=list)
+    logs: list[ContainerLog] = field(default_factory=list)
+    failed: tuple[int, int] | None = None
 
 
 class TrainingDriver:
-    """
-    Runs training jobs.
-
-    Attributes:
-        send: Sends an event to the default event bus, once there is one.
-        running: Job name -> its containers, while they are there.
-    """
+    """Runs training jobs; `minute_seconds` is the length of a minute of a stop and of a warm pool, in seconds."""
 
     def __init__(
         self,
+        *,
         place: Place,
         host: ContainerHost | None,
-        provisioner: TrainingProvisioner,
-        gatekeeper: Gatekeeper,
+        provisioner: Provisioner,
+        principals: PrincipalRegistry,
         observations: Observations,
+        pace: ScalingPace,
+        ledger: InstanceLedger,
+        minute_seconds: float = 60.0,
     ) -> None:
-        self._place, self._host, self.provisioner = place, host, provisioner
-        self.gatekeeper, self._observations = gatekeeper, observations
-        self.send: Callable[[dict[str, Any]], object] = lambda _: None
-        self._jobs: dict[str, TrainingJob] = {}
-        self.running: dict[str, RunningJob] = {}
-        self._lock = threading.Lock()
-        self._is_closing = False
+        self._place, self._host, self._provisioner = place, host, provisioner
+        self._principals, self._pace, self.ledger = principals, pace, ledger
+        self._stop_seconds = _STOP_SECONDS * minute_seconds / 60
+        self.events = TrainingEvents(place, observations)
+        self.jobs: dict[str, TrainingJob] = {}
+        self._runs: dict[str, _Run] = {}
+        self._threads: list[threading.Thread] = []
+        self._closing = threading.Event()
 
-    def jobs(self) -> list[TrainingJob]:
-        """Return all jobs."""
-        with self._lock:
-            return list(self._jobs.values())
-
-    def find(self, name: str) -> TrainingJob | None:
-        """Return a job; None without it."""
-        with self._lock:
-            return self._jobs.get(name)
-
-    def run(self, request: Mapping[str, Any]) -> TrainingJob | None:
-        """Begin a job whose request is in order; None when its name is in use."""
-        name = str(request["TrainingJobName"])
-        job = TrainingJob(request, self.name_arn(name))
-        with self._lock:
-            if name in self._jobs:
-                return None
-            self._jobs[name] = job
+    def create(self, request: Mapping[str, Any]) -> TrainingJob:
+        """Begin a job; raise RequestError for a request that SageMaker or the rehearsal refuses."""
+        check_request(request)
+        if self._host is None:
+            raise RequestError("the rehearsal has no containers here")
+        job = TrainingJob(request, self.name_arn(str(request["TrainingJobName"])))
+        if any(each.arn == job.arn for each in self.jobs.values()):  # aws/amazon-sagemaker-examples#3108
+            raise RequestError(
+                "Training job names must be unique within an AWS account and region, and a training job with this name "
+                f"already exists ({job.arn})",
+                "ResourceInUse",
+            )
+        self._provisioner.check_account(job)
+        check_channels(self._place.client_as("s3", self._mint(job)), job, self._place.region)
+        self.ledger.check_quota(job, self.jobs.values())
+        self.jobs[job.name] = job
         self._enter(job, "Starting")
-        threading.Thread(target=self._carry_out, args=[job], name=name, daemon=True).start()
+        thread = threading.Thread(target=self._carry_out, args=[job], name=job.name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
         return job
+
+    def stop(self, job: TrainingJob) -> None:
+        """Begin to stop a job; RequestError for one that does not run."""
+        with job.lock:
+            if job.status != "InProgress":  # awslabs/benchmark-ai#928
+                raise RequestError(f"The request was rejected because the training job is in status {job.status}.")
+            job.stop.set()
+            self._enter(job, "Stopping")
+
+    def delete(self, job: TrainingJob) -> None:
+        """Delete a job that has ended and keeps no instances (SageMaker API reference, DeleteTrainingJob)."""
+        is_kept = job.pool is not None and job.pool.status == "Available"
+        if job.status not in ENDED or is_kept:
+            said = "retains an Available warm pool" if is_kept else f"is in status {job.status}"
+            raise RequestError(f"training job {job.name} must have ended to be deleted, it {said}", "ResourceInUse")
+        del self.jobs[job.name]
+
+    def interrupt(self, name: str) -> bool:
+        """Take back the spot capacity of a job; return whether it has any that trains."""
+        job = self.jobs[name]
+        is_training = job.is_on_spot and job.secondary == "Training"
+        if is_training:
+            job.interruption.set()
+        return is_training
+
+    def kill_container(self, name: str, number: int) -> bool:
+        """End the container `algo-<number>` of a job; return whether it had it."""
+        run = self._runs.get(name)
+        if run is None or number > len(run.containers):
+            return False
+        run.containers[number - 1].kill()
+        return True
 
     def name_arn(self, name: str) -> str:
         """Return the ARN of a job, which is in lower case."""
         return self._place.arn("sagemaker", f"training-job/{name.lower()}")
 
-    def interrupt(self, name: str) -> None:
-        """Take the spot capacity of a job back."""
-        if (job := self.find(name)) is not None:
-            job.is_interrupted.set()
+    def find(self, arn: str) -> TrainingJob | None:
+        """Return a job by its ARN; None where there is no such job."""
+        return next((job for job in list(self.jobs.values()) if job.arn == arn), None)
+
+    def find_tags(self, arn: str) -> Mapping[str, str]:
+        """Return the tags of a job by its ARN; none where there is no such job."""
+        job = self.find(arn)
+        return {} if job is None else job.tags
 
     def close(self) -> None:
-        """End all activity; containers are left to their host."""
-        self._is_closing = True
+        """End all jobs and their containers."""
+        self._closing.set()
+        for thread in self._threads:
+            thread.join()
+        self.ledger.close()
+        self.events.close()
 
     def _carry_out(self, job: TrainingJob) -> None:
-        give_up = time.monotonic() + float(job.request["StoppingCondition"].get("MaxWaitTimeInSeconds", 1 << 30))
+        final: Secondary = "Failed"
+        reason = ""
         try:
-            while self._run_once(job) == "interrupted":
-                if time.monotonic() > give_up:
-                    return self._enter(job, "MaxWaitTimeExceeded")
-                job.is_interrupted.clear()
+            self._pause(job, self._pace.reaction)
+            self._provisioner.check_rights(job)
+            while (end := self._attempt(job)) == "interrupted":
+                job.interruption.clear()
+                self.ledger.release(job, is_healthy=False)
                 self._enter(job, "Interrupted")
                 self._enter(job, "Starting")
-        except TrainingError as error:
-            job.reason = str(error)[:MOST_REASON]
-            self._enter(job, "Failed")
+                self._pause(job, self._pace.reaction)
+            final = _FINAL[end]
+        except _StopError as stop:
+            final = _FINAL[stop.end]
+        except JobError as error:
+            reason = str(error)
         except Exception as error:  # noqa: BLE001 - a defect of the rehearsal must not pass for a slow job
-            job.reason = f"InternalServerError: the rehearsal failed: {type(error).__name__}: {error}"[:MOST_REASON]
-            self.gatekeeper.note_failure(_SERVICE_PRINCIPAL, "sagemaker.CreateTrainingJob", job.reason)
-            self._enter(job, "Failed")
-        return None
+            reason = f"InternalServerError: the rehearsal failed: {type(error).__name__}: {error}"
+        self.ledger.release(job, is_healthy=not reason.startswith(_NO_POOL) and not self._closing.is_set())
+        self._enter(job, "Failed" if reason else final, reason)
 
-    def _run_once(self, job: TrainingJob) -> End:
-        """Run the containers of a job to an end; only an interruption leaves it without its last state."""
-        if self._host is None:
-            raise TrainingError("InternalServerError: the rehearsal of this stack runs no containers")
-        host, provisioner, running = self._host, self.provisioner, RunningJob()
-        self.running[job.name] = running
-        log = TrainingLog(provisioner.client(job, "logs"), job, self._observations)
+    def _attempt(self, job: TrainingJob) -> End:
+        """Provision a job, run it, and keep its output; JobError where it fails."""
+        self._take_instances(job)
+        self._enter(job, "Downloading")
+        credentials = self._mint(job)
+        self._provisioner.check_s3_route(job, "Data download")
+        files = download(self._place.client_as("s3", credentials), job)
+        self._enter(job, "DownloadingTrainingImage")
+        self._provisioner.check_image(job)
+        mounts = self._provisioner.list_mounts(job)
+        names = [f"algo-{number}" for number in range(1, job.count + 1)]
+        run = _Run(self._provisioner.make_interfaces(job, names))
         try:
-            provisioner.require_capacity(job)
-            self._enter(job, "Pending")
-            provisioner.check_network(job)
-            provisioner.require_volume(job)
-            count = int(job.request["ResourceConfig"]["InstanceCount"])
-            running.interfaces = provisioner.make_interfaces(job, count)
-            self._enter(job, "Downloading")
-            files = provisioner.download(job)
-            self._enter(job, "DownloadingTrainingImage")
-            provisioner.require_image(job)
-            host.require_image(str(job.request["AlgorithmSpecification"]["TrainingImage"]))
-            if job.is_stopped.is_set():
-                return self._end(job, {}, "stopped")
-            self._start(job, running, files, log)
+            self._start(job, run, credentials, files, mounts)
             self._enter(job, "Training")
-            end = self._watch(job, running.containers)
-            log.close()
-            return end if end == "interrupted" else self._end(job, running.containers, end)
+            self._runs[job.name] = run
+            end = self._watch(job, run)
+            if end != "interrupted":
+                self._conclude(job, run, credentials)
+            return end
         finally:
-            log.close()
-            for container in running.containers.values():
-                host.remove(container)
-            provisioner.remove_interfaces(job, running.interfaces)
-            del self.running[job.name]
+            self._runs.pop(job.name, None)
+            self._remove(job, run)
 
-    def _start(self, job: TrainingJob, running: RunningJob, files: Mapping[str, bytes], log: TrainingLog) -> None:
-        assert self._host is not None
-        names = [f"algo-{number}" for number in range(1, len(running.interfaces) + 1)]
-        sites = dict(zip(names, running.interfaces, strict=True))
-        algorithm, mounts = job.request["AlgorithmSpecification"], self.provisioner.list_mounts(job)
-        is_reachable = self.provisioner.are_reachable(job)
-        for name, site in sites.items():
-            order = TrainingContainer(
-                host=name,
-                address=site.address,
-                prefix_length=site.prefix_length,
-                hosts={each: other.address for each, other in sites.items()},
-                image=str(algorithm["TrainingImage"]),
-                command=[*algorithm.get("ContainerEntrypoint", ["train"]), *algorithm.get("ContainerArguments", [])],
-                environment=self._describe_environment(job),
-                files={**files, **_describe_job(job, name, names)},
-                mounts=mounts,
-                credentials=lambda: self.provisioner.mint(job),
-                is_reachable=is_reachable,
-            )
-            running.containers[name] = self._host.start(order, log.open(name))
-
-    def _describe_environment(self, job: TrainingJob) -> dict[str, str]:
-        assert self._host is not None
-        return {
-            "HOME": "/root",
-            "AWS_REGION": self._place.region,
-            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": self._host.credentials_path,
-            "AWS_ENDPOINT_URL": self._place.endpoint,
-            "TRAINING_JOB_NAME": job.name,
-            "TRAINING_JOB_ARN": job.arn,
-            **job.request.get("Environment", {}),
-        }
-
-    def _watch(self, job: TrainingJob, containers: Mapping[str, RunningContainer]) -> End:
-        """Wait for the end; the first container that fails ends the others."""
-        limit = time.monotonic() + float(job.request["StoppingCondition"].get("MaxRuntimeInSeconds", 86_400))
-        while not self._is_closing:
-            statuses = [container.wait(0) for container in containers.values()]
-            if any(statuses) or None not in statuses:
-                job.failed = next((name for name, status in zip(containers, statuses, strict=True) if status), "")
-                _stop(containers.values())
-                return "ended"
-            if job.is_interrupted.is_set() and job.is_spot:
-                _stop(containers.values())
-                return "interrupted"
-            if job.is_stopped.is_set() or time.monotonic() > limit:
-                end: End = "stopped" if job.is_stopped.is_set() else "late"
+    def _take_instances(self, job: TrainingJob) -> None:
+        """Wait for instances: on spot for as long as the user waits, else AWS gives up."""
+        self._enter(job, "Pending")
+        self._pause(job, self._pace.launch)
+        while not self.ledger.take(job):
+            self._pause(job, self._pace.failure)
+            if not job.is_on_spot:  # comic/grand-challenge.org#2631
+                raise JobError(
+                    "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different "
+                    "ML instance type."
+                )
+            if self._is_expired(job):
                 self._enter(job, "Stopping")
-                _stop(containers.values())
-                return end
-            time.sleep(_POLL_SECONDS)
-        return "stopped"
+                raise _StopError("expired")
 
-    def _end(self, job: TrainingJob, containers: Mapping[str, RunningContainer], end: End) -> End:
-        if end == "ended" and job.failed:
-            job.reason = _describe_failure(containers[job.failed])
-        if containers:
-            self._enter(job, "Uploading")
-            self._upload(job, [container.root for container in containers.values()])
-        last = {"ended": "Failed" if job.reason else "Completed", "stopped": "Stopped", "late": "MaxRuntimeExceeded"}
-        self._enter(job, last[end])
+    def _start(
+        self,
+        job: TrainingJob,
+        run: _Run,
+        credentials: Credentials,
+        files: Mapping[str, bytes],
+        mounts: Sequence[Mount],
+    ) -> None:
+        assert self._host is not None  # without one, no job begins
+        algorithm = job.request["AlgorithmSpecification"]
+        hosts = {name: address for name, (_, address) in run.interfaces.items()}
+        if not self._provisioner.admits_members(job):
+            self._host.separate(list(hosts.values()))
+        for name, address in hosts.items():
+            log = ContainerLog(self._place, job, name, credentials)
+            order = ContainerOrder(
+                job=job.name,
+                name=name,
+                image=str(algorithm["TrainingImage"]),
+                address=address,
+                hosts=hosts,
+                files={**files, **describe_job(job, name, list(hosts))},
+                folders=FOLDERS,
+                mounts=mounts,
+                command=[*algorithm["ContainerEntrypoint"], *algorithm.get("ContainerArguments", [])],
+                environment=list_variables(job, self._place, self._mint(job)),
+            )
+            try:
+                run.containers.append(self._host.start(order, log.take))
+            except MountError as error:
+                raise JobError(f"ClientError: Unable to mount file system: {error}") from error
+            run.logs.append(log)
+
+    def _watch(self, job: TrainingJob, run: _Run) -> End:
+        """Wait for the end of the containers; the first one that fails ends the others."""
+        metrics = MetricReader(self._place, job, self._provisioner)
+        end: End | None = None
+        while end is None:
+            time.sleep(_POLL_SECONDS)
+            statuses = [container.wait(0) for container in run.containers]
+            _flush(run, metrics)
+            failed = [(index, status) for index, status in enumerate(statuses) if status]
+            if failed:
+                run.failed = failed[0]
+            end = "ended" if failed or None not in statuses else self._find_end(job)
+        if end == "interrupted":
+            for container in run.containers:
+                container.kill()
+        else:
+            self._stop_containers(run, metrics)
+        _flush(run, metrics)
         return end
 
-    def _upload(self, job: TrainingJob, roots: Sequence[Any]) -> None:
-        """Upload the model, one archive of the folders of all containers, and what else they left."""
-        output = job.request["OutputDataConfig"]
-        uri = f"{str(output['S3OutputPath']).rstrip('/')}/{job.name}/output"
-        bucket, _, prefix = uri.removeprefix("s3://").partition("/")
-        s3 = self.provisioner.client(job, "s3")
-        key = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": output["KmsKeyId"]} if output.get("KmsKeyId") else {}
-        for name, folder in (("model.tar.gz", _MODEL), ("output.tar.gz", _OUTPUT)):
-            content = _pack([root / folder for root in roots])
-            if content is None and name != "model.tar.gz":
-                continue
-            try:
-                s3.put_object(Bucket=bucket, Key=f"{prefix}/{name}", Body=content or _pack([], is_empty=True), **key)
-            except Exception as error:
-                raise TrainingError(f"ClientError: Artifact upload failed:{error}") from error
-        job.model = f"{uri}/model.tar.gz"
+    def _find_end(self, job: TrainingJob) -> End | None:
+        """Return why a job ends that still trains; None while it goes on."""
+        if self._closing.is_set():
+            raise JobError("InternalServerError: the rehearsal ends")
+        if job.stop.is_set():
+            return "stopped"
+        if job.interruption.is_set():
+            return "interrupted"
+        limits = job.request["StoppingCondition"]
+        end: End | None = "expired" if self._is_expired(job) else None
+        if job.measure_training() > int(limits.get("MaxRuntimeInSeconds", _DAY)):
+            end = "late"
+        if end is not None:
+            self._enter(job, "Stopping")
+        return end
 
-    def _enter(self, job: TrainingJob, secondary: str) -> None:
-        before = job.status
-        job.enter(secondary)
-        reason = f": {job.reason}" if job.reason and job.has_ended else ""
-        self._observations.tell("scaling", job.name, f"{secondary}{reason}")
-        if secondary == "Starting" or job.status != before:
-            detail = {key: value for key, value in job.to_api().items() if isinstance(value, (str, int, bool))}
-            self.send(build_event(self._place, "aws.sagemaker", _EVENT, detail, [job.arn]))
+    def _stop_containers(self, run: _Run, metrics: MetricReader) -> None:
+        """Send SIGTERM to the containers that still run, and take their output until they have ended."""
+        running = [container for container in run.containers if container.wait(0) is None]
+        threads = [threading.Thread(target=each.stop, args=[self._stop_seconds], daemon=True) for each in running]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            time.sleep(_POLL_SECONDS)
+            _flush(run, metrics)
 
+    def _conclude(self, job: TrainingJob, run: _Run, credentials: Credentials) -> None:
+        """Upload the output; raise JobError for a job that failed."""
+        reason = _word_failure(run)
+        self._enter(job, "Uploading")
+        try:
+            self._provisioner.check_s3_route(job, "Artifact upload")
+            upload_output(self._place, job, credentials, run.containers)
+        except JobError as error:
+            reason = reason or str(error)
+        if reason:
+            raise JobError(reason)
 
-def _describe_job(job: TrainingJob, name: str, names: Sequence[str]) -> dict[str, bytes]:
-    """Return the files with which SageMaker describes a job to its containers, path -> content."""
-    kind = job.request["ResourceConfig"]["InstanceType"]
-    hosts = sorted(names)  # As texts: algo-10 comes before algo-2.
-    resources = {
-        "current_host": name,
-        "current_instance_type": kind,
-        "current_group_name": "homogeneousCluster",
-        "hosts": hosts,
-        "instance_groups": [{"instance_group_name": "homogeneousCluster", "instance_type": kind, "hosts": hosts}],
-        "network_interface_name": "eth0",
-    }
-    channels = {
-        channel["ChannelName"]: {
-            "TrainingInputMode": channel.get("InputMode", "File"),
-            "S3DistributionType": "FullyReplicated",
-            "RecordWrapperType": "None",
-        }
-        for channel in job.request.get("InputDataConfig", [])
-    }
-    documents = {
-        "resourceconfig.json": resources,
-        "hyperparameters.json": dict(job.request.get("HyperParameters", {})),
-        "inputdataconfig.json": channels,
-    }
-    files = {f"{INPUT}/config/{file}": json.dumps(document).encode() for file, document in documents.items()}
-    return {**files, f"/{_MODEL}/": b"", f"/{_OUTPUT}/": b""}
+    def _remove(self, job: TrainingJob, run: _Run) -> None:
+        assert self._host is not None  # without one, no job begins
+        for container in run.containers:
+            self._host.remove(container)
+        self._provisioner.remove_interfaces(job, run.interfaces)
 
+    def _enter(self, job: TrainingJob, secondary: Secondary, reason: str = "") -> None:
+        with job.lock:
+            if job.stop.is_set() and secondary in _BEFORE_UPLOAD:
+                raise _StopError("stopped")
+            job.enter(secondary, reason)
+            self.events.report(job)
 
-def _stop(containers: Any) -> None:
-    """Stop containers at once, each with its own time to end."""
-    threads = [threading.Thread(target=container.stop, args=[STOP_SECONDS]) for container in containers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    def _pause(self, job: TrainingJob, seconds: float) -> None:
+        if job.stop.wait(seconds):
+            raise _StopError("stopped")
+        if self._closing.is_set():
+            raise JobError("InternalServerError: the rehearsal ends")
 
+    def _is_expired(self, job: TrainingJob) -> bool:
+        wait = job.request["StoppingCondition"].get("MaxWaitTimeInSeconds")
+        return wait is not None and (now() - job.created).total_seconds() > int(wait)
 
-def _describe_failure(container: RunningContainer) -> str:
-    """
-    Return the reason of a failure, by the container that failed first.
-
-    API reference, FailureReason; aws/sagemaker-training-toolkit has the file and the exit code in this form.
-    """
-    said = _read_failure(container) or "See the job logs for more information"
-    return f"AlgorithmError: {said}, exit code: {container.wait(0)}"[:MOST_REASON]
+    def _mint(self, job: TrainingJob) -> Credentials:
+        return self._principals.mint(self._place, role_arn=job.role, session="SageMaker", kind=KIND)
 
 
-def _read_failure(container: RunningContainer) -> str:
-    try:
-        return (container.root / _FAILURE).read_text(errors="replace").strip()[:MOST_REASON]
-    except OSError:
+def _flush(run: _Run, metrics: MetricReader) -> None:
+    for log in run.logs:
+        metrics.read(log.flush())
+
+
+def _word_failure(run: _Run) -> str:
+    """Return the reason of a job whose container failed, with what that wrote about it; empty for another one."""
+    if run.failed is None:
         return ""
-
-
-def _pack(folders: Sequence[Any], *, is_empty: bool = False) -> bytes | None:
-    """Return an archive of the content of folders, whose names must not clash; None when nothing is in them."""
-    paths = {path.name: path for folder in reversed(folders) if folder.is_dir() for path in folder.iterdir()}
-    if not paths and not is_empty:
-        return None
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for name, path in sorted(paths.items()):
-            archive.add(path, name)
-    return buffer.getvalue()
+    index, status = run.failed
+    file = run.containers[index].read(FAILURE)
+    said = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    ending = f", exit code: {status}"
+    return f"AlgorithmError: {said}"[: 1024 - len(ending)] + ending

@@ -1,69 +1,119 @@
-"""
-A training job, with its states as the API shows them.
+"""A training job as data: its request, states, transitions, metrics and warm pool, in the forms of the API."""
 
-SageMaker API reference, DescribeTrainingJob: SecondaryStatus and SecondaryStatusTransitions.
-"""
-
-import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
-MESSAGES = {
+from cdk_rehearsal.embedded_aws.base.scaling_group import now
+
+Secondary = Literal[
+    "Starting",
+    "Pending",
+    "Downloading",
+    "DownloadingTrainingImage",
+    "Training",
+    "Interrupted",
+    "Stopping",
+    "Uploading",
+    "Completed",
+    "Failed",
+    "Stopped",
+    "MaxRuntimeExceeded",
+    "MaxWaitTimeExceeded",
+]
+PoolStatus = Literal["InUse", "Available", "Reused", "Terminated"]
+_MESSAGES: Mapping[Secondary, str] = {
     "Starting": "Starting the training job",
     "Pending": "Preparing the instances for training",
-    "Downloading": "Downloading the input data",
+    "Downloading": "Downloading input data",
     "DownloadingTrainingImage": "Downloading the training image",
     "Training": "Training image download completed. Training in progress.",
-    "Interrupted": "Training job interrupted: spot capacity was taken back",
-    "Uploading": "Uploading generated training model",
+    "Interrupted": "Instances were interrupted; the training job starts again",
     "Stopping": "Stopping the training job",
+    "Uploading": "Uploading generated training model",
     "Completed": "Training job completed",
     "Failed": "Training job failed",
     "Stopped": "Training job stopped",
     "MaxRuntimeExceeded": "Training job runtime exceeded MaxRuntimeInSeconds provided",
     "MaxWaitTimeExceeded": "Training job wait time exceeded MaxWaitTimeInSeconds provided",
 }
-"""Secondary status -> message of its transition. AWS promises no wording."""
-_STATUSES = {
+"""Status messages are subject to change (SageMaker API reference, SecondaryStatusTransition)."""
+_PRIMARY: Mapping[Secondary, str] = {
+    "Stopping": "Stopping",
     "Completed": "Completed",
     "Failed": "Failed",
     "Stopped": "Stopped",
     "MaxRuntimeExceeded": "Stopped",
     "MaxWaitTimeExceeded": "Stopped",
-    "Stopping": "Stopping",
 }
+"""Secondary status -> status; another one keeps the status (SageMaker API reference, DescribeTrainingJob)."""
 ENDED = ("Completed", "Failed", "Stopped")
-MOST_REASON = 1024
-"""Most characters of a failure's reason (API reference, FailureReason)."""
+RUNNING = ("InProgress", "Stopping")
+_MOST_REASON = 1024
+"""Characters of a FailureReason."""
+_NOT_SHOWN = ("Tags",)
 
 
-def now() -> datetime:
-    """Return the time."""
-    return datetime.now(timezone.utc)
+@dataclass
+class WarmPool:
+    """The instances of a job that wait for the next one."""
+
+    status: PoolStatus = "InUse"
+    reused_by: str = ""
+    available: datetime | None = None
+    ended: datetime | None = None
+
+    def enter(self, status: PoolStatus, reused_by: str = "") -> None:
+        """Enter a status."""
+        self.status, self.reused_by = status, reused_by
+        if status == "Available":
+            self.available = now()
+        elif self.available is not None:
+            self.ended = now()
+
+    def to_api(self) -> dict[str, Any]:
+        """Return the API's form."""
+        answer: dict[str, Any] = {"Status": self.status}
+        if self.available is not None:
+            retained = (self.ended or now()) - self.available
+            answer["ResourceRetainedBillableTimeInSeconds"] = int(retained.total_seconds())
+        return answer | ({"ReusedByJob": self.reused_by} if self.reused_by else {})
 
 
 @dataclass
 class TrainingJob:
-    """Training job; other threads read it."""
+    """
+    A training job; `lock` guards it.
+
+    Attributes:
+        stop: Set when the user stops it.
+        interruption: Set when spot capacity is taken back.
+        metrics: Name of a metric -> its last value and the time of that.
+        trained: Seconds in which instances trained before the last interruption.
+    """
 
     request: Mapping[str, Any]
     arn: str
     created: datetime = field(default_factory=now)
     status: str = "InProgress"
-    secondary: str = ""
     transitions: list[dict[str, Any]] = field(default_factory=list)
     reason: str = ""
-    failed: str = ""  # Container that failed first; empty without one
     model: str = ""
-    started: datetime | None = None
-    ended: datetime | None = None
     metrics: dict[str, tuple[float, datetime]] = field(default_factory=dict)
-    is_stopped: threading.Event = field(default_factory=threading.Event)
-    is_interrupted: threading.Event = field(default_factory=threading.Event)
-    _lock: threading.RLock = field(default_factory=threading.RLock)
+    tags: dict[str, str] = field(default_factory=dict)
+    pool: WarmPool | None = None
+    started: datetime | None = None
+    resumed: datetime | None = None
+    trained: float = 0.0
+    ended: datetime | None = None
+    stop: threading.Event = field(default_factory=threading.Event)
+    interruption: threading.Event = field(default_factory=threading.Event)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self.tags = {tag["Key"]: tag["Value"] for tag in self.request.get("Tags", [])}
 
     @property
     def name(self) -> str:
@@ -76,58 +126,103 @@ class TrainingJob:
         return str(self.request["RoleArn"])
 
     @property
-    def is_spot(self) -> bool:
-        """True if it runs on spot capacity."""
+    def instance_type(self) -> str:
+        """SageMaker's name of the type of its instances."""
+        return str(self.request["ResourceConfig"]["InstanceType"])
+
+    @property
+    def count(self) -> int:
+        """Number of its instances."""
+        return int(self.request["ResourceConfig"]["InstanceCount"])
+
+    @property
+    def is_on_spot(self) -> bool:
+        """True if it runs on managed spot capacity."""
         return bool(self.request.get("EnableManagedSpotTraining"))
 
     @property
-    def has_ended(self) -> bool:
-        """True if it has ended."""
-        return self.status in ENDED
+    def keep_alive(self) -> int:
+        """Seconds for which its instances wait for the next job; 0 for none."""
+        return int(self.request["ResourceConfig"].get("KeepAlivePeriodInSeconds", 0))
 
-    def enter(self, secondary: str) -> None:
-        """Enter a secondary status."""
-        with self._lock:
+    @property
+    def vpc(self) -> Mapping[str, Any]:
+        """Its subnets and security groups."""
+        vpc: Mapping[str, Any] = self.request["VpcConfig"]
+        return vpc
+
+    @property
+    def secondary(self) -> str:
+        """Its secondary status."""
+        return str(self.transitions[-1]["Status"]) if self.transitions else ""
+
+    def enter(self, secondary: Secondary, reason: str = "") -> None:
+        """Enter a secondary status; `reason` is that of a failure."""
+        with self.lock:
             moment = now()
             if self.transitions:
                 self.transitions[-1]["EndTime"] = moment
-            self.transitions.append({"Status": secondary, "StartTime": moment, "StatusMessage": MESSAGES[secondary]})
-            self.secondary, self.status = secondary, _STATUSES.get(secondary, "InProgress")
-            if secondary == "Training" and self.started is None:
-                self.started = moment
-            if self.has_ended:
+            self.transitions.append({"Status": secondary, "StartTime": moment, "StatusMessage": _MESSAGES[secondary]})
+            self.status = _PRIMARY.get(secondary, self.status)
+            self.reason = reason[:_MOST_REASON] or self.reason
+            if secondary == "Training":
+                self.resumed = moment
+                self.started = self.started or moment
+            elif self.resumed is not None and (secondary == "Interrupted" or self.status in ENDED):
+                self.trained += (moment - self.resumed).total_seconds()
+                self.resumed = None
+            if self.status in ENDED:
                 self.ended = self.transitions[-1]["EndTime"] = moment
 
-    def read_metrics(self, line: str) -> None:
-        """Read the job's metrics from a line of its log."""
-        for definition in self.request["AlgorithmSpecification"].get("MetricDefinitions", []):
-            if found := re.search(definition["Regex"], line):
-                try:
-                    self.metrics[definition["Name"]] = float(found[1]), now()
-                except (IndexError, ValueError):
-                    continue
+    def measure_training(self) -> float:
+        """Return the seconds in which instances have trained, without those between interruption and restart."""
+        with self.lock:
+            running = (now() - self.resumed).total_seconds() if self.resumed else 0.0
+            return self.trained + running
 
     def to_api(self) -> dict[str, Any]:
-        """Return the answer of DescribeTrainingJob."""
-        with self._lock:
-            shown = {key: value for key, value in self.request.items() if key != "Tags"}
-            seconds = int((self.ended - self.started).total_seconds()) if self.ended and self.started else None
-            metrics = [
-                {"MetricName": name, "Value": value, "Timestamp": at} for name, (value, at) in self.metrics.items()
-            ]
-            more = {
+        """Return what DescribeTrainingJob answers."""
+        with self.lock:
+            answer = {name: value for name, value in self.request.items() if name not in _NOT_SHOWN}
+            answer |= {
                 "TrainingJobArn": self.arn,
                 "TrainingJobStatus": self.status,
                 "SecondaryStatus": self.secondary,
-                "SecondaryStatusTransitions": [dict(each) for each in self.transitions],
+                "SecondaryStatusTransitions": [dict(entry) for entry in self.transitions],
                 "CreationTime": self.created,
-                "LastModifiedTime": self.transitions[-1]["StartTime"],
+                "LastModifiedTime": self._modified(),
+                "FailureReason": self.reason,
                 "TrainingStartTime": self.started,
-                "TrainingEndTime": self.ended,
-                "TrainingTimeInSeconds": seconds,
-                "BillableTimeInSeconds": seconds,
-                "FailureReason": self.reason or None,
-                "ModelArtifacts": {"S3ModelArtifacts": self.model} if self.model else None,
-                "FinalMetricDataList": metrics if self.has_ended and metrics else None,
+                "TrainingEndTime": self.ended if self.started else None,
             }
-            return {**shown, **{key: value for key, value in more.items() if value is not None}}
+            if self.ended and self.started:
+                # Of spot, the time between an interruption and the restart is no billed time.
+                answer["TrainingTimeInSeconds"] = int((self.ended - self.started).total_seconds())
+                answer["BillableTimeInSeconds"] = int(self.trained)
+            if self.model:
+                answer["ModelArtifacts"] = {"S3ModelArtifacts": self.model}
+            if self.metrics:
+                answer["FinalMetricDataList"] = [
+                    {"MetricName": name, "Value": value, "Timestamp": at} for name, (value, at) in self.metrics.items()
+                ]
+            if self.pool is not None:
+                answer["WarmPoolStatus"] = self.pool.to_api()
+            return {name: value for name, value in answer.items() if value not in (None, "")}
+
+    def summarize(self) -> dict[str, Any]:
+        """Return its row of ListTrainingJobs."""
+        with self.lock:
+            row = {
+                "TrainingJobName": self.name,
+                "TrainingJobArn": self.arn,
+                "CreationTime": self.created,
+                "TrainingEndTime": self.ended if self.started else None,
+                "LastModifiedTime": self._modified(),
+                "TrainingJobStatus": self.status,
+                "SecondaryStatus": self.secondary,
+                "WarmPoolStatus": self.pool.to_api() if self.pool else None,
+            }
+            return {name: value for name, value in row.items() if value is not None}
+
+    def _modified(self) -> datetime:
+        return self.transitions[-1]["StartTime"] if self.transitions else self.created

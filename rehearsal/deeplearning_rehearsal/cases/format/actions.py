@@ -196,6 +196,12 @@ def _stop_job(on: Actions) -> None:
     on.aws.place.client("sagemaker").stop_training_job(TrainingJobName=_find_jobs(on).names()[0])
 
 
+def _interrupt_job(on: Actions) -> None:
+    name = _find_jobs(on).names()[0]
+    if not _find_jobs(on).interrupt(name):
+        raise RehearsalError(f"training job {name} must run on spot capacity, it does not")
+
+
 def _delete_mount_targets(on: Actions) -> None:
     efs = on.aws.place.client("efs")
     for system in efs.describe_file_systems()["FileSystems"]:
@@ -293,7 +299,7 @@ ACTIONS: Mapping[str, Action] = {
     "stop_job": Action("the newest training job is stopped", _stop_job, has_target=False),
     "interrupt_job": Action(
         "SageMaker takes the spot capacity of the newest training job back",
-        lambda on: _find_jobs(on).interrupt(_find_jobs(on).names()[0]),
+        _interrupt_job,
         has_target=False,
     ),
     "kill_container": Action(
