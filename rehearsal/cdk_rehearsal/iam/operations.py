@@ -296,8 +296,7 @@ _ROWS = (
     _Row(_name_nothing, "ec2", "DescribeVolumes DescribeVolumeStatus DescribeVpcEndpoints"),
     _Row(_name_nothing, "ec2", "DescribeNetworkInterfaces DescribeVpcs"),
     _Row(name_vpc, "ec2", "DescribeVpcAttribute"),
-    _Row(name_ec2_resource, "ec2", "CreateNetworkInterfacePermission"),
-    _Row(_name_nothing, "ec2", "DeleteNetworkInterfacePermission"),
+    _Row(name_ec2_resource, "ec2", "CreateNetworkInterfacePermission DeleteNetworkInterfacePermission"),
     _Row(_name_passed_role, "iam", "PassRole"),
     # No policy can forbid it, and none needs to allow it.
     _Row(_name_nothing, "sts", "GetCallerIdentity", action=None),

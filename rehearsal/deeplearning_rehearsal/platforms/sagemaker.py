@@ -131,7 +131,9 @@ def await_training_job(clients: Clients, name: str, seconds: float) -> dict[str,
 def list_training_jobs(clients: Clients, submission: SubmissionSettings) -> list[str]:
     """Return the names of the training jobs of a stack, the newest first."""
     prefix = get_training(submission).name_prefix
-    found = clients("sagemaker").list_training_jobs(NameContains=prefix, MaxResults=100)["TrainingJobSummaries"]
+    found = clients("sagemaker").list_training_jobs(
+        NameContains=prefix, SortBy="CreationTime", SortOrder="Descending", MaxResults=100
+    )["TrainingJobSummaries"]
     return [str(entry["TrainingJobName"]) for entry in found]
 
 

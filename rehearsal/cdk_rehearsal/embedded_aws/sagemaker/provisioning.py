@@ -151,9 +151,10 @@ class Provisioner:
     def remove_interfaces(self, job: TrainingJob, interfaces: Mapping[str, tuple[str, str]]) -> None:
         """Remove interfaces; what the role may not remove stays, and the refusal is reported."""
         for interface_id, _ in interfaces.values():
+            interface = {"NetworkInterfaceId": interface_id, "SubnetId": job.vpc["Subnets"][0]}
             calls: list[Call] = [
-                ("ec2.DeleteNetworkInterfacePermission", {}),
-                ("ec2.DeleteNetworkInterface", {"NetworkInterfaceId": interface_id}),
+                ("ec2.DeleteNetworkInterfacePermission", interface),
+                ("ec2.DeleteNetworkInterface", interface),
             ]
             if not self.find_denial(job, calls):
                 self._ec2.delete_network_interface(NetworkInterfaceId=interface_id)
@@ -212,7 +213,7 @@ class Provisioner:
         site = {"SubnetId": job.vpc["Subnets"][0], "SecurityGroupIds": job.vpc["SecurityGroupIds"], "Tags": {}}
         yield from ((f"ec2.{name}", {}) for name in _READS)
         yield "ec2.CreateNetworkInterface", site
-        yield "ec2.CreateNetworkInterfacePermission", {"NetworkInterfaceId": "*"}
+        yield "ec2.CreateNetworkInterfacePermission", {"NetworkInterfaceId": "*", "SubnetId": job.vpc["Subnets"][0]}
 
     def _find_targets(self, system: str) -> dict[str, Any]:
         """Return the mount targets of an EFS file system by their zones."""
