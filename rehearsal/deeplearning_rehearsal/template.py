@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cdk_rehearsal.assembly import AssemblyStack
+from cdk_rehearsal.assembly import AssemblyStack, require_no_images
 from cdk_rehearsal.errors import AssemblyError
 from deeplearning_contract.document import read_record
 from deeplearning_contract.names import ROLE_TAG, NodeRole
@@ -23,12 +23,13 @@ _KEY = '"environment":'
 
 
 def require_cluster(stack: AssemblyStack) -> None:
-    """Raise AssemblyError if no platform has a cluster of the stack."""
+    """Raise AssemblyError if no platform has a cluster of the stack, or nothing would run its container images."""
     if not any(platform.owns(stack.template) for platform in PLATFORMS.values()):
         raise AssemblyError(
             f"stack must have a cluster, got {stack.name} without an Auto Scaling group that is tagged {ROLE_TAG}="
             f"{NodeRole.MASTER.value}; choose another one with --stack NAME, or add a TrainingCluster to it"
         )
+    require_no_images(stack)
 
 
 def count_gpus(template: Mapping[str, Any]) -> int:
