@@ -235,6 +235,7 @@ def main() -> None:
         shared = lab.file_system(FILE_SYSTEM) / "shared"
         shared.mkdir()
         before = read_traces(work)
+        named = [[stand_in.name for stand_in in lab.stand_ins]]
         seen = {
             "program": observe_program(containers),
             "life": observe_life(containers, shared),
@@ -242,6 +243,7 @@ def main() -> None:
             "network": observe_network(containers),
             "ssh": observe_ssh(containers, work),
             "refused": observe_refusals(containers, shared),
+            "stand-ins": [*named, [stand_in.name for stand_in in lab.stand_ins]],
             "traces": [before, read_traces(work)],
         }
         containers.start("algo-1", "sleep", "infinity")

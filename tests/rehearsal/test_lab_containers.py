@@ -110,3 +110,8 @@ def test_nothing_of_a_container_is_left_when_it_is_removed(seen):
     before, after = seen["traces"]
     assert after == before
     assert seen["traces of the lab"] == []
+
+
+def test_containers_are_named_as_stand_ins_once_there_was_one(seen):
+    without, after = seen["stand-ins"]
+    assert after == [*without, "namespaces of containers"]

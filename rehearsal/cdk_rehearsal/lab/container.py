@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING
 
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.lab.disk import Disk
+from cdk_rehearsal.lab.images.stand_in_layer import StandIn
 from cdk_rehearsal.lab.namespaces import SYSTEM_PATH, Namespaces, as_user, name_cgroup, run_inside
 from cdk_rehearsal.lab.network import Link
 
 if TYPE_CHECKING:
     import subprocess
 
+CONTAINER = StandIn(
+    "namespaces of containers",
+    "containers on instances of their own",
+    "one kernel, one bridge, the capabilities Docker leaves; no seccomp filter, no limit of memory or CPU, no GPU",
+)
 _START = Path(__file__).with_name("start_container.sh")
 _CAPABILITIES = (
     *("audit_write", "chown", "dac_override", "fowner", "fsetid", "kill", "mknod", "net_bind_service", "net_raw"),

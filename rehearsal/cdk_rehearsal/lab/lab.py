@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from cdk_rehearsal.errors import RehearsalError
-from cdk_rehearsal.lab.container import Container, ContainerOrder
+from cdk_rehearsal.lab.container import CONTAINER, Container, ContainerOrder
 from cdk_rehearsal.lab.disk import check_run
 from cdk_rehearsal.lab.file_systems import FileSystems
 from cdk_rehearsal.lab.images.base_root import BaseRoot
@@ -69,6 +69,7 @@ class Lab:
         self._network = Network(gateway)
         self._nodes: dict[str, Node] = {}
         self._containers: dict[str, Container] = {}
+        self._has_containers = False
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -91,8 +92,9 @@ class Lab:
 
     @property
     def stand_ins(self) -> tuple[StandIn, ...]:
-        """Parts of the nodes that are not the real thing; of images that were booted only."""
-        return (*self._image.stand_ins, *(PART_STAND_INS[part] for part in sorted(self._parts)))
+        """Parts of the nodes that are not the real thing; of images that were booted only. Images name their own."""
+        parts = (PART_STAND_INS[part] for part in sorted(self._parts))
+        return (*self._image.stand_ins, *parts, *([CONTAINER] if self._has_containers else []))
 
     def boot(self, machine: Machine, faults: NodeFaults | None = None) -> None:
         """Start a machine that the lab does not have yet; returns when it runs, which is before its user data ends."""
@@ -162,6 +164,7 @@ class Lab:
             link = self._network.add_container(order.address, order.prefix_length)
             container = Container(order, self._work / "containers" / order.container_id, link)
             self._containers[order.container_id] = container
+            self._has_containers = True
         try:
             container.start(order, self._base_root, mounts, tell)
         except RehearsalError:
