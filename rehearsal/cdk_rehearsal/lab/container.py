@@ -54,7 +54,7 @@ class Mount:
 @dataclass(frozen=True, kw_only=True)
 class ContainerOrder:
     """
-    What a container is to be.
+    Description of one container.
 
     Attributes:
         container_id: Its name in the lab, new to it; letters, digits and hyphens.
