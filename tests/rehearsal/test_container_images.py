@@ -1,5 +1,6 @@
 """Images of containers, built from a Dockerfile over the root file system of nodes."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,14 @@ def test_the_steps_run_with_the_variables_before_them_and_find_the_context(conte
     seen = run_inside(image, "cat", "/before", "/after", "/note").splitlines()
     seen = [line for line in seen if not line.startswith(("_=", "PWD=", "OLDPWD="))]
     assert seen == ["HOME=/root", f"PATH={SYSTEM_PATH}", "red", f"/opt/tools:{SYSTEM_PATH}", "a note"]
+
+
+def test_the_name_of_the_host_resolves_in_a_build_and_the_machine_keeps_its_own(context: Context) -> None:
+    before = socket.gethostname()
+    ask = "import socket; print(socket.gethostbyname(socket.gethostname()))"
+    context.write(f"FROM nobody/has:it\nRUN python3 -c '{ask}' > /address\n")
+    assert run_inside(context.build(), "cat", "/address") == "127.0.0.1\n"
+    assert socket.gethostname() == before
 
 
 def test_an_image_is_built_once_for_the_same_dockerfile_and_context(context: Context) -> None:

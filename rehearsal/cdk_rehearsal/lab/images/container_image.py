@@ -32,8 +32,10 @@ _MAKE_LAYER = Path(__file__).with_name("make_layer.sh")
 _RUN = re.compile(r"RUN (?:--mount=type=bind,target=(?P<target>/\S+) )?(?P<command>[^-[\s].*)")
 _VARIABLE = re.compile(r"ENV (?P<name>\w+)=(?P<value>\S+)")
 _BEGIN = """
+hostname localhost
 echo 'deb [trusted=yes] file:/srv/archive ./' > /etc/apt/sources.list
 """
+"""As in a build of Docker's, the host's own name resolves: Gloo looks it up when a build tries Horovod."""
 _END = """
 rm /etc/apt/sources.list
 find /var/lib/apt/lists /var/cache/apt -type f -delete
@@ -143,7 +145,7 @@ def _make_layer(
         folder.mkdir()
     for name, folder in folders.items():
         (srv / name).symlink_to(folder)
-    command = [*ENCLOSED, "sh", str(_MAKE_LAYER), str(layer), str(base.root), str(srv), script]
+    command = [*ENCLOSED, "--uts", "sh", str(_MAKE_LAYER), str(layer), str(base.root), str(srv), script]
     lines: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         for line in process.stdout or ():
