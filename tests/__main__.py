@@ -85,6 +85,8 @@ PARTS = (
         (
             "tests/rehearsal/test_lab_nodes.py",
             "tests/rehearsal/test_lab_faults.py",
+            "tests/rehearsal/test_lab_containers.py",
+            "tests/rehearsal/test_container_images.py",
             "tests/rehearsal/test_training_image.py",
             "tests/rehearsal/test_amazon_linux_python.py",
         ),

@@ -1,22 +1,17 @@
 #!/bin/sh
 # Builds the environment of jobs in a container image, with the programs that build it on a cluster's master.
-# The build context is /context. Only /opt/deeplearning/environments and the packages that the build installed remain;
-# /opt/deeplearning/shared may be a cache of the builder, which is no part of the image.
+# The build context is /context. Only /opt/deeplearning/environments and the packages that the build installed remain.
 set -eu
 # Python brings tzdata, which asks for a time zone otherwise; a build has no terminal to answer on.
 export DEBIAN_FRONTEND=noninteractive
 home=/opt/deeplearning
-packages=
-command -v python3 >/dev/null || packages="ca-certificates python3"
-# The containers of a job reach each other by SSH.
-[ -x /usr/sbin/sshd ] || packages="$packages openssh-server"
-command -v ssh >/dev/null || packages="$packages openssh-client"
-command -v ip >/dev/null || packages="$packages iproute2"
-if [ -n "$packages" ]; then
-  apt-get update
-  # shellcheck disable=SC2086
-  apt-get install --yes --no-install-recommends $packages
-fi
+# Containers of SageMaker reach one another by SSH, and ask `ip` for their address. Each makes host keys of its own.
+packages="iproute2 openssh-client openssh-server"
+command -v python3 >/dev/null || packages="$packages ca-certificates python3"
+apt-get update
+# shellcheck disable=SC2086 # words
+apt-get install --yes --no-install-recommends $packages
+rm -f /etc/ssh/ssh_host_*
 mkdir -p "$home/environments" /tmp/agent
 cp /context/node.json "$home"
 for file in /context/files/*; do
@@ -24,5 +19,4 @@ for file in /context/files/*; do
 done
 python3 -m zipfile -e /context/agent.zip /tmp/agent
 (cd /tmp/agent && python3 -m deeplearning_command environment --build)
-grep -q " $home/shared " /proc/self/mountinfo || rm -rf "$home/shared"
-rm -rf "$home/node.json" "$home/provision" /tmp/agent /var/lib/apt/lists/*
+rm -rf "$home/node.json" "$home/provision" "$home/shared" /tmp/agent /var/lib/apt/lists/*

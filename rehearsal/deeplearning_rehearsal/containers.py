@@ -1,49 +1,64 @@
 """Containers of training jobs in the lab, on the images of the stack."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cdk_rehearsal.embedded_aws.sagemaker.containers import ContainerOrder, Mount, MountError, RunningContainer
+from cdk_rehearsal.embedded_aws.sagemaker import containers as sagemaker
 from cdk_rehearsal.errors import RehearsalError
-from cdk_rehearsal.lab import Lab
-from cdk_rehearsal.lab.container import CREDENTIALS_PATH, Container, Folder, Program
-from deeplearning_rehearsal.software.training_images import ImageBuilder
+from cdk_rehearsal.lab import Container, ContainerOrder, Lab, Mount, StandIn
+from cdk_rehearsal.lab.credentials_service import RELATIVE_URI, CredentialsService
+from cdk_rehearsal.lab.images.container_image import ContainerImage
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
 
+TRAINING_ENGINE = StandIn(
+    "training engine",
+    "Amazon SageMaker",
+    "training jobs alone; no spot market, warm pools and queues; security groups between containers are decided, and "
+    "not enforced by port",
+)
 _TELLING = "deeplearning-member: "
 _PREFIX = 16
 """Length of the prefix of the lab's subnets; the router answers for what is outside."""
-_KEYS = {
-    "AccessKeyId": "AWS_ACCESS_KEY_ID",
-    "SecretAccessKey": "AWS_SECRET_ACCESS_KEY",
-    "Token": "AWS_SESSION_TOKEN",
-}
-"""Key of the answer of the credentials service -> variable."""
+_CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
 class LabContainers:
     """
     The lab as the host of containers; it finds the containers of the job that began last by their names.
 
+    Args:
+        lab: The lab.
+        find_image: Returns the image of a URI; None for one that the stack does not build.
+        report: Told the name of a container and what it says of its way to the job.
+
     Attributes:
-        absent: Paths that the image lacks, for faults.
+        absent: Files that the image lacks, for faults.
+        images: The images that containers had.
     """
 
-    def __init__(self, lab: Lab, images: ImageBuilder, report: Callable[[str, str], None]) -> None:
-        self._lab, self._images, self._report = lab, images, report
+    def __init__(
+        self, lab: Lab, find_image: Callable[[str], ContainerImage | None], report: Callable[[str, str], None]
+    ) -> None:
+        self._lab, self._find_image, self._report = lab, find_image, report
         self._running: dict[str, Container] = {}
         self._separated: set[str] = set()
+        self._credentials = CredentialsService()
         self.absent: list[str] = []
+        self.images: list[ContainerImage] = []
 
-    def start(self, order: ContainerOrder, on_line: Callable[[str], None]) -> Container:
+    def start(self, order: sagemaker.ContainerOrder, on_line: Callable[[str], None]) -> Container:
         """Start a container; `on_line` gets each line of its output, and the timeline those of the member's program."""
-        image = self._images.build(order.image)
+        image = self._find_image(order.image)
+        if image is None:
+            raise RehearsalError(
+                f"the rehearsal pulls no images, got {order.image}; leave image out, so that the stack builds one"
+            )
+        if image not in self.images:
+            self.images.append(image)
         environment = {**image.environment, **order.environment}
-        answer = {key: environment.pop(variable) for key, variable in _KEYS.items()}
-        environment["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"] = CREDENTIALS_PATH
+        environment[RELATIVE_URI] = self._credentials.add(*(environment.pop(name) for name in _CREDENTIALS))
 
         def take(line: str) -> None:
             on_line(line)
@@ -51,8 +66,9 @@ class LabContainers:
                 self._report(order.name, line.removeprefix(_TELLING))
 
         container = self._lab.start_container(
-            Program(
-                host=order.name,
+            ContainerOrder(
+                container_id=f"{order.job}-{order.name}",
+                hostname=order.name,
                 address=order.address,
                 prefix_length=_PREFIX,
                 layers=image.layers,
@@ -60,26 +76,26 @@ class LabContainers:
                 environment=environment,
                 hosts=order.hosts,
                 files={**{f"{folder}/": b"" for folder in order.folders}, **order.files},
-                folders=[self._mount(mount) for mount in order.mounts],
-                credentials={**answer, "Expiration": "2099-01-01T00:00:00Z"},
-                absent=tuple(self.absent),
+                absent=self.absent,
+                mounts=[self._mount(mount) for mount in order.mounts],
             ),
             take,
         )
-        container.link.set_up(up=order.address not in self._separated)
+        for other in self._running.values():
+            if {order.address, other.address} <= self._separated:
+                self._lab.separate(container.container_id, other.container_id)
         self._running[order.name] = container
         return container
 
     def separate(self, addresses: Sequence[str]) -> None:
-        """Drop all packets of these addresses, whose containers start next; what they mount is not the network's."""
-        self._separated |= set(addresses)
+        """Drop all packets between these addresses, whose containers start next; mounts are not affected."""
+        self._separated = set(addresses)
 
-    def remove(self, container: RunningContainer) -> None:
+    def remove(self, container: sagemaker.RunningContainer) -> None:
         """End a container and forget it."""
         assert isinstance(container, Container)
-        if self._running.get(container.program.host) is container:
-            del self._running[container.program.host]
-        self._lab.remove_container(container)
+        self._running = {name: each for name, each in self._running.items() if each is not container}
+        self._lab.remove_container(container.container_id)
 
     def find(self, host: str) -> Container:
         """Return the container of a name; RehearsalError when there is none."""
@@ -91,14 +107,16 @@ class LabContainers:
         """Run a program in a container, with the options of `Node.run`."""
         return self.find(instance_id).run(argv, **options)
 
-    def _mount(self, mount: Mount) -> Folder:
-        folder = self._find_folder(mount)
-        if not folder.is_dir():
-            raise MountError(f"{mount.folder} must be a folder of file system {mount.file_system_id}, there is none")
-        return Folder(folder, mount.path, is_writable=mount.is_writable)
-
-    def _find_folder(self, mount: Mount) -> Path:
-        root = self._lab.file_system(mount.file_system_id)
+    def _mount(self, mount: sagemaker.Mount) -> Mount:
         if mount.lustre is not None:
             self._lab.fill_lustre(mount.file_system_id, mount.lustre)
-        return root / mount.folder.lstrip("/")
+        if not (self._lab.file_system(mount.file_system_id) / mount.folder.lstrip("/")).is_dir():
+            raise sagemaker.MountError(
+                f"{mount.folder} must be a folder of file system {mount.file_system_id}, there is none"
+            )
+        return Mount(
+            file_system_id=mount.file_system_id,
+            folder=mount.folder,
+            target=mount.path,
+            is_read_only=not mount.is_writable,
+        )

@@ -16,7 +16,8 @@ from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.key_pairs import assume_key_pairs
-from cdk_rehearsal.lab import Lab, open_lab
+from cdk_rehearsal.lab import Lab, StandIn, open_lab
+from cdk_rehearsal.lab.images.container_image import ContainerImage
 from cdk_rehearsal.lab.lab import ENDPOINT, PORT, ROUTER
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.place import OPERATOR_KEY, OPERATOR_SECRET
@@ -40,7 +41,7 @@ from deeplearning_rehearsal.cases.run.job_case_run import JobCaseRun
 from deeplearning_rehearsal.cases.run.synthesis import prepare_machines
 from deeplearning_rehearsal.checks.training import upload_example
 from deeplearning_rehearsal.cluster_run import ClusterRun, make_fleet
-from deeplearning_rehearsal.containers import LabContainers
+from deeplearning_rehearsal.containers import TRAINING_ENGINE, LabContainers
 from deeplearning_rehearsal.job_run import JobRun
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.platforms.registry import find_platform
@@ -49,10 +50,10 @@ from deeplearning_rehearsal.report.outside_view import describe_outside
 from deeplearning_rehearsal.report.report import Document, list_text
 from deeplearning_rehearsal.report.report_page import render_page
 from deeplearning_rehearsal.software.downloads import prepare_digits
+from deeplearning_rehearsal.software.job_image import find_or_build_image
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 from deeplearning_rehearsal.software.node_software import prepare_software
-from deeplearning_rehearsal.software.training_images import CONTAINER_STAND_INS, ImageBuilder
-from deeplearning_rehearsal.template import choose_framework, find_environment, override_environment
+from deeplearning_rehearsal.template import find_environment, override_environment
 from deeplearning_rehearsal.training_jobs import TrainingJobs
 
 _UNREAL_METRICS = {GPU_UTILIZATION.name: "the nodes have no GPU, and the stand-in shows the load of their processor"}
@@ -86,6 +87,17 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
     software = prepare_software(
         options.assembly, options.stack, options.cache, lambda line: timeline.tell("rehearsal", line)
     )
+    stack = read_stack(options.assembly, options.stack)
+    template, platform = stack.template, find_platform(stack.template)
+    images = {
+        image.name: find_or_build_image(image, software.base, options.cache, lambda line: timeline.tell("image", line))
+        for image in stack.images
+    }
+
+    def find_image(uri: str) -> ContainerImage | None:
+        asset = stack.find_image(uri, aws.place)
+        return None if asset is None else images[asset.name]
+
     lab_parts = open_lab(
         options.work,
         software.base,
@@ -95,10 +107,8 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
         has_lustre_client=options.lustre_client,
     )
     with lab_parts as lab, MemoryWatch(options.work) as memory:
-        stack = read_stack(options.assembly, options.stack)
-        template, platform = stack.template, find_platform(stack.template)
         kept = _open_kept(options, case, stack)
-        containers = _open_containers(lab, stack, kept, timeline, options) if platform.runs_containers else None
+        containers = LabContainers(lab, find_image, timeline.tell) if platform.runs_containers else None
         copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, tell))
         fleet = make_fleet(lab, timeline, _prepare(copy_program, kept, lab), platform.events_lane)
         key_pairs = assume_key_pairs(template)
@@ -125,7 +135,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
             with show_progress(timeline, verbose=options.verbose):
                 evidence = run.gather()
             status = describe_outside(aws)
-            stand_ins = (*lab.stand_ins, *(CONTAINER_STAND_INS if containers else ()), *AWS_STAND_INS)
+            stand_ins = (*lab.stand_ins, *_list_container_stand_ins(containers), *AWS_STAND_INS)
             report = judge(options.expect, evidence, timeline, stand_ins, memory.peak_mib, seed=options.seed)
             if report["verdict"] == "pass":
                 kept.keep([root for machine in fleet.launched() for root in lab.file_system_roots(machine)])
@@ -156,26 +166,14 @@ def _choose_run(parts: ClusterRun, case: Case | None, containers: LabContainers 
 def _open_kept(options: RehearsalOptions, case: Case | None, stack: AssemblyStack) -> KeptEnvironments:
     changed = deepcopy(dict(stack.template))
     override_environment(changed)
-    wanted = find_environment(changed, stack.images)
-    if wanted is not None and stack.images:
-        wanted = replace(wanted, framework=choose_framework(wanted.framework))
+    wanted = find_environment(changed)
     is_fresh = case is not None and case.fresh_environment
     return KeptEnvironments(options.cache, wanted, tell, is_fresh=is_fresh)
 
 
-def _open_containers(
-    lab: Lab, stack: AssemblyStack, kept: KeptEnvironments, timeline: Timeline, options: RehearsalOptions
-) -> LabContainers:
-    """Return the host of the containers of a stack's jobs."""
-    images = ImageBuilder(
-        lab,
-        stack.images,
-        kept,
-        options.work / "images",
-        change_framework=choose_framework,
-        report=lambda line: timeline.tell("image", line),
-    )
-    return LabContainers(lab, images, timeline.tell)
+def _list_container_stand_ins(containers: LabContainers | None) -> tuple[StandIn, ...]:
+    """Return the parts of training jobs that are not the real thing; none where there are no containers."""
+    return () if containers is None else (TRAINING_ENGINE, *(image.stand_in for image in containers.images))
 
 
 def _prepare(first: Callable[[Machine], None] | None, kept: KeptEnvironments, lab: Lab) -> Callable[[Machine], None]:

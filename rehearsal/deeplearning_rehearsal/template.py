@@ -3,10 +3,10 @@
 import copy
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from cdk_rehearsal.assembly import AssemblyStack, ImageAsset
+from cdk_rehearsal.assembly import AssemblyStack, require_no_images
 from cdk_rehearsal.errors import AssemblyError
 from deeplearning_contract.document import read_record
 from deeplearning_contract.names import ROLE_TAG, NodeRole
@@ -21,17 +21,17 @@ TORCH = "torch==2.13.0"
 _REASON = "these nodes have no GPU"
 _CAPABILITY = re.compile(r'("compute_capability":\s*)"([^"]+)"')
 _KEY = '"environment":'
-NODE_FILE = "node.json"
-"""Settings in the build context of an image."""
 
 
 def require_cluster(stack: AssemblyStack) -> None:
-    """Raise AssemblyError if no platform has a cluster of the stack."""
+    """Raise AssemblyError if no platform has a cluster of the stack, or nothing would run its container images."""
     if not any(platform.owns(stack.template) for platform in PLATFORMS.values()):
         raise AssemblyError(
             f"stack must have a cluster, got {stack.name} without an Auto Scaling group that is tagged {ROLE_TAG}="
             f"{NodeRole.MASTER.value}; choose another one with --stack NAME, or add a TrainingCluster to it"
         )
+    if not find_platform(stack.template).runs_containers:
+        require_no_images(stack)
 
 
 def count_gpus(template: Mapping[str, Any]) -> int:
@@ -114,24 +114,12 @@ def _override_gpus(template: dict[str, Any], gpus: int) -> dict[str, str]:
     return listing
 
 
-def find_environment(template: Mapping[str, Any], images: Sequence[ImageAsset] = ()) -> EnvironmentSettings | None:
-    """Return the environment that the nodes' settings or a container image ask for; None for the image's own."""
-    if (built := _find_image_environment(images)) is not None:
-        return built
+def find_environment(template: Mapping[str, Any]) -> EnvironmentSettings | None:
+    """Return the environment that the nodes' settings ask for; None for the image's own."""
     for place, key in find_platform(template).list_settings(template):
         text = read_literals(place[key])
         if _KEY in text:
             start = text.index(_KEY) + len(_KEY)
             document = json.JSONDecoder().raw_decode(text[start:].lstrip())[0]
             return None if document is None else read_record(EnvironmentSettings, document, "environment")
-    return None
-
-
-def _find_image_environment(images: Sequence[ImageAsset]) -> EnvironmentSettings | None:
-    """Return the environment that an image is built with; None without one."""
-    for image in images:
-        if (image.folder / NODE_FILE).is_file():
-            needs = json.loads((image.folder / NODE_FILE).read_text()).get("needs", {})
-            if "environment" in needs:
-                return read_record(EnvironmentSettings, needs["environment"], "environment")
     return None

@@ -52,7 +52,7 @@ class RunningProcess:
     """A process that plays a container, in a folder that plays its root."""
 
     def __init__(self, order, folder, on_line):
-        self.folder = folder
+        self.root = folder
         self._process = subprocess.Popen(
             order.command,
             env={**order.environment, "ROOT": str(folder), "HOST": order.name},
@@ -80,18 +80,14 @@ class RunningProcess:
     def stop(self, seconds):
         """End it as SageMaker does."""
         self._process.terminate()
-        if self.wait(seconds) is None:
-            self.kill()
+        status = self.wait(seconds)
+        return self.kill() if status is None else status
 
     def kill(self):
         """End it and all that it started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self.wait()
-
-    def read(self, path):
-        """Return where a path is."""
-        return self.folder / path.lstrip("/")
+        return self.wait()
 
 
 class PlayedContainers:
@@ -121,7 +117,7 @@ class PlayedContainers:
     def remove(self, container):
         """End and remove a process's folder."""
         container.kill()
-        shutil.rmtree(container.folder)
+        shutil.rmtree(container.root)
 
 
 def observe(observation):

@@ -22,10 +22,8 @@ from deeplearning_contract.setting_parts import SYSTEM_PYTHON, EnvironmentSettin
 DEFAULT_BASE = "public.ecr.aws/docker/library/ubuntu:24.04"
 """Docker's official image of Ubuntu, in Amazon ECR Public."""
 _SCRIPT = "container_build.sh"
-_CACHE = "/opt/deeplearning/shared"
-"""Place of finished environments, which Docker keeps from one build to the next, so that Horovod is compiled once."""
 _DOCKERFILE = f"""FROM {{base}}
-RUN --mount=type=bind,target=/context --mount=type=cache,target={_CACHE},sharing=locked sh /context/{_SCRIPT}
+RUN --mount=type=bind,target=/context sh /context/{_SCRIPT}
 ENV PATH=/opt/deeplearning/environments/current/bin:$PATH
 """
 _PLATFORMS = {"x86_64": ecr_assets.Platform.LINUX_AMD64, "arm64": ecr_assets.Platform.LINUX_ARM64}
@@ -106,7 +104,7 @@ def _make_context(base: str, environment: JobEnvironment, needs: JobNeeds) -> Pa
         "role": NodeRole.MASTER.value,
         "instance_id": "image",
         "login_user": "root",
-        "mount_point": _CACHE,
+        "mount_point": "/opt/deeplearning/shared",
         "expected_gpu_count": 0,
         "needs": compact(replace(needs, environment=settings)),
     }

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from moto.moto_api._internal.models import moto_api_backend
 
-from cdk_rehearsal.assembly import DEFAULT_REGION, AssemblyStack, read_stack
+from cdk_rehearsal.assembly import DEFAULT_REGION, AssemblyStack, fill_place, read_stack, require_no_images
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.base.observation import Observations, Observer
@@ -32,7 +32,7 @@ from cdk_rehearsal.embedded_aws.sagemaker.containers import ContainerHost
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts, CallLog
 from cdk_rehearsal.embedded_aws.server.server import Server
 from cdk_rehearsal.embedded_aws.services import Services
-from cdk_rehearsal.errors import AssemblyError, RehearsalError
+from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.machine import MachineHost
 from cdk_rehearsal.place import Place
 
@@ -143,11 +143,8 @@ class EmbeddedAws:
         if self._services is not None:
             raise RehearsalError("an embedded AWS must have one stack; stop it and make another one")
         source = read_stack(assembly, stack_name)
-        if source.images and self._containers is None:
-            raise AssemblyError(
-                "assets must be files in the rehearsal of this stack, which runs no containers, got docker images; put "
-                "them in a stack of their own, and choose the other with --stack NAME"
-            )
+        if self._containers is None:
+            require_no_images(source)
         template, changes = change_template(source.template)
         self.overrides = {f"Parameters.{name}": value for name, value in (parameters or {}).items()} | dict(changes)
         require_support(template)
@@ -250,7 +247,7 @@ def _upload_assets(stack: AssemblyStack, place: Place) -> None:
     """Upload a stack's file assets, as `cdk deploy` does, to the bootstrap bucket, which is created at need."""
     s3 = place.client("s3")
     for asset in stack.assets:
-        bucket, key = _fill(asset.bucket, place), _fill(asset.key, place)
+        bucket, key = fill_place(asset.bucket, place), fill_place(asset.key, place)
         if bucket not in {entry["Name"] for entry in s3.list_buckets()["Buckets"]}:
             location = {"CreateBucketConfiguration": {"LocationConstraint": place.region}}
             s3.create_bucket(Bucket=bucket, **({} if place.region == DEFAULT_REGION else location))
@@ -268,12 +265,3 @@ def zip_folder(folder: Path) -> bytes:
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, path.read_bytes())
     return buffer.getvalue()
-
-
-def _fill(text: str, place: Place) -> str:
-    values = {"AWS::AccountId": place.account, "AWS::Region": place.region, "AWS::Partition": place.partition}
-    for name, value in values.items():
-        text = text.replace(f"${{{name}}}", value)
-    if "${" in text:
-        raise AssemblyError(f"asset destinations may hold account, region and partition only, got {text}")
-    return text

@@ -56,7 +56,7 @@ class FileSystems:
         }
 
     def fill(self, file_system_id: str, target: LustreTarget) -> None:
-        """Write the files of linked buckets where nobody has written one."""
+        """Copy the files of linked buckets to a file system, where nobody has written one."""
         folder = self.open(file_system_id)
         for name, content in target.files.items():
             path = folder / name.lstrip("/")

@@ -1,105 +1,109 @@
-"""What nodes and containers share: a disk over the layers of an image, namespaces, and programs inside them."""
+"""Processes in namespaces of their own: their start by a script, their end, and entry into them."""
 
 import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from cdk_rehearsal.errors import RehearsalError
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-NAMESPACES = ("--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
-"""Options of `unshare`."""
-_DEFAULT_SIZE = "50%"
-"""Of this machine's memory; what is not written takes none."""
-_ATTEMPTS = 10
+CGROUP = "cdk-rehearsal"
+"""Folder of all nodes and containers in the hierarchy of cgroup2."""
+_START = 'trap : INT TERM; setpriv --pdeathsig KILL sh "$@"; exit $?'
+"""
+Starts the first process and waits for it: a shell reports every signal that ends it.
+
+`unshare --fork` would do so in 2.39, but says 1 for SIGKILL in 2.38.
+"""
 
 
-class NodeDisk:
-    """Disk of one node or container, and the root file system that is made of it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._disk = folder / "disk"
-        self.root = folder / "root"
-
-    def make(self, lower: Sequence[Path], files: Mapping[str, str], size_bytes: int | None) -> None:
-        """Mount the disk over the image's layers, the uppermost first. Default size: half of this machine's memory."""
-        for folder in (self._disk, self.root):
-            folder.mkdir(parents=True)
-        size = str(size_bytes or _DEFAULT_SIZE)
-        check_run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", "disk", str(self._disk)])
-        upper, scratch = self._disk / "upper", self._disk / "scratch"
-        for folder in (upper, scratch):
-            folder.mkdir()
-        for path, text in files.items():
-            (upper / path).parent.mkdir(parents=True, exist_ok=True)
-            (upper / path).write_text(text)
-        layers = ":".join(str(layer) for layer in lower)
-        options = f"lowerdir={layers},upperdir={upper},workdir={scratch}"
-        check_run(["mount", "-t", "overlay", "overlay", "-o", options, str(self.root)])
-
-    def fill(self, free_bytes: int = 0) -> None:
-        """
-        Shrink the disk around what it holds, but for some bytes; less than a page counts as nothing.
-
-        RehearsalError when the kernel refused, or the node wrote faster than its disk could shrink.
-        """
-        for attempt in range(_ATTEMPTS):
-            status = os.statvfs(self._disk)
-            used = (status.f_blocks - status.f_bfree) * status.f_frsize
-            try:
-                self._resize(str(used + free_bytes))
-            except RehearsalError:
-                if attempt + 1 == _ATTEMPTS:  # the node has written meanwhile
-                    raise
-            else:
-                return
-
-    def free(self) -> None:
-        """Let the disk have its usual size again."""
-        self._resize(_DEFAULT_SIZE)
-
-    def close(self) -> None:
-        """Unmount the root file system; what was written stays."""
-        check_run(["umount", "--lazy", str(self.root)])
-
-    def remove(self) -> None:
-        """Unmount and forget the disk; its memory is free when the node's last process has ended."""
-        for folder in (self.root, self._disk):
-            subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True)
-
-    def _resize(self, size: str) -> None:
-        check_run(["mount", "-o", f"remount,size={size}", str(self._disk)])
-
-
-def enter(first: int) -> list[str]:
-    """Return the arguments with which `nsenter` enters the namespaces of a first process."""
-    return ["--target", str(first), "--mount", "--uts", "--ipc", "--net", "--pid"]
-
-
-def run_inside(
-    entry: Sequence[str],
-    argv: Sequence[str],
-    *,
-    user: str | None = None,
-    login_shell: bool = False,
-    timeout: float = 60,
-) -> "subprocess.CompletedProcess[str]":
+class Namespaces:
     """
-    Run a program in namespaces.
+    Mount, uts, ipc and pid namespaces, inside a network namespace, and the processes in them.
 
     Args:
-        entry: Arguments of `enter`.
-        argv: The program and its arguments.
-        user: Its user. Default: root.
-        login_shell: Whether through a login shell. Default: with a bare environment, which nothing has filled.
-        timeout: Seconds after which it is killed; its status is then 137. Default: 60.
+        name: Name of the node or container, for messages.
+        network: Path of the network namespace.
+        command: A script with its arguments. It becomes the first process, and writes one line to its standard output
+            when it has its own root: entering the namespaces before would run programs on this machine.
+        console: File that its standard error is added to.
+
+    Attributes:
+        output: What follows the one line.
+
+    Raises:
+        RehearsalError: The script ended before; the message has the end of the console.
     """
-    limited = ["timeout", "--signal=KILL", str(timeout), *_as_user(argv, user or "root", login_shell=login_shell)]
-    return subprocess.run(
-        ["nsenter", *entry, "--", *limited],
+
+    def __init__(self, name: str, network: str, command: Sequence[str], console: Path) -> None:
+        self._name = name
+        words = ["nsenter", f"--net={network}", "--", "unshare", "--mount", "--uts", "--ipc", "--pid"]
+        words += ["sh", "-c", _START, "sh", *command]
+        with console.open("ab") as errors:
+            # A shell, the parent of the first process.
+            self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
+        assert self._process.stdout is not None
+        self.output: IO[bytes] = self._process.stdout
+        if not self.output.readline():  # the shell keeps the pipe open: there is no end of file
+            self._process.wait()
+            self.output.close()
+            raise RehearsalError(f"{name} did not start: {console.read_text(errors='replace')[-400:]}")
+
+    def wait(self, seconds: float | None = None) -> int | None:
+        """
+        Return the exit status of the first process; None if it still runs after so many seconds.
+
+        Of one that a signal ended it is 128 and the signal's number.
+        """
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the first process; that it has ended is not an error."""
+        first = self._first()
+        if first is not None:
+            with suppress(ProcessLookupError):
+                os.kill(first, number)
+
+    def kill(self) -> None:
+        """End every process at once."""
+        # The first process of a pid namespace takes all others with it, and the shell ends when they have ended.
+        self.send(signal.SIGKILL)
+        self._process.wait()
+
+    def entry(self) -> list[str]:
+        """Return the arguments with which `nsenter` enters the namespaces; RehearsalError when nothing runs there."""
+        first = self._first()
+        if first is None:
+            raise RehearsalError(f"{self._name} must be running, it is off; boot it first")
+        return ["--target", str(first), "--mount", "--uts", "--ipc", "--net", "--pid"]
+
+    def _first(self) -> int | None:
+        if self._process.returncode is not None:
+            return None
+        try:
+            children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        except OSError:
+            return None
+        return int(children[0]) if children else None
+
+
+def name_cgroup(name: str) -> str:
+    """Return the cgroup of a node or container; rehearsals that run beside each other have others."""
+    return f"{CGROUP}/{Path('/proc/self/ns/pid').stat().st_ino}-{name}"
+
+
+def run_inside(entry: Sequence[str], argv: Sequence[str], timeout: float) -> "subprocess.CompletedProcess[str]":
+    """Run a program in namespaces by the arguments of their entry; after so many seconds it ends with status 137."""
+    answer = subprocess.run(
+        ["nsenter", *entry, "--", "timeout", "--signal=KILL", str(timeout), *argv],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         env={"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"},
@@ -107,9 +111,13 @@ def run_inside(
         errors="replace",
         check=False,
     )
+    if answer.returncode < 0:  # nsenter ends by the signal that ended the program
+        answer.returncode = 128 - answer.returncode
+    return answer
 
 
-def _as_user(argv: Sequence[str], user: str, *, login_shell: bool) -> list[str]:
+def as_user(argv: Sequence[str], user: str, *, login_shell: bool) -> list[str]:
+    """Return the command that runs a program as a user, through a login shell or with a bare environment."""
     if login_shell:
         return ["su", "--login", user, "--command", shlex.join(argv)]
     if user == "root":
@@ -119,32 +127,3 @@ def _as_user(argv: Sequence[str], user: str, *, login_shell: bool) -> list[str]:
     assignments = [f"{name}={value}" for name, value in bare.items()]
     become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
     return [*become, "env", "--ignore-environment", f"--chdir={home}", *assignments, *argv]
-
-
-def first_child(pid: int) -> int | None:
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return None
-    return int(children[0]) if children else None
-
-
-def kill_process(pid: int) -> bool:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def check_run(command: list[str]) -> None:
-    """
-    Run a program; RehearsalError when it fails.
-
-    From util-linux 2.39 on, mount passes each option by fsconfig(2), which takes at most 255 characters. They are too
-    few for the layers of an overlay; with the variable, mount calls mount(2).
-    """
-    environment = os.environ | {"LIBMOUNT_FORCE_MOUNT2": "always"}
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if answer.returncode != 0:
-        raise RehearsalError(f"{command[0]} failed: {answer.stderr.strip()}")

@@ -3,17 +3,16 @@
 import json
 import math
 import signal
-import subprocess
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.lab.disk import Disk
 from cdk_rehearsal.lab.metadata_service import MetadataServer, MetadataSession
-from cdk_rehearsal.lab.namespaces import NAMESPACES, NodeDisk, enter, first_child, kill_process, run_inside
+from cdk_rehearsal.lab.namespaces import Namespaces, as_user, name_cgroup, run_inside
 from cdk_rehearsal.lab.network import NodeLink
 from cdk_rehearsal.lab.node_faults import (
     Gpus,
@@ -26,9 +25,10 @@ from cdk_rehearsal.lab.node_faults import (
 )
 from cdk_rehearsal.machine import Machine, host_name, make_machine_id, private_dns_name
 
+if TYPE_CHECKING:
+    import subprocess
+
 _START = Path(__file__).with_name("start_node.sh")
-CGROUP = "cdk-rehearsal"
-"""Folder of all nodes in the hierarchy of cgroup2."""
 _CLOUD = """datasource_list: [Ec2]
 datasource: {{Ec2: {{strict_id: false}}}}
 network: {{config: disabled}}
@@ -53,10 +53,11 @@ class Node:
         self.machine = machine
         self.folder = folder
         self.link = link
-        self.disk = NodeDisk(folder)
+        self.disk = Disk(folder)
+        self._console = folder / "console.log"
         self.lock = threading.Lock()
-        self._metadata = MetadataServer(link.service_socket, machine)
-        self._process: subprocess.Popen[bytes] | None = None  # `unshare`, the parent of its first process
+        self._metadata = MetadataServer(link.metadata_socket, machine)
+        self._namespaces: Namespaces | None = None
 
     @property
     def root(self) -> Path:
@@ -81,47 +82,34 @@ class Node:
             "usr/lib/lab/login-user": f"{self.machine.login_user}\n",
             "usr/lib/lab/sys/hypervisor/uuid": f"ec2{str(uuid.UUID(machine_id))[3:]}\n",
         }
-        self.disk.make(lower, files, faults.disk_bytes)
+        self.disk.make(lower, ((path, text.encode()) for path, text in files.items()), faults.disk_bytes)
         write_faults(self.root, faults)
 
     def start(self, targets: Mapping[str, object], file_systems: Sequence[Path]) -> None:
         """Power the node on; returns when its first process has its own root, before anything else runs."""
         (self.folder / "targets.json").write_text(json.dumps(targets))
-        command = ["nsenter", f"--net={self.link.namespace_path}", "--", "unshare", *NAMESPACES]
-        cgroup = f"{CGROUP}/{Path('/proc/self/ns/pid').stat().st_ino}-{self.machine.instance_id}"
-        arguments = (self.root, self.folder / "targets.json", cgroup, *file_systems)
-        command += ["sh", str(_START), *map(str, arguments)]
-        with (self.folder / "console.log").open("ab") as console:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=console)
-        # Entering the node before it has left this machine's root would run programs on this machine.
-        with process.stdout or nullcontext() as ready:
-            is_ready = bool(ready and ready.readline())  # unshare keeps the pipe open: there is no end of file
-        if not is_ready:
-            process.kill()
-            process.wait()
-            raise RehearsalError(f"{self.machine.instance_id} did not start: {self.console()[-400:]}")
-        self._process = process
+        cgroup = name_cgroup(self.machine.instance_id)
+        command = [_START, self.root, self.folder / "targets.json", cgroup, *file_systems]
+        self._namespaces = Namespaces(
+            self.machine.instance_id, self.link.namespace_path, [str(word) for word in command], self._console
+        )
+        self._namespaces.output.close()
 
     def console(self) -> str:
         """Return what the node's start wrote; what happened afterwards is in its journal and cloud-init's logs."""
-        return (self.folder / "console.log").read_text(errors="replace")
+        return self._console.read_text(errors="replace")
 
     def kill(self) -> None:
         """End every process of the node at once, as a loss of power does."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        first = first_child(process.pid)
-        # The first process of a pid namespace takes all others with it, and `unshare` ends when they have ended.
-        if first is None or not kill_process(first):
-            process.kill()
-        process.wait()
+        namespaces, self._namespaces = self._namespaces, None
+        if namespaces is not None:
+            namespaces.kill()
 
     def ended(self) -> str:
         """Return how the node ended by itself, `off`, `reboot` or with which status; empty while it runs."""
-        status = self._process.poll() if self._process else None
-        # reboot(2): in a pid namespace the first process ends by these signals, and `unshare` like it.
-        by_itself = {-signal.SIGINT: "off", -signal.SIGHUP: "reboot"}
+        status = self._namespaces.wait(0) if self._namespaces else None
+        # reboot(2): in a pid namespace the first process ends by these signals.
+        by_itself = {128 + signal.SIGINT: "off", 128 + signal.SIGHUP: "reboot"}
         return "" if status is None else by_itself.get(status, f"status {status}: {self.console()[-200:]}")
 
     def remove(self) -> None:
@@ -134,19 +122,24 @@ class Node:
         self, argv: Sequence[str], *, user: str | None = None, login_shell: bool = False, timeout: float = 60
     ) -> "subprocess.CompletedProcess[str]":
         """
-        Run a program in the node, with the options of `run_inside`.
+        Run a program in the node.
+
+        Args:
+            argv: The program and its arguments.
+            user: Its user. Default: root.
+            login_shell: Whether through a login shell. Default: with a bare environment, which nothing has filled.
+            timeout: Seconds after which it is killed; its status is then 137. Default: 60.
 
         Raises:
             RehearsalError: The node is off.
         """
-        return run_inside(self.entry(), argv, user=user, login_shell=login_shell, timeout=timeout)
+        return run_inside(self.entry(), as_user(argv, user or "root", login_shell=login_shell), timeout)
 
     def entry(self) -> list[str]:
         """Return the arguments with which `nsenter` enters the node; RehearsalError when it is off."""
-        first = first_child(self._process.pid) if self._process else None
-        if first is None:
+        if self._namespaces is None:
             raise RehearsalError(f"{self.machine.instance_id} must be running, it is off; boot it first")
-        return enter(first)
+        return self._namespaces.entry()
 
     def set_gpus(self, count: int, **troubles: Any) -> None:
         """Let `nvidia-smi` show other GPUs from now on, with the troubles of `Gpus`."""

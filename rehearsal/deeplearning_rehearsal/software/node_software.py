@@ -50,12 +50,19 @@ def prepare_job_packages(stack: AssemblyStack, cache: Path, tell: Callable[[str]
 
     None for a stack without an environment. UnavailableError when nodes of the rehearsal could not make such one.
     """
-    environment = find_environment(stack.template, stack.images)
+    environment = find_environment(stack.template)
     if environment is None:
         return ()
+    return prepare_packages_of(environment, lambda: _find_requirements(stack, environment), cache, tell)
+
+
+def prepare_packages_of(
+    environment: EnvironmentSettings, find_file: Callable[[], Path], cache: Path, tell: Callable[[str], None]
+) -> tuple[Path, ...]:
+    """Return the folders with the packages of an environment; `find_file` finds its requirements."""
     if environment.kind == "horovod":
         return (prepare_horovod(cache, choose_framework(environment.framework) or TORCH, environment.horovod, tell),)
-    wheels = prepare_packages(cache, _find_requirements(stack, environment), tell)
+    wheels = prepare_packages(cache, find_file(), tell)
     return (wheels, prepare_horovod(cache, "", environment.horovod, tell)) if environment.horovod else (wheels,)
 
 
@@ -67,7 +74,6 @@ def _find_requirements(stack: AssemblyStack, environment: EnvironmentSettings) -
         )
     digest = environment.file.sha256
     files = [asset.path for asset in stack.assets if asset.packaging == "file"]
-    files += [path for image in stack.images for path in (image.folder / "files").glob("*")]
     for path in files:
         if hashlib.sha256(path.read_bytes()).hexdigest() == digest:
             return path

@@ -67,17 +67,18 @@ class ContainerOrder:
 class RunningContainer(Protocol):
     """A container that was started."""
 
+    @property
+    def root(self) -> Path:
+        """Its root file system on this machine, without what is mounted, until it is removed."""
+
     def wait(self, seconds: float | None = None) -> int | None:
         """Wait for its end and return its exit status; None if it still runs after so many seconds."""
 
-    def stop(self, seconds: float) -> None:
-        """Send SIGTERM to its first process, and SIGKILL to all that is left after so many seconds; wait for it."""
+    def stop(self, seconds: float) -> int:
+        """Send SIGTERM to its first process, and SIGKILL after so many seconds; return its exit status."""
 
-    def kill(self) -> None:
-        """End it at once; one that has ended is not an error."""
-
-    def read(self, path: str) -> Path:
-        """Return where a path of the container is on this machine, until it is removed."""
+    def kill(self) -> int:
+        """End it at once, if it still runs; return its exit status."""
 
 
 class ContainerHost(Protocol):

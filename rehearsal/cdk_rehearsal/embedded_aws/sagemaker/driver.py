@@ -359,7 +359,7 @@ def _word_failure(run: _Run) -> str:
     if run.failed is None:
         return ""
     index, status = run.failed
-    file = run.containers[index].read(FAILURE)
+    file = run.containers[index].root / FAILURE.lstrip("/")
     said = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
     ending = f", exit code: {status}"
     return f"AlgorithmError: {said}"[: 1024 - len(ending)] + ending

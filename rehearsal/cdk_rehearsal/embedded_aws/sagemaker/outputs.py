@@ -112,8 +112,8 @@ def upload_output(
     """
     folder = f"{job.request['OutputDataConfig']['S3OutputPath'].rstrip('/')}/{job.name}/output"
     bucket, _, prefix = folder.removeprefix("s3://").partition("/")
-    archives = {"model.tar.gz": _pack([container.read(MODEL) for container in containers])}
-    output = [path for path in (container.read(OUTPUT) for container in containers) if _list_files(path)]
+    archives = {"model.tar.gz": _pack([container.root / MODEL.lstrip("/") for container in containers])}
+    output = [path for path in (container.root / OUTPUT.lstrip("/") for container in containers) if _list_files(path)]
     if output:
         archives["output.tar.gz"] = _pack(output)
     key = job.request["OutputDataConfig"].get("KmsKeyId")

@@ -192,6 +192,10 @@ def _find_jobs(on: Actions) -> "TrainingJobs":
     return on.jobs
 
 
+def _kill_container(on: Actions, number: int) -> None:
+    _find_jobs(on).containers.find(f"algo-{number}").kill()
+
+
 def _stop_job(on: Actions) -> None:
     on.aws.place.client("sagemaker").stop_training_job(TrainingJobName=_find_jobs(on).names()[0])
 
@@ -304,7 +308,7 @@ ACTIONS: Mapping[str, Action] = {
     ),
     "kill_container": Action(
         "all processes of a container of the training job end",
-        lambda on, number: _find_jobs(on).containers.find(f"algo-{number}").kill(),
+        _kill_container,
         {"number": Option(int)},
         has_target=False,
     ),
