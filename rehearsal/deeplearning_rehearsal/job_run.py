@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from cdk_rehearsal.errors import PromiseError, RehearsalError
@@ -13,7 +13,7 @@ from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.platforms.registry import PLATFORMS
 from deeplearning_rehearsal.platforms.sagemaker import await_training_job, start_training_job
 from deeplearning_rehearsal.report.assessment import Evidence
-from deeplearning_rehearsal.report.environment_report import EnvironmentReport, read_environment
+from deeplearning_rehearsal.report.environment_report import EnvironmentReport
 from deeplearning_rehearsal.training_jobs import ENDED, TrainingJobs
 
 FIRST = "algo-1"
@@ -33,7 +33,6 @@ class JobRun(ClusterRun):
     """
 
     jobs: TrainingJobs
-    _environments: list[EnvironmentReport] = field(default_factory=list)
 
     def check(self, evidence: Evidence) -> None:
         """Hold each container of a job against the contract, and stop the job."""
@@ -49,7 +48,6 @@ class JobRun(ClusterRun):
             evidence.nodes = check_nodes(
                 containers, evidence.roster, jobs.submission.login_user, self.timeline.tell, has_systemd=False
             )
-            self._environments.append(read_environment(containers.find(FIRST).root, self.kept.brought))
             client("sagemaker").stop_training_job(TrainingJobName=name)
             job = await_training_job(client, name, self.give_up - time.monotonic())
             if job["TrainingJobStatus"] != "Stopped":
@@ -76,8 +74,9 @@ class JobRun(ClusterRun):
             self.timeline.tell(_LANE, f"the model contains {', '.join(names)}")
 
     def find_environment(self) -> EnvironmentReport | None:
-        """Return what jobs run in, as the first container had it; None when none was checked."""
-        return next(iter(self._environments), None)
+        """Return what jobs run in; None when no container began."""
+        images = self.jobs.containers.images
+        return EnvironmentReport("image", detail=images[0].stand_in.behaviour) if images else None
 
     def _await_membership(self, name: str) -> None:
         """Wait until each container has the membership; PromiseError when the job ends before."""
