@@ -1,16 +1,22 @@
 """Containers of training jobs in the lab, on the images of the stack."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.embedded_aws.sagemaker import containers as sagemaker
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.lab import Container, ContainerOrder, Lab, Mount, StandIn
 from cdk_rehearsal.lab.credentials_service import RELATIVE_URI, CredentialsService
+from cdk_rehearsal.lab.images.base_root import BaseRoot
 from cdk_rehearsal.lab.images.container_image import ContainerImage
+from deeplearning_rehearsal.software.job_image import find_or_build_image
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
+
+    from cdk_rehearsal.place import Place
 
 TRAINING_ENGINE = StandIn(
     "training engine",
@@ -24,37 +30,47 @@ _PREFIX = 16
 _CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
+def prepare_images(
+    stack: AssemblyStack, base: BaseRoot, cache: Path, tell: Callable[[str], None]
+) -> Mapping[str, ContainerImage]:
+    """Return the images that a stack builds, by the name of their asset."""
+    return {asset.name: find_or_build_image(asset, base, cache, tell) for asset in stack.images}
+
+
 class LabContainers:
     """
     The lab as the host of containers; it finds the containers of the job that began last by their names.
 
     Args:
         lab: The lab.
-        find_image: Returns the image of a URI; None for one that the stack does not build.
+        stack: The stack of the jobs.
+        images: Those of `prepare_images`.
         report: Told the name of a container and what it says of its way to the job.
 
     Attributes:
         absent: Files that the image lacks, for faults.
         images: The images that containers had.
+        find_place: Returns the place of the stack, which is there when it is deployed.
     """
 
     def __init__(
-        self, lab: Lab, find_image: Callable[[str], ContainerImage | None], report: Callable[[str, str], None]
+        self,
+        lab: Lab,
+        stack: AssemblyStack,
+        images: Mapping[str, ContainerImage],
+        report: Callable[[str, str], None],
     ) -> None:
-        self._lab, self._find_image, self._report = lab, find_image, report
+        self._lab, self._stack, self._built, self._report = lab, stack, images, report
         self._running: dict[str, Container] = {}
         self._separated: set[str] = set()
         self._credentials = CredentialsService()
         self.absent: list[str] = []
         self.images: list[ContainerImage] = []
+        self.find_place: Callable[[], Place]
 
     def start(self, order: sagemaker.ContainerOrder, on_line: Callable[[str], None]) -> Container:
         """Start a container; `on_line` gets each line of its output, and the timeline those of the member's program."""
         image = self._find_image(order.image)
-        if image is None:
-            raise RehearsalError(
-                f"the rehearsal pulls no images, got {order.image}; leave image out, so that the stack builds one"
-            )
         if image not in self.images:
             self.images.append(image)
         environment = {**image.environment, **order.environment}
@@ -106,6 +122,14 @@ class LabContainers:
     def run(self, instance_id: str, argv: Sequence[str], **options: Any) -> "CompletedProcess[str]":
         """Run a program in a container, with the options of `Node.run`."""
         return self.find(instance_id).run(argv, **options)
+
+    def _find_image(self, uri: str) -> ContainerImage:
+        asset = self._stack.find_image(uri, self.find_place())
+        if asset is None:
+            raise RehearsalError(
+                f"the rehearsal pulls no images, got {uri}; leave image out, so that the stack builds one"
+            )
+        return self._built[asset.name]
 
     def _mount(self, mount: sagemaker.Mount) -> Mount:
         if mount.lustre is not None:

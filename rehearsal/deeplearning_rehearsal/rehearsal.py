@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -17,7 +18,6 @@ from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.key_pairs import assume_key_pairs
 from cdk_rehearsal.lab import Lab, StandIn, open_lab
-from cdk_rehearsal.lab.images.container_image import ContainerImage
 from cdk_rehearsal.lab.lab import ENDPOINT, PORT, ROUTER
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.place import OPERATOR_KEY, OPERATOR_SECRET
@@ -41,7 +41,7 @@ from deeplearning_rehearsal.cases.run.job_case_run import JobCaseRun
 from deeplearning_rehearsal.cases.run.synthesis import prepare_machines
 from deeplearning_rehearsal.checks.training import upload_example
 from deeplearning_rehearsal.cluster_run import ClusterRun, make_fleet
-from deeplearning_rehearsal.containers import TRAINING_ENGINE, LabContainers
+from deeplearning_rehearsal.containers import TRAINING_ENGINE, LabContainers, prepare_images
 from deeplearning_rehearsal.job_run import JobRun
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.platforms.registry import find_platform
@@ -50,9 +50,8 @@ from deeplearning_rehearsal.report.outside_view import describe_outside
 from deeplearning_rehearsal.report.report import Document, list_text
 from deeplearning_rehearsal.report.report_page import render_page
 from deeplearning_rehearsal.software.downloads import prepare_digits
-from deeplearning_rehearsal.software.job_image import find_or_build_image
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
-from deeplearning_rehearsal.software.node_software import prepare_software
+from deeplearning_rehearsal.software.node_software import NodeSoftware, prepare_software
 from deeplearning_rehearsal.template import find_environment, override_environment
 from deeplearning_rehearsal.training_jobs import TrainingJobs
 
@@ -89,49 +88,26 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
     )
     stack = read_stack(options.assembly, options.stack)
     template, platform = stack.template, find_platform(stack.template)
-    images = {
-        image.name: find_or_build_image(image, software.base, options.cache, lambda line: timeline.tell("image", line))
-        for image in stack.images
-    }
-
-    def find_image(uri: str) -> ContainerImage | None:
-        asset = stack.find_image(uri, aws.place)
-        return None if asset is None else images[asset.name]
-
-    lab_parts = open_lab(
-        options.work,
-        software.base,
-        software.layers,
-        index=software.index,
-        gpus_per_node=options.gpus_per_node,
-        has_lustre_client=options.lustre_client,
-    )
-    with lab_parts as lab, MemoryWatch(options.work) as memory:
+    images = prepare_images(stack, software.base, options.cache, lambda line: timeline.tell("image", line))
+    with _open_lab(options, software) as lab, MemoryWatch(options.work) as memory:
         kept = _open_kept(options, case, stack)
-        containers = LabContainers(lab, find_image, timeline.tell) if platform.runs_containers else None
+        containers = LabContainers(lab, stack, images, timeline.tell) if platform.runs_containers else None
         copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, tell))
         fleet = make_fleet(lab, timeline, _prepare(copy_program, kept, lab), platform.events_lane)
         key_pairs = assume_key_pairs(template)
         cloud = make_cloud_options(key_pairs=key_pairs, seed=options.seed)
         if case is not None:
             cloud = add_faults(cloud, case, kept)
-        with (
-            EmbeddedAws(
-                address=ROUTER,
-                port=PORT,
-                machines=fleet,
-                containers=containers,
-                observer=fleet.observe,
-                options=cloud,
-            ) as aws,
-            fleet,
-        ):
+        aws_parts = EmbeddedAws(
+            address=ROUTER, port=PORT, machines=fleet, containers=containers, observer=fleet.observe, options=cloud
+        )
+        with aws_parts as aws, fleet:
             fleet.on_end = aws.fail_instance
             give_up = time.monotonic() + options.minutes * 60
             if options.keep:
                 _record(options, lab_pid)
-            parts = ClusterRun(options, timeline, lab, fleet, aws, key_pairs, kept, give_up)
-            run = _choose_run(parts, case, containers)
+            cluster = ClusterRun(options, timeline, lab, fleet, aws, key_pairs, kept, give_up)
+            run = _choose_run(cluster, case, containers)
             with show_progress(timeline, verbose=options.verbose):
                 evidence = run.gather()
             status = describe_outside(aws)
@@ -147,10 +123,22 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
             end_enclosure(0 if report["verdict"] == "pass" else 1)
 
 
+def _open_lab(options: RehearsalOptions, software: NodeSoftware) -> AbstractContextManager[Lab]:
+    return open_lab(
+        options.work,
+        software.base,
+        software.layers,
+        index=software.index,
+        gpus_per_node=options.gpus_per_node,
+        has_lustre_client=options.lustre_client,
+    )
+
+
 def _choose_run(parts: ClusterRun, case: Case | None, containers: LabContainers | None) -> ClusterRun:
     """Return the run of a cluster or of training jobs, with the faults of a case."""
     if containers is None:
         return parts if case is None else CaseRun(**vars(parts), case=case)
+    containers.find_place = lambda: parts.aws.place
 
     def client(service: str) -> Any:
         return parts.aws.place.client(service)  # There is a place only when the stack is deployed.
