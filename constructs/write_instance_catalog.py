@@ -94,6 +94,7 @@ def compact(description: dict[str, Any], regions: list[str]) -> dict[str, Any]:
         "efa_cards": f"{efa[0]}-{efa[-1]}" if efa else None,
         "cluster_placement": None if "cluster" in description["PlacementGroupInfo"]["SupportedStrategies"] else False,
         "burstable": description["BurstablePerformanceSupported"] or None,
+        "local_disk": description.get("InstanceStorageInfo", {}).get("NvmeSupport") == "required" or None,
         # Only little memory is worth a refusal.
         "memory_mib": memory if (memory := description["MemoryInfo"]["SizeInMiB"]) <= LEAST_MEMORY_MIB else None,
         # Only scarce types are worth a warning about the region.

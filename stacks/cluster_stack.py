@@ -9,8 +9,7 @@ from typing import Any
 from aws_cdk import CfnOutput, CfnResource, DefaultStackSynthesizer, Environment, Stack
 from constructs import Construct
 
-from deeplearning_cdk import TrainingCluster
-from deeplearning_cdk.emr.training import EmrTraining
+from deeplearning_cdk import EmrTraining, SageMakerTraining, TrainingCluster
 from stacks.reader import read_props
 from stacks.wording import word_for_context
 
@@ -45,7 +44,6 @@ class ClusterStack(Stack):
         scope: The parent.
         choice: Choice of the user.
         description: The stack's description.
-        login_node: Name of the node of the session command.
 
     Attributes:
         kind: Construct of the cluster, whose props are the keys of the context.
@@ -55,9 +53,9 @@ class ClusterStack(Stack):
         ValueError: A value of the context cannot work; the message names the key, the rule and a way out.
     """
 
-    kind: type[TrainingCluster | EmrTraining]
+    kind: type[TrainingCluster | EmrTraining | SageMakerTraining]
 
-    def __init__(self, scope: Construct, choice: StackChoice, *, description: str, login_node: str) -> None:
+    def __init__(self, scope: Construct, choice: StackChoice, *, description: str) -> None:
         super().__init__(
             scope,
             choice.name,
@@ -73,7 +71,6 @@ class ClusterStack(Stack):
             raise ValueError(word_for_context(str(error))) from error
         CfnOutput(self, "ClusterName", value=self.cluster.cluster_name)
         CfnOutput(self, "FileSystemId", value=self.cluster.file_system.file_system_id)
-        CfnOutput(self, "LogIn", value=self.cluster.session_command, description=f"A shell on the {login_node}")
 
 
 class HorovodStack(ClusterStack):
@@ -84,7 +81,8 @@ class HorovodStack(ClusterStack):
 
     def __init__(self, scope: Construct, choice: StackChoice) -> None:
         description = "A deep-learning training cluster: one master and its workers"
-        super().__init__(scope, choice, description=description, login_node="master")
+        super().__init__(scope, choice, description=description)
+        CfnOutput(self, "LogIn", value=self.cluster.session_command, description="A shell on the master")
         if self.cluster.storage.lustre is not None:
             _keep_ids(self.cluster.storage.lustre)
         if self.cluster.ssh_command:
@@ -101,17 +99,35 @@ class EmrStack(ClusterStack):
 
     def __init__(self, scope: Construct, choice: StackChoice) -> None:
         description = "A deep-learning training cluster on EMR: one primary and its core instances"
-        super().__init__(scope, choice, description=description, login_node="primary")
+        super().__init__(scope, choice, description=description)
+        CfnOutput(self, "LogIn", value=self.cluster.session_command, description="A shell on the primary")
         CfnOutput(self, "EmrClusterId", value=self.cluster.cluster.ref)
         CfnOutput(self, "LogBucket", value=self.cluster.log_bucket.bucket_name, description="Logs of EMR")
         CfnOutput(self, "AlarmTopic", value=self.cluster.alarms.topic.topic_arn, description="Subscribe to it")
 
 
-PLATFORMS: Mapping[str, type[HorovodStack | EmrStack]] = {DEFAULT_PLATFORM: HorovodStack, "emr": EmrStack}
+class SageMakerStack(ClusterStack):
+    """Stack of training jobs on SageMaker, into which nobody logs in."""
+
+    kind = SageMakerTraining
+    cluster: SageMakerTraining
+
+    def __init__(self, scope: Construct, choice: StackChoice) -> None:
+        description = "Deep-learning training jobs on SageMaker: what each of them needs"
+        super().__init__(scope, choice, description=description)
+        CfnOutput(self, "ModelBucket", value=self.cluster.model_bucket.bucket_name, description="Models of jobs")
+        CfnOutput(self, "AlarmTopic", value=self.cluster.alarm.topic.topic_arn, description="Subscribe to it")
+
+
+PLATFORMS: Mapping[str, type[HorovodStack | EmrStack | SageMakerStack]] = {
+    DEFAULT_PLATFORM: HorovodStack,
+    "emr": EmrStack,
+    "sagemaker": SageMakerStack,
+}
 """Stack of each platform."""
 
 
-def make_stack(scope: Construct, choice: StackChoice) -> HorovodStack | EmrStack:
+def make_stack(scope: Construct, choice: StackChoice) -> HorovodStack | EmrStack | SageMakerStack:
     """Create the stack of the platform that the user chose."""
     return PLATFORMS[choice.platform](scope, choice)
 

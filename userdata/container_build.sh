@@ -5,10 +5,13 @@ set -eu
 # Python brings tzdata, which asks for a time zone otherwise; a build has no terminal to answer on.
 export DEBIAN_FRONTEND=noninteractive
 home=/opt/deeplearning
-if ! command -v python3 >/dev/null; then
-  apt-get update
-  apt-get install --yes --no-install-recommends ca-certificates python3
-fi
+# Containers of SageMaker reach one another by SSH, and ask `ip` for their address. Each makes host keys of its own.
+packages="iproute2 openssh-client openssh-server"
+command -v python3 >/dev/null || packages="$packages ca-certificates python3"
+apt-get update
+# shellcheck disable=SC2086 # words
+apt-get install --yes --no-install-recommends $packages
+rm -f /etc/ssh/ssh_host_*
 mkdir -p "$home/environments" /tmp/agent
 cp /context/node.json "$home"
 for file in /context/files/*; do

@@ -104,7 +104,10 @@ def _require_assembly(options: RehearsalOptions, gpus: int | None) -> RehearsalO
     if options.nodes is not None:
         find_platform(stack.template).require_nodes(stack.template, options.nodes)
     tell_warnings(options.assembly, options.stack)
-    return replace(options, gpus_per_node=min(_GPUS_PER_NODE, count_gpus(stack.template))) if gpus is None else options
+    if gpus is not None:
+        return options
+    default = find_platform(stack.template).gpus_per_node
+    return replace(options, gpus_per_node=min(default, count_gpus(stack.template)))
 
 
 def print_cases(*, as_json: bool) -> int:

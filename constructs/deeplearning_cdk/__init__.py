@@ -1,9 +1,10 @@
 """
 Deep-learning training clusters on AWS, as constructs.
 
-`TrainingCluster` is the whole, and `EmrTraining` the same on Amazon EMR; `TrainingImage` is a container image with the
-software of their jobs. The props of clusters are the values `Workers`, `Master`, `Network`, `Software`, `Storage` and
-`Spending`; the other classes are what goes into them.
+`TrainingCluster` is the whole, `EmrTraining` the same on Amazon EMR, and `SageMakerTraining` runs the same jobs as
+training jobs of SageMaker; `TrainingImage` is a container image with the software of jobs. The props of clusters are
+the values `Workers`, `Master`, `Network`, `Software`, `Storage` and `Spending`; the other classes are what goes into
+them.
 """
 
 from deeplearning_cdk.capacity.purchase import Purchase
@@ -14,6 +15,7 @@ from deeplearning_cdk.images.node_image import NodeImage
 from deeplearning_cdk.network.values import Network
 from deeplearning_cdk.nodes.training_image import TrainingImage
 from deeplearning_cdk.nodes.values import Master, Software, Workers
+from deeplearning_cdk.sagemaker.training import SageMakerTraining
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
 from deeplearning_cdk.software.job_environment import JobEnvironment
 from deeplearning_cdk.storage.data_source import DataSource
@@ -34,6 +36,7 @@ __all__ = [
     "Network",
     "NodeImage",
     "Purchase",
+    "SageMakerTraining",
     "SharedFileSystem",
     "Software",
     "Spending",

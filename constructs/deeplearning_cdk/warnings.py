@@ -22,6 +22,7 @@ NO_LUSTRE_CLIENT = "deeplearning_cdk:lustreClientNotInstalled"
 NEVER_STOPS = "deeplearning_cdk:neverStops"
 NOT_RESERVED = "deeplearning_cdk:masterNotReserved"
 NOT_BEGUN = "deeplearning_cdk:capacityBlockNotBegun"
+KEPT_WARM = "deeplearning_cdk:instancesKeptWarm"
 
 _Warning = tuple[str, str]
 """Id, with which users acknowledge it, and text."""

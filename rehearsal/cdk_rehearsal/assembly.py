@@ -1,12 +1,15 @@
 """Stacks of a cloud assembly, as `cdk deploy` reads them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cdk_rehearsal.errors import AssemblyError
 from cdk_rehearsal.manifest import STACK, read_manifest, read_object
+
+if TYPE_CHECKING:
+    from cdk_rehearsal.place import Place  # which needs boto3
 
 DEFAULT_ACCOUNT = "123456789012"
 DEFAULT_REGION = "us-east-1"
@@ -28,9 +31,27 @@ class FileAsset:
 
 
 @dataclass(frozen=True)
+class ImageAsset:
+    """
+    A container image that `cdk deploy` builds and pushes.
+
+    Attributes:
+        directory: The build context.
+        dockerfile: The Dockerfile in it.
+        build_args: Name -> value.
+        name: Repository and tag, as they end an image's URI; the repository may hold placeholders.
+    """
+
+    directory: Path
+    dockerfile: Path
+    build_args: Mapping[str, str]
+    name: str
+
+
+@dataclass(frozen=True)
 class AssemblyStack:
     """
-    A stack of a cloud assembly with its file assets.
+    A stack of a cloud assembly with its assets.
 
     Where the assembly leaves them open, the account is a stand-in and the region us-east-1.
     """
@@ -42,6 +63,12 @@ class AssemblyStack:
     assets: tuple[FileAsset, ...]
     tags: Mapping[str, str] = field(default_factory=dict)
     """Tags of the stack itself, which CloudFormation adds to its resources."""
+    images: tuple[ImageAsset, ...] = ()
+
+    def find_image(self, uri: str, place: "Place") -> ImageAsset | None:
+        """Return the asset behind the URI of an image at a place; None when the app does not build it."""
+        registry = f"{place.account}.dkr.ecr.{place.region}.{place.url_suffix}"
+        return next((image for image in self.images if uri == f"{registry}/{fill_place(image.name, place)}"), None)
 
 
 def read_stack(assembly: Path, name: str | None) -> AssemblyStack:
@@ -68,22 +95,57 @@ def read_stack(assembly: Path, name: str | None) -> AssemblyStack:
         template=read_object(assembly / artifact["properties"]["templateFile"]),
         assets=tuple(_read_assets(assembly, artifacts, artifact)),
         tags=artifact["properties"].get("tags", {}),
+        images=tuple(_read_images(assembly, artifacts, artifact)),
     )
+
+
+def require_no_images(stack: AssemblyStack) -> None:
+    """Raise AssemblyError for a stack with a container image, where nothing would run it."""
+    if stack.images:
+        raise AssemblyError(
+            f"assets must be files in the rehearsal, which has no container engine, got docker images in {stack.name}; "
+            "put them in a stack of their own, and choose the other with --stack NAME"
+        )
+
+
+def fill_place(text: str, place: "Place") -> str:
+    """Fill the placeholders of an asset's destination; AssemblyError for one that the rehearsal does not know."""
+    values = {"AWS::AccountId": place.account, "AWS::Region": place.region, "AWS::Partition": place.partition}
+    for name, value in values.items():
+        text = text.replace(f"${{{name}}}", value)
+    if "${" in text:
+        raise AssemblyError(f"asset destinations may hold account, region and partition only, got {text}")
+    return text
+
+
+def _read_manifests(
+    assembly: Path, artifacts: Mapping[str, Any], stack: Mapping[str, Any]
+) -> Iterator[Mapping[str, Any]]:
+    for key in stack.get("dependencies", []):
+        artifact = artifacts.get(key, {})
+        if artifact.get("type") == "cdk:asset-manifest":
+            yield read_object(assembly / artifact["properties"]["file"])
+
+
+def _read_images(assembly: Path, artifacts: Mapping[str, Any], stack: Mapping[str, Any]) -> Iterator[ImageAsset]:
+    for manifest in _read_manifests(assembly, artifacts, stack):
+        for entry in manifest.get("dockerImages", {}).values():
+            source = entry["source"]
+            if "directory" not in source:
+                raise AssemblyError(f"images must be built from a folder of the assembly, got {source}")
+            directory = assembly / source["directory"]
+            dockerfile = directory / source.get("dockerFile", "Dockerfile")
+            if not dockerfile.exists():
+                raise AssemblyError(f"asset must exist, got {dockerfile}; synthesize again")
+            for target in entry["destinations"].values():
+                name = f"{target['repositoryName']}:{target['imageTag']}"
+                yield ImageAsset(directory, dockerfile, source.get("dockerBuildArgs", {}), name)
 
 
 def _read_assets(assembly: Path, artifacts: Mapping[str, Any], stack: Mapping[str, Any]) -> list[FileAsset]:
     template = stack["properties"]["templateFile"]
     assets: list[FileAsset] = []
-    for key in stack.get("dependencies", []):
-        artifact = artifacts.get(key, {})
-        if artifact.get("type") != "cdk:asset-manifest":
-            continue
-        manifest = read_object(assembly / artifact["properties"]["file"])
-        if manifest.get("dockerImages"):
-            raise AssemblyError(
-                f"assets must be files in the rehearsal, which has no container engine, got docker images in {key}; "
-                "put them in a stack of their own, and choose the other with --stack NAME"
-            )
+    for manifest in _read_manifests(assembly, artifacts, stack):
         for entry in manifest.get("files", {}).values():
             source = entry["source"]
             if "path" not in source:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
-from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.assembly import read_stack, require_no_images
 from cdk_rehearsal.cache import find_cache, require_cache
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from cdk_rehearsal.error_report import INTERRUPTED
@@ -121,6 +121,7 @@ def rehearse(plan: Plan) -> Report:
     if plan.check is not None and not Path(plan.check).is_file():
         raise UnavailableError(f"check must be a Python file, got {plan.check}; there is no such file")
     stack = read_stack(assembly, plan.stack)
+    require_no_images(stack)
     tell_warnings(assembly, plan.stack)
     require_namespaces()
     require_cache(cache)

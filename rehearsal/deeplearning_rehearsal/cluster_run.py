@@ -126,11 +126,10 @@ class ClusterRun:
         logs = platform.find_logs(self.aws.place.client, submission)
         name = submission.platform.upper()
         evidence.problems += [
-            f"{name} must write {uri}, it is not in the bucket" for uri, is_there in logs.items() if not is_there
+            f"{name} must write {uri}, it is not there" for uri, is_there in logs.items() if not is_there
         ]
         if logs:
-            lane = self.fleet.lane(find_master(self.fleet).instance_id)
-            self.timeline.tell(lane, f"{sum(logs.values())} of {len(logs)} logs of {name} are in the bucket")
+            self.timeline.tell(name, f"{sum(logs.values())} of {len(logs)} logs of {name} are there")
 
     def train(self, evidence: Evidence) -> None:
         """Run the example job; RehearsalError when it failed."""
@@ -164,7 +163,7 @@ class ClusterRun:
         return NodeSettings.from_json(self.lab.read_file(find_master(self.fleet).instance_id, SETTINGS_FILE).decode())
 
 
-def make_fleet(lab: Lab, timeline: Timeline, prepare: Callable[[Machine], None]) -> Fleet:
+def make_fleet(lab: Lab, timeline: Timeline, prepare: Callable[[Machine], None], events_lane: str) -> Fleet:
     """Return the fleet of a cluster, the master first; what groups do is what the adjuster acts on."""
     return Fleet(
         lab,
@@ -174,7 +173,7 @@ def make_fleet(lab: Lab, timeline: Timeline, prepare: Callable[[Machine], None])
         log_file=AGENT_LOG,
         name=_name_role,
         order=lambda machine: (not _is_master(machine), machine.address),
-        events_lane="adjuster",
+        events_lane=events_lane,
     )
 
 

@@ -7,8 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-Expectation = Literal["trained", "formed", "failed", "stopped"]
-"""The end that a rehearsal expects; `stopped` is a cluster that forms and then ends by itself, in cases only."""
+Expectation = Literal["trained", "formed", "failed", "stopped", "job"]
+"""
+The end that a rehearsal expects. In cases only: `stopped` is a cluster that forms and then ends by itself, `job` a
+training job whose end the case describes.
+"""
 
 
 @dataclass(frozen=True)

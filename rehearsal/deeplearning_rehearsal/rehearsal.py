@@ -5,17 +5,19 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, NoReturn
 
-from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.assembly import AssemblyStack, read_stack
 from cdk_rehearsal.embedded_aws.access.gatekeeper import write_rights
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.key_pairs import assume_key_pairs
-from cdk_rehearsal.lab import Lab, open_lab
+from cdk_rehearsal.lab import Lab, StandIn, open_lab
 from cdk_rehearsal.lab.lab import ENDPOINT, PORT, ROUTER
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.place import OPERATOR_KEY, OPERATOR_SECRET
@@ -28,22 +30,30 @@ from cdk_rehearsal.run.lab_record import LabRecord, read_network
 from cdk_rehearsal.run.memory import MemoryWatch
 from cdk_rehearsal.run.progress import keep_progress, show_progress, tell
 from cdk_rehearsal.run.timeline import Timeline
+from deeplearning_contract.jobs.job_definition import JobDefinition
+from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_contract.metrics import GPU_UTILIZATION
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.case_file import read_case
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
 from deeplearning_rehearsal.cases.run.cloud_faults import add_faults, make_cloud_options
+from deeplearning_rehearsal.cases.run.job_case_run import JobCaseRun
 from deeplearning_rehearsal.cases.run.synthesis import prepare_machines
+from deeplearning_rehearsal.checks.training import upload_example
 from deeplearning_rehearsal.cluster_run import ClusterRun, make_fleet
+from deeplearning_rehearsal.containers import TRAINING_ENGINE, LabContainers, prepare_images
+from deeplearning_rehearsal.job_run import JobRun
 from deeplearning_rehearsal.options import RehearsalOptions
+from deeplearning_rehearsal.platforms.registry import find_platform
 from deeplearning_rehearsal.report.assessment import judge
 from deeplearning_rehearsal.report.outside_view import describe_outside
 from deeplearning_rehearsal.report.report import Document, list_text
 from deeplearning_rehearsal.report.report_page import render_page
 from deeplearning_rehearsal.software.downloads import prepare_digits
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
-from deeplearning_rehearsal.software.node_software import prepare_software
+from deeplearning_rehearsal.software.node_software import NodeSoftware, prepare_software
 from deeplearning_rehearsal.template import find_environment, override_environment
+from deeplearning_rehearsal.training_jobs import TrainingJobs
 
 _UNREAL_METRICS = {GPU_UTILIZATION.name: "the nodes have no GPU, and the stand-in shows the load of their processor"}
 
@@ -76,37 +86,32 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
     software = prepare_software(
         options.assembly, options.stack, options.cache, lambda line: timeline.tell("rehearsal", line)
     )
-    lab_parts = open_lab(
-        options.work,
-        software.base,
-        software.layers,
-        index=software.index,
-        gpus_per_node=options.gpus_per_node,
-        has_lustre_client=options.lustre_client,
-    )
-    with lab_parts as lab, MemoryWatch(options.work) as memory:
-        template = read_stack(options.assembly, options.stack).template
-        kept = _open_kept(options, case, template)
+    stack = read_stack(options.assembly, options.stack)
+    template, platform = stack.template, find_platform(stack.template)
+    images = prepare_images(stack, software.base, options.cache, lambda line: timeline.tell("image", line))
+    with _open_lab(options, software) as lab, MemoryWatch(options.work) as memory:
+        kept = _open_kept(options, case, stack)
+        containers = LabContainers(lab, stack, images, timeline.tell) if platform.runs_containers else None
         copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, tell))
-        fleet = make_fleet(lab, timeline, _prepare(copy_program, kept, lab))
+        fleet = make_fleet(lab, timeline, _prepare(copy_program, kept, lab), platform.events_lane)
         key_pairs = assume_key_pairs(template)
         cloud = make_cloud_options(key_pairs=key_pairs, seed=options.seed)
         if case is not None:
             cloud = add_faults(cloud, case, kept)
-        with (
-            EmbeddedAws(address=ROUTER, port=PORT, machines=fleet, observer=fleet.observe, options=cloud) as aws,
-            fleet,
-        ):
+        aws_parts = EmbeddedAws(
+            address=ROUTER, port=PORT, machines=fleet, containers=containers, observer=fleet.observe, options=cloud
+        )
+        with aws_parts as aws, fleet:
             fleet.on_end = aws.fail_instance
             give_up = time.monotonic() + options.minutes * 60
             if options.keep:
                 _record(options, lab_pid)
-            parts = ClusterRun(options, timeline, lab, fleet, aws, key_pairs, kept, give_up)
-            run = parts if case is None else CaseRun(**vars(parts), case=case)
+            cluster = ClusterRun(options, timeline, lab, fleet, aws, key_pairs, kept, give_up)
+            run = _choose_run(cluster, case, containers)
             with show_progress(timeline, verbose=options.verbose):
                 evidence = run.gather()
             status = describe_outside(aws)
-            stand_ins = (*lab.stand_ins, *AWS_STAND_INS)
+            stand_ins = (*lab.stand_ins, *_list_container_stand_ins(containers), *AWS_STAND_INS)
             report = judge(options.expect, evidence, timeline, stand_ins, memory.peak_mib, seed=options.seed)
             if report["verdict"] == "pass":
                 kept.keep([root for machine in fleet.launched() for root in lab.file_system_roots(machine)])
@@ -118,11 +123,45 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
             end_enclosure(0 if report["verdict"] == "pass" else 1)
 
 
-def _open_kept(options: RehearsalOptions, case: Case | None, template: Mapping[str, Any]) -> KeptEnvironments:
-    changed = deepcopy(dict(template))
+def _open_lab(options: RehearsalOptions, software: NodeSoftware) -> AbstractContextManager[Lab]:
+    return open_lab(
+        options.work,
+        software.base,
+        software.layers,
+        index=software.index,
+        gpus_per_node=options.gpus_per_node,
+        has_lustre_client=options.lustre_client,
+    )
+
+
+def _choose_run(parts: ClusterRun, case: Case | None, containers: LabContainers | None) -> ClusterRun:
+    """Return the run of a cluster or of training jobs, with the faults of a case."""
+    if containers is None:
+        return parts if case is None else CaseRun(**vars(parts), case=case)
+    containers.find_place = lambda: parts.aws.place
+
+    def client(service: str) -> Any:
+        return parts.aws.place.client(service)  # There is a place only when the stack is deployed.
+
+    def make_job(submission: SubmissionSettings) -> JobDefinition:
+        job = upload_example(client, submission, parts.find_digits())
+        return replace(job, program=(*job.program, *(case.arguments if case else ())))
+
+    jobs = TrainingJobs(client, parts.lab, containers, make_job, parts.aws.interrupt_training)
+    return JobRun(**vars(parts), jobs=jobs) if case is None else JobCaseRun(**vars(parts), case=case, jobs=jobs)
+
+
+def _open_kept(options: RehearsalOptions, case: Case | None, stack: AssemblyStack) -> KeptEnvironments:
+    changed = deepcopy(dict(stack.template))
     override_environment(changed)
+    wanted = find_environment(changed)
     is_fresh = case is not None and case.fresh_environment
-    return KeptEnvironments(options.cache, find_environment(changed), tell, is_fresh=is_fresh)
+    return KeptEnvironments(options.cache, wanted, tell, is_fresh=is_fresh)
+
+
+def _list_container_stand_ins(containers: LabContainers | None) -> tuple[StandIn, ...]:
+    """Return the parts of training jobs that are not the real thing; none where there are no containers."""
+    return () if containers is None else (TRAINING_ENGINE, *(image.stand_in for image in containers.images))
 
 
 def _prepare(first: Callable[[Machine], None] | None, kept: KeptEnvironments, lab: Lab) -> Callable[[Machine], None]:

@@ -3,38 +3,46 @@
 import copy
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from cdk_rehearsal.assembly import AssemblyStack
+from cdk_rehearsal.assembly import AssemblyStack, require_no_images
 from cdk_rehearsal.errors import AssemblyError
 from deeplearning_contract.document import read_record
 from deeplearning_contract.names import ROLE_TAG, NodeRole
 from deeplearning_contract.setting_parts import EnvironmentSettings
+from deeplearning_rehearsal.intrinsics import map_literals, read_literals
+from deeplearning_rehearsal.platforms.platform import Platform
 from deeplearning_rehearsal.platforms.registry import PLATFORMS, find_platform
 
 TORCH = "torch==2.13.0"
 """Found on the host as a build for the CPU; a version without a local part takes `2.13.0+cpu` too (PEP 440)."""
 
 _REASON = "these nodes have no GPU"
-_GPU_COUNT = re.compile(r'("expected_gpu_count":\s*)([1-9]\d*)')
 _CAPABILITY = re.compile(r'("compute_capability":\s*)"([^"]+)"')
 _KEY = '"environment":'
 
 
 def require_cluster(stack: AssemblyStack) -> None:
-    """Raise AssemblyError if no platform has a cluster of the stack."""
+    """Raise AssemblyError if no platform has a cluster of the stack, or nothing would run its container images."""
     if not any(platform.owns(stack.template) for platform in PLATFORMS.values()):
         raise AssemblyError(
             f"stack must have a cluster, got {stack.name} without an Auto Scaling group that is tagged {ROLE_TAG}="
             f"{NodeRole.MASTER.value}; choose another one with --stack NAME, or add a TrainingCluster to it"
         )
+    if not find_platform(stack.template).runs_containers:
+        require_no_images(stack)
 
 
 def count_gpus(template: Mapping[str, Any]) -> int:
     """Return the most GPUs that the settings of a template's nodes expect; 0 where no type of instance has any."""
-    texts = [read_literals(place[key]) for place, key in find_platform(template).list_settings(template)]
-    return max((int(found[2]) for text in texts for found in _GPU_COUNT.finditer(text)), default=0)
+    platform = find_platform(template)
+    texts = [read_literals(place[key]) for place, key in platform.list_settings(template)]
+    return max((int(found[2]) for text in texts for found in _find_gpu_counts(platform).finditer(text)), default=0)
+
+
+def _find_gpu_counts(platform: Platform) -> re.Pattern[str]:
+    return re.compile(rf'("{platform.gpu_key}":\s*)([1-9][0-9]*)')
 
 
 def apply_overrides(
@@ -94,15 +102,15 @@ def override_environment(template: dict[str, Any]) -> dict[str, str]:
 
 def _override_gpus(template: dict[str, Any], gpus: int) -> dict[str, str]:
     """Change in a template how many GPUs its nodes expect; return setting -> new value."""
-    listing = {}
+    listing, platform = {}, find_platform(template)
 
     def change(found: re.Match[str]) -> str:
         if int(found[2]) != gpus:
-            listing["expected_gpu_count"] = f"{gpus}, was {found[2]}: so many does the nvidia-smi of the nodes show"
+            listing[platform.gpu_key] = f"{gpus}, was {found[2]}: so many does the nvidia-smi of the nodes show"
         return f"{found[1]}{gpus}"
 
-    for place, key in find_platform(template).list_settings(template) if gpus else ():
-        place[key] = map_literals(place[key], lambda text: _GPU_COUNT.sub(change, text))
+    for place, key in platform.list_settings(template) if gpus else ():
+        place[key] = map_literals(place[key], lambda text: _find_gpu_counts(platform).sub(change, text))
     return listing
 
 
@@ -115,27 +123,3 @@ def find_environment(template: Mapping[str, Any]) -> EnvironmentSettings | None:
             document = json.JSONDecoder().raw_decode(text[start:].lstrip())[0]
             return None if document is None else read_record(EnvironmentSettings, document, "environment")
     return None
-
-
-def read_literals(value: Any) -> str:
-    """Return the text of an intrinsic; what is known at deployment only is left out."""
-    texts: list[str] = []
-
-    def keep(text: str) -> str:
-        texts.append(text)
-        return text
-
-    map_literals(value, keep)
-    return "".join(texts)
-
-
-def map_literals(value: Any, change: Callable[[str], str]) -> Any:
-    """Return an intrinsic whose literal texts are changed; what is known at deployment only stays."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, dict) and "Fn::Base64" in value:
-        return {"Fn::Base64": map_literals(value["Fn::Base64"], change)}
-    if isinstance(value, dict) and "Fn::Join" in value:
-        separator, parts = value["Fn::Join"]
-        return {"Fn::Join": [separator, [change(part) if isinstance(part, str) else part for part in parts]]}
-    return value

@@ -4,10 +4,16 @@ Runs an embedded AWS in a process of its own for the tests; moto's state and pat
 Reads one JSON command a line from standard input; writes one JSON line for each answer and each observation.
 """
 
+import contextlib
 import copy
 import dataclasses
 import json
+import os
+import shutil
+import signal
+import subprocess
 import sys
+import tempfile
 import threading
 from functools import partial
 from pathlib import Path
@@ -15,7 +21,9 @@ from pathlib import Path
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, ScalingPace
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.base.message_faults import MessageFaults
+from cdk_rehearsal.embedded_aws.base.training_limits import TrainingLimits
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
+from cdk_rehearsal.embedded_aws.sagemaker.containers import MountError
 from cdk_rehearsal.errors import AssemblyError, RehearsalError
 
 _writing = threading.Lock()
@@ -40,6 +48,78 @@ class RecordingHost:
         write("power_off", instance_id=instance_id)
 
 
+class RunningProcess:
+    """A process that plays a container, in a folder that plays its root."""
+
+    def __init__(self, order, folder, on_line):
+        self.root = folder
+        self._process = subprocess.Popen(
+            order.command,
+            env={**order.environment, "ROOT": str(folder), "HOST": order.name},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, args=[on_line], daemon=True)
+        self._reader.start()
+
+    def _read(self, on_line):
+        for line in self._process.stdout:
+            on_line(line.rstrip("\n"))
+
+    def wait(self, seconds=None):
+        """Return the exit status as a shell does; None while it runs."""
+        try:
+            status = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        self._reader.join()
+        return status if status >= 0 else 128 - status
+
+    def stop(self, seconds):
+        """End it as SageMaker does."""
+        self._process.terminate()
+        status = self.wait(seconds)
+        return self.kill() if status is None else status
+
+    def kill(self):
+        """End it and all that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        return self.wait()
+
+
+class PlayedContainers:
+    """Runs the containers of training jobs as processes of this machine, and tells the test of each."""
+
+    def __init__(self):
+        self._top = Path(tempfile.mkdtemp(prefix="played-containers-"))
+
+    def start(self, order, on_line):
+        """Start a process; a folder whose name has `missing` in it cannot be mounted."""
+        mounts = [dataclasses.asdict(mount) for mount in order.mounts]
+        write("container", order={"name": order.name, "address": order.address, "image": order.image}, mounts=mounts)
+        if any("missing" in mount.folder for mount in order.mounts):
+            raise MountError("no such folder")
+        folder = Path(tempfile.mkdtemp(dir=self._top))
+        for path in order.folders:
+            (folder / path.lstrip("/")).mkdir(parents=True)
+        for path, content in order.files.items():
+            (folder / path.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path.lstrip("/")).write_bytes(content)
+        return RunningProcess(order, folder, on_line)
+
+    def separate(self, addresses):
+        """Tell the test which addresses do not reach each other."""
+        write("separate", addresses=list(addresses))
+
+    def remove(self, container):
+        """End and remove a process's folder."""
+        container.kill()
+        shutil.rmtree(container.root)
+
+
 def observe(observation):
     """Pass an observation on to the test."""
     write("observation", topic=observation.topic, subject=observation.subject, text=observation.text)
@@ -58,7 +138,27 @@ def answer(aws, command):
             "invocations": [dataclasses.asdict(entry) for entry in aws.invocations()],
             "activities": aws.activities(),
         }
-    return {"fail_instance": aws.fail_instance, "send_event": aws.send_event}[command.pop("do")](**command)
+    acts = (aws.fail_instance, aws.send_event, aws.interrupt_training, aws.kill_container)
+    by_name = {act.__name__: act for act in acts} | {
+        "mint": partial(mint, aws),
+        "limit_training": lambda **limits: aws.limit_training(TrainingLimits(**limits)),
+        "count_actions": partial(count_actions, aws),
+    }
+    return by_name[command.pop("do")](**command)
+
+
+def mint(aws, role):
+    """Return credentials of a role."""
+    return dataclasses.asdict(aws._principals.mint(aws.place, role_arn=role, session="someone", kind="other"))
+
+
+def count_actions(aws):
+    """Return the actions of SageMaker and of containers that the gatekeeper has decided, with their counts."""
+    counts = {}
+    for call, count in aws.gatekeeper.record.counts().items():
+        if call.kind == "training":
+            counts[call.action] = counts.get(call.action, 0) + count
+    return counts
 
 
 def set_size(template, size):
@@ -84,11 +184,14 @@ def open_cloud(options):
     pace = ScalingPace(**options.pop("pace", {}))
     if "message_faults" in options:
         options["message_faults"] = MessageFaults(**options["message_faults"])
+    if "training_limits" in options:
+        options["training_limits"] = TrainingLimits(**options["training_limits"])
     retries = tuple(options.pop("retry_seconds", (60.0, 120.0)))
     aws = EmbeddedAws(
         address="127.0.0.1",
         port=0,
         machines=RecordingHost(),
+        containers=PlayedContainers(),
         observer=observe,
         options=CloudOptions(
             pace=pace,

@@ -1,12 +1,16 @@
 """Reading a cloud assembly."""
 
+import json
 import os
 
 import pytest
 
-from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.assembly import read_stack, require_no_images
 from cdk_rehearsal.embedded_aws.cloud import zip_folder
 from cdk_rehearsal.errors import AssemblyError
+from cdk_rehearsal.place import Place
+from cdk_rehearsal.plan import Plan, rehearse
+from deeplearning_rehearsal.template import require_cluster
 
 
 def test_takes_place_and_assets_from_the_manifest(assemble, sample_template, tmp_path):
@@ -44,3 +48,55 @@ def test_zips_the_same_files_to_the_same_bytes(tmp_path):
     os.utime(tmp_path / "two" / "sub" / "a", (1e9, 1e9))
 
     assert zip_folder(tmp_path / "one") == zip_folder(tmp_path / "two")
+
+
+def add_image(folder, **source):
+    """Add an image to the assets of an assembly, as aws_ecr_assets.DockerImageAsset does."""
+    path = folder / "sample.assets.json"
+    (folder / "asset.image").mkdir()
+    (folder / "asset.image" / source.get("dockerFile", "Dockerfile")).write_text("FROM base\n")
+    destination = {"repositoryName": "images-${AWS::AccountId}-${AWS::Region}", "imageTag": "5ca1ab1e"}
+    image = {"source": {"directory": "asset.image", **source}, "destinations": {"here": destination}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"dockerImages": {"5ca1ab1e": image}}))
+    return folder
+
+
+def test_an_image_is_found_by_the_uri_that_a_created_resource_has(assemble, sample_template, tmp_path):
+    folder = add_image(
+        assemble(tmp_path / "here", sample_template), dockerFile="Other", dockerBuildArgs={"COLOUR": "red"}
+    )
+    stack, place = read_stack(folder, None), Place("123456789012", "cn-north-1", "http://localhost")
+    uri = "123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/images-123456789012-cn-north-1:5ca1ab1e"
+    found = stack.find_image(uri, place)
+
+    assert found is not None
+    assert (found.directory, found.dockerfile) == (folder / "asset.image", folder / "asset.image/Other")
+    assert found.build_args == {"COLOUR": "red"}
+    for other in ("images:5ca1ab1e", f"1{uri}", uri.replace("north", "south"), f"{uri}0"):
+        assert stack.find_image(other, place) is None
+
+
+def test_an_image_is_refused_only_where_nothing_would_run_it(assemble, sample_template, tmp_path):
+    require_no_images(read_stack(assemble(tmp_path / "without", sample_template), None))
+    stack = read_stack(add_image(assemble(tmp_path / "with", sample_template)), None)
+    with pytest.raises(AssemblyError, match="no container engine, got docker images in sample; put them in a stack of"):
+        require_no_images(stack)
+
+
+def test_rehearsals_that_boot_nodes_refuse_an_image(assemble, sample_template, tmp_path):
+    folder = add_image(assemble(tmp_path / "with", sample_template))
+    with pytest.raises(AssemblyError, match="no container engine"):
+        rehearse(Plan(assembly=str(folder), out=str(tmp_path / "out")))
+    with pytest.raises(AssemblyError, match="no container engine"):
+        require_cluster(read_stack(folder, None))
+
+
+def test_an_image_without_its_dockerfile_or_of_another_program_is_refused(assemble, sample_template, tmp_path):
+    folder = add_image(assemble(tmp_path / "here", sample_template))
+    (folder / "asset.image/Dockerfile").unlink()
+    with pytest.raises(AssemblyError, match=r"asset must exist, got .*Dockerfile; synthesize again"):
+        read_stack(folder, None)
+    path = folder / "sample.assets.json"
+    path.write_text(path.read_text().replace('"directory": "asset.image"', '"executable": ["build"]'))
+    with pytest.raises(AssemblyError, match="images must be built from a folder of the assembly"):
+        read_stack(folder, None)

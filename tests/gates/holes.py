@@ -95,6 +95,21 @@ HOLES: dict[str, Hole] = {
             NAG: "AwsSolutions-IAM5[Resource::*]",
         },
     ),
+    "every call to S3 on SageMaker": Hole(
+        edit=add_policy("s3:*", "arn:aws:s3:::team-data/*"),
+        preset="sagemaker",
+        found_by={PROMISES: "no_action_has_a_wildcard"},
+    ),
+    "training jobs of any name": Hole(
+        edit=planting.add_submitter("*", "VpcSubnets", "VpcSecurityGroupIds"),
+        preset="sagemaker",
+        found_by={PROMISES: "training_jobs_have_the_names_and_the_network_of_the_stack"},
+    ),
+    "training jobs in any network": Hole(
+        edit=planting.add_submitter("0123abcd-*"),
+        preset="sagemaker",
+        found_by={PROMISES: "training_jobs_have_the_names_and_the_network_of_the_stack"},
+    ),
     "policy inside a role": Hole(
         edit=add("AWS::IAM::Policy", {"PolicyName": "Planted", "PolicyDocument": {}}),
         alter=planting.make_inline_policy,
@@ -138,6 +153,16 @@ HOLES: dict[str, Hole] = {
         edit=change("AWS::S3::Bucket", "DeletionPolicy", "Delete"),
         preset="emr",
         found_by={PROMISES: "log_buckets_outlive_the_stack"},
+    ),
+    "unencrypted bucket of models": Hole(
+        edit=change("AWS::S3::Bucket", "Properties.BucketEncryption", None),
+        preset="sagemaker",
+        found_by={PROMISES: "buckets_are_encrypted_with_a_key"},
+    ),
+    "bucket of models lost with the stack": Hole(
+        edit=change("AWS::S3::Bucket", "DeletionPolicy", "Delete"),
+        preset="sagemaker",
+        found_by={PROMISES: "stateful_resources_outlive_the_stack"},
     ),
     "unencrypted environment of a function": Hole(
         edit=change("AWS::Lambda::Function", "Properties.KmsKeyArn", None),

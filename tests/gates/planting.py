@@ -62,6 +62,20 @@ def add_policy(action: str, resource: str) -> Edit:
     return add("AWS::IAM::ManagedPolicy", {"PolicyDocument": {"Version": "2012-10-17", "Statement": [statement]}})
 
 
+def add_submitter(job: str, *keys: str) -> Edit:
+    """Return an edit that lets a person start the training jobs of a name, with limits by these condition keys."""
+    statement = {
+        "Effect": "Allow",
+        "Action": "sagemaker:CreateTrainingJob",
+        "Resource": f"arn:aws:sagemaker:us-east-1:111122223333:training-job/{job}",
+        "Condition": {
+            "ForAllValues:StringEquals": {f"sagemaker:{key}": ["mine"] for key in keys},
+            "Null": {f"sagemaker:{key}": "false" for key in keys},
+        },
+    }
+    return add("AWS::IAM::ManagedPolicy", {"PolicyDocument": {"Version": "2012-10-17", "Statement": [statement]}})
+
+
 def admit_to_role(principal: dict[str, str]) -> Edit:
     """Return an edit that lets another principal take a role."""
     statement = {"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": principal}

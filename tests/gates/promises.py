@@ -5,6 +5,7 @@ In a path, `*` is each item of a list, or the one item that stands without a lis
 any other name that is missing breaks the promise, and so does an empty list.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -146,6 +147,16 @@ def _has_key_for_environment(function: Any) -> bool:
     return "Environment" not in function or "KmsKeyArn" in function
 
 
+def _keeps_logs(bucket: Any) -> bool:
+    """Return whether a bucket whose objects expire, which are logs, outlives a creation that fails."""
+    return "'ExpirationInDays'" not in str(bucket) or bucket.get("DeletionPolicy") == "Retain"
+
+
+def _names_training_jobs(resource: Any) -> bool:
+    """Return whether a resource is the training jobs whose names begin with the digest of a stack."""
+    return re.search(r":training-job/[0-9a-f]{8}-\*['\"]", repr(resource)) is not None
+
+
 def _is_about_plain_traffic(statement: Part) -> bool:
     return statement.has("Condition.Bool.aws:SecureTransport", "false")
 
@@ -224,6 +235,9 @@ ROWS: Sequence[Row] = [
      "every volume must be encrypted; set EnableEbsEncryption"),
     ("volumes_are_encrypted_with_a_key", _EMR_SECURITY, f"{_EMR_DISKS}.AwsKmsKey", _exists,
      "every volume must be encrypted with the cluster's key; set AwsKmsKey"),
+    ("buckets_are_encrypted_with_a_key", "AWS::S3::Bucket",
+     "Properties?.BucketEncryption.ServerSideEncryptionConfiguration.*.ServerSideEncryptionByDefault.KMSMasterKeyID",
+     _exists, "every bucket must be encrypted with the cluster's key; set KMSMasterKeyID"),
     ("function_environments_are_encrypted_with_a_key", "AWS::Lambda::Function", "Properties?", _has_key_for_environment,
      "a function's environment must be encrypted with the cluster's key; set KmsKeyArn"),
     ("keys_rotate", "AWS::KMS::Key", "Properties.EnableKeyRotation", _is_true,
@@ -243,7 +257,9 @@ ROWS: Sequence[Row] = [
     ("stateful_resources_outlive_the_stack", "AWS::Backup::BackupVault", "DeletionPolicy", _is_retained, _LOSES_DATA),
     ("stateful_resources_outlive_the_stack", "AWS::Backup::BackupVault", "UpdateReplacePolicy", _is("Retain"),
      _REPLACES_DATA),
-    ("log_buckets_outlive_the_stack", "AWS::S3::Bucket", "DeletionPolicy", _is("Retain"),
+    ("stateful_resources_outlive_the_stack", "AWS::S3::Bucket", "DeletionPolicy", _is_retained, _LOSES_DATA),
+    ("stateful_resources_outlive_the_stack", "AWS::S3::Bucket", "UpdateReplacePolicy", _is("Retain"), _REPLACES_DATA),
+    ("log_buckets_outlive_the_stack", "AWS::S3::Bucket", "", _keeps_logs,
      "a log bucket must outlive a creation that failed, since it says why; retain it"),
     # What is kept when it cannot be delivered. The pack ServerlessChecks of cdk-nag is not run: it asks for a redrive
     # of the dead-letter queue itself, too, and for traces of functions that a timer wakes once a minute.
@@ -274,12 +290,14 @@ _ACTIONS_WITHOUT_RESOURCES = (
     "autoscaling:DescribeInstanceRefreshes",
     "autoscaling:DescribeScalingActivities",
     "autoscaling:DescribeWarmPool",
+    "cloudwatch:PutMetricData",
     "ec2:DescribeAccountAttributes",
     "ec2:DescribeCapacityReservations",
     "ec2:DescribeDhcpOptions",
     "ec2:DescribeImages",
     "ec2:DescribeInstanceTypeOfferings",
     "ec2:DescribeInstances",
+    "ec2:DescribeLaunchTemplateVersions",
     "ec2:DescribeNetworkAcls",
     "ec2:DescribeNetworkInterfaces",
     "ec2:DescribeRouteTables",
@@ -289,6 +307,8 @@ _ACTIONS_WITHOUT_RESOURCES = (
     "ec2:DescribeVolumes",
     "ec2:DescribeVpcEndpoints",
     "ec2:DescribeVpcs",
+    "ecr:GetAuthorizationToken",
+    "sagemaker:ListTrainingJobs",
     "ssm:UpdateInstanceInformation",
     "ssmmessages:CreateControlChannel",
     "ssmmessages:CreateDataChannel",
@@ -316,6 +336,18 @@ def only_actions_without_resources_name_all_resources(assembly: Assembly) -> Ite
             yield from statement.must("Action.*", _is(*_ACTIONS_WITHOUT_RESOURCES), message)
         message = "a statement must name its resources, not those that it leaves out"
         yield from statement.must("NotResource?", _never, message)
+
+
+def training_jobs_have_the_names_and_the_network_of_the_stack(assembly: Assembly) -> Iterator[Break]:
+    """Check who may start training jobs; the condition keys must be present, since `ForAllValues` matches without."""
+    for statement in _find_statements(assembly, "AWS::IAM::ManagedPolicy", "AWS::IAM::Policy"):
+        if statement.has("Action.*", "sagemaker:CreateTrainingJob"):
+            message = "training jobs must have names of the stack; name the prefix"
+            yield from statement.must("Resource.*", _names_training_jobs, message)
+            for key in ("sagemaker:VpcSubnets", "sagemaker:VpcSecurityGroupIds"):
+                message = f"training jobs must be in the network of the stack; limit {key}"
+                yield from statement.must(f"Condition.ForAllValues:StringEquals.{key}", _exists, message)
+                yield from statement.must(f"Condition.Null.{key}", _is("false"), message)
 
 
 def nobody_is_let_in_by_a_resource_policy(assembly: Assembly) -> Iterator[Break]:
@@ -388,6 +420,7 @@ def _refuse_plain_http(assembly: Assembly, kind: str, named: str, message: str, 
 FUNCTIONS: Sequence[Callable[[Assembly], Iterator[Break]]] = [
     no_action_has_a_wildcard,
     only_actions_without_resources_name_all_resources,
+    training_jobs_have_the_names_and_the_network_of_the_stack,
     nobody_is_let_in_by_a_resource_policy,
     workers_have_no_public_address,
     a_new_vpc_has_a_flow_log,

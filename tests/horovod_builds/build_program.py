@@ -122,7 +122,7 @@ def build_image(row):
     left = sorted(path.name for path in Path("/opt/deeplearning").iterdir())
     if left != ["environments"]:
         raise ProvisionFailure(f"/opt/deeplearning must have nothing but the environments, got {left}", "delete it")
-    programs = Programs(row["path"].replace("$PATH", os.environ["PATH"]))
+    programs = Programs(row["path"])
     python = Path(shutil.which("python", path=programs.search_path))
     manifest = json.loads((python.parents[1] / "complete.json").read_text())
     plan = manifest["horovod"]

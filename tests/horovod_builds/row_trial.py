@@ -17,6 +17,7 @@ from aws_cdk import App, Stack
 from cdk_rehearsal.cache import fill_once
 from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.lab.images.base_root import ARCHIVE_KEYRING, ENCLOSED, bootstrap_root, install_missing_packages
+from cdk_rehearsal.lab.images.container_image import read_dockerfile
 from deeplearning_cdk import JobEnvironment, TrainingImage
 from tests.horovod_builds import build_program
 from tests.horovod_builds.build_program import RESULT
@@ -80,7 +81,8 @@ def _build(row: BuildRow, root: Path, cache: Path, work: Path, tell: Callable[[s
     if row.image_type:
         context = make_context(row, work / "app")
         binds[str(context)] = CONTEXT
-        step = read_dockerfile((context / "Dockerfile").read_text())
+        (run,), variables = read_dockerfile((context / "Dockerfile").read_text())
+        step = {"run": run.command, "path": variables["PATH"]}
     program = Path(build_program.__file__).read_text()
     document = json.dumps(asdict(row) | step | {"python": python, "horovod": HOROVOD})
     variables = {
@@ -116,14 +118,6 @@ def make_context(row: BuildRow, work: Path) -> Path:
     app.synth()
     (context,) = (path.parent for path in work.rglob("Dockerfile"))
     return context
-
-
-def read_dockerfile(text: str) -> dict[str, str]:
-    """Return the command of the RUN line and the `PATH` of the ENV line; the root stands for the FROM line."""
-    found = re.fullmatch(rf"FROM \S+\nRUN --mount=type=bind,target={CONTEXT} (.+)\nENV PATH=(.+)\n", text)
-    if found is None:
-        raise ValueError(f"a Dockerfile must have one line each of FROM, RUN and ENV PATH, got {text!r}")
-    return {"run": found[1], "path": found[2]}
 
 
 def read_outcome(row: BuildRow, status: int, lines: list[str]) -> BuildOutcome:

@@ -41,6 +41,7 @@ for epoch in range(int(done.rpartition("-")[2] or 0) + 1, int(sys.argv[1]) + 1):
     time.sleep(0.2)
     if is_first:
         (folder / f"epochs-{epoch}").touch()
+        print("epoch", epoch, flush=True)
 if is_first:
     print(json.dumps({"ranks": ranks, "epochs": int(sys.argv[1])}))
 """
@@ -53,13 +54,14 @@ CONTEXTS = {
         "workers.desired_capacity=1",
     ),
     "emr": ("software.environment=none", "platform=emr", "members=3"),
+    "sagemaker": ("platform=sagemaker", f"software.environment={Path(__file__).with_name('small_requirements.txt')}"),
 }
 """Context keys of the rehearsed stack of each platform."""
 ENDLESS_EPOCHS = 30_000
 """Epochs of a job that somebody stops: the slowest machine does so before it ends."""
-NODES = {"ec2": 2, "emr": 3}
-LAUNCHERS = {"ec2": "mpi", "emr": "tf-ps"}
-"""EMR's own image has no Open MPI."""
+NODES = {"ec2": 2, "emr": 3, "sagemaker": 2}
+LAUNCHERS = {"ec2": "mpi", "emr": "tf-ps", "sagemaker": "tf-ps"}
+"""EMR's own image has no Open MPI, and neither has a container."""
 
 
 @dataclass
@@ -105,7 +107,7 @@ class Kept:
     def await_checkpoint(self, name: str, beyond: int = 0) -> int:
         """Wait until a running job has a checkpoint beyond a number of epochs, and return that of its newest."""
         give_up = time.monotonic() + GENEROUS_SECONDS
-        while True:  # The program prints nothing before its end; its checkpoints show how far it is.
+        while True:
             found = re.findall(r"epochs-(\d+)", self.run_on(0, f"ls /efs/jobs/{name}/checkpoints"))
             if (newest := max(map(int, found), default=0)) > beyond:
                 return newest

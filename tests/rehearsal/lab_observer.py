@@ -135,6 +135,7 @@ def observe(observer: Observer, work: Path):
     seen["nvidia-smi"] = ask(0, "nvidia-smi -L | cut -d: -f1")
     seen["silent"] = observe_silence(observer)
     seen["rebooted"] = observe_reboot(observer)
+    seen["ended"] = [observe_end(observer, 2, verb) for verb in ("reboot", "poweroff")]
     lab.power_off(IDS[2])
     lab.power_off(IDS[2])
     seen["off"] = ask(0, f"timeout 2 bash -c '</dev/tcp/{ADDRESSES[2]}/22'")[0]
@@ -213,6 +214,17 @@ def observe_reboot(observer: Observer):
     observer.wait(1, BOOT_ENDED)
     key = observer.ask(1, "cat /etc/ssh/ssh_host_ed25519_key.pub")[1]
     return [*observer.ask(1, "cat /root/kept; wc -l < /root/user-data-runs; ls /run/gone; hostname"), key]
+
+
+def observe_end(observer: Observer, index: int, verb: str):
+    """Let a node end itself, and start it again."""
+    observer.ask(index, f"systemctl --no-block {verb}")
+    give_up = time.monotonic() + GENEROUS_SECONDS
+    while not (end := observer.lab.node(IDS[index]).ended()) and time.monotonic() < give_up:
+        time.sleep(0.1)
+    observer.lab.reboot(IDS[index])
+    observer.wait(index, BOOT_ENDED)
+    return end
 
 
 def main() -> None:

@@ -14,8 +14,14 @@ from cdk_rehearsal.lab.images.image_parts import COMPILERS, prepare_layers, writ
 from cdk_rehearsal.lab.images.stand_in_layer import Image
 from cdk_rehearsal.run.progress import tell
 from deeplearning_cdk import JobEnvironment, TrainingImage
-from tests.rehearsal.test_training_image import MAKE_LAYER, SOURCES
 
+MAKE_LAYER = Path(base_root.__file__).with_name("make_layer.sh")
+SOURCES = """
+echo 'deb [trusted=yes] file:/srv/archive ./' >/etc/apt/sources.list
+rm -f /etc/apt/sources.list.d/*
+ln -s /srv/context /context
+export PIP_NO_INDEX=1 PIP_FIND_LINKS=/srv/wheels
+"""
 DEBIAN = f"/usr/bin/python{base_root.NODE_PYTHON}"
 SAY = "import platform, sys; print(*sys.version_info[:2], sys.version_info.major, platform.python_version())"
 INCLUDE = 'import sysconfig; print(sysconfig.get_path("include"))'

@@ -182,6 +182,10 @@ def test_a_reboot_keeps_disk_and_identity_and_does_not_run_user_data_again(seen)
     assert key == seen["host keys"][1]
 
 
+def test_a_node_that_ends_itself_says_how(seen):
+    assert seen["ended"] == ["reboot", "off"]
+
+
 def read_children(pid):
     """Return all processes below one; those that end meanwhile may be left out."""
     found = []

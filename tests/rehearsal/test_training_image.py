@@ -1,24 +1,20 @@
-"""The step of a container image's Dockerfile, in the root file system of nodes: no container engine is at hand."""
+"""The Dockerfile of the training image, built over the root file system of nodes: no container engine is at hand."""
 
-import subprocess
 import zipfile
 from pathlib import Path
 
+import pytest
 from aws_cdk import App, Stack
 
+from cdk_rehearsal.assembly import ImageAsset
 from cdk_rehearsal.cache import find_cache
-from cdk_rehearsal.lab.images import base_root
+from cdk_rehearsal.errors import UnavailableError
+from cdk_rehearsal.lab.images.base_root import prepare_base_root
+from cdk_rehearsal.lab.images.container_image import ContainerImage, build_image
 from cdk_rehearsal.run.progress import tell
 from deeplearning_cdk import JobEnvironment, TrainingImage
-from tests.horovod_builds.row_trial import read_dockerfile
+from tests.rehearsal.container_images import run_inside
 
-MAKE_LAYER = Path(base_root.__file__).with_name("make_layer.sh")
-SOURCES = """
-echo 'deb [trusted=yes] file:/srv/archive ./' >/etc/apt/sources.list
-rm -f /etc/apt/sources.list.d/*
-ln -s /srv/context /context
-export PIP_NO_INDEX=1 PIP_FIND_LINKS=/srv/wheels
-"""
 WHEEL = {
     "greeting.py": "WORDS = 'good morning'\n",
     "greeting-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n",
@@ -46,31 +42,24 @@ def make_context(folder: Path, requirements: str) -> Path:
     return dockerfile.parent
 
 
-def build(folder: Path, requirements: str, command: str) -> "subprocess.CompletedProcess[str]":
-    """Carry out the Dockerfile's step and a command in its environment, over the nodes' root."""
-    base = base_root.prepare_base_root(find_cache(), tell)
+def build(folder: Path, requirements: str) -> ContainerImage:
+    """Build the image over the nodes' root, with a cache of its own."""
     context = make_context(folder, requirements)
-    step = read_dockerfile((context / "Dockerfile").read_text())
-    srv, layer = folder / "srv", folder / "layer"
-    srv.mkdir()
-    layer.mkdir()
-    for name, path in {"archive": base.archive, "context": context, "wheels": make_wheel(folder / "wheels")}.items():
-        (srv / name).symlink_to(path)
-    script = f"{SOURCES}\n{step['run']}\nPATH={step['path']}\n{command}"
-    words = [*base_root.ENCLOSED, "sh", str(MAKE_LAYER), str(layer), str(base.root), str(srv), script]
-    return subprocess.run(words, capture_output=True, text=True, check=False)
+    asset = ImageAsset(context, context / "Dockerfile", {}, "images:tag")
+    packages = [make_wheel(folder / "wheels")]
+    (folder / "cache").mkdir()
+    return build_image(asset, prepare_base_root(find_cache(), tell), packages, folder / "cache", tell)
 
 
-def test_the_step_installs_the_environment_and_leaves_nothing_else(tmp_path: Path) -> None:
-    built = build(tmp_path, "greeting==1.0\n", "python -c 'import greeting; print(greeting.WORDS)'")
-    assert built.returncode == 0, built.stdout + built.stderr
-    assert built.stdout.splitlines()[-1] == "good morning"
-    assert [path.name for path in (tmp_path / "layer/opt/deeplearning").iterdir()] == ["environments"]
-    assert "packing" not in built.stdout
-    assert not (tmp_path / "layer/root/.cache").exists()
+def test_the_image_has_the_environment_first_in_its_path_and_nothing_else_is_left(tmp_path: Path) -> None:
+    image = build(tmp_path, "greeting==1.0\n")
+    (layer,) = image.layers
+    assert run_inside(image, "python", "-c", "import greeting; print(greeting.WORDS)") == "good morning\n"
+    assert [path.name for path in (layer / "opt/deeplearning").iterdir()] == ["environments"]
+    for left in ("root/.cache", "context", "etc/apt/sources.list", "tmp/agent"):
+        assert not (layer / left).exists(), left
 
 
-def test_a_package_that_does_not_exist_fails_the_step_with_its_name(tmp_path: Path) -> None:
-    built = build(tmp_path, "farewell==1.0\n", "true")
-    assert built.returncode != 0
-    assert "farewell==1.0" in built.stdout
+def test_a_package_that_does_not_exist_fails_the_build_with_its_name(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match=r"^the container image could not be built: .*farewell==1\.0"):
+        build(tmp_path, "farewell==1.0\n")

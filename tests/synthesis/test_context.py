@@ -29,6 +29,7 @@ from deeplearning_cdk import (
 )
 from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_cdk.props.check import show_value
+from deeplearning_cdk.sagemaker.training import SageMakerTraining
 from deeplearning_rehearsal.cases.format.case_file import list_cases, read_case
 from stacks.cluster_stack import PLATFORMS, make_stack
 from stacks.context import read_choices, read_context
@@ -390,7 +391,7 @@ def test_ids_and_arns_become_constructs_by_the_imports_of_the_cdk() -> None:
             {"workers": "many", "workers.max_capacity": 3},
             "workers.max_capacity must stand beside no other value of workers, got both; leave one out",
         ),
-        ({"platform": "eks"}, "platform must be one of ec2, emr, got 'eks'; write one of them"),
+        ({"platform": "eks"}, "platform must be one of ec2, emr, sagemaker, got 'eks'; write one of them"),
         (
             {"platform": "emr", "workers.instance_type": "g5.12xlarge"},
             "context must have only known keys, got 'workers.instance_type'; did you mean instance_type?",
@@ -415,6 +416,7 @@ OTHERS = (None, 5, -5, 10**5000, 1.5, True, [], {}, ["a"], [None], {"a": 1}, {"n
     [
         *(("ec2", key) for key in ("stack_name", "regions", "availability_zones", "tags", *list_keys())),
         *(("emr", key) for key in ("platform", *list_keys(EmrTraining))),
+        *(("sagemaker", key) for key in list_keys(SageMakerTraining)),
     ],
 )
 def test_a_key_takes_any_value_or_refuses_it_in_one_line(platform: str, key: str) -> None:
@@ -436,6 +438,9 @@ def test_platform_chooses_the_stack_and_its_keys() -> None:
     assert choice.platform == "emr"
     props = read_props(cdk.Stack(), choice.cluster, EmrTraining)
     assert (props["members"], props["root_volume"].to_gibibytes()) == (4, 80)
+    (choice,) = read_choices({"platform": "sagemaker", "members": "4", "spot_wait": "36h", "volume_size": "200GiB"})
+    props = read_props(cdk.Stack(), choice.cluster, SageMakerTraining)
+    assert (props["members"], props["spot_wait"].to_hours(), props["volume_size"].to_gibibytes()) == (4, 36, 200)
     assert read_choices({}) == read_choices({"platform": "ec2"})
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from deeplearning_cdk.emr.training import EmrTraining
+from deeplearning_cdk.sagemaker.training import SageMakerTraining
 from stacks.reader import list_hints, list_keys
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +63,13 @@ def test_the_readme_is_short() -> None:
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=_name)
 def test_context_keys_on_pages_exist(page: Path) -> None:
     keys = set(re.findall(r"-c ['\"]?([\w.]+)=", page.read_text()))
-    assert keys <= {name for name, _ in list_hints()} | set(list_keys(EmrTraining)) | _OTHER_KEYS
+    assert (
+        keys
+        <= {name for name, _ in list_hints()}
+        | set(list_keys(EmrTraining))
+        | set(list_keys(SageMakerTraining))
+        | _OTHER_KEYS
+    )
 
 
 def test_nothing_names_our_own_package_on_an_index() -> None:

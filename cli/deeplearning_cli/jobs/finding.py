@@ -8,12 +8,14 @@ from deeplearning_cli.errors import UnavailableError
 from deeplearning_cli.jobs.ec2 import Ec2Platform
 from deeplearning_cli.jobs.emr import EmrPlatform
 from deeplearning_cli.jobs.platform import JobPlatform
+from deeplearning_cli.jobs.sagemaker import SageMakerPlatform
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.jobs.submission import SUBMISSION_PATH, Platform, SubmissionSettings
 
 PLATFORMS: Mapping[Platform, Callable[[CloudAccess, SubmissionSettings], JobPlatform]] = {
     "ec2": Ec2Platform,
     "emr": EmrPlatform,
+    "sagemaker": SageMakerPlatform,
 }
 """Platform of a submission document -> its jobs."""
 _DOCUMENT = re.compile(rf"{SUBMISSION_PATH}/(?P<stack>.+)-[0-9a-f]{{8}}/submission")

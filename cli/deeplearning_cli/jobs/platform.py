@@ -15,7 +15,9 @@ from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_contract.setting_parts import ScriptSettings
 
 LIVE_STATES = ("running", "retrying")
-"""States of a job that has not ended."""
+"""States of a job whose ranks run, or are about to run again."""
+ENDED_STATES = ("succeeded", "failed", "stopped", "lost")
+"""States of a job that has ended."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from deeplearning_cli.errors import UnavailableError, report_error
 from deeplearning_cli.jobs.definition import add_job, read_job
 from deeplearning_cli.jobs.finding import find_platform
 from deeplearning_cli.jobs.output import JobOutput, print_progress
-from deeplearning_cli.jobs.platform import LIVE_STATES, JobPlatform, Queued, Refused, describe, find_job, upload_source
+from deeplearning_cli.jobs.platform import ENDED_STATES, JobPlatform, Queued, Refused, describe, find_job, upload_source
 
 _KEYS = """\
 keys of JOB.TOML; only name and program are required:
@@ -33,10 +33,11 @@ def add_parser(commands: Commands) -> None:
     parser = commands.add_parser(
         "submit",
         help="start a job on a cluster",
-        description="Upload a job's source folder and start the job on the master, through Session Manager, or on\n"
-        "EMR as a step of the cluster. The output of rank 0 is shown until the job ends; Ctrl-C, or --detach,\n"
-        "leaves the job running. A job of the same name resumes from its newest checkpoint. Needs the AWS\n"
-        "CLI with its Session Manager plugin.",
+        description="Upload a job's source folder and start the job: on the master through Session Manager, on EMR as\n"
+        "a step of the cluster, on SageMaker as a training job. The output of rank 0 is shown until the job\n"
+        "ends; Ctrl-C, or --detach, leaves the job running. A job of the same name resumes from its newest\n"
+        "checkpoint. "
+        "On EC2 and EMR, the command needs the AWS CLI with its Session Manager plugin.",
         epilog=f"{_KEYS}\nexit status: that of the job, 0 with --detach, 2 could not be started, 130 interrupted; "
         "the job goes on\n--json prints {platform, cluster, job} with the keys of `deeplearning-cdk jobs --json`, and "
         "the output of the job on\nstandard error",
@@ -44,7 +45,7 @@ def add_parser(commands: Commands) -> None:
     )
     add_job(parser)
     add_place(parser)
-    parser.add_argument("--detach", action="store_true", help="return when the job has started, or on EMR is queued")
+    parser.add_argument("--detach", action="store_true", help="return when the job has started or is queued")
     parser.add_argument("--fresh", action="store_true", help="start over; the checkpoints are kept under another name")
     parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
     parser.set_defaults(run=run)
@@ -82,6 +83,6 @@ def follow(platform: JobPlatform, name: str, output: JobOutput) -> dict[str, Any
     while True:
         platform.follow(name, output, lines=1000)
         job = find_job(platform, name)
-        if job["state"] not in LIVE_STATES:
+        if job["state"] in ENDED_STATES:
             print_progress(f"{job['run']} {job['state']}{': ' + job['cause'] if job['cause'] else ''}")
             return job

@@ -52,6 +52,7 @@ class InstanceTypeFacts:
         efa_cards: Indexes of the network cards that take an EFA. Default: none, no EFA.
         is_clusterable: True if cluster placement groups support it. Default: they do.
         is_burstable: True if it is a burstable type. Default: it is not.
+        has_local_disk: True if it has NVMe disks of its own. Default: it has none.
         regions: Regions that offer it, if known. Default: not known.
         driver_branch: NVIDIA driver branch to install on a stock image, where no deep-learning image supports the type.
             Default: none is needed.
@@ -70,6 +71,7 @@ class InstanceTypeFacts:
     efa_cards: tuple[Annotated[int, between(0, 1023, _LOOK)], ...] = ()
     is_clusterable: bool = True
     is_burstable: bool = False
+    has_local_disk: bool = False
     regions: tuple[RegionName, ...] = ()
     driver_branch: DriverBranch | None = None
     successor: InstanceTypeName | None = None
@@ -202,6 +204,7 @@ def _read_facts(name: str, entry: dict[str, Any]) -> InstanceTypeFacts:
         efa_cards=tuple(range(int(first), int(last) + 1)) if first else (),
         is_clusterable=entry.get("cluster_placement", True),
         is_burstable=entry.get("burstable", False),
+        has_local_disk=entry.get("local_disk", False),
         regions=tuple(entry.get("regions", ())),
         driver_branch=entry.get("driver_branch"),
         successor=entry.get("successor"),

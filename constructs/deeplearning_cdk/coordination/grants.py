@@ -15,7 +15,8 @@ from deeplearning_cdk.coordination.coordination import Coordination
 from deeplearning_cdk.coordination.node_permissions import object_arn
 from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
-from deeplearning_contract.jobs.submission import SUBMISSION_PATH, source_prefix
+from deeplearning_contract.jobs.submission import SUBMISSION_PATH, TrainingSettings, source_prefix
+from deeplearning_contract.jobs.training_job import LOG_GROUP
 from deeplearning_contract.names import CLUSTER_TAG
 
 _Permission = tuple[Sequence[str], Sequence[str], Mapping[str, Mapping[str, Any]] | None]
@@ -53,15 +54,53 @@ def grant_submit(grantee: iam.IGrantable, cluster: str, bucket: str) -> iam.Gran
 
     The submission document is found by its path, so the documents of the region's other clusters can be read as well.
     """
-    documents = f"arn:{PARTITION}:ssm:{REGION}:{ACCOUNT_ID}:parameter{SUBMISSION_PATH}"
-    return grant_session(grantee, cluster).combine(
-        _grant(
-            grantee,
-            cluster,
-            (["ssm:GetParametersByPath"], [documents, f"{documents}/*"], None),
-            (["s3:PutObject"], [object_arn(bucket, f"{source_prefix(cluster)}*")], None),
-        )
+    return grant_session(grantee, cluster).combine(_grant(grantee, cluster, *_list_uploads(cluster, bucket)))
+
+
+def grant_training_jobs(
+    grantee: iam.IGrantable,
+    cluster: str,
+    settings: TrainingSettings,
+    bucket: str,
+) -> iam.Grant:
+    """
+    Grant the permissions of `submit`, `jobs`, `logs`, `stop` and `plan` for training jobs of SageMaker.
+
+    Jobs have the names, the role, the network and the key of the stack. A submitter chooses the image and the commands,
+    and so can use all rights of the role. The conditions are those of the SageMaker developer guide, "Restrict training
+    to a specific VPC"; `ForAllValues` matches a call without the key, so the keys must be present too. Listing takes no
+    resource in IAM, so the names of the account's other training jobs can be read as well.
+    """
+    place = f"{REGION}:{ACCOUNT_ID}"
+    jobs = f"arn:{PARTITION}:sagemaker:{place}:training-job/{settings.name_prefix}*"
+    logs = f"arn:{PARTITION}:logs:{place}:log-group:{LOG_GROUP}"
+    keys = {"VpcSubnets": settings.subnets, "VpcSecurityGroupIds": settings.security_groups}
+    in_network: Mapping[str, Mapping[str, Any]] = {
+        "ForAllValues:StringEquals": {f"sagemaker:{key}": list(ids) for key, ids in keys.items()},
+        "Null": {f"sagemaker:{key}": "false" for key in keys},
+        "ArnEquals": {"sagemaker:OutputKmsKey": settings.key_arn},
+    }
+    to_sagemaker = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
+    calls = ["sagemaker:AddTags", "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"]
+    return _grant(
+        grantee,
+        cluster,
+        *_list_uploads(cluster, bucket),
+        (["sagemaker:CreateTrainingJob"], [jobs], in_network),
+        (calls, [jobs], None),
+        (["sagemaker:ListTrainingJobs"], ["*"], None),
+        (["iam:PassRole"], [settings.role_arn], to_sagemaker),
+        (["logs:DescribeLogStreams"], [f"{logs}:*"], None),
+        (["logs:GetLogEvents"], [f"{logs}:log-stream:{settings.name_prefix}*"], None),
     )
+
+
+def _list_uploads(cluster: str, bucket: str) -> list[_Permission]:
+    documents = f"arn:{PARTITION}:ssm:{REGION}:{ACCOUNT_ID}:parameter{SUBMISSION_PATH}"
+    return [
+        (["ssm:GetParametersByPath"], [documents, f"{documents}/*"], None),
+        (["s3:PutObject"], [object_arn(bucket, f"{source_prefix(cluster)}*")], None),
+    ]
 
 
 def grant_steps(grantee: iam.IGrantable, cluster: str, cluster_id: str) -> iam.Grant:

@@ -1,9 +1,11 @@
 """Permissions of the nodes of each role."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from aws_cdk import Fn
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as s3_assets
@@ -172,7 +174,11 @@ def pull_statements(image: str) -> list[iam.PolicyStatement]:
     found = _ECR_IMAGE.match(image)
     if found is None:
         return []
-    repository = f"arn:{PARTITION}:ecr:{found['region']}:{found['account']}:repository/{found['name']}"
+    return pull_from_statements(f"arn:{PARTITION}:ecr:{found['region']}:{found['account']}:repository/{found['name']}")
+
+
+def pull_from_statements(repository: str) -> list[iam.PolicyStatement]:
+    """Return the permissions to pull images of a repository in ECR, by its ARN."""
     return [
         iam.PolicyStatement(actions=["ecr:GetAuthorizationToken"], resources=["*"]),
         iam.PolicyStatement(
@@ -180,6 +186,23 @@ def pull_statements(image: str) -> list[iam.PolicyStatement]:
             resources=[repository],
         ),
     ]
+
+
+def allow(
+    actions: Sequence[str], resources: Sequence[str], conditions: Mapping[str, Mapping[str, Any]] | None = None
+) -> iam.PolicyStatement:
+    """Return the permission for actions on resources, under conditions."""
+    return iam.PolicyStatement(actions=list(actions), resources=list(resources), conditions=conditions)
+
+
+def ec2_arn(kind: str, name: str = "*") -> str:
+    """Return the ARN of a resource of EC2 in account and region, or the pattern of all of its kind."""
+    return f"arn:{PARTITION}:ec2:{REGION}:{ACCOUNT_ID}:{kind}/{name}"
+
+
+def security_group_arns(groups: Iterable[ec2.ISecurityGroup]) -> list[str]:
+    """Return the ARNs of security groups."""
+    return [ec2_arn("security-group", group.security_group_id) for group in groups]
 
 
 def object_arn(bucket: str, key: str) -> str:

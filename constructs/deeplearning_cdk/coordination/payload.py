@@ -7,6 +7,7 @@ In a wheel the sources are package data beside this module; in a checkout they a
 import atexit
 import hashlib
 import io
+import json
 import shutil
 import tempfile
 import zipfile
@@ -16,6 +17,7 @@ from functools import cache
 from pathlib import Path
 
 import deeplearning_contract
+from deeplearning_contract.settings import NodeSettings
 
 _INSTALLED = Path(__file__).parents[1] / "_payload"
 _CHECKOUT = Path(__file__).parents[3]
@@ -59,8 +61,14 @@ def find_payload(name: str) -> Path:
 @cache
 def pack_agent() -> Archive:
     """Pack the programs of nodes, the contract and their boto3; the archive's root is an import path."""
-    packages = [find_payload(name) for name in NODE_PACKAGES]
-    return _pack("agent.zip", [*packages, _CONTRACT, *sorted(find_payload("vendor").iterdir())])
+    return _pack("agent.zip", _list_programs())
+
+
+def pack_member(settings: NodeSettings) -> str:
+    """Pack the programs of nodes with the settings of a member, which contain no tokens; return the zip's path."""
+    text = json.dumps(settings.to_document(), indent=2, sort_keys=True) + "\n"
+    file = keep_folder({"settings.json": text.encode()}) / "settings.json"
+    return keep_file("member.zip", zip_bytes([*_list_programs(), file]))
 
 
 @cache
@@ -111,6 +119,11 @@ def zip_bytes(sources: list[Path]) -> bytes:
             info.external_attr = 0o100644 << 16
             archive.writestr(info, path.read_bytes())
     return buffer.getvalue()
+
+
+def _list_programs() -> list[Path]:
+    packages = [find_payload(name) for name in NODE_PACKAGES]
+    return [*packages, _CONTRACT, *sorted(find_payload("vendor").iterdir())]
 
 
 def _walk(source: Path) -> Iterator[tuple[str, Path]]:

@@ -1,13 +1,10 @@
 """Notifications of what fails on EMR: steps, and clusters that end with an error."""
 
-from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from deeplearning_cdk.coordination.messages import allow_publishers, make_rule, make_topic
-from deeplearning_cdk.security.acknowledged_rules import acknowledge
+from deeplearning_cdk.operations.failure_alarm import FailureAlarm
 
 _KINDS = ("EMR Cluster State Change", "EMR Step Status Change")
 _FAILED = ("FAILED", "TERMINATED_WITH_ERRORS")
@@ -16,7 +13,7 @@ _PATHS = {"kind": "$.detail-type", "name": "$.detail.name", "state": "$.detail.s
 _TEXT = "<kind>: <name> is <state>. <message>"
 
 
-class EmrAlarms(Construct):
+class EmrAlarms(FailureAlarm):
     """
     Topic and rule of the failures of one cluster.
 
@@ -29,9 +26,6 @@ class EmrAlarms(Construct):
         cluster_id: EMR's id of the cluster.
         topic: The user's topic; None for one of the cluster's own.
         encryption_key: Key of a topic of the cluster's own, and of the queue of events that do not reach the topic.
-
-    Attributes:
-        topic: The topic.
     """
 
     def __init__(
@@ -43,21 +37,9 @@ class EmrAlarms(Construct):
         topic: sns.ITopic | None,
         encryption_key: kms.IKey,
     ) -> None:
-        super().__init__(scope, construct_id)
-        self.topic: sns.ITopic = topic or make_topic(self, "Topic", encryption_key=encryption_key)
-        allow_publishers(self, self.topic)
-        dead_letters = sqs.Queue(
-            self,
-            "DeadLetters",
-            encryption=sqs.QueueEncryption.KMS,
-            encryption_master_key=encryption_key,
-            enforce_ssl=True,
-            retention_period=Duration.days(14),
-            removal_policy=RemovalPolicy.DESTROY,
-        )
-        acknowledge(dead_letters, "queue-without-redrive")
-        make_rule(
-            self,
+        super().__init__(
+            scope,
+            construct_id,
             description="Reports failed steps and a failed end of a deep-learning cluster on EMR",
             pattern={
                 "source": ["aws.emr"],
@@ -66,6 +48,6 @@ class EmrAlarms(Construct):
             },
             paths=_PATHS,
             text=_TEXT,
-            topic=self.topic,
-            dead_letters=dead_letters,
+            topic=topic,
+            encryption_key=encryption_key,
         )

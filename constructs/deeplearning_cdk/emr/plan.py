@@ -20,8 +20,8 @@ from deeplearning_cdk.nodes.values import Software
 from deeplearning_cdk.props.check import Rule, check_meaning
 from deeplearning_cdk.props.rules import between, lasting, matching, sized
 from deeplearning_cdk.software.job_environment import JobEnvironment
+from deeplearning_cdk.storage.cluster_storage import check_vpc_of_file_system
 from deeplearning_cdk.storage.lustre import add_lustre_client
-from deeplearning_cdk.storage.shared_file_system import SharedFileSystem
 from deeplearning_cdk.storage.values import Storage
 
 DEFAULT_INSTANCE_TYPE = "g5.12xlarge"
@@ -154,7 +154,7 @@ def plan_members(
     """
     check_meaning("EMR", "network", network, _WITHOUT_MEANING["network"])
     check_meaning("EMR", "software", software, _WITHOUT_MEANING["software"])
-    _check_file_system(network, storage)
+    check_vpc_of_file_system(network, storage)
     _check_applications(applications, image)
     _check_root(root_volume, image)
     facts = without_efa(describe_instance_type("instance_type", instance_type))
@@ -175,14 +175,6 @@ def plan_members(
             isolated=False,
         ),
     )
-
-
-def _check_file_system(network: Network, storage: Storage) -> None:
-    is_created_or_named = storage.file_system is None or isinstance(storage.file_system, str | SharedFileSystem)
-    if network.vpc is None and not is_created_or_named:
-        raise ValueError(
-            "network.vpc must be given with storage.file_system, got none; pass the VPC in which its mount targets are"
-        )
 
 
 def _check_applications(applications: Sequence[str], image: str) -> None:

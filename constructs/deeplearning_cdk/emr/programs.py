@@ -16,21 +16,20 @@ from constructs import Construct
 from deeplearning_cdk.coordination.node_permissions import pull_statements, read_statement
 from deeplearning_cdk.coordination.payload import find_payload, keep_file, pack_agent
 from deeplearning_cdk.emr.plan import LOGIN_USER, EmrPlan
-from deeplearning_cdk.network.interfaces import describe_hardware
+from deeplearning_cdk.nodes.member_settings import describe_member
 from deeplearning_cdk.nodes.programs import FileAsset, describe_environment, list_packages
-from deeplearning_cdk.nodes.user_data import estimate_size, fill
+from deeplearning_cdk.nodes.submission import make_parameter
+from deeplearning_cdk.nodes.user_data import fill
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
 from deeplearning_cdk.storage.data_source import DataSource
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.setting_parts import JobNeeds, compact
+from deeplearning_contract.setting_parts import compact
 from deeplearning_contract.settings import NodeSettings
 
 _SCRIPT = "emr_bootstrap.sh"
 _SETUP_SECONDS = 45 * 60
 """Time from a member's first start to the membership."""
-RELEASE_LIMIT = 8 * 1024
-"""Largest value of an advanced SSM parameter (Systems Manager user guide, "Managing parameter tiers")."""
 
 
 class EmrPrograms(Construct):
@@ -98,33 +97,21 @@ class EmrPrograms(Construct):
         return [source for source in self._data if source.is_read_by(NodeRole.MASTER)]
 
     def _describe_settings(self, cluster: str, storage: ClusterStorage, stop_after_seconds: int) -> NodeSettings:
-        facts, stack = self._plan.facts, Stack.of(self)
-        hardware = describe_hardware(facts)
-        return NodeSettings(
+        environment = describe_environment(
+            self._plan.environment, self._environment_file, self._cache, self._plan.image.interpreter
+        )
+        return describe_member(
+            self._plan.facts,
             cluster=cluster,
-            # The agent replaces it by the role that EMR gave to the instance.
-            role=NodeRole.WORKER,
-            region=stack.region,
-            state_table="",
-            master_queue_url="",
-            worker_queue_url="",
-            report_queue_url="",
-            report_sender="",
-            signal_url="",
+            region=Stack.of(self).region,
             login_user=LOGIN_USER,
             file_system=storage.settings,
-            expected_gpu_count=hardware.gpu_count,
-            packages=list_packages(self._plan.image, facts),
+            packages=list_packages(self._plan.image, self._plan.facts),
             setup_seconds=_SETUP_SECONDS,
             stop_after_seconds=stop_after_seconds,
-            needs=JobNeeds(
-                hardware={role.value: hardware for role in NodeRole},
-                data=tuple(source.settings for source in self._data),
-                environment=describe_environment(
-                    self._plan.environment, self._environment_file, self._cache, self._plan.image.interpreter
-                ),
-                lustre=storage.lustre_settings,
-            ),
+            data=[source.settings for source in self._data],
+            environment=environment,
+            lustre=storage.lustre_settings,
         )
 
     def _make_release(self, settings: NodeSettings) -> ssm.StringParameter:
@@ -133,17 +120,11 @@ class EmrPrograms(Construct):
             "interpreter": self._plan.image.interpreter,
             "settings": settings.to_document(),
         }
-        text = Stack.of(self).to_json_string(release)
-        if (size := estimate_size(Stack.of(self).resolve(text))) > RELEASE_LIMIT:
-            raise ValueError(
-                f"settings of the members must be at most {RELEASE_LIMIT} bytes, got about {size}; give storage.data "
-                "fewer sources or shorter names"
-            )
-        return ssm.StringParameter(
+        return make_parameter(
             self,
             "Release",
-            string_value=text,
-            tier=ssm.ParameterTier.INTELLIGENT_TIERING,
+            release,
+            subject="settings of the members",
             description="Agent and settings from which new members of a cluster on EMR start",
         )
 

@@ -5,14 +5,14 @@ EMR's own policies for both are wider: `AmazonEMRServicePolicy_v2` also creates 
 groups, endpoints, alarms and security groups, and `AmazonElasticMapReduceforEC2Role` has S3, DynamoDB and SQS whole.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from deeplearning_cdk.coordination.node_permissions import allow, ec2_arn, security_group_arns
 from deeplearning_cdk.emr.site import EmrSecurityGroups
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
 from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
@@ -128,31 +128,31 @@ def service_statements(
         key_arn: Key of the volumes. The caller of RunInstances needs it (EBS user guide, "Requirements for Amazon EBS
             encryption").
     """
-    launched = [_arn(kind) for kind in ("instance", "volume")]
-    interfaces, subnet = _arn("network-interface"), _arn("subnet", network.worker_subnet.subnet_id)
-    members, service = _name_groups([managed.primary, managed.core]), _name_groups([managed.service])
+    launched = [ec2_arn(kind) for kind in ("instance", "volume")]
+    interfaces, subnet = ec2_arn("network-interface"), ec2_arn("subnet", network.worker_subnet.subnet_id)
+    members, service = security_group_arns([managed.primary, managed.core]), security_group_arns([managed.service])
     is_new = {"StringEquals": {f"aws:RequestTag/{CLUSTER_TAG}": cluster}}
     is_ours = {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": cluster}}
     by_ec2 = {"StringEquals": {"kms:ViaService": f"ec2.{REGION}.amazonaws.com"}}
     images = f"arn:{PARTITION}:ec2:{REGION}::image/ami-*"
     return [
-        _allow(["ec2:RunInstances"], [images, subnet, interfaces, *members, *_name_groups(others)]),
-        _allow(["ec2:RunInstances"], launched, is_new),
-        _allow(["ec2:CreateNetworkInterface"], [subnet, *service]),
-        _allow(["ec2:CreateNetworkInterface"], [interfaces], is_new),
+        allow(["ec2:RunInstances"], [images, subnet, interfaces, *members, *security_group_arns(others)]),
+        allow(["ec2:RunInstances"], launched, is_new),
+        allow(["ec2:CreateNetworkInterface"], [subnet, *service]),
+        allow(["ec2:CreateNetworkInterface"], [interfaces], is_new),
         # Whether EMR tags the interfaces of instances, its guide leaves open.
-        _allow(["ec2:CreateTags"], [*launched, interfaces], _at_creation("RunInstances")),
-        _allow(["ec2:CreateTags"], [interfaces], _at_creation("CreateNetworkInterface")),
-        _allow(["ec2:CreateTags", "ec2:DeleteTags"], [*launched, interfaces], is_ours),
-        _allow(["ec2:ModifyInstanceAttribute", "ec2:TerminateInstances"], [_arn("instance")], is_ours),
-        _allow(["ec2:DeleteNetworkInterface"], [interfaces], is_ours),
-        _allow(["ec2:AuthorizeSecurityGroupIngress"], members),
-        _allow(["ec2:AuthorizeSecurityGroupEgress"], [*members, *service]),
-        _allow(["ec2:DescribeVpcAttribute"], [_arn("vpc", network.vpc.vpc_id)]),
-        _allow(_DESCRIBES, ["*"]),
-        _allow(["kms:DescribeKey"], [key_arn]),
-        _allow(_VOLUME_KEY_ACTIONS, [key_arn], by_ec2),
-        _allow(["kms:CreateGrant"], [key_arn], {"Bool": {"kms:GrantIsForAWSResource": "true"}}),
+        allow(["ec2:CreateTags"], [*launched, interfaces], _at_creation("RunInstances")),
+        allow(["ec2:CreateTags"], [interfaces], _at_creation("CreateNetworkInterface")),
+        allow(["ec2:CreateTags", "ec2:DeleteTags"], [*launched, interfaces], is_ours),
+        allow(["ec2:ModifyInstanceAttribute", "ec2:TerminateInstances"], [ec2_arn("instance")], is_ours),
+        allow(["ec2:DeleteNetworkInterface"], [interfaces], is_ours),
+        allow(["ec2:AuthorizeSecurityGroupIngress"], members),
+        allow(["ec2:AuthorizeSecurityGroupEgress"], [*members, *service]),
+        allow(["ec2:DescribeVpcAttribute"], [ec2_arn("vpc", network.vpc.vpc_id)]),
+        allow(_DESCRIBES, ["*"]),
+        allow(["kms:DescribeKey"], [key_arn]),
+        allow(_VOLUME_KEY_ACTIONS, [key_arn], by_ec2),
+        allow(["kms:CreateGrant"], [key_arn], {"Bool": {"kms:GrantIsForAWSResource": "true"}}),
     ]
 
 
@@ -164,24 +164,10 @@ def instance_log_statements(bucket: s3.IBucket, prefix: str, key_arn: str) -> li
     developer guide, "How Amazon EMR uses AWS KMS"). S3 uses the key for logs, and decrypts it for parts of a large one.
     """
     return [
-        _allow(["s3:PutObject"], [bucket.arn_for_objects(f"{prefix}*")]),
-        _allow(["kms:Decrypt", "kms:GenerateDataKey"], [key_arn]),
+        allow(["s3:PutObject"], [bucket.arn_for_objects(f"{prefix}*")]),
+        allow(["kms:Decrypt", "kms:GenerateDataKey"], [key_arn]),
     ]
-
-
-def _arn(kind: str, name: str = "*") -> str:
-    return f"arn:{PARTITION}:ec2:{REGION}:{ACCOUNT_ID}:{kind}/{name}"
-
-
-def _name_groups(groups: Iterable[ec2.ISecurityGroup]) -> list[str]:
-    return [_arn("security-group", group.security_group_id) for group in groups]
 
 
 def _at_creation(action: str) -> dict[str, dict[str, str]]:
     return {"StringEquals": {"ec2:CreateAction": action}}
-
-
-def _allow(
-    actions: Sequence[str], resources: Sequence[str], conditions: Mapping[str, Mapping[str, Any]] | None = None
-) -> iam.PolicyStatement:
-    return iam.PolicyStatement(actions=list(actions), resources=list(resources), conditions=conditions)

@@ -159,8 +159,8 @@ ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
     ),
     "log-bucket-access": AcknowledgedRule(
         reason=(
-            "The bucket contains only EMR's logs, which expire; a log of who reads the logs would need another bucket, "
-            "and CloudTrail records its data events for an account that wants them."
+            "The bucket contains only EMR's logs, which expire, or models of training jobs; a log of who reads them "
+            "would need another bucket, and CloudTrail records its data events for an account that wants them."
         ),
         nag_ids={
             "AwsSolutions": "S1",
@@ -172,8 +172,9 @@ ACKNOWLEDGED_RULES: Mapping[str, AcknowledgedRule] = {
     ),
     "log-bucket-copy": AcknowledgedRule(
         reason=(
-            "The bucket contains only EMR's logs, which expire and of which the cluster reads none; a copy in another "
-            "region would need a bucket, a role and a key there, and would leave the region that the user chose."
+            "The bucket contains only EMR's logs, which expire, or models, whose checkpoints are on the shared file "
+            "system; a copy in another region would need a bucket, a role and a key there, and would leave the region "
+            "that the user chose."
         ),
         nag_ids={
             "NIST.800.53.R5": "S3BucketReplicationEnabled",

@@ -14,6 +14,7 @@ from deeplearning_cdk.coordination.coordination import name_cluster
 from deeplearning_cdk.images.node_image import FileSystemMode
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
 from deeplearning_cdk.network.subnets import are_different_vpcs, find_other_vpc
+from deeplearning_cdk.network.values import Network
 from deeplearning_cdk.network.zones import find_zone
 from deeplearning_cdk.props.check import is_dummy_value
 from deeplearning_cdk.props.regions import check_environment
@@ -145,6 +146,20 @@ class ClusterStorage:
             file_system_arn=self.file_system.arn if self._storage.has_own_file_system else None,
         )
         self.readiness.append(nightly.selection)
+
+
+def check_vpc_of_file_system(network: Network, storage: Storage) -> None:
+    """
+    Check that a file system of the CDK comes with its VPC.
+
+    Raises:
+        ValueError: The VPC is missing.
+    """
+    is_created_or_named = storage.file_system is None or isinstance(storage.file_system, str | SharedFileSystem)
+    if network.vpc is None and not is_created_or_named:
+        raise ValueError(
+            "network.vpc must be given with storage.file_system, got none; pass the VPC in which its mount targets are"
+        )
 
 
 def _check_shared(file_system: SharedFileSystem, network: ClusterNetwork, mode: FileSystemMode) -> None:

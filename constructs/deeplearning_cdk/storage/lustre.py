@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from aws_cdk import CfnResource, RemovalPolicy, Size, Stack
+from aws_cdk import CfnResource, Fn, RemovalPolicy, Size, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_fsx as fsx
 from aws_cdk import aws_kms as kms
@@ -130,6 +130,8 @@ class LustreFileSystem(Construct):
         removal_policy: Removal policy. Default: the file system is retained, unless its creation fails.
 
     Attributes:
+        file_system_id: Its id.
+        mount_name: Its mount name, the first folder of paths on it.
         security_group: Its security group.
         readiness: Dependencies of a node that mounts it.
 
@@ -187,7 +189,8 @@ class LustreFileSystem(Construct):
         kept: list[CfnResource | ec2.SecurityGroup] = [self._file_system, group, *rules]
         for resource in kept:
             resource.apply_removal_policy(removal_policy)
-        source = f"{self._file_system.attr_dns_name}@tcp:/{self._file_system.attr_lustre_mount_name}"
+        self.file_system_id, self.mount_name = self._file_system.ref, self._file_system.attr_lustre_mount_name
+        source = f"{self._file_system.attr_dns_name}@tcp:/{self.mount_name}"
         self._describe(source, configuration.mount_point, group, DependencyGroup(self._file_system, *rules))
 
     @classmethod
@@ -219,7 +222,10 @@ class LustreFileSystem(Construct):
             ValueError: A name is malformed.
         """
         source = f"{dns_name}@tcp:/{mount_name}"
-        return _ExistingLustre(scope, construct_id, source, security_group, mount_point)
+        imported = _ExistingLustre(scope, construct_id, source, security_group, mount_point)
+        # FSx for Lustre user guide, "Mounting from an Amazon EC2 instance": `<id>.fsx.<region>.amazonaws.com`.
+        imported.file_system_id, imported.mount_name = Fn.select(0, Fn.split(".", dns_name)), mount_name
+        return imported
 
     def _describe(self, source: str, mount_point: str, group: ec2.ISecurityGroup, readiness: IDependable) -> None:
         self.mount_point, self.security_group, self.readiness = mount_point, group, readiness

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from moto.moto_api._internal.models import moto_api_backend
 
-from cdk_rehearsal.assembly import DEFAULT_REGION, AssemblyStack, read_stack
+from cdk_rehearsal.assembly import DEFAULT_REGION, AssemblyStack, fill_place, read_stack, require_no_images
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.base.observation import Observations, Observer
@@ -20,6 +20,7 @@ from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.base.scaling_group import HealthCheck
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
 from cdk_rehearsal.embedded_aws.base.stack_record import StackEvent, StackOutcome
+from cdk_rehearsal.embedded_aws.base.training_limits import TrainingLimits
 from cdk_rehearsal.embedded_aws.cloudformation.stack import Stack
 from cdk_rehearsal.embedded_aws.cloudformation.stack_api import install_stack_api
 from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate
@@ -27,10 +28,11 @@ from cdk_rehearsal.embedded_aws.emr.node_channel import NodeChannels
 from cdk_rehearsal.embedded_aws.functions.runner import Invocation
 from cdk_rehearsal.embedded_aws.messaging.event_bus import build_event
 from cdk_rehearsal.embedded_aws.resources.resource_support import require_support
+from cdk_rehearsal.embedded_aws.sagemaker.containers import ContainerHost
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts, CallLog
 from cdk_rehearsal.embedded_aws.server.server import Server
 from cdk_rehearsal.embedded_aws.services import Services
-from cdk_rehearsal.errors import AssemblyError, RehearsalError
+from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.machine import MachineHost
 from cdk_rehearsal.place import Place
 
@@ -55,12 +57,14 @@ class EmbeddedAws:
         address: str,
         port: int,
         machines: MachineHost,
+        containers: ContainerHost | None = None,
         observer: Observer | None = None,
         options: CloudOptions | None = None,
     ) -> None:
         if not self._taken.acquire(blocking=False):
             raise RehearsalError("an embedded AWS must be the only one of its process; stop the other one first")
         self._machines = machines
+        self._containers = containers
         self._options = options or CloudOptions()
         self._observations = Observations(observer)
         self._calls = CallLog()
@@ -139,6 +143,8 @@ class EmbeddedAws:
         if self._services is not None:
             raise RehearsalError("an embedded AWS must have one stack; stop it and make another one")
         source = read_stack(assembly, stack_name)
+        if self._containers is None:
+            require_no_images(source)
         template, changes = change_template(source.template)
         self.overrides = {f"Parameters.{name}": value for name, value in (parameters or {}).items()} | dict(changes)
         require_support(template)
@@ -146,6 +152,7 @@ class EmbeddedAws:
         services = self._services = Services(
             place,
             self._machines,
+            self._containers,
             principals=self._principals,
             presigned=self._presigned,
             channels=self._channels,
@@ -202,6 +209,18 @@ class EmbeddedAws:
         """Date the creation of every group back, by seconds."""
         self._deployed().scaling.age_groups(seconds)
 
+    def limit_training(self, limits: TrainingLimits) -> None:
+        """Change the quotas and the capacity of training jobs."""
+        self._deployed().training.ledger.limits = limits
+
+    def interrupt_training(self, job: str) -> bool:
+        """Take back the spot capacity of a training job; return whether it has any that trains."""
+        return self._deployed().training.interrupt(job)
+
+    def kill_container(self, job: str, number: int) -> bool:
+        """End the container `algo-<number>` of a training job; return whether the job had it."""
+        return self._deployed().training.kill_container(job, number)
+
     def send_event(
         self, source: str, detail_type: str, detail: Mapping[str, Any], resources: Sequence[str] = ()
     ) -> int:
@@ -228,7 +247,7 @@ def _upload_assets(stack: AssemblyStack, place: Place) -> None:
     """Upload a stack's file assets, as `cdk deploy` does, to the bootstrap bucket, which is created at need."""
     s3 = place.client("s3")
     for asset in stack.assets:
-        bucket, key = _fill(asset.bucket, place), _fill(asset.key, place)
+        bucket, key = fill_place(asset.bucket, place), fill_place(asset.key, place)
         if bucket not in {entry["Name"] for entry in s3.list_buckets()["Buckets"]}:
             location = {"CreateBucketConfiguration": {"LocationConstraint": place.region}}
             s3.create_bucket(Bucket=bucket, **({} if place.region == DEFAULT_REGION else location))
@@ -246,12 +265,3 @@ def zip_folder(folder: Path) -> bytes:
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, path.read_bytes())
     return buffer.getvalue()
-
-
-def _fill(text: str, place: Place) -> str:
-    values = {"AWS::AccountId": place.account, "AWS::Region": place.region, "AWS::Partition": place.partition}
-    for name, value in values.items():
-        text = text.replace(f"${{{name}}}", value)
-    if "${" in text:
-        raise AssemblyError(f"asset destinations may hold account, region and partition only, got {text}")
-    return text

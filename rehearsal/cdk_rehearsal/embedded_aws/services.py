@@ -20,6 +20,11 @@ from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
 from cdk_rehearsal.embedded_aws.messaging.delivery import Delivery, install_topic_delivery
 from cdk_rehearsal.embedded_aws.messaging.event_bus import EventBus, Schedule, install_event_delivery
 from cdk_rehearsal.embedded_aws.messaging.queue_delivery import install_queue_delivery
+from cdk_rehearsal.embedded_aws.sagemaker.api import install_training_api
+from cdk_rehearsal.embedded_aws.sagemaker.containers import ContainerHost
+from cdk_rehearsal.embedded_aws.sagemaker.driver import TrainingDriver
+from cdk_rehearsal.embedded_aws.sagemaker.instances import InstanceLedger
+from cdk_rehearsal.embedded_aws.sagemaker.provisioning import Provisioner as TrainingProvisioner
 from cdk_rehearsal.iam.call_record import CallRecord
 from cdk_rehearsal.machine import MachineHost
 from cdk_rehearsal.place import Place
@@ -32,6 +37,7 @@ class Services:
         self,
         place: Place,
         machines: MachineHost,
+        containers: ContainerHost | None,
         *,
         principals: PrincipalRegistry,
         presigned: PresignedUrls,
@@ -75,12 +81,27 @@ class Services:
             minute_seconds=options.minute_seconds,
         )
         self.gatekeeper.state.find_cluster_tags = self.emr.find_tags
+        self.training = self._open_training(containers)
+        self.gatekeeper.state.find_job_tags = self.training.find_tags
         self._delivery = Delivery(place, self.functions, self.gatekeeper)
         self.schedule = Schedule(place, self._delivery.deliver_event, options.minute_seconds)
         self.bus = EventBus(place, self._delivery.deliver_event, observations)
         self.emr.events.send = self.bus.deliver
+        self.training.events.send = self.bus.deliver
         faults = options.message_faults
         self._disturbance = MessageDisturbance(faults, observations) if faults else None
+
+    def _open_training(self, containers: ContainerHost | None) -> TrainingDriver:
+        return TrainingDriver(
+            place=self.place,
+            host=containers,
+            provisioner=TrainingProvisioner(self.place, self.gatekeeper, self.launcher),
+            principals=self.principals,
+            observations=self.observations,
+            pace=self.options.pace,
+            ledger=InstanceLedger(self.options.training_limits, self.options.minute_seconds / 60),
+            minute_seconds=self.options.minute_seconds,
+        )
 
     def install(self) -> None:
         """Replace the parts of moto that these stand in for."""
@@ -90,12 +111,14 @@ class Services:
         install_event_delivery(self.bus, self.place)
         install_scaling_api(self.scaling)
         install_emr_api(self.emr, self.place)
+        install_training_api(self.training)
 
     def close(self) -> None:
         """End all that runs by itself; machines are their host's."""
         if self._disturbance is not None:
             self._disturbance.close()
         self.schedule.close()
+        self.training.close()
         self.emr.close()
         self.scaling.close()
         self.functions.close()

@@ -16,9 +16,13 @@ def name_vpc(parameters: Parameters, estate: Estate) -> Iterator[Target]:
 
 
 def name_ec2_resource(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    """Name a security group, an instance or a network interface, with its tags."""
+    """Name a security group, an instance or a network interface, with its tags, and the interface's subnet if known."""
     names = {"GroupId": "security-group", "InstanceId": "instance", "NetworkInterfaceId": "network-interface"}
-    yield from (_tag_target(estate, kind, str(parameters[name])) for name, kind in names.items() if name in parameters)
+    subnet = {"ec2:Subnet": estate.arn("ec2", f"subnet/{parameters['SubnetId']}")} if "SubnetId" in parameters else {}
+    for name, kind in names.items():
+        if name in parameters:
+            arn, tags = _tag_target(estate, kind, str(parameters[name]))
+            yield arn, {**tags, **subnet}
 
 
 def name_launch(parameters: Parameters, estate: Estate) -> Iterator[Target]:

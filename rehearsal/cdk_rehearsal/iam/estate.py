@@ -34,7 +34,7 @@ class Estate(Protocol):
         """Return the ARN of the role of an instance profile, by its name or ARN; empty when there is none."""
 
     def find_tags(self, arn: str) -> Mapping[str, str]:
-        """Return the tags of a resource of EC2, or of a cluster of EMR."""
+        """Return the tags of a resource of EC2, of a cluster of EMR, or of a training job of SageMaker."""
 
 
 Parameters = Mapping[str, Any]

@@ -18,6 +18,15 @@ from cdk_rehearsal.iam.ec2_resources import (
     name_vpc,
 )
 from cdk_rehearsal.iam.estate import Estate, Parameters, Target, Targets, Values
+from cdk_rehearsal.iam.sagemaker_resources import (
+    list_execution_roles,
+    list_new_tags,
+    name_metrics,
+    name_new_training_job,
+    name_repository,
+    name_tagged_job,
+    name_training_job,
+)
 
 
 def _name_nothing(_parameters: Parameters, _estate: Estate) -> Iterator[Target]:
@@ -202,7 +211,7 @@ class _Row:
     Attributes:
         key_actions: Actions of KMS that the service calls for the caller, on the key of the resource.
         action: Action that the operations need. Default: that of their own names; None: they need none.
-        passed: Roles that the caller passes to a service, for which it needs `iam:PassRole`. Default: none.
+        more: Further actions that the caller needs, with their resources. Default: none.
     """
 
     targets: Targets
@@ -210,7 +219,7 @@ class _Row:
     operations: str
     key_actions: str = ""
     action: str | None = ""
-    passed: Targets | None = None
+    more: tuple[tuple[str, Targets], ...] = ()
 
 
 _VOLUME_KEY_ACTIONS = "DescribeKey GenerateDataKeyWithoutPlaintext ReEncryptFrom ReEncryptTo Decrypt CreateGrant"
@@ -245,7 +254,7 @@ _ROWS = (
     _Row(_name_instance, "ssm", "UpdateInstanceInformation"),
     _Row(_name_parameter, "ssm", "GetParameter GetParameters"),
     _Row(_name_nothing, "ssmmessages", "CreateControlChannel CreateDataChannel OpenControlChannel OpenDataChannel"),
-    _Row(_name_key, "kms", "Decrypt GenerateDataKey"),
+    _Row(_name_key, "kms", "Decrypt Encrypt GenerateDataKey"),
     _Row(_name_mounted_file_system, "elasticfilesystem", "DescribeMountTargets ClientMount ClientWrite"),
     _Row(_name_file_system, "elasticfilesystem", "DescribeTags Backup"),
     _Row(_name_nothing, "tag", "GetResources"),
@@ -258,7 +267,22 @@ _ROWS = (
     _Row(_name_cluster, "elasticmapreduce", "DescribeCluster ListInstances ListInstanceGroups ListBootstrapActions"),
     _Row(_name_cluster, "elasticmapreduce", "AddJobFlowSteps ListSteps DescribeStep CancelSteps TerminateJobFlows"),
     _Row(_name_nothing, "elasticmapreduce", "ListClusters"),
-    _Row(_name_job_flow, "elasticmapreduce", "RunJobFlow", passed=_list_passed_roles),
+    _Row(_name_job_flow, "elasticmapreduce", "RunJobFlow", more=(("iam:PassRole", _list_passed_roles),)),
+    _Row(
+        name_new_training_job,
+        "sagemaker",
+        "CreateTrainingJob",
+        more=(("iam:PassRole", list_execution_roles), ("sagemaker:AddTags", list_new_tags)),
+    ),
+    _Row(name_training_job, "sagemaker", "DescribeTrainingJob StopTrainingJob DeleteTrainingJob"),
+    _Row(name_tagged_job, "sagemaker", "AddTags ListTags"),
+    _Row(_name_nothing, "sagemaker", "ListTrainingJobs"),
+    # No API and no action of its own: SageMaker encrypts the volumes of instances by a grant (developer guide,
+    # "CreateTrainingJob API: Execution role permissions").
+    _Row(_name_nothing, "sagemaker", "EncryptVolume", "CreateGrant", None),
+    _Row(_name_nothing, "ecr", "GetAuthorizationToken"),
+    _Row(name_repository, "ecr", "BatchCheckLayerAvailability GetDownloadUrlForLayer BatchGetImage"),
+    _Row(name_metrics, "cloudwatch", "PutMetricData"),
     _Row(name_launch, "ec2", "RunInstances"),
     # No API and no action of its own: EC2 encrypts the volumes of an instance as the one who launches it (EBS user
     # guide, "Requirements for Amazon EBS encryption").
@@ -272,6 +296,7 @@ _ROWS = (
     _Row(_name_nothing, "ec2", "DescribeVolumes DescribeVolumeStatus DescribeVpcEndpoints"),
     _Row(_name_nothing, "ec2", "DescribeNetworkInterfaces DescribeVpcs"),
     _Row(name_vpc, "ec2", "DescribeVpcAttribute"),
+    _Row(name_ec2_resource, "ec2", "CreateNetworkInterfacePermission DeleteNetworkInterfacePermission"),
     _Row(_name_passed_role, "iam", "PassRole"),
     # No policy can forbid it, and none needs to allow it.
     _Row(_name_nothing, "sts", "GetCallerIdentity", action=None),
@@ -295,10 +320,11 @@ def find_needs(operation: str, parameters: Parameters, estate: Estate) -> tuple[
         raise UnknownOperationError(f"{operation} must name its resource, got no {error} in the call") from error
     action = f"{row.service}:{row.action or operation.partition('.')[2]}"
     needs = [Need(action, arn, context) for arn, context in targets if row.action is not None]
-    if row.passed is not None:
-        needs += [Need("iam:PassRole", arn, context) for arn, context in row.passed(parameters, estate)]
+    for further, list_targets in row.more:
+        needs += [Need(further, arn, context) for arn, context in list_targets(parameters, estate)]
     for arn, _ in targets if row.key_actions else ():
         if key := str(parameters.get("SSEKMSKeyId") or estate.find_key(arn)):
+            key = key if key.startswith("arn:") else estate.arn("kms", f"key/{key}")
             uses = [f"kms:{name}" for name in row.key_actions.split()]
             needs += [Need(use, key, describe_key_use(row.service, use, arn, estate), is_implied=True) for use in uses]
     return tuple(needs)

@@ -42,7 +42,7 @@ class FileSystems:
         for point in points.values():
             self._make_root(point)
         for name, target in machine.lustre.items():
-            self._fill(self.open(name), target)
+            self.fill(name, target)
         return {
             "region": machine.region,
             "addresses": dict(addresses),
@@ -55,7 +55,9 @@ class FileSystems:
             },
         }
 
-    def _fill(self, folder: Path, target: LustreTarget) -> None:
+    def fill(self, file_system_id: str, target: LustreTarget) -> None:
+        """Copy the files of linked buckets to a file system, where nobody has written one."""
+        folder = self.open(file_system_id)
         for name, content in target.files.items():
             path = folder / name.lstrip("/")
             # The key of a folder itself ends with a slash.

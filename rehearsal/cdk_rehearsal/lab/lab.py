@@ -1,15 +1,16 @@
 """
-The lab: EC2 instances as namespaces of this machine.
+The lab: EC2 instances and containers as namespaces of this machine.
 
 Runs as root inside network, mount and pid namespaces of its own, which take everything away when they end. Nodes boot
-an image (a base root file system and a layer of stand-ins) with their unmodified user data.
+an image (a base root file system and a layer of stand-ins) with their unmodified user data, and containers run a
+program over the layers of theirs.
 """
 
 import base64
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,15 +18,17 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.lab.container import CONTAINER, Container, ContainerOrder
+from cdk_rehearsal.lab.disk import check_run
 from cdk_rehearsal.lab.file_systems import FileSystems
 from cdk_rehearsal.lab.images.base_root import BaseRoot
 from cdk_rehearsal.lab.images.image_parts import PART_STAND_INS, SOFTWARE, write_image_part
 from cdk_rehearsal.lab.images.stand_in_layer import Image, StandIn
 from cdk_rehearsal.lab.network import Network
-from cdk_rehearsal.lab.node import Node, check_run
+from cdk_rehearsal.lab.node import Node
 from cdk_rehearsal.lab.node_faults import MetadataFault, NodeFaults
 from cdk_rehearsal.lab.packages import PackageServer
-from cdk_rehearsal.machine import ImagePart, Machine
+from cdk_rehearsal.machine import ImagePart, LustreTarget, Machine
 
 ROUTER, PORT = "100.64.0.1", 4566
 """Address of the embedded AWS for nodes, of the range that no VPC may have (RFC 6598)."""
@@ -60,11 +63,14 @@ class Lab:
         self._base_root = base_root.resolve()
         self._work = work.resolve()
         self._image = image
+        self._devices = self._work / "devices"
         self._layers = dict(layers)
         self._parts: set[ImagePart] = set()
         self._file_systems = FileSystems(self._work / "file-systems")
         self._network = Network(gateway)
         self._nodes: dict[str, Node] = {}
+        self._containers: dict[str, Container] = {}
+        self._has_containers = False
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -72,6 +78,8 @@ class Lab:
         check_run(["mount", "-t", "tmpfs", "-o", "mode=755", "rehearsal", str(self._work)])
         self._network.open()
         self._image.write(self._work / "image")
+        self._devices.mkdir()
+        self._image.write_devices(self._devices)
         for part in PART_STAND_INS:
             if part not in SOFTWARE:
                 self._layers[part] = self._work / "parts" / part
@@ -81,12 +89,15 @@ class Lab:
     def __exit__(self, *_: object) -> None:
         for instance_id in list(self._nodes):
             self.power_off(instance_id)
+        for container_id in list(self._containers):
+            self.remove_container(container_id)
         subprocess.run(["umount", "--lazy", str(self._work)], check=False)
 
     @property
     def stand_ins(self) -> tuple[StandIn, ...]:
-        """Parts of the nodes that are not the real thing; of images that were booted only."""
-        return (*self._image.stand_ins, *(PART_STAND_INS[part] for part in sorted(self._parts)))
+        """Parts of the nodes that are not the real thing; of images that were booted only. Images name their own."""
+        parts = (PART_STAND_INS[part] for part in sorted(self._parts))
+        return (*self._image.stand_ins, *parts, *([CONTAINER] if self._has_containers else []))
 
     def boot(self, machine: Machine, faults: NodeFaults | None = None) -> None:
         """Start a machine that the lab does not have yet; returns when it runs, which is before its user data ends."""
@@ -119,7 +130,7 @@ class Lab:
         if node is not None:
             with node.lock:
                 node.remove()
-                self._network.remove_node(node.link, node.machine.address)
+                self._network.remove(node.link, node.machine.address)
 
     def reboot(self, instance_id: str) -> None:
         """Cut a machine's power and start it again: its disk and address stay, user data does not run again."""
@@ -135,12 +146,63 @@ class Lab:
             raise RehearsalError(f"instance_id must name a machine of the lab, got {instance_id}")
         return node
 
+    def start_container(self, order: ContainerOrder, tell: Callable[[str], None]) -> Container:
+        """
+        Start a container that the lab does not have yet, and return it.
+
+        Args:
+            order: What it is to be.
+            tell: Told each line of output, in a thread, while the program runs.
+
+        Raises:
+            RehearsalError: A mounted folder is not on its file system, or the kernel refused.
+        """
+        mounts = {mount: self.file_system(mount.file_system_id) / mount.folder.lstrip("/") for mount in order.mounts}
+        for mount, folder in mounts.items():
+            if not folder.is_dir():
+                raise RehearsalError(f"folder must be on {mount.file_system_id}, got {mount.folder}")
+        with self._lock:
+            if order.container_id in self._containers:
+                raise RehearsalError(f"container_id must be new to the lab, got {order.container_id}")
+            link = self._network.add_container(order.address, order.prefix_length)
+            container = Container(order, self._work / "containers" / order.container_id, link)
+            self._containers[order.container_id] = container
+            self._has_containers = True
+        try:
+            container.start(order, [self._devices, self._base_root], mounts, tell)
+        except RehearsalError:
+            self.remove_container(order.container_id)
+            raise
+        return container
+
+    def remove_container(self, container_id: str) -> None:
+        """End a container and forget it and its files; one that is unknown is not an error."""
+        with self._lock:
+            container = self._containers.pop(container_id, None)
+        if container is not None:
+            container.remove()
+            self._network.remove(container.link, container.address)
+
+    def container(self, container_id: str) -> Container:
+        """Return a container; RehearsalError when there is none."""
+        container = self._containers.get(container_id)
+        if container is None:
+            raise RehearsalError(f"container_id must name a container of the lab, got {container_id}")
+        return container
+
+    def separate(self, container_id: str, other: str) -> None:
+        """Drop the packets between two containers from now on, as security groups do that do not admit each other."""
+        pair = self.container(container_id), self.container(other)
+        for one, another in (pair, reversed(pair)):
+            one.link.drop(another.address)
+
     def run(self, instance_id: str, argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
-        """Run a program in a machine, with the options of `Node.run`."""
-        return self.node(instance_id).run(argv, **options)
+        """Run a program in the machine, or in the container, of that id, with the options of `Node.run`."""
+        place = self._containers.get(instance_id) or self.node(instance_id)
+        return place.run(argv, **options)
 
     def read_file(self, instance_id: str, path: str) -> bytes:
-        """Read a file of a machine; RehearsalError when there is no such machine or file."""
+        """Read a file of a machine or container that runs; RehearsalError when there is no such one or no such file."""
         answer = self.run(instance_id, ["base64", path])
         if answer.returncode != 0:
             raise RehearsalError(f"{instance_id}: {answer.stderr.strip()}")
@@ -153,6 +215,10 @@ class Lab:
     def file_system(self, file_system_id: str) -> Path:
         """Return the folder behind an EFS file system; a new one belongs to root with mode 0755, as on AWS."""
         return self._file_systems.open(file_system_id)
+
+    def fill_lustre(self, file_system_id: str, target: LustreTarget) -> None:
+        """Copy the files of linked buckets to an FSx for Lustre file system, where nobody has written one."""
+        self._file_systems.fill(file_system_id, target)
 
     def file_system_roots(self, machine: Machine) -> tuple[Path, ...]:
         """Return the folders that a machine may mount of EFS, whether it has booted or not."""

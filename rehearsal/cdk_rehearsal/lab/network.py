@@ -1,5 +1,5 @@
 """
-The lab's network: a bridge, and for every node a network namespace with one interface.
+The lab's network: a bridge, and for every node and container a network namespace with one interface.
 
 A namespace is held by an open descriptor, never by a file, so that it ends with this process.
 """
@@ -17,18 +17,20 @@ from pathlib import Path
 from cdk_rehearsal.errors import RehearsalError
 
 METADATA_ADDRESS = "169.254.169.254"
+CREDENTIALS_ADDRESS = "169.254.170.2"
+"""Address of the router, too: there botocore asks for the credentials of a container's role."""
 _BRIDGE = "rehearsal0"
+_NOBODY = "02:ff:ff:ff:ff:ff"
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
-class NodeLink:
-    """A node's network namespace by its descriptor, its interface on the bridge, and its metadata listener."""
+class Link:
+    """A network namespace by its descriptor, and its interface on the bridge."""
 
     namespace: int
     interface: str
-    metadata_socket: socket.socket
 
     @property
     def namespace_path(self) -> str:
@@ -36,8 +38,23 @@ class NodeLink:
         return f"/proc/{os.getpid()}/fd/{self.namespace}"
 
     def set_up(self, *, up: bool) -> None:
-        """Let the node's packets through, or drop them all."""
+        """Let all packets through, or drop them all."""
         run_ip([f"link set {self.interface} {'up' if up else 'down'}"])
+
+    def drop(self, address: str) -> None:
+        """Drop what is sent to an address from now on: it goes to a hardware address that nothing has."""
+        lines = [
+            f"route replace {address}/32 dev eth0",
+            f"neigh replace {address} lladdr {_NOBODY} dev eth0 nud permanent",
+        ]
+        run_ip(lines, "nsenter", f"--net={self.namespace_path}", "--")
+
+
+@dataclass(frozen=True)
+class NodeLink(Link):
+    """A node's link, with its metadata listener."""
+
+    metadata_socket: socket.socket
 
 
 class Network:
@@ -61,6 +78,7 @@ class Network:
                 "link set lo up",
                 f"link add {_BRIDGE} type bridge",
                 f"addr add {self._gateway}/32 dev {_BRIDGE}",
+                f"addr add {CREDENTIALS_ADDRESS}/32 dev {_BRIDGE}",
                 f"link set {_BRIDGE} up",
             ]
         )
@@ -69,25 +87,34 @@ class Network:
 
     def add_node(self, address: str, prefix_length: int) -> NodeLink:
         """Return a node's link: a namespace with its interface up, and a listening socket on the metadata address."""
+        link = self._add(address, prefix_length, [f"addr add {METADATA_ADDRESS}/32 dev lo"])
+        return NodeLink(link.namespace, link.interface, _listen(link))
+
+    def add_container(self, address: str, prefix_length: int) -> Link:
+        """Return a container's link: a namespace with its interface up, and nothing on the metadata address."""
+        return self._add(address, prefix_length, [])
+
+    def remove(self, link: Link, address: str) -> None:
+        """Take a link away: from now on nothing answers at its address."""
+        run_ip([f"link del {link.interface}", f"route del {address}/32 dev {_BRIDGE}"])
+        if isinstance(link, NodeLink):
+            link.metadata_socket.close()
+        os.close(link.namespace)
+
+    def _add(self, address: str, prefix_length: int, own: list[str]) -> Link:
         interface = f"node{next(self._numbers)}"
         inside = [
             "link set lo up",
-            f"addr add {METADATA_ADDRESS}/32 dev lo",
+            *own,
             f"link add eth0 address {mac_address(address)} type veth peer name {interface} netns {os.getpid()}",
             f"addr add {address}/{prefix_length} dev eth0",
             "link set eth0 up",
             f"route add {self._gateway}/32 dev eth0",
             f"route add default via {self._gateway} dev eth0",
         ]
-        namespace, metadata_socket = _make_namespace(inside)
+        namespace = _make_namespace(inside)
         run_ip([f"link set {interface} master {_BRIDGE} up", f"route add {address}/32 dev {_BRIDGE}"])
-        return NodeLink(namespace, interface, metadata_socket)
-
-    def remove_node(self, link: NodeLink, address: str) -> None:
-        """Take a node's link away: from now on nothing answers at its address."""
-        run_ip([f"link del {link.interface}", f"route del {address}/32 dev {_BRIDGE}"])
-        link.metadata_socket.close()
-        os.close(link.namespace)
+        return Link(namespace, interface)
 
 
 def mac_address(address: str) -> str:
@@ -95,26 +122,41 @@ def mac_address(address: str) -> str:
     return "02:00:" + ":".join(f"{byte:02x}" for byte in ipaddress.IPv4Address(address).packed)
 
 
-def run_ip(lines: list[str]) -> None:
-    """Run lines of iproute2 as one batch; RehearsalError when one failed."""
+def run_ip(lines: list[str], *prefix: str) -> None:
+    """Run lines of iproute2 as one batch, behind the words of a prefix; RehearsalError when one failed."""
     text = "\n".join(lines) + "\n"
-    answer = subprocess.run(["ip", "-batch", "-"], input=text, capture_output=True, text=True, check=False)
+    command = [*prefix, "ip", "-batch", "-"]
+    answer = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         raise RehearsalError(f"ip failed: {answer.stderr.strip()}; batch: {'; '.join(lines)}")
 
 
-def _make_namespace(inside: list[str]) -> tuple[int, socket.socket]:
+def _make_namespace(inside: list[str]) -> int:
     """Make a network namespace in a thread of its own, so that no other thread ever leaves the lab's."""
 
-    def make() -> tuple[int, socket.socket]:
+    def make() -> int:
         if _libc.unshare(_CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), "unshare of the network namespace failed")
         run_ip(inside)
-        listener = socket.create_server((METADATA_ADDRESS, 80), backlog=64)
-        return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC), listener
+        return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
     try:
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(make).result()
     except (OSError, RehearsalError) as error:
-        raise RehearsalError(f"a node's network namespace could not be made: {error}") from error
+        raise RehearsalError(f"a network namespace could not be made: {error}") from error
+
+
+def _listen(link: Link) -> socket.socket:
+    """Listen on the metadata address of a namespace, in a thread of its own."""
+
+    def listen() -> socket.socket:
+        if _libc.setns(link.namespace, _CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "setns to the network namespace failed")
+        return socket.create_server((METADATA_ADDRESS, 80), backlog=64)
+
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(listen).result()
+    except OSError as error:
+        raise RehearsalError(f"nothing can listen on a metadata address: {error}") from error

@@ -2,19 +2,17 @@
 
 import json
 import math
-import os
-import shlex
 import signal
-import subprocess
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.lab.disk import Disk
 from cdk_rehearsal.lab.metadata_service import MetadataServer, MetadataSession
+from cdk_rehearsal.lab.namespaces import Namespaces, as_user, name_cgroup, run_inside
 from cdk_rehearsal.lab.network import NodeLink
 from cdk_rehearsal.lab.node_faults import (
     Gpus,
@@ -27,10 +25,10 @@ from cdk_rehearsal.lab.node_faults import (
 )
 from cdk_rehearsal.machine import Machine, host_name, make_machine_id, private_dns_name
 
-SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+if TYPE_CHECKING:
+    import subprocess
+
 _START = Path(__file__).with_name("start_node.sh")
-CGROUP = "cdk-rehearsal"
-"""Folder of all nodes in the hierarchy of cgroup2."""
 _CLOUD = """datasource_list: [Ec2]
 datasource: {{Ec2: {{strict_id: false}}}}
 network: {{config: disabled}}
@@ -46,63 +44,6 @@ system_info:
     shell: /bin/bash
 """
 """Of cloud-init, as images for EC2 have it: the data source and the login user. The lab has set the network up."""
-_DEFAULT_SIZE = "50%"
-"""Of this machine's memory; what is not written takes none."""
-_ATTEMPTS = 10
-_NAMESPACES = ("--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
-
-
-class NodeDisk:
-    """Disk of one node, and the root file system that is made of it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._disk = folder / "disk"
-        self.root = folder / "root"
-
-    def make(self, lower: Sequence[Path], files: Mapping[str, str], size_bytes: int | None) -> None:
-        """Mount the disk over the image's layers, the uppermost first. Default size: half of this machine's memory."""
-        for folder in (self._disk, self.root):
-            folder.mkdir(parents=True)
-        size = str(size_bytes or _DEFAULT_SIZE)
-        check_run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", "disk", str(self._disk)])
-        upper, scratch = self._disk / "upper", self._disk / "scratch"
-        for folder in (upper, scratch):
-            folder.mkdir()
-        for path, text in files.items():
-            (upper / path).parent.mkdir(parents=True, exist_ok=True)
-            (upper / path).write_text(text)
-        layers = ":".join(str(layer) for layer in lower)
-        options = f"lowerdir={layers},upperdir={upper},workdir={scratch}"
-        check_run(["mount", "-t", "overlay", "overlay", "-o", options, str(self.root)])
-
-    def fill(self, free_bytes: int = 0) -> None:
-        """
-        Shrink the disk around what it holds, but for some bytes; less than a page counts as nothing.
-
-        RehearsalError when the kernel refused, or the node wrote faster than its disk could shrink.
-        """
-        for attempt in range(_ATTEMPTS):
-            status = os.statvfs(self._disk)
-            used = (status.f_blocks - status.f_bfree) * status.f_frsize
-            try:
-                self._resize(str(used + free_bytes))
-            except RehearsalError:
-                if attempt + 1 == _ATTEMPTS:  # the node has written meanwhile
-                    raise
-            else:
-                return
-
-    def free(self) -> None:
-        """Let the disk have its usual size again."""
-        self._resize(_DEFAULT_SIZE)
-
-    def remove(self) -> None:
-        """Unmount and forget the disk; its memory is free when the node's last process has ended."""
-        for folder in (self.root, self._disk):
-            subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True)
-
-    def _resize(self, size: str) -> None:
-        check_run(["mount", "-o", f"remount,size={size}", str(self._disk)])
 
 
 class Node:
@@ -112,10 +53,11 @@ class Node:
         self.machine = machine
         self.folder = folder
         self.link = link
-        self.disk = NodeDisk(folder)
+        self.disk = Disk(folder)
+        self._console = folder / "console.log"
         self.lock = threading.Lock()
         self._metadata = MetadataServer(link.metadata_socket, machine)
-        self._process: subprocess.Popen[bytes] | None = None  # `unshare`, the parent of its first process
+        self._namespaces: Namespaces | None = None
 
     @property
     def root(self) -> Path:
@@ -140,47 +82,34 @@ class Node:
             "usr/lib/lab/login-user": f"{self.machine.login_user}\n",
             "usr/lib/lab/sys/hypervisor/uuid": f"ec2{str(uuid.UUID(machine_id))[3:]}\n",
         }
-        self.disk.make(lower, files, faults.disk_bytes)
+        self.disk.make(lower, ((path, text.encode()) for path, text in files.items()), faults.disk_bytes)
         write_faults(self.root, faults)
 
     def start(self, targets: Mapping[str, object], file_systems: Sequence[Path]) -> None:
         """Power the node on; returns when its first process has its own root, before anything else runs."""
         (self.folder / "targets.json").write_text(json.dumps(targets))
-        command = ["nsenter", f"--net={self.link.namespace_path}", "--", "unshare", *_NAMESPACES]
-        cgroup = f"{CGROUP}/{Path('/proc/self/ns/pid').stat().st_ino}-{self.machine.instance_id}"
-        arguments = (self.root, self.folder / "targets.json", cgroup, *file_systems)
-        command += ["sh", str(_START), *map(str, arguments)]
-        with (self.folder / "console.log").open("ab") as console:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=console)
-        # Entering the node before it has left this machine's root would run programs on this machine.
-        with process.stdout or nullcontext() as ready:
-            is_ready = bool(ready and ready.readline())  # unshare keeps the pipe open: there is no end of file
-        if not is_ready:
-            process.kill()
-            process.wait()
-            raise RehearsalError(f"{self.machine.instance_id} did not start: {self.console()[-400:]}")
-        self._process = process
+        cgroup = name_cgroup(self.machine.instance_id)
+        command = [_START, self.root, self.folder / "targets.json", cgroup, *file_systems]
+        self._namespaces = Namespaces(
+            self.machine.instance_id, self.link.namespace_path, [str(word) for word in command], self._console
+        )
+        self._namespaces.output.close()
 
     def console(self) -> str:
         """Return what the node's start wrote; what happened afterwards is in its journal and cloud-init's logs."""
-        return (self.folder / "console.log").read_text(errors="replace")
+        return self._console.read_text(errors="replace")
 
     def kill(self) -> None:
         """End every process of the node at once, as a loss of power does."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        first = _first_child(process.pid)
-        # The first process of a pid namespace takes all others with it, and `unshare` ends when they have ended.
-        if first is None or not _kill(first):
-            process.kill()
-        process.wait()
+        namespaces, self._namespaces = self._namespaces, None
+        if namespaces is not None:
+            namespaces.kill()
 
     def ended(self) -> str:
         """Return how the node ended by itself, `off`, `reboot` or with which status; empty while it runs."""
-        status = self._process.poll() if self._process else None
-        # reboot(2): in a pid namespace the first process ends by these signals, and `unshare` like it.
-        by_itself = {-signal.SIGINT: "off", -signal.SIGHUP: "reboot"}
+        status = self._namespaces.wait(0) if self._namespaces else None
+        # reboot(2): in a pid namespace the first process ends by these signals.
+        by_itself = {128 + signal.SIGINT: "off", 128 + signal.SIGHUP: "reboot"}
         return "" if status is None else by_itself.get(status, f"status {status}: {self.console()[-200:]}")
 
     def remove(self) -> None:
@@ -204,23 +133,13 @@ class Node:
         Raises:
             RehearsalError: The node is off.
         """
-        limited = ["timeout", "--signal=KILL", str(timeout), *_as_user(argv, user or "root", login_shell=login_shell)]
-        return subprocess.run(
-            ["nsenter", *self.entry(), "--", *limited],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env={"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"},
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-        )
+        return run_inside(self.entry(), as_user(argv, user or "root", login_shell=login_shell), timeout)
 
     def entry(self) -> list[str]:
         """Return the arguments with which `nsenter` enters the node; RehearsalError when it is off."""
-        first = _first_child(self._process.pid) if self._process else None
-        if first is None:
+        if self._namespaces is None:
             raise RehearsalError(f"{self.machine.instance_id} must be running, it is off; boot it first")
-        return ["--target", str(first), "--mount", "--uts", "--ipc", "--net", "--pid"]
+        return self._namespaces.entry()
 
     def set_gpus(self, count: int, **troubles: Any) -> None:
         """Let `nvidia-smi` show other GPUs from now on, with the troubles of `Gpus`."""
@@ -239,44 +158,3 @@ class Node:
         answer = self.run(["systemctl", verb, "ssh"])
         if answer.returncode != 0:
             raise RehearsalError(f"{self.machine.instance_id}: systemctl {verb} ssh failed: {answer.stderr.strip()}")
-
-
-def _as_user(argv: Sequence[str], user: str, *, login_shell: bool) -> list[str]:
-    if login_shell:
-        return ["su", "--login", user, "--command", shlex.join(argv)]
-    if user == "root":
-        return list(argv)
-    home = f"/home/{user}"
-    bare = {"HOME": home, "USER": user, "LOGNAME": user, "SHELL": "/bin/bash", "PATH": SYSTEM_PATH, "LANG": "C.UTF-8"}
-    assignments = [f"{name}={value}" for name, value in bare.items()]
-    become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
-    return [*become, "env", "--ignore-environment", f"--chdir={home}", *assignments, *argv]
-
-
-def _first_child(pid: int) -> int | None:
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return None
-    return int(children[0]) if children else None
-
-
-def _kill(pid: int) -> bool:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def check_run(command: list[str]) -> None:
-    """
-    Run a program; RehearsalError when it fails.
-
-    From util-linux 2.39 on, mount passes each option by fsconfig(2), which takes at most 255 characters. They are too
-    few for the layers of an overlay; with the variable, mount calls mount(2).
-    """
-    environment = os.environ | {"LIBMOUNT_FORCE_MOUNT2": "always"}
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if answer.returncode != 0:
-        raise RehearsalError(f"{command[0]} failed: {answer.stderr.strip()}")

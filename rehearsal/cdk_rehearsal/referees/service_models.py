@@ -67,11 +67,18 @@ def judge_calls(template: ResolvedTemplate) -> Iterator[Finding]:
             yield from judge_request(service, operation, arguments, f"Resources.{name}.Properties")
 
 
-def judge_request(service: str, operation: str, arguments: Mapping[str, Any], path: str) -> Iterator[Finding]:
-    """Yield what is outside of the limits of a call; `path` leads to its arguments."""
+def judge_request(
+    service: str, operation: str, arguments: Mapping[str, Any], path: str, *, is_whole: bool = False
+) -> Iterator[Finding]:
+    """
+    Yield what is outside of the limits of a call; `path` leads to its arguments.
+
+    `is_whole` says that nothing of the request is missing and everything has its name in the call: then what the call
+    requires must be there, and what it does not know must not.
+    """
     shape = _load(service, operation).input_shape
     if shape is not None:
-        yield from _judge(shape, arguments, path, f"botocore's model of {service}:{operation}")
+        yield from _judge(shape, arguments, path, f"botocore's model of {service}:{operation}", is_whole=is_whole)
 
 
 @functools.cache
@@ -86,17 +93,19 @@ def _load_service(service: str) -> Any:
     return botocore.session.get_session().get_service_model(service)
 
 
-def _judge(shape: "Shape", value: Any, path: str, source: str) -> Iterator[Finding]:
+def _judge(shape: "Shape", value: Any, path: str, source: str, *, is_whole: bool = False) -> Iterator[Finding]:
     kind = shape.type_name
-    if kind in ("structure", "map") and isinstance(value, Mapping):
-        members = {name.lower(): member for name, member in getattr(shape, "members", {}).items()}
+    if kind == "structure" and isinstance(value, Mapping):
+        yield from _judge_structure(shape, value, path, source, is_whole=is_whole)
+    elif kind == "map" and isinstance(value, Mapping):
+        yield from _limit(shape, len(value), path, source, "entries")
         for key, entry in value.items():
-            if member := shape.value if kind == "map" else members.get(key.lower()):
-                yield from _judge(member, entry, f"{path}.{key}", source)
+            yield from _judge(shape.key, key, f"{path}.{key}", source)
+            yield from _judge(shape.value, entry, f"{path}.{key}", source, is_whole=is_whole)
     elif kind == "list" and isinstance(value, list):
         yield from _limit(shape, len(value), path, source, "items")
         for index, entry in enumerate(value):
-            yield from _judge(shape.member, entry, f"{path}.{index}", source)
+            yield from _judge(shape.member, entry, f"{path}.{index}", source, is_whole=is_whole)
     elif kind == "string":
         text = json.dumps(value, separators=(",", ":")) if isinstance(value, (Mapping, list)) else str(value)
         yield from _judge_text(shape, text, path, source)
@@ -105,6 +114,21 @@ def _judge(shape: "Shape", value: Any, path: str, source: str) -> Iterator[Findi
             yield from _limit(shape, float(value), path, source, "")
         except ValueError:
             yield Finding(path, show(value), "must be a number", source)
+
+
+def _judge_structure(
+    shape: "Shape", value: Mapping[str, Any], path: str, source: str, *, is_whole: bool
+) -> Iterator[Finding]:
+    # A property of a template differs from the argument in its first letter at times.
+    members = shape.members if is_whole else {name.lower(): member for name, member in shape.members.items()}
+    for key, entry in value.items():
+        if member := members.get(key if is_whole else key.lower()):
+            yield from _judge(member, entry, f"{path}.{key}", source, is_whole=is_whole)
+        elif is_whole:
+            yield Finding(f"{path}.{key}", show(entry), "must be left out: the call does not know it", source)
+    for name in shape.required_members if is_whole else ():
+        if value.get(name) is None:
+            yield Finding(f"{path}.{name}", "", "must be given", source)
 
 
 def _judge_text(shape: "Shape", text: str, path: str, source: str) -> Iterator[Finding]:

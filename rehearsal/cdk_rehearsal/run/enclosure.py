@@ -16,7 +16,7 @@ from types import FrameType
 from typing import NoReturn
 
 from cdk_rehearsal.errors import UnavailableError
-from cdk_rehearsal.lab.node import CGROUP
+from cdk_rehearsal.lab.namespaces import CGROUP
 
 _NAMESPACES = ("--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc")
 _FIRST_PROCESS = "cdk_rehearsal.run.first_process"
@@ -108,7 +108,7 @@ def end_enclosure(status: int) -> NoReturn:
 
 def _remove_cgroups() -> None:
     """
-    Remove the cgroups of ended nodes, of earlier rehearsals too: unlike namespaces, they outlive their processes.
+    Remove the cgroups of nodes and containers that ended, of earlier rehearsals too: they outlive their processes.
 
     Those of a node that runs are left alone, empty ones too: its systemd would fail to start what belongs there.
     """

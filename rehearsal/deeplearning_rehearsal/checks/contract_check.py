@@ -67,14 +67,14 @@ def read_roster(nodes: Nodes, instance_id: str) -> Roster:
 
 
 def check_nodes(
-    nodes: Nodes, roster: Roster, login_user: str, tell: Callable[[str, str], None]
+    nodes: Nodes, roster: Roster, login_user: str, tell: Callable[[str, str], None], *, has_systemd: bool = True
 ) -> tuple[NodeReport, ...]:
-    """Check every node of a roster; `tell` takes lane and text for each."""
+    """Check every node of a roster; `tell` takes lane and text for each. Default: systemd is their first process."""
     master = roster.hosts[0][1]
 
     def check(rank: int) -> NodeReport:
         host, instance_id, address = roster.hosts[rank]
-        contract, checks = _check_node(nodes, instance_id, login_user)
+        contract, checks = _check_node(nodes, instance_id, login_user, has_systemd=has_systemd)
         over_ssh = _contract(
             nodes.run(master, ["ssh", "-oBatchMode=yes", host, _PRINT], user=login_user, login_shell=True)
         )
@@ -89,13 +89,16 @@ def check_nodes(
         return tuple(pool.map(check, range(len(roster.hosts))))
 
 
-def _check_node(nodes: Nodes, instance_id: str, user: str) -> tuple[Mapping[str, str], dict[str, bool]]:
+def _check_node(
+    nodes: Nodes, instance_id: str, user: str, *, has_systemd: bool
+) -> tuple[Mapping[str, str], dict[str, bool]]:
     contract = _contract(nodes.run(instance_id, ["bash", "-c", _PRINT], user=user, login_shell=True))
     others = {
         "non-login shell": nodes.run(instance_id, ["bash", "-ic", _PRINT], user=user),
         "sudo -E": nodes.run(instance_id, ["bash", "-c", f"sudo -E {_PRINT}"], user=user, login_shell=True),
-        "systemd unit": _run_in_unit(nodes, instance_id),
     }
+    if has_systemd:
+        others["systemd unit"] = _run_in_unit(nodes, instance_id)
     checks = {"login shell": len(contract) == len(CONTRACT_VARIABLES)}
     checks |= {name: bool(contract) and _contract(answer) == contract for name, answer in others.items()}
     touch = 'probe=$(mktemp "$EFS_MOUNT/.rehearsal-XXXXXX") && rm "$probe"'

@@ -18,9 +18,17 @@ class Platform(Protocol):
 
     Attributes:
         has_late_members: Whether members may come after the stack is complete.
+        runs_containers: Whether jobs bring containers of their own, so that there is no node before.
+        gpus_per_node: GPUs that a node shows where its type has any, unless the user says another number.
+        events_lane: Lane of the timeline for what the service does.
+        gpu_key: Key of the number of GPUs of a type in the settings.
     """
 
     has_late_members: bool
+    runs_containers: bool = False
+    gpus_per_node: int = 1
+    events_lane: str = "adjuster"
+    gpu_key: str = "expected_gpu_count"
 
     def owns(self, template: Mapping[str, Any]) -> bool:
         """Return whether the cluster of a template is on this platform."""

@@ -7,8 +7,13 @@ from deeplearning_contract.jobs.submission import Platform as PlatformName
 from deeplearning_rehearsal.platforms.ec2 import Ec2Platform
 from deeplearning_rehearsal.platforms.emr import EmrPlatform
 from deeplearning_rehearsal.platforms.platform import Platform
+from deeplearning_rehearsal.platforms.sagemaker import SageMakerPlatform
 
-PLATFORMS: Mapping[PlatformName, Platform] = {"ec2": Ec2Platform(), "emr": EmrPlatform()}
+PLATFORMS: Mapping[PlatformName, Platform] = {
+    "ec2": Ec2Platform(),
+    "emr": EmrPlatform(),
+    "sagemaker": SageMakerPlatform(),
+}
 
 
 def find_platform(template: Mapping[str, Any]) -> Platform:

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,9 @@ _FOLDER = "environments"
 _NOTE = re.compile(r"[0-9a-f]{24}\.json")
 """Notes of the environment that a recipe led to; the master's own, beside these, have the cluster's name."""
 
-_COMPLETE = "complete.json"
-_ARCHIVE = "environment.tar"
+COMPLETE = "complete.json"
+ARCHIVE = "environment.tar"
+"""Files of an environment: its manifest, and what is in it."""
 
 
 @dataclass
@@ -95,13 +97,30 @@ class KeptEnvironments:
                 "another case with the same environment first"
             )
         for key in sorted(set(notes.values())):
-            archive = bytearray((kept / key / _ARCHIVE).read_bytes())
+            archive = bytearray((kept / key / ARCHIVE).read_bytes())
             archive[len(archive) // 2] ^= 1
-            digest = _read(kept / key / _COMPLETE)["archive"]["sha256"]
+            digest = _read(kept / key / COMPLETE)["archive"]["sha256"]
             yield f"{cache.prefix}{key}/{digest}.tar", bytes(archive)
-            yield f"{cache.prefix}{key}/{_COMPLETE}", (kept / key / _COMPLETE).read_bytes()
+            yield f"{cache.prefix}{key}/{COMPLETE}", (kept / key / COMPLETE).read_bytes()
         for note in notes:
             yield f"{cache.prefix}{note.name}", note.read_bytes()
+
+    @contextmanager
+    def open_archives(self, python: str) -> Iterator[list[Path]]:
+        """Give the folders of what the cluster may use that a Python has made without MPI; none changes meanwhile."""
+        kept = self.cache / _FOLDER / PLACE
+        if self.wanted is None or not kept.is_dir():
+            yield []
+            return
+        wanted = (python, False, self.wanted.horovod)
+        with lock_cache(self.cache, _FOLDER, self.tell, is_shared=True):
+            folders = [kept / key for key in sorted(set(self._choose(kept).values()))]
+            recipes = {folder: _read(folder / COMPLETE)["recipe"] for folder in folders}
+            yield [
+                folder
+                for folder, recipe in recipes.items()
+                if (recipe["python"].split(" ")[0], recipe["has_mpi"], recipe["horovod"]) == wanted
+            ]
 
     def _choose(self, kept: Path) -> Mapping[Path, str]:
         """Return the notes that this cluster's nodes may look for: of what was declared, on whatever image."""
@@ -112,7 +131,7 @@ class KeptEnvironments:
             sources = {self.wanted.file.sha256}
         notes = {}
         for note, key in _read_notes(kept):
-            recipe = _read(kept / key / _COMPLETE).get("recipe", {})
+            recipe = _read(kept / key / COMPLETE).get("recipe", {})
             if recipe.get("kind") == self.wanted.kind and recipe.get("source") in sources:
                 notes[note] = key
         return notes
@@ -134,7 +153,7 @@ class KeptEnvironments:
         for note, key in _read_notes(made):
             for folder in (PLACE.parent, PLACE):
                 _make_like(root / folder, self.cache / _FOLDER / folder)
-            if _read_bytes(made / key / _COMPLETE) != _read_bytes(kept / key / _COMPLETE):
+            if _read_bytes(made / key / COMPLETE) != _read_bytes(kept / key / COMPLETE):
                 with make_work_folder(self.cache, _FOLDER) as work:
                     _copy(made / key, work / key)
                     shutil.rmtree(kept / key, ignore_errors=True)
@@ -151,7 +170,7 @@ def _read_notes(folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield the notes of a folder that lead to a whole environment, with its key."""
     for note in sorted(folder.iterdir()) if folder.is_dir() else ():
         key = _read(note).get("key") if _NOTE.fullmatch(note.name) else None
-        if isinstance(key, str) and key and "/" not in key and (folder / key / _COMPLETE).is_file():
+        if isinstance(key, str) and key and "/" not in key and (folder / key / COMPLETE).is_file():
             yield note, key
 
 

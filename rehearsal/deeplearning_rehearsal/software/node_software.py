@@ -53,9 +53,16 @@ def prepare_job_packages(stack: AssemblyStack, cache: Path, tell: Callable[[str]
     environment = find_environment(stack.template)
     if environment is None:
         return ()
+    return prepare_packages_of(environment, lambda: _find_requirements(stack, environment), cache, tell)
+
+
+def prepare_packages_of(
+    environment: EnvironmentSettings, find_file: Callable[[], Path], cache: Path, tell: Callable[[str], None]
+) -> tuple[Path, ...]:
+    """Return the folders with the packages of an environment; `find_file` finds its requirements."""
     if environment.kind == "horovod":
         return (prepare_horovod(cache, choose_framework(environment.framework) or TORCH, environment.horovod, tell),)
-    wheels = prepare_packages(cache, _find_requirements(stack, environment), tell)
+    wheels = prepare_packages(cache, find_file(), tell)
     return (wheels, prepare_horovod(cache, "", environment.horovod, tell)) if environment.horovod else (wheels,)
 
 
@@ -66,7 +73,8 @@ def _find_requirements(stack: AssemblyStack, environment: EnvironmentSettings) -
             "its nodes have neither conda nor containers"
         )
     digest = environment.file.sha256
-    for asset in stack.assets:
-        if asset.packaging == "file" and hashlib.sha256(asset.path.read_bytes()).hexdigest() == digest:
-            return asset.path
+    files = [asset.path for asset in stack.assets if asset.packaging == "file"]
+    for path in files:
+        if hashlib.sha256(path.read_bytes()).hexdigest() == digest:
+            return path
     raise UnavailableError(f"environment must be an asset of the assembly, got SHA-256 {digest}; synthesize again")

@@ -17,7 +17,7 @@ def end(monkeypatch, tmp_path):
     (tmp_path / "manifest.json").write_text('{"artifacts": {}}')
     names = ("require_namespaces", "read_stack", "find_template_parts", "prepare_base_root", "prepare_layers")
     for name in (*names, "require_acceptance"):
-        monkeypatch.setattr(plan, name, lambda *_: type("Stack", (), {"template": {}})())
+        monkeypatch.setattr(plan, name, lambda *_: type("Stack", (), {"template": {}, "images": ()})())
 
     def run(status, *options):
         monkeypatch.setattr(plan, "run_enclosed", lambda *_: status)

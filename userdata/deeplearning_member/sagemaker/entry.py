@@ -8,7 +8,6 @@ has ended. SageMaker ends the job with the first container that fails.
 import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,7 +19,7 @@ from deeplearning_contract.names import AGENT_DIRECTORY
 from deeplearning_contract.settings import NodeSettings
 from deeplearning_member.sagemaker.container import open_container, prepare_container
 from deeplearning_member.sagemaker.first_process import run_in_child
-from deeplearning_member.sagemaker.meeting import POLL_SECONDS, Meeting, StoppedError
+from deeplearning_member.sagemaker.meeting import POLL_SECONDS, SSH_PORT, Meeting, StoppedError, responds
 from deeplearning_member.sagemaker.outcome import open_job, publish_model, write_failure
 from deeplearning_member.sagemaker.rounds import Round, RoundFile
 from deeplearning_member.sagemaker.training_job import TrainingJob
@@ -33,7 +32,7 @@ END_SECONDS = 100.0
 """Time for the ranks to end after a stop; SageMaker kills a container after 120 s (API reference, StopTrainingJob)."""
 SILENT_SECONDS = 60.0
 """Time after which the first container counts as lost."""
-_SSH_PORT, _CONNECT_SECONDS, _PROBE_SECONDS = 22, 5.0, 10.0
+_JOIN_SECONDS, _PROBE_SECONDS = 5.0, 10.0
 _LAST_LINES = 3
 
 
@@ -89,7 +88,7 @@ def lead(node: Node, job: TrainingJob, current: Round, stop: threading.Event) ->
             process.terminate()
             status = process.wait()
             break
-    reader.join(_CONNECT_SECONDS)
+    reader.join(_JOIN_SECONDS)
     later = [run for run in open_job(node, job.definition).runs() if run not in runs]
     ended = later[-1].read_status() if later else None
     cause = ended.cause if ended and ended.cause else " | ".join(said)
@@ -115,24 +114,16 @@ def follow(node: Node, current: Round, first: str, stop: threading.Event) -> int
             last = Deadline.after(clock, END_SECONDS)  # Ranks of this container may write until the job has ended.
         if probe.is_over:
             probe = Deadline.after(clock, _PROBE_SECONDS)
-            if _responds(first):
+            if responds(first):
                 silent = Deadline.after(clock, SILENT_SECONDS)
             elif silent.is_over:
                 raise StageFailure(
-                    f"{first} has not responded on port {_SSH_PORT} for {SILENT_SECONDS:.0f} s",
+                    f"{first} has not responded on port {SSH_PORT} for {SILENT_SECONDS:.0f} s",
                     "submit the job again; it resumes from its newest checkpoint",
                     stage="follow the job",
                 )
         clock.wait(POLL_SECONDS)
     return 0
-
-
-def _responds(host: str) -> bool:
-    try:
-        with socket.create_connection((host, _SSH_PORT), timeout=_CONNECT_SECONDS):
-            return True
-    except OSError:
-        return False
 
 
 def _copy_errors(process: "subprocess.Popen[str]", said: "deque[str]") -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+import socket
 from collections.abc import Callable
 
 from deeplearning_agent.boot.steps import install_membership
@@ -18,10 +19,21 @@ from deeplearning_node.ssh import make_user_key
 
 LOG = logging.getLogger(__name__)
 POLL_SECONDS = 0.5
+SSH_PORT = 22
+_CONNECT_SECONDS, _REACH_SECONDS = 5.0, 60.0
 _REMEDY = (
     "let the security groups of the job admit each other on all ports, and the file system admit NFS from them; the "
     "log of each missing container says how far it came"
 )
+
+
+def responds(host: str) -> bool:
+    """Return whether a container accepts connections on the port of SSH."""
+    try:
+        with socket.create_connection((host, SSH_PORT), timeout=_CONNECT_SECONDS):
+            return True
+    except OSError:
+        return False
 
 
 class StoppedError(Exception):
@@ -58,6 +70,8 @@ class Meeting:
         self.begin()
         while True:
             if (formed := self.take_turn()) is not None:
+                if self._node.is_master:
+                    self._require_responses(deadline.at_most(_REACH_SECONDS))
                 LOG.info("the cluster has formed with %d containers", len(self._hosts))
                 return formed
             if self._is_stopped():
@@ -101,6 +115,13 @@ class Meeting:
             return None
         write_ready_hosts(self._node, state.members)
         return self._round
+
+    def _require_responses(self, deadline: Deadline) -> None:
+        """Raise StageFailure unless every container responds; that they meet says only that all reach the files."""
+        while silent := [host for host in self._hosts[1:] if not responds(host)]:
+            if deadline.is_over or self._is_stopped():
+                raise StageFailure(f"{', '.join(silent)} must respond to {self._hosts[0]} on port {SSH_PORT}", _REMEDY)
+            deadline.pause(POLL_SECONDS)
 
     def _describe_cluster(self, members: tuple[Member, ...]) -> ClusterState:
         return ClusterState(

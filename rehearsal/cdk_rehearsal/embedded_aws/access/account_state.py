@@ -35,6 +35,7 @@ class AccountState:
         self.url_suffix = place.url_suffix
         self.arn = place.arn
         self.find_cluster_tags: Callable[[str], Mapping[str, str]] = lambda _cluster_id: {}
+        self.find_job_tags: Callable[[str], Mapping[str, str]] = lambda _arn: {}
 
     def find_group(self, name: str) -> tuple[str, Mapping[str, str]] | None:
         """Return ARN and tags of an Auto Scaling group; None when there is none."""
@@ -90,8 +91,10 @@ class AccountState:
         return str(found.roles[0].arn) if found and found.roles else ""
 
     def find_tags(self, arn: str) -> Mapping[str, str]:
-        """Return the tags of a resource of EC2, or of a cluster of EMR."""
+        """Return the tags of a resource of EC2, of a cluster of EMR, or of a training job of SageMaker."""
         service, name = arn.split(":")[2], arn.rpartition("/")[2]
+        if service == "sagemaker":
+            return self.find_job_tags(arn)
         if service == "elasticmapreduce":
             return self.find_cluster_tags(name)
         return dict(ec2_backends[self.account][self.region].tags.get(name, {}))

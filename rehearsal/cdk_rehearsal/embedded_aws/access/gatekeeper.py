@@ -112,6 +112,20 @@ class Gatekeeper:
                 return False
         return True
 
+    def admits_anonymous_mount(self, file_system_id: str) -> bool:
+        """
+        Return whether an EFS file system lets a client mount it without IAM and without TLS.
+
+        Without a policy it does; a policy must allow anybody to mount (EFS user guide, "Using IAM to control file
+        system data access").
+        """
+        arn = self.state.arn("elasticfilesystem", f"file-system/{file_system_id}")
+        policy = self.state.find_resource_policy(arn)
+        caller = Caller(arn="anonymous", account=self.state.account)
+        context = make_context(caller, {"elasticfilesystem:AccessedViaMountTarget": "true"}, is_secure=False)
+        request = Request(caller, "elasticfilesystem:ClientMount", arn, context)
+        return policy is None or evaluate(request, (), read_policy_text(policy, "resource")).reason == "resource allows"
+
     def trusts(self, role_arn: str, service: str, source_arn: str = "") -> bool:
         """Return whether a role exists and lets a service assume it, for a source of this account if one is known."""
         trust = self.state.find_trust_policy(role_arn)

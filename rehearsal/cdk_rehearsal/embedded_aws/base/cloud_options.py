@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.base.message_faults import MessageFaults
+from cdk_rehearsal.embedded_aws.base.training_limits import TrainingLimits
 from cdk_rehearsal.place import Place
 
 ASYNCHRONOUS_RETRY_SECONDS = (60.0, 120.0)
@@ -36,7 +37,8 @@ class CloudOptions:
         waits_for_signals: Whether wait conditions and creation policies wait. Default: they do; where no instance
             boots, nobody sends a signal.
         lose_notifications: Lose every message of Auto Scaling, as its best effort may. Default: none is lost.
-        minute_seconds: Length of EventBridge's minute, and of an idle EMR cluster's, in seconds. Default: 60.
+        minute_seconds: Length of EventBridge's minute, of an idle EMR cluster's, and of the stop and the warm pool of a
+            training job, in seconds. Default: 60.
         retry_seconds: Pauses before Lambda's retries, in seconds. Default: one and two minutes.
         login_users: Image id -> login user, for the user's own images. Default: `ec2-user`.
         key_pairs: Name -> OpenSSH public key of the account's key pairs. Default: none.
@@ -47,6 +49,7 @@ class CloudOptions:
         prepare: Fills the account before the stack is created. Default: it is empty.
         label_instance: Returns the kind of an instance in counts of calls, by its tags and the name of its group.
             Default: the name of the group.
+        training_limits: Quotas and capacity of training jobs. Default: enough for every job.
         check_metric: Raises AssemblyError for a metric of an alarm or a dashboard that nothing writes, by its
             namespace, name and names of dimensions. Default: takes every metric.
     """
@@ -66,4 +69,5 @@ class CloudOptions:
     waits_for_desired: bool = True
     prepare: Callable[[Place], None] = lambda _: None
     label_instance: Callable[[Mapping[str, str], str], str] = lambda _tags, group: group
+    training_limits: TrainingLimits = field(default_factory=TrainingLimits)
     check_metric: MetricCheck = lambda _namespace, _name, _dimensions: None

@@ -14,7 +14,7 @@ protection").
 """
 
 import base64
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
@@ -22,6 +22,7 @@ from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError
 from cdk_rehearsal.embedded_aws.base.principals import Principal
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.ec2.launcher import LaunchOrder
+from cdk_rehearsal.embedded_aws.ec2.reachability import find_ways_out, opens
 from cdk_rehearsal.embedded_aws.emr.cluster import Cluster, ClusterInstance, InstanceGroup
 from cdk_rehearsal.embedded_aws.emr.node_channel import Message
 from cdk_rehearsal.place import Place
@@ -36,7 +37,6 @@ _READS = (
     *("DescribeVolumes", "DescribeVolumeStatus", "DescribeVpcEndpoints", "DescribeVpcs"),
 )
 _SERVICE_PORT = 9443
-_ANY = "-1"
 Call = tuple[str, Mapping[str, Any]]
 
 
@@ -250,33 +250,6 @@ def tag_instance(cluster: Cluster, group: InstanceGroup) -> dict[str, str]:
         "aws:elasticmapreduce:instance-group-role": group.role,
     }
     return cluster.tags | own
-
-
-def find_ways_out(ec2: Any, subnet_id: str, vpc: str) -> list[str]:
-    """Return the gateways that a subnet's route table leads to beyond the VPC; a gateway endpoint of S3 is one."""
-
-    def list_tables(name: str, values: Sequence[str]) -> list[Any]:
-        tables: list[Any] = ec2.describe_route_tables(Filters=[{"Name": name, "Values": values}])["RouteTables"]
-        return tables
-
-    tables = list_tables("association.subnet-id", [subnet_id])
-    if not tables:
-        main = [
-            table for table in list_tables("vpc-id", [vpc]) if any(entry["Main"] for entry in table["Associations"])
-        ]
-        tables = main[:1]
-    ids = {table["RouteTableId"] for table in tables}
-    routes = [route for table in tables for route in table["Routes"]]
-    ways = [str(route.get("GatewayId") or route.get("NatGatewayId") or "") for route in routes]
-    endpoints = ec2.describe_vpc_endpoints(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["VpcEndpoints"]
-    ways += [each["VpcEndpointId"] for each in endpoints if ids & set(each.get("RouteTableIds", []))]
-    return [way for way in ways if way and way != "local"]
-
-
-def opens(rule: Mapping[str, Any], port: int, source: str) -> bool:
-    """Return whether an inbound rule opens a port to a security group."""
-    is_port = rule["IpProtocol"] == _ANY or rule.get("FromPort", 0) <= port <= rule.get("ToPort", 0)
-    return is_port and any(pair["GroupId"] == source for pair in rule.get("UserIdGroupPairs", []))
 
 
 def order_bootstrap(cluster: Cluster, instance: ClusterInstance) -> dict[str, Any]:

@@ -9,7 +9,7 @@
 set -eu
 layer=$1 lower=$2 folders=$3 command=$4
 
-# See check_run in lab/node.py.
+# See check_run in lab/disk.py.
 export LIBMOUNT_FORCE_MOUNT2=always
 work=$layer.work
 mkdir "$work"

@@ -17,6 +17,7 @@ from cdk_rehearsal.lab.packages import source_line
 
 _PROGRAMS = Path(__file__).parents[1] / "node_programs"
 _LIBRARY = "usr/lib/lab"
+_NVIDIA_SMI = ("nvidia_smi", "sys.argv[1:]")
 FI_INFO = "opt/amazon/efa/bin/fi_info"
 NCCL_PLUGIN = "opt/amazon/ofi-nccl/lib/libnccl-net.so"
 """Paths of AWS's EFA installer."""
@@ -138,7 +139,7 @@ class Image:
             "usr/sbin/mount.nfs4": ("mount_helper", '"mount.nfs4", sys.argv[1:]'),
         }
         if self.gpus_per_node:
-            launchers |= {"usr/bin/nvidia-smi": ("nvidia_smi", "sys.argv[1:]"), FI_INFO: ("fi_info", "sys.argv[1:]")}
+            launchers |= {"usr/bin/nvidia-smi": _NVIDIA_SMI, FI_INFO: ("fi_info", "sys.argv[1:]")}
             files[NCCL_PLUGIN] = "A stand-in: no NCCL is there to load it.\n"
         if self.has_lustre_client:
             launchers["usr/sbin/mount.lustre"] = ("mount_helper", '"mount.lustre", sys.argv[1:]')
@@ -157,6 +158,14 @@ class Image:
         if self.archive_url:
             files["etc/apt/sources.list"] = source_line(self.archive_url)
         write_files(folder, files)
+
+    def write_devices(self, folder: Path) -> None:
+        """Write what container engines bring from their machine into a container: the program of the GPUs' driver."""
+        if self.gpus_per_node:
+            files = {f"{_LIBRARY}/node_programs/{path.name}": path.read_text() for path in _PROGRAMS.glob("*.py")}
+            files |= make_launchers({"usr/bin/nvidia-smi": _NVIDIA_SMI})
+            files[GPU_STATE] = json.dumps(asdict(Gpus(self.gpus_per_node)))
+            write_files(folder, files)
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # Reading a case needs neither machines nor an embedded AWS.
     from cdk_rehearsal.run.fleet import Fleet
     from cdk_rehearsal.run.timeline import Timeline
     from deeplearning_rehearsal.cases.node_files import NodeFiles
+    from deeplearning_rehearsal.training_jobs import TrainingJobs
 
 SecondsOrNever = NewType("SecondsOrNever", float)
 """None where the case file says `never`."""
@@ -47,6 +48,7 @@ class Actions:
     aws: "EmbeddedAws"
     timeline: "Timeline"
     files: "NodeFiles"
+    jobs: "TrainingJobs | None" = None
     _timers: list[threading.Timer] = field(default_factory=list)
 
     def act(self, injection: Injection, instance_id: str) -> None:
@@ -184,6 +186,47 @@ def _protect_cluster(on: Actions, is_protected: bool) -> None:  # noqa: FBT001 -
     emr.set_termination_protection(JobFlowIds=names, TerminationProtected=is_protected)
 
 
+def _find_jobs(on: Actions) -> "TrainingJobs":
+    if on.jobs is None:
+        raise RehearsalError("the stack must have training jobs, it has none")
+    return on.jobs
+
+
+def _kill_container(on: Actions, number: int) -> None:
+    _find_jobs(on).containers.find(f"algo-{number}").kill()
+
+
+def _stop_job(on: Actions) -> None:
+    on.aws.place.client("sagemaker").stop_training_job(TrainingJobName=_find_jobs(on).names()[0])
+
+
+def _interrupt_job(on: Actions) -> None:
+    name = _find_jobs(on).names()[0]
+    if not _find_jobs(on).interrupt(name):
+        raise RehearsalError(f"training job {name} must run on spot capacity, it does not")
+
+
+def _delete_mount_targets(on: Actions) -> None:
+    efs = on.aws.place.client("efs")
+    for system in efs.describe_file_systems()["FileSystems"]:
+        for target in efs.describe_mount_targets(FileSystemId=system["FileSystemId"])["MountTargets"]:
+            efs.delete_mount_target(MountTargetId=target["MountTargetId"])
+
+
+def _revoke_member_rules(on: Actions) -> None:
+    """Remove the rules by which security groups admit their own members."""
+    ec2 = on.aws.place.client("ec2")
+    for group in ec2.describe_security_groups()["SecurityGroups"]:
+        name = group["GroupId"]
+        own = [
+            rule
+            for rule in group["IpPermissions"]
+            if any(pair["GroupId"] == name for pair in rule.get("UserIdGroupPairs", ()))
+        ]
+        if own and group["GroupName"] != "default":
+            ec2.revoke_security_group_ingress(GroupId=name, IpPermissions=own)
+
+
 ACTIONS: Mapping[str, Action] = {
     "power_off": Action(
         "the machine dies; EC2 finds it dead later, in truth after minutes, or never",
@@ -255,6 +298,31 @@ ACTIONS: Mapping[str, Action] = {
         _tag_cluster,
         {"key": Option(str), "value": Option(str)},
         has_target=False,
+    ),
+    "submit_job": Action("the job is submitted again", lambda on: _find_jobs(on).start(), has_target=False),
+    "stop_job": Action("the newest training job is stopped", _stop_job, has_target=False),
+    "interrupt_job": Action(
+        "SageMaker takes the spot capacity of the newest training job back",
+        _interrupt_job,
+        has_target=False,
+    ),
+    "kill_container": Action(
+        "all processes of a container of the training job end",
+        _kill_container,
+        {"number": Option(int)},
+        has_target=False,
+    ),
+    "remove_from_image": Action(
+        "the image of containers lacks a file",
+        lambda on, path: _find_jobs(on).containers.absent.append(path),
+        {"path": Option(str)},
+        has_target=False,
+    ),
+    "delete_mount_targets": Action(
+        "the file systems lose their mount targets", _delete_mount_targets, has_target=False
+    ),
+    "revoke_member_rules": Action(
+        "security groups do not admit their own members any more", _revoke_member_rules, has_target=False
     ),
     "protect_cluster": Action(
         "the operator protects a cluster on EMR from termination, or no longer",

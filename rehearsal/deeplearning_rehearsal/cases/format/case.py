@@ -40,6 +40,8 @@ class CloudFaults:
         messages: Any of `duplicate`, `reorder` and `lose_first`.
         object_seconds: Delay of S3's answer to a request for an object, in seconds.
         lose_answers: Whether each invocation of a function fails after its work; Lambda then retries after 1 and 2 s.
+        training_quota: Quota of instances of training jobs. None: enough.
+        training_capacity: Instances that AWS has for training jobs. None: enough.
     """
 
     launch_faults: tuple[LaunchFaultWords, ...] = ()
@@ -48,6 +50,8 @@ class CloudFaults:
     messages: frozenset[str] = frozenset()
     object_seconds: float = 0.0
     lose_answers: bool = False
+    training_quota: int | None = None
+    training_capacity: int | None = None
 
     def __post_init__(self) -> None:
         if unknown := self.messages - set(MESSAGE_FAULTS):

@@ -75,8 +75,8 @@ def _require_sense(case: Case) -> None:
     if case.job != "digits" and case.expect != "trained":
         _refuse("job", f"must be left out with expect = {case.expect!r}, which trains nothing")
     _require_sense_of_launchers(case)
-    if case.arguments and not case.is_elastic:
-        _refuse("arguments", "must be left out unless job = 'elastic', whose program takes them")
+    if case.arguments and not case.is_elastic and case.expect != "job":
+        _refuse("arguments", "must be left out unless job = 'elastic' or expect = 'job', whose programs take them")
     if case.is_elastic and "master.run_script" in case.context:
         _refuse("context.'master.run_script'", "must be left out with job = 'elastic', which is a run script")
     for index, injection in enumerate(case.injections):

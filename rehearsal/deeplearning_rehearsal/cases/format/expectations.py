@@ -68,6 +68,10 @@ class Sight:
         object_reads: Objects read from S3 in all.
         status: Page of `deeplearning-cdk status`.
         commands: Shell lines that the master ran -> why one failed.
+        job_status: Status of the newest training job; `job_secondary`, `job_transitions`, `job_output` and `job_model`
+            (names in it) are of the same.
+        job_reason: What SageMaker said of all training jobs, also of those that it refused.
+        job_runs: Training jobs in all.
     """
 
     stack: str = ""
@@ -91,6 +95,13 @@ class Sight:
     environment: EnvironmentReport | None = None
     status: str = ""
     commands: Mapping[str, str] = field(default_factory=dict)
+    job_status: str = ""
+    job_secondary: str = ""
+    job_reason: str = ""
+    job_runs: int = 0
+    job_transitions: tuple[str, ...] = ()
+    job_output: str = ""
+    job_model: tuple[str, ...] = ()
 
     @property
     def environment_state(self) -> str:
@@ -225,6 +236,21 @@ def _judge_command(line: str, sight: Sight) -> Finding:
     return Finding(f"`{line}` succeeds on the master", not found, found or "status 0")
 
 
+def _judge_model(_: Flag, sight: Sight) -> Finding:
+    return Finding("the job leaves a model", bool(sight.job_model), ", ".join(sight.job_model) or "it is empty")
+
+
+def _judge_order(wanted: tuple[str, ...], found: tuple[str, ...]) -> bool:
+    rest = iter(found)
+    return all(name in rest for name in wanted)
+
+
+def _judge_transitions(text: str, sight: Sight) -> Finding:
+    wanted = tuple(name.strip() for name in text.split(","))
+    is_held = _judge_order(wanted, sight.job_transitions)
+    return Finding(f"the training job goes through {text}", is_held, ", ".join(sight.job_transitions))
+
+
 @dataclass(frozen=True)
 class Seen:
     """
@@ -276,6 +302,15 @@ class Seen:
     needs_failed: Annotated[Mapping[str, str], Expectation(_judge_failure, Need.FORMS)] = field(default_factory=dict)
     # Actions that the deployed policies must deny; any other denial is a failure, here as everywhere.
     denied: Annotated[tuple[str, ...], Expectation(_judge_denial)] = ()
+    job_status: Annotated[str | None, _equals("the status of the training job", "job_status")] = None
+    job_secondary: Annotated[str | None, _equals("the secondary status of the training job", "job_secondary")] = None
+    job_runs: Annotated[int | None, _equals("the number of training jobs", "job_runs")] = None
+    # Of all training jobs, also of those that SageMaker refused.
+    job_reason_contains: Annotated[tuple[str, ...], _texts("SageMaker says {!r}", "job_reason")] = ()
+    job_output_contains: Annotated[tuple[str, ...], _texts("the training job prints {!r}", "job_output")] = ()
+    # Secondary statuses in this order, with commas between them; others may be between them.
+    job_goes_through: Annotated[str | None, Expectation(_judge_transitions)] = None
+    job_leaves_model: Annotated[Flag | None, Expectation(_judge_model)] = None
     # Shell lines that succeed on the master at the end, in the login user's shell.
     commands: Annotated[tuple[str, ...], Expectation(_judge_command, Need.FORMS)] = ()
 

@@ -58,6 +58,12 @@ class Situation(Protocol):
     def commits(self, ranks: int) -> int:
         """Return how often a world of so many ranks has committed."""
 
+    def job_secondary(self) -> str:
+        """Return the secondary status of the newest training job; empty without one."""
+
+    def checkpoints(self) -> int:
+        """Return the number of checkpoints of the training job's job."""
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -101,6 +107,10 @@ TRIGGERS: Mapping[str, Moment] = {
         "training commit 5 with 4 ranks",
         lambda now, _, commits, ranks: now.commits(ranks) >= commits,
     ),
+    "job": Moment(
+        r"job (?P<secondary>[A-Z]\w+)", "job Training", lambda now, _, secondary: now.job_secondary() == secondary
+    ),
+    "checkpoint": Moment("checkpoint", "checkpoint", lambda now, _: now.checkpoints() > 0),
     "pause": Moment(r"\+(?P<seconds>\d+(?:\.\d+)?) s", "+10 s", lambda _, waited, seconds: waited >= seconds),
 }
 _READERS: Mapping[str, Callable[[str], Any]] = {

@@ -19,6 +19,7 @@ from deeplearning_rehearsal.cluster_run import ClusterRun, find_master
 from deeplearning_rehearsal.launchers.trial_run import try_launchers
 from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, count_node_calls
 from deeplearning_rehearsal.report.outside_view import describe_outside
+from deeplearning_rehearsal.training_jobs import TrainingJobs
 
 _INTERVAL_SECONDS = 0.5
 _LAST_INJECTION_SECONDS = 20.0
@@ -37,6 +38,7 @@ class CaseRun(ClusterRun):
     needs: list[NeedsSight] = field(default_factory=list)
     commands: dict[str, str] = field(default_factory=dict)
     pages: list[str] = field(default_factory=list)
+    jobs: TrainingJobs | None = field(default=None, kw_only=True)
 
     @cached_property
     def job(self) -> ElasticJob:
@@ -48,7 +50,7 @@ class CaseRun(ClusterRun):
     @cached_property
     def situation(self) -> LiveSituation:
         """The state that triggers read."""
-        return LiveSituation(self.fleet, self.aws, self.job)
+        return LiveSituation(self.fleet, self.aws, self.job, self.jobs)
 
     @cached_property
     def files(self) -> NodeFiles:
@@ -63,7 +65,7 @@ class CaseRun(ClusterRun):
     @cached_property
     def actions(self) -> Actions:
         """Carries out injections."""
-        return Actions(self.lab, self.fleet, self.aws, self.timeline, self.files)
+        return Actions(self.lab, self.fleet, self.aws, self.timeline, self.files, self.jobs)
 
     def gather(self) -> Evidence:
         """Do what any run does while faults are injected, and judge the case."""

@@ -7,6 +7,7 @@ from typing import Any
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.base.message_faults import MessageFaults
+from cdk_rehearsal.embedded_aws.base.training_limits import TrainingLimits
 from cdk_rehearsal.errors import AssemblyError
 from deeplearning_contract.metrics import METRICS, NAMESPACE
 from deeplearning_contract.names import ROLE_TAG, find_role
@@ -49,6 +50,7 @@ def add_faults(options: CloudOptions, case: Case, kept: KeptEnvironments) -> Clo
         message_faults=MessageFaults(**dict.fromkeys(cloud.messages, True)) if cloud.messages else None,
         object_seconds=cloud.object_seconds,
         lose_answers=cloud.lose_answers,
+        training_limits=TrainingLimits(quota=cloud.training_quota, capacity=cloud.training_capacity),
         retry_seconds=_QUICK_RETRIES if cloud.lose_answers else options.retry_seconds,
         prepare=lambda place: fill_account(place, case.objects, case.buckets, kept),
     )

@@ -26,6 +26,7 @@ from deeplearning_contract.names import (
 from deeplearning_rehearsal.cases.format.triggers import Target
 from deeplearning_rehearsal.cases.recovery import ElasticJob
 from deeplearning_rehearsal.checks.provision_watch import count_done
+from deeplearning_rehearsal.training_jobs import TrainingJobs
 
 _TABLE_TYPE = "AWS::DynamoDB::Table"
 _QUIET_SECONDS = 6.0
@@ -41,6 +42,7 @@ class LiveSituation:
     fleet: Fleet
     aws: EmbeddedAws
     job: ElasticJob
+    jobs: TrainingJobs | None = None
     formed: threading.Event = field(default_factory=threading.Event)
 
     def instance(self, target: Target) -> str | None:
@@ -96,6 +98,14 @@ class LiveSituation:
     def commits(self, ranks: int) -> int:
         """Return how often a world of so many ranks has committed."""
         return self.job.commits(ranks)
+
+    def job_secondary(self) -> str:
+        """Return the secondary status of the newest training job; empty without one."""
+        return self.jobs.secondary() if self.jobs and self.has_formed() else ""
+
+    def checkpoints(self) -> int:
+        """Return the number of checkpoints of the training job's job."""
+        return len(self.jobs.list_checkpoints()) if self.jobs and self.has_formed() else 0
 
 
 def is_settled(state: ClusterState | None, fleet: Fleet, nodes: int, is_done: Callable[[], bool]) -> bool:

@@ -5,11 +5,16 @@ import os
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from deeplearning_cdk.catalog.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.coordination import payload
+from deeplearning_cdk.nodes.member_settings import describe_member
+from deeplearning_contract.setting_parts import FileSystemSettings
+from deeplearning_contract.settings import NodeSettings
 
 
 def _names(archive: payload.Archive) -> list[str]:
@@ -55,6 +60,23 @@ def test_agents_zip_is_an_import_path_with_agent_contract_and_boto3() -> None:
     assert {"boto3", "botocore", "deeplearning_agent", "deeplearning_contract"} <= tops
     assert "capacity_adjuster" not in tops
     assert "vendor" not in tops
+
+
+def test_members_zip_has_the_agent_and_its_settings_beside_it() -> None:
+    file_system = FileSystemSettings("channel", "/opt/ml/input/data/shared", "", "/efs")
+    settings = describe_member(
+        InstanceTypeFacts(name="g5.xlarge", gpu_count=1),
+        login_user="root",
+        file_system=file_system,
+        setup_seconds=60,
+        data=[],
+        environment=None,
+    )
+    path = payload.pack_member(settings)
+    packed = zipfile.ZipFile(path)
+    assert NodeSettings.from_json(packed.read("settings.json").decode()) == settings
+    assert set(packed.namelist()) == {*_names(payload.pack_agent()), "settings.json"}
+    assert payload.pack_member(replace(settings, setup_seconds=61)) != path
 
 
 def test_adjusters_zip_has_the_adjuster_and_the_contract_alone() -> None:

@@ -83,17 +83,25 @@ def test_the_dockerfile_extends_the_base_and_puts_the_environment_first_in_path(
     }  # fmt: skip
 
 
-def test_the_build_installs_python_without_questions(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_python", [True, False])
+def test_the_build_installs_ssh_and_where_it_lacks_python_without_questions(
+    tmp_path: Path, *, has_python: bool
+) -> None:
     # Python brings tzdata, which asks for a time zone unless debconf's frontend is noninteractive: man 7 debconf.
     programs = tmp_path / "programs"
     programs.mkdir()
     apt_get = programs / "apt-get"
-    apt_get.write_text(f'#!/bin/sh\necho "$DEBIAN_FRONTEND $1" >>{tmp_path}/calls\n[ "$1" = update ]\n')
-    apt_get.chmod(0o755)
+    apt_get.write_text(f'#!/bin/sh\necho "$DEBIAN_FRONTEND $*" >>{tmp_path}/calls\n[ "$1" = update ]\n')
+    if has_python:
+        (programs / "python3").write_text("#!/bin/sh\n")
+    for program in programs.iterdir():
+        program.chmod(0o755)
     script = find_payload("container_build.sh")
     subprocess.run(["/bin/sh", str(script)], env={"PATH": str(programs)}, check=False, capture_output=True)
-    calls = (tmp_path / "calls").read_text().splitlines()
-    assert calls == ["noninteractive update", "noninteractive install"]
+    update, install = (tmp_path / "calls").read_text().splitlines()
+    assert update == "noninteractive update"
+    packages = ["iproute2", "openssh-client", "openssh-server", *([] if has_python else ["ca-certificates", "python3"])]
+    assert install == f"noninteractive install --yes --no-install-recommends {' '.join(packages)}"
 
 
 @pytest.mark.parametrize(

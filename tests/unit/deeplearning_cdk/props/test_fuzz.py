@@ -36,6 +36,7 @@ from deeplearning_cdk import (
     Network,
     NodeImage,
     Purchase,
+    SageMakerTraining,
     SharedFileSystem,
     Software,
     Spending,
@@ -142,7 +143,7 @@ def objects(stack: cdk.Stack) -> dict[str, Any]:
 
 def props_of(callee: Callable[..., Any]) -> list[str]:
     """Return the props of a callable; of a construct without its place in the tree."""
-    constructs = (TrainingCluster, EmrTraining, SharedFileSystem, LustreFileSystem, TrainingImage)
+    constructs = (TrainingCluster, EmrTraining, SageMakerTraining, SharedFileSystem, LustreFileSystem, TrainingImage)
     made = callee.__init__ if callee in constructs else callee
     return [name for name in inspect.signature(made).parameters if name not in {"self", "scope", "construct_id"}]
 
@@ -209,8 +210,12 @@ class PropsTakenError(Exception):
     """Raised where a cluster has taken its props and would be made."""
 
 
-CLUSTERS = {TrainingCluster: (training_cluster, "plan_nodes"), EmrTraining: (Construct, "__init__")}
-"""Clusters, with the function before which each checks its props; those of EMR are planned first."""
+CLUSTERS = {
+    TrainingCluster: (training_cluster, "plan_nodes"),
+    EmrTraining: (Construct, "__init__"),
+    SageMakerTraining: (Construct, "__init__"),
+}
+"""Clusters, with the function before which each checks its props; those of EMR and SageMaker are planned first."""
 
 
 @pytest.mark.parametrize(

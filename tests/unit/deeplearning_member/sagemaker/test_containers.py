@@ -11,7 +11,7 @@ import pytest
 
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import DataSettings, EnvironmentSettings, JobNeeds
-from deeplearning_member.sagemaker import container
+from deeplearning_member.sagemaker import container, meeting
 from deeplearning_member.sagemaker.container import list_variables, open_container, prepare_container
 from deeplearning_member.sagemaker.entry import run_container
 from deeplearning_member.sagemaker.meeting import StoppedError
@@ -185,6 +185,37 @@ def test_a_container_that_has_not_installed_the_membership_is_named(containers):
         assert first.take_turn() is None
         third.take_turn()
     assert first.describe_missing() == "all containers have met, but algo-2 could not install the membership"
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    """Containers that do not respond on the port of SSH, which a test may change."""
+    hosts = []
+    monkeypatch.setattr(meeting, "responds", lambda host: host not in hosts)
+    return hosts
+
+
+def form_beside(first, *others):
+    """Let the first container form while the others take their turns, which its waits give them."""
+    clock = first._node.clock
+    wait = clock.wait
+
+    def wait_for_others(seconds):
+        turn(*others)
+        wait(seconds)
+
+    clock.wait = wait_for_others
+    return first.form(first._node.limit(900))
+
+
+def test_the_first_container_waits_until_the_others_respond(containers, silent):
+    first, second, third = (containers.meet(number) for number in (1, 2, 3))
+    formed = form_beside(first, second, third)
+    assert formed.status is None
+    silent.append("algo-2")
+    with pytest.raises(StageFailure, match="algo-2 must respond to algo-1 on port 22") as caught:
+        form_beside(first, second, third)
+    assert "security groups of the job admit each other" in caught.value.remedy
 
 
 def test_a_stop_ends_the_meeting(containers):

@@ -129,7 +129,7 @@ def test_a_stop_reaches_the_job_which_leaves_its_model(first):
 def responding(monkeypatch):
     """Answers of the first container's port, which a test may change."""
     answers = {"algo-1": True}
-    monkeypatch.setattr(entry, "_responds", lambda host: answers[host])
+    monkeypatch.setattr(entry, "responds", lambda host: answers[host])
     return answers
 
 
@@ -157,7 +157,7 @@ def test_a_first_container_that_responds_again_is_not_lost(containers, respondin
             RoundFile(node).write(Round(CURRENT.id, 0))
         return bool(answer)
 
-    monkeypatch.setattr(entry, "_responds", respond)
+    monkeypatch.setattr(entry, "responds", respond)
     assert follow(node, CURRENT, "algo-1", threading.Event()) == 0
 
 

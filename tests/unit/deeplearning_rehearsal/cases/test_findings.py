@@ -102,10 +102,17 @@ def test_the_figures_are_those_of_the_worst_fault() -> None:
 
 def test_every_key_of_seen_is_judged() -> None:
     """A key that nobody judges would hold whatever happens."""
-    texts = ("reason_contains", "timeline_contains", "environment_says", "status_says")
+    texts = (
+        "reason_contains",
+        "timeline_contains",
+        "environment_says",
+        "status_says",
+        "job_reason_contains",
+        "job_output_contains",
+    )
     lists = dict.fromkeys((*texts, "data_complete", "denied", "commands"), ("x",))
-    values = {"stack": "x", **lists, "needs_failed": {"data:x": "full"}}
-    flags = {"replacement_joins", "identical_files", "calls_within_bound"}
+    values = {"stack": "x", "job_goes_through": "x", **lists, "needs_failed": {"data:x": "full"}}
+    flags = {"replacement_joins", "identical_files", "calls_within_bound", "job_leaves_model"}
     for key in Seen.__dataclass_fields__:
         value = values.get(key, True if key in flags else 1)
         assert len(judge_seen(Seen(**{key: value}), Sight())) == 1, key

@@ -99,10 +99,19 @@ NO_ROWS = {
     "launchers",
     "launchers-tensorflow-mxnet",
     "mask-rcnn",
+    "sagemaker-capacity",
+    "sagemaker-empty-channel",
+    "sagemaker-image-without-sshd",
+    "sagemaker-mount-target-absent",
+    "sagemaker-quota",
+    "sagemaker-same-name",
+    "sagemaker-stop-resumes",
+    "sagemaker-time-limit",
+    "sagemaker-wrong-security-group",
     "sixty-four-nodes",
     "stop-after",
 }
-"""Jobs, their data and software, a size, an image and types are no faults of the catalogue."""
+"""Jobs, their data and software, a size, an image, types, and what SageMaker refuses are no faults of the catalogue."""
 ACTIONS_WITHOUT_A_CASE = {
     "restore": "A machine of which nothing is heard is replaced; tests of the lab restore one.",
     "fail_instance": "A machine that runs and is found dead: in cases it has lost its power before.",
@@ -198,7 +207,11 @@ def test_a_machine_is_found_dead_by_itself_unless_the_file_says_otherwise() -> N
             "hours = 5",
             "hours must be left out, nothing here reads it; the keys are after, alone,",
         ),
-        ('expect = "trained"', 'expect = "fine"', "expect must be one of trained, formed, failed, stopped, got 'fine'"),
+        (
+            'expect = "trained"',
+            'expect = "fine"',
+            "expect must be one of trained, formed, failed, stopped, job, got 'fine'",
+        ),
         ("[cloud]", "[cloud]\nspeed = 2", "cloud.speed must be left out, nothing here reads it"),
         ('code = "Ins', 'kode = "x", code = "Ins', "cloud.launch_faults[0].kode must be left out"),
         ('["duplicate"]', '["twice"]', "cloud.messages must hold only duplicate, reorder, lose_first, got ['twice']"),

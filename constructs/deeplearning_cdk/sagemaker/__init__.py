@@ -1,0 +1,1 @@
+"""SageMaker: what training jobs need, its roles, its notifications and its checks."""

@@ -1,0 +1,1 @@
+"""Amazon SageMaker's training jobs: their requests, states, rights, containers and output."""

@@ -1,0 +1,676 @@
+"""A training job takes SageMaker's way through its states, with containers that processes of this machine play."""
+
+import copy
+import io
+import json
+import tarfile
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.embedded_aws.training_template import BUCKET, IMAGE, ROLE_ACTIONS, make_template
+from tests.real_time import wait_until
+
+GROUP = "/aws/sagemaker/TrainingJobs"
+ENDED = ("Completed", "Failed", "Stopped")
+FOREVER = "trap 'echo stopping > $ROOT/opt/ml/model/$HOST; exit 0' TERM; echo started; while :; do sleep 0.05; done"
+PACE = {"minute_seconds": 1.0}
+
+
+class Sample:
+    """A deployed stack for training jobs."""
+
+    def __init__(self, cloud):
+        self.cloud = cloud
+        self.api = cloud.client("sagemaker")
+        self.subnet, self.key, self.system = map(cloud.physical_id, ("Subnet", "Key", "Storage"))
+        ec2 = cloud.client("ec2")
+        vpc = [{"Name": "vpc-id", "Values": [cloud.physical_id("Vpc")]}]
+        groups = ec2.describe_security_groups(Filters=vpc)["SecurityGroups"]
+        self.groups = {group["Description"]: group["GroupId"] for group in groups}
+        iam = cloud.client("iam")
+        self.role = iam.get_role(RoleName=cloud.physical_id("Role"))["Role"]["Arn"]
+        cloud.client("s3").put_object(Bucket=BUCKET, Key="data/train/deep/one.txt", Body=b"one")
+
+    def request(self, name="digits-1", script="true", **changes):
+        """Return a request whose containers run a script; `changes` replace parameters, and None removes one."""
+        request = {
+            "TrainingJobName": name,
+            "RoleArn": self.role,
+            "AlgorithmSpecification": {
+                "TrainingImage": IMAGE,
+                "TrainingInputMode": "File",
+                "ContainerEntrypoint": ["/bin/sh", "-c"],
+                "ContainerArguments": [script],
+                "MetricDefinitions": [{"Name": "loss", "Regex": "loss=([0-9.]+)"}],
+            },
+            "HyperParameters": {"epochs": "3"},
+            "Environment": {"TEAM": "learning"},
+            "InputDataConfig": [self.s3_channel("train", f"s3://{BUCKET}/data/train/")],
+            "OutputDataConfig": {"S3OutputPath": f"s3://{BUCKET}/models/", "KmsKeyId": self.key},
+            "ResourceConfig": {
+                "InstanceType": "ml.m5.large",
+                "InstanceCount": 2,
+                "VolumeSizeInGB": 30,
+                "VolumeKmsKeyId": self.key,
+            },
+            "VpcConfig": {"SecurityGroupIds": [self.groups["members"]], "Subnets": [self.subnet]},
+            "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
+            "Tags": [{"Key": "team", "Value": "learning"}],
+        }
+        request = copy.deepcopy(request | changes)
+        return {key: value for key, value in request.items() if value is not None}
+
+    def s3_channel(self, name, uri, mode="File"):
+        source = {"S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated"}
+        return {"ChannelName": name, "InputMode": mode, "DataSource": {"S3DataSource": source}}
+
+    def file_channel(self, folder="/", mode="rw"):
+        source = {
+            "FileSystemId": self.system,
+            "FileSystemType": "EFS",
+            "FileSystemAccessMode": mode,
+            "DirectoryPath": folder,
+        }
+        return {"ChannelName": "shared", "InputMode": "File", "DataSource": {"FileSystemDataSource": source}}
+
+    def start(self, name="digits-1", script="true", **changes):
+        return self.api.create_training_job(**self.request(name, script, **changes))["TrainingJobArn"]
+
+    def refuse(self, **changes):
+        """Return code and message with which a request is refused."""
+        with pytest.raises(ClientError) as caught:
+            self.start(**changes)
+        return caught.value.response["Error"]["Code"], caught.value.response["Error"]["Message"]
+
+    def describe(self, name="digits-1"):
+        return self.api.describe_training_job(TrainingJobName=name)
+
+    def list_states(self, name="digits-1"):
+        return [entry["Status"] for entry in self.describe(name)["SecondaryStatusTransitions"]]
+
+    def await_secondary(self, *wanted, name="digits-1"):
+        return wait_until(lambda: (job := self.describe(name))["SecondaryStatus"] in wanted and job)
+
+    def end(self, name="digits-1"):
+        """Wait for the end of a job and return its description."""
+        return wait_until(lambda: (job := self.describe(name))["TrainingJobStatus"] in ENDED and job)
+
+    def run(self, name="digits-1", script="true", **changes):
+        self.start(name, script, **changes)
+        return self.end(name)
+
+    def read_logs(self, name="digits-1"):
+        """Return the lines of each log stream of a job by the host's name."""
+        logs = self.cloud.client("logs")
+        groups = logs.describe_log_groups(logGroupNamePrefix=GROUP)["logGroups"]
+        if not groups:
+            return {}
+        streams = logs.describe_log_streams(logGroupName=GROUP, logStreamNamePrefix=f"{name}/")["logStreams"]
+        lines = {}
+        for stream in streams:
+            events = logs.get_log_events(logGroupName=GROUP, logStreamName=stream["logStreamName"], startFromHead=True)
+            host = stream["logStreamName"].partition("/")[2].rpartition("-")[0]
+            lines.setdefault(host, []).extend(event["message"] for event in events["events"])
+        return lines
+
+    def await_start(self, name="digits-1", count=2):
+        """Wait until all containers have said that they started, and take signals from then on."""
+        wait_until(lambda: sum("started" in lines for lines in self.read_logs(name).values()) == count)
+
+    def read_archive(self, job, file="model.tar.gz"):
+        """Return name -> content of an archive of a job's output."""
+        bucket, _, key = job["ModelArtifacts"]["S3ModelArtifacts"].removeprefix("s3://").partition("/")
+        body = self.cloud.client("s3").get_object(Bucket=bucket, Key=key.replace("model.tar.gz", file))["Body"].read()
+        with tarfile.open(fileobj=io.BytesIO(body)) as archive:
+            return {member.name: archive.extractfile(member).read().decode() for member in archive}
+
+    def count_interfaces(self):
+        filters = [{"Name": "group-id", "Values": [self.groups["members"]]}]
+        return len(self.cloud.client("ec2").describe_network_interfaces(Filters=filters)["NetworkInterfaces"])
+
+
+@pytest.fixture
+def deploy(deploy_template):
+    def deploy(actions=None, options=None, **changes):
+        cloud = deploy_template(make_template(actions, **changes), **PACE | (options or {}))
+        outcome = cloud.end()
+        assert outcome["status"] == "CREATE_COMPLETE", outcome["reason"]
+        return Sample(cloud)
+
+    return deploy
+
+
+@pytest.fixture
+def sample(deploy):
+    return deploy()
+
+
+WIDE = ("ec2:Describe*", "ecr:*", "logs:*", "kms:*")
+NARROW_ACTIONS = [
+    *(entry for entry in ROLE_ACTIONS if entry not in WIDE),
+    *(f"ec2:Describe{name}" for name in ("Subnets", "SecurityGroups", "Vpcs", "DhcpOptions", "NetworkInterfaces")),
+    *(
+        "ecr:GetAuthorizationToken",
+        "ecr:BatchCheckLayerAvailability",
+        "ecr:GetDownloadUrlForLayer",
+        "ecr:BatchGetImage",
+    ),
+    *("kms:CreateGrant", "kms:Encrypt", "kms:GenerateDataKey", "kms:Decrypt"),
+    *("logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"),
+]
+"""Actions of the developer guide, "CreateTrainingJob API: Execution role permissions", and of uploads in parts."""
+
+
+def without(action):
+    """Return the execution role's actions without one."""
+    assert action in NARROW_ACTIONS
+    return [entry for entry in NARROW_ACTIONS if entry != action]
+
+
+def test_a_job_takes_sagemakers_way_and_leaves_model_logs_and_metrics(sample):
+    script = "echo loss=0.5; echo loss=0.25; echo $HOST > $ROOT/opt/ml/model/$HOST"
+    arn = sample.start(script=script)
+    assert arn == "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-1"
+    job = sample.end()
+    assert [entry["Status"] for entry in job["SecondaryStatusTransitions"]] == [
+        *("Starting", "Pending", "Downloading", "DownloadingTrainingImage", "Training", "Uploading", "Completed")
+    ]
+    assert all(
+        entry["StatusMessage"] and entry["EndTime"] >= entry["StartTime"] for entry in job["SecondaryStatusTransitions"]
+    )
+    assert job["TrainingJobStatus"] == "Completed"
+    assert job["BillableTimeInSeconds"] <= job["TrainingTimeInSeconds"]
+    assert [(entry["MetricName"], entry["Value"]) for entry in job["FinalMetricDataList"]] == [("loss", 0.25)]
+    assert job["ModelArtifacts"]["S3ModelArtifacts"] == f"s3://{BUCKET}/models/digits-1/output/model.tar.gz"
+    assert sample.read_archive(job) == {"algo-1": "algo-1\n", "algo-2": "algo-2\n"}
+    assert sample.read_logs() == {host: ["loss=0.5", "loss=0.25"] for host in ("algo-1", "algo-2")}
+    metric = sample.cloud.client("cloudwatch").list_metrics(Namespace=GROUP)["Metrics"]
+    assert {entry["MetricName"] for entry in metric} == {"loss"}
+    assert sample.count_interfaces() == 0
+    assert sample.api.list_tags(ResourceArn=arn)["Tags"] == [{"Key": "team", "Value": "learning"}]
+
+
+def test_the_model_is_encrypted_with_the_key_of_the_request(sample):
+    sample.run()
+    head = sample.cloud.client("s3").head_object(Bucket=BUCKET, Key="models/digits-1/output/model.tar.gz")
+    assert head["SSEKMSKeyId"] == sample.key
+
+
+def test_output_beside_the_model_has_an_archive_of_its_own(sample):
+    job = sample.run(script="echo $HOST > $ROOT/opt/ml/output/data/$HOST")
+    assert sample.read_archive(job) == {}
+    assert set(sample.read_archive(job, "output.tar.gz")) == {"algo-1", "algo-2"}
+
+
+def test_a_clash_of_names_in_the_model_fails_the_job(sample):
+    job = sample.run(script="echo $HOST > $ROOT/opt/ml/model/same")
+    assert job["FailureReason"].startswith("ClientError: Artifact upload failed:same is in the output of several")
+
+
+def test_a_container_finds_what_sagemaker_provides(sample):
+    script = (
+        "cd $ROOT/opt/ml/input && cat config/resourceconfig.json && echo && cat config/hyperparameters.json && echo && "
+        "cat config/inputdataconfig.json && echo && cat data/train/deep/one.txt && echo && "
+        "echo $TEAM $TRAINING_JOB_NAME $AWS_REGION"
+    )
+    resources = {"InstanceType": "ml.m5.large", "InstanceCount": 11, "VolumeSizeInGB": 30}
+    sample.run(
+        script=script,
+        ResourceConfig=resources,
+        InputDataConfig=[sample.s3_channel("train", f"s3://{BUCKET}/data/train", "FastFile"), sample.file_channel()],
+    )
+    resource, parameters, channels, content, variables = sample.read_logs()["algo-11"]
+    hosts = json.loads(resource)["hosts"]
+    assert json.loads(resource)["current_host"] == "algo-11"
+    assert hosts[:4] == ["algo-1", "algo-10", "algo-11", "algo-2"]
+    assert json.loads(parameters) == {"epochs": "3"}
+    assert json.loads(channels)["train"]["TrainingInputMode"] == "File"
+    assert (content, variables) == ("one", "learning digits-1 us-east-1")
+
+
+def test_an_object_and_a_part_of_a_name_give_the_names_below_their_folder(sample):
+    channels = [
+        sample.s3_channel("agent", f"s3://{BUCKET}/data/train/deep/one.txt"),
+        sample.s3_channel("part", f"s3://{BUCKET}/data/tra"),
+    ]
+    sample.run(script="cd $ROOT/opt/ml/input/data && find . -type f | sort", InputDataConfig=channels)
+    assert sample.read_logs()["algo-1"] == ["./agent/one.txt", "./part/train/deep/one.txt"]
+
+
+def test_lines_are_in_the_log_while_the_job_runs(sample):
+    sample.start(script=FOREVER)
+    sample.await_start()
+    assert sample.describe()["SecondaryStatus"] == "Training"
+    sample.api.stop_training_job(TrainingJobName="digits-1")
+    sample.end()
+
+
+def test_a_file_system_is_mounted_by_its_mount_target(sample):
+    sample.run(InputDataConfig=[sample.file_channel("/jobs", "ro")])
+    (mount,) = sample.cloud.next(lambda line: line["kind"] == "container")["mounts"]
+    targets = sample.cloud.client("efs").describe_mount_targets(FileSystemId=sample.system)["MountTargets"]
+    assert (mount["path"], mount["folder"], mount["is_writable"]) == ("/opt/ml/input/data/shared", "/jobs", False)
+    assert (mount["file_system_id"], mount["address"]) == (sample.system, targets[0]["IpAddress"])
+
+
+def test_a_folder_that_is_not_there_fails_the_job(sample):
+    job = sample.run(InputDataConfig=[sample.file_channel("/missing")])
+    assert job["FailureReason"].startswith("ClientError: Unable to mount file system: ")
+    assert sample.count_interfaces() == 0
+
+
+def test_containers_have_addresses_of_the_subnet(sample):
+    sample.start(script=FOREVER)
+    sample.await_secondary("Training")
+    addresses = {sample.cloud.next(lambda line: line["kind"] == "container")["order"]["address"] for _ in range(2)}
+    assert len(addresses) == 2
+    assert all(address.startswith("10.0.0.") for address in addresses)
+    assert sample.count_interfaces() == 2
+    sample.api.stop_training_job(TrainingJobName="digits-1")
+    sample.end()
+
+
+def test_the_first_failure_ends_the_job_with_what_the_container_wrote(sample, tmp_path):
+    fails = "echo no data > $ROOT/opt/ml/output/failure; exit 3"
+    waits = f"while [ ! -e {tmp_path}/ready ]; do sleep 0.05; done"
+    lives = FOREVER.replace("echo started", f"touch {tmp_path}/ready")
+    # An argument of a container has at most 256 characters.
+    (tmp_path / "job.sh").write_text(f"if [ $HOST = algo-2 ]; then {waits}; {fails}; fi; {lives}")
+    job = sample.run(script=f". {tmp_path}/job.sh")
+    assert job["TrainingJobStatus"] == job["SecondaryStatus"] == "Failed"
+    assert job["FailureReason"] == "AlgorithmError: no data\n, exit code: 3"
+    assert job["SecondaryStatusTransitions"][-2]["Status"] == "Uploading"
+    assert sample.read_archive(job) == {"algo-1": "stopping\n"}
+
+
+def test_a_long_failure_is_cut(sample):
+    job = sample.run(script="head -c 3000 /dev/zero | tr '\\0' x > $ROOT/opt/ml/output/failure; exit 1")
+    assert len(job["FailureReason"]) == 1024
+    assert job["FailureReason"].endswith("x, exit code: 1")
+
+
+def test_a_stopped_job_keeps_its_model(sample):
+    sample.start(script=FOREVER)
+    sample.await_start()
+    sample.api.stop_training_job(TrainingJobName="digits-1")
+    assert sample.describe()["TrainingJobStatus"] == "Stopping"
+    job = sample.end()
+    assert job["SecondaryStatus"] == "Stopped"
+    assert [entry["Status"] for entry in job["SecondaryStatusTransitions"]][-3:] == ["Stopping", "Uploading", "Stopped"]
+    assert set(sample.read_archive(job)) == {"algo-1", "algo-2"}
+
+
+def test_a_container_that_ignores_the_stop_is_killed(sample):
+    sample.start(script="trap '' TERM; echo started; while :; do sleep 0.05; done")
+    sample.await_start()
+    sample.api.stop_training_job(TrainingJobName="digits-1")
+    assert sample.end()["SecondaryStatus"] == "Stopped"
+
+
+def test_a_job_is_stopped_before_it_trains(deploy):
+    sample = deploy(options={"pace": {"launch": 600.0}})
+    sample.start()
+    sample.await_secondary("Pending")
+    sample.api.stop_training_job(TrainingJobName="digits-1")
+    job = sample.end()
+    assert [entry["Status"] for entry in job["SecondaryStatusTransitions"]][-2:] == ["Stopping", "Stopped"]
+    assert "ModelArtifacts" not in job or not job["ModelArtifacts"]
+
+
+def test_an_ended_job_cannot_be_stopped(sample):
+    sample.run()
+    with pytest.raises(ClientError, match=r"ValidationException.*because the training job is in status Completed"):
+        sample.api.stop_training_job(TrainingJobName="digits-1")
+
+
+def test_the_time_limit_stops_a_job(sample):
+    job = sample.run(script=FOREVER, StoppingCondition={"MaxRuntimeInSeconds": 1})
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxRuntimeExceeded")
+    assert [entry["Status"] for entry in job["SecondaryStatusTransitions"]][-3:-1] == ["Stopping", "Uploading"]
+
+
+SPOT = {
+    "EnableManagedSpotTraining": True,
+    "StoppingCondition": {"MaxRuntimeInSeconds": 3600, "MaxWaitTimeInSeconds": 3600},
+}
+
+
+def test_a_job_on_spot_starts_again_with_new_containers(sample):
+    sample.start(script=FOREVER, **SPOT)
+    sample.await_start()
+    assert sample.cloud.command("interrupt_training", job="digits-1") is True
+    wait_until(lambda: sample.list_states().count("Training") == 2)
+    states = sample.list_states()
+    assert states[states.index("Interrupted") :][:3] == ["Interrupted", "Starting", "Pending"]
+    sample.api.stop_training_job(TrainingJobName="digits-1")
+    job = sample.end()
+    assert job["BillableTimeInSeconds"] <= job["TrainingTimeInSeconds"]
+    started = [sample.cloud.next(lambda line: line["kind"] == "container")["order"]["name"] for _ in range(4)]
+    assert started == ["algo-1", "algo-2"] * 2
+
+
+def test_on_demand_capacity_is_not_taken_back(sample):
+    sample.start(script=FOREVER)
+    sample.await_start()
+    assert sample.cloud.command("interrupt_training", job="digits-1") is False
+    sample.api.stop_training_job(TrainingJobName="digits-1")
+    sample.end()
+
+
+def test_a_job_on_spot_waits_for_capacity_until_its_limit(deploy):
+    sample = deploy(options={"training_limits": {"capacity": 1}})
+    limits = {"MaxRuntimeInSeconds": 1, "MaxWaitTimeInSeconds": 1}
+    job = sample.run(**SPOT | {"StoppingCondition": limits})
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxWaitTimeExceeded")
+    sample.start("digits-2", **SPOT)
+    sample.await_secondary("Pending", name="digits-2")
+    sample.cloud.command("limit_training", capacity=2)
+    assert sample.end("digits-2")["TrainingJobStatus"] == "Completed"
+
+
+def test_a_job_without_capacity_fails_in_sagemakers_words(deploy):
+    sample = deploy(options={"training_limits": {"capacity": 1}})
+    job = sample.run()
+    assert job["FailureReason"].startswith("CapacityError: Unable to provision requested ML compute capacity.")
+    assert "TrainingStartTime" not in job
+
+
+def test_a_job_beyond_the_quota_is_refused_in_sagemakers_words(deploy):
+    sample = deploy(options={"training_limits": {"quota": 3}})
+    sample.start(script=FOREVER)
+    code, message = sample.refuse(name="digits-2")
+    assert code == "ResourceLimitExceeded"
+    assert message.startswith(
+        "The account-level service limit 'ml.m5.large for training job usage' is 3 Instances, with current utilization "
+        "of 2 Instances and a request delta of 2 Instances."
+    )
+    assert sample.start("digits-3", **SPOT)  # Its quota is another one.
+    sample.api.stop_training_job(TrainingJobName="digits-1")
+    sample.end()
+    sample.end("digits-3")
+
+
+def test_a_killed_container_fails_the_job(sample):
+    sample.start(script=FOREVER)
+    sample.await_start()
+    assert sample.cloud.command("kill_container", job="digits-1", number=3) is False
+    assert sample.cloud.command("kill_container", job="digits-1", number=2) is True
+    assert sample.end()["FailureReason"] == "AlgorithmError: , exit code: 137"
+
+
+POOL = {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 30, "KeepAlivePeriodInSeconds": 21_600}
+
+
+def test_a_matching_job_reuses_the_instances_of_the_one_before(deploy):
+    sample = deploy(options={"training_limits": {"capacity": 1, "quota": 1}})
+    assert sample.run(ResourceConfig=POOL)["WarmPoolStatus"]["Status"] == "Available"
+    other = {**POOL, "VolumeSizeInGB": 31}
+    assert sample.refuse(name="digits-2", ResourceConfig=other)[0] == "ResourceLimitExceeded"
+    sample.start("digits-3", script=FOREVER, ResourceConfig=POOL)
+    sample.await_start("digits-3", count=1)
+    pool = sample.describe()["WarmPoolStatus"]
+    assert (pool["Status"], pool["ReusedByJob"]) == ("Reused", "digits-3")
+    assert sample.describe("digits-3")["WarmPoolStatus"]["Status"] == "InUse"
+    sample.api.stop_training_job(TrainingJobName="digits-3")
+    assert sample.end("digits-3")["WarmPoolStatus"]["Status"] == "Available"
+
+
+def test_a_warm_pool_ends_with_its_time(sample):
+    sample.run(ResourceConfig={**POOL, "KeepAlivePeriodInSeconds": 60})
+    wait_until(lambda: sample.describe()["WarmPoolStatus"]["Status"] == "Terminated")
+
+
+def test_without_a_quota_no_warm_pool_is_kept(deploy):
+    sample = deploy(options={"training_limits": {"pool_quota": 0}})
+    assert sample.run(ResourceConfig=POOL)["WarmPoolStatus"]["Status"] == "Terminated"
+
+
+def test_a_name_is_taken_once(sample):
+    sample.run()
+    code, message = sample.refuse(name="DIGITS-1")
+    assert code == "ResourceInUse"
+    assert message.endswith("already exists (arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-1)")
+
+
+def test_a_job_that_has_ended_is_deleted_and_gives_its_name_back(sample):
+    sample.start(script=FOREVER)
+    sample.await_start()
+    with pytest.raises(ClientError, match="ResourceInUse"):
+        sample.api.delete_training_job(TrainingJobName="digits-1")
+    sample.api.stop_training_job(TrainingJobName="digits-1")
+    sample.end()
+    sample.api.delete_training_job(TrainingJobName="digits-1")
+    with pytest.raises(ClientError, match=r"ValidationException.*Requested resource not found"):
+        sample.describe()
+    assert sample.run()["TrainingJobStatus"] == "Completed"
+
+
+def test_a_job_with_a_warm_pool_is_not_deleted(sample):
+    sample.run(ResourceConfig=POOL)
+    with pytest.raises(ClientError, match=r"ResourceInUse.*warm pool"):
+        sample.api.delete_training_job(TrainingJobName="digits-1")
+
+
+def test_jobs_are_listed_in_pages_by_name_status_and_order(sample):
+    for number in range(3):
+        sample.run(f"digits-{number}", script="exit 1" if number == 1 else "true")
+
+    def list_names(**options):
+        answer = sample.api.list_training_jobs(**options)
+        return [row["TrainingJobName"] for row in answer["TrainingJobSummaries"]], answer.get("NextToken")
+
+    assert list_names() == (["digits-0", "digits-1", "digits-2"], None)
+    assert list_names(SortOrder="Descending")[0] == ["digits-2", "digits-1", "digits-0"]
+    assert list_names(NameContains="ts-1")[0] == ["digits-1"]
+    assert list_names(StatusEquals="Failed")[0] == ["digits-1"]
+    page, token = list_names(MaxResults=2)
+    assert page == ["digits-0", "digits-1"]
+    assert list_names(MaxResults=2, NextToken=token) == (["digits-2"], None)
+    # The model's own words: a page is taken first, and filtered then.
+    assert list_names(MaxResults=1, StatusEquals="Failed")[0] == []
+
+
+def test_a_job_gets_more_tags(sample):
+    arn = sample.start()
+    sample.api.add_tags(ResourceArn=arn, Tags=[{"Key": "cost", "Value": "7"}])
+    assert {tag["Key"] for tag in sample.api.list_tags(ResourceArn=arn)["Tags"]} == {"team", "cost"}
+    sample.end()
+
+
+def test_another_operation_is_refused_by_name(sample):
+    with pytest.raises(ClientError, match="the rehearsal does not implement sagemaker:UpdateTrainingJob"):
+        sample.api.update_training_job(TrainingJobName="digits-1", ResourceConfig={"KeepAlivePeriodInSeconds": 0})
+
+
+def test_a_failed_job_is_an_event(sample):
+    """Developer guide, "Events that Amazon SageMaker AI sends to Amazon EventBridge"."""
+    sqs, sns = sample.cloud.client("sqs"), sample.cloud.client("sns")
+    queue = sqs.create_queue(QueueName="seen")["QueueUrl"]
+    queue_arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    sns.subscribe(TopicArn=sample.cloud.physical_id("Topic"), Protocol="sqs", Endpoint=queue_arn)
+    arn = sample.start(script="exit 1")
+    sample.end()
+    (message,) = sample.cloud.receive(queue)
+    event = json.loads(json.loads(message["Body"])["Message"])
+    assert (event["source"], event["resources"]) == ("aws.sagemaker", [arn])
+    assert event["detail"]["FailureReason"] == "AlgorithmError: , exit code: 1"
+    assert isinstance(event["detail"]["CreationTime"], int)
+
+
+def test_a_role_that_sagemaker_may_not_assume_is_refused(sample):
+    submitter = sample.cloud.client("iam").get_role(RoleName=sample.cloud.physical_id("Submitter"))["Role"]["Arn"]
+    code, message = sample.refuse(RoleArn=submitter)
+    assert (code, message.startswith(f"Could not assume role {submitter}.")) == ("ValidationException", True)
+
+
+def test_an_empty_channel_is_refused(sample):
+    code, message = sample.refuse(InputDataConfig=[sample.s3_channel("train", f"s3://{BUCKET}/nothing/")])
+    assert code == "ValidationException"
+    assert message.startswith(f'No S3 objects found under S3 URL "s3://{BUCKET}/nothing/" given in input data source.')
+
+
+def test_a_channel_that_the_role_may_not_list_is_refused_as_an_empty_one(deploy):
+    assert deploy(without("s3:ListBucket")).refuse()[1].startswith("No S3 objects found")
+
+
+def test_a_part_of_a_folders_name_is_no_channel_of_mode_fastfile(sample):
+    message = sample.refuse(InputDataConfig=[sample.s3_channel("train", f"s3://{BUCKET}/data/tra", "FastFile")])[1]
+    assert message.startswith("S3Uri of a FastFile channel must be a folder")
+
+
+def test_a_file_system_without_a_mount_target_in_the_zone_is_refused(sample):
+    other = sample.cloud.physical_id("OtherSubnet")
+    vpc = {"SecurityGroupIds": [sample.groups["members"]], "Subnets": [other]}
+    message = sample.refuse(VpcConfig=vpc, InputDataConfig=[sample.file_channel()])[1]
+    assert message.startswith("FileSystemId must have a mount target in each zone of VpcConfig")
+
+
+def test_an_unknown_file_system_is_refused(sample):
+    channel = sample.file_channel()
+    channel["DataSource"]["FileSystemDataSource"]["FileSystemId"] = "fs-0123456789abcdef0"
+    assert sample.refuse(InputDataConfig=[channel])[1].startswith("FileSystemId must name an EFS file system")
+
+
+@pytest.mark.parametrize("part", ["Subnets", "SecurityGroupIds"])
+def test_an_unknown_part_of_the_network_is_refused(sample, part):
+    vpc = {"SecurityGroupIds": [sample.groups["members"]], "Subnets": [sample.subnet]}
+    vpc[part] = [{"Subnets": "subnet-0123456789abcdef0", "SecurityGroupIds": "sg-0123456789abcdef0"}[part]]
+    assert sample.refuse(VpcConfig=vpc)[1].startswith("VpcConfig is not valid")
+
+
+def test_a_key_for_local_storage_is_refused(sample):
+    resources = {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1, "VolumeKmsKeyId": sample.key}
+    assert sample.refuse(ResourceConfig=resources)[1].startswith("VolumeKmsKeyId must be left out for ml.g5.xlarge")
+
+
+@pytest.mark.parametrize(("group", "count"), [("members", 0), ("members that do not admit each other", 2)])
+def test_members_that_do_not_admit_each_other_are_kept_apart(sample, group, count):
+    """Developer guide, "Give SageMaker AI Training Jobs Access to Resources in Your Amazon VPC"."""
+    vpc = {"SecurityGroupIds": [sample.groups[group]], "Subnets": [sample.subnet]}
+    assert sample.run(VpcConfig=vpc, InputDataConfig=[sample.file_channel()])["TrainingJobStatus"] == "Completed"
+    sample.cloud.command("report")  # Its answer comes after everything that was told before.
+    told = [line for line in sample.cloud._backlog if line["kind"] == "separate"]
+    assert sum(len(line["addresses"]) for line in told) == count
+
+
+def test_a_mount_target_that_does_not_admit_nfs_fails_the_job(deploy):
+    sample = deploy(FilesRule=None)
+    job = sample.run(InputDataConfig=[sample.file_channel()])
+    assert job["FailureReason"].startswith(f"ClientError: Unable to mount file system: {sample.system}")
+
+
+def test_a_job_that_does_not_reach_s3_fails_in_sagemakers_words(deploy):
+    job = deploy(Endpoint=None).run()
+    assert (
+        "failed:Please ensure that the subnet's route table has a route to an S3 VPC endpoint" in job["FailureReason"]
+    )
+
+
+DENIALS = {
+    "ec2:CreateNetworkInterface": "InternalServerError: We encountered an internal error.",
+    "ec2:CreateNetworkInterfacePermission": "InternalServerError: We encountered an internal error.",
+    "ec2:DescribeDhcpOptions": "InternalServerError: We encountered an internal error.",
+    "kms:CreateGrant": "InternalServerError: We encountered an internal error.",
+    "kms:Encrypt": "InternalServerError: We encountered an internal error.",
+    "ecr:BatchGetImage": "ClientError: Cannot pull algorithm container.",
+    "ecr:GetAuthorizationToken": "ClientError: Cannot pull algorithm container.",
+    "s3:GetObject": "ClientError: Data download failed:Unable to download object",
+    "s3:PutObject": "ClientError: Artifact upload failed:",
+    "kms:GenerateDataKey": "ClientError: Artifact upload failed:",
+    "kms:Decrypt": "ClientError: Artifact upload failed:",
+}
+
+
+@pytest.mark.parametrize("action", DENIALS)
+def test_what_the_execution_role_may_not_do_fails_the_job(deploy, action):
+    assert deploy(without(action)).run()["FailureReason"].startswith(DENIALS[action])
+
+
+@pytest.mark.parametrize("action", ["logs:CreateLogStream", "cloudwatch:PutMetricData", "ec2:DeleteNetworkInterface"])
+def test_some_of_what_the_execution_role_may_not_do_is_only_missing(deploy, action):
+    sample = deploy(without(action))
+    assert sample.run(script="echo loss=1")["TrainingJobStatus"] == "Completed"
+    assert sample.cloud.observation(action)
+    assert sample.count_interfaces() == (2 if action.startswith("ec2:") else 0)
+
+
+def test_sagemaker_uses_each_documented_right_of_the_role_and_no_other(deploy):
+    sample = deploy(NARROW_ACTIONS)
+    assert sample.run(script="echo loss=1")["TrainingJobStatus"] == "Completed"
+    assert set(sample.cloud.command("count_actions")) == set(NARROW_ACTIONS)
+
+
+def submit(sample, **changes):
+    role = sample.cloud.client("iam").get_role(RoleName=sample.cloud.physical_id("Submitter"))["Role"]["Arn"]
+    client = sample.cloud.client("sagemaker", sample.cloud.command("mint", role=role))
+    return client.create_training_job(**sample.request(**{"name": "0123-digits", **changes}))
+
+
+def test_a_caller_with_the_rights_starts_a_job(sample):
+    assert submit(sample)["TrainingJobArn"].endswith("training-job/0123-digits")
+    sample.end("0123-digits")
+
+
+@pytest.mark.parametrize("wrong", ["name", "role", "subnet"])
+def test_a_caller_without_the_rights_is_refused(sample, wrong):
+    other = sample.cloud.client("iam").create_role(RoleName="other", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+    vpc = {"SecurityGroupIds": [sample.groups["members"]], "Subnets": [sample.cloud.physical_id("OtherSubnet")]}
+    changes = {"name": {"name": "digits"}, "role": {"RoleArn": other}, "subnet": {"VpcConfig": vpc}}[wrong]
+    said = {"role": "iam:PassRole"}.get(wrong, "sagemaker:CreateTrainingJob")
+    with pytest.raises(ClientError, match=f"AccessDeniedException.*not authorized to perform: {said}"):
+        submit(sample, **changes)
+
+
+def policy(*statements):
+    return {"Version": "2012-10-17", "Statement": [{"Principal": {"AWS": "*"}, **each} for each in statements]}
+
+
+ONLY_TLS = {"Effect": "Deny", "Action": "*", "Condition": {"Bool": {"aws:SecureTransport": "false"}}}
+ANYBODY = {"Effect": "Allow", "Action": "elasticfilesystem:ClientMount"}
+
+
+@pytest.mark.parametrize(
+    ("statements", "status"), [([ONLY_TLS], "Failed"), ([ANYBODY, ONLY_TLS], "Failed"), ([ANYBODY], "Completed")]
+)
+def test_a_channel_mounts_a_file_system_without_tls_and_without_iam(deploy, statements, status):
+    """SageMaker API reference, FileSystemDataSource: it has no access point, no IAM and no encryption in transit."""
+    properties = {"Encrypted": True, "FileSystemPolicy": policy(*statements)}
+    sample = deploy(Storage={"Type": "AWS::EFS::FileSystem", "Properties": properties})
+    job = sample.run(InputDataConfig=[sample.file_channel()])
+    assert job["TrainingJobStatus"] == status
+    assert ("the policy of the file system denies access" in job.get("FailureReason", "")) == (status == "Failed")
+
+
+LUSTRE = {
+    "Type": "AWS::FSx::FileSystem",
+    "Properties": {
+        "FileSystemType": "LUSTRE",
+        "FileSystemTypeVersion": "2.15",
+        "StorageCapacity": 1200,
+        "StorageType": "SSD",
+        "SubnetIds": [{"Ref": "Subnet"}],
+        "LustreConfiguration": {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 125},
+    },
+}
+
+
+def test_a_folder_of_lustre_is_named_below_its_mount_name(deploy):
+    """The path begins with the mount name (aws/sagemaker-python-sdk#4257)."""
+    sample = deploy(Lustre=LUSTRE)
+    identity = sample.cloud.physical_id("Lustre")
+    channel = sample.file_channel("/data", "ro")
+    channel["DataSource"]["FileSystemDataSource"] |= {"FileSystemType": "FSxLustre", "FileSystemId": identity}
+    message = sample.refuse(InputDataConfig=[channel])[1]
+    mount_name = message.partition("must begin with /")[2].partition(",")[0]
+    channel["DataSource"]["FileSystemDataSource"]["DirectoryPath"] = f"/{mount_name}/data"
+    assert sample.run(InputDataConfig=[channel])["TrainingJobStatus"] == "Completed"
+    (mount,) = sample.cloud.next(lambda line: line["kind"] == "container")["mounts"]
+    assert (mount["folder"], mount["file_system_id"], mount["lustre"]["mount_name"]) == ("/data", identity, mount_name)
+
+
+def test_another_file_system_is_no_lustre(sample):
+    channel = sample.file_channel()
+    channel["DataSource"]["FileSystemDataSource"]["FileSystemType"] = "FSxLustre"
+    message = sample.refuse(InputDataConfig=[channel])[1]
+    assert message.startswith("FileSystemId must name an FSx for Lustre file system")

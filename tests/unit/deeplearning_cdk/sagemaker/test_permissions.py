@@ -1,0 +1,177 @@
+"""Permissions of training jobs by their role, and of people who submit them."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+
+from deeplearning_cdk import DataSource, Network, SageMakerTraining, Storage
+from tests.unit.deeplearning_cdk.conftest import render
+from tests.unit.deeplearning_cdk.sagemaker.conftest import read_training
+
+ROOT = Path(__file__).parents[4]
+IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/team/train:1"
+PLACE = "<AWS::Region>:<AWS::AccountId>"
+EC2 = f"arn:<AWS::Partition>:ec2:{PLACE}"
+LOGS = f"arn:<AWS::Partition>:logs:{PLACE}:log-group:/aws/sagemaker/TrainingJobs"
+ASSETS = "arn:<AWS::Partition>:s3:::<cdk-hnb659fds-assets-<AWS::AccountId>-<AWS::Region>>"
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _shorten(text: str) -> str:
+    text = re.sub(r"\$\{([\w:.]+)\}", r"<\1>", text)
+    return re.sub(r"(Training\w+?)[0-9A-F]{8}\b", r"\1", text)
+
+
+def _show(statements: list[Any]) -> dict[str, tuple[list[str], Any]]:
+    """Return each action with its resources and conditions; those of one action in several statements are joined."""
+    found: dict[str, tuple[list[str], Any]] = {}
+    for each in statements:
+        resources = [_shorten(render(resource)) for resource in _list(each["Resource"])]
+        condition = json.loads(_shorten(json.dumps(each.get("Condition", {}))))
+        for action in _list(each["Action"]):
+            known, _ = found.get(action, ([], {}))
+            found[action] = (sorted([*known, *resources]), condition)
+    return found
+
+
+def _role(synthesis: Any) -> dict[str, tuple[list[str], Any]]:
+    return _show(synthesis.statements("TrainingRole"))
+
+
+def test_role_is_for_training_jobs_of_this_account_alone(make: Any) -> None:
+    role = make().part("AWS::IAM::Role", "TrainingRole")["Properties"]
+    (statement,) = role["AssumeRolePolicyDocument"]["Statement"]
+    assert statement["Principal"] == {"Service": "sagemaker.amazonaws.com"}
+    assert statement["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+
+
+def test_role_has_what_sagemaker_requires_and_nothing_else(make: Any) -> None:
+    """SageMaker developer guide, "CreateTrainingJob API: Execution Role Permissions", with a VPC and keys."""
+    synthesis = make(image=IMAGE, instance_type="m5.xlarge")
+    rights, prefix = _role(synthesis), read_training(synthesis).name_prefix
+    subnet = f"{EC2}:subnet/<TrainingNetworkVpcPrivateSubnet1Subnet>"
+    interfaces, key = [f"{EC2}:network-interface/*"], ["<TrainingEncryptionKey.Arn>"]
+    agent = read_training(synthesis).agent.key
+    in_subnet = rights["ec2:DeleteNetworkInterface"][1]
+    assert render(in_subnet["ArnEquals"]["ec2:Subnet"]) == subnet
+    interface_rights = (
+        "CreateNetworkInterfacePermission",
+        "DeleteNetworkInterface",
+        "DeleteNetworkInterfacePermission",
+    )
+    describes = ("DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs")
+    pulls = ("BatchCheckLayerAvailability", "BatchGetImage", "GetDownloadUrlForLayer")
+    namespace = {"StringEquals": {"cloudwatch:namespace": "/aws/sagemaker/TrainingJobs"}}
+    assert rights == {
+        "s3:GetObject": (sorted([f"{ASSETS}/{agent}", f"{ASSETS}/deeplearning-jobs/Stack-8085bf09/*"]), {}),
+        "s3:ListBucket": ([ASSETS], {"StringLike": {"s3:prefix": agent}}),
+        "s3:PutObject": (["<TrainingModelBucket.Arn>/models/*"], {}),
+        "ecr:GetAuthorizationToken": (["*"], {}),
+        **{
+            f"ecr:{name}": (["arn:<AWS::Partition>:ecr:us-east-1:111122223333:repository/team/train"], {})
+            for name in pulls
+        },
+        "ec2:CreateNetworkInterface": (
+            sorted([*interfaces, subnet, f"{EC2}:security-group/<TrainingNetworkNodesSecurityGroup.GroupId>"]),
+            {},
+        ),
+        **{f"ec2:{name}": (interfaces, in_subnet) for name in interface_rights},
+        **{f"ec2:Describe{name}": (["*"], {}) for name in describes},
+        **{f"kms:{name}": (key, {}) for name in ("Decrypt", "Encrypt", "GenerateDataKey")},
+        "kms:CreateGrant": (key, {"Bool": {"kms:GrantIsForAWSResource": "true"}}),
+        **{f"logs:{name}": ([f"{LOGS}:*"], {}) for name in ("CreateLogGroup", "DescribeLogStreams")},
+        **{f"logs:{name}": ([f"{LOGS}:log-stream:{prefix}*"], {}) for name in ("CreateLogStream", "PutLogEvents")},
+        "cloudwatch:PutMetricData": (["*"], namespace),
+    }
+
+
+def test_role_grants_no_use_of_the_key_where_instances_have_no_volume(make: Any) -> None:
+    """SageMaker API reference, ResourceConfig: a type with disks of its own is refused with VolumeKmsKeyId."""
+    assert "kms:CreateGrant" not in _role(make())
+
+
+def test_role_pulls_the_image_that_is_built_from_its_repository_alone(make: Any) -> None:
+    (repository,) = _role(make())["ecr:BatchGetImage"][0]
+    assert repository.endswith(":repository/<cdk-hnb659fds-container-assets-<AWS::AccountId>-<AWS::Region>>")
+
+
+def test_role_reads_the_data_with_the_keys_of_its_buckets_but_not_that_on_lustre(
+    make_stack: Any, read_stack: Any
+) -> None:
+    stack = make_stack()
+    mine = s3.Bucket(stack, "Mine", encryption_key=kms.Key(stack, "MineKey"))
+    data = [DataSource("train", "team-data", "train/"), DataSource("own", mine, target="stream")]
+    SageMakerTraining(stack, "Training", image=IMAGE, storage=Storage(data=data))
+    synthesis = read_stack(stack)
+    rights = str(synthesis.policies("TrainingRole"))
+    assert "team-data/train/*" in rights
+    assert "MineKey" in rights
+
+
+def test_a_grant_reaches_the_role_of_the_containers(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    training = SageMakerTraining(stack, "Training", image=IMAGE)
+    iam.Grant.add_to_principal(grantee=training, actions=["sqs:SendMessage"], resource_arns=["arn:aws:sqs:a:1:b"])
+    assert "sqs:SendMessage" in str(read_stack(stack).policies("TrainingRole"))
+
+
+def test_submitters_start_jobs_with_the_names_the_network_the_key_and_the_role_of_the_stack_alone(
+    make_stack: Any, read_stack: Any
+) -> None:
+    """SageMaker developer guide, "Restrict Training to a Specific VPC": the keys must be present too."""
+    stack = make_stack()
+    vpc = ec2.Vpc.from_vpc_attributes(
+        stack, "Vpc", vpc_id="vpc-1", availability_zones=["us-east-1a"], private_subnet_ids=["subnet-1"]
+    )
+    group = ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-1")
+    training = SageMakerTraining(stack, "Training", image=IMAGE, network=Network(vpc=vpc, security_groups=[group]))
+    training.grant_submit(iam.User(stack, "User"))
+    synthesis = read_stack(stack)
+    (policy,) = (
+        each for each in synthesis.of_type("AWS::IAM::ManagedPolicy").values() if "Users" in each["Properties"]
+    )
+    rights = _show(policy["Properties"]["PolicyDocument"]["Statement"])
+    prefix = read_training(synthesis).name_prefix
+    jobs = [f"arn:<AWS::Partition>:sagemaker:{PLACE}:training-job/{prefix}*"]
+    nodes = {"Fn::GetAtt": ["TrainingNetworkNodesSecurityGroup", "GroupId"]}
+    documents = f"arn:<AWS::Partition>:ssm:{PLACE}:parameter/deeplearning"
+    assert rights == {
+        "sagemaker:CreateTrainingJob": (
+            jobs,
+            {
+                "ForAllValues:StringEquals": {
+                    "sagemaker:VpcSubnets": ["subnet-1"],
+                    "sagemaker:VpcSecurityGroupIds": [nodes, "sg-1"],
+                },
+                "Null": {"sagemaker:VpcSubnets": "false", "sagemaker:VpcSecurityGroupIds": "false"},
+                "ArnEquals": {"sagemaker:OutputKmsKey": {"Fn::GetAtt": ["TrainingEncryptionKey", "Arn"]}},
+            },
+        ),
+        **{f"sagemaker:{name}": (jobs, {}) for name in ("AddTags", "DescribeTrainingJob", "StopTrainingJob")},
+        "sagemaker:ListTrainingJobs": (["*"], {}),
+        "iam:PassRole": (["<TrainingRole.Arn>"], {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}),
+        "logs:DescribeLogStreams": ([f"{LOGS}:*"], {}),
+        "logs:GetLogEvents": ([f"{LOGS}:log-stream:{prefix}*"], {}),
+        "ssm:GetParametersByPath": ([documents, f"{documents}/*"], {}),
+        "s3:PutObject": ([f"{ASSETS}/deeplearning-jobs/Stack-8085bf09/*"], {}),
+    }
+
+
+def test_a_key_of_the_user_encrypts_everything_and_its_owner_is_warned(make_stack: Any, read_stack: Any) -> None:
+    stack: cdk.Stack = make_stack()
+    arn = "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+    SageMakerTraining(stack, "Training", image=IMAGE, encryption_key=kms.Key.from_key_arn(stack, "Mine", arn))
+    synthesis = read_stack(stack)
+    assert synthesis.of_type("AWS::KMS::Key") == {}
+    assert read_training(synthesis).key_arn == arn
+    assert any("events.amazonaws.com" in each and "AutoScaling" not in each for each in synthesis.warnings)
