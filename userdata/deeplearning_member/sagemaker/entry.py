@@ -19,7 +19,14 @@ from deeplearning_contract.names import AGENT_DIRECTORY
 from deeplearning_contract.settings import NodeSettings
 from deeplearning_member.sagemaker.container import open_container, prepare_container
 from deeplearning_member.sagemaker.first_process import run_in_child
-from deeplearning_member.sagemaker.meeting import POLL_SECONDS, SSH_PORT, Meeting, StoppedError, responds
+from deeplearning_member.sagemaker.meeting import (
+    POLL_SECONDS,
+    SEPARATED_REMEDY,
+    SSH_PORT,
+    Meeting,
+    StoppedError,
+    responds,
+)
 from deeplearning_member.sagemaker.outcome import open_job, publish_model, write_failure
 from deeplearning_member.sagemaker.rounds import Round, RoundFile
 from deeplearning_member.sagemaker.training_job import TrainingJob
@@ -34,6 +41,7 @@ SILENT_SECONDS = 60.0
 """Time after which the first container counts as lost."""
 _JOIN_SECONDS, _PROBE_SECONDS = 5.0, 10.0
 _LAST_LINES = 3
+_LOST_REMEDY = "submit the job again; it resumes from its newest checkpoint"
 
 
 def train(root: Path = Path("/")) -> int:
@@ -106,6 +114,7 @@ def follow(node: Node, current: Round, first: str, stop: threading.Event) -> int
     silent = Deadline.after(clock, SILENT_SECONDS)
     probe = Deadline.after(clock, 0)
     last: Deadline | None = None
+    has_responded = False
     while last is None or not last.is_over:
         found = rounds.read()
         if found is not None and found.id == current.id and found.status is not None:
@@ -115,11 +124,12 @@ def follow(node: Node, current: Round, first: str, stop: threading.Event) -> int
         if probe.is_over:
             probe = Deadline.after(clock, _PROBE_SECONDS)
             if responds(first):
+                has_responded = True
                 silent = Deadline.after(clock, SILENT_SECONDS)
             elif silent.is_over:
                 raise StageFailure(
                     f"{first} has not responded on port {SSH_PORT} for {SILENT_SECONDS:.0f} s",
-                    "submit the job again; it resumes from its newest checkpoint",
+                    _LOST_REMEDY if has_responded else SEPARATED_REMEDY,
                     stage="follow the job",
                 )
         clock.wait(POLL_SECONDS)

@@ -20,8 +20,8 @@ from deeplearning_node.ssh import make_user_key
 LOG = logging.getLogger(__name__)
 POLL_SECONDS = 0.5
 SSH_PORT = 22
-_CONNECT_SECONDS, _REACH_SECONDS = 5.0, 60.0
-_REMEDY = (
+_CONNECT_SECONDS, _REACH_SECONDS = 5.0, 45.0
+SEPARATED_REMEDY = (
     "let the security groups of the job admit each other on all ports, and the file system admit NFS from them; the "
     "log of each missing container says how far it came"
 )
@@ -77,7 +77,7 @@ class Meeting:
             if self._is_stopped():
                 raise StoppedError
             if deadline.is_over:
-                raise StageFailure(self.describe_missing(), _REMEDY)
+                raise StageFailure(self.describe_missing(), SEPARATED_REMEDY)
             deadline.pause(POLL_SECONDS)
 
     def begin(self) -> None:
@@ -120,7 +120,9 @@ class Meeting:
         """Raise StageFailure unless every container responds; that they meet says only that all reach the files."""
         while silent := [host for host in self._hosts[1:] if not responds(host)]:
             if deadline.is_over or self._is_stopped():
-                raise StageFailure(f"{', '.join(silent)} must respond to {self._hosts[0]} on port {SSH_PORT}", _REMEDY)
+                raise StageFailure(
+                    f"{', '.join(silent)} must respond to {self._hosts[0]} on port {SSH_PORT}", SEPARATED_REMEDY
+                )
             deadline.pause(POLL_SECONDS)
 
     def _describe_cluster(self, members: tuple[Member, ...]) -> ClusterState:

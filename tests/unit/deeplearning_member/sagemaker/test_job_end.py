@@ -146,6 +146,14 @@ def test_the_end_of_an_earlier_round_does_not_count(containers, responding):
     responding["algo-1"] = False
     with pytest.raises(StageFailure, match="algo-1 has not responded on port 22 for 60 s") as caught:
         follow(node, CURRENT, "algo-1", threading.Event())
+    assert "security groups of the job admit each other" in caught.value.remedy, "it never responded"
+
+
+def test_a_first_container_that_responds_no_more_is_lost(containers, monkeypatch):
+    answers = iter([True])
+    monkeypatch.setattr(entry, "responds", lambda _: next(answers, False))
+    with pytest.raises(StageFailure, match="algo-1 has not responded on port 22 for 60 s") as caught:
+        follow(containers.node(2), CURRENT, "algo-1", threading.Event())
     assert "resumes from its newest checkpoint" in caught.value.remedy
 
 
