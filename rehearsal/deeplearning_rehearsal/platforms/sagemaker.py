@@ -1,5 +1,6 @@
 """Training jobs of SageMaker, whose containers are there while a job runs."""
 
+import json
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ from deeplearning_rehearsal.intrinsics import map_literals, read_literals
 from deeplearning_rehearsal.platforms.platform import Clients, Platform
 
 _PARAMETER = "AWS::SSM::Parameter"
+_POLICIES, _CREATE = ("AWS::IAM::ManagedPolicy", "AWS::IAM::Policy"), "sagemaker:CreateTrainingJob"
 _OWN = '"platform":"sagemaker"'
 _MEMBERS = re.compile(r'("members":)([0-9]+)')
 _ENDED = ("Completed", "Failed", "Stopped")
@@ -108,6 +110,16 @@ class SageMakerPlatform(Platform):
                 f"training job {name} must go through {', '.join(TRANSITIONS)}, got {', '.join(statuses)}"
             )
         return make_training_report(LAUNCHER, read_result("\n".join(lines)))
+
+
+def find_submitter(template: Mapping[str, Any]) -> str:
+    """Return the logical id of a role of a template that may create training jobs; empty without one."""
+    for resource in template["Resources"].values():
+        properties = resource.get("Properties", {})
+        if resource["Type"] in _POLICIES and _CREATE in json.dumps(properties["PolicyDocument"]):
+            for role in properties.get("Roles", ()):
+                return str(role["Ref"])
+    return ""
 
 
 def start_training_job(clients: Clients, submission: SubmissionSettings, job: JobDefinition) -> str:
