@@ -1,6 +1,5 @@
 """Training jobs of SageMaker, whose containers are there while a job runs."""
 
-import json
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -114,12 +113,18 @@ class SageMakerPlatform(Platform):
 
 def find_submitter(template: Mapping[str, Any]) -> str:
     """Return the logical id of a role of a template that may create training jobs; empty without one."""
-    for resource in template["Resources"].values():
-        properties = resource.get("Properties", {})
-        if resource["Type"] in _POLICIES and _CREATE in json.dumps(properties["PolicyDocument"]):
-            for role in properties.get("Roles", ()):
-                return str(role["Ref"])
+    resources = template["Resources"]
+    roles = {name for name, resource in resources.items() if resource["Type"] == "AWS::IAM::Role"}
+    for resource in resources.values():
+        if resource["Type"] in _POLICIES and _allows_creation(resource["Properties"]["PolicyDocument"]):
+            for holder in resource["Properties"].get("Roles", ()):
+                if isinstance(holder, dict) and holder.get("Ref") in roles:
+                    return str(holder["Ref"])
     return ""
+
+
+def _allows_creation(document: Mapping[str, Any]) -> bool:
+    return any(each["Effect"] == "Allow" and _CREATE in each.get("Action", ()) for each in document["Statement"])
 
 
 def start_training_job(clients: Clients, submission: SubmissionSettings, job: JobDefinition) -> str:
