@@ -100,7 +100,7 @@ endif
 
 .PHONY: privileges
 privileges: setup ## Rehearse cases that use every right, and prove that no role has one too few or too many (root; PROVE=3 takes rights out and sees cases fail)
-	@$(BIN)/python -m deeplearning_rehearsal.privileges --app "$(BIN)/python app.py" --prove $(PROVE)
+	@$(BIN)/python -m deeplearning_rehearsal.privileges --app "$(BIN)/python -m tests.submitting_app" --prove $(PROVE)
 
 .PHONY: horovod-builds
 horovod-builds: setup ## Build Horovod with each compiler, framework and CUDA toolkit that nodes meet, and try it (root; an hour; ONLY=name)

@@ -26,8 +26,8 @@ PAYLOAD = {
     "userdata/prepare_member.py": "deeplearning_cdk/_payload/prepare_member.py",
 }
 
-EXAMPLES = ("*.py", "*.sh", "environments/*.txt")
-"""Programs, scripts and environments, which the rehearsal runs on the nodes; CDK apps are for other machines."""
+EXAMPLES = ("*.py", "*.sh", "environments/*.txt", "train_digits.toml")
+"""Programs, scripts, environments and the job, which the rehearsal runs on nodes; CDK apps are for other machines."""
 
 
 class PayloadHook(BuildHookInterface[Any]):

@@ -36,7 +36,7 @@ class JobRun(ClusterRun):
 
     def check(self, evidence: Evidence) -> None:
         """Hold each container of a job against the contract, and stop the job."""
-        client, jobs, containers = self.aws.place.client, self.jobs, self.jobs.containers
+        client, jobs, containers = self.jobs.clients, self.jobs, self.jobs.containers
         with self.timeline.phase("form containers"):
             name = start_training_job(client, jobs.submission, _CHECKED_JOB)
             self._await_membership(name)
@@ -63,7 +63,7 @@ class JobRun(ClusterRun):
                 FIRST,
                 jobs.job,
                 self.last_moment - time.monotonic(),
-                clients=self.aws.place.client,
+                clients=jobs.clients,
                 submission=jobs.submission,
             )
             self.timeline.tell(_LANE, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")

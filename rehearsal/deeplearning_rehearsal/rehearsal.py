@@ -5,10 +5,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 from typing import Any, NoReturn
 
 from cdk_rehearsal.assembly import AssemblyStack, read_stack
@@ -44,7 +45,9 @@ from deeplearning_rehearsal.cluster_run import ClusterRun, make_fleet
 from deeplearning_rehearsal.containers import TRAINING_ENGINE, LabContainers, prepare_images
 from deeplearning_rehearsal.job_run import JobRun
 from deeplearning_rehearsal.options import RehearsalOptions
+from deeplearning_rehearsal.platforms.platform import Clients
 from deeplearning_rehearsal.platforms.registry import find_platform
+from deeplearning_rehearsal.platforms.sagemaker import find_submitter
 from deeplearning_rehearsal.report.assessment import judge
 from deeplearning_rehearsal.report.outside_view import describe_outside
 from deeplearning_rehearsal.report.report import Document, list_text
@@ -107,7 +110,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
             if options.keep:
                 _record(options, lab_pid)
             cluster = ClusterRun(options, timeline, lab, fleet, aws, key_pairs, kept, give_up)
-            run = _choose_run(cluster, case, containers)
+            run = _choose_run(cluster, case, containers, stack.template)
             with show_progress(timeline, verbose=options.verbose):
                 evidence = run.gather()
             status = describe_outside(aws)
@@ -134,20 +137,34 @@ def _open_lab(options: RehearsalOptions, software: NodeSoftware) -> AbstractCont
     )
 
 
-def _choose_run(parts: ClusterRun, case: Case | None, containers: LabContainers | None) -> ClusterRun:
-    """Return the run of a cluster or of training jobs, with the faults of a case."""
+def _choose_run(
+    parts: ClusterRun, case: Case | None, containers: LabContainers | None, template: Mapping[str, Any]
+) -> ClusterRun:
+    """
+    Return the run of a cluster or of training jobs, with the faults of a case.
+
+    Training jobs are submitted as a role of the stack that may submit them; the operator does where there is none.
+    """
     if containers is None:
         return parts if case is None else CaseRun(**vars(parts), case=case)
     containers.find_place = lambda: parts.aws.place
 
-    def client(service: str) -> Any:
+    def operate(service: str) -> Any:
         return parts.aws.place.client(service)  # There is a place only when the stack is deployed.
+
+    @cache
+    def sign_in() -> Clients:
+        role = find_submitter(template)
+        return parts.aws.sign_in(role) if role else operate
+
+    def client(service: str) -> Any:
+        return sign_in()(service)
 
     def make_job(submission: SubmissionSettings) -> JobDefinition:
         job = upload_example(client, submission, parts.find_digits())
         return replace(job, program=(*job.program, *(case.arguments if case else ())))
 
-    jobs = TrainingJobs(client, parts.lab, containers, make_job, parts.aws.interrupt_training)
+    jobs = TrainingJobs(client, operate, parts.lab, containers, make_job, parts.aws.interrupt_training)
     return JobRun(**vars(parts), jobs=jobs) if case is None else JobCaseRun(**vars(parts), case=case, jobs=jobs)
 
 

@@ -32,10 +32,13 @@ class TrainingJobs:
     Training jobs of one stack.
 
     Attributes:
+        clients: Clients of who submits jobs.
+        operator: Clients of the account's owner, for what a submitter may not read.
         refusals: What SageMaker said of jobs that it refused.
     """
 
     clients: Clients
+    operator: Clients
     lab: "Lab"
     containers: "LabContainers"
     make_job: Callable[[SubmissionSettings], JobDefinition]
@@ -62,6 +65,10 @@ class TrainingJobs:
             start_training_job(self.clients, self.submission, self.job)
         except ClientError as error:
             self.refusals.append(f"{error.response['Error']['Code']}: {error.response['Error']['Message']}")
+
+    def stop(self) -> None:
+        """Stop the newest training job."""
+        self.clients("sagemaker").stop_training_job(TrainingJobName=self.names()[0])
 
     def names(self) -> list[str]:
         """Return the names of all training jobs, the newest first."""
@@ -103,6 +110,6 @@ class TrainingJobs:
         if not uri:
             raise PromiseError("the training job must have written a model, it has not")
         bucket, _, key = uri.removeprefix("s3://").partition("/")
-        content = self.clients("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
+        content = self.operator("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
             return archive.getnames()

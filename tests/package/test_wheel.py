@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from deeplearning_cdk.coordination.payload import NODE_PACKAGES
-from deeplearning_rehearsal.checks.training import list_examples
+from deeplearning_rehearsal.checks.training import JOB_FILE, list_examples
 
 ROOT = Path(__file__).parents[2]
 WHEELHOUSE = ROOT / "build" / "wheelhouse"
@@ -82,7 +82,7 @@ def test_wheel_holds_packages_and_payload_and_no_compiled_files(wheel: Path) -> 
     folder = "deeplearning_rehearsal/_examples/"
     examples = {name.removeprefix(folder) for name in names if name.startswith(folder)}
     environments = {f"environments/{path.name}" for path in (ROOT / "examples" / "environments").glob("*.txt")}
-    assert examples == {*list_examples(), *environments}
+    assert examples == {*list_examples(), *environments, JOB_FILE}
     assert "environments/launchers.txt" in environments
     assert examples > {"run_elastic.sh", "run_horovod.sh", "train_digits.py", "train_elastic.py"}
     assert "deeplearning_rehearsal/report/templates/report.html.j2" in names

@@ -15,11 +15,15 @@ CPU = {"workers.instance_type": "m5.large"}
 
 @pytest.fixture(scope="session")
 def synthesize(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Mapping[str, Any]]]:
-    """Return a function from a context to the templates by stack name, fresh copies; a context is synthesized once."""
+    """
+    Return a function from a context to the templates by stack name, fresh copies; a context is synthesized once.
+
+    `alter` changes each stack before it is synthesized.
+    """
     folders = {}
 
-    def make(context: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-        key = json.dumps(context, sort_keys=True)
+    def make(context: Mapping[str, Any], alter: Callable[[Any], None] | None = None) -> dict[str, Mapping[str, Any]]:
+        key = json.dumps([context, getattr(alter, "__name__", "")], sort_keys=True)
         if key not in folders:
             folder = tmp_path_factory.mktemp("assembly")
             app = cdk.App(
@@ -29,7 +33,9 @@ def synthesize(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[s
                 builtin_cloud_formation_validation=False,
             )
             for choice in read_choices(context):
-                make_stack(app, choice)
+                stack = make_stack(app, choice)
+                if alter is not None:
+                    alter(stack)
             app.synth()
             folders[key] = folder
         # Templates are read from files: to carry them through jsii takes as long as half of a synthesis.

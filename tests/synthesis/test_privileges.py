@@ -18,15 +18,16 @@ from deeplearning_rehearsal.privileges.must_deny import (
 )
 from deeplearning_rehearsal.privileges.template_rights import TemplateScope, read_template_rights
 from tests.gates.presets import PRESETS
+from tests.submitting_app import add_submitter
 
-CHOSEN = ("default", "amazon-linux", "lustre-with-data", "guarded-spending", "emr")
+CHOSEN = ("default", "amazon-linux", "lustre-with-data", "guarded-spending", "emr", "sagemaker")
 """Presets whose roles differ, and whose key is the cluster's own."""
-WITH_TRAINING_JOBS = (*CHOSEN, "sagemaker")
 LEAST_FORBIDDEN = 20
 WITHOUT_RESOURCE = {
     "autoscaling:DescribeAutoScalingGroups": "describing takes no resource; the answer holds names and sizes only",
     "autoscaling:DescribeScalingActivities": "describing takes no resource; the answer says why launches failed",
     "cloudwatch:PutMetricData": "a metric here is in no dataset, the only resource; the condition has a namespace",
+    "sagemaker:ListTrainingJobs": "listing takes no resource; the answer holds names and states only",
     "ecr:GetAuthorizationToken": "a token is for the registry; the repository is named where it is pulled from",
     "ssmmessages:CreateControlChannel": "a channel belongs to the caller; the condition asks for an instance of here",
     "ssmmessages:CreateDataChannel": "a channel belongs to the caller; the condition asks for an instance of here",
@@ -72,10 +73,10 @@ Reference, "Condition keys" of SQS, CloudWatch Logs and Systems Manager; CloudWa
 
 @pytest.fixture
 def template_of(synthesize):
-    """Return a function from the name of a preset to its template, a fresh copy."""
+    """Return a function from the name of a preset to its template, a fresh copy, with a submitter of training jobs."""
 
     def make(preset):
-        (template,) = synthesize(PRESETS[preset]).values()
+        (template,) = synthesize(PRESETS[preset], add_submitter).values()
         return template
 
     return make
@@ -189,7 +190,7 @@ def test_a_right_that_is_too_wide_is_found_by_the_forbidden_calls(template_of):
 
 
 def test_only_actions_without_a_resource_type_are_granted_on_everything(grants_of, reference):
-    granted = {grant.action for preset in WITH_TRAINING_JOBS for grant in grants_of(preset) if grant.resource == "*"}
+    granted = {grant.action for preset in CHOSEN for grant in grants_of(preset) if grant.resource == "*"}
     # EMR and SageMaker look at the network before they launch.
     assert {action for action in granted if not action.startswith("ec2:Describe")} == WITHOUT_RESOURCE.keys()
     for action in granted:
@@ -199,6 +200,6 @@ def test_only_actions_without_a_resource_type_are_granted_on_everything(grants_o
 
 
 def test_every_granted_action_exists_and_is_no_pattern(grants_of, reference):
-    for grant in {grant for preset in WITH_TRAINING_JOBS for grant in grants_of(preset)}:
+    for grant in {grant for preset in CHOSEN for grant in grants_of(preset)}:
         service, name = grant.action.split(":")
         assert name.lower() in reference[service]["Actions"], grant

@@ -1,5 +1,5 @@
 """
-The page for users of the predecessor: no cell is empty, and what it names is there.
+The pages for users of the predecessor: no cell is empty, and what they name is there.
 
 Of a command that is its program, its options, the files and variables that it names; of a single word that it is a
 prop, an output, a path or a program; of the last cell that there is such a test or case.
@@ -13,9 +13,11 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from deeplearning_cdk import EmrTraining, SageMakerTraining
 from deeplearning_cli.main import make_parser as make_user_parser
 from deeplearning_command.main import make_parser as make_node_parser
 from deeplearning_contract import names
@@ -32,6 +34,27 @@ NODE_PROGRAMS = {"bash", "git", "hostname", "mpirun", "pkill", "python3"}
 OWN_PROGRAMS = {"train.py"}
 """Stand-ins for a program of the user's."""
 PROPS = set(list_keys())
+GUIDE_HEAD = "| step of the predecessor's guide | here |"
+GUIDES = {
+    "emr.md": (
+        EmrTraining,
+        (
+            "IAM user, create-cluster, uniform instance groups, Hue and Zeppelin, root volume, AMI, file system, "
+            "mount targets, bootstrap action, metadata script, passwordless SSH, metadata_setup.sh, CIFAR-10, "
+            "worker_ip_file, keys for S3"
+        ),
+    ),
+    "sagemaker.md": (
+        SageMakerTraining,
+        (
+            "account, service limits, at least 2 GPU, Command Line Interface, IAM permissions, TensorPack and Horovod, "
+            "COCO 2017, pre-trained model, customize, prepare-s3-bucket.sh, existing bucket in the same region, "
+            "50 to 100 GB, nohup, screen, build_and_push.sh, for a region, Deep Learning AMI, upload the notebook"
+        ),
+    ),
+}
+"""Guide to a platform -> its construct, and words of each step of the predecessor's page about that platform."""
+EMR_STEPS = {"metadata"}
 PATHS = {value for value in vars(names).values() if isinstance(value, str) and value.startswith("/")}
 OUTPUTS = set(
     re.findall(r'CfnOutput\(\w+, "(\w+)"', "".join(path.read_text() for path in (ROOT / "stacks").glob("*.py")))
@@ -84,6 +107,37 @@ def refuse_word(word: str) -> str:
     """Say why a single word is neither prop nor output, path or program."""
     is_path = word in PATHS or word.startswith(f"E/{names.JOBS_FOLDER}/") or find_example(word)
     return "" if is_path or word in PROPS | OUTPUTS | NODE_PROGRAMS else "neither prop, output, path nor program"
+
+
+def read_guide_rows(guide: str) -> list[list[str]]:
+    """Return the cells of the table of the predecessor's steps in a guide; none where it has no such table."""
+    _, _, rest = (ROOT / "docs" / "guides" / guide).read_text().partition(f"{GUIDE_HEAD}\n")
+    rows = itertools.takewhile(lambda line: line.startswith("|"), rest.splitlines())
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in rows][1:]
+
+
+def find_guide_mistakes(kind: Any, cells: list[str]) -> list[str]:
+    """Say what is wrong with a row of the guide to a platform, whose construct is of this kind."""
+    if len(cells) != 2 or not all(cell.strip("`. ") for cell in cells):
+        return ["each of two cells must say something"]
+    mistakes = [f"{text}: {why}" for text in re.findall(r"`([^`]+)`", cells[1]) if (why := refuse_guide(kind, text))]
+    targets = re.findall(r"\]\(([^)#]+)", cells[1])
+    guides = ROOT / "docs" / "guides"
+    return mistakes + [f"{target}: no such file" for target in targets if not (guides / target).is_file()]
+
+
+def refuse_guide(kind: Any, text: str) -> str:
+    """Say why a text in backquotes is no prop, method, command, job file or EMR step; empty when it is one."""
+    if called := re.fullmatch(r"training\.([a-z_]+)\(.*\)", text):
+        return "" if hasattr(kind, called[1]) else f"no method {called[1]}"
+    words = shlex.split(text)
+    is_command = not refuse_arguments(make_user_parser(), [*words, "--help"])
+    if text in {*list_keys(kind), *EMR_STEPS, "job.toml"} or is_command:
+        return ""
+    keys = [word.partition("=") for before, word in itertools.pairwise(words) if before == "-c"]
+    if keys:
+        return ", ".join(key for key, _, _ in keys if key not in {*list_keys(kind), "platform", *STACK_KEYS})
+    return refuse_text(text) if len(words) > 1 else "neither prop, command nor job file"
 
 
 def refuse_command(words: list[str]) -> str:
@@ -157,7 +211,7 @@ def refuse_flags(example: Path, words: list[str]) -> str:
 def refuse_arguments(parser, arguments: list[str]) -> str:
     """Say why a parser refuses arguments."""
     said = io.StringIO()
-    with contextlib.redirect_stderr(said):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
         try:
             parser.parse_args(arguments)
         except SystemExit as end:
@@ -211,3 +265,35 @@ def test_both_guides_are_there_from_their_first_step_to_their_last():
 )
 def test_a_planted_mistake_is_found(cells, mistake):
     assert any(mistake in found for found in find_mistakes(cells))
+
+
+@pytest.mark.parametrize(
+    ("guide", "cells"),
+    [(guide, cells) for guide in GUIDES for cells in read_guide_rows(guide)],
+    ids=lambda cell: cell[0],
+)
+def test_a_step_of_a_platforms_guide_has_an_answer_that_exists(guide: str, cells: list[str]) -> None:
+    assert find_guide_mistakes(GUIDES[guide][0], cells) == []
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_a_platforms_guide_has_each_step_of_the_predecessors_page(guide: str) -> None:
+    steps = " ".join(cells[0] for cells in read_guide_rows(guide))
+    assert [step for step in GUIDES[guide][1].split(", ") if step not in steps] == []
+
+
+@pytest.mark.parametrize(
+    ("cells", "mistake"),
+    [
+        (["a step", ""], "each of two cells"),
+        (["a step"], "each of two cells"),
+        (["a step", "`software.wings`"], "neither prop"),
+        (["a step", "`fly`"], "neither prop"),
+        (["a step", "`training.grant_wings(role)`"], "no method grant_wings"),
+        (["a step", "`deeplearning-cdk fly job.toml`"], "invalid choice: 'fly'"),
+        (["a step", "`npx cdk deploy -c platform=sagemaker -c wings=2`"], "wings"),
+        (["a step", "[wings](../wings.md)"], "../wings.md: no such file"),
+    ],
+)
+def test_a_planted_mistake_in_a_platforms_guide_is_found(cells: list[str], mistake: str) -> None:
+    assert any(mistake in found for found in find_guide_mistakes(SageMakerTraining, cells))

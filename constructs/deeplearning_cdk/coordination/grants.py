@@ -98,7 +98,7 @@ def grant_training_jobs(
 def _list_uploads(cluster: str, bucket: str) -> list[_Permission]:
     documents = f"arn:{PARTITION}:ssm:{REGION}:{ACCOUNT_ID}:parameter{SUBMISSION_PATH}"
     return [
-        (["ssm:GetParametersByPath"], [documents, f"{documents}/*"], None),
+        (["ssm:GetParametersByPath"], [documents], None),
         (["s3:PutObject"], [object_arn(bucket, f"{source_prefix(cluster)}*")], None),
     ]
 

@@ -7,6 +7,7 @@ import time
 import uuid
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -110,6 +111,20 @@ class EmbeddedAws:
     def gatekeeper(self) -> Gatekeeper:
         """The gatekeeper, with its record of calls."""
         return self._deployed().gatekeeper
+
+    def sign_in(self, role: str) -> Callable[[str], Any]:
+        """
+        Return clients of services that call as a role of the stack, whose policies decide; its trust is not asked.
+
+        Args:
+            role: Its logical id.
+        """
+        place = self.place
+        assert self._stack is not None
+        (name,) = (each.physical_id for each in self._stack.outcome().resources if each.logical_id == role)
+        arn = place.client("iam").get_role(RoleName=name)["Role"]["Arn"]
+        credentials = self._principals.mint(place, role_arn=arn, session=role, kind=role)
+        return cache(lambda service: place.client_as(service, credentials))
 
     def start(self) -> None:
         """Begin to serve."""

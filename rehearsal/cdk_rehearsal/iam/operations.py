@@ -134,6 +134,16 @@ def _name_parameter(parameters: Parameters, estate: Estate) -> Iterator[Target]:
         yield arn.replace(f":{estate.account}:", "::", 1) if name.startswith("/aws/service/") else arn, {}
 
 
+def _name_path(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+    """
+    Name a path of parameters as it is asked for.
+
+    Who may read a path reads all its levels (Systems Manager user guide, "Restricting access to Parameter Store
+    parameters using IAM policies"); refusals name the path alone (aws/aws-dotnet-extensions-configuration#108).
+    """
+    yield estate.arn("ssm", f"parameter/{str(parameters['Path']).removeprefix('/')}"), {}
+
+
 def _name_key(parameters: Parameters, estate: Estate) -> Iterator[Target]:
     name = str(parameters.get("KeyId") or "unknown")
     yield name if name.startswith("arn:") else estate.arn("kms", f"key/{name}"), {}
@@ -249,10 +259,11 @@ _ROWS = (
     _Row(_name_bucket, "s3", "ListObjects ListObjectsV2 HeadBucket", action="ListBucket"),
     _Row(_name_bucket, "s3", "GetBucketLocation"),
     _Row(_name_log_group, "logs", "CreateLogGroup DescribeLogStreams"),
-    _Row(_name_log_stream, "logs", "CreateLogStream PutLogEvents"),
+    _Row(_name_log_stream, "logs", "CreateLogStream GetLogEvents PutLogEvents"),
     _Row(_name_event_bus, "events", "PutEvents"),
     _Row(_name_instance, "ssm", "UpdateInstanceInformation"),
     _Row(_name_parameter, "ssm", "GetParameter GetParameters"),
+    _Row(_name_path, "ssm", "GetParametersByPath"),
     _Row(_name_nothing, "ssmmessages", "CreateControlChannel CreateDataChannel OpenControlChannel OpenDataChannel"),
     _Row(_name_key, "kms", "Decrypt Encrypt GenerateDataKey"),
     _Row(_name_mounted_file_system, "elasticfilesystem", "DescribeMountTargets ClientMount ClientWrite"),

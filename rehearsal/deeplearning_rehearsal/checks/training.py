@@ -6,10 +6,14 @@ import io
 import json
 import tarfile
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import tomllib
+
 from cdk_rehearsal.errors import PromiseError
+from deeplearning_contract.document import read_record
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import SubmissionSettings, submission_parameter
 from deeplearning_contract.setting_parts import ScriptSettings
@@ -20,7 +24,7 @@ LAUNCHER = "horovod"
 """Of `deeplearning run`, where none is asked for."""
 ELASTIC = "horovod elastic"
 """The launcher's name in the report of a job whose ranks may come and go."""
-PROGRAM = "train_digits.py"
+JOB_FILE, PROGRAM = "train_digits.toml", "train_digits.py"
 DATA_MODULE = "digits.py"
 """Of the examples; it reads the digits from the file beside it."""
 MINIMUM_ACCURACY = 0.90
@@ -32,6 +36,13 @@ def example_folder() -> Path:
     """Return the folder of the examples: in a checkout its own, in the wheel the copy that it carries."""
     packed = Path(__file__).parents[1] / "_examples"
     return packed if packed.is_dir() else Path(__file__).parents[3] / "examples"
+
+
+def read_job() -> JobDefinition:
+    """Return the job of every rehearsal, without its source, from the file that `deeplearning-cdk submit` takes."""
+    document = tomllib.loads((example_folder() / JOB_FILE).read_text(encoding="utf-8"))
+    del document["source"]  # The folder of the file, of which rehearsals take what the program needs.
+    return read_record(JobDefinition, document, "job")
 
 
 def list_examples() -> tuple[str, ...]:
@@ -56,7 +67,7 @@ def upload_example(clients: Callable[[str], Any], settings: SubmissionSettings, 
     sha256 = hashlib.sha256(buffer.getvalue()).hexdigest()
     source = ScriptSettings(settings.bucket, f"{settings.prefix}{sha256}.tar.gz", sha256)
     clients("s3").put_object(Bucket=source.bucket, Key=source.key, Body=buffer.getvalue())
-    return JobDefinition(name=Path(PROGRAM).stem, program=("python3", PROGRAM), source=source)
+    return replace(read_job(), source=source)
 
 
 def make_training_report(launcher: str, result: Mapping[str, Any]) -> TrainingReport:

@@ -22,6 +22,7 @@ from deeplearning_rehearsal.intrinsics import map_literals, read_literals
 from deeplearning_rehearsal.platforms.platform import Clients, Platform
 
 _PARAMETER = "AWS::SSM::Parameter"
+_POLICIES, _CREATE = ("AWS::IAM::ManagedPolicy", "AWS::IAM::Policy"), "sagemaker:CreateTrainingJob"
 _OWN = '"platform":"sagemaker"'
 _MEMBERS = re.compile(r'("members":)([0-9]+)')
 _ENDED = ("Completed", "Failed", "Stopped")
@@ -108,6 +109,22 @@ class SageMakerPlatform(Platform):
                 f"training job {name} must go through {', '.join(TRANSITIONS)}, got {', '.join(statuses)}"
             )
         return make_training_report(LAUNCHER, read_result("\n".join(lines)))
+
+
+def find_submitter(template: Mapping[str, Any]) -> str:
+    """Return the logical id of a role of a template that may create training jobs; empty without one."""
+    resources = template["Resources"]
+    roles = {name for name, resource in resources.items() if resource["Type"] == "AWS::IAM::Role"}
+    for resource in resources.values():
+        if resource["Type"] in _POLICIES and _allows_creation(resource["Properties"]["PolicyDocument"]):
+            for holder in resource["Properties"].get("Roles", ()):
+                if isinstance(holder, dict) and holder.get("Ref") in roles:
+                    return str(holder["Ref"])
+    return ""
+
+
+def _allows_creation(document: Mapping[str, Any]) -> bool:
+    return any(each["Effect"] == "Allow" and _CREATE in each.get("Action", ()) for each in document["Statement"])
 
 
 def start_training_job(clients: Clients, submission: SubmissionSettings, job: JobDefinition) -> str:

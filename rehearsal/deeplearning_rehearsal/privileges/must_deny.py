@@ -14,9 +14,8 @@ from cdk_rehearsal.iam.policy import read_policy
 from cdk_rehearsal.iam.request import Caller, Request, make_context
 from deeplearning_rehearsal.privileges.rights import Rights
 
-FILES = {name: Path(__file__).with_name(f"{name}.toml") for name in ("must_deny", "must_deny_emr")}
-_EMR_ROLE = "RolesInstance"
-"""Part of the logical id of the role of EMR's instances."""
+_FILES = {"RolesInstance": "must_deny_emr", "ModelBucket": "must_deny_sagemaker"}
+"""Part of a logical id that only stacks of a platform have -> the platform's file; EC2 has the other one."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,8 @@ class ForbiddenCall:
 
     Attributes:
         roles: Parts of logical ids of the roles to which it is forbidden; empty for all roles.
-        resource: ARN, `*`, or `kind:part of a logical id` in braces for a resource of the cluster itself.
+        resource: ARN, `*`, or in braces, for the cluster's own: `kind:part of a logical id`, `granted:action` for what
+            a role may do that on, `condition:key` for what a policy asks of a condition key.
     """
 
     name: str
@@ -49,8 +49,9 @@ class Verdict:
 
 def list_forbidden_calls(rights: Rights) -> tuple[ForbiddenCall, ...]:
     """Return the calls of the list for a stack's platform, in its order."""
-    is_on_emr = any(_EMR_ROLE in rights.names.get(arn.rpartition("/")[2], "") for arn in rights.roles)
-    entries = tomllib.loads(FILES["must_deny_emr" if is_on_emr else "must_deny"].read_text(encoding="utf-8"))["call"]
+    ids = " ".join(rights.names.values())
+    name = next((file for part, file in _FILES.items() if part in ids), "must_deny")
+    entries = tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))["call"]
     return tuple(ForbiddenCall(**entry) for entry in entries)
 
 
@@ -88,12 +89,17 @@ def _describe_foreign_policy(rights: Rights, resource: str) -> dict[str, Any] | 
 
 
 def _fill(rights: Rights, text: str) -> str:
-    """Replace `{account}`, `{region}`, `{partition}`, and `{kind:part}` by the ARN of the cluster's own resource."""
+    """Replace `{account}`, `{region}`, `{partition}`, and `{kind:part}` by what is the cluster's own."""
     filled = text
     while "{" in filled:
         before, _, rest = filled.partition("{")
         name, _, after = rest.partition("}")
         kind, separator, part = name.partition(":")
-        value = rights.find(kind, part) if separator else str(getattr(rights, name))
+        if kind == "granted":
+            value = rights.find_granted(part)
+        elif kind == "condition":
+            value = rights.find_condition(part)
+        else:
+            value = rights.find(kind, part) if separator else str(getattr(rights, name))
         filled = before + value + after
     return filled

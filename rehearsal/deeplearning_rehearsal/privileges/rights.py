@@ -2,15 +2,18 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.iam.policy import list_texts
+from deeplearning_contract.jobs.submission import source_prefix
 from deeplearning_contract.names import CLUSTER_TAG
 
 Document = Mapping[str, Any]
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_SOURCES = re.compile(re.escape(source_prefix("#")).replace(re.escape("#"), r'([^/"]+)'))
 _INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}\b")
 _KINDS: Mapping[str, str] = {
     "queue": "arn:{partition}:sqs:{region}:{account}:{name}",
@@ -19,6 +22,7 @@ _KINDS: Mapping[str, str] = {
     "key": "arn:{partition}:kms:{region}:{account}:key/{name}",
     "function": "arn:{partition}:lambda:{region}:{account}:function:{name}",
     "log_group": "arn:{partition}:logs:{region}:{account}:log-group:{name}",
+    "bucket": "arn:{partition}:s3:::{name}",
     "role": "arn:{partition}:iam::{account}:role/{name}",
 }
 
@@ -47,18 +51,43 @@ class Rights:
 
     @property
     def cluster(self) -> str:
-        """The cluster's name, by whose tag roles know its groups; RehearsalError when no role asks for the tag."""
-        found = re.search(rf'ResourceTag/{re.escape(CLUSTER_TAG)}": "([^"]+)"', json.dumps(self.roles))
+        """The cluster's name, by whose tag or sources roles know it; RehearsalError when none knows it."""
+        text = json.dumps(self.roles)
+        found = re.search(rf'ResourceTag/{re.escape(CLUSTER_TAG)}": "([^"]+)"', text) or _SOURCES.search(text)
         if found is None:
-            raise RehearsalError(f"a role must ask for the tag {CLUSTER_TAG}, got none; is this a cluster's stack?")
+            raise RehearsalError(
+                f"a role must ask for the tag {CLUSTER_TAG} or read sources of jobs, got none; is this a cluster's "
+                "stack?"
+            )
         return found[1]
+
+    def find_granted(self, action: str) -> str:
+        """Return a resource on which a role may do an action, with `x` for what a pattern leaves open."""
+        for entry in self._list_statements():
+            if action in list_texts(entry["Action"]):
+                return list_texts(entry["Resource"])[0].replace("*", "x")
+        raise RehearsalError(f"a role must have {action}, got none; correct its name")
+
+    def find_condition(self, key: str) -> str:
+        """Return a value that a role's policy asks of a condition key, with `x` for what a pattern leaves open."""
+        for entry in self._list_statements():
+            for keys in entry.get("Condition", {}).values():
+                if key in keys and (value := list_texts(keys[key])[0]) not in ("true", "false"):
+                    return value.replace("*", "x")
+        raise RehearsalError(f"a policy must ask for {key}, got none; correct its name")
+
+    def _list_statements(self) -> Iterator[Mapping[str, Any]]:
+        for policies in self.roles.values():
+            for document in policies.values():
+                statements = document["Statement"]
+                yield from [statements] if isinstance(statements, Mapping) else statements
 
     def find(self, kind: str, fragment: str) -> str:
         """
         Return the ARN of a resource of the stack.
 
         Args:
-            kind: One of `queue`, `table`, `topic`, `key`, `function`, `log_group`, `role`.
+            kind: One of `queue`, `table`, `topic`, `key`, `function`, `log_group`, `bucket`, `role`.
             fragment: End of its logical id, but for CDK's digest.
 
         Raises:

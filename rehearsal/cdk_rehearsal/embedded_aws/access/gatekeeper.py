@@ -25,6 +25,8 @@ from cdk_rehearsal.iam.request import Caller, Request, make_context
 
 RIGHTS_FILE = "calls.json"
 AUTO_SCALING = "autoscaling.amazonaws.com"
+_NAMED_AFTER_OTHERS = frozenset({"AWS::IAM::InstanceProfile", "AWS::S3::BucketPolicy"})
+"""Types of which a physical id may be that of the role or bucket that has the rights."""
 _AUTO_SCALING_ROLE = "AWSServiceRoleForAutoScaling"
 AUTO_SCALING_POLICY = "AutoScalingServiceRolePolicy"
 
@@ -188,8 +190,7 @@ def install_bucket_decisions() -> None:
 def write_rights(gatekeeper: Gatekeeper, case: str, resources: Iterable[StackResource], folder: Path) -> None:
     """Write a case's calls (or those of none) with policies, and logical ids that make ARNs of stacks comparable."""
     document = {"case": case, **_describe(gatekeeper)}
-    # An instance profile may have its role's name, and has no rights of its own.
-    named = [each for each in resources if each.physical_id and each.resource_type != "AWS::IAM::InstanceProfile"]
+    named = [each for each in resources if each.physical_id and each.resource_type not in _NAMED_AFTER_OTHERS]
     document["names"] = {each.physical_id: each.logical_id for each in named}
     (folder / RIGHTS_FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 

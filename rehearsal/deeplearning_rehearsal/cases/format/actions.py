@@ -197,7 +197,7 @@ def _kill_container(on: Actions, number: int) -> None:
 
 
 def _stop_job(on: Actions) -> None:
-    on.aws.place.client("sagemaker").stop_training_job(TrainingJobName=_find_jobs(on).names()[0])
+    _find_jobs(on).stop()
 
 
 def _interrupt_job(on: Actions) -> None:

@@ -69,3 +69,18 @@ def test_an_image_is_read_from_the_repository_of_its_uri():
     image = "763104351884.dkr.ecr.eu-west-1.amazonaws.com/team/training:1.2"
     (need,) = find_needs("ecr.BatchGetImage", {"Image": image}, Estate())
     assert need.resource == "arn:aws:ecr:eu-west-1:763104351884:repository/team/training"
+
+
+def test_a_submitter_finds_documents_by_the_right_to_their_path_alone():
+    """Refusals name the path of the call, without what is below it (aws/aws-dotnet-extensions-configuration#108)."""
+    (need,) = find_needs("ssm.GetParametersByPath", {"Path": "/deeplearning", "Recursive": True}, Estate())
+    assert (need.action, need.resource) == (
+        "ssm:GetParametersByPath",
+        f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/deeplearning",
+    )
+
+
+def test_a_log_is_read_by_the_right_to_its_stream():
+    stream = {"logGroupName": "/aws/sagemaker/TrainingJobs", "logStreamName": "0123abcd-digits/algo-1-9"}
+    (need,) = find_needs("logs.GetLogEvents", stream, Estate())
+    assert need.resource.endswith(":log-group:/aws/sagemaker/TrainingJobs:log-stream:0123abcd-digits/algo-1-9")

@@ -162,7 +162,7 @@ def test_submitters_start_jobs_with_the_names_the_network_the_key_and_the_role_o
         "iam:PassRole": (["<TrainingRole.Arn>"], {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}),
         "logs:DescribeLogStreams": ([f"{LOGS}:*"], {}),
         "logs:GetLogEvents": ([f"{LOGS}:log-stream:{prefix}*"], {}),
-        "ssm:GetParametersByPath": ([documents, f"{documents}/*"], {}),
+        "ssm:GetParametersByPath": ([documents], {}),
         "s3:PutObject": ([f"{ASSETS}/deeplearning-jobs/Stack-8085bf09/*"], {}),
     }
 

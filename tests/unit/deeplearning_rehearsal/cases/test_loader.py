@@ -100,6 +100,7 @@ NO_ROWS = {
     "launchers-tensorflow-mxnet",
     "mask-rcnn",
     "sagemaker-capacity",
+    "sagemaker-data",
     "sagemaker-empty-channel",
     "sagemaker-image-without-sshd",
     "sagemaker-mount-target-absent",

@@ -1,0 +1,225 @@
+"""Limits of the roles of training jobs: each refuses what it is there for, and what IAM cannot limit is known."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cdk_rehearsal.errors import RehearsalError
+from deeplearning_rehearsal.privileges.must_deny import (
+    ForbiddenCall,
+    judge_call,
+    judge_forbidden_calls,
+    list_forbidden_calls,
+)
+from deeplearning_rehearsal.privileges.rights import Rights
+from deeplearning_rehearsal.privileges.template_rights import read_template_rights
+from tests.gates.presets import PRESETS
+from tests.submitting_app import SUBMITTER, add_submitter
+
+EXECUTION = "ClusterRole"
+CREATE = "create a training job"
+OWN_JOB = {
+    f"sagemaker:{key}": f"{{condition:sagemaker:{key}}}"
+    for key in ("VpcSubnets", "VpcSecurityGroupIds", "OutputKmsKey")
+}
+JOBS = "arn:{partition}:logs:{region}:{account}:log-group:/aws/sagemaker/TrainingJobs:log-stream:"
+ANY_JOB = "arn:aws:sagemaker:us-east-1:123456789012:training-job/*"
+
+
+def call(name: str, role: str, action: str, resource: str, **context: str) -> ForbiddenCall:
+    """Return a call of one role."""
+    return ForbiddenCall(name, "a call to try", action, resource, (role,), context)
+
+
+PERMITTED = (
+    call("create a job", SUBMITTER, "sagemaker:CreateTrainingJob", "{granted:sagemaker:CreateTrainingJob}", **OWN_JOB),
+    call("read it", SUBMITTER, "sagemaker:DescribeTrainingJob", "{granted:sagemaker:CreateTrainingJob}"),
+    call(
+        "hand the role to SageMaker",
+        SUBMITTER,
+        "iam:PassRole",
+        "{granted:iam:PassRole}",
+        **{"iam:PassedToService": "sagemaker.amazonaws.com"},
+    ),
+    call(
+        "upload a source",
+        SUBMITTER,
+        "s3:PutObject",
+        "arn:{partition}:s3:::cdk-hnb659fds-assets-{account}-{region}/deeplearning-jobs/{cluster}/source.tar.gz",
+    ),
+    call("write a model", EXECUTION, "s3:PutObject", "{bucket:ModelBucket}/models/any/output/model.tar.gz"),
+    call(
+        "delete an interface of the subnet",
+        EXECUTION,
+        "ec2:DeleteNetworkInterface",
+        "arn:{partition}:ec2:{region}:{account}:network-interface/eni-0123456789abcdef0",
+        **{"ec2:Subnet": "{condition:ec2:Subnet}"},
+    ),
+)
+"""Calls that differ from forbidden ones by a name alone."""
+BEYOND_IAM = (
+    call(
+        "run another image, which the request names, in a job of the stack",
+        SUBMITTER,
+        "sagemaker:CreateTrainingJob",
+        "{granted:sagemaker:CreateTrainingJob}",
+        **OWN_JOB,
+    ),
+    call("list the names of the account's training jobs", SUBMITTER, "sagemaker:ListTrainingJobs", "*"),
+    call("list the log streams of the account's training jobs", SUBMITTER, "logs:DescribeLogStreams", JOBS),
+    call("list them in a container", EXECUTION, "logs:DescribeLogStreams", JOBS),
+    call(
+        "write a metric about another stack's job",
+        EXECUTION,
+        "cloudwatch:PutMetricData",
+        "*",
+        **{"cloudwatch:namespace": "/aws/sagemaker/TrainingJobs"},
+    ),
+    call(
+        "delete the interface of another program in the stack's own subnet",
+        EXECUTION,
+        "ec2:DeleteNetworkInterface",
+        "arn:{partition}:ec2:{region}:{account}:network-interface/eni-0123456789abcdef0",
+        **{"ec2:Subnet": "{condition:ec2:Subnet}"},
+    ),
+)
+"""
+Rights of a submitter or a stolen container that nobody needs, and that IAM cannot bind.
+
+CreateTrainingJob has no condition key for the image, ListTrainingJobs no resource, DescribeLogStreams the group as its
+only resource, PutMetricData a namespace as its only key, and an interface of SageMaker's no tag by which it is known
+(Service Authorization Reference of SageMaker AI, CloudWatch Logs, CloudWatch and EC2).
+"""
+
+
+@pytest.fixture(scope="module")
+def template(synthesize: Any) -> Any:
+    """Return a stack of training jobs with a submitter."""
+    (template,) = synthesize(PRESETS["sagemaker"], add_submitter).values()
+    return template
+
+
+@pytest.fixture
+def rights(template: Any) -> Rights:
+    """Return its rights."""
+    return read_template_rights(template)
+
+
+def edit(rights: Rights, part: str, change: Any) -> Rights:
+    """Return rights in which a change has edited the statements of the roles whose logical ids begin so."""
+    roles: dict[str, Any] = copy.deepcopy(dict(rights.roles))
+    for arn, policies in roles.items():
+        if rights.names[arn.rpartition("/")[2]].startswith(part):
+            change([entry for document in policies.values() for entry in document["Statement"]], policies)
+    return replace(rights, roles=roles)
+
+
+def allow(action: str, resource: str) -> Any:
+    """Return the change that allows an action."""
+
+    def change(_: Any, policies: dict[str, Any]) -> None:
+        statement = {"Effect": "Allow", "Action": action, "Resource": resource}
+        policies["planted"] = {"Version": "2012-10-17", "Statement": [statement]}
+
+    return change
+
+
+def drop(action: str, operator: str) -> Any:
+    """Return the change that takes a condition from the statements about an action."""
+
+    def change(statements: list[dict[str, Any]], _: Any) -> None:
+        for entry in statements:
+            if action in entry["Action"]:
+                del entry["Condition"][operator]
+
+    return change
+
+
+def loosen(action: str, operator: str, wider: str) -> Any:
+    """Return the change that lets a condition of the statements about an action take every value."""
+
+    def change(statements: list[dict[str, Any]], _: Any) -> None:
+        for entry in statements:
+            if action in entry["Action"]:
+                keys = entry["Condition"].pop(operator)
+                entry["Condition"][wider] = {
+                    key: [*([own] if isinstance(own, str) else own), "*"] for key, own in keys.items()
+                }
+
+    return change
+
+
+def list_allowed(rights: Rights) -> set[str]:
+    return {verdict.call.name for verdict in judge_forbidden_calls(rights) if verdict.decision.is_allowed}
+
+
+@pytest.mark.parametrize("permitted", [*PERMITTED, *BEYOND_IAM], ids=lambda each: each.name)
+def test_what_training_jobs_need_and_what_iam_cannot_limit_is_allowed(rights: Rights, permitted: ForbiddenCall) -> None:
+    (verdict,) = judge_call(rights, permitted)
+    assert verdict.decision.is_allowed
+
+
+@pytest.mark.parametrize(
+    ("role", "change", "found"),
+    [
+        (SUBMITTER, drop("sagemaker:CreateTrainingJob", "Null"), {f"{CREATE} without a VPC"}),
+        (
+            SUBMITTER,
+            loosen("sagemaker:CreateTrainingJob", "ForAllValues:StringEquals", "ForAllValues:StringLike"),
+            {f"{CREATE} in another VPC", f"{CREATE} in another security group"},
+        ),
+        (
+            SUBMITTER,
+            loosen("sagemaker:CreateTrainingJob", "ArnEquals", "ArnLikeIfExists"),
+            {f"{CREATE} whose model another key encrypts", f"{CREATE} whose model no key of the stack encrypts"},
+        ),
+        (
+            SUBMITTER,
+            allow("sagemaker:DescribeTrainingJob", ANY_JOB),
+            {"read the hyperparameters of another stack's job"},
+        ),
+        (SUBMITTER, allow("sagemaker:StopTrainingJob", ANY_JOB), {"stop another stack's job"}),
+        (SUBMITTER, drop("iam:PassRole", "StringEquals"), {"hand the role of jobs to another service"}),
+        (SUBMITTER, allow("iam:PassRole", "arn:aws:iam::123456789012:role/adm*"), {"hand another role to SageMaker"}),
+        (
+            EXECUTION,
+            drop("ec2:DeleteNetworkInterface", "ArnEquals"),
+            {"delete an interface of another subnet", "let another account use an interface of another subnet"},
+        ),
+        (
+            EXECUTION,
+            allow("s3:GetObject", "*"),
+            {"read the source of another cluster's job", "read a model of another bucket"},
+        ),
+        (
+            EXECUTION,
+            allow("logs:*", "arn:aws:logs:us-east-1:123456789012:log-group:/aws/sagemaker/TrainingJobs:*"),
+            {
+                "write another cluster's log stream",
+                "make a log stream of another cluster's name",
+                "read another cluster's log stream",
+                "search the logs of all training jobs",
+                "delete the logs of training jobs",
+            },
+        ),
+    ],
+)
+def test_a_limit_that_is_missing_is_found_by_the_forbidden_calls(
+    rights: Rights, role: str, change: Any, found: set[str]
+) -> None:
+    assert list_allowed(edit(rights, role, change)) == found
+
+
+def test_a_condition_that_is_missing_altogether_is_an_error(rights: Rights) -> None:
+    planted = edit(rights, SUBMITTER, drop("sagemaker:CreateTrainingJob", "ArnEquals"))
+    with pytest.raises(RehearsalError, match="a policy must ask for sagemaker:OutputKmsKey"):
+        list_allowed(planted)
+
+
+def test_each_forbidden_call_is_denied_for_want_of_the_right_alone(rights: Rights) -> None:
+    for forbidden in list_forbidden_calls(rights):
+        role = forbidden.roles[0] if forbidden.roles else SUBMITTER
+        planted = edit(rights, role, allow(forbidden.action, "*"))
+        assert forbidden.name in list_allowed(planted), f"{forbidden.name} is denied for another reason"
