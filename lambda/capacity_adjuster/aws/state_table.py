@@ -32,7 +32,7 @@ _RECORDS: Mapping[type[Record], tuple[str, Record]] = {
     ),
     Breaker: ("breaker", Breaker(0, "")),
     StopRecord: ("stop", StopRecord()),
-    RequestedCapacity: ("wish", BLANK_REQUEST),
+    RequestedCapacity: ("request", BLANK_REQUEST),
 }
 """Kind -> end of its item's key, and the record that replaces an unreadable one."""
 _DENIALS_APART_SECONDS = 150

@@ -33,7 +33,7 @@ RESERVE_SECONDS = 60
 _MOST_REASON = 1000
 """Characters of a reason: a response has at most 4,096 bytes, and JSON may need two for an ASCII character."""
 _MOST_DIGITS = 9
-_WISHED = ("Master", "Workers", "Candidate")
+_REQUESTED = ("Master", "Workers", "Candidate")
 _TYPES = frozenset({"Create", "Update", "Delete"})
 _ID = "PhysicalResourceId"
 
@@ -109,7 +109,9 @@ def read_request(event: Mapping[str, Any], resource: str) -> CapacityRequest:
 def _is_unchanged(event: Mapping[str, Any]) -> bool:
     # CloudFormation updates the resource for any property, and a user may have scaled by hand since its request.
     old = event.get("OldResourceProperties")
-    return isinstance(old, Mapping) and all(old.get(name) == event["ResourceProperties"].get(name) for name in _WISHED)
+    return isinstance(old, Mapping) and all(
+        old.get(name) == event["ResourceProperties"].get(name) for name in _REQUESTED
+    )
 
 
 def _carry_out(capacity_change: CapacityChange) -> str:

@@ -67,13 +67,13 @@ class Shrink:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Outcome:
     """Write the state record; in phase `failed`, signal the failure first."""
 
     state: ClusterState
 
 
-Decision = Wait | Resume | Shrink | Verdict | Trip | Rearm | RecordMembers
+Decision = Wait | Resume | Shrink | Outcome | Trip | Rearm | RecordMembers
 
 
 def describe_decision(decision: Decision) -> str:
@@ -81,7 +81,7 @@ def describe_decision(decision: Decision) -> str:
     match decision:
         case Wait():
             words = f"wait: {decision.why}"
-        case Verdict():
+        case Outcome():
             state = decision.state
             counts = f"generation {state.generation}, {len(state.expected)} of {state.requested} nodes"
             words = f"{state.phase.value}, {counts}" + (f": {state.reason}" if state.reason else "")
@@ -184,7 +184,7 @@ def judge_denial(
         return Wait("denied, which may pass by itself")
     reason = Reason(f"capacity adjuster must be allowed its calls, got {denial}", "check the policies of its role")
     wanted = observed.workers.desired if observed.workers else 0
-    return Verdict(_follow(None, settings, Phase.FAILED, requested=1 + wanted, reason=reason))
+    return Outcome(_follow(None, settings, Phase.FAILED, requested=1 + wanted, reason=reason))
 
 
 def _judge_master(situation: _Situation) -> Decision:
@@ -213,7 +213,7 @@ def _judge_complete(situation: _Situation) -> Decision:
     following = _follow(
         state, situation.settings, Phase.LAUNCHED, requested=1 + requested, expected=expected, reason=reason
     )
-    return Verdict(replace(following, worker_minimum=situation.minimum))
+    return Outcome(replace(following, worker_minimum=situation.minimum))
 
 
 def _judge_workers(situation: _Situation) -> Decision:
@@ -246,9 +246,9 @@ def _types(group: GroupObservation) -> frozenset[str]:
     return frozenset(instance.instance_type for instance in group.instances if instance.instance_type)
 
 
-def _fail(situation: _Situation, reason: Reason) -> Verdict:
+def _fail(situation: _Situation, reason: Reason) -> Outcome:
     requested = 1 + situation.requested
-    return Verdict(_follow(situation.state, situation.settings, Phase.FAILED, requested=requested, reason=reason))
+    return Outcome(_follow(situation.state, situation.settings, Phase.FAILED, requested=requested, reason=reason))
 
 
 def _follow(

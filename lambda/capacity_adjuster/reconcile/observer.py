@@ -5,8 +5,8 @@ from dataclasses import replace
 from capacity_adjuster.policy.breaker import FAILURE_SECONDS, Breaker, Rearm, Trip, needs_record
 from capacity_adjuster.policy.decision import (
     Decision,
+    Outcome,
     Shrink,
-    Verdict,
     Wait,
     decide,
 )
@@ -105,7 +105,7 @@ class Observer:
     def _choose_pause(self, decision: Decision, *, is_held: bool) -> float | None:
         """Return the seconds until the next read; None for no further read in this invocation."""
         seconds = self._settings.settle_seconds
-        if isinstance(decision, Shrink | Verdict | Trip | Rearm):
+        if isinstance(decision, Shrink | Outcome | Trip | Rearm):
             return seconds
         if not isinstance(decision, Wait) or is_held or not decision.seconds:
             return None

@@ -14,9 +14,9 @@ from botocore.exceptions import ClientError
 from capacity_adjuster.aws.log_lines import line_fields
 from capacity_adjuster.policy.breaker import LAUNCH_PROCESS, Rearm, RecordMembers, Trip
 from capacity_adjuster.policy.decision import (
+    Outcome,
     Resume,
     Shrink,
-    Verdict,
     Wait,
     describe_decision,
     judge_denial,
@@ -75,7 +75,7 @@ class Reconciliation:
                 now = self._adapters.clock.now()
                 since = now if observer.cluster.workers else self._adapters.records.note_denial(now)
                 decision = judge_denial(observer.cluster, str(error), settings=self._settings, now=now, since=since)
-                if isinstance(decision, Verdict):
+                if isinstance(decision, Outcome):
                     logger.warning("%s", self._write_verdict(decision, is_blind=error.operation_name == "GetItem"))
             raise
         finally:
@@ -90,7 +90,7 @@ class Reconciliation:
             match decision:
                 case Wait():
                     return decision.why
-                case Verdict():
+                case Outcome():
                     return self._write_verdict(decision)
                 case Resume():
                     is_done = self.observer.resume_shrink(decision.adjustment)
@@ -156,7 +156,7 @@ class Reconciliation:
         logger.warning("%s", breaker.reason)
         return records.write(breaker.confirm())
 
-    def _write_verdict(self, verdict: Verdict, *, is_blind: bool = False) -> str:
+    def _write_verdict(self, verdict: Outcome, *, is_blind: bool = False) -> str:
         records, state = self._adapters.records, verdict.state
         if state.phase is Phase.FAILED:
             # A master that publishes after this read has an impossible cluster: the stack's failure stays correct.

@@ -45,7 +45,7 @@ def crash_everywhere(outcomes, **options):
 def test_the_sweep_is_long_enough():
     invocation = Invocation(make_world(["", "", "capacity", ""]), crash_at=None, lag=0.0, meanwhile=[])
     invocation.run()
-    assert invocation.log[-2:] == ["ring", "release_lock"]
+    assert invocation.log[-2:] == ["notify", "release_lock"]
     assert len(invocation.log) < MOST_CALLS
 
 
@@ -87,7 +87,7 @@ def test_a_crash_around_any_call_of_a_success_tells_the_master_at_most_once():
     for world in crash_everywhere(["", ""]):
         assert world.state.phase is Phase.LAUNCHED
         assert world.state.reason == NO_REASON
-        assert len(world.rings) <= 1
+        assert len(world.notifications) <= 1
 
 
 @pytest.mark.fault(17, 36)
@@ -97,7 +97,7 @@ def test_another_invocation_between_any_two_calls_does_no_harm():
         invoke(world, meanwhile=[(position, invoke)])
         tick(world)
         assert (world.state.phase, world.state.requested, world.workers.desired) == (Phase.LAUNCHED, 5, 3)
-        assert len(world.rings) == 1
+        assert len(world.notifications) == 1
         assert not world.workers.suspended
 
 

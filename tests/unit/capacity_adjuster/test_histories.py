@@ -148,7 +148,7 @@ def test_a_node_that_dies_before_the_roster_is_replaced_and_expected_anew(role):
     state = read_until_stable(world)
     assert (state.generation, state.revision, state.phase) == (2, 2, Phase.LAUNCHED)
     assert len(set(state.expected) - set(first.expected)) == 1
-    assert [bell.generation for bell in world.rings] == [1, 2]
+    assert [notification.generation for notification in world.notifications] == [1, 2]
 
 
 @pytest.mark.fault(1, 43)
@@ -382,7 +382,7 @@ def test_the_end_of_a_capacity_block_is_told_in_any_phase():
         before = world.state
         warn(world)
         assert RESERVATION in world.state.notice
-        assert world.state.generation == before.generation == world.rings[-1].generation
+        assert world.state.generation == before.generation == world.notifications[-1].generation
         step()
     assert [state.notice != "" for state in world.writes] == [False, True, True, True]
 
@@ -394,7 +394,7 @@ def test_a_crash_around_any_call_of_a_notice_is_repaired():
         warn(world, crash_at=crash_at)
         warn(world)
         assert RESERVATION in world.state.notice
-        assert len(world.rings) > 1
+        assert len(world.notifications) > 1
         assert world.state.revision == 4
 
 

@@ -7,7 +7,7 @@ from model_invocation import invoke
 from scaling_model import World
 from test_crashes import make_world
 from test_histories import boot_in_vain, form, kill, launch
-from test_wish import create
+from test_requested_capacity import create
 
 from capacity_adjuster.policy.stop_policy import StopRecord
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
@@ -88,10 +88,10 @@ def break_e1():
 def break_w4():
     world = create()
     world.workers.desired = 1
-    invariants.w4_the_wish_is_carried_out(world)
+    invariants.w4_the_request_is_carried_out(world)
 
 
-def wish(**changes):
+def requested(**changes):
     world = create()
     for name, value in changes.items():
         setattr(world, name, value)
@@ -99,16 +99,16 @@ def wish(**changes):
 
 
 def break_w5():
-    world = wish(stop=StopRecord(stopped_at=1))
+    world = requested(stop=StopRecord(stopped_at=1))
     for group in world.groups.values():
         group.desired = 0
-    invariants.w5_a_wish_gives_way(world)
+    invariants.w5_a_request_gives_way(world)
 
 
 BREAKS = {
-    "W1": lambda: invariants.w1_no_more_is_asked_for_than_wished(wish(), NodeRole.WORKER, 4),
+    "W1": lambda: invariants.w1_no_more_is_asked_for_than_requested(requested(), NodeRole.WORKER, 4),
     "W2": lambda: invariants.w2_nobodys_own_scaling_is_overwritten(NodeRole.WORKER, {NodeRole.WORKER}),
-    "W3": lambda: invariants.w3_nothing_is_asked_for_after_the_end(wish(is_deleted=True)),
+    "W3": lambda: invariants.w3_nothing_is_asked_for_after_the_end(requested(is_deleted=True)),
     "W4": break_w4,
     "W5": break_w5,
     "E1": break_e1,

@@ -54,7 +54,7 @@ def test_the_verdict_does_not_depend_on_the_order_of_what_happened(failures):
 
 SLEEPS = ("sleep",)
 MOST_CALLS_TO_DECIDE = 14
-"""Two looks of four or five reads each, the wish, the watch, the verdict and the bell."""
+"""Two looks of four or five reads each, the request, the watch, the verdict and the notification."""
 
 
 def count_calls(invocation):

@@ -69,10 +69,10 @@ def test_the_nodes_are_told_once_and_the_notice_goes_with_the_stop():
     world = form()
     tick(world, 44)
     assert world.state.notice == ""
-    rings = len(world.rings)
+    rings = len(world.notifications)
     tick(world, 14)
     assert world.state.notice.startswith("the cluster stops by itself at ")
-    assert len(world.rings) == rings + 1
+    assert len(world.notifications) == rings + 1
     tick(world, 3)
     end_terminations(world)
     tick(world, 2)

@@ -240,7 +240,7 @@ def test_a_full_launch_becomes_the_item_and_a_notification(cloud):
     assert state.expected == (*ids["master"], *sorted(ids["worker"]))
     assert (state.phase, state.requested, state.reason) == (Phase.LAUNCHED, 4, NO_REASON)
     assert cloud.notifications() == [{"kind": "notification", "cluster": "training", "generation": 1}]
-    assert cloud.calls == ["PutItem", "PutItem", "SendMessage", "PutItem"], "watch, verdict, bell, end of the watch"
+    assert cloud.calls == ["PutItem", "PutItem", "SendMessage", "PutItem"], "watch, verdict, notification, end of watch"
 
 
 @pytest.mark.fault(20)
@@ -277,7 +277,7 @@ def test_workers_that_never_join_a_formed_cluster_stop_the_launches(cloud):
     cloud.scaling.resume_processes(AutoScalingGroupName=name, ScalingProcesses=["Launch"])
     clock.time += 60
     cloud.run(clock)
-    assert not cloud.group("worker")["SuspendedProcesses"], "the user's wish holds"
+    assert not cloud.group("worker")["SuspendedProcesses"], "the user's request holds"
     assert not cloud.records().read(Breaker).is_tripped
     assert cloud.state() == state
 
@@ -438,7 +438,8 @@ def stubbed():
 
 
 @pytest.mark.fault(38)
-def test_d17_every_page_of_groups_is_read(stubbed):
+@pytest.mark.defect("D17")
+def test_every_page_of_groups_is_read(stubbed):
     groups, stubber = stubbed
     query = {"Filters": [{"Name": f"tag:{CLUSTER_TAG}", "Values": ["training"]}]}
     stubber.add_response("describe_auto_scaling_groups", {"AutoScalingGroups": [], "NextToken": "2"}, query)
@@ -451,8 +452,8 @@ def test_d17_every_page_of_groups_is_read(stubbed):
 
 
 @pytest.mark.fault(38)
-@pytest.mark.defect("D11")
-def test_d17_every_page_of_activities_is_read(stubbed):
+@pytest.mark.defect("D11", "D17")
+def test_every_page_of_activities_is_read(stubbed):
     groups, stubber = stubbed
     query = {"AutoScalingGroupName": "w"}
     first = activity("a-2", "Failed", StatusMessage="no capacity", minutes=2)
@@ -529,36 +530,36 @@ def test_the_slower_of_two_writers_loses(cloud):
     assert records.read(Adjustment) == replace(record, revision=2, processes=(), lease_until=0)
 
 
-def make_wish(**options):
+def make_requested(**options):
     request = CapacityRequest("request-1", "capacity-request-1", 1, 3, "0", is_creation=True)
     return RequestedCapacity(1, request, ("request-1",), **options)
 
 
-def test_a_wish_is_read_as_it_was_written_and_the_slower_writer_loses(cloud):
+def test_a_request_is_read_as_it_was_written_and_the_slower_writer_loses(cloud):
     records = cloud.records()
     assert records.read(RequestedCapacity) is None
-    wish = make_wish(
+    requested = make_requested(
         asks=(GroupTarget("workers", 0, 3), GroupTarget("master", 0, 1)),
         former=(GroupTarget("workers", 3, 0),),
         lease_until=77,
     )
-    assert not records.write(replace(wish, revision=2))
-    assert records.write(wish)
-    assert not records.write(replace(wish, is_over=True))
-    assert records.read(RequestedCapacity) == wish
-    assert records.write(wish.close())
-    assert not records.write(wish.end())
-    assert records.read(RequestedCapacity) == wish.close()
+    assert not records.write(replace(requested, revision=2))
+    assert records.write(requested)
+    assert not records.write(replace(requested, is_over=True))
+    assert records.read(RequestedCapacity) == requested
+    assert records.write(requested.close())
+    assert not records.write(requested.end())
+    assert records.read(RequestedCapacity) == requested.close()
 
 
 @pytest.mark.parametrize("revision", [{}, {"revision": {"N": "7"}}], ids=["none", "7"])
 @pytest.mark.parametrize("document", ["", "[]", '{"revision": 7}'])
-def test_a_wish_that_cannot_be_read_asks_for_nothing_and_the_next_one_does(cloud, caplog, document, revision):
+def test_a_request_that_cannot_be_read_asks_for_nothing_and_the_next_one_does(cloud, caplog, document, revision):
     cloud.create_groups()
-    item = {"cluster": {"S": "training#wish"}, "document": {"S": document}, **revision}
+    item = {"cluster": {"S": "training#request"}, "document": {"S": document}, **revision}
     cloud.dynamodb.put_item(TableName="state", Item=item)
     assert cloud.run().startswith("verdict launched")
-    assert "record training#wish must be readable" in caplog.text
+    assert "record training#request must be readable" in caplog.text
     assert cloud.request("Update", workers=2)["Status"] == "SUCCESS"
     assert cloud.group("worker")["DesiredCapacity"] == 2
     assert cloud.records().read(RequestedCapacity).request.request_id == "request-of-Update"

@@ -14,18 +14,18 @@ NOTICE = "capacity block cr-ours ends at 2026-11-22T11:30:00Z; EC2 terminates it
 
 @pytest.mark.parametrize("kind", ["Capacity Block Expiration Warning", "Capacity Block Reservation Expiration Warning"])
 def test_either_wording_of_the_warning_becomes_the_notice(kind):
-    outcome, written, bells = handle_warning(warn("cr-ours", kind))
+    outcome, written, notifications = handle_warning(warn("cr-ours", kind))
     assert outcome == f"notice: {NOTICE}"
     state = ClusterState.from_item(written[-1]["Item"])
     assert state == STATE.advance(Phase.LAUNCHED, notice=NOTICE)
-    assert [bell.generation for bell in bells] == [1]
+    assert [notification.generation for notification in notifications] == [1]
 
 
 @pytest.mark.fault(17)
 def test_a_warning_that_comes_twice_is_written_once():
     known = STATE.advance(Phase.LAUNCHED, notice=NOTICE)
-    outcome, written, bells = handle_warning(warn("cr-ours"), known)
-    assert (outcome, written, len(bells)) == ("the notice was announced before", [], 1)
+    outcome, written, notifications = handle_warning(warn("cr-ours"), known)
+    assert (outcome, written, len(notifications)) == ("the notice was announced before", [], 1)
 
 
 @pytest.mark.parametrize("state", [None, STATE.advance(Phase.FAILED)])

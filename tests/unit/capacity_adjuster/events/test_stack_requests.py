@@ -7,7 +7,7 @@ import pytest
 from botocore.exceptions import ClientError
 from model_invocation import ask, invoke
 from test_crashes import tick
-from test_wish import LEASE_SECONDS, create, launch_all, make_world, sizes
+from test_requested_capacity import LEASE_SECONDS, create, launch_all, make_world, sizes
 
 from capacity_adjuster.policy.requested_capacity import find_due
 from capacity_adjuster.policy.stop_policy import StopRecord
@@ -81,19 +81,19 @@ def test_the_resource_is_ended_by_the_id_that_it_was_given():
     given = {answer["PhysicalResourceId"] for answer in world.answers}
     assert len(given) == 1, "another id would make CloudFormation delete the resource of before"
     ask(world, world.stack_request("Delete", 0) | {"PhysicalResourceId": given.pop()})
-    assert world.wish.is_over
+    assert world.requested.is_over
     world = make_world()
     ask(world, world.stack_request("Create", 3), crash_at=2 * find_call("read_state"))
     ask(world, cancel(world) | {"PhysicalResourceId": "capacity-of-before"})
-    assert not world.wish.is_over
-    assert world.wish.request.resource.startswith("capacity-")
+    assert not world.requested.is_over
+    assert world.requested.request.resource.startswith("capacity-")
 
 
 def test_a_cancelled_creation_ends_no_resource_that_was_updated_since():
     world = create()
     ask(world, world.stack_request("Update", 4))
     ask(world, cancel(world))
-    assert not world.wish.is_over
+    assert not world.requested.is_over
 
 
 def test_an_update_without_another_count_leaves_a_users_own_scaling():
@@ -131,7 +131,7 @@ def test_a_call_that_is_denied_at_first_is_made_again_in_the_same_invocation():
     invocation = ask(world, world.stack_request("Create", 3), meanwhile=[(position, deny)])
     assert sizes(world) == (1, 3)
     assert invocation.log.count("sleep") == 1
-    assert not world.wish.is_open
+    assert not world.requested.is_open
 
 
 def test_a_call_that_is_denied_for_ever_is_left_to_the_timer():
@@ -166,7 +166,7 @@ def test_an_answer_is_never_longer_than_cloudformation_takes(text):
     assert len(json.dumps(answer | {"StackId": "s" * 200}).encode()) <= LONGEST_ANSWER
 
 
-def test_a_wish_after_a_crash_is_carried_out_though_the_groups_were_read_too_early():
+def test_a_request_after_a_crash_is_carried_out_though_the_groups_were_read_too_early():
     """A rollback follows within seconds, and Auto Scaling may still show what was before the update."""
     for lag in (0.0, 9.0):
         for crash_at in range(40):
@@ -185,7 +185,7 @@ def test_a_wish_after_a_crash_is_carried_out_though_the_groups_were_read_too_ear
 
 def test_a_group_that_has_gone_is_not_due():
     world = create()
-    assert find_due(world.wish.asks, (replace(world.master.observe(), desired=0),)) == world.wish.asks[1:]
+    assert find_due(world.requested.asks, (replace(world.master.observe(), desired=0),)) == world.requested.asks[1:]
 
 
 def test_a_budgets_message_stops_the_cluster_though_capacity_is_just_asked_for():
@@ -215,7 +215,7 @@ def test_a_cluster_that_was_just_stopped_is_not_taken_for_one_that_is_up():
     world.stop = StopRecord(revision=1, stopped_at=int(world.now) - 20)
     ask(world, world.stack_request("Update", 5))
     assert sizes(world) == (1, 3)
-    assert not world.wish.is_open
+    assert not world.requested.is_open
 
 
 def test_the_log_does_not_claim_that_a_stopped_or_failed_cluster_was_asked():
@@ -224,10 +224,10 @@ def test_the_log_does_not_claim_that_a_stopped_or_failed_cluster_was_asked():
     assert "no capacity is requested" in ask(world, world.stack_request("Update", 5)).outcome
 
 
-def test_a_lease_far_ahead_keeps_no_wish_waiting():
+def test_a_lease_far_ahead_keeps_no_request_waiting():
     world = make_world()
     event = world.stack_request("Create", 3)
     ask(world, event, crash_at=2 * find_call("set_desired"))
-    world.wish = replace(world.wish, lease_until=int(world.now) + 10_000_000)
+    world.requested = replace(world.requested, lease_until=int(world.now) + 10_000_000)
     tick(world)
     assert sizes(world) == (1, 3)

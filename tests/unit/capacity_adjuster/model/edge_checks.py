@@ -158,15 +158,15 @@ def warn(reservation, kind="Capacity Block Reservation Expiration Warning"):
 
 def handle_warning(event, state=STATE):
     """Let the handler meet a warning; return what it says, what it wrote and whom it rang."""
-    table, bells = Table(state.to_item() if state else None), []
+    table, notifications = Table(state.to_item() if state else None), []
     records = StateTable(table, "state", "training")
-    outcome = handle(event, lambda *_: Adapters(None, records, bells.append, None, None, None))
-    return outcome, table.written, bells
+    outcome = handle(event, lambda *_: Adapters(None, records, notifications.append, None, None, None))
+    return outcome, table.written, notifications
 
 
 def check_that_another_block_is_ignored():
-    _, written, bells = handle_warning(warn("cr-of-another-cluster"))
-    assert (written, bells) == ([], []), "another cluster's block must be ignored"
+    _, written, notifications = handle_warning(warn("cr-of-another-cluster"))
+    assert (written, notifications) == ([], []), "another cluster's block must be ignored"
 
 
 CHECKS = (

@@ -155,14 +155,14 @@ def s4_a_stop_is_told_once(world, stops):
 
 
 @invariant
-def w1_no_more_is_asked_for_than_wished(world, role, desired):
+def w1_no_more_is_asked_for_than_requested(world, role, desired):
     wanted = world.wanted(role)
-    assert desired <= wanted, f"{wanted} were wished of {role.value}, and {desired} are asked for"
+    assert desired <= wanted, f"{wanted} were requested of {role.value}, and {desired} are asked for"
 
 
 @invariant
 def w2_nobodys_own_scaling_is_overwritten(role, by_hand):
-    assert role not in by_hand, f"the user had scaled {role.value} by hand since the wish was read"
+    assert role not in by_hand, f"the user had scaled {role.value} by hand since the request was read"
 
 
 @invariant
@@ -175,20 +175,22 @@ def w3_nothing_is_asked_for_after_the_end(world):
 
 
 @invariant
-def w4_the_wish_is_carried_out(world):
+def w4_the_request_is_carried_out(world):
     is_failed = world.state is not None and world.state.phase is Phase.FAILED
     is_stopped = world.stop is not None and (world.stop.is_open or world.stop.is_stopped)
     if world.is_deleted or is_failed or is_stopped:
         return
-    assert not world.wish.is_open, "the wish is still open"
+    assert not world.requested.is_open, "the request is still open"
     for role, group in world.groups.items():
         is_shrunk = role.value == "worker" and world.adjustment is not None
         is_free = role in world.by_hand or is_shrunk or world.had_capacity
-        assert is_free or group.desired == world.wanted(role), f"{role.value} has {group.desired}, not what was wished"
+        assert is_free or group.desired == world.wanted(role), (
+            f"{role.value} has {group.desired}, not what was requested"
+        )
 
 
 @invariant
-def w5_a_wish_gives_way(world):
+def w5_a_request_gives_way(world):
     is_shrinking = world.adjustment is not None and world.adjustment.is_open
     assert not is_shrinking, "a shrink under way may lower again what is raised"
     is_up = any(group.desired > group.min_size for group in world.groups.values())

@@ -28,11 +28,11 @@ from deeplearning_contract.reason import Reason
 MUTATING = frozenset(
     {
         "suspend", "resume", "set_desired", "write_adjustment", "write_breaker", "write_state", "write_stop",
-        "write_wish", "signal", "ring", "send_event", "answer",
+        "write_requested", "signal", "notify", "send_event", "answer",
     }
 )  # fmt: skip
 """All but the watch, which only spares calls."""
-NAMES = {Adjustment: "adjustment", Breaker: "breaker", StopRecord: "stop", RequestedCapacity: "wish"}
+NAMES = {Adjustment: "adjustment", Breaker: "breaker", StopRecord: "stop", RequestedCapacity: "requested"}
 RESERVATION = "cr-0123456789abcdef0"
 
 
@@ -94,11 +94,11 @@ class Invocation:
             self.outcome = "crashed"
 
     def run(self, message_id=""):
-        adapters = Adapters(self, self, self.ring, self.signal, self, self.send_event)
+        adapters = Adapters(self, self, self.notify, self.signal, self, self.send_event)
         return Reconciliation(self.world.settings, adapters, message_id).run()
 
     def answer_stack(self, event):
-        adapters = Adapters(self, self, self.ring, self.signal, self, self.send_event)
+        adapters = Adapters(self, self, self.notify, self.signal, self, self.send_event)
         capacity_change = CapacityChange(adapters, Observer(self.world.settings, adapters))
         return answer_stack(event, adapters=adapters, capacity_change=capacity_change, send=self.send)
 
@@ -107,7 +107,7 @@ class Invocation:
 
     def announce(self):
         warning = ExpiryWarning(RESERVATION, "2026-11-21T12:00:00Z")
-        return announce_expiry(warning, reservation_id=RESERVATION, records=self, notify_master=self.ring)
+        return announce_expiry(warning, reservation_id=RESERVATION, records=self, notify_master=self.notify)
 
     @property
     def changes(self):
@@ -213,10 +213,10 @@ class Invocation:
 
         def raise_to():
             world, role = self.world, NodeRole(name.removesuffix("-group"))
-            invariants.w1_no_more_is_asked_for_than_wished(world, role, desired)
+            invariants.w1_no_more_is_asked_for_than_requested(world, role, desired)
             invariants.w2_nobodys_own_scaling_is_overwritten(role, self.seen_by_hand)
             invariants.w3_nothing_is_asked_for_after_the_end(world)
-            invariants.w5_a_wish_gives_way(world)
+            invariants.w5_a_request_gives_way(world)
             world.groups[role].desired = desired
             if role is NodeRole.WORKER:
                 world.asked = desired
@@ -256,23 +256,23 @@ class Invocation:
 
         return self.call("write_stop", effect)
 
-    def write_wish(self, wish):
+    def write_requested(self, requested):
         def effect():
-            before = self.world.wish
-            is_written = self._write("wish", wish)
-            self.is_asking = is_written and wish.is_open and wish.lease_until > 0
-            if is_written and wish.asks and not (before and before.asks):
+            before = self.world.requested
+            is_written = self._write("requested", requested)
+            self.is_asking = is_written and requested.is_open and requested.lease_until > 0
+            if is_written and requested.asks and not (before and before.asks):
                 self.world.by_hand.clear()
                 self.seen_by_hand = frozenset()
-            if is_written and wish.lease_until and not (wish.asks or wish.is_over):
+            if is_written and requested.lease_until and not (requested.asks or requested.is_over):
                 self.world.had_capacity = True
-            elif is_written and wish.lease_until:
+            elif is_written and requested.lease_until:
                 self.world.had_capacity = False
-            if is_written and wish.is_over:
+            if is_written and requested.is_over:
                 self.world.is_deleted = True
             return is_written
 
-        return self.call("write_wish", effect)
+        return self.call("write_requested", effect)
 
     def send_event(self, event):
         def effect():
@@ -339,11 +339,11 @@ class Invocation:
 
         self.call("signal", effect)
 
-    def ring(self, notification):
+    def notify(self, notification):
         def effect():
             told = self.written or self.last_state
             assert told is not None, "I11: the master was told before the item"
-            assert notification.generation == told.generation, "I4: the bell tells of another generation"
-            self.world.rings.append(notification)
+            assert notification.generation == told.generation, "I4: the notification tells of another generation"
+            self.world.notifications.append(notification)
 
-        self.call("ring", effect)
+        self.call("notify", effect)

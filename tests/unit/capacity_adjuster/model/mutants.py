@@ -25,8 +25,8 @@ from capacity_adjuster.events import notifications as events
 from capacity_adjuster.policy import breaker, decision, failure_reason
 from capacity_adjuster.policy.activity import Activity
 from capacity_adjuster.policy.decision import (
+    Outcome,
     Shrink,
-    Verdict,
     Wait,
 )
 from capacity_adjuster.policy.observation import GroupObservation, Instance
@@ -151,7 +151,7 @@ def count_pending_as_launched(patch):
 def ask_for_equality_with_what_was_requested(patch):
     def judge(decided, observed, options):
         adjustment = options["adjustment"]
-        if isinstance(decided, Verdict) and adjustment and len(decided.state.expected) != 1 + adjustment.requested:
+        if isinstance(decided, Outcome) and adjustment and len(decided.state.expected) != 1 + adjustment.requested:
             return Wait("launched is not what was asked for")
         return decided
 
@@ -385,7 +385,7 @@ def give_the_verdict_without_the_shrink(patch):
             observed.master, observed.workers, options["state"], options["adjustment"], options["settings"], 0.0
         )
         expected = (*observed.master.launched, *decided.launched)
-        return Verdict(
+        return Outcome(
             decision._follow(
                 situation.state,
                 situation.settings,
@@ -570,7 +570,7 @@ def trip_again_against_the_user(patch):
 
 
 @plant("policy", histories.test_a_crash_around_any_call_of_the_breaker_changes_nothing_in_the_end, "Launch|B2")
-def take_a_dead_trip_for_a_users_wish(patch):
+def take_a_dead_trip_for_a_users_request(patch):
     real = observer.decide
 
     def decide(observed, *, breaker, **options):

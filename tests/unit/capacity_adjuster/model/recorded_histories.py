@@ -16,9 +16,9 @@ from cluster_machine import ClusterMachine
 from hypothesis import Phase as SearchPhase
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
+from request_machine import RequestMachine
 from stop_machine import StopMachine
 from test_scaling_model import THOROUGH
-from wish_machine import WishMachine
 
 from deeplearning_contract.names import NodeRole
 
@@ -62,10 +62,10 @@ def hunt(machine, promise):
 
 
 begin_stop = functools.partial(StopMachine.begin, fate="", is_manned=False)
-begin_wish = functools.partial(
-    WishMachine.begin, minimum=0, workers=0, fate="", stop_after=0, crash=None, lag=0.0, meanwhile=[]
+begin_request = functools.partial(
+    RequestMachine.begin, minimum=0, workers=0, fate="", stop_after=0, crash=None, lag=0.0, meanwhile=[]
 )
-ask = functools.partial(WishMachine.stack_asks, crash=None, is_crashed_again=False, lag=0.0, meanwhile=[])
+ask = functools.partial(RequestMachine.stack_asks, crash=None, is_crashed_again=False, lag=0.0, meanwhile=[])
 
 
 def begin(state, *, minimum=0, workers=0, fate="", is_manned=False):
@@ -121,20 +121,20 @@ def three_workers_die_before_they_join(state):
     state.workers_die_at_each_boot(times=3)
 
 
-@record(WishMachine)
+@record(RequestMachine)
 def a_master_is_asked_for(state):
-    begin_wish(state, is_manned=False)
+    begin_request(state, is_manned=False)
 
 
-@record(WishMachine)
+@record(RequestMachine)
 def more_is_asked_for_than_the_group_takes(state):
-    begin_wish(state, is_manned=False)
+    begin_request(state, is_manned=False)
     ask(state, workers=4)
 
 
-@record(WishMachine)
+@record(RequestMachine)
 def an_update_dies_and_the_next_one_reads_what_is_old(state):
-    begin_wish(state, is_manned=True)
+    begin_request(state, is_manned=True)
     ask(state, workers=0)
     ask(state, workers=1)
     ask(state, workers=0, crash=0)

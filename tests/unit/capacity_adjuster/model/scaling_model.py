@@ -152,11 +152,11 @@ class World:
         self.adjustment = None
         self.breaker = None
         self.stop = None
-        self.wish = None
+        self.requested = None
         self.requests = []
         self.answers = []
         self.by_hand = set()
-        """Roles that a user has scaled since the last wish was read."""
+        """Roles that a user has scaled since the last request was read."""
         self.is_deleted = False
         self.had_capacity = False
         """True if the cluster had capacity at the first request, which then asks for none."""
@@ -172,7 +172,7 @@ class World:
         self.joined = set()
         self.counted_from = START
         self.signals = []
-        self.rings = []
+        self.notifications = []
         self.writes = []
         self.box = []
         self.asked = workers
@@ -283,8 +283,8 @@ class World:
     # What a user does. Auto Scaling shows it at once: nobody could notice a change later and still not undo it.
 
     def is_ambiguous(self, desired):
-        """Tell whether a user's wish would look like what a shrink left."""
-        if self.wish is not None and self.wish.is_open:
+        """Tell whether a user's request would look like what a shrink left."""
+        if self.requested is not None and self.requested.is_open:
             return True
         return self.adjustment is not None and desired in (self.adjustment.before, self.adjustment.target)
 
@@ -334,17 +334,17 @@ class World:
             "ResourceProperties": {"Master": "1", "Workers": str(workers), "Candidate": "0"},
         }
         if kind != "Create":
-            event["PhysicalResourceId"] = self.wish.request.resource
+            event["PhysicalResourceId"] = self.requested.request.resource
         self.requests.append(event)
         return event
 
     @property
     def has_request(self):
-        return self.wish is not None
+        return self.requested is not None
 
     def wanted(self, role):
-        """Return what the wish wants of a role, within what the group allows; not said by the code under test."""
-        group, request = self.groups[role], self.wish.request
+        """Return what the request wants of a role, within what the group allows; not said by the code under test."""
+        group, request = self.groups[role], self.requested.request
         count = request.workers if role is NodeRole.WORKER else request.master
         return max(group.min_size, min(count, group.max_size))
 
@@ -432,7 +432,7 @@ class World:
     def record(self):
         """Return all that an adjuster can change."""
         return (
-            self.state, self.adjustment, self.breaker, self.stop, tuple(self.signals), tuple(self.rings),
+            self.state, self.adjustment, self.breaker, self.stop, tuple(self.signals), tuple(self.notifications),
             self.master.desired, self.workers.desired, frozenset(self.workers.suspended),
         )  # fmt: skip
 

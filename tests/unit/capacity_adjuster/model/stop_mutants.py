@@ -40,7 +40,7 @@ def count_a_new_allowance_from_the_old_one(patch):
 
 
 @plant("policy", histories.test_a_look_that_is_older_than_the_stop_begins_no_new_allowance, "assert")
-def take_an_old_read_for_a_users_wish(patch):
+def take_an_old_read_for_a_users_request(patch):
     patch.setattr(stop_policy, "SETTLED_SECONDS", 0)
 
 

@@ -18,8 +18,8 @@ from capacity_adjuster.policy.breaker import (
     needs_record,
 )
 from capacity_adjuster.policy.decision import (
+    Outcome,
     Resume,
-    Verdict,
     Wait,
     decide,
 )
@@ -138,7 +138,7 @@ def test_before_the_roster_the_cluster_fails_of_it(settings):
     observed = ClusterObservation((MASTER, HELD))
     for state in (None, replace(FORMED, phase=Phase.LAUNCHED, members=(), user_key="")):
         decision = decide(observed, state=state, adjustment=None, breaker=TRIPPED, settings=settings, now=NOW)
-        assert isinstance(decision, Verdict)
+        assert isinstance(decision, Outcome)
         assert (decision.state.phase, decision.state.reason) == (Phase.FAILED, Reason("why", "resume"))
 
 
@@ -200,7 +200,7 @@ def test_the_record_survives_its_item():
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("adjustment", Adjustment), ("breaker", Breaker), ("stop", StopRecord), ("wish", RequestedCapacity)],
+    [("adjustment", Adjustment), ("breaker", Breaker), ("stop", StopRecord), ("request", RequestedCapacity)],
 )
 def test_an_unreadable_record_is_replaced_and_delays_nothing(name, kind):
     table = Table()

@@ -13,9 +13,9 @@ from test_failure_reason import MESSAGES
 
 from capacity_adjuster.policy.activity import Activity
 from capacity_adjuster.policy.decision import (
+    Outcome,
     Resume,
     Shrink,
-    Verdict,
     Wait,
     decide,
     judge_denial,
@@ -70,14 +70,14 @@ def judge(settings):
 
 
 def assert_launched(decision, *, requested, count, reason=NO_REASON):
-    assert isinstance(decision, Verdict), decision
+    assert isinstance(decision, Outcome), decision
     assert decision.state.phase is Phase.LAUNCHED
     assert (decision.state.requested, len(decision.state.expected)) == (requested, count)
     assert decision.state.reason == reason
 
 
 def assert_failed(decision, *words):
-    assert isinstance(decision, Verdict), decision
+    assert isinstance(decision, Outcome), decision
     assert decision.state.phase is Phase.FAILED
     assert all(word in str(decision.state.reason) for word in words), decision.state.reason
 
@@ -221,7 +221,8 @@ def test_other_failures_get_no_grace(judge):
 
 
 @pytest.mark.fault(3)
-def test_d01_the_first_launch_error_waits_for_the_launches_under_way(judge):
+@pytest.mark.defect("D01")
+def test_the_first_launch_error_waits_for_the_launches_under_way(judge):
     under_way = replace(
         WORKERS, instances=nodes(2, "Pending"), activities=(FAILED, launch(0, "InProgress"), launch(0, "InProgress"))
     )
@@ -229,19 +230,20 @@ def test_d01_the_first_launch_error_waits_for_the_launches_under_way(judge):
     assert isinstance(judge(replace(under_way, instances=()), minimum=0), Wait)
 
 
-@pytest.mark.defect("D47")
+@pytest.mark.defect("D02", "D16", "D47")
 @pytest.mark.parametrize(
     "lifecycle",
     ["Pending", "Pending:Wait", "Pending:Proceed", "Terminating", "Terminating:Wait", "Quarantined", "EnteringStandby",
      "Standby", "Detaching", "Warmed:Running", "ReplacingRootVolume", "Terminated", "Something:New", ""],
 )  # fmt: skip
-def test_d02_d16_only_in_service_counts_and_everything_else_is_in_progress(judge, lifecycle):
+def test_only_in_service_counts_and_everything_else_is_in_progress(judge, lifecycle):
     waiting = replace(WORKERS, instances=(*nodes(2), *nodes(1, lifecycle, first=9)), activities=(launch(0), FAILED))
     assert isinstance(judge(waiting), Wait)
     assert isinstance(judge(WORKERS, replace(MASTER, instances=nodes(1, lifecycle))), Wait)
 
 
-def test_d03_more_than_asked_for_waits_for_the_scale_in(judge):
+@pytest.mark.defect("D03")
+def test_more_than_asked_for_waits_for_the_scale_in(judge):
     assert isinstance(judge(replace(WORKERS, desired=2)), Wait)
 
 
@@ -249,13 +251,15 @@ def test_d03_more_than_asked_for_waits_for_the_scale_in(judge):
     "change",
     [{"suspended": frozenset({"Terminate"})}, {"instances": nodes(3, is_protected=True)}],
 )
-def test_d03_more_than_asked_for_is_launched_when_no_scale_in_can_come(judge, change):
+@pytest.mark.defect("D03")
+def test_more_than_asked_for_is_launched_when_no_scale_in_can_come(judge, change):
     assert_launched(judge(replace(WORKERS, desired=2, **change)), requested=4, count=4)
 
 
 @pytest.mark.fault(4, 20)
 @pytest.mark.parametrize("phase", [Phase.PUBLISHED, Phase.FORMED, Phase.FAILED])
-def test_d05_d06_rests_once_a_roster_is_published(judge, phase):
+@pytest.mark.defect("D05", "D06")
+def test_rests_once_a_roster_is_published(judge, phase):
     verdict = judge().state
     for group in (WORKERS, SHORT, EMPTY, replace(SHORT, desired=8)):
         assert isinstance(judge(group, NO_MASTER, state=verdict.advance(phase)), Wait)
@@ -326,18 +330,21 @@ def test_a_master_that_cannot_be_replaced_fails_the_cluster(judge):
     assert_failed(decision, "master did not launch: InsufficientInstanceCapacity", "try again later")
 
 
-def test_d07_an_unhealthy_instance_is_not_a_failed_launch(judge):
+@pytest.mark.defect("D07")
+def test_an_unhealthy_instance_is_not_a_failed_launch(judge):
     sick = replace(WORKERS, instances=(*nodes(2), *nodes(1, first=9, health="Unhealthy")))
     assert isinstance(judge(sick), Wait)
 
 
-def test_d07_an_instance_that_is_being_replaced_is_not_a_failed_launch(judge):
+@pytest.mark.defect("D07")
+def test_an_instance_that_is_being_replaced_is_not_a_failed_launch(judge):
     history = (launch(0), FAILED, launch(20), launch(40, kind="terminate"))
     assert isinstance(judge(replace(SHORT, activities=history)), Wait)
     assert isinstance(judge(replace(SHORT, activities=(*history, launch(60, "Failed", LACK)))), Shrink)
 
 
-def test_d07_missing_workers_without_any_failure_are_still_to_come(judge):
+@pytest.mark.defect("D07")
+def test_missing_workers_without_any_failure_are_still_to_come(judge):
     assert isinstance(judge(replace(SHORT, activities=())), Wait)
 
 
@@ -438,7 +445,8 @@ def test_launches_of_the_same_second_as_a_failure_are_no_retries(judge):
 
 @pytest.mark.fault(13)
 @pytest.mark.parametrize("workers", [WORKERS, replace(WORKERS, instances=nodes(1, "Pending"), activities=None)])
-def test_d08_a_failed_master_fails_at_once_whatever_the_workers_do(judge, workers):
+@pytest.mark.defect("D08")
+def test_a_failed_master_fails_at_once_whatever_the_workers_do(judge, workers):
     assert_failed(judge(workers, NO_MASTER), "master did not launch: InsufficientInstanceCapacity", "try again later")
 
 
@@ -447,13 +455,15 @@ def test_a_master_whose_launch_is_under_way_again_is_waited_for(judge):
     assert isinstance(judge(WORKERS, again), Wait)
 
 
-def test_d09_the_reason_names_the_zone(judge):
+@pytest.mark.defect("D09")
+def test_the_reason_names_the_zone(judge):
     failure = replace(FAILED, zone="eu-west-1a")
     assert_failed(judge(replace(EMPTY, activities=(failure,))), "InsufficientInstanceCapacity in eu-west-1a: ")
 
 
 @pytest.mark.fault(25)
-def test_d14_the_role_is_the_tags_and_not_the_names(judge):
+@pytest.mark.defect("D14")
+def test_the_role_is_the_tags_and_not_the_names(judge):
     names = replace(WORKERS, name="MasterAutoScalingGroup-1"), replace(MASTER, name="WorkerAutoScalingGroup-master")
     assert_launched(judge(*names), requested=4, count=4)
 

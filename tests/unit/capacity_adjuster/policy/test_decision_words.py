@@ -6,8 +6,8 @@ import pytest
 
 from capacity_adjuster.policy.breaker import Breaker, Rearm, RecordMembers, Trip
 from capacity_adjuster.policy.decision import (
+    Outcome,
     Shrink,
-    Verdict,
     Wait,
     describe_decision,
 )
@@ -18,7 +18,7 @@ BREAKER = Breaker(1, "workers", ("i-1", "i-2"))
 
 
 def verdict(phase, reason=NO_REASON):
-    return Verdict(ClusterState("c", 1, 1, phase, 4, ("i-1", "i-2"), reason=reason))
+    return Outcome(ClusterState("c", 1, 1, phase, 4, ("i-1", "i-2"), reason=reason))
 
 
 @pytest.mark.parametrize(

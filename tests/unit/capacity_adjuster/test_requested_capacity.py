@@ -8,10 +8,10 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 from model_invocation import Invocation, ask, invoke
+from request_machine import LEASE_SECONDS, RequestMachine
 from scaling_model import World
 from test_crashes import tick
 from test_scaling_model import THOROUGH
-from wish_machine import LEASE_SECONDS, WishMachine
 
 from capacity_adjuster.events.notifications import describe_event
 from capacity_adjuster.events.stack_request import is_stack_request
@@ -55,7 +55,7 @@ def launch_all(world):
 
 
 def test_no_history_breaks_a_promise():
-    run_state_machine_as_test(WishMachine, settings=settings(THOROUGH, stateful_step_count=12))
+    run_state_machine_as_test(RequestMachine, settings=settings(THOROUGH, stateful_step_count=12))
 
 
 def test_creation_asks_for_the_workers_first_and_the_master_last_and_is_answered():
@@ -63,8 +63,12 @@ def test_creation_asks_for_the_workers_first_and_the_master_last_and_is_answered
     event = world.stack_request("Create", 3)
     invocation = ask(world, event)
     assert sizes(world) == (1, 3)
-    assert [each.group for each in world.wish.asks] == ["worker-group", "master-group"]
-    assert [name for name in invocation.changes if name != "write_wish"] == ["set_desired", "set_desired", "answer"]
+    assert [each.group for each in world.requested.asks] == ["worker-group", "master-group"]
+    assert [name for name in invocation.changes if name != "write_requested"] == [
+        "set_desired",
+        "set_desired",
+        "answer",
+    ]
     (answer,) = world.answers
     assert (answer["Status"], answer["RequestId"]) == ("SUCCESS", event["RequestId"])
     assert answer["PhysicalResourceId"]
@@ -87,13 +91,13 @@ def test_nothing_is_decided_before_capacity_was_asked_for():
 
 @pytest.mark.parametrize("is_tried_again", [False, True])
 def test_a_crash_around_any_call_of_a_creation_asks_for_everything_in_the_end(is_tried_again):
-    """By Lambda's second attempt, or by the timer once the wish is recorded."""
+    """By Lambda's second attempt, or by the timer once the request is recorded."""
     for crash_at in range(2 * MOST_CALLS):
         world = make_world()
         event = world.stack_request("Create", 3)
         ask(world, event, crash_at=crash_at)
         world.pass_time(60)
-        if is_tried_again or world.wish is None:
+        if is_tried_again or world.requested is None:
             ask(world, event)
         world.pass_time(LEASE_SECONDS)
         tick(world, 2)
@@ -130,7 +134,7 @@ def test_a_users_own_scaling_stays_after_a_crash():
     world = make_world()
     event = world.stack_request("Create", 3)
     ask(world, event, crash_at=11)  # Between the record and the first group.
-    assert world.wish.asks
+    assert world.requested.asks
     assert sizes(world) == (0, 0)
     world.by_hand.add(WORKER)
     world.workers.desired = 6
@@ -138,7 +142,7 @@ def test_a_users_own_scaling_stays_after_a_crash():
     world.pass_time(LEASE_SECONDS)
     tick(world, 2)
     assert sizes(world) == (1, 6)
-    assert not world.wish.is_open
+    assert not world.requested.is_open
 
 
 def test_a_cluster_of_an_earlier_version_is_not_rescaled():
@@ -151,7 +155,7 @@ def test_a_cluster_of_an_earlier_version_is_not_rescaled():
     ask(world, world.stack_request("Create", 3))
     tick(world)
     assert sizes(world) == (1, 2)
-    assert not world.wish.is_open
+    assert not world.requested.is_open
 
 
 def test_a_deletion_in_the_middle_launches_nothing_afterwards():
@@ -159,31 +163,31 @@ def test_a_deletion_in_the_middle_launches_nothing_afterwards():
         world = make_world()
         event = world.stack_request("Create", 3)
         ask(world, event, crash_at=crash_at)
-        if world.wish is None:
+        if world.requested is None:
             continue
         world.pass_time(LEASE_SECONDS)
         ask(world, world.stack_request("Delete", 0))
         before = sizes(world)
         ask(world, event)
         tick(world)
-        assert world.wish.is_over
+        assert world.requested.is_over
         assert sizes(world) == before
 
 
 def test_a_deletion_waits_for_an_invocation_that_asks():
     world = make_world()
     ask(world, world.stack_request("Create", 3), crash_at=11)
-    assert world.wish.lease_until > world.now
+    assert world.requested.lease_until > world.now
     invocation = ask(world, world.stack_request("Delete", 0))
     assert "sleep" in invocation.log
-    assert not world.wish.is_over
+    assert not world.requested.is_over
     assert invocation.outcome == "crashed", "Lambda tries again"
 
 
 def test_the_deletion_of_another_resource_is_no_end():
     world = create()
     ask(world, world.stack_request("Delete", 0) | {"PhysicalResourceId": "capacity-of-before"})
-    assert not world.wish.is_over
+    assert not world.requested.is_over
     assert world.answers[-1]["Status"] == "SUCCESS"
 
 
@@ -205,10 +209,10 @@ def test_a_stopped_cluster_stays_stopped_whatever_the_stack_asks_for():
     ask(world, world.stack_request("Update", 6))
     tick(world)
     assert sizes(world) == (0, 0)
-    assert not world.wish.is_open
+    assert not world.requested.is_open
 
 
-def test_a_wish_waits_for_a_shrink_that_is_under_way_and_ends_one_that_died():
+def test_a_request_waits_for_a_shrink_that_is_under_way_and_ends_one_that_died():
     world = create()
     world.adjustment = Adjustment(1, "worker-group", 3, 3, 2, Reason("why"), ("Launch",), int(world.now) + 300)
     world.workers.suspended = {"Launch"}
@@ -220,8 +224,8 @@ def test_a_wish_waits_for_a_shrink_that_is_under_way_and_ends_one_that_died():
     assert not world.workers.suspended
 
 
-def test_a_wish_that_a_shrink_kept_waiting_is_not_lost():
-    """The shrink lowers the group between the two, so that it is no longer as the wish had found it."""
+def test_a_request_that_a_shrink_kept_waiting_is_not_lost():
+    """The shrink lowers the group between the two, so that it is no longer as the request had found it."""
     for position in range(30):
         world = make_shrinking()
         event = world.stack_request("Update", 5)
@@ -231,7 +235,7 @@ def test_a_wish_that_a_shrink_kept_waiting_is_not_lost():
             launch_all(world)
             world.pass_time(LEASE_SECONDS)
             tick(world, 1)
-        if world.wish.request.workers == 5:
+        if world.requested.request.workers == 5:
             assert sizes(world) == (1, 5)
 
 
@@ -249,7 +253,7 @@ def make_shrinking():
 def test_a_stop_waits_for_capacity_that_is_being_asked_for():
     for position in range(MOST_CALLS):
         world = create(stop_after=600)
-        for role in NodeRole:  # What is busy is not looked at for a wish, but for a stop.
+        for role in NodeRole:  # What is busy is not looked at for a request, but for a stop.
             world.react(role)
         world.pass_time(700)
         event = world.stack_request("Update", 5)
@@ -280,12 +284,12 @@ def test_properties_that_are_no_counts_fail_the_resource_with_a_reason(propertie
     ask(world, world.stack_request("Create", 3) | {"ResourceProperties": properties})
     assert world.answers[-1]["Status"] == "FAILED"
     assert "Master and Workers must be counts" in world.answers[-1]["Reason"]
-    assert world.wish is None
+    assert world.requested is None
 
 
 def test_the_record_survives_its_document():
     world = create()
-    assert parse_record(RequestedCapacity, json.dumps(asdict(world.wish)), "wish") == world.wish
+    assert parse_record(RequestedCapacity, json.dumps(asdict(world.requested)), "request") == world.requested
 
 
 def test_only_cloudformations_requests_are_taken_for_one():
@@ -296,7 +300,7 @@ def test_only_cloudformations_requests_are_taken_for_one():
         assert not is_stack_request(other)
 
 
-def test_the_candidate_that_is_wished_is_asked_and_no_other():
+def test_the_candidate_that_is_requested_is_asked_and_no_other():
     world = make_world()
     first, second = world.workers.observe(), replace(world.workers.observe(), name="second", candidate="1")
     request = CapacityRequest("r", "c", 1, 3, "1", is_creation=True)
@@ -307,7 +311,7 @@ def test_the_candidate_that_is_wished_is_asked_and_no_other():
     assert plan_targets(RequestedCapacity(1, request, ("r",)), (world.master.observe(), first)) is None
 
 
-def test_an_event_while_instances_come_reads_no_wish():
+def test_an_event_while_instances_come_reads_no_request():
     world = create()
     for role in NodeRole:
         world.react(role)

@@ -14,7 +14,7 @@ LEASE_SECONDS = 130
 """Longer than the lease of an invocation of this machine."""
 
 
-class WishMachine(ClusterMachine):
+class RequestMachine(ClusterMachine):
     """The world of the other machine before capacity was asked for, and a stack that asks for it."""
 
     @initialize(
@@ -40,7 +40,7 @@ class WishMachine(ClusterMachine):
         """Deploy another count; Lambda tries again what crashes."""
         if self.world.is_deleted:
             return
-        event = self.world.stack_request("Update" if self.world.wish else "Create", workers)
+        event = self.world.stack_request("Update" if self.world.requested else "Create", workers)
         invocation = ask(self.world, event, crash_at=crash, lag=lag, meanwhile=meanwhile)
         if invocation.outcome == "crashed":
             self.world.pass_time(60)
@@ -51,7 +51,7 @@ class WishMachine(ClusterMachine):
         if self.world.requests:
             ask(self.world, self.world.requests[index % len(self.world.requests)])
 
-    @precondition(lambda self: self.world.wish is not None)
+    @precondition(lambda self: self.world.requested is not None)
     @rule(crash=crashes, meanwhile=meanwhiles)
     def stack_is_deleted(self, crash, meanwhile):
         event = self.world.stack_request("Delete", 0)
@@ -76,7 +76,7 @@ class WishMachine(ClusterMachine):
         for _ in range(3):
             world.pass_time(60)
             invoke(world)
-        invariants.w4_the_wish_is_carried_out(world)
+        invariants.w4_the_request_is_carried_out(world)
         is_over = world.is_deleted or world.has_ended or (world.state and world.state.phase is Phase.FAILED)
         before = world.record
         invoke(world)
