@@ -1,16 +1,14 @@
 """
 Trials of the rows of the fault catalogue: the marked tests and the rehearsal's cases, read without running anything.
 
-A test tries the rows of `@pytest.mark.fault(33, 34)` and `@pytest.mark.defect("D27")`, and the defects at the beginning
-of its name, as in `test_d02_d16_only_in_service_counts`. A mark may also stand on one parameter set, or hold for a
-whole module as `pytestmark`.
+A test tries the rows of `@pytest.mark.fault(33, 34)` and `@pytest.mark.defect("D27")`. A mark may also stand on one
+parameter set, or hold for a whole module as `pytestmark`.
 
 The tests of the embedded AWS, the lab and the rehearsal show that a fault can be injected, not that a cluster survives
 it; they are listed and do not count.
 """
 
 import ast
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +24,6 @@ STAND_INS = (
     "tests/unit/deeplearning_rehearsal",
 )
 """Folders of the tests of the embedded AWS, the lab and the rehearsal itself."""
-_DEFECTS_OF_NAME = re.compile(r"test_((?:d\d\d_)+)")
 _KINDS: dict[str, type] = {"fault": int, "defect": str}
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -78,9 +75,8 @@ def read_tests(root: Path, path: Path) -> Iterator[Trial]:
         marks = [*common, *function.decorator_list]
         faults = frozenset(row for row in _read_marks(marks, "fault", place) if isinstance(row, int))
         defects = frozenset(row for row in _read_marks(marks, "defect", place) if isinstance(row, str))
-        defects |= _name_defects(function.name)
         if faults or defects:
-            key, title = f"{place}::{function.name}", _put_into_words(function.name)
+            key, title = f"{place}::{function.name}", function.name.removeprefix("test_").replace("_", " ")
             yield Trial(key, place, title, faults, defects, "injector" if place.startswith(STAND_INS) else "test")
 
 
@@ -110,13 +106,3 @@ def _read_marks(marks: Iterable[ast.expr], name: str, place: str) -> Iterator[in
             if not rows or len(rows) < len(arguments):
                 raise ValueError(f"{place}:{node.lineno}: {name} must be given plain {kind.__name__} values")
             yield from rows
-
-
-def _name_defects(name: str) -> frozenset[str]:
-    match = _DEFECTS_OF_NAME.match(name)
-    return frozenset(match[1].upper().strip("_").split("_")) if match else frozenset()
-
-
-def _put_into_words(name: str) -> str:
-    match = _DEFECTS_OF_NAME.match(name)
-    return name[match.end() if match else len("test_") :].replace("_", " ")

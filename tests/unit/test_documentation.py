@@ -264,14 +264,15 @@ pytestmark = pytest.mark.fault(9)
 @pytest.mark.parametrize(
     "x", [pytest.param(1, marks=pytest.mark.fault(3)), pytest.param(2, marks=[pytest.mark.defect("D04")])]
 )
-def test_d02_d16_only_in_service_counts(x): ...
+@pytest.mark.defect("D02", "D16")
+def test_only_in_service_counts(x): ...
 def test_plain(): ...
 def helper(): ...
 """
     )
     first, second = read_tests(tmp_path, tmp_path / "test_all.py")
     assert (first.faults, first.defects) == ({1, 2, 3, 9}, {"D02", "D04", "D16"})
-    assert (first.key, first.title) == ("test_all.py::test_d02_d16_only_in_service_counts", "only in service counts")
+    assert (first.key, first.title) == ("test_all.py::test_only_in_service_counts", "only in service counts")
     assert (second.faults, second.defects) == ({9}, frozenset())
 
 

@@ -22,7 +22,8 @@ import pytest
 @pytest.mark.fault(1)
 @pytest.mark.parametrize("number", range(3))
 def test_each(number): assert number < LIMIT
-def test_d01_named(): ...
+@pytest.mark.defect("D01")
+def test_named(): ...
 @pytest.mark.fault(2)
 @pytest.mark.skip
 def test_skipped(): ...

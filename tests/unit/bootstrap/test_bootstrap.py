@@ -124,7 +124,8 @@ def test_settings_are_for_root_alone_since_they_hold_the_signal_url(bootstrap):
 
 
 @pytest.mark.fault(49)
-def test_d32_user_data_that_runs_twice_leaves_identical_files(bootstrap):
+@pytest.mark.defect("D32")
+def test_user_data_that_runs_twice_leaves_identical_files(bootstrap):
     bootstrap.run()
     before = bootstrap.files()
     assert bootstrap.run().returncode == 0

@@ -165,7 +165,8 @@ def failed_node(tmp_path, server):
     return write
 
 
-def test_d42_a_failure_of_the_master_reaches_cloudformation(fetch_agent, failed_node, server):
+@pytest.mark.defect("D42")
+def test_a_failure_of_the_master_reaches_cloudformation(fetch_agent, failed_node, server):
     server.answers["/signal"] = [(200, b"")]
     fetch_agent.main(failed_node())
     [(method, _, headers, body)] = server.requests

@@ -57,7 +57,8 @@ def test_an_unforeseen_error_still_has_a_stage_and_a_kind():
 # --- Metadata and entry -----------------------------------------------------------------------------
 
 
-def test_d39_identity_comes_from_metadata_version_2(imds):
+@pytest.mark.defect("D39")
+def test_identity_comes_from_metadata_version_2(imds):
     identity = read_identity(imds.clock, {"AWS_EC2_METADATA_SERVICE_ENDPOINT": imds.url})
     assert (identity.instance_id, identity.address) == ("i-0123456789abcdef0", "10.1.2.3")
 
@@ -72,7 +73,8 @@ def test_a_metadata_service_that_comes_late_is_waited_for_and_one_that_never_doe
 
 
 @pytest.mark.fault(53)
-def test_d38_missing_credentials_end_the_preparation(lab, ticking_clock, monkeypatch):
+@pytest.mark.defect("D38")
+def test_missing_credentials_end_the_preparation(lab, ticking_clock, monkeypatch):
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:9")
     agent = lab.agent(0)
@@ -93,7 +95,8 @@ def test_check_tells_good_settings_from_bad_ones(lab, tmp_path, capsys):
     assert main(["--check"], node.root) == 2
 
 
-def test_d46_the_modules_import_without_root_and_touch_nothing(agent_modules, tmp_path):
+@pytest.mark.defect("D46")
+def test_the_modules_import_without_root_and_touch_nothing(agent_modules, tmp_path):
     modules = ", ".join(name for name in agent_modules if "__" not in name)
     code = f"import os, logging; os.chdir({str(tmp_path)!r}); import {modules}; assert not logging.getLogger().handlers"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -55,7 +55,8 @@ def test_groups_have_a_minimum_of_zero_and_keep_an_adjusted_capacity(synthesize:
         ({"min_capacity": 0}, (0, 3, 3)),
     ],
 )
-def test_d67_workers_have_the_requested_capacity_and_may_grow(
+@pytest.mark.defect("D67")
+def test_workers_have_the_requested_capacity_and_may_grow(
     fields: dict[str, int], capacity: tuple[int, int, int]
 ) -> None:
     assert Workers(**fields).capacity == capacity
@@ -143,7 +144,8 @@ def test_groups_notify_the_topic_of_launches_terminations_and_their_errors(synth
 
 @pytest.mark.fault(25)
 @pytest.mark.parametrize("role", ROLES)
-def test_d14_role_is_a_tag_even_under_a_misleading_stack_name(synthesize: Any, role: NodeRole) -> None:
+@pytest.mark.defect("D14")
+def test_role_is_a_tag_even_under_a_misleading_stack_name(synthesize: Any, role: NodeRole) -> None:
     synthesis = synthesize(stack_name=MISLEADING_NAME)
     tags = {tag["Key"]: tag for tag in synthesis.group(role)["Properties"]["Tags"]}
     assert tags["deeplearning:role"]["Value"] == role.value
@@ -152,7 +154,8 @@ def test_d14_role_is_a_tag_even_under_a_misleading_stack_name(synthesize: Any, r
     assert synthesis.settings(role).role is role
 
 
-def test_d48_every_group_uses_a_launch_template_and_none_a_launch_configuration(synthesize: Any) -> None:
+@pytest.mark.defect("D48")
+def test_every_group_uses_a_launch_template_and_none_a_launch_configuration(synthesize: Any) -> None:
     synthesis = synthesize()
     assert not synthesis.of_type("AWS::AutoScaling::LaunchConfiguration")
     assert all("LaunchTemplate" in group["Properties"] for group in synthesis.of_type(GROUP).values())
@@ -168,7 +171,8 @@ def test_instances_ask_for_imdsv2_with_one_hop_and_read_their_tags(synthesize: A
 
 
 @pytest.mark.parametrize(("variant", "device"), [("default", "/dev/sda1"), ("amazon-linux", "/dev/xvda")])
-def test_d50_d64_root_volume_is_encrypted_gp3_on_the_images_device(synthesize: Any, variant: str, device: str) -> None:
+@pytest.mark.defect("D50", "D64")
+def test_root_volume_is_encrypted_gp3_on_the_images_device(synthesize: Any, variant: str, device: str) -> None:
     synthesis = synthesize(**VARIANTS[variant])
     (volume,) = synthesis.launch_data(NodeRole.WORKER)["BlockDeviceMappings"]
     (key,) = synthesis.of_type("AWS::KMS::Key")
@@ -200,7 +204,8 @@ def test_all_nodes_live_in_one_subnet_of_one_zone(synthesize: Any) -> None:
 
 @pytest.mark.fault(19)
 @pytest.mark.parametrize("role", ROLES)
-def test_d49_groups_come_after_everything_that_their_nodes_need(synthesize: Any, role: NodeRole) -> None:
+@pytest.mark.defect("D49")
+def test_groups_come_after_everything_that_their_nodes_need(synthesize: Any, role: NodeRole) -> None:
     synthesis = synthesize()
     before = synthesis.before(synthesis.group_id(role))
     for kind in (
@@ -229,7 +234,8 @@ def test_d49_groups_come_after_everything_that_their_nodes_need(synthesize: Any,
         assert found <= before, kind
 
 
-def test_d68_no_group_waits_for_the_nodes_of_another(synthesize: Any) -> None:
+@pytest.mark.defect("D68")
+def test_no_group_waits_for_the_nodes_of_another(synthesize: Any) -> None:
     """They are made one after the other and empty, and asked for their nodes together."""
     synthesis = synthesize()
     request = set(synthesis.of_type("Custom::RequestedCapacity"))
@@ -237,7 +243,8 @@ def test_d68_no_group_waits_for_the_nodes_of_another(synthesize: Any) -> None:
         assert not request & synthesis.before(synthesis.group_id(role))
 
 
-def test_d43_wait_starts_with_the_groups_and_never_waits_for_them(synthesize: Any) -> None:
+@pytest.mark.defect("D43")
+def test_wait_starts_with_the_groups_and_never_waits_for_them(synthesize: Any) -> None:
     synthesis = synthesize()
     (wait,) = synthesis.of_type("AWS::CloudFormation::WaitCondition")
     before = synthesis.before(wait)
@@ -375,7 +382,8 @@ def two_clusters(make_app: Any) -> tuple[TrainingCluster, TrainingCluster]:
     return TrainingCluster(stack, "Quiet", **props_of(CPU)), TrainingCluster(stack, "Open", **open_)
 
 
-def test_d24_two_clusters_of_one_stack_have_different_names(two_clusters: Any) -> None:
+@pytest.mark.defect("D24")
+def test_two_clusters_of_one_stack_have_different_names(two_clusters: Any) -> None:
     names = [cluster.cluster_name for cluster in two_clusters]
     assert len(set(names)) == len(names)
     assert [cluster.metrics.cluster_name for cluster in two_clusters] == names
@@ -389,7 +397,8 @@ def test_metrics_are_of_the_group(two_clusters: Any) -> None:
         assert resolve(metric.dimensions["AutoScalingGroupName"]) == resolve(workers.group.ref)
 
 
-def test_d67_outputs_have_the_commands_to_log_in(two_clusters: Any) -> None:
+@pytest.mark.defect("D67")
+def test_outputs_have_the_commands_to_log_in(two_clusters: Any) -> None:
     quiet, open_ = two_clusters
     assert quiet.session_command.startswith("aws ssm start-session --region eu-west-1 --target $(aws ec2 ")
     assert f"Values={quiet.cluster_name} " in quiet.session_command
@@ -491,9 +500,8 @@ def test_master_has_the_workers_type_by_default(synthesize: Any) -> None:
         (VARIANTS["capacity-block"], ()),
     ],
 )
-def test_d60_only_types_that_gain_by_it_are_placed_together(
-    props: dict[str, Any], placed: tuple[NodeRole, ...]
-) -> None:
+@pytest.mark.defect("D60")
+def test_only_types_that_gain_by_it_are_placed_together(props: dict[str, Any], placed: tuple[NodeRole, ...]) -> None:
     assert plan(props).placed_roles == placed
 
 
@@ -523,7 +531,8 @@ def test_amazon_linux_mounts_with_iam_and_tls_through_an_access_point(synthesize
     assert "Resource" not in statement
 
 
-def test_d54_ubuntu_mounts_plain_nfs_at_the_regions_own_domain(synthesize: Any) -> None:
+@pytest.mark.defect("D54")
+def test_ubuntu_mounts_plain_nfs_at_the_regions_own_domain(synthesize: Any) -> None:
     synthesis = synthesize()
     (file_system,) = synthesis.of_type("AWS::EFS::FileSystem")
     settings = synthesis.settings(NodeRole.MASTER).file_system
@@ -545,7 +554,8 @@ def test_only_the_master_has_the_signal_url_and_the_trusted_role(synthesize: Any
 # --- File system --------------------------------------------------------------------------------------
 
 
-def test_d52_existing_file_system_is_taken_by_its_id(synthesize: Any) -> None:
+@pytest.mark.defect("D52")
+def test_existing_file_system_is_taken_by_its_id(synthesize: Any) -> None:
     synthesis = synthesize(**CPU, **{"storage.file_system": "fs-0123abcd"})
     assert not synthesis.of_type("AWS::EFS::FileSystem")
     assert synthesis.only("AWS::EFS::MountTarget")["FileSystemId"] == "fs-0123abcd"
@@ -553,7 +563,8 @@ def test_d52_existing_file_system_is_taken_by_its_id(synthesize: Any) -> None:
 
 
 @pytest.mark.fault(62, 66)
-def test_d54_new_file_system_is_encrypted_elastic_and_kept_but_not_after_a_failed_creation(synthesize: Any) -> None:
+@pytest.mark.defect("D54")
+def test_new_file_system_is_encrypted_elastic_and_kept_but_not_after_a_failed_creation(synthesize: Any) -> None:
     (entry,) = synthesize().of_type("AWS::EFS::FileSystem").values()
     assert entry["Properties"]["Encrypted"] is True
     assert entry["Properties"]["ThroughputMode"] == "elastic"
@@ -567,26 +578,30 @@ def test_file_system_goes_with_the_stack_when_asked(synthesize: Any) -> None:
 # --- Encryption and names -----------------------------------------------------------------------------
 
 
-def test_d64_nothing_has_a_fixed_name(synthesize: Any) -> None:
+@pytest.mark.defect("D64")
+def test_nothing_has_a_fixed_name(synthesize: Any) -> None:
     synthesis = synthesize()
     named = re.compile(r'"(Queue|Topic|Role|Table|Function|LogGroup|AutoScalingGroup|LaunchTemplate)Name": "')
     assert not named.search(json.dumps(synthesis.template["Resources"]).replace('"LogGroupName": {', ""))
 
 
 @pytest.mark.fault(30, 31)
-def test_d28_rings_of_workers_are_never_hidden_and_expire(synthesize: Any) -> None:
+@pytest.mark.defect("D28")
+def test_rings_of_workers_are_never_hidden_and_expire(synthesize: Any) -> None:
     queue = synthesize().part("AWS::SQS::Queue", "WorkerQueue")["Properties"]
     assert (queue["VisibilityTimeout"], queue["MessageRetentionPeriod"]) == (0, 300)
     assert "RedrivePolicy" not in queue
 
 
-def test_d19_adjuster_runs_on_a_current_python_from_our_own_asset(synthesize: Any) -> None:
+@pytest.mark.defect("D19")
+def test_adjuster_runs_on_a_current_python_from_our_own_asset(synthesize: Any) -> None:
     function = synthesize().part("AWS::Lambda::Function", "CapacityAdjuster")["Properties"]
     assert function["Runtime"] == "python3.14"
     assert "ReservedConcurrentExecutions" not in function
 
 
-def test_d63_nodes_fetch_nothing_but_our_own_assets(synthesize: Any) -> None:
+@pytest.mark.defect("D63")
+def test_nodes_fetch_nothing_but_our_own_assets(synthesize: Any) -> None:
     text = synthesize().user_data(NodeRole.WORKER)
     assert not re.search(r"curl|wget|pip install|git clone|apt-get|http://(?!169\.254)", text)
 

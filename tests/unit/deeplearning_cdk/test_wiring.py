@@ -167,7 +167,8 @@ def test_the_trace_of_a_field_is_in_the_template_with_it_and_absent_without(
     assert not _is_there(TRACES[field], synthesize())
 
 
-def test_d53_the_mount_targets_of_a_users_file_system_admit_the_nodes(in_the_users_vpc: Any) -> None:
+@pytest.mark.defect("D53")
+def test_the_mount_targets_of_a_users_file_system_admit_the_nodes(in_the_users_vpc: Any) -> None:
     assert not in_the_users_vpc.of_type("AWS::EFS::MountTarget")
     assert f'"GroupId": "{GROUP_ID}"' in _texts(in_the_users_vpc, "AWS::EC2::SecurityGroupIngress")
     assert in_the_users_vpc.settings(MASTER).file_system.source.startswith("fs-0123456789abcdef0.efs.")

@@ -191,14 +191,16 @@ def test_a_program_is_never_read_by_a_shell(tmp_path):
 # --- GPUs -------------------------------------------------------------------------------------------
 
 
-def test_d33_gpus_are_counted_by_the_driver_not_by_the_type(lab, node):
+@pytest.mark.defect("D33")
+def test_gpus_are_counted_by_the_driver_not_by_the_type(lab, node):
     lines = [f"GPU {index}: NVIDIA B300 (UUID: GPU-{index})" for index in range(16)]
     lines.insert(1, "  MIG 1g.18gb Device 0: (UUID: MIG-1)")
     lab.program(0, "nvidia-smi", "cat <<X\n" + "\n".join(lines) + "\nX")
     assert count_gpus(node) == 16
 
 
-def test_d34_no_driver_means_no_gpu_on_a_cpu_node(lab):
+@pytest.mark.defect("D34")
+def test_no_driver_means_no_gpu_on_a_cpu_node(lab):
     node = lab.node(0, expected_gpu_count=0)
     lab.program(0, "nvidia-smi", None)
     assert count_gpus(node) == 0
@@ -213,7 +215,8 @@ def test_a_gpu_type_never_joins_without_its_driver(lab, node, program):
     assert "never joins without its driver" in raised.value.remedy
 
 
-def test_d35_a_node_with_a_broken_gpu_has_fewer_slots(lab, node):
+@pytest.mark.defect("D35")
+def test_a_node_with_a_broken_gpu_has_fewer_slots(lab, node):
     lab.program(0, "nvidia-smi", 'echo "GPU 0: NVIDIA H100 (UUID: GPU-1)"')
     assert count_gpus(node) == 1
 

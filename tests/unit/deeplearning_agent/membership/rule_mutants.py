@@ -6,11 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from deeplearning_agent.master import MasterEpoch
-from deeplearning_agent.membership import controller as keeper
-from deeplearning_agent.membership import formation, liveness, replacements
-from deeplearning_agent.membership import report_collector as collector
-from deeplearning_agent.membership import transitions as succession
-from deeplearning_agent.membership import worker_reports as rosters
+from deeplearning_agent.membership import (
+    controller,
+    formation,
+    liveness,
+    replacements,
+    report_collector,
+    transitions,
+    worker_reports,
+)
 from deeplearning_agent.membership.controller import MembershipController
 from deeplearning_agent.membership.formation import Formation
 from deeplearning_agent.membership.replacements import Replacements
@@ -99,7 +103,7 @@ def who_joins_again_keeps_its_cause(patch):
 
 @mutant
 def a_report_is_kept_in_memory_only(patch):
-    patch.setattr(rosters, "write_file", lambda *_: None)
+    patch.setattr(worker_reports, "write_file", lambda *_: None)
 
 
 @mutant
@@ -189,7 +193,7 @@ def every_claim_is_looked_at(patch):
 
 @mutant
 def an_address_is_asked_once_for_ever(patch):
-    patch.setattr(rosters, "PROOF_SECONDS", 10**9)
+    patch.setattr(worker_reports, "PROOF_SECONDS", 10**9)
 
 
 # --- Formation --------------------------------------------------------------------------------------
@@ -281,7 +285,7 @@ def silence_before_an_answer_counts(patch):
 
 @mutant
 def a_deaf_node_trusts_itself_soon(patch):
-    patch.setattr(keeper, "DEAF_SECONDS", keeper.VACANT_SECONDS)
+    patch.setattr(controller, "DEAF_SECONDS", controller.VACANT_SECONDS)
 
 
 @mutant
@@ -317,12 +321,12 @@ def a_newcomer_with_fewer_gpus_stays_unused(patch):
 
 @mutant
 def who_never_acknowledges_stays(patch):
-    patch.setattr(keeper, "ACKNOWLEDGE_SECONDS", 10**9)
+    patch.setattr(controller, "ACKNOWLEDGE_SECONDS", 10**9)
 
 
 @mutant
 def who_has_not_acknowledged_is_dropped_at_once(patch):
-    patch.setattr(keeper, "ACKNOWLEDGE_SECONDS", 0)
+    patch.setattr(controller, "ACKNOWLEDGE_SECONDS", 0)
 
 
 @mutant
@@ -439,8 +443,8 @@ def a_lack_of_sockets_is_silence(patch):
 
 
 def change_following(patch, function, change):
-    plain = getattr(succession, function)
-    patch.setattr(succession, function, lambda state, *others: change(state, plain(state, *others)))
+    plain = getattr(transitions, function)
+    patch.setattr(transitions, function, lambda state, *others: change(state, plain(state, *others)))
 
 
 @mutant
@@ -529,7 +533,7 @@ def a_temporary_file_stays(patch):
 @mutant
 def the_last_of_many_reports_counts(patch):
     patch.setattr(
-        collector,
+        report_collector,
         "newest_of_each",
         lambda told: tuple({(r.instance_id, r.stage is ReportStage.READY): r for r in told}.values()),
     )
@@ -537,4 +541,4 @@ def the_last_of_many_reports_counts(patch):
 
 @mutant
 def an_acknowledgement_hides_every_other_report(patch):
-    patch.setattr(collector, "newest_of_each", lambda told: tuple({r.instance_id: r for r in told}.values()))
+    patch.setattr(report_collector, "newest_of_each", lambda told: tuple({r.instance_id: r for r in told}.values()))

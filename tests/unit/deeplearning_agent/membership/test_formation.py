@@ -78,7 +78,8 @@ def test_keeps_the_bound_on_aws_calls(evidence):
     assert evidence.calls_to_form <= bound
 
 
-def test_d37_the_master_is_rank_0_and_workers_keep_the_expected_order(evidence):
+@pytest.mark.defect("D37")
+def test_the_master_is_rank_0_and_workers_keep_the_expected_order(evidence):
     assert [member.instance_id for member in evidence.state.members] == [evidence.instance(index) for index in range(4)]
     for index in range(4):
         assert evidence.read(index, "/opt/deeplearning/workers").split() == [
@@ -109,7 +110,8 @@ def test_a_private_key_never_leaves_its_node(evidence):
 
 
 @pytest.mark.fault(49)
-def test_d32_running_again_leaves_identical_bytes_on_every_node(formed):
+@pytest.mark.defect("D32")
+def test_running_again_leaves_identical_bytes_on_every_node(formed):
     before = [formed.digests(index) for index in range(2)]
     for index in range(2):
         (formed.directory / f"node{index}/run/deeplearning/agent-started").unlink()
@@ -135,7 +137,8 @@ def test_a_restart_between_formed_and_the_signal_signals_again(formed):
 
 
 @pytest.mark.fault(46)
-def test_d30_a_master_that_dies_before_it_publishes_forgets_no_report(lab):
+@pytest.mark.defect("D30")
+def test_a_master_that_dies_before_it_publishes_forgets_no_report(lab):
     lab.write_state(2)
     lab.start(1)
     deaths = []
@@ -171,7 +174,8 @@ def test_a_formed_cluster_without_a_signal_still_reports_its_failure(lab, tickin
 
 
 @pytest.mark.fault(32, 48)
-def test_d28_a_worker_that_boots_after_publication_joins_from_the_item(formed):
+@pytest.mark.defect("D28")
+def test_a_worker_that_boots_after_publication_joins_from_the_item(formed):
     formed.clients.sqs.purge_queue(QueueUrl=formed.queues["worker"])
     before = formed.digests(1)
     (formed.directory / "node1/opt/deeplearning/membership.json").unlink()
@@ -204,7 +208,8 @@ def test_a_worker_that_cannot_mount_is_left_out_when_the_minimum_remains(lab):
     assert (signal["Status"], signal["Reason"][:35]) == ("SUCCESS", "3 of 4 nodes formed generation 1: l")
 
 
-def test_d41_d42_a_worker_without_which_there_are_too_few_fails_the_stack_with_its_reason(lab):
+@pytest.mark.defect("D41", "D42")
+def test_a_worker_without_which_there_are_too_few_fails_the_stack_with_its_reason(lab):
     break_mount(lab, worker_minimum=3)
     state = wait_for(lab, Phase.FAILED)
     [signal] = lab.signals.bodies
@@ -215,7 +220,8 @@ def test_d41_d42_a_worker_without_which_there_are_too_few_fails_the_stack_with_i
     assert str(state.reason) == signal["Reason"]
 
 
-def test_d40_a_set_up_script_that_fails_on_the_master_fails_the_stack(lab):
+@pytest.mark.defect("D40")
+def test_a_set_up_script_that_fails_on_the_master_fails_the_stack(lab):
     lab.write_state(1)
     lab.changes["setup_script"] = put_script(lab, "setup.sh", b"#!/bin/sh\necho about to fail\nexit 3\n")
     lab.run(lab.agent(0))
@@ -226,8 +232,8 @@ def test_d40_a_set_up_script_that_fails_on_the_master_fails_the_stack(lab):
 
 
 @pytest.mark.fault(43, 51)
-@pytest.mark.defect("D20")
-def test_d22_d23_a_time_out_names_the_workers_that_are_missing(lab, ticking_clock):
+@pytest.mark.defect("D20", "D22", "D23")
+def test_a_time_out_names_the_workers_that_are_missing(lab, ticking_clock):
     lab.write_state(3, worker_minimum=2)
     lab.run(lab.agent(1))
     lab.run(lab.agent(0, ticking_clock(), setup_seconds=300))

@@ -46,7 +46,8 @@ def state(lab, node):
     return ClusterState(node.settings.cluster, 2, 1, Phase.PUBLISHED, 3, ids, members=roster, user_key=f"{KEY}U")
 
 
-def test_d37_hosts_are_in_rank_order_and_rank_0_is_the_master():
+@pytest.mark.defect("D37")
+def test_hosts_are_in_rank_order_and_rank_0_is_the_master():
     assert hosts_lines(members(0, 0, 0)) == [
         "10.0.0.9 deeplearning-worker1 deeplearning-master i-00000000000000000",
         "10.0.0.10 deeplearning-worker2 i-00000000000000001",
@@ -55,7 +56,8 @@ def test_d37_hosts_are_in_rank_order_and_rank_0_is_the_master():
 
 
 @pytest.mark.fault(58)
-def test_d35_slots_are_each_nodes_own_count_and_one_without_gpus(lab, node, state):
+@pytest.mark.defect("D35")
+def test_slots_are_each_nodes_own_count_and_one_without_gpus(lab, node, state):
     write_host_files(node, state)
     assert lab.read(0, "/opt/deeplearning/hostfile").splitlines() == [
         "deeplearning-worker1 slots=2",
@@ -124,7 +126,8 @@ def test_a_user_key_with_options_or_lines_is_refused(lab, node, state):
             install_membership(node, replace(state, user_key=key), members(2)[0])
 
 
-def test_d36_variables_are_everywhere_that_a_script_may_start_from(lab, node):
+@pytest.mark.defect("D36")
+def test_variables_are_everywhere_that_a_script_may_start_from(lab, node):
     variables = contract_variables(node, 4, 2)
     write_environment(node, variables)
     check_variables(node, count=4, gpu_count=2)
@@ -175,7 +178,8 @@ def test_a_block_is_replaced_where_it_stands():
 
 
 @pytest.mark.parametrize("text", ["", "no newline", "lines\n", f"{BEGIN}\nthe end marker is gone\n"])
-def test_d32_writing_a_block_again_changes_nothing(text):
+@pytest.mark.defect("D32")
+def test_writing_a_block_again_changes_nothing(text):
     once = replace_block(text, "a\nb\n")
     assert replace_block(once, "a\nb\n") == once
     assert len(re.findall(f"^{re.escape(END)}$", once, re.MULTILINE)) == 1

@@ -24,7 +24,8 @@ def joined(lab, index, address="10.0.0.50"):
 # --- Deadlines --------------------------------------------------------------------------------------
 
 
-def test_d22_waiting_ends_at_the_deadline_and_not_before(ticking_clock):
+@pytest.mark.defect("D22")
+def test_waiting_ends_at_the_deadline_and_not_before(ticking_clock):
     clock = ticking_clock()
     deadline = Deadline.after(clock, 600)
     began = clock.now
@@ -33,7 +34,8 @@ def test_d22_waiting_ends_at_the_deadline_and_not_before(ticking_clock):
     assert attempts > 10
 
 
-def test_d31_a_pause_is_never_negative_and_never_past_the_deadline(ticking_clock):
+@pytest.mark.defect("D31")
+def test_a_pause_is_never_negative_and_never_past_the_deadline(ticking_clock):
     clock = ticking_clock()
     Deadline(clock, clock.now - 5).pause(30)
     before = clock.now
@@ -61,7 +63,8 @@ def test_a_torn_start_file_restarts_the_deadline(ticking_clock, tmp_path):
 
 
 @pytest.mark.fault(25)
-def test_d24_a_cluster_whose_name_says_master_still_has_workers(lab):
+@pytest.mark.defect("D24")
+def test_a_cluster_whose_name_says_master_still_has_workers(lab):
     assert "master" in lab.node(1).settings.cluster
     assert not lab.node(1).is_master
     assert type(lab.agent(1)).__name__ == "Worker"
@@ -71,7 +74,8 @@ def test_d24_a_cluster_whose_name_says_master_still_has_workers(lab):
 
 
 @pytest.mark.fault(24)
-def test_d45_only_the_instance_itself_is_believed(lab):
+@pytest.mark.defect("D45")
+def test_only_the_instance_itself_is_believed(lab):
     report = joined(lab, 1)
     assert is_sent_by("AROAX", report, f"AROAX:{lab.instance(1)}")
     for sender in (f"AROAX:{lab.instance(2)}", f"AROAY:{lab.instance(1)}", lab.instance(1), "AROAX", "", ":"):
@@ -80,7 +84,8 @@ def test_d45_only_the_instance_itself_is_believed(lab):
 
 
 @pytest.mark.fault(22, 23, 24)
-def test_d27_malformed_foreign_and_duplicate_reports_neither_block_nor_pass(lab, caplog):
+@pytest.mark.defect("D27")
+def test_malformed_foreign_and_duplicate_reports_neither_block_nor_pass(lab, caplog):
     agent = lab.agent(0)
     queue = ReportQueue(agent.clients, lab.queues["report"], "master-of-names", "AROAEXAMPLEEXAMPLE123", 0)
     forged = json.loads(joined(lab, 3).to_body()) | {"sent_by": lab.instance(2)}
@@ -99,7 +104,8 @@ def test_d27_malformed_foreign_and_duplicate_reports_neither_block_nor_pass(lab,
 
 
 @pytest.mark.fault(26, 27)
-def test_d29_a_stale_ring_is_followed_by_a_pause_and_not_by_a_spin(lab, ticking_clock):
+@pytest.mark.defect("D29")
+def test_a_stale_ring_is_followed_by_a_pause_and_not_by_a_spin(lab, ticking_clock):
     for generation in (1, 2):
         lab.send("worker", ClusterNotification("master-of-names", generation).to_body())
     lab.send("worker", "poison{")
@@ -111,7 +117,8 @@ def test_d29_a_stale_ring_is_followed_by_a_pause_and_not_by_a_spin(lab, ticking_
     assert queue.wait(1, Deadline.after(clock, 600))
 
 
-def test_d31_the_master_polls_long_and_deletes_its_rings(lab, ticking_clock):
+@pytest.mark.defect("D31")
+def test_the_master_polls_long_and_deletes_its_rings(lab, ticking_clock):
     lab.send("master", ClusterNotification("master-of-names", 1).to_body())
     agent = lab.agent(0)
     assert agent.notifications.wait(0, Deadline.after(ticking_clock(), 60))

@@ -37,7 +37,8 @@ from tests.unit.deeplearning_cdk.clusters import plan
         ("m5.large", 0, 1, 0),
     ],
 )
-def test_d33_types_have_the_gpus_and_cards_of_ec2(name: str, gpus: int, cards: int, efa: int) -> None:
+@pytest.mark.defect("D33")
+def test_types_have_the_gpus_and_cards_of_ec2(name: str, gpus: int, cards: int, efa: int) -> None:
     facts = describe_instance_type("workers.instance_type", name)
     assert (facts.gpu_count, facts.network_cards, len(facts.efa_cards)) == (gpus, cards, efa)
 

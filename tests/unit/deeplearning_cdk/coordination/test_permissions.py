@@ -118,7 +118,8 @@ def _read_assets(statement: dict[str, Any]) -> list[str]:
     return keys
 
 
-def test_d45_master_reads_its_queues_writes_the_state_and_rings_the_workers(synthesize: Any) -> None:
+@pytest.mark.defect("D45")
+def test_master_reads_its_queues_writes_the_state_and_rings_the_workers(synthesize: Any) -> None:
     synthesis = synthesize()
     *statements, assets, jobs = synthesis.statements("MasterRole")
     assert [_plain(statement) for statement in statements] == [
@@ -148,7 +149,8 @@ def test_d45_master_reads_its_queues_writes_the_state_and_rings_the_workers(synt
 
 
 @pytest.mark.fault(24)
-def test_d45_worker_only_reads_the_state_hears_rings_and_reports(synthesize: Any) -> None:
+@pytest.mark.defect("D45")
+def test_worker_only_reads_the_state_hears_rings_and_reports(synthesize: Any) -> None:
     synthesis = synthesize()
     *statements, assets = synthesis.statements("WorkerRole")
     assert [_plain(statement) for statement in statements] == [
@@ -276,7 +278,8 @@ def test_nodes_mount_through_their_access_point_only_where_the_image_has_iam(syn
 
 
 @pytest.mark.fault(24)
-def test_d18_adjuster_changes_only_groups_that_have_its_clusters_tag(synthesize: Any) -> None:
+@pytest.mark.defect("D18")
+def test_adjuster_changes_only_groups_that_have_its_clusters_tag(synthesize: Any) -> None:
     synthesis = synthesize()
     assert [_plain(statement) for statement in synthesis.statements("CapacityAdjusterRole")] == [
         _allow(
@@ -307,7 +310,8 @@ def test_d18_adjuster_changes_only_groups_that_have_its_clusters_tag(synthesize:
     ]
 
 
-def test_d62_the_only_star_is_for_calls_that_take_no_resource(synthesize: Any) -> None:
+@pytest.mark.defect("D62")
+def test_the_only_star_is_for_calls_that_take_no_resource(synthesize: Any) -> None:
     synthesis = synthesize(**AMAZON_LINUX)
     stars = {
         part: [statement["Action"] for statement in synthesis.statements(part) if statement["Resource"] == "*"]

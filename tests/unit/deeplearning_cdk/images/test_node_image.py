@@ -30,7 +30,8 @@ def test_interpreter_that_is_not_a_path_is_refused(interpreter: str) -> None:
 
 
 @pytest.mark.parametrize("ami_id", ["ami-xyz", "ami-123", "0123456789abcdef0"])
-def test_d52_ami_id_must_be_hexadecimal(ami_id: str) -> None:
+@pytest.mark.defect("D52")
+def test_ami_id_must_be_hexadecimal(ami_id: str) -> None:
     with pytest.raises(ValueError, match="ami_id must be ami- and 8 or 17 hex digits, got"):
         NodeImage.from_ami_id(ami_id, login_user="ubuntu")
 
@@ -84,12 +85,14 @@ def test_region_without_an_id_is_refused(make_stack: Callable[..., cdk.Stack]) -
         image.read_ami_id(make_stack())
 
 
-def test_d65_images_are_found_in_any_region() -> None:
+@pytest.mark.defect("D65")
+def test_images_are_found_in_any_region() -> None:
     images = (NodeImage.deep_learning_ubuntu(), NodeImage.deep_learning_amazon_linux(), NodeImage.ubuntu())
     assert all(image.parameter.startswith("/aws/service/") and not image.ami_ids for image in images)
 
 
-def test_d51_packages_are_named_by_what_the_image_lacks() -> None:
+@pytest.mark.defect("D51")
+def test_packages_are_named_by_what_the_image_lacks() -> None:
     assert NodeImage.ubuntu().packages == {"mount.nfs4": ("nfs-common",)}
     assert NodeImage.deep_learning_amazon_linux().packages == {"mount.efs": ("amazon-efs-utils",)}
 

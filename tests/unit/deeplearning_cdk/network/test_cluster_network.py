@@ -47,13 +47,15 @@ def test_new_vpc_has_nodes_in_a_private_subnet_behind_one_nat_gateway(synthesize
         assert _interfaces(synthesis, role)[0]["AssociatePublicIpAddress"] is False
 
 
-def test_d57_new_vpc_reaches_s3_and_dynamodb_without_the_nat_gateway(synthesize: Any) -> None:
+@pytest.mark.defect("D57")
+def test_new_vpc_reaches_s3_and_dynamodb_without_the_nat_gateway(synthesize: Any) -> None:
     endpoints = [entry["Properties"] for entry in synthesize().of_type("AWS::EC2::VPCEndpoint").values()]
     assert {entry["VpcEndpointType"] for entry in endpoints} == {"Gateway"}
     assert len(endpoints) == 2
 
 
-def test_d61_nobody_may_open_a_connection_from_outside_by_default(synthesize: Any) -> None:
+@pytest.mark.defect("D61")
+def test_nobody_may_open_a_connection_from_outside_by_default(synthesize: Any) -> None:
     synthesis = synthesize()
     for group in synthesis.of_type("AWS::EC2::SecurityGroup").values():
         assert "SecurityGroupIngress" not in group["Properties"]
@@ -165,7 +167,8 @@ def test_the_flow_log_writes_into_its_group_alone_and_for_this_account_alone(syn
     ]
 
 
-def test_d59_members_may_open_any_connection_to_each_other_in_both_directions(synthesize: Any) -> None:
+@pytest.mark.defect("D59")
+def test_members_may_open_any_connection_to_each_other_in_both_directions(synthesize: Any) -> None:
     synthesis = synthesize()
     nodes = {"Fn::GetAtt": [next(n for n in synthesis.of_type("AWS::EC2::SecurityGroup") if "Nodes" in n), "GroupId"]}
     egress = synthesis.only("AWS::EC2::SecurityGroupEgress")
@@ -472,7 +475,8 @@ def test_addresses_of_an_own_vpc_are_refused(make_stack: Callable[..., cdk.Stack
         Network(vpc=_import_vpc(make_stack()), cidr="10.0.0.0/16")
 
 
-def test_d58_own_subnet_is_taken_when_it_is_just_large_enough_for_the_workers(
+@pytest.mark.defect("D58")
+def test_own_subnet_is_taken_when_it_is_just_large_enough_for_the_workers(
     make_stack: Callable[..., cdk.Stack],
 ) -> None:
     stack = make_stack()

@@ -361,7 +361,8 @@ def test_peers_may_be_objects_prefix_lists_or_networks() -> None:
     ],
     ids=lambda peer: peer if isinstance(peer, str) else peer.unique_id,
 )
-def test_d61_peer_that_is_everyone_is_refused_in_every_form(everyone: str | ec2.IPeer) -> None:
+@pytest.mark.defect("D61")
+def test_peer_that_is_everyone_is_refused_in_every_form(everyone: str | ec2.IPeer) -> None:
     with pytest.raises(ValueError, match=r"master\.ssh_peer must not be everyone"):
         Master(ssh_peer=everyone)
 
