@@ -152,19 +152,13 @@ class Run:
                 return part
         return None
 
-    def carry_out(self, start: Callable[[Part], "subprocess.Popen[bytes]"], tell: Callable[[str], None]) -> None:
-        """
-        Run the parts, and tell a line when one starts and when it ends.
-
-        Args:
-            start: Starts the process of a part.
-            tell: Told the lines.
-        """
+    def carry_out(self, start: Callable[[Part], "subprocess.Popen[bytes]"], report: Callable[[str], None]) -> None:
+        """Run the parts, each in a process of `start`; report a line when one starts and when it ends."""
         begin = time.monotonic()
         running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
         while len(self.ended) < len(self.parts):
             while (part := self.choose_next(list(running))) is not None:
-                tell(f"{part.name}: starts")
+                report(f"{part.name}: starts")
                 running[part.name] = (start(part), time.monotonic() - begin)
             ended = [name for name, (process, _) in running.items() if process.poll() is not None]
             for name in ended:
@@ -172,7 +166,7 @@ class Run:
                 self.ended[name] = process.returncode
                 self.spans[name] = (since, time.monotonic() - begin)
                 how = "passed" if process.returncode == 0 else f"FAILED with status {process.returncode}"
-                tell(f"{name}: {how} after {self.spans[name][1] - since:.0f} s")
+                report(f"{name}: {how} after {self.spans[name][1] - since:.0f} s")
             if not ended:
                 time.sleep(_POLL_SECONDS)
 
@@ -245,11 +239,11 @@ def main(words: Sequence[str]) -> int:
             processes.append(subprocess.Popen(part.command, stdout=log, stderr=subprocess.STDOUT))
         return processes[-1]
 
-    def tell(line: str) -> None:
+    def report(line: str) -> None:
         print(line, flush=True)
 
     try:
-        run.carry_out(start, tell)
+        run.carry_out(start, report)
     except KeyboardInterrupt:  # the terminal has interrupted the parts as well
         for process in processes:
             process.wait()
@@ -257,11 +251,11 @@ def main(words: Sequence[str]) -> int:
     for name in run.ended:
         text = (LOGS / f"{name}.log").read_text(encoding="utf-8", errors="replace")
         figures = [line for line in text.splitlines() if line.startswith("unit part")]
-        tell(
+        report(
             f"=== {name}\n{text}" if run.ended[name] else "\n".join([f"=== {name}", *text.splitlines()[-1:], *figures])
         )
     tests = [test for part in parts for test in read_tests(LOGS / f"{part.name}.xml")]
-    tell("\n".join(summarize(run, tests, load)))
+    report("\n".join(summarize(run, tests, load)))
     return int(any(run.ended.values()))
 
 

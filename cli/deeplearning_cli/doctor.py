@@ -37,7 +37,7 @@ _DOWNLOADS = "https://s3.amazonaws.com/session-manager-downloads/plugin/latest"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class Requirement:
     """
     State of one thing that a step needs.
 
@@ -89,14 +89,14 @@ def run(arguments: argparse.Namespace) -> int:
     return int(any(finding.state != "ok" for finding in findings))
 
 
-def _examine(arguments: argparse.Namespace) -> Iterator[Finding]:
+def _examine(arguments: argparse.Namespace) -> Iterator[Requirement]:
     for step in arguments.steps or CHECKS:
         for name, check in CHECKS[step].items():
             state, detail, remedy = check(arguments)
-            yield Finding(step=step, name=name, state=state, detail=detail, remedy="" if state == "ok" else remedy)
+            yield Requirement(step=step, name=name, state=state, detail=detail, remedy="" if state == "ok" else remedy)
 
 
-def _print(finding: Finding, *, is_first: bool) -> None:
+def _print(finding: Requirement, *, is_first: bool) -> None:
     if is_first:
         print(finding.step)
     print(f"  {finding.state:<8} {finding.name:<22} {finding.detail}")

@@ -14,7 +14,7 @@ from cdk_rehearsal.extras import require_rehearsal
 from cdk_rehearsal.referees.judge import require_acceptance
 from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
 from cdk_rehearsal.run.lab_record import remove_record
-from cdk_rehearsal.run.progress import tell, tell_warnings
+from cdk_rehearsal.run.progress import report_line, tell_warnings
 from deeplearning_rehearsal.cases.format.case import Case, CaseError
 from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, read_case
 from deeplearning_rehearsal.cases.suite.runner import SuiteRun, count_jobs, rehearse_one
@@ -49,7 +49,7 @@ def rehearse(arguments: argparse.Namespace) -> int:
             return rehearse_cases(cases, arguments.app, options, jobs=arguments.jobs, again=arguments.again)
         if options.referees:
             require_acceptance(options.assembly, options.stack, options.cache)
-        prepare_software(options.assembly, options.stack, options.cache, tell)
+        prepare_software(options.assembly, options.stack, options.cache, report_line)
         return run_enclosed("deeplearning_rehearsal.rehearsal:carry_out", options.to_json())
     except RehearsalError as error:
         return report_error(error, as_json=arguments.json)
@@ -163,12 +163,12 @@ def rehearse_cases(
     try:
         suite.carry_out(again=again)
     except KeyboardInterrupt:
-        tell("interrupted; the same command goes on with the cases that are left")
+        report_line("interrupted; the same command goes on with the cases that are left")
         return _INTERRUPTED[0]
     if suite.results:
         print(json.dumps(suite.results, indent=2) if options.json else render_results(suite.results), flush=True)
     if suite.skipped:
         left = "" if suite.results else "nothing is left to run: "
-        tell(f"{left}{len(suite.skipped)} cases passed on these sources before: {', '.join(suite.skipped)}")
-        tell("--again (or AGAIN=1 with make) repeats them")
+        report_line(f"{left}{len(suite.skipped)} cases passed on these sources before: {', '.join(suite.skipped)}")
+        report_line("--again (or AGAIN=1 with make) repeats them")
     return int(any(result["verdict"] != "pass" for result in suite.results.values()))

@@ -40,7 +40,7 @@ def require_cache(cache: Path) -> None:
         raise UnavailableError(f"cache must be a writable folder, got {cache} ({error.strerror}); {_REMEDY}") from error
 
 
-def fill_once(cache: Path, key: str, fill: Callable[[Path], Path], tell: Callable[[str], None]) -> Path:
+def fill_once(cache: Path, key: str, fill: Callable[[Path], Path], report: Callable[[str], None]) -> Path:
     """
     Return a folder of the cache, made first when it is not there.
 
@@ -51,7 +51,7 @@ def fill_once(cache: Path, key: str, fill: Callable[[Path], Path], tell: Callabl
     if folder.is_dir():
         return folder
     require_cache(cache)
-    with lock_cache(cache, key, tell):
+    with lock_cache(cache, key, report):
         if not folder.is_dir():
             with make_work_folder(cache, key) as work:
                 fill(work).rename(folder)
@@ -69,13 +69,13 @@ def make_work_folder(cache: Path, key: str) -> Iterator[Path]:
 
 
 @contextmanager
-def lock_cache(cache: Path, key: str, tell: Callable[[str], None], *, is_shared: bool = False) -> Iterator[None]:
+def lock_cache(cache: Path, key: str, report: Callable[[str], None], *, is_shared: bool = False) -> Iterator[None]:
     """Keep other processes from a part of the cache; with `is_shared` those alone that do not share it, too."""
     kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
     with (cache / f".{key}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, kind | fcntl.LOCK_NB)
         except BlockingIOError:
-            tell(f"waiting for another process that uses {cache / key}")
+            report(f"waiting for another process that uses {cache / key}")
             fcntl.flock(lock, kind)
         yield

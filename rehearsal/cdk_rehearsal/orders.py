@@ -11,7 +11,7 @@ from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, ScalingP
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.key_pairs import assume_key_pairs
 from cdk_rehearsal.machine import Machine
-from cdk_rehearsal.run.progress import tell
+from cdk_rehearsal.run.progress import report_line
 
 _SECONDS = 120.0
 _AT_ONCE = ScalingPace(reaction=0.0, launch=0.0, failure=0.0, termination=0.0, notification_gap=0.0)
@@ -66,7 +66,7 @@ def try_orders(
     failures = []
     for seed in range(1, count + 1):
         failure = _try_order(Path(assembly), stack, replace(options, seed=seed), parameters)
-        tell(f"seed {seed} of {count}: {failure or 'created and deleted'}")
+        report_line(f"seed {seed} of {count}: {failure or 'created and deleted'}")
         failures += [f"seed {seed}: {failure}"] if failure else []
     return tuple(failures)
 
@@ -76,7 +76,7 @@ def print_failures(failures: Sequence[str], *, as_json: bool) -> int:
     lines = json.dumps({"failures": list(failures)}, indent=2) if as_json else "\n".join(failures)
     sys.stdout.write(f"{lines}\n" if lines else "")
     if failures:
-        tell("CloudFormation may take each of these orders; --seed repeats one with instances")
+        report_line("CloudFormation may take each of these orders; --seed repeats one with instances")
     return int(len(failures) > 0)
 
 
@@ -92,4 +92,4 @@ def _try_order(assembly: Path, stack: str | None, options: CloudOptions, paramet
         outcome = aws.wait(_SECONDS)
         if outcome.status != "DELETE_COMPLETE":
             return f"{outcome.status}: {outcome.reason}"
-        return next((f"denied {action}: {said}" for action, said in aws.gatekeeper.record.denials().items()), "")
+        return next((f"denied {action}: {said}" for action, said in aws.authorizer.record.denials().items()), "")

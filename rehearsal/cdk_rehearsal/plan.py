@@ -20,7 +20,7 @@ from cdk_rehearsal.lab.images.image_parts import prepare_layers
 from cdk_rehearsal.referees.judge import require_acceptance
 from cdk_rehearsal.report.report import Report
 from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
-from cdk_rehearsal.run.progress import tell, tell_warnings
+from cdk_rehearsal.run.progress import report_line, tell_warnings
 
 Expectation = Literal["complete", "rolled-back"]
 REPORT = "report.json"
@@ -130,7 +130,7 @@ def rehearse(plan: Plan) -> Report:
         require_acceptance(assembly, plan.stack, cache, plan.parameters)
     out.mkdir(parents=True, exist_ok=True)
     (out / REPORT).unlink(missing_ok=True)
-    prepare_layers(find_template_parts(stack.template), prepare_base_root(cache, tell), None, cache, tell)
+    prepare_layers(find_template_parts(stack.template), prepare_base_root(cache, report_line), None, cache, report_line)
     status = run_enclosed("cdk_rehearsal.rehearsal:carry_out", plan.to_json())
     if status == INTERRUPTED:
         raise KeyboardInterrupt

@@ -24,7 +24,7 @@ from cdk_rehearsal.report.stand_ins import AWS_STAND_INS
 from cdk_rehearsal.run.enclosure import end_enclosure
 from cdk_rehearsal.run.fleet import USER_DATA_PART, Fleet
 from cdk_rehearsal.run.memory import MemoryWatch
-from cdk_rehearsal.run.progress import keep_progress, show_progress, tell
+from cdk_rehearsal.run.progress import keep_progress, report_line, show_progress
 from cdk_rehearsal.run.run import Run
 from cdk_rehearsal.run.timeline import Timeline
 
@@ -50,8 +50,8 @@ def _rehearse(plan: Plan, timeline: Timeline) -> None:
     template = read_stack(Path(plan.assembly), plan.stack).template
     options = CloudOptions(key_pairs=assume_key_pairs(template), faults=plan.launch_faults, seed=plan.seed)
     cache = Path(plan.cache or "")
-    base = prepare_base_root(cache, tell)
-    layers = prepare_layers(find_template_parts(template), base, None, cache, tell)
+    base = prepare_base_root(cache, report_line)
+    layers = prepare_layers(find_template_parts(template), base, None, cache, report_line)
     with open_lab(plan.work, base, layers) as lab, MemoryWatch(plan.work) as memory:
         fleet = Fleet(lab, timeline, log_part=USER_DATA_PART)
         with (
@@ -90,7 +90,7 @@ def _judge_stack(expect: Expectation, outcome: StackOutcome) -> list[str]:
 
 def _find_denials(aws: EmbeddedAws) -> list[str]:
     """The SSM agent of an image calls AWS whatever the role allows: that it is denied is no fault of the stack."""
-    denials = aws.gatekeeper.record.denials().items()
+    denials = aws.authorizer.record.denials().items()
     return [f"{action} was denied: {said}" for action, said in denials if not action.startswith(_AGENT_ACTIONS)]
 
 

@@ -12,14 +12,14 @@ from cdk_rehearsal.errors import PromiseError, RehearsalError
 from cdk_rehearsal.lab import Lab
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.run.fleet import Fleet
-from cdk_rehearsal.run.progress import tell
+from cdk_rehearsal.run.progress import report_line
 from cdk_rehearsal.run.run import check_sessions
 from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.cluster_state import ClusterState, get_request
 from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_contract.names import AGENT_LOG, SETTINGS_FILE, NodeRole, find_role
 from deeplearning_contract.settings import NodeSettings
-from deeplearning_rehearsal.checks.contract_check import check_nodes, read_roster
+from deeplearning_rehearsal.checks.contract_check import check_nodes, read_membership
 from deeplearning_rehearsal.checks.node_log import await_node_log
 from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress
 from deeplearning_rehearsal.checks.training import read_submission, upload_example
@@ -81,7 +81,7 @@ class ClusterRun:
             except RehearsalError as error:
                 evidence.problems.append(str(error))
             evidence.environment = self.find_environment()
-        evidence.denials = self.aws.gatekeeper.record.denials()
+        evidence.denials = self.aws.authorizer.record.denials()
         return evidence
 
     def examine(self, evidence: Evidence) -> None:
@@ -106,19 +106,19 @@ class ClusterRun:
             item = database.get_item(**get_request(settings.state_table, settings.cluster))["Item"]
             evidence.state = ClusterState.from_item(item)
         with self.timeline.phase("check"):
-            evidence.roster = read_roster(self.lab, master.instance_id)
+            evidence.membership = read_membership(self.lab, master.instance_id)
             evidence.nodes = check_nodes(
                 self.lab,
-                evidence.roster,
+                evidence.membership,
                 settings.login_user,
-                lambda instance_id, text: self.timeline.tell(lane(instance_id), text),
+                lambda instance_id, text: self.timeline.report(lane(instance_id), text),
             )
             if settings.log_group:
                 logs, nodes = self.aws.place.client("logs"), [node.instance_id for node in evidence.nodes]
                 evidence.log = await_node_log(logs, settings.log_group, nodes)
             self.check_logs(evidence, platform, submission)
             # The master and the last worker: each role has rights of its own.
-            ends = {evidence.roster.hosts[0][1], evidence.roster.hosts[-1][1]}
+            ends = {evidence.membership.hosts[0][1], evidence.membership.hosts[-1][1]}
             check_sessions(self.aws.place.client("ssm"), ends)
 
     def check_logs(self, evidence: Evidence, platform: Platform, submission: SubmissionSettings) -> None:
@@ -129,25 +129,25 @@ class ClusterRun:
             f"{name} must write {uri}, it is not there" for uri, is_there in logs.items() if not is_there
         ]
         if logs:
-            self.timeline.tell(name, f"{sum(logs.values())} of {len(logs)} logs of {name} are there")
+            self.timeline.report(name, f"{sum(logs.values())} of {len(logs)} logs of {name} are there")
 
     def train(self, evidence: Evidence) -> None:
         """Run the example job; RehearsalError when it failed."""
         master, settings = find_master(self.fleet).instance_id, self.read_settings()
         lane = self.fleet.lane(master)
         with self.timeline.phase("train"):
-            self.timeline.tell(lane, "training starts")
+            self.timeline.report(lane, "training starts")
             client = self.aws.place.client
             submission = read_submission(client, settings.cluster)
             job = upload_example(client, submission, self.find_digits())
             seconds = self.last_moment - time.monotonic()
             platform = PLATFORMS[submission.platform]
             evidence.training = platform.train(self.lab, master, job, seconds, clients=client, submission=submission)
-            self.timeline.tell(lane, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
+            self.timeline.report(lane, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
 
     def find_digits(self) -> Path:
         """Return the file that jobs train on, which was downloaded before the lab was opened."""
-        return prepare_digits(self.options.cache, tell)
+        return prepare_digits(self.options.cache, report_line)
 
     def find_environment(self) -> EnvironmentReport | None:
         """Return what jobs run in, as the master has it; None where nothing was declared, or no master runs."""

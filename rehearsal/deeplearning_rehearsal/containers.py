@@ -31,10 +31,10 @@ _CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN
 
 
 def prepare_images(
-    stack: AssemblyStack, base: BaseRoot, cache: Path, tell: Callable[[str], None]
+    stack: AssemblyStack, base: BaseRoot, cache: Path, report: Callable[[str], None]
 ) -> Mapping[str, ContainerImage]:
     """Return the images that a stack builds, by the name of their asset."""
-    return {asset.name: find_or_build_image(asset, base, cache, tell) for asset in stack.images}
+    return {asset.name: find_or_build_image(asset, base, cache, report) for asset in stack.images}
 
 
 class LabContainers:

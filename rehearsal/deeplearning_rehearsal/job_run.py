@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from cdk_rehearsal.errors import PromiseError, RehearsalError
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.names import MEMBERSHIP_FILE
-from deeplearning_rehearsal.checks.contract_check import check_nodes, read_roster
+from deeplearning_rehearsal.checks.contract_check import check_nodes, read_membership
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.platforms.registry import PLATFORMS
 from deeplearning_rehearsal.platforms.sagemaker import await_training_job, start_training_job
@@ -44,9 +44,9 @@ class JobRun(ClusterRun):
             moments = {entry["Status"]: entry["StartTime"] for entry in transitions}
             evidence.formation_seconds = (datetime.now(timezone.utc) - moments["Training"]).total_seconds()
         with self.timeline.phase("check"):
-            evidence.roster = read_roster(containers, FIRST)
+            evidence.membership = read_membership(containers, FIRST)
             evidence.nodes = check_nodes(
-                containers, evidence.roster, jobs.submission.login_user, self.timeline.tell, has_systemd=False
+                containers, evidence.membership, jobs.submission.login_user, self.timeline.report, has_systemd=False
             )
             client("sagemaker").stop_training_job(TrainingJobName=name)
             job = await_training_job(client, name, self.give_up - time.monotonic())
@@ -66,12 +66,12 @@ class JobRun(ClusterRun):
                 clients=jobs.clients,
                 submission=jobs.submission,
             )
-            self.timeline.tell(_LANE, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
+            self.timeline.report(_LANE, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
             self.check_logs(evidence, platform, jobs.submission)
             names, newest = jobs.list_model(), jobs.list_checkpoints()[-1].name
             if newest not in names:
                 evidence.problems.append(f"the model must contain {newest}, got {', '.join(names) or 'nothing'}")
-            self.timeline.tell(_LANE, f"the model contains {', '.join(names)}")
+            self.timeline.report(_LANE, f"the model contains {', '.join(names)}")
 
     def find_environment(self) -> EnvironmentReport | None:
         """Return what jobs run in; None when no container began."""

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NoReturn
 
 from cdk_rehearsal.assembly import AssemblyStack, read_stack
-from cdk_rehearsal.embedded_aws.access.gatekeeper import write_rights
+from cdk_rehearsal.embedded_aws.access.authorizer import write_rights
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError
@@ -29,7 +29,7 @@ from cdk_rehearsal.run.enclosure import end_enclosure
 from cdk_rehearsal.run.fleet import Fleet
 from cdk_rehearsal.run.lab_record import LabRecord, read_network
 from cdk_rehearsal.run.memory import MemoryWatch
-from cdk_rehearsal.run.progress import keep_progress, show_progress, tell
+from cdk_rehearsal.run.progress import keep_progress, report_line, show_progress
 from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import SubmissionSettings
@@ -87,15 +87,15 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
     case = None if options.case is None else read_case(options.case)
     keep_progress(timeline, options.folder)
     software = prepare_software(
-        options.assembly, options.stack, options.cache, lambda line: timeline.tell("rehearsal", line)
+        options.assembly, options.stack, options.cache, lambda line: timeline.report("rehearsal", line)
     )
     stack = read_stack(options.assembly, options.stack)
     template, platform = stack.template, find_platform(stack.template)
-    images = prepare_images(stack, software.base, options.cache, lambda line: timeline.tell("image", line))
+    images = prepare_images(stack, software.base, options.cache, lambda line: timeline.report("image", line))
     with _open_lab(options, software) as lab, MemoryWatch(options.work) as memory:
         kept = _open_kept(options, case, stack)
-        containers = LabContainers(lab, stack, images, timeline.tell) if platform.runs_containers else None
-        copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, tell))
+        containers = LabContainers(lab, stack, images, timeline.report) if platform.runs_containers else None
+        copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, report_line))
         fleet = make_fleet(lab, timeline, _prepare(copy_program, kept, lab), platform.events_lane)
         key_pairs = assume_key_pairs(template)
         cloud = make_cloud_options(key_pairs=key_pairs, seed=options.seed)
@@ -120,7 +120,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
                 kept.keep([root for machine in fleet.launched() for root in lab.file_system_roots(machine)])
             _publish(report, options, status, read_dashboard(aws, _UNREAL_METRICS))
             name = "" if case is None else case.name
-            write_rights(aws.gatekeeper, name, evidence.outcome.resources, options.folder)
+            write_rights(aws.authorizer, name, evidence.outcome.resources, options.folder)
             if options.keep:
                 _keep(lab, fleet, lab_pid, options)
             end_enclosure(0 if report["verdict"] == "pass" else 1)
@@ -173,7 +173,7 @@ def _open_kept(options: RehearsalOptions, case: Case | None, stack: AssemblyStac
     override_environment(changed)
     wanted = find_environment(changed)
     is_fresh = case is not None and case.fresh_environment
-    return KeptEnvironments(options.cache, wanted, tell, is_fresh=is_fresh)
+    return KeptEnvironments(options.cache, wanted, report_line, is_fresh=is_fresh)
 
 
 def _list_container_stand_ins(containers: LabContainers | None) -> tuple[StandIn, ...]:

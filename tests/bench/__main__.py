@@ -29,14 +29,14 @@ def main() -> int:
     begun, load = time.monotonic(), os.getloadavg()
     os.environ.update(PINNED_ENVIRONMENT)
 
-    def tell(text: str) -> None:
+    def report(text: str) -> None:
         print(f"{time.monotonic() - begun:6.1f} s  {text}", flush=True)
 
     figures = [
-        *measure_synthesis(tell),
-        *measure_formation(tell),
-        *measure_launching(tell, OUT / "launching"),
-        *measure_recovery(tell, OUT / "cases"),
+        *measure_synthesis(report),
+        *measure_formation(report),
+        *measure_launching(report, OUT / "launching"),
+        *measure_recovery(report, OUT / "cases"),
     ]
     day = dt.datetime.now(tz=dt.UTC).date().isoformat()
     machine = f"{os.cpu_count()} cores, load average {load[0]:.1f} before"

@@ -16,37 +16,37 @@ RECOVERY_SECONDS = 15
 """Longest recovery that the two cases accept."""
 
 
-def measure_formation(tell: Callable[[str], None]) -> list[Figure]:
+def measure_formation(report: Callable[[str], None]) -> list[Figure]:
     """
     Count the AWS calls with which a cluster of agents forms, in virtual time.
 
     Args:
-        tell: Told what is measured.
+        report: Called with what is measured.
     """
     sys.path.append(str(MODEL))
     from cluster_model import count_allowed_calls, form_world  # noqa: PLC0415 - its folder is not a package
 
     figures = []
     for nodes in SIZES:
-        tell(f"{nodes} agents form in the model")
+        report(f"{nodes} agents form in the model")
         formed = form_world(nodes)
         bound = count_allowed_calls(nodes, formed.seconds)
         figures.append(Figure(f"AWS calls with which {nodes:,} nodes form", formed.calls, at_most=bound))
     return figures
 
 
-def measure_recovery(tell: Callable[[str], None], out: Path) -> list[Figure]:
+def measure_recovery(report: Callable[[str], None], out: Path) -> list[Figure]:
     """
     Rehearse the cases that measure times, one after the other.
 
     Args:
-        tell: Told what is measured.
+        report: Called with what is measured.
         out: Where their reports go.
 
     Raises:
         subprocess.CalledProcessError: A case failed.
     """
-    tell(f"cases {', '.join(CASES)} are rehearsed")
+    report(f"cases {', '.join(CASES)} are rehearsed")
     program = [str(Path(sys.executable).with_name("deeplearning-cdk")), "rehearse", "--app", f"{sys.executable} app.py"]
     subprocess.run([*program, "--case", ",".join(CASES), "--jobs", "1", "--again", "--out", str(out)], check=True)
     results = json.loads((out / "cases.json").read_text())

@@ -38,23 +38,23 @@ Ask = Callable[[str], str]
 """From a shell command for the master to what it printed."""
 
 
-def measure_launching(tell: Callable[[str], None], out: Path) -> list[Figure]:
+def measure_launching(report: Callable[[str], None], out: Path) -> list[Figure]:
     """
     Train the same job both ways in pairs.
 
     Args:
-        tell: Told what is measured.
+        report: Called with what is measured.
         out: Where the rehearsal's report goes.
 
     Raises:
         RuntimeError: A job failed, or the rehearsal did.
     """
-    tell("a cluster of two is rehearsed and kept")
+    report("a cluster of two is rehearsed and kept")
     with kept_cluster(out) as ask:
-        return measure_pairs(tell, ask)
+        return measure_pairs(report, ask)
 
 
-def measure_pairs(tell: Callable[[str], None], ask: Ask) -> list[Figure]:
+def measure_pairs(report: Callable[[str], None], ask: Ask) -> list[Figure]:
     """Train the same job both ways in pairs, on a cluster whose master is asked."""
     epochs = find_epochs(ask)
     by_throughput, by_cpu = [], []
@@ -64,7 +64,7 @@ def measure_pairs(tell: Callable[[str], None], ask: Ask) -> list[Figure]:
         run, bare = results["run"], results["bare"]
         by_throughput.append(run["samples_per_second"] / bare["samples_per_second"])
         by_cpu.append(bare["cpu_seconds"] / run["cpu_seconds"])
-        tell(f"pair {number + 1} of {PAIRS}: throughput {by_throughput[-1]:.3f}, CPU time {by_cpu[-1]:.3f}")
+        report(f"pair {number + 1} of {PAIRS}: throughput {by_throughput[-1]:.3f}, CPU time {by_cpu[-1]:.3f}")
     return [
         take_median("throughput through `deeplearning run` against bare `horovodrun`", by_throughput, at_least=GOAL),
         take_median("CPU time of the ranks of bare `horovodrun` against `deeplearning run`", by_cpu),

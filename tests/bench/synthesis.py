@@ -26,12 +26,12 @@ app.synth()
 """
 
 
-def measure_synthesis(tell: Callable[[str], None]) -> list[Figure]:
+def measure_synthesis(report: Callable[[str], None]) -> list[Figure]:
     """
     Measure `app.py` with the default context.
 
     Args:
-        tell: Told what is measured.
+        report: Called with what is measured.
     """
     with tempfile.TemporaryDirectory() as folder:
         empty = Path(folder, "empty.py")
@@ -41,7 +41,7 @@ def measure_synthesis(tell: Callable[[str], None]) -> list[Figure]:
             apps = (APP, str(empty)) if number % 2 == 0 else (str(empty), APP)
             seconds = {app: measure_cpu([sys.executable, app], Path(folder, "out")) for app in apps}
             ratios.append(seconds[APP] / seconds[str(empty)])
-            tell(f"pair {number + 1} of {PAIRS}: {APP} {seconds[APP]:.2f} s, empty stack {seconds[str(empty)]:.2f} s")
+            report(f"pair {number + 1} of {PAIRS}: {APP} {seconds[APP]:.2f} s, empty stack {seconds[str(empty)]:.2f} s")
         requests, resources = count_requests(Path(folder))
     return [
         take_median("CPU time of `app.py` against an empty stack in Python", ratios),

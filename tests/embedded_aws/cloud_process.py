@@ -153,9 +153,9 @@ def mint(aws, role):
 
 
 def count_actions(aws):
-    """Return the actions of SageMaker and of containers that the gatekeeper has decided, with their counts."""
+    """Return the actions of SageMaker and of containers that the authorizer has decided, with their counts."""
     counts = {}
-    for call, count in aws.gatekeeper.record.counts().items():
+    for call, count in aws.authorizer.record.counts().items():
         if call.kind == "training":
             counts[call.action] = counts.get(call.action, 0) + count
     return counts

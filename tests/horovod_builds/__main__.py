@@ -15,7 +15,7 @@ from pathlib import Path
 from cdk_rehearsal.cache import find_cache
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.run.enclosure import require_namespaces
-from cdk_rehearsal.run.progress import tell
+from cdk_rehearsal.run.progress import report_line
 from tests.horovod_builds.build_rows import ROWS, BuildOutcome, BuildRow, judge_outcome
 from tests.horovod_builds.row_trial import try_row
 
@@ -33,10 +33,10 @@ def main(words: Sequence[str] | None = None) -> int:
         rows = [row for row in ROWS if not arguments.only or row.name in arguments.only]
         outcomes = {}
         for row in rows:
-            outcomes[row] = try_row(row, cache, out, tell)
+            outcomes[row] = try_row(row, cache, out, report_line)
             keep_outcome(row, outcomes[row], out)
     except RehearsalError as error:
-        tell(f"horovod-builds: {error}")
+        report_line(f"horovod-builds: {error}")
         return _UNAVAILABLE
     sys.stdout.write(render_table(outcomes))
     return choose_status(outcomes)

@@ -41,7 +41,7 @@ sys.exit(0 if hvd.size() == 2 and total == [3.0, 3.0] else f"{{hvd.size()}} rank
 """
 
 
-def tell(line):
+def report_line(line):
     print(line, flush=True)
 
 
@@ -60,7 +60,7 @@ def describe_compilers(plan, programs):
 
 def install_framework(row, pip):
     for number, framework in enumerate(row["frameworks"], 1):
-        tell(f"installing {framework}")
+        report_line(f"installing {framework}")
         try:
             pip.run("install", framework, *NEEDS)
         except ProvisionFailure:
@@ -75,7 +75,7 @@ def build(row):
     transcript = Transcript(folder / "build.log", programs, {"HOME": "/root"})
     version = ask_interpreter(Path(row["python"]), programs).version
     packages = name_packages((COMPILER, MAKE, HEADERS, ENSUREPIP), programs, version)
-    install_system_packages(programs, transcript, [*packages, *filter(None, [row["compiler"]])], tell)
+    install_system_packages(programs, transcript, [*packages, *filter(None, [row["compiler"]])], report_line)
     if row["compiler"]:
         Path("/usr/local/bin/g++").symlink_to(f"/usr/bin/{row['compiler']}")
     subprocess.run([row["python"], "-m", "venv", folder / "venv"], check=True)
@@ -86,11 +86,11 @@ def build(row):
     plan = plan_horovod(row["horovod"], interpreter, Path("/"), programs, capability=row["capability"])
     (folder / "scratch").mkdir()
     before = read_cpu_seconds()
-    build_horovod(pip, plan, folder / "wheels", folder / "scratch", tell)
+    build_horovod(pip, plan, folder / "wheels", folder / "scratch", report_line)
     seconds = read_cpu_seconds() - before
     (wheel,) = (folder / "wheels").glob("horovod-*.whl")
     pip.run("install", "--no-index", "--no-deps", str(wheel))
-    tell("trying it")
+    report_line("trying it")
     try_horovod(python, plan, transcript)
     (module,) = plan.frameworks
     nccl = ask_nccl(python, module, transcript)
@@ -116,7 +116,7 @@ def build_image(row):
     )
     line = ""
     for line in process.stdout:
-        tell(line.rstrip())
+        report_line(line.rstrip())
     if process.wait() != 0:
         raise ProvisionFailure(line.strip(), "read the lines before it")
     left = sorted(path.name for path in Path("/opt/deeplearning").iterdir())

@@ -39,31 +39,31 @@ _KEYRING_PACKAGE, _KEYRING = "ubuntu-archive-keyring", "usr/share/keyrings/ubunt
 """Of Debian 13: brings the keys of Ubuntu's archive, which Debian's signature vouches for."""
 
 
-def prepare_root(cache: Path, suite: str, tell: Callable[[str], None]) -> Path:
+def prepare_root(cache: Path, suite: str, report: Callable[[str], None]) -> Path:
     """Return the root of a release, made when the cache does not hold it: some 100 MB of downloads."""
-    install_missing_packages(tell)
-    keyring = prepare_root(cache, _KEYRING_SUITE, tell) / _KEYRING if suite == _UBUNTU else ARCHIVE_KEYRING
+    install_missing_packages(report)
+    keyring = prepare_root(cache, _KEYRING_SUITE, report) / _KEYRING if suite == _UBUNTU else ARCHIVE_KEYRING
     packages = ("apt", "python3", "ca-certificates", *((_KEYRING_PACKAGE,) if suite == _KEYRING_SUITE else ()))
     components = "main,universe,multiverse" if suite == _UBUNTU else "main"
 
     def fill(work: Path) -> Path:
         root, log = work / "root", cache / "build.log"
-        bootstrap_root(root, suite, packages, f"--components={components}", keyring=keyring, log=log, tell=tell)
+        bootstrap_root(root, suite, packages, f"--components={components}", keyring=keyring, log=log, report=report)
         return root
 
     key = f"{suite}-{hashlib.sha256(repr((packages, components)).encode()).hexdigest()[:16]}"
-    return fill_once(cache, key, fill, tell)
+    return fill_once(cache, key, fill, report)
 
 
-def try_row(row: BuildRow, cache: Path, out: Path, tell: Callable[[str], None]) -> BuildOutcome:
+def try_row(row: BuildRow, cache: Path, out: Path, report: Callable[[str], None]) -> BuildOutcome:
     """Build and try; leaves `NAME.log` in `out` and, while it runs, has a folder of up to 8 GB beside it."""
     work = out / f"{row.name}.work"
     shutil.rmtree(work, ignore_errors=True)
     try:
-        root = prepare_root(cache, row.suite, tell)
+        root = prepare_root(cache, row.suite, report)
         if row.has_partial_cuda:
             _plant_cuda(work / "upper" / "usr/local/cuda")
-        return _build(row, root, cache, work, tell)
+        return _build(row, root, cache, work, report)
     except UnavailableError as error:
         return BuildOutcome({}, str(error), is_unavailable=True)
     finally:
@@ -72,7 +72,7 @@ def try_row(row: BuildRow, cache: Path, out: Path, tell: Callable[[str], None]) 
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _build(row: BuildRow, root: Path, cache: Path, work: Path, tell: Callable[[str], None]) -> BuildOutcome:
+def _build(row: BuildRow, root: Path, cache: Path, work: Path, report: Callable[[str], None]) -> BuildOutcome:
     python, binds = _SYSTEM_PYTHON, find_binds(cache, os.environ)
     if row.has_host_python and sys.base_prefix != "/usr":
         python = f"{sys.base_prefix}/bin/python3"
@@ -103,7 +103,7 @@ def _build(row: BuildRow, root: Path, cache: Path, work: Path, tell: Callable[[s
     for line in process.stdout or ():
         lines.append(line.rstrip())
         if not line.startswith(RESULT):
-            tell(f"{row.name}: {line.rstrip()}")
+            report(f"{row.name}: {line.rstrip()}")
     return read_outcome(row, process.wait(), lines)
 
 

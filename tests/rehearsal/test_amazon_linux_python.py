@@ -12,7 +12,7 @@ from cdk_rehearsal.cache import find_cache
 from cdk_rehearsal.lab.images import base_root
 from cdk_rehearsal.lab.images.image_parts import COMPILERS, prepare_layers, write_image_part
 from cdk_rehearsal.lab.images.stand_in_layer import Image
-from cdk_rehearsal.run.progress import tell
+from cdk_rehearsal.run.progress import report_line
 from deeplearning_cdk import JobEnvironment, TrainingImage
 
 MAKE_LAYER = Path(base_root.__file__).with_name("make_layer.sh")
@@ -45,8 +45,8 @@ class Node:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        base = base_root.prepare_base_root(find_cache(), tell)
-        compilers = prepare_layers([COMPILERS], base, None, find_cache(), tell)[COMPILERS]
+        base = base_root.prepare_base_root(find_cache(), report_line)
+        compilers = prepare_layers([COMPILERS], base, None, find_cache(), report_line)[COMPILERS]
         for part in ("amazon-linux", "python3.12"):
             write_image_part(folder / part, part)
         Image("http://127.0.0.1:1").write(folder / "image")

@@ -11,7 +11,7 @@ from cdk_rehearsal.errors import AssemblyError, UnavailableError
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.container_image import ContainerImage, build_image, read_dockerfile
 from cdk_rehearsal.lab.namespaces import SYSTEM_PATH
-from cdk_rehearsal.run.progress import tell
+from cdk_rehearsal.run.progress import report_line
 from tests.rehearsal.container_images import run_inside
 
 DOCKERFILE = r"""# the image of a test
@@ -41,7 +41,7 @@ class Context:
     def build(self, **build_args: str) -> ContainerImage:
         self.lines.clear()
         asset = ImageAsset(self.folder, self.folder / "Dockerfile", build_args, "images:tag")
-        return build_image(asset, prepare_base_root(find_cache(), tell), [], self.cache, self.lines.append)
+        return build_image(asset, prepare_base_root(find_cache(), report_line), [], self.cache, self.lines.append)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from cdk_rehearsal.cache import find_cache
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
-from cdk_rehearsal.run.progress import tell
+from cdk_rehearsal.run.progress import report_line
 from tests.real_time import GENEROUS_SECONDS
 
 ENCLOSED = ["unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"]
@@ -23,7 +23,7 @@ DROPPED, KILLED, ABSENT = 124, 137, 127
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
     """Start containers, look at them, and return what was seen."""
-    base_root = prepare_base_root(find_cache(), tell)
+    base_root = prepare_base_root(find_cache(), report_line)
     command = [*ENCLOSED, sys.executable, OBSERVER, base_root.root.parent, tmp_path_factory.mktemp("containers")]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=GENEROUS_SECONDS)
     assert answer.returncode == 0, answer.stderr

@@ -26,16 +26,16 @@ IDS = [f"i-{number:017x}" for number in range(1, 4)]
 
 @pytest.fixture(scope="module")
 def base_root():
-    return prepare_base_root(find_cache(), tell)
+    return prepare_base_root(find_cache(), report_line)
 
 
-def tell(line):
+def report_line(line):
     sys.stderr.write(f"{line}\n")
 
 
 def command(base_root, work, what):
-    wheels = prepare_horovod(find_cache(), TORCH, HOROVOD_VERSION, tell)
-    layers = prepare_layers({"compilers", "pytorch"}, base_root, wheels, find_cache(), tell)
+    wheels = prepare_horovod(find_cache(), TORCH, HOROVOD_VERSION, report_line)
+    layers = prepare_layers({"compilers", "pytorch"}, base_root, wheels, find_cache(), report_line)
     parts = json.dumps({part: str(layer) for part, layer in layers.items()})
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "pair", "-f", work / "login"], check=True)
     return [*ENCLOSED, sys.executable, OBSERVER, base_root.root.parent, work, what, parts]

@@ -65,7 +65,7 @@ def test_a_broken_adjuster_never_passes(assembly: Path, rehearse: Callable[..., 
     status, report = rehearse(assembly, "--minutes", "0.4")
     assert (status, report["verdict"]) == (1, "fail")
     assert report["stack"]["status"] == "CREATE_IN_PROGRESS"
-    assert any("ZeroDivisionError" in happening["text"] for happening in report["timeline"])
+    assert any("ZeroDivisionError" in event["text"] for event in report["timeline"])
 
 
 def test_broken_user_data_fails_the_stack_with_the_reason(assembly: Path, rehearse: Callable[..., Rehearsed]) -> None:

@@ -11,7 +11,7 @@ from cdk_rehearsal.cache import find_cache
 from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.container_image import ContainerImage, build_image
-from cdk_rehearsal.run.progress import tell
+from cdk_rehearsal.run.progress import report_line
 from deeplearning_cdk import JobEnvironment, TrainingImage
 from tests.rehearsal.container_images import run_inside
 
@@ -48,7 +48,7 @@ def build(folder: Path, requirements: str) -> ContainerImage:
     asset = ImageAsset(context, context / "Dockerfile", {}, "images:tag")
     packages = [make_wheel(folder / "wheels")]
     (folder / "cache").mkdir()
-    return build_image(asset, prepare_base_root(find_cache(), tell), packages, folder / "cache", tell)
+    return build_image(asset, prepare_base_root(find_cache(), report_line), packages, folder / "cache", report_line)
 
 
 def test_the_image_has_the_environment_first_in_its_path_and_nothing_else_is_left(tmp_path: Path) -> None:

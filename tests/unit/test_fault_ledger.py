@@ -55,7 +55,7 @@ def _read(folder: Path) -> dict[str, str]:
 
 def test_a_test_ends_as_the_worst_of_its_parameter_sets(run: Run, tmp_path: Path) -> None:
     run(TESTS.replace("LIMIT", "2"))
-    assert _read(tmp_path) == {"each": "failed", "d01_named": "passed", "skipped": "skipped", "unready": "failed"}
+    assert _read(tmp_path) == {"each": "failed", "named": "passed", "skipped": "skipped", "unready": "failed"}
 
 
 def test_a_part_of_a_test_replaces_no_result_unless_it_fails(run: Run, tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ def test_a_part_of_a_test_replaces_no_result_unless_it_fails(run: Run, tmp_path:
 
 def test_results_of_tests_that_are_gone_go_too(run: Run, tmp_path: Path) -> None:
     run(TESTS.replace("LIMIT", "3"))
-    run(TESTS.replace("LIMIT", "3").replace("d01_named", "d02_named"))
-    assert set(_read(tmp_path)) == {"each", "d02_named", "skipped", "unready"}
+    run(TESTS.replace("LIMIT", "3").replace("named", "renamed"))
+    assert set(_read(tmp_path)) == {"each", "renamed", "skipped", "unready"}
 
 
 def test_marks_that_the_table_would_miss_stop_the_run(run: Run, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from deeplearning_jobs.plan.job import (
     UNBUFFERED_VARIABLE,
     Job,
 )
-from deeplearning_jobs.plan.launch_plan import Host, JobRequest, LaunchPlan, PlanError, Reason
+from deeplearning_jobs.plan.launch_plan import Host, JobRequest, LaunchPlan, PartReason, PlanError
 from deeplearning_jobs.plan.network_environment import LEFT_TO_EFA, LEFT_TO_NCCL, explain_network
 from deeplearning_jobs.plan.topology import choose_layout
 
@@ -90,11 +90,11 @@ def _check_interfaces(hosts: Sequence[Host]) -> None:
             )
 
 
-def _explain_network(job: Job) -> list[Reason]:
+def _explain_network(job: Job) -> list[PartReason]:
     return explain_network(job.layout.hosts, job.definition.env, is_on_one_host=job.is_on_one_host)
 
 
-def _explain_variables(job: Job) -> list[Reason]:
+def _explain_variables(job: Job) -> list[PartReason]:
     whys = {
         JOB_VARIABLE: "mark of the run's processes: `deeplearning stop` ends only these",
         CHECKPOINT_VARIABLE: "folder in which every run of the job keeps its checkpoints",
@@ -103,13 +103,13 @@ def _explain_variables(job: Job) -> list[Reason]:
         METRICS_PATH_VARIABLE: "file in which rank 0 may report its throughput for the cluster's dashboard",
         UNBUFFERED_VARIABLE: "writes each line to the log at once",
     }
-    reasons = [Reason(f"{name}={job.variables[name]}", why) for name, why in whys.items()]
+    reasons = [PartReason(f"{name}={job.variables[name]}", why) for name, why in whys.items()]
     known = {*whys, *LEFT_TO_EFA, *LEFT_TO_NCCL}
     yours = {name: value for name, value in job.definition.env.items() if name not in known}
-    reasons += [Reason(f"{name}={value}", "from --env") for name, value in yours.items()]
+    reasons += [PartReason(f"{name}={value}", "from --env") for name, value in yours.items()]
     if job.request.python and not job.definition.container:
-        reasons.append(Reason(f"PATH={job.request.python}:…", "the environment that the cluster declares"))
+        reasons.append(PartReason(f"PATH={job.request.python}:…", "the environment that the cluster declares"))
     if job.definition.container:
         why = "ranks run in it as the login user, with the shared file system, the data and this host's network"
-        reasons.append(Reason(f"container {job.definition.container}", why))
+        reasons.append(PartReason(f"container {job.definition.container}", why))
     return reasons

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 from moto.moto_api._internal.models import moto_api_backend
 
 from cdk_rehearsal.assembly import DEFAULT_REGION, AssemblyStack, fill_place, read_stack, require_no_images
-from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
+from cdk_rehearsal.embedded_aws.access.authorizer import Authorizer
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.base.observation import Observations, Observer
 from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
@@ -108,9 +108,9 @@ class EmbeddedAws:
         return self._deployed().place
 
     @property
-    def gatekeeper(self) -> Gatekeeper:
-        """The gatekeeper, with its record of calls."""
-        return self._deployed().gatekeeper
+    def authorizer(self) -> Authorizer:
+        """The authorizer, with its record of calls."""
+        return self._deployed().authorizer
 
     def sign_in(self, role: str) -> Callable[[str], Any]:
         """
@@ -174,7 +174,7 @@ class EmbeddedAws:
             observations=self._observations,
             options=self._options,
         )
-        self._server.gatekeeper = services.gatekeeper
+        self._server.authorizer = services.authorizer
         arn = place.arn("cloudformation", f"stack/{source.name}/{uuid.uuid4()}")
         bound = BoundTemplate(template, services, stack_name=source.name, stack_arn=arn, parameters=parameters)
         bound.require_order()

@@ -1,7 +1,7 @@
 """The parts of the embedded AWS of one account and region, in front of moto's own."""
 
 from cdk_rehearsal.embedded_aws.access.account_state import AccountState
-from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper, install_bucket_decisions
+from cdk_rehearsal.embedded_aws.access.authorizer import Authorizer, install_bucket_decisions
 from cdk_rehearsal.embedded_aws.autoscaling.api import install_scaling_api
 from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
 from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotifications
@@ -64,26 +64,26 @@ class Services:
             pace=options.pace,
             faults=options.faults,
         )
-        self.gatekeeper = Gatekeeper(AccountState(place, self.scaling.groups), CallRecord(), observations)
-        notifications.admits = self.gatekeeper.admits_notification
-        self.launcher.admits_volume = self.gatekeeper.admits_volume
+        self.authorizer = Authorizer(AccountState(place, self.scaling.groups), CallRecord(), observations)
+        notifications.admits = self.authorizer.admits_notification
+        self.launcher.admits_volume = self.authorizer.admits_volume
         self.emr = EmrDriver(
             place=place,
             launcher=self.launcher,
             images=self.images,
             machines=machines,
             channels=channels,
-            provisioner=Provisioner(place, self.gatekeeper),
+            provisioner=Provisioner(place, self.authorizer),
             observations=observations,
             pace=options.pace,
             faults=options.faults,
             boots=options.waits_for_signals,
             minute_seconds=options.minute_seconds,
         )
-        self.gatekeeper.state.find_cluster_tags = self.emr.find_tags
+        self.authorizer.state.find_cluster_tags = self.emr.find_tags
         self.training = self._open_training(containers)
-        self.gatekeeper.state.find_job_tags = self.training.find_tags
-        self._delivery = Delivery(place, self.functions, self.gatekeeper)
+        self.authorizer.state.find_job_tags = self.training.find_tags
+        self._delivery = Delivery(place, self.functions, self.authorizer)
         self.schedule = Schedule(place, self._delivery.deliver_event, options.minute_seconds)
         self.bus = EventBus(place, self._delivery.deliver_event, observations)
         self.emr.events.send = self.bus.deliver
@@ -95,7 +95,7 @@ class Services:
         return TrainingDriver(
             place=self.place,
             host=containers,
-            provisioner=TrainingProvisioner(self.place, self.gatekeeper, self.launcher),
+            provisioner=TrainingProvisioner(self.place, self.authorizer, self.launcher),
             principals=self.principals,
             observations=self.observations,
             pace=self.options.pace,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from cdk_rehearsal.iam.estate import Estate, Parameters, Target, Values
+from cdk_rehearsal.iam.account import Account, Parameters, Target, Values
 
 _CREATED = {"RunInstances": ("instance", "volume"), "CreateNetworkInterface": ("network-interface",)}
 """Call -> what it creates with the tags of its request."""
@@ -10,62 +10,62 @@ _KINDS = {"i": "instance", "vol": "volume", "eni": "network-interface"}
 """Begin of an id -> kind of resource."""
 
 
-def name_vpc(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+def targets_of_vpc(parameters: Parameters, account: Account) -> Iterator[Target]:
     """Name a VPC."""
-    yield estate.arn("ec2", f"vpc/{parameters['VpcId']}"), {}
+    yield account.arn("ec2", f"vpc/{parameters['VpcId']}"), {}
 
 
-def name_ec2_resource(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+def targets_of_ec2_resource(parameters: Parameters, account: Account) -> Iterator[Target]:
     """Name a security group, an instance or a network interface, with its tags, and the interface's subnet if known."""
     names = {"GroupId": "security-group", "InstanceId": "instance", "NetworkInterfaceId": "network-interface"}
-    subnet = {"ec2:Subnet": estate.arn("ec2", f"subnet/{parameters['SubnetId']}")} if "SubnetId" in parameters else {}
+    subnet = {"ec2:Subnet": account.arn("ec2", f"subnet/{parameters['SubnetId']}")} if "SubnetId" in parameters else {}
     for name, kind in names.items():
         if name in parameters:
-            arn, tags = _tag_target(estate, kind, str(parameters[name]))
+            arn, tags = _tag_target(account, kind, str(parameters[name]))
             yield arn, {**tags, **subnet}
 
 
-def name_launch(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+def targets_of_launch(parameters: Parameters, account: Account) -> Iterator[Target]:
     """Name what exists, with its tags, and what the launch creates, with those that it gets."""
-    yield from _name_site(parameters, estate)
-    image = estate.arn("ec2", f"image/{parameters['ImageId']}")
-    yield image.replace(f":{estate.account}:", "::"), {}
+    yield from _targets_of_site(parameters, account)
+    image = account.arn("ec2", f"image/{parameters['ImageId']}")
+    yield image.replace(f":{account.account_id}:", "::"), {}
     if parameters["KeyName"]:
-        yield estate.arn("ec2", f"key-pair/{parameters['KeyName']}"), {}
-    yield from _name_created(_CREATED["RunInstances"], _describe_tags(parameters), estate)
-    yield estate.arn("ec2", "network-interface/*"), {}
+        yield account.arn("ec2", f"key-pair/{parameters['KeyName']}"), {}
+    yield from _targets_of_created(_CREATED["RunInstances"], _describe_tags(parameters), account)
+    yield account.arn("ec2", "network-interface/*"), {}
 
 
-def name_new_interface(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+def targets_of_new_interface(parameters: Parameters, account: Account) -> Iterator[Target]:
     """Name subnet and groups of a network interface, with their tags, and the interface, with those that it gets."""
-    yield from _name_site(parameters, estate)
-    yield from _name_created(_CREATED["CreateNetworkInterface"], _describe_tags(parameters), estate)
+    yield from _targets_of_site(parameters, account)
+    yield from _targets_of_created(_CREATED["CreateNetworkInterface"], _describe_tags(parameters), account)
 
 
-def name_new_volume(_parameters: Parameters, estate: Estate) -> Iterator[Target]:
+def targets_of_new_volume(_parameters: Parameters, account: Account) -> Iterator[Target]:
     """Name a volume of a launch."""
-    yield estate.arn("ec2", "volume/*"), {}
+    yield account.arn("ec2", "volume/*"), {}
 
 
-def name_tagged_resources(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+def targets_of_tagged_resources(parameters: Parameters, account: Account) -> Iterator[Target]:
     """Name what gets or loses tags: `Kinds` of what the call `CreateAction` creates, by default all, or `Resources`."""
     context = _describe_tags(parameters)
     if action := parameters.get("CreateAction"):
         kinds = parameters.get("Kinds", _CREATED[action])
-        yield from _name_created(kinds, {**context, "ec2:CreateAction": str(action)}, estate)
+        yield from _targets_of_created(kinds, {**context, "ec2:CreateAction": str(action)}, account)
     for name in parameters.get("Resources", ()):
-        arn, own = _tag_target(estate, _KINDS[name.partition("-")[0]], name)
+        arn, own = _tag_target(account, _KINDS[name.partition("-")[0]], name)
         yield arn, {**own, **context}
 
 
-def _name_site(parameters: Parameters, estate: Estate) -> Iterator[Target]:
-    yield _tag_target(estate, "subnet", str(parameters["SubnetId"]))
-    yield from (_tag_target(estate, "security-group", str(name)) for name in parameters["SecurityGroupIds"])
+def _targets_of_site(parameters: Parameters, account: Account) -> Iterator[Target]:
+    yield _tag_target(account, "subnet", str(parameters["SubnetId"]))
+    yield from (_tag_target(account, "security-group", str(name)) for name in parameters["SecurityGroupIds"])
 
 
-def _name_created(kinds: Iterable[str], context: Values, estate: Estate) -> Iterator[Target]:
+def _targets_of_created(kinds: Iterable[str], context: Values, account: Account) -> Iterator[Target]:
     """Name what a call creates, which has no id yet."""
-    yield from ((estate.arn("ec2", f"{kind}/*"), context) for kind in kinds)
+    yield from ((account.arn("ec2", f"{kind}/*"), context) for kind in kinds)
 
 
 def _describe_tags(parameters: Parameters) -> Values:
@@ -73,6 +73,6 @@ def _describe_tags(parameters: Parameters) -> Values:
     return {**{f"aws:RequestTag/{key}": value for key, value in tags.items()}, "aws:TagKeys": tuple(tags)}
 
 
-def _tag_target(estate: Estate, kind: str, name: str) -> Target:
-    arn = estate.arn("ec2", f"{kind}/{name}")
-    return arn, {f"aws:ResourceTag/{key}": value for key, value in estate.find_tags(arn).items()}
+def _tag_target(account: Account, kind: str, name: str) -> Target:
+    arn = account.arn("ec2", f"{kind}/{name}")
+    return arn, {f"aws:ResourceTag/{key}": value for key, value in account.find_tags(arn).items()}

@@ -6,26 +6,26 @@ Source: Service Authorization Reference, "Actions, resources, and condition keys
 
 from collections.abc import Iterator
 
-from cdk_rehearsal.iam.estate import Estate, Parameters, Target, Values
+from cdk_rehearsal.iam.account import Account, Parameters, Target, Values
 
 
-def name_new_training_job(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+def targets_of_new_training_job(parameters: Parameters, account: Account) -> Iterator[Target]:
     """Name a training job that does not exist yet, with what policies know of its request."""
-    yield _name_arn(parameters, estate), {**_describe_tags(parameters), **_describe_request(parameters)}
+    yield _name_arn(parameters, account), {**_describe_tags(parameters), **_describe_request(parameters)}
 
 
-def name_training_job(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+def targets_of_training_job(parameters: Parameters, account: Account) -> Iterator[Target]:
     """Name a training job by its name, with its tags."""
-    yield _tag_target(_name_arn(parameters, estate), estate)
+    yield _tag_target(_name_arn(parameters, account), account)
 
 
-def name_tagged_job(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+def targets_of_tagged_job(parameters: Parameters, account: Account) -> Iterator[Target]:
     """Name what gets tags by its ARN, with those that it has and gets."""
-    arn, tags = _tag_target(str(parameters["ResourceArn"]), estate)
+    arn, tags = _tag_target(str(parameters["ResourceArn"]), account)
     yield arn, {**tags, **_describe_tags(parameters)}
 
 
-def list_new_tags(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+def list_new_tags(parameters: Parameters, account: Account) -> Iterator[Target]:
     """
     Name a new training job that gets tags.
 
@@ -33,35 +33,35 @@ def list_new_tags(parameters: Parameters, estate: Estate) -> Iterator[Target]:
     SageMaker AI resources").
     """
     if parameters.get("Tags"):
-        yield _name_arn(parameters, estate), _describe_tags(parameters)
+        yield _name_arn(parameters, account), _describe_tags(parameters)
 
 
-def list_execution_roles(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+def list_execution_roles(parameters: Parameters, account: Account) -> Iterator[Target]:
     """List the role that a request hands over to SageMaker."""
-    if role := estate.find_role(str(parameters["RoleArn"])):  # of one that is not there the service itself says so
+    if role := account.find_role(str(parameters["RoleArn"])):  # of one that is not there the service itself says so
         yield role, {"iam:PassedToService": "sagemaker.amazonaws.com"}
 
 
-def name_repository(parameters: Parameters, estate: Estate) -> Iterator[Target]:
+def targets_of_repository(parameters: Parameters, account: Account) -> Iterator[Target]:
     """Name a repository of ECR by the URI of an image in it."""
     host, _, path = str(parameters["Image"]).partition("/")
     registry, _, _, region = host.split(".")[:4]
-    arn = estate.arn("ecr", f"repository/{path.partition('@')[0].partition(':')[0]}")
-    yield arn.replace(f":{estate.account}:", f":{registry}:").replace(f":{estate.region}:", f":{region}:"), {}
+    arn = account.arn("ecr", f"repository/{path.partition('@')[0].partition(':')[0]}")
+    yield arn.replace(f":{account.account_id}:", f":{registry}:").replace(f":{account.region}:", f":{region}:"), {}
 
 
-def name_metrics(parameters: Parameters, _estate: Estate) -> Iterator[Target]:
+def targets_of_metrics(parameters: Parameters, _account: Account) -> Iterator[Target]:
     """Name the namespace of metrics."""
     yield "*", {"cloudwatch:namespace": str(parameters["Namespace"])}
 
 
-def _name_arn(parameters: Parameters, estate: Estate) -> str:
+def _name_arn(parameters: Parameters, account: Account) -> str:
     """Return the ARN of a training job, which is in lower case."""
-    return estate.arn("sagemaker", f"training-job/{str(parameters['TrainingJobName']).lower()}")
+    return account.arn("sagemaker", f"training-job/{str(parameters['TrainingJobName']).lower()}")
 
 
-def _tag_target(arn: str, estate: Estate) -> Target:
-    tags = estate.find_tags(arn)
+def _tag_target(arn: str, account: Account) -> Target:
+    tags = account.find_tags(arn)
     return arn, {f"{prefix}:ResourceTag/{key}": tags[key] for key in tags for prefix in ("aws", "sagemaker")}
 
 

@@ -110,7 +110,7 @@ class Container:
         return self._disk.root
 
     def start(
-        self, order: ContainerOrder, base: Sequence[Path], mounts: Mapping[Mount, Path], tell: Callable[[str], None]
+        self, order: ContainerOrder, base: Sequence[Path], mounts: Mapping[Mount, Path], report: Callable[[str], None]
     ) -> None:
         """
         Start the program of its order; returns when it has its own root.
@@ -119,7 +119,7 @@ class Container:
             order: The order.
             base: The layers below the image's.
             mounts: Folder of each mount on this machine.
-            tell: Told each line of output, in a thread, while the program runs.
+            report: Called with each line of output, in a thread, while the program runs.
 
         Raises:
             RehearsalError: The kernel refused.
@@ -136,7 +136,7 @@ class Container:
         words += ["--", *self._confine(order.command)]
         console = self._folder / "console.log"
         self._namespaces = Namespaces(self.container_id, self.link.namespace_path, words, console)
-        self._reader = threading.Thread(target=self._read, args=[tell], name=self.container_id, daemon=True)
+        self._reader = threading.Thread(target=self._read, args=[report], name=self.container_id, daemon=True)
         self._reader.start()
 
     def wait(self, seconds: float | None = None) -> int | None:
@@ -200,8 +200,8 @@ class Container:
             raise RehearsalError(f"{self.container_id} must have been started")
         return self._namespaces
 
-    def _read(self, tell: Callable[[str], None]) -> None:
+    def _read(self, report: Callable[[str], None]) -> None:
         # Only a line feed ends a line: a progress bar's carriage returns are within one.
         with io.TextIOWrapper(self._running().output, encoding="utf-8", errors="replace", newline="\n") as lines:
             for line in lines:
-                tell(line.removesuffix("\n"))
+                report(line.removesuffix("\n"))

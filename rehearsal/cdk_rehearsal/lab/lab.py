@@ -146,13 +146,13 @@ class Lab:
             raise RehearsalError(f"instance_id must name a machine of the lab, got {instance_id}")
         return node
 
-    def start_container(self, order: ContainerOrder, tell: Callable[[str], None]) -> Container:
+    def start_container(self, order: ContainerOrder, report: Callable[[str], None]) -> Container:
         """
         Start a container that the lab does not have yet, and return it.
 
         Args:
             order: What it is to be.
-            tell: Told each line of output, in a thread, while the program runs.
+            report: Called with each line of output, in a thread, while the program runs.
 
         Raises:
             RehearsalError: A mounted folder is not on its file system, or the kernel refused.
@@ -169,7 +169,7 @@ class Lab:
             self._containers[order.container_id] = container
             self._has_containers = True
         try:
-            container.start(order, [self._devices, self._base_root], mounts, tell)
+            container.start(order, [self._devices, self._base_root], mounts, report)
         except RehearsalError:
             self.remove_container(order.container_id)
             raise

@@ -91,7 +91,7 @@ def _describe_debian(path: Path) -> str:
     return f"{fields}\nFilename: ./{path.name}\nSize: {path.stat().st_size}\nSHA256: {_digest(path)}\n"
 
 
-def prepare_index(cache: Path, folders: Sequence[Path], tell: Callable[[str], None]) -> Path:
+def prepare_index(cache: Path, folders: Sequence[Path], report: Callable[[str], None]) -> Path:
     """Return the index of folders of packages, written when the cache does not hold it."""
     recipe = (Path(__file__).read_text(encoding="utf-8"), *map(str, folders))
 
@@ -99,7 +99,7 @@ def prepare_index(cache: Path, folders: Sequence[Path], tell: Callable[[str], No
         write_index(work / "index", folders)
         return work / "index"
 
-    return fill_once(cache, f"index-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}", fill, tell)
+    return fill_once(cache, f"index-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}", fill, report)
 
 
 def write_index(index: Path, folders: Sequence[Path]) -> None:

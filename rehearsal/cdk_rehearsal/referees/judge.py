@@ -15,7 +15,7 @@ from typing import Any
 from cdk_rehearsal.assembly import AssemblyStack, read_stack
 from cdk_rehearsal.cache import require_cache
 from cdk_rehearsal.errors import RefusedError
-from cdk_rehearsal.referees.finding import Finding
+from cdk_rehearsal.referees.finding import Violation
 from cdk_rehearsal.referees.limits import judge_limits, judge_sizes
 from cdk_rehearsal.referees.order import judge_order
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, show
@@ -60,7 +60,7 @@ def _digest(source: AssemblyStack, parameters: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps([judged, rules], sort_keys=True).encode()).hexdigest()
 
 
-def judge_template(template: Mapping[str, Any], region: str, parameters: Mapping[str, str]) -> tuple[Finding, ...]:
+def judge_template(template: Mapping[str, Any], region: str, parameters: Mapping[str, str]) -> tuple[Violation, ...]:
     """
     Return what AWS would refuse of a template, one finding a property, in the order of their paths.
 
@@ -70,7 +70,7 @@ def judge_template(template: Mapping[str, Any], region: str, parameters: Mapping
         parameters: Values of the template's parameters in place of their defaults.
     """
     template = _bind(template, parameters)
-    found: dict[str, Finding] = {}
+    found: dict[str, Violation] = {}
     for finding in _lint(template, region):
         found.setdefault(finding.path, finding)
     try:
@@ -89,7 +89,7 @@ def _bind(template: Mapping[str, Any], parameters: Mapping[str, str]) -> Mapping
     return {**template, "Parameters": {**declared, **bound}} if bound else template
 
 
-def _lint(template: Mapping[str, Any], region: str) -> Iterator[Finding]:
+def _lint(template: Mapping[str, Any], region: str) -> Iterator[Violation]:
     """Yield the errors of cfn-lint; what it warns of, AWS takes."""
     from cfnlint import api  # noqa: PLC0415 - takes a second, which commands that judge nothing need not
 
@@ -99,7 +99,7 @@ def _lint(template: Mapping[str, Any], region: str) -> Iterator[Finding]:
         if match.rule.id.startswith("E") and not _is_taken(match.message, value):
             text = show(value) if isinstance(value, (str, int, float)) else ""
             source = f"cfn-lint {match.rule.id}, {match.rule.source_url}"
-            yield Finding(".".join(path), text, match.message, source)
+            yield Violation(".".join(path), text, match.message, source)
 
 
 def _is_taken(message: str, value: Any) -> bool:

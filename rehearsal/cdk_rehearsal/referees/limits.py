@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cdk_rehearsal.referees.finding import Finding
+from cdk_rehearsal.referees.finding import Violation
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, get_maps, is_known, measure, show
 
 _SQS = "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-queues.html"
@@ -172,13 +172,13 @@ LIMITS = (
 )
 
 
-def judge_limits(template: ResolvedTemplate) -> Iterator[Finding]:
+def judge_limits(template: ResolvedTemplate) -> Iterator[Violation]:
     """Yield the properties that are outside of a limit."""
     for limit in LIMITS:
         for name, properties in template.list_type(limit.type):
             for path, value in find_values(properties, limit.path.split("."), f"Resources.{name}.Properties"):
                 if is_known(value) and not _holds(limit, value):
-                    yield Finding(path, show(value), limit.rule, limit.source, limit.remedy)
+                    yield Violation(path, show(value), limit.rule, limit.source, limit.remedy)
 
 
 def find_values(value: Any, keys: list[str], path: str) -> Iterator[tuple[str, Any]]:
@@ -199,7 +199,7 @@ def _holds(limit: Limit, value: Any) -> bool:
         return False
 
 
-def judge_sizes(template: ResolvedTemplate) -> Iterator[Finding]:
+def judge_sizes(template: ResolvedTemplate) -> Iterator[Violation]:
     """Yield what is too large; tokens count as one character, so that nothing is refused which would fit."""
     iam = "https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html"
     for name, properties in template.list_type("AWS::IAM::ManagedPolicy"):
@@ -207,7 +207,7 @@ def judge_sizes(template: ResolvedTemplate) -> Iterator[Finding]:
         if size > 6144:  # noqa: PLR2004 - in the rule
             path = f"Resources.{name}.Properties.PolicyDocument"
             rule = "must have at most 6144 characters without white space"
-            yield Finding(path, f"{size} or more", rule, iam, "split it into several managed policies")
+            yield Violation(path, f"{size} or more", rule, iam, "split it into several managed policies")
     for name, properties in template.list_type("AWS::IAM::Role"):
         inline = [policy.get("PolicyDocument", {}) for policy in get_maps(properties, "Policies")]
         inline += [
@@ -219,13 +219,13 @@ def judge_sizes(template: ResolvedTemplate) -> Iterator[Finding]:
         if size > 10240:  # noqa: PLR2004 - in the rule
             path = f"Resources.{name}.Properties.Policies"
             rule = "must have at most 10240 characters without white space, all inline policies together"
-            yield Finding(path, f"{size} or more", rule, iam, "make managed policies of some of them")
+            yield Violation(path, f"{size} or more", rule, iam, "make managed policies of some of them")
     for name, properties in template.list_type("AWS::SSM::Parameter"):
         size = measure(str(properties.get("Value", "")))
         highest = 8192 if properties.get("Tier") in ("Advanced", "Intelligent-Tiering") else 4096
         if size > highest:
             path = f"Resources.{name}.Properties.Value"
-            yield Finding(
+            yield Violation(
                 path, f"{size} or more", f"must have at most {highest} characters", _SSM, "use Tier: Advanced"
             )
 

@@ -6,21 +6,21 @@ https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-attri
 
 from collections.abc import Iterator
 
-from cdk_rehearsal.referees.finding import Finding
+from cdk_rehearsal.referees.finding import Violation
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate
 
 _SOURCE = "https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-attribute-dependson.html"
 _NOT_ATTACHED = "the gateway is not attached to the VPC before"
 
 
-def judge_order(template: ResolvedTemplate) -> Iterator[Finding]:
+def judge_order(template: ResolvedTemplate) -> Iterator[Violation]:
     """Yield what may be created before something that it uses, for lack of a dependency."""
     yield from _judge_gateways(template)
     yield from _judge_groups(template)
     yield from _judge_functions(template)
 
 
-def _judge_gateways(template: ResolvedTemplate) -> Iterator[Finding]:
+def _judge_gateways(template: ResolvedTemplate) -> Iterator[Violation]:
     attachments = {
         name: (template.list_references(name, "InternetGatewayId"), template.list_references(name, "VpcId"))
         for name, properties in template.list_type("AWS::EC2::VPCGatewayAttachment")
@@ -38,7 +38,7 @@ def _judge_gateways(template: ResolvedTemplate) -> Iterator[Finding]:
                 yield from _require(template, name, attachment, _NOT_ATTACHED)
 
 
-def _judge_groups(template: ResolvedTemplate) -> Iterator[Finding]:
+def _judge_groups(template: ResolvedTemplate) -> Iterator[Violation]:
     """Yield groups before their routes, where the stack waits for signals of the instances."""
     handles = {name for name, _ in template.list_type("AWS::CloudFormation::WaitConditionHandle")}
     for name, _ in template.list_type("AWS::AutoScaling::AutoScalingGroup"):
@@ -47,7 +47,7 @@ def _judge_groups(template: ResolvedTemplate) -> Iterator[Finding]:
                 yield from _require(template, name, route, "its instances have no way out of their subnets before")
 
 
-def _judge_functions(template: ResolvedTemplate) -> Iterator[Finding]:
+def _judge_functions(template: ResolvedTemplate) -> Iterator[Violation]:
     for name, _ in template.list_type("AWS::Lambda::Function"):
         for role in template.list_references(name, "Role"):
             for policy, _ in template.list_type("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"):
@@ -71,7 +71,7 @@ def _find_routes(template: ResolvedTemplate, subnets: set[str]) -> set[str]:
     return associations | routes
 
 
-def _require(template: ResolvedTemplate, name: str, other: str, reason: str) -> Iterator[Finding]:
+def _require(template: ResolvedTemplate, name: str, other: str, reason: str) -> Iterator[Violation]:
     if other not in template.find_needs(name):
         rule = f"must wait for {other}, because {reason}"
-        yield Finding(f"Resources.{name}.DependsOn", "", rule, _SOURCE, f"add {other} to its DependsOn")
+        yield Violation(f"Resources.{name}.DependsOn", "", rule, _SOURCE, f"add {other} to its DependsOn")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cdk_rehearsal.assembly import DEFAULT_ACCOUNT
-from cdk_rehearsal.referees.finding import Finding
+from cdk_rehearsal.referees.finding import Violation
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, get_map, get_maps, is_known, show
 
 _USER_DATA_BYTES = 16384
@@ -30,7 +30,7 @@ _GROUP = "https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_CreateAut
 _KEY_POLICY = "https://docs.aws.amazon.com/kms/latest/APIReference/API_PutKeyPolicy.html"
 
 
-def judge_launch_templates(template: ResolvedTemplate) -> Iterator[Finding]:
+def judge_launch_templates(template: ResolvedTemplate) -> Iterator[Violation]:
     """Yield what EC2 would refuse of launch templates, or of the launches from them."""
     for name, properties in template.list_type("AWS::EC2::LaunchTemplate"):
         data, path = get_map(properties, "LaunchTemplateData"), f"Resources.{name}.Properties.LaunchTemplateData"
@@ -39,7 +39,7 @@ def judge_launch_templates(template: ResolvedTemplate) -> Iterator[Finding]:
         yield from _judge_market(data, path)
 
 
-def _judge_user_data(data: Mapping[str, Any], path: str) -> Iterator[Finding]:
+def _judge_user_data(data: Mapping[str, Any], path: str) -> Iterator[Violation]:
     try:
         size = len(base64.b64decode(data.get("UserData", ""), validate=True))
     except (binascii.Error, ValueError, TypeError):
@@ -47,10 +47,10 @@ def _judge_user_data(data: Mapping[str, Any], path: str) -> Iterator[Finding]:
     if size > _USER_DATA_BYTES:
         source = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html"
         remedy = "fetch the rest from S3 at boot"
-        yield Finding(f"{path}.UserData", f"{size} or more", "must have at most 16384 bytes", source, remedy)
+        yield Violation(f"{path}.UserData", f"{size} or more", "must have at most 16384 bytes", source, remedy)
 
 
-def _judge_interfaces(data: Mapping[str, Any], path: str) -> Iterator[Finding]:
+def _judge_interfaces(data: Mapping[str, Any], path: str) -> Iterator[Violation]:
     interfaces = get_maps(data, "NetworkInterfaces")
     facts = get_map(
         _read_moto("ec2", "resources", "instance_types.json.gz"), str(data.get("InstanceType")), "NetworkInfo"
@@ -62,37 +62,37 @@ def _judge_interfaces(data: Mapping[str, Any], path: str) -> Iterator[Finding]:
         card, device = str(interface.get("NetworkCardIndex", 0)), str(interface.get("DeviceIndex", 0))
         if facts and kind.startswith("efa") and not facts.get("EfaSupported"):
             source = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html"
-            yield Finding(
+            yield Violation(
                 f"{here}.InterfaceType", kind, f"must be interface: {data['InstanceType']} has no EFA", source
             )
         if facts and card.isdigit() and int(card) >= facts.get("MaximumNetworkCards", 1):
             rule = f"must be below {facts.get('MaximumNetworkCards', 1)}, the network cards of {data['InstanceType']}"
-            yield Finding(f"{here}.NetworkCardIndex", card, rule, _INTERFACE)
+            yield Violation(f"{here}.NetworkCardIndex", card, rule, _INTERFACE)
         if (card, device) in seen:
             rule = "must be another one than that of an interface on the same network card"
-            yield Finding(f"{here}.DeviceIndex", device, rule, _INTERFACE)
+            yield Violation(f"{here}.DeviceIndex", device, rule, _INTERFACE)
         seen.add((card, device))
         if len(interfaces) > 1 and str(interface.get("AssociatePublicIpAddress")).lower() == "true":
             rule = "must be left out with several interfaces, to which EC2 gives no public address"
-            yield Finding(f"{here}.AssociatePublicIpAddress", "true", rule, _INTERFACE)
+            yield Violation(f"{here}.AssociatePublicIpAddress", "true", rule, _INTERFACE)
     if interfaces:
         for key in ("SecurityGroupIds", "SecurityGroups"):
             if data.get(key):
                 rule = "must be left out beside NetworkInterfaces, each of which has groups of its own"
-                yield Finding(f"{path}.{key}", show(data[key]), rule, _REQUEST)
+                yield Violation(f"{path}.{key}", show(data[key]), rule, _REQUEST)
 
 
-def _judge_market(data: Mapping[str, Any], path: str) -> Iterator[Finding]:
+def _judge_market(data: Mapping[str, Any], path: str) -> Iterator[Violation]:
     market = get_map(data, "InstanceMarketOptions").get("MarketType")
     target = get_map(data, "CapacityReservationSpecification").get("CapacityReservationTarget")
     if market == "spot" and target:
         source = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservations-using.html"
         rule = "must not be spot beside a capacity reservation, which holds on-demand capacity"
-        yield Finding(f"{path}.InstanceMarketOptions.MarketType", market, rule, source)
+        yield Violation(f"{path}.InstanceMarketOptions.MarketType", market, rule, source)
     if market == "capacity-block" and not target:
         source = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-launch.html"
         rule = "must come with CapacityReservationSpecification.CapacityReservationTarget, the block's reservation"
-        yield Finding(f"{path}.InstanceMarketOptions.MarketType", market, rule, source)
+        yield Violation(f"{path}.InstanceMarketOptions.MarketType", market, rule, source)
 
 
 @functools.cache
@@ -103,7 +103,7 @@ def _read_moto(*path: str) -> Any:
     return json.loads(gzip.decompress(folder.joinpath(*path).read_bytes()))
 
 
-def judge_groups(template: ResolvedTemplate) -> Iterator[Finding]:
+def judge_groups(template: ResolvedTemplate) -> Iterator[Violation]:
     """Yield what `CreateAutoScalingGroup` would refuse."""
     for name, properties in template.list_type("AWS::AutoScaling::AutoScalingGroup"):
         path = f"Resources.{name}.Properties"
@@ -111,15 +111,15 @@ def judge_groups(template: ResolvedTemplate) -> Iterator[Finding]:
         wanted = _read_number(properties.get("DesiredCapacity"))
         if wanted is not None and least is not None and most is not None and not least <= wanted <= most:
             rule = f"must be between MinSize and MaxSize, {least:g} and {most:g}"
-            yield Finding(f"{path}.DesiredCapacity", f"{wanted:g}", rule, _GROUP)
+            yield Violation(f"{path}.DesiredCapacity", f"{wanted:g}", rule, _GROUP)
         if not properties.get("VPCZoneIdentifier") and not properties.get("AvailabilityZones"):
-            yield Finding(f"{path}.VPCZoneIdentifier", "", "must be given, or AvailabilityZones", _GROUP)
+            yield Violation(f"{path}.VPCZoneIdentifier", "", "must be given, or AvailabilityZones", _GROUP)
         for other in template.list_references(name, "MixedInstancesPolicy"):
             market = get_map(template.resources[other]["Properties"], "LaunchTemplateData", "InstanceMarketOptions")
             if market.get("MarketType") == "spot":
                 guide = "https://docs.aws.amazon.com/autoscaling/ec2/userguide"
                 rule = f"must use a launch template without InstanceMarketOptions, got {other}"
-                yield Finding(
+                yield Violation(
                     f"{path}.MixedInstancesPolicy",
                     "",
                     rule,
@@ -128,7 +128,7 @@ def judge_groups(template: ResolvedTemplate) -> Iterator[Finding]:
                 )
 
 
-def judge_networks(template: ResolvedTemplate) -> Iterator[Finding]:
+def judge_networks(template: ResolvedTemplate) -> Iterator[Violation]:
     """Yield subnets of a VPC that overlap."""
     blocks = []
     for name, properties in template.list_type("AWS::EC2::Subnet"):
@@ -139,10 +139,10 @@ def judge_networks(template: ResolvedTemplate) -> Iterator[Finding]:
         if vpc == other_vpc and network.overlaps(beside):
             source = "https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html"
             rule = f"must not overlap with {beside} of {other}"
-            yield Finding(f"Resources.{name}.Properties.CidrBlock", str(network), rule, source)
+            yield Violation(f"Resources.{name}.Properties.CidrBlock", str(network), rule, source)
 
 
-def judge_ports(template: ResolvedTemplate) -> Iterator[Finding]:
+def judge_ports(template: ResolvedTemplate) -> Iterator[Violation]:
     """Yield ranges of ports that end before they begin."""
     for name, properties in template.list_type("AWS::EC2::SecurityGroupIngress", "AWS::EC2::SecurityGroupEgress"):
         yield from _judge_ports(properties, f"Resources.{name}.Properties")
@@ -152,7 +152,7 @@ def judge_ports(template: ResolvedTemplate) -> Iterator[Finding]:
                 yield from _judge_ports(entry, f"Resources.{name}.Properties.{key}.{index}")
 
 
-def _judge_ports(rule: Mapping[str, Any], path: str) -> Iterator[Finding]:
+def _judge_ports(rule: Mapping[str, Any], path: str) -> Iterator[Violation]:
     first, last = _read_number(rule.get("FromPort")), _read_number(rule.get("ToPort"))
     if (
         str(rule.get("IpProtocol")) in ("tcp", "udp", "6", "17")
@@ -161,10 +161,10 @@ def _judge_ports(rule: Mapping[str, Any], path: str) -> Iterator[Finding]:
         and first > last
     ):
         source = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_AuthorizeSecurityGroupIngress.html"
-        yield Finding(f"{path}.FromPort", f"{first:g}", f"must be at most ToPort, {last:g}", source)
+        yield Violation(f"{path}.FromPort", f"{first:g}", f"must be at most ToPort, {last:g}", source)
 
 
-def judge_keys(template: ResolvedTemplate) -> Iterator[Finding]:
+def judge_keys(template: ResolvedTemplate) -> Iterator[Violation]:
     """Yield key policies that nobody could change any more, or that name a principal that is not made."""
     for name, properties in template.list_type("AWS::KMS::Key"):
         path = f"Resources.{name}.Properties.KeyPolicy"
@@ -172,13 +172,13 @@ def judge_keys(template: ResolvedTemplate) -> Iterator[Finding]:
         is_checked = str(properties.get("BypassPolicyLockoutSafetyCheck", False)).lower() != "true"
         if is_checked and statements and not any(map(_may_administer, statements)):
             rule = "must allow somebody kms:PutKeyPolicy; KMS refuses a policy that locks everybody out"
-            yield Finding(path, "", rule, _KEY_POLICY, "allow kms:* to the account's root")
+            yield Violation(path, "", rule, _KEY_POLICY, "allow kms:* to the account's root")
         for index, entry in enumerate(statements):
             for arn in _list(get_map(entry, "Principal").get("AWS", ())):
                 if _is_missing(template, str(arn)):
                     rule = "must be a principal that exists, and this template does not make it"
                     remedy = "make it here, or allow the account's root and let IAM policies decide"
-                    yield Finding(f"{path}.Statement.{index}.Principal", show(arn), rule, _KEY_POLICY, remedy)
+                    yield Violation(f"{path}.Statement.{index}.Principal", show(arn), rule, _KEY_POLICY, remedy)
 
 
 def _may_administer(statement: Mapping[str, Any]) -> bool:
@@ -198,7 +198,7 @@ def _is_missing(template: ResolvedTemplate, arn: str) -> bool:
     return match[2] not in [properties.get(key) for _, properties in template.list_type(kind)]
 
 
-def judge_volumes(template: ResolvedTemplate) -> Iterator[Finding]:
+def judge_volumes(template: ResolvedTemplate) -> Iterator[Violation]:
     """Yield volumes of gp3 with more IOPS than EC2 gives, which cfn-lint's older limit would refuse too early."""
     for name, properties in template.list_type("AWS::EC2::LaunchTemplate"):
         for index, mapping in enumerate(get_maps(get_map(properties, "LaunchTemplateData"), "BlockDeviceMappings")):
@@ -207,10 +207,10 @@ def judge_volumes(template: ResolvedTemplate) -> Iterator[Finding]:
             if volume.get("VolumeType") == "gp3" and rate is not None and rate > 80000:  # noqa: PLR2004 - in the rule
                 path = f"Resources.{name}.Properties.LaunchTemplateData.BlockDeviceMappings.{index}.Ebs.Iops"
                 source = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_EbsBlockDevice.html"
-                yield Finding(path, f"{rate:g}", "must be at most 80000 for gp3", source)
+                yield Violation(path, f"{rate:g}", "must be at most 80000 for gp3", source)
 
 
-def judge_services(template: ResolvedTemplate) -> Iterator[Finding]:
+def judge_services(template: ResolvedTemplate) -> Iterator[Violation]:
     """Yield combinations of properties that a service refuses."""
     for name, properties in template.list_type("AWS::EFS::FileSystem"):
         path, source = (
@@ -220,28 +220,30 @@ def judge_services(template: ResolvedTemplate) -> Iterator[Finding]:
         mode = properties.get("ThroughputMode")
         if mode == "provisioned" and "ProvisionedThroughputInMibps" not in properties:
             rule = "must come with ProvisionedThroughputInMibps when it is provisioned"
-            yield Finding(f"{path}.ThroughputMode", mode, rule, source)
+            yield Violation(f"{path}.ThroughputMode", mode, rule, source)
         if mode == "elastic" and properties.get("PerformanceMode") == "maxIO":
-            yield Finding(f"{path}.PerformanceMode", "maxIO", "must be generalPurpose with elastic throughput", source)
+            yield Violation(
+                f"{path}.PerformanceMode", "maxIO", "must be generalPurpose with elastic throughput", source
+            )
     for name, properties in template.list_type("AWS::SNS::Topic"):
         topic = properties.get("TopicName")
         is_fifo = str(properties.get("FifoTopic", False)).lower() == "true"
         if isinstance(topic, str) and is_known(topic) and is_fifo != topic.endswith(".fifo"):
             rule = f"must {'end' if is_fifo else 'not end'} with .fifo"
             path = f"Resources.{name}.Properties.TopicName"
-            yield Finding(path, topic, rule, "https://docs.aws.amazon.com/sns/latest/api/API_CreateTopic.html")
+            yield Violation(path, topic, rule, "https://docs.aws.amazon.com/sns/latest/api/API_CreateTopic.html")
     for name, properties in template.list_type("AWS::CloudWatch::Alarm"):
         period, count = (_read_number(properties.get(key)) for key in ("Period", "EvaluationPeriods"))
         highest = 604800 if period is not None and period >= 3600 else 86400  # noqa: PLR2004 - in the API's page
         if period is not None and count is not None and period * count > highest:
             source = "https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html"
             rule = f"must be at most {highest} seconds together with Period, {period:g} seconds"
-            yield Finding(f"Resources.{name}.Properties.EvaluationPeriods", f"{count:g}", rule, source)
+            yield Violation(f"Resources.{name}.Properties.EvaluationPeriods", f"{count:g}", rule, source)
     for name, properties in template.list_type("AWS::Lambda::EventSourceMapping"):
         yield from _judge_mapping(template, name, properties)
 
 
-def _judge_mapping(template: ResolvedTemplate, name: str, properties: Mapping[str, Any]) -> Iterator[Finding]:
+def _judge_mapping(template: ResolvedTemplate, name: str, properties: Mapping[str, Any]) -> Iterator[Violation]:
     queues = [q for q in template.list_references(name, "EventSourceArn") if template.find_type(q) == "AWS::SQS::Queue"]
     if not queues:
         return
@@ -249,10 +251,10 @@ def _judge_mapping(template: ResolvedTemplate, name: str, properties: Mapping[st
     size, window = (_read_number(properties.get(key)) for key in ("BatchSize", "MaximumBatchingWindowInSeconds"))
     if size is not None and size > 10 and not window:  # noqa: PLR2004 - in the rule
         rule = "must be at most 10 without MaximumBatchingWindowInSeconds"
-        yield Finding(f"Resources.{name}.Properties.BatchSize", f"{size:g}", rule, source)
+        yield Violation(f"Resources.{name}.Properties.BatchSize", f"{size:g}", rule, source)
 
 
-def judge_parameters(template: Mapping[str, Any]) -> Iterator[Finding]:
+def judge_parameters(template: Mapping[str, Any]) -> Iterator[Violation]:
     """Yield public parameters of Amazon Linux that did not exist when moto listed them."""
     listed = _read_moto("ssm", "resources", "ami-amazon-linux-latest", "us-east-1.json.gz")
     known = {entry["Name"] for entry in listed}
@@ -263,7 +265,7 @@ def judge_parameters(template: Mapping[str, Any]) -> Iterator[Finding]:
         if is_read and value.startswith(prefix) and value not in known:
             source = f"moto {importlib.metadata.version('moto')}, ssm/resources/ami-amazon-linux-latest"
             rule = f"must be one of the {len(known)} public parameters of Amazon Linux"
-            yield Finding(f"Parameters.{name}.Default", value, rule, source)
+            yield Violation(f"Parameters.{name}.Default", value, rule, source)
 
 
 def _list(value: Any) -> list[Any]:
@@ -277,7 +279,7 @@ def _read_number(value: Any) -> float | None:
         return None
 
 
-RULES: tuple[Callable[[ResolvedTemplate], Iterator[Finding]], ...] = (
+RULES: tuple[Callable[[ResolvedTemplate], Iterator[Violation]], ...] = (
     judge_launch_templates,
     judge_groups,
     judge_networks,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from cdk_rehearsal.referees.finding import Finding
+from cdk_rehearsal.referees.finding import Violation
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, is_known, measure, show
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ _RENAMED = {
 _CLASSES = {r"\p{L}": "A-Za-z\u00c0-\uffff", r"\p{Z}": r"\s", r"\p{N}": "0-9", r"\p{M}": "", r"\p{ASCII}": r"\x00-\x7f"}
 
 
-def judge_calls(template: ResolvedTemplate) -> Iterator[Finding]:
+def judge_calls(template: ResolvedTemplate) -> Iterator[Violation]:
     """Yield what is outside of the limits of the calls."""
     for name, resource in template.resources.items():
         kind = str(resource.get("Type"))
@@ -69,7 +69,7 @@ def judge_calls(template: ResolvedTemplate) -> Iterator[Finding]:
 
 def judge_request(
     service: str, operation: str, arguments: Mapping[str, Any], path: str, *, is_whole: bool = False
-) -> Iterator[Finding]:
+) -> Iterator[Violation]:
     """
     Yield what is outside of the limits of a call; `path` leads to its arguments.
 
@@ -93,7 +93,7 @@ def _load_service(service: str) -> Any:
     return botocore.session.get_session().get_service_model(service)
 
 
-def _judge(shape: "Shape", value: Any, path: str, source: str, *, is_whole: bool = False) -> Iterator[Finding]:
+def _judge(shape: "Shape", value: Any, path: str, source: str, *, is_whole: bool = False) -> Iterator[Violation]:
     kind = shape.type_name
     if kind == "structure" and isinstance(value, Mapping):
         yield from _judge_structure(shape, value, path, source, is_whole=is_whole)
@@ -113,36 +113,36 @@ def _judge(shape: "Shape", value: Any, path: str, source: str, *, is_whole: bool
         try:
             yield from _limit(shape, float(value), path, source, "")
         except ValueError:
-            yield Finding(path, show(value), "must be a number", source)
+            yield Violation(path, show(value), "must be a number", source)
 
 
 def _judge_structure(
     shape: "Shape", value: Mapping[str, Any], path: str, source: str, *, is_whole: bool
-) -> Iterator[Finding]:
+) -> Iterator[Violation]:
     # A property of a template differs from the argument in its first letter at times.
     members = shape.members if is_whole else {name.lower(): member for name, member in shape.members.items()}
     for key, entry in value.items():
         if member := members.get(key if is_whole else key.lower()):
             yield from _judge(member, entry, f"{path}.{key}", source, is_whole=is_whole)
         elif is_whole:
-            yield Finding(f"{path}.{key}", show(entry), "must be left out: the call does not know it", source)
+            yield Violation(f"{path}.{key}", show(entry), "must be left out: the call does not know it", source)
     for name in shape.required_members if is_whole else ():
         if value.get(name) is None:
-            yield Finding(f"{path}.{name}", "", "must be given", source)
+            yield Violation(f"{path}.{name}", "", "must be given", source)
 
 
-def _judge_text(shape: "Shape", text: str, path: str, source: str) -> Iterator[Finding]:
+def _judge_text(shape: "Shape", text: str, path: str, source: str) -> Iterator[Violation]:
     if not is_known(text):
         highest = shape.metadata.get("max")
         if highest is not None and measure(text) > highest:
-            yield Finding(path, show(text), f"must have at most {highest} characters", source)
+            yield Violation(path, show(text), f"must have at most {highest} characters", source)
         return
     yield from _limit(shape, len(text), path, source, "characters")
     choices, pattern = getattr(shape, "enum", None), shape.metadata.get("pattern")
     if choices and text not in choices:
-        yield Finding(path, show(text), f"must be one of {', '.join(sorted(choices)[:12])}", source)
+        yield Violation(path, show(text), f"must be one of {', '.join(sorted(choices)[:12])}", source)
     elif pattern and not choices and not _fits(pattern, text):
-        yield Finding(path, show(text), f"must match {pattern}", source)
+        yield Violation(path, show(text), f"must match {pattern}", source)
 
 
 def _fits(pattern: str, text: str) -> bool:
@@ -155,11 +155,11 @@ def _fits(pattern: str, text: str) -> bool:
         return True
 
 
-def _limit(shape: "Shape", figure: float, path: str, source: str, unit: str) -> Iterator[Finding]:
+def _limit(shape: "Shape", figure: float, path: str, source: str, unit: str) -> Iterator[Violation]:
     lowest, highest = shape.metadata.get("min"), shape.metadata.get("max")
     counted = f" {unit}" if unit else ""
     verb = "have" if unit else "be"
     if lowest is not None and figure < lowest:
-        yield Finding(path, f"{figure:g}", f"must {verb} at least {lowest}{counted}", source)
+        yield Violation(path, f"{figure:g}", f"must {verb} at least {lowest}{counted}", source)
     if highest is not None and figure > highest:
-        yield Finding(path, f"{figure:g}", f"must {verb} at most {highest}{counted}", source)
+        yield Violation(path, f"{figure:g}", f"must {verb} at most {highest}{counted}", source)

@@ -86,7 +86,7 @@ class Fleet:
         with self._lock:
             self._machines[machine.instance_id] = self._launched[machine.instance_id] = machine
             self.launched_at = self.launched_at or time.monotonic()
-        self.timeline.tell(self.lane(machine.instance_id), f"boots {machine.instance_type} at {machine.address}")
+        self.timeline.report(self.lane(machine.instance_id), f"boots {machine.instance_type} at {machine.address}")
         self.lab.boot(machine)
         with self._lock:
             self.booted_at[machine.instance_id] = time.monotonic()
@@ -112,7 +112,7 @@ class Fleet:
             return
         is_machine = observation.subject in self._launched
         lane = self.lane(observation.subject) if is_machine else _LANES.get(observation.topic, self.events_lane)
-        self.timeline.tell(lane, self._shorten(observation))
+        self.timeline.report(lane, self._shorten(observation))
 
     def formation_seconds(self) -> float | None:
         """Return the time from the first launch to the first signal; None while one of them is missing."""
@@ -156,24 +156,24 @@ class Fleet:
                 lines = self._lines(machine.instance_id, self.log_file)
                 for line in lines[self.count_lines(machine.instance_id) :]:
                     self.spoke_at = time.monotonic()
-                    self.timeline.tell(self.lane(machine.instance_id), _LOG_PREFIX.sub("", line))
+                    self.timeline.report(self.lane(machine.instance_id), _LOG_PREFIX.sub("", line))
                 self._logs[machine.instance_id] = lines
                 with suppress(RehearsalError):  # powered off just now
                     self._notice_end(machine.instance_id)
                     for text in self.follow(machine.instance_id, self.disk(machine.instance_id)):
-                        self.timeline.tell(self.lane(machine.instance_id), text)
+                        self.timeline.report(self.lane(machine.instance_id), text)
 
     def _notice_end(self, instance_id: str) -> None:
         """Start a machine again that reboots by itself; of one that ends otherwise, EC2 sees that it has stopped."""
         if (end := self.lab.node(instance_id).ended()) == "reboot":
-            self.timeline.tell(self.lane(instance_id), "reboots by itself")
+            self.timeline.report(self.lane(instance_id), "reboots by itself")
             self.lab.reboot(instance_id)
         elif end:
             self._end(instance_id, "powers itself off" if end == "off" else f"its first process ended with {end}")
             self.on_end(instance_id)
 
     def _end(self, instance_id: str, text: str) -> None:
-        self.timeline.tell(self.lane(instance_id), text)
+        self.timeline.report(self.lane(instance_id), text)
         self.lab.power_off(instance_id)
         with self._lock:
             self._machines.pop(instance_id, None)

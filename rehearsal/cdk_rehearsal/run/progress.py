@@ -9,9 +9,9 @@ from typing import TextIO
 
 from cdk_rehearsal.manifest import require_no_errors
 from cdk_rehearsal.run.first_process import keep_on_interrupt
-from cdk_rehearsal.run.timeline import Happening, Timeline
+from cdk_rehearsal.run.timeline import Event, Timeline
 
-_Listeners = tuple[Callable[[Happening], None], Callable[[str], None]]
+_Listeners = tuple[Callable[[Event], None], Callable[[str], None]]
 _ROUTINE = re.compile(
     r"\S+ → adjuster in [\d.]+ s"
     r"|event TEST_NOTIFICATION"
@@ -21,7 +21,7 @@ _ROUTINE = re.compile(
 """Routine: calls of the function and steps that went well at once, and lines that repeat another."""
 
 
-def tell(line: str) -> None:
+def report_line(line: str) -> None:
     """Write a line of progress before the rehearsal begins, to standard error."""
     _write(sys.stderr, line)
 
@@ -34,12 +34,12 @@ def tell_warnings(assembly: Path, stack: str | None) -> None:
         AssemblyError: The app attached errors, too.
     """
     for warning in require_no_errors(assembly, stack):
-        tell(f"warning of the app: {warning}")
+        report_line(f"warning of the app: {warning}")
 
 
 def keep_progress(timeline: Timeline, folder: Path) -> None:
     """Let an interrupt write what happened until then, routine too, to `interrupted.txt` in the folder of reports."""
-    keep_on_interrupt(folder / "interrupted.txt", lambda: map(_line, list(timeline.happenings)))
+    keep_on_interrupt(folder / "interrupted.txt", lambda: map(_line, list(timeline.events)))
 
 
 @contextmanager
@@ -48,9 +48,9 @@ def show_progress(timeline: Timeline, stream: TextIO | None = None, *, verbose: 
     stream = stream or sys.stderr
     with (_live if stream.isatty() else _plain)(stream) as (show, begin):
 
-        def select(happening: Happening) -> None:
-            if verbose or not _ROUTINE.fullmatch(happening.text):
-                show(happening)
+        def select(event: Event) -> None:
+            if verbose or not _ROUTINE.fullmatch(event.text):
+                show(event)
 
         with timeline.subscribe(select, begin):
             yield
@@ -58,7 +58,7 @@ def show_progress(timeline: Timeline, stream: TextIO | None = None, *, verbose: 
 
 @contextmanager
 def _plain(stream: TextIO) -> Iterator[_Listeners]:
-    yield lambda happening: _write(stream, _line(happening)), lambda phase: _write(stream, f"--- {phase}")
+    yield lambda event: _write(stream, _line(event)), lambda phase: _write(stream, f"--- {phase}")
 
 
 def _write(stream: TextIO, line: str) -> None:
@@ -66,8 +66,8 @@ def _write(stream: TextIO, line: str) -> None:
     stream.flush()
 
 
-def _line(happening: Happening) -> str:
-    return f"{happening.at:7.1f}s  {happening.lane:<12.19}  {happening.text}"
+def _line(event: Event) -> str:
+    return f"{event.at:7.1f}s  {event.lane:<12.19}  {event.text}"
 
 
 @contextmanager
@@ -78,8 +78,8 @@ def _live(stream: TextIO) -> Iterator[_Listeners]:
     console = Console(file=stream, highlight=False)
     with console.status("starting", spinner="dots") as status:
         yield (
-            lambda happening: console.print(
-                f"[dim]{happening.at:7.1f}s[/]  [cyan]{escape(f'{happening.lane:<12.19}')}[/]  {escape(happening.text)}"
+            lambda event: console.print(
+                f"[dim]{event.at:7.1f}s[/]  [cyan]{escape(f'{event.lane:<12.19}')}[/]  {escape(event.text)}"
             ),
             lambda phase: status.update(f"[bold]{escape(phase)}[/] (Ctrl-C ends the rehearsal)"),
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Happening:
+class Event:
     """Something that happened so many seconds after the beginning, on a lane such as `stack` or `adjuster`."""
 
     at: float
@@ -32,9 +32,9 @@ class Timeline:
         self._clock = clock
         self._begin = clock()
         self._lock = threading.Lock()
-        self._listeners: list[Callable[[Happening], None]] = []
+        self._listeners: list[Callable[[Event], None]] = []
         self._phase_listeners: list[Callable[[str], None]] = []
-        self.happenings: list[Happening] = []
+        self.events: list[Event] = []
         self.spans: list[Span] = []
 
     def now(self) -> float:
@@ -45,26 +45,26 @@ class Timeline:
         """Return a time of the clock as seconds since the rehearsal began."""
         return moment - self._begin
 
-    def tell(self, lane: str, text: str) -> None:
+    def report(self, lane: str, text: str) -> None:
         """Record that something happened just now, and pass it on to the listeners."""
-        happening = Happening(self.now(), lane, text)
+        event = Event(self.now(), lane, text)
         with self._lock:
-            self.happenings.append(happening)
+            self.events.append(event)
             listeners = tuple(self._listeners)
         for listener in listeners:
-            listener(happening)
+            listener(event)
 
     @contextmanager
-    def subscribe(self, on_happening: Callable[[Happening], None], on_phase: Callable[[str], None]) -> Iterator[None]:
-        """Have every happening, and the name of every phase that begins, passed on until the block ends."""
+    def subscribe(self, on_event: Callable[[Event], None], on_phase: Callable[[str], None]) -> Iterator[None]:
+        """Have every event, and the name of every phase that begins, passed on until the block ends."""
         with self._lock:
-            self._listeners.append(on_happening)
+            self._listeners.append(on_event)
             self._phase_listeners.append(on_phase)
         try:
             yield
         finally:
             with self._lock:
-                self._listeners.remove(on_happening)
+                self._listeners.remove(on_event)
                 self._phase_listeners.remove(on_phase)
 
     @contextmanager

@@ -44,7 +44,7 @@ class Nodes(Protocol):
 
 
 @dataclass(frozen=True)
-class Roster:
+class Membership:
     """The membership that a node holds: generation and (host, instance id, address) of each, master first."""
 
     generation: int
@@ -56,37 +56,42 @@ class Roster:
         return tuple(host for host in self.hosts if host[0] != MASTER_HOST)
 
 
-def read_roster(nodes: Nodes, instance_id: str) -> Roster:
+def read_membership(nodes: Nodes, instance_id: str) -> Membership:
     """Read a node's membership file; raises PromiseError if there is none."""
     answer = nodes.run(instance_id, ["cat", MEMBERSHIP_FILE])
     if answer.returncode != 0:
         raise PromiseError(f"{instance_id} has no {MEMBERSHIP_FILE}: {answer.stderr.strip()}")
     document = json.loads(answer.stdout)
     hosts = tuple((m["host"], m["instance_id"], m["address"]) for m in document["members"])
-    return Roster(document["generation"], hosts)
+    return Membership(document["generation"], hosts)
 
 
 def check_nodes(
-    nodes: Nodes, roster: Roster, login_user: str, tell: Callable[[str, str], None], *, has_systemd: bool = True
+    nodes: Nodes,
+    membership: Membership,
+    login_user: str,
+    report: Callable[[str, str], None],
+    *,
+    has_systemd: bool = True,
 ) -> tuple[NodeReport, ...]:
-    """Check every node of a roster; `tell` takes lane and text for each. Default: systemd is their first process."""
-    master = roster.hosts[0][1]
+    """Check every node; `report` takes lane and text for each. Default: systemd is their first process."""
+    master = membership.hosts[0][1]
 
     def check(rank: int) -> NodeReport:
-        host, instance_id, address = roster.hosts[rank]
+        host, instance_id, address = membership.hosts[rank]
         contract, checks = _check_node(nodes, instance_id, login_user, has_systemd=has_systemd)
         over_ssh = _contract(
             nodes.run(master, ["ssh", "-oBatchMode=yes", host, _PRINT], user=login_user, login_shell=True)
         )
         checks["ssh host cmd"] = bool(contract) and over_ssh == contract
-        checks["same membership"] = _same_roster(nodes, instance_id, roster)
+        checks["same membership"] = _same_roster(nodes, instance_id, membership)
         if rank == 0:
-            checks |= _check_loops(nodes, master, roster, login_user)
-        tell(instance_id, f"{host} {'keeps the contract' if all(checks.values()) else 'BREAKS the contract'}")
+            checks |= _check_loops(nodes, master, membership, login_user)
+        report(instance_id, f"{host} {'keeps the contract' if all(checks.values()) else 'BREAKS the contract'}")
         return NodeReport(host, "worker" if rank else "master", instance_id, address, contract, checks)
 
     with ThreadPoolExecutor(_CHECKED_AT_ONCE) as pool:
-        return tuple(pool.map(check, range(len(roster.hosts))))
+        return tuple(pool.map(check, range(len(membership.hosts))))
 
 
 def _check_node(
@@ -124,16 +129,16 @@ def _run_in_unit(nodes: Nodes, instance_id: str) -> "CompletedProcess[str]":
     return nodes.run(instance_id, ["bash", "-c", script])
 
 
-def _same_roster(nodes: Nodes, instance_id: str, roster: Roster) -> bool:
+def _same_roster(nodes: Nodes, instance_id: str, membership: Membership) -> bool:
     try:
-        return read_roster(nodes, instance_id) == roster
+        return read_membership(nodes, instance_id) == membership
     except PromiseError:
         return False
 
 
-def _check_loops(nodes: Nodes, master: str, roster: Roster, user: str) -> dict[str, bool]:
-    names = [host for host, _, _ in roster.training]
-    own_names = [nodes.run(instance_id, ["hostname"]).stdout.strip() for _, instance_id, _ in roster.training]
+def _check_loops(nodes: Nodes, master: str, membership: Membership, user: str) -> dict[str, bool]:
+    names = [host for host, _, _ in membership.training]
+    own_names = [nodes.run(instance_id, ["hostname"]).stdout.strip() for _, instance_id, _ in membership.training]
     direct = nodes.run(master, ["bash", "-c", SEED_LOOP], user=user, login_shell=True, timeout=30 + 2 * len(names))
     through = ["ssh", "-oBatchMode=yes", MASTER_HOST, SEED_LOOP]
     remote = nodes.run(master, through, user=user, login_shell=True, timeout=30 + 2 * len(names))

@@ -78,8 +78,8 @@ class ProvisionWatch:
 
 
 @dataclass
-class _Told:
-    """Last line that was told of a step, its part and its time; the line of now, and when that was first seen."""
+class _Shown:
+    """Last line that was shown of a step, its part and its time; the line of now, and when that was first seen."""
 
     part: tuple[str, str] = ("", "")
     line: str = ""
@@ -93,25 +93,25 @@ class ProvisionProgress:
     """Lines of progress: one when a node begins another part, every ten seconds with news, every minute without."""
 
     clock: Callable[[], float] = time.monotonic
-    _told: dict[tuple[str, str], _Told] = field(default_factory=lambda: defaultdict(_Told))
+    _shown: dict[tuple[str, str], _Shown] = field(default_factory=lambda: defaultdict(_Shown))
 
     def describe(self, node: str, root: Path) -> Iterator[str]:
         """Yield the lines of a node, whose files are under `root`; a node that waits for another has none."""
         for name, step in _parse_steps(_read(root / PROVISION_FILE.lstrip("/"))).items():
             if (state := str(step.get("state"))) in (_RUNNING, _DONE, _FAILED):
-                yield from self._choose(self._told[node, name], state, step, clean(_describe_step(name, step, root)))
+                yield from self._choose(self._shown[node, name], state, step, clean(_describe_step(name, step, root)))
 
-    def _choose(self, told: _Told, state: str, step: Mapping[str, Any], line: str) -> Iterator[str]:
+    def _choose(self, shown: _Shown, state: str, step: Mapping[str, Any], line: str) -> Iterator[str]:
         now, detail = self.clock(), str(step.get("detail", ""))
-        if line != told.now:
-            told.now, told.since = line, now
+        if line != shown.now:
+            shown.now, shown.since = line, now
         # A part is known by its verb: packages change all the time.
         part = state, detail.partition(" ")[0] if state == _RUNNING else detail
-        pause = _SAME_SECONDS if line == told.line else _NEWS_SECONDS
-        if part != told.part or (state == _RUNNING and now - told.at >= pause):
-            minutes = int(now - told.since) // 60
+        pause = _SAME_SECONDS if line == shown.line else _NEWS_SECONDS
+        if part != shown.part or (state == _RUNNING and now - shown.at >= pause):
+            minutes = int(now - shown.since) // 60
             yield f"{line}, for {minutes} min" if minutes else line
-            told.part, told.line, told.at = part, line, now
+            shown.part, shown.line, shown.at = part, line, now
 
 
 def _describe_step(name: str, step: Mapping[str, Any], root: Path) -> str:

@@ -50,7 +50,7 @@ def try_launchers(run: ClusterRun, evidence: Evidence, names: Sequence[str] = ()
         settings.login_user,
         hosts=len(evidence.nodes),
         ranks=slots,
-        tell=lambda text: run.timeline.tell(_LANE, text),
+        report=lambda text: run.timeline.report(_LANE, text),
         reports=evidence.launchers,
     )
     with run.timeline.phase("launchers"):
@@ -107,7 +107,7 @@ def judge_attempt(attempt: Attempt, hosts: int, ranks: int) -> tuple[str, ...]:
 @dataclass
 class TrialRun:
     """
-    Carries out trials on a master, whose hostfile offers so many ranks on so many hosts; `tell` takes lines of
+    Carries out trials on a master, whose hostfile offers so many ranks on so many hosts; `report` takes lines of
     progress.
     """
 
@@ -116,7 +116,7 @@ class TrialRun:
     login_user: str
     hosts: int
     ranks: int
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
     reports: dict[str, LauncherReport] = field(default_factory=dict)
 
     def prepare(self, digits: Path) -> None:
@@ -127,7 +127,7 @@ class TrialRun:
         """Try one launcher all its ways, and add it to the reports."""
         ways = []
         for way in trial.ways:
-            self.tell(f"{trial.launcher} ({way.kind}) starts")
+            self.report(f"{trial.launcher} ({way.kind}) starts")
             attempt = self.attempt(way)
             problems = judge_attempt(attempt, self.hosts, self.ranks)
             ways.append(
@@ -135,7 +135,7 @@ class TrialRun:
                     way.kind, way.command, attempt.status, round(attempt.seconds, 1), dict(attempt.result), problems
                 )
             )
-            self.tell(f"{trial.launcher} ({way.kind}) {'; '.join(problems) or 'trained as promised'}")
+            self.report(f"{trial.launcher} ({way.kind}) {'; '.join(problems) or 'trained as promised'}")
         self.reports[trial.launcher] = LauncherReport(tuple(ways), all(not way.problems for way in ways))
 
     def attempt(self, way: Way) -> Attempt:

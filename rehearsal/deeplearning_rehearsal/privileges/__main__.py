@@ -15,7 +15,7 @@ from pathlib import Path
 from cdk_rehearsal.cache import find_cache
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.run.enclosure import require_namespaces
-from cdk_rehearsal.run.progress import tell
+from cdk_rehearsal.run.progress import report_line
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, read_case
 from deeplearning_rehearsal.cases.run.one_case import CaseTask, choose_options, rehearse_case
@@ -41,7 +41,7 @@ def main(words: Sequence[str] | None = None) -> int:
         sys.stdout.write(render_proof(proof) + "\n")
         is_proved = _prove_by_removal(arguments, proof)
     except RehearsalError as error:
-        tell(f"privileges: {error}")
+        report_line(f"privileges: {error}")
         return _UNAVAILABLE
     return 0 if proof.is_complete and is_proved else _INCOMPLETE
 
@@ -65,7 +65,7 @@ def _parse(words: Sequence[str] | None) -> argparse.Namespace:
 def _rehearse_all(arguments: argparse.Namespace) -> None:
     for number, name in enumerate(arguments.cases, start=1):
         case = read_case(find_case(name))
-        tell(f"=== {number} of {len(arguments.cases)}: {name}: {case.title}")
+        report_line(f"=== {number} of {len(arguments.cases)}: {name}: {case.title}")
         status = _rehearse(arguments, case, arguments.out, None)
         if status != 0:
             raise UnavailableError(f"each case must pass before its calls prove anything, {name} ended with {status}")
@@ -91,7 +91,7 @@ def _prove_by_removal(arguments: argparse.Namespace, proof: Proof) -> bool:
     chosen += random.Random(arguments.seed).sample(needed, min(arguments.prove, len(needed)))  # noqa: S311
     is_proved = True
     for grant, case in (pair for pair in chosen if pair is not None):
-        tell(f"=== {case} without {grant}")
+        report_line(f"=== {case} without {grant}")
         out = arguments.out.with_name(f"{arguments.out.name}-without")
         out.mkdir(exist_ok=True)
         status = _rehearse(arguments, read_case(find_case(case)), out, grant)

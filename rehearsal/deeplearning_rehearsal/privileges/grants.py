@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.access.gatekeeper import AUTO_SCALING_POLICY
+from cdk_rehearsal.embedded_aws.access.authorizer import AUTO_SCALING_POLICY
 from cdk_rehearsal.embedded_aws.access.managed_policies import read_managed_policy
 from cdk_rehearsal.iam.call_record import RecordedCall
 from cdk_rehearsal.iam.evaluation import evaluate

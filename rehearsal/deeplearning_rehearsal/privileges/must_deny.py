@@ -39,7 +39,7 @@ class ForbiddenCall:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CallOutcome:
     """Decision about a forbidden call of one role."""
 
     call: ForbiddenCall
@@ -55,12 +55,12 @@ def list_forbidden_calls(rights: Rights) -> tuple[ForbiddenCall, ...]:
     return tuple(ForbiddenCall(**entry) for entry in entries)
 
 
-def judge_forbidden_calls(rights: Rights) -> tuple[Verdict, ...]:
+def judge_forbidden_calls(rights: Rights) -> tuple[CallOutcome, ...]:
     """Try every forbidden call as every role that it names; RehearsalError when the stack lacks one or its resource."""
     return tuple(chain.from_iterable(judge_call(rights, call) for call in list_forbidden_calls(rights)))
 
 
-def judge_call(rights: Rights, call: ForbiddenCall) -> Iterator[Verdict]:
+def judge_call(rights: Rights, call: ForbiddenCall) -> Iterator[CallOutcome]:
     """Try a call as every role that it names; RehearsalError when the stack lacks one of them or its resource."""
     roles = {arn: rights.names.get(arn.rpartition("/")[2], arn) for arn in rights.roles}
     chosen = {arn: name for arn, name in roles.items() if not call.roles or any(part in name for part in call.roles)}
@@ -76,7 +76,7 @@ def judge_call(rights: Rights, call: ForbiddenCall) -> Iterator[Verdict]:
         extra = {key: _fill(rights, value) for key, value in call.context.items()}
         context = make_context(caller, extra, is_secure=call.is_secure)
         own = chain.from_iterable(read_policy(document, "identity") for document in rights.roles[arn].values())
-        yield Verdict(call, name, evaluate(Request(caller, call.action, resource, context), own, theirs))
+        yield CallOutcome(call, name, evaluate(Request(caller, call.action, resource, context), own, theirs))
 
 
 def _describe_foreign_policy(rights: Rights, resource: str) -> dict[str, Any] | None:

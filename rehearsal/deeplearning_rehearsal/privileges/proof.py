@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.access.gatekeeper import RIGHTS_FILE
+from cdk_rehearsal.embedded_aws.access.authorizer import RIGHTS_FILE
 from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.iam.call_record import RecordedCall
 from deeplearning_rehearsal.privileges.grants import Grant, count_allowed, expand_roles, find_needed
-from deeplearning_rehearsal.privileges.must_deny import Verdict, judge_forbidden_calls
+from deeplearning_rehearsal.privileges.must_deny import CallOutcome, judge_forbidden_calls
 from deeplearning_rehearsal.privileges.rights import Rights
 
 
@@ -30,7 +30,7 @@ class Proof:
     allowed: int = 0
     distinct: list[dict[str, Any]] = field(default_factory=list)
     grants: dict[Grant, dict[str, str]] = field(default_factory=dict)
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[CallOutcome] = field(default_factory=list)
     denials: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property

@@ -14,7 +14,7 @@ from cdk_rehearsal.run.timeline import Span, Timeline
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.names import MASTER_HOST, WORKER_GPU_COUNT_VARIABLE, NodeRole
 from deeplearning_contract.version import VERSION
-from deeplearning_rehearsal.checks.contract_check import Roster
+from deeplearning_rehearsal.checks.contract_check import Membership
 from deeplearning_rehearsal.checks.node_log import LogReport
 from deeplearning_rehearsal.checks.results import CaseReport, LauncherReport, NodeReport, TrainingReport
 from deeplearning_rehearsal.checks.training import judge_training
@@ -57,7 +57,7 @@ class Evidence:
     calls: CallCounts
     formation_seconds: float | None = None
     state: ClusterState | None = None
-    roster: Roster | None = None
+    membership: Membership | None = None
     nodes: tuple[NodeReport, ...] = ()
     training: TrainingReport | None = None
     problems: list[str] = field(default_factory=list)
@@ -141,7 +141,7 @@ def judge(
         "phases": [asdict(span) for span in _list_phases(timeline)],
         "stand_ins": [{"name": s.name, "replaces": s.replaces, "does": s.behaviour} for s in stand_ins],
         "peak_memory_mib": peak_memory_mib,
-        "timeline": [asdict(happening) for happening in timeline.happenings],
+        "timeline": [asdict(event) for event in timeline.events],
         "case": evidence.case and asdict(evidence.case),
         "launchers": {name: asdict(launcher) for name, launcher in evidence.launchers.items()},
         "environment": evidence.environment and asdict(evidence.environment),
@@ -150,9 +150,7 @@ def judge(
 
 def _list_phases(timeline: Timeline) -> Iterator[Span]:
     """Yield the phases; training begins when the master's software is ready, for which `deeplearning run` waits."""
-    ready = min(
-        (each.at for each in timeline.happenings if _IS_READY.fullmatch(f"{each.lane}: {each.text}")), default=0
-    )
+    ready = min((each.at for each in timeline.events if _IS_READY.fullmatch(f"{each.lane}: {each.text}")), default=0)
     for span in timeline.spans:
         if span.name == "train" and span.start < ready < span.start + span.seconds:
             yield Span("software", span.start, ready - span.start)
@@ -185,7 +183,7 @@ def _find_promise_problems(expect: Expectation, evidence: Evidence) -> tuple[str
     problems = list(evidence.problems)
     if not evidence.has_nodes:
         return tuple(problems)
-    formed = 0 if evidence.roster is None else len(evidence.roster.hosts)
+    formed = 0 if evidence.membership is None else len(evidence.membership.hosts)
     if formed == 0 or formed != len(evidence.nodes):
         problems.append(f"every node of the membership must be checked, got {len(evidence.nodes)} of {formed}")
     if 0 < formed < evidence.requested and not (evidence.state and evidence.state.reason):
@@ -237,13 +235,13 @@ def _find_training_problems(evidence: Evidence) -> Sequence[str]:
 
 def _describe_cluster(evidence: Evidence) -> Document:
     """Nodes count the master; what an unformed cluster has not is 0 or None. `log_calls` are among `aws_calls`."""
-    roster, log, calls = evidence.roster or Roster(0, ()), evidence.log or LogReport({}, {}), evidence.calls
-    formed = len(roster.hosts)
+    membership, log, calls = evidence.membership or Membership(0, ()), evidence.log or LogReport({}, {}), evidence.calls
+    formed = len(membership.hosts)
     seconds = evidence.formation_seconds if formed else None
     return {
         "requested": evidence.requested,
         "formed": formed,
-        "generation": roster.generation,
+        "generation": membership.generation,
         "formation_seconds": seconds,
         "aws_calls": calls.total,
         "aws_calls_by_name": dict(sorted(calls.by_operation.items())),

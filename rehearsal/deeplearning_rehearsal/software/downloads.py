@@ -39,11 +39,11 @@ _DIGITS_MEMBER = f"sklearn/datasets/data/{DIGITS}"
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 
-def prepare_digits(cache: Path, tell: Callable[[str], None]) -> Path:
+def prepare_digits(cache: Path, report: Callable[[str], None]) -> Path:
     """Return the file of digits, downloaded when the cache does not hold it; UnavailableError when that fails."""
 
     def fill(work: Path) -> Path:
-        tell("downloading scikit-learn's wheel for its digits (9 MB), once")
+        report("downloading scikit-learn's wheel for its digits (9 MB), once")
         command = [*_PIP, "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(work)]
         answer = subprocess.run([*command, "scikit-learn"], capture_output=True, text=True, check=False)
         wheels = list(work.glob("*.whl"))
@@ -60,10 +60,10 @@ def prepare_digits(cache: Path, tell: Callable[[str], None]) -> Path:
         (folder / DIGITS).write_bytes(content)
         return folder
 
-    return fill_once(cache, f"digits-{_DIGITS_SHA256[:16]}", fill, tell) / DIGITS
+    return fill_once(cache, f"digits-{_DIGITS_SHA256[:16]}", fill, report) / DIGITS
 
 
-def prepare_packages(cache: Path, requirements: Path, tell: Callable[[str], None]) -> Path:
+def prepare_packages(cache: Path, requirements: Path, report: Callable[[str], None]) -> Path:
     """
     Return a folder with the wheels of an environment's requirements, downloaded when the cache does not hold them.
 
@@ -72,13 +72,13 @@ def prepare_packages(cache: Path, requirements: Path, tell: Callable[[str], None
     """
 
     def fill(folder: Path) -> None:
-        tell(f"downloading the packages of {requirements.name} for Python {NODE_PYTHON}, once")
-        _download_wheels(requirements, folder, tell)
+        report(f"downloading the packages of {requirements.name} for Python {NODE_PYTHON}, once")
+        _download_wheels(requirements, folder, report)
 
-    return _prepare(cache, (requirements.read_bytes(), _platforms()), fill, tell)
+    return _prepare(cache, (requirements.read_bytes(), _platforms()), fill, report)
 
 
-def prepare_horovod(cache: Path, framework: str, horovod: str, tell: Callable[[str], None]) -> Path:
+def prepare_horovod(cache: Path, framework: str, horovod: str, report: Callable[[str], None]) -> Path:
     """
     Return a folder with a framework, Horovod's source and what builds it, downloaded when the cache does not hold them.
 
@@ -89,24 +89,24 @@ def prepare_horovod(cache: Path, framework: str, horovod: str, tell: Callable[[s
         raise UnavailableError(f"environment's horovod must be {HOROVOD_VERSION} in the rehearsal, got {horovod}")
 
     def fill(folder: Path) -> None:
-        tell(f"downloading {framework or 'what builds Horovod'} for Python {NODE_PYTHON}, once")
-        _download_framework(framework, folder, tell)
-        tell("downloading Horovod's source (3.5 MB)")
+        report(f"downloading {framework or 'what builds Horovod'} for Python {NODE_PYTHON}, once")
+        _download_framework(framework, folder, report)
+        report("downloading Horovod's source (3.5 MB)")
         _download_horovod(folder)
 
-    return _prepare(cache, (framework, HOROVOD, HOROVOD_NEEDS, _platforms()), fill, tell)
+    return _prepare(cache, (framework, HOROVOD, HOROVOD_NEEDS, _platforms()), fill, report)
 
 
-def _prepare(cache: Path, recipe: object, fill: Callable[[Path], None], tell: Callable[[str], None]) -> Path:
+def _prepare(cache: Path, recipe: object, fill: Callable[[Path], None], report: Callable[[str], None]) -> Path:
     def fill_folder(work: Path) -> Path:
         folder = work / "packages"
         folder.mkdir()
         fill(folder)
         size = sum(path.stat().st_size for path in folder.iterdir())
-        tell(f"{len(list(folder.iterdir()))} packages of the environment are here, {size / 1e6:.0f} MB")
+        report(f"{len(list(folder.iterdir()))} packages of the environment are here, {size / 1e6:.0f} MB")
         return folder
 
-    return fill_once(cache, f"packages-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}", fill_folder, tell)
+    return fill_once(cache, f"packages-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}", fill_folder, report)
 
 
 def _download_horovod(folder: Path) -> Path:
@@ -126,14 +126,14 @@ def _download_horovod(folder: Path) -> Path:
     return sources[0]
 
 
-def _download_framework(framework: str, folder: Path, tell: Callable[[str], None]) -> None:
+def _download_framework(framework: str, folder: Path, report: Callable[[str], None]) -> None:
     """Download a framework and what builds Horovod together, so that their versions go with one another."""
     requirements = folder / "framework.txt"
     is_torch = framework.startswith("torch==") and "+" not in framework
     wanted = f"{framework}{_CPU}" if is_torch else framework
     requirements.write_text("".join(f"{line}\n" for line in (wanted, *HOROVOD_NEEDS) if line))
     try:
-        _download_wheels(requirements, folder, tell)
+        _download_wheels(requirements, folder, report)
     except UnavailableError as error:
         if is_torch and wanted in str(error):
             raise UnavailableError(
@@ -144,24 +144,24 @@ def _download_framework(framework: str, folder: Path, tell: Callable[[str], None
     requirements.unlink()
 
 
-def _download_wheels(requirements: Path, folder: Path, tell: Callable[[str], None]) -> None:
+def _download_wheels(requirements: Path, folder: Path, report: Callable[[str], None]) -> None:
     command = [*_PIP, "download", "--progress-bar", "off", "--only-binary", ":all:", "--implementation", "cp"]
     command += ["--python-version", NODE_PYTHON, *(f"--platform={name}" for name in _platforms())]
     command += ["--no-deps", "--require-hashes"] if _has_hashes(requirements) else []
     command += ["--dest", str(folder), "--requirement", str(requirements)]
-    status, last = _follow(command, tell)
+    status, last = _follow(command, report)
     if status != 0:
         raise UnavailableError(f"the packages of {requirements.name} could not be downloaded: {last}")
 
 
-def _follow(command: Sequence[str], tell: Callable[[str], None]) -> tuple[int, str]:
+def _follow(command: Sequence[str], report: Callable[[str], None]) -> tuple[int, str]:
     """Run pip, pass on what it downloads, and return its status and last lines."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     lines = []
     for line in process.stdout or ():
         lines.append(line.strip())
         if (match := _FETCHED.match(line)) and ".metadata" not in line:
-            tell(f"downloading {match[1]} ({match[2]})")
+            report(f"downloading {match[1]} ({match[2]})")
     return process.wait(), " | ".join(lines[-4:])[-600:]
 
 

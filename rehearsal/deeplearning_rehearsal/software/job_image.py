@@ -36,16 +36,18 @@ KEPT_IMAGE = StandIn(
 _SETTINGS = "node.json"
 
 
-def find_or_build_image(asset: ImageAsset, base: BaseRoot, cache: Path, tell: Callable[[str], None]) -> ContainerImage:
+def find_or_build_image(
+    asset: ImageAsset, base: BaseRoot, cache: Path, report: Callable[[str], None]
+) -> ContainerImage:
     """Return the image of a training image's asset from a kept environment, or as `build_job_image` does."""
-    return find_kept_image(asset, cache, tell) or build_job_image(asset, base, cache, tell)
+    return find_kept_image(asset, cache, report) or build_job_image(asset, base, cache, report)
 
 
-def find_kept_image(asset: ImageAsset, cache: Path, tell: Callable[[str], None]) -> ContainerImage | None:
+def find_kept_image(asset: ImageAsset, cache: Path, report: Callable[[str], None]) -> ContainerImage | None:
     """Return an image with an environment that a node made without MPI from the same declaration; None without one."""
     settings = _read_settings(asset)
     _leave_gpus_out(settings)
-    kept = KeptEnvironments(cache, _read_environment(settings), tell)
+    kept = KeptEnvironments(cache, _read_environment(settings), report)
     with kept.open_archives(SYSTEM_PYTHON) as folders:
         if not folders:
             return None
@@ -53,7 +55,7 @@ def find_kept_image(asset: ImageAsset, cache: Path, tell: Callable[[str], None])
         digest = hashlib.sha256((folder / COMPLETE).read_bytes()).hexdigest()
 
         def fill(work: Path) -> Path:
-            tell(f"unpacking the environment {folder.name} for containers, once")
+            report(f"unpacking the environment {folder.name} for containers, once")
             place = work / "layer" / ENVIRONMENT_DIRECTORY.lstrip("/") / folder.name
             place.mkdir(parents=True)
             command = ["tar", "--extract", "--no-same-owner", f"--file={folder / ARCHIVE}", f"--directory={place}"]
@@ -62,12 +64,12 @@ def find_kept_image(asset: ImageAsset, cache: Path, tell: Callable[[str], None])
             (place.parent / "current").symlink_to(folder.name)
             return work / "layer"
 
-        layer = fill_once(cache, f"image-{folder.name}-{digest[:16]}", fill, tell)
+        layer = fill_once(cache, f"image-{folder.name}-{digest[:16]}", fill, report)
     _, environment = read_dockerfile(asset.dockerfile.read_text())
     return ContainerImage((layer,), environment, KEPT_IMAGE)
 
 
-def build_job_image(asset: ImageAsset, base: BaseRoot, cache: Path, tell: Callable[[str], None]) -> ContainerImage:
+def build_job_image(asset: ImageAsset, base: BaseRoot, cache: Path, report: Callable[[str], None]) -> ContainerImage:
     """
     Return the image of a training image's asset, built by its Dockerfile for machines without GPUs.
 
@@ -80,13 +82,13 @@ def build_job_image(asset: ImageAsset, base: BaseRoot, cache: Path, tell: Callab
     changes = _leave_gpus_out(settings)
     environment = _read_environment(settings)
     requirements = next((asset.directory / "files").glob("*-requirements.txt"), None)
-    packages = prepare_packages_of(environment, lambda: _require(requirements), cache, tell)
+    packages = prepare_packages_of(environment, lambda: _require(requirements), cache, report)
     with tempfile.TemporaryDirectory() as work:
         context = Path(work) / "context"
         shutil.copytree(asset.directory, context)
         (context / _SETTINGS).write_text(json.dumps(settings, indent=2, sort_keys=True))
         changed = replace(asset, directory=context, dockerfile=context / asset.dockerfile.relative_to(asset.directory))
-        image = build_image(changed, base, packages, cache, tell)
+        image = build_image(changed, base, packages, cache, report)
     if not changes:
         return image
     behaviour = f"{image.stand_in.behaviour}; built for {' and '.join(changes)}, because this machine has no GPU"

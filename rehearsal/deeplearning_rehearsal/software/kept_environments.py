@@ -45,7 +45,7 @@ class KeptEnvironments:
 
     cache: Path
     wanted: EnvironmentSettings | None
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
     is_fresh: bool = False
     brought: set[str] = field(default_factory=set)
     _putting: threading.Lock = field(default_factory=threading.Lock)
@@ -60,7 +60,7 @@ class KeptEnvironments:
         if self.wanted is None or self.is_fresh or not kept.is_dir():
             return
         # A node that boots beside another waits until all is there; other rehearsals read at the same time.
-        with self._putting, lock_cache(self.cache, _FOLDER, self.tell, is_shared=True):
+        with self._putting, lock_cache(self.cache, _FOLDER, self.report, is_shared=True):
             notes = self._choose(kept)
             for root in roots:
                 if notes and not (root / PLACE).exists():
@@ -76,11 +76,11 @@ class KeptEnvironments:
             return
         try:
             require_cache(self.cache)
-            with lock_cache(self.cache, _FOLDER, self.tell):
+            with lock_cache(self.cache, _FOLDER, self.report):
                 for root in roots:
                     self._keep(root)
         except (OSError, RehearsalError, subprocess.CalledProcessError) as error:
-            self.tell(f"the environment could not be kept for later rehearsals: {error}")
+            self.report(f"the environment could not be kept for later rehearsals: {error}")
 
     def list_damaged(self) -> Iterator[tuple[str, bytes]]:
         """
@@ -113,7 +113,7 @@ class KeptEnvironments:
             yield []
             return
         wanted = (python, False, self.wanted.horovod)
-        with lock_cache(self.cache, _FOLDER, self.tell, is_shared=True):
+        with lock_cache(self.cache, _FOLDER, self.report, is_shared=True):
             folders = [kept / key for key in sorted(set(self._choose(kept).values()))]
             recipes = {folder: _read(folder / COMPLETE)["recipe"] for folder in folders}
             yield [
@@ -158,7 +158,7 @@ class KeptEnvironments:
                     _copy(made / key, work / key)
                     shutil.rmtree(kept / key, ignore_errors=True)
                     (work / key).rename(kept / key)
-                self.tell(f"keeps the environment {key} for later rehearsals")
+                self.report(f"keeps the environment {key} for later rehearsals")
             _copy(note, kept / note.name)
         used = {key for _, key in _read_notes(kept)}
         for folder in kept.iterdir() if kept.is_dir() else ():

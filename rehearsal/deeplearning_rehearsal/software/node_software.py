@@ -26,7 +26,9 @@ class NodeSoftware:
     index: Path | None
 
 
-def prepare_software(assembly: Path, stack_name: str | None, cache: Path, tell: Callable[[str], None]) -> NodeSoftware:
+def prepare_software(
+    assembly: Path, stack_name: str | None, cache: Path, report: Callable[[str], None]
+) -> NodeSoftware:
     """
     Return the software of a stack's nodes; what the cache has not is made or downloaded, which needs a network.
 
@@ -35,16 +37,16 @@ def prepare_software(assembly: Path, stack_name: str | None, cache: Path, tell: 
             neither make nor fetch it.
     """
     stack = read_stack(assembly, stack_name)
-    prepare_digits(cache, tell)
-    base = prepare_base_root(cache, tell)
+    prepare_digits(cache, report)
+    base = prepare_base_root(cache, report)
     parts = find_template_parts(stack.template)
-    wheels = prepare_horovod(cache, TORCH, HOROVOD_VERSION, tell) if PYTORCH in parts else None
-    layers = prepare_layers(parts, base, wheels, cache, tell)
-    packages = prepare_job_packages(stack, cache, tell)
-    return NodeSoftware(base, layers, prepare_index(cache, packages, tell) if packages else None)
+    wheels = prepare_horovod(cache, TORCH, HOROVOD_VERSION, report) if PYTORCH in parts else None
+    layers = prepare_layers(parts, base, wheels, cache, report)
+    packages = prepare_job_packages(stack, cache, report)
+    return NodeSoftware(base, layers, prepare_index(cache, packages, report) if packages else None)
 
 
-def prepare_job_packages(stack: AssemblyStack, cache: Path, tell: Callable[[str], None]) -> tuple[Path, ...]:
+def prepare_job_packages(stack: AssemblyStack, cache: Path, report: Callable[[str], None]) -> tuple[Path, ...]:
     """
     Return the folders with the packages of the stack's environment, downloaded when the cache has them not.
 
@@ -53,17 +55,17 @@ def prepare_job_packages(stack: AssemblyStack, cache: Path, tell: Callable[[str]
     environment = find_environment(stack.template)
     if environment is None:
         return ()
-    return prepare_packages_of(environment, lambda: _find_requirements(stack, environment), cache, tell)
+    return prepare_packages_of(environment, lambda: _find_requirements(stack, environment), cache, report)
 
 
 def prepare_packages_of(
-    environment: EnvironmentSettings, find_file: Callable[[], Path], cache: Path, tell: Callable[[str], None]
+    environment: EnvironmentSettings, find_file: Callable[[], Path], cache: Path, report: Callable[[str], None]
 ) -> tuple[Path, ...]:
     """Return the folders with the packages of an environment; `find_file` finds its requirements."""
     if environment.kind == "horovod":
-        return (prepare_horovod(cache, choose_framework(environment.framework) or TORCH, environment.horovod, tell),)
-    wheels = prepare_packages(cache, find_file(), tell)
-    return (wheels, prepare_horovod(cache, "", environment.horovod, tell)) if environment.horovod else (wheels,)
+        return (prepare_horovod(cache, choose_framework(environment.framework) or TORCH, environment.horovod, report),)
+    wheels = prepare_packages(cache, find_file(), report)
+    return (wheels, prepare_horovod(cache, "", environment.horovod, report)) if environment.horovod else (wheels,)
 
 
 def _find_requirements(stack: AssemblyStack, environment: EnvironmentSettings) -> Path:

@@ -47,7 +47,7 @@ def _trained(_command: str) -> Answer:
 
 
 def _run(master: Master) -> TrialRun:
-    return TrialRun(master, "i-0", "ubuntu", hosts=2, ranks=2, tell=lambda _: None)
+    return TrialRun(master, "i-0", "ubuntu", hosts=2, ranks=2, report=lambda _: None)
 
 
 def _attempt(status: int | None = 0, **changes: Any) -> Attempt:

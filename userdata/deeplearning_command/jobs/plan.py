@@ -36,7 +36,7 @@ rank with its GPU and network cards, and the reason for each part. On the master
 
 
 @dataclass(frozen=True)
-class Situation:
+class PlanContext:
     """Hosts for a plan."""
 
     hosts: list[Host]  # In the membership's order
@@ -95,16 +95,16 @@ def list_installed(context: Context) -> list[Host]:
 
 def find_situation(
     job: JobDefinition, context: Context, request: JobRequest, installed: list[Host], *, is_offline: bool
-) -> Situation:
+) -> PlanContext:
     """Return the hosts as they report themselves, or from the installed membership for those that do not."""
     examples = tuple(range(FIRST_EXAMPLE_PORT, FIRST_EXAMPLE_PORT + count_offered_ports(job)))
     ports = {host.name: examples for host in installed}
     if is_offline:
-        return Situation(installed, ports, [describe_guess("--offline")], [])
+        return PlanContext(installed, ports, [describe_guess("--offline")], [])
     try:
         remote = context.remote
     except RefusedError as error:
-        return Situation(installed, ports, [describe_guess(str(error))], [])
+        return PlanContext(installed, ports, [describe_guess(str(error))], [])
     preflight = survey_job(job, request, remote)
     answered = {host.name: host for host in preflight.plan_hosts()}
     notes = [describe_guess(f"{host} does not respond") for host in preflight.expected if host not in answered]
@@ -112,7 +112,7 @@ def find_situation(
     faults = preflight.find_faults(is_elastic=job.elastic) + describe_unready(unready)
     hosts = [answered.get(host.name, host) for host in installed]
     offered = {host: answer.ports for host, answer in preflight.answers.items()}
-    return Situation(hosts, {**ports, **offered}, notes, faults)
+    return PlanContext(hosts, {**ports, **offered}, notes, faults)
 
 
 def describe_guess(cause: str) -> str:
@@ -120,7 +120,7 @@ def describe_guess(cause: str) -> str:
     return f"GPUs, EFA and interfaces are from this node's files, and ports are examples: {cause}"
 
 
-def describe_plan(plan: LaunchPlan, situation: Situation) -> str:
+def describe_plan(plan: LaunchPlan, situation: PlanContext) -> str:
     """Return the plan as JSON, with the place of each rank."""
     places = [asdict(place) for place in list_places(plan)]
     further = {"places": places, "notes": situation.notes, "faults": situation.faults}

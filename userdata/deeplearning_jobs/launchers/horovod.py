@@ -5,7 +5,7 @@ from pathlib import Path
 
 from deeplearning_jobs.launchers.launcher import LAUNCHER, Launcher, Starter, hostfile_reason
 from deeplearning_jobs.plan.job import HOSTFILE, RANK, START, Draft, Job, Part, explain_parts, join_parts
-from deeplearning_jobs.plan.launch_plan import PlanError, Process, Reason
+from deeplearning_jobs.plan.launch_plan import PartReason, PlanError, Process
 
 ELASTIC = "elastic_horovod.sh"
 ELASTIC_SOURCE = Path(__file__).parents[1] / ELASTIC
@@ -41,7 +41,7 @@ def _draft_fixed(job: Job) -> Draft:
         Part(job.definition.program),
     ]
     timeout = {} if TIMEOUT_VARIABLE in job.variables else {TIMEOUT_VARIABLE: str(TIMEOUT_SECONDS)}
-    reasons = [Reason(f"{name}={value}", TIMEOUT_WHY) for name, value in timeout.items()]
+    reasons = [PartReason(f"{name}={value}", TIMEOUT_WHY) for name, value in timeout.items()]
     launcher = Process(job.master.name, LAUNCHER, join_parts(parts), {**timeout, **job.variables}, is_essential=True)
     return Draft((launcher,), (*explain_parts(parts), *reasons), job.path("rank-0.log"))
 
@@ -72,9 +72,11 @@ def _draft_elastic(job: Job) -> Draft:
     files = {job.path(ELASTIC): ELASTIC_SOURCE.read_text(encoding="utf-8")}
     python = {"ELASTIC_PYTHON": f"{job.request.python}/python3"} if job.request.python else {}
     environment = {"ELASTIC_STARTER": "", **python, **job.variables}
-    reasons = [Reason("ELASTIC_STARTER=", "the rank script starts the program, in any language")]
+    reasons = [PartReason("ELASTIC_STARTER=", "the rank script starts the program, in any language")]
     if python:
-        reasons.append(Reason(f"ELASTIC_PYTHON={python['ELASTIC_PYTHON']}", "loads the framework on a host that joins"))
+        reasons.append(
+            PartReason(f"ELASTIC_PYTHON={python['ELASTIC_PYTHON']}", "loads the framework on a host that joins")
+        )
     launcher = Process(job.master.name, LAUNCHER, join_parts(parts), environment, is_essential=True)
     return Draft((launcher,), (*explain_parts(parts), *reasons), job.path("rank-0.log"), files)
 

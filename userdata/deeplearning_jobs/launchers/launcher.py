@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from deeplearning_jobs.plan.job import RANK, TASK_VARIABLE, Draft, Job, Part, join_parts
-from deeplearning_jobs.plan.launch_plan import Host, PlanError, Process, Reason
+from deeplearning_jobs.plan.launch_plan import Host, PartReason, PlanError, Process
 from deeplearning_jobs.plan.topology import choose_gpus
 
 LAUNCHER = "launcher"
@@ -99,10 +99,10 @@ def make_process(job: Job, host: Host, name: str, own: Mapping[str, str], *, is_
     return Process(host.name, name, join_parts(list_parts(job)), environment, is_essential=is_essential)
 
 
-def explain_gpus(job: Job, *, has_servers: bool) -> Reason:
+def explain_gpus(job: Job, *, has_servers: bool) -> PartReason:
     """Return the reason for the division of a host's GPUs."""
     if not job.layout.has_gpus:
-        return Reason(f"{VISIBLE} not set", "for workers: these hosts have no GPUs")
+        return PartReason(f"{VISIBLE} not set", "for workers: these hosts have no GPUs")
     each = (job.first.gpu_count or 0) // job.layout.slots if job.layout.drives_whole_host else 1
     servers = "; none for servers, which would take memory of each" if has_servers else ""
-    return Reason(VISIBLE, f"{each} GPU{'s' if each > 1 else ''} a worker{servers}")
+    return PartReason(VISIBLE, f"{each} GPU{'s' if each > 1 else ''} a worker{servers}")

@@ -15,7 +15,7 @@ from deeplearning_jobs.launchers.launcher import (
     worker_gpus,
 )
 from deeplearning_jobs.plan.job import RANK_VARIABLE, Draft, Job, explain_parts
-from deeplearning_jobs.plan.launch_plan import Host, Process, Reason
+from deeplearning_jobs.plan.launch_plan import Host, PartReason, Process
 
 
 def draft_mxnet(job: Job) -> Draft:
@@ -49,7 +49,7 @@ def _interface(job: Job, host: Host) -> str:
     return "lo" if job.is_on_one_host else host.interface
 
 
-def _explain(shared: dict[str, str]) -> tuple[Reason, ...]:
+def _explain(shared: dict[str, str]) -> tuple[PartReason, ...]:
     whys = (
         "the scheduler's address: MXNet accepts no host names here",
         "free on the master at the time of the plan",
@@ -57,9 +57,9 @@ def _explain(shared: dict[str, str]) -> tuple[Reason, ...]:
         "hosts x slots",
     )
     return (
-        *(Reason(f"{name}={value}", why) for (name, value), why in zip(shared.items(), whys, strict=True)),
-        Reason("DMLC_ROLE", "scheduler and servers end with the workers; only workers decide how the job ended"),
-        Reason("DMLC_NODE_HOST, DMLC_INTERFACE", "of each host; MXNet would use the first interface that it finds"),
+        *(PartReason(f"{name}={value}", why) for (name, value), why in zip(shared.items(), whys, strict=True)),
+        PartReason("DMLC_ROLE", "scheduler and servers end with the workers; only workers decide how the job ended"),
+        PartReason("DMLC_NODE_HOST, DMLC_INTERFACE", "of each host; MXNet would use the first interface that it finds"),
     )
 
 

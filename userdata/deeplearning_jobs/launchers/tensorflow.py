@@ -22,7 +22,7 @@ from deeplearning_jobs.launchers.launcher import (
     worker_gpus,
 )
 from deeplearning_jobs.plan.job import RANK_VARIABLE, TASK_VARIABLE, Draft, Job, explain_parts
-from deeplearning_jobs.plan.launch_plan import Process, Reason
+from deeplearning_jobs.plan.launch_plan import PartReason, Process
 
 CLUSTER_FILE = "cluster.json"
 """Addresses of all processes of a TensorFlow job."""
@@ -46,7 +46,7 @@ def draft_parameter_servers(job: Job) -> Draft:
     ]
     processes += _make_workers(job, is_essential=False)
     processes.append(make_process(job, job.first, "chief-0", NO_GPUS, is_essential=True))
-    ends = Reason("chief-0", "sends the workers their work; they and the parameter servers run until it ends")
+    ends = PartReason("chief-0", "sends the workers their work; they and the parameter servers run until it ends")
     return _make_draft(job, cluster, processes, (*_explain(job, has_servers=True), ends), "chief-0.log")
 
 
@@ -56,7 +56,7 @@ def draft_multiworker(job: Job) -> Draft:
     for host in job.layout.hosts:
         cluster["worker"] += [f"{host.address}:{port}" for port in take_ports(job, host, slots)]
     processes = _make_workers(job, is_essential=True)
-    first = Reason("worker-0", "is the chief: only it writes checkpoints and summaries")
+    first = PartReason("worker-0", "is the chief: only it writes checkpoints and summaries")
     return _make_draft(job, cluster, processes, (*_explain(job, has_servers=False), first), "rank-0.log")
 
 
@@ -68,7 +68,7 @@ def _make_workers(job: Job, *, is_essential: bool) -> list[Process]:
 
 
 def _make_draft(
-    job: Job, cluster: Cluster, processes: list[Process], reasons: tuple[Reason, ...], rank_zero_log: str
+    job: Job, cluster: Cluster, processes: list[Process], reasons: tuple[PartReason, ...], rank_zero_log: str
 ) -> Draft:
     file = job.path(CLUSTER_FILE)
     lines = (
@@ -79,10 +79,12 @@ def _make_draft(
     return Draft(tuple(processes), reasons, job.path(rank_zero_log), {file: json.dumps(cluster) + "\n"}, lines)
 
 
-def _explain(job: Job, *, has_servers: bool) -> tuple[Reason, ...]:
+def _explain(job: Job, *, has_servers: bool) -> tuple[PartReason, ...]:
     return (
         *explain_parts(list_parts(job)),
-        Reason("TF_CONFIG", f"from {CLUSTER_FILE}: all by address, with ports that were free at the time of the plan"),
+        PartReason(
+            "TF_CONFIG", f"from {CLUSTER_FILE}: all by address, with ports that were free at the time of the plan"
+        ),
         explain_gpus(job, has_servers=has_servers),
     )
 

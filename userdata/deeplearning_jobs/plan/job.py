@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.names import DATA_DIRECTORY, JOBS_FOLDER, METRICS_PATH_VARIABLE
-from deeplearning_jobs.plan.launch_plan import Host, JobRequest, PlanError, Process, Reason
+from deeplearning_jobs.plan.launch_plan import Host, JobRequest, PartReason, PlanError, Process
 from deeplearning_jobs.plan.topology import Layout
 
 JOB_VARIABLE = "DEEPLEARNING_JOB"
@@ -105,7 +105,7 @@ class Draft:
     """A launcher's contribution to a plan."""
 
     processes: tuple[Process, ...]  # In the order of their start
-    reasons: tuple[Reason, ...]  # Of command lines and variables
+    reasons: tuple[PartReason, ...]  # Of command lines and variables
     rank_zero_log: str  # Path of the log of rank 0
     # Path -> text, beside the scripts that every run has. Default: none.
     files: Mapping[str, str] = field(default_factory=dict)
@@ -117,6 +117,6 @@ def join_parts(parts: list[Part]) -> tuple[str, ...]:
     return tuple(word for part in parts for word in part.words)
 
 
-def explain_parts(parts: list[Part]) -> tuple[Reason, ...]:
+def explain_parts(parts: list[Part]) -> tuple[PartReason, ...]:
     """Return the reasons of a command line, in its order."""
-    return tuple(Reason(shlex.join(part.words), part.why) for part in parts if part.why)
+    return tuple(PartReason(shlex.join(part.words), part.why) for part in parts if part.why)

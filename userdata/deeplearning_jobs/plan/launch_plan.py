@@ -46,7 +46,7 @@ class JobRequest:
 
 
 @dataclass(frozen=True)
-class Reason:
+class PartReason:
     """One part of a command line, or one variable, and the reason for it."""
 
     part: str
@@ -78,5 +78,5 @@ class LaunchPlan:
     processes: tuple[Process, ...]
     files: Mapping[str, str]  # Path -> text to write before the start; executable when the text begins with `#!`
     # For each part of the command lines, and for each variable that is set or deliberately not set
-    reasons: tuple[Reason, ...]
+    reasons: tuple[PartReason, ...]
     rank_zero_log: str  # Path of the log of rank 0

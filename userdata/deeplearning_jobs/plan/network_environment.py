@@ -7,7 +7,7 @@ The rules are those of AWS's EFA cheat sheet (awsome-distributed-training) for l
 
 from collections.abc import Mapping, Sequence
 
-from deeplearning_jobs.plan.launch_plan import Host, Reason
+from deeplearning_jobs.plan.launch_plan import Host, PartReason
 
 INTERFACE_VARIABLES = ("HOROVOD_GLOO_IFACE", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 """Variables that each host sets to its own interface."""
@@ -27,58 +27,58 @@ LEFT_TO_NCCL = {
 NOT_SET = "not set"
 
 
-def explain_network(hosts: Sequence[Host], variables: Mapping[str, str], *, is_on_one_host: bool) -> list[Reason]:
+def explain_network(hosts: Sequence[Host], variables: Mapping[str, str], *, is_on_one_host: bool) -> list[PartReason]:
     """Return the reasons for the network settings of the hosts; the user's variables override them."""
     reasons = [_explain_interfaces(hosts, variables, is_on_one_host=is_on_one_host)]
     reasons += [
-        Reason(f"{name}={variables[name]}", f"from --env; AWS advises against it: {why}")
+        PartReason(f"{name}={variables[name]}", f"from --env; AWS advises against it: {why}")
         for name, why in {**LEFT_TO_EFA, **LEFT_TO_NCCL}.items()
         if name in variables
     ]
     if not hosts[0].gpu_count:
-        return [*reasons, Reason("no NCCL and EFA settings", "these hosts have no GPUs; ranks use TCP")]
+        return [*reasons, PartReason("no NCCL and EFA settings", "these hosts have no GPUs; ranks use TCP")]
     if is_on_one_host:
         why = "NCCL reaches the ranks of one host without a network card"
-        return [*reasons, Reason("no EFA settings", why)]
+        return [*reasons, PartReason("no EFA settings", why)]
     return [*reasons, *dict.fromkeys(map(_explain_cards, hosts)), *_explain_absence(hosts, variables)]
 
 
-def _explain_absence(hosts: Sequence[Host], variables: Mapping[str, str]) -> list[Reason]:
+def _explain_absence(hosts: Sequence[Host], variables: Mapping[str, str]) -> list[PartReason]:
     has_efa = any(host.efa_cards for host in hosts)
     left = dict(LEFT_TO_NCCL)
     if has_efa:
         left |= {**LEFT_TO_EFA, HUGE_PAGES: HUGE_PAGES_WHY}
     left["NCCL_DEBUG"] = DEBUG_WHY
-    return [Reason(f"{name} {NOT_SET}", why) for name, why in left.items() if name not in variables]
+    return [PartReason(f"{name} {NOT_SET}", why) for name, why in left.items() if name not in variables]
 
 
-def _explain_interfaces(hosts: Sequence[Host], variables: Mapping[str, str], *, is_on_one_host: bool) -> Reason:
+def _explain_interfaces(hosts: Sequence[Host], variables: Mapping[str, str], *, is_on_one_host: bool) -> PartReason:
     names = [name for name in INTERFACE_VARIABLES if name not in variables]
     if not names:
-        return Reason("no interface settings", "all from --env")
+        return PartReason("no interface settings", "all from --env")
     part = ", ".join(names)
     if is_on_one_host:
-        return Reason(f"{part} = lo", "all ranks are on one host and meet on its loopback interface")
+        return PartReason(f"{part} = lo", "all ranks are on one host and meet on its loopback interface")
     found = ", ".join(dict.fromkeys(host.interface for host in hosts))
     why = (
         "each host sets them to the interface that carries its own address in the cluster, found when a rank starts; "
         "others, such as docker's, reach no host"
     )
-    return Reason(f"{part} = {found}", why)
+    return PartReason(f"{part} = {found}", why)
 
 
-def _explain_cards(host: Host) -> Reason:
+def _explain_cards(host: Host) -> PartReason:
     cards = f"{host.network_cards} network card{'s' if host.network_cards > 1 else ''}"
     if not host.efa_cards:
-        return Reason(
+        return PartReason(
             f"{host.instance_type or 'this type'}: {cards}, no EFA",
             "NCCL uses TCP (provider tcp); no EFA setting has an effect",
         )
     head = f"{host.instance_type}: {cards}, {host.efa_cards} with EFA"
     if host.efa_fault:
         why = f"NCCL uses TCP (provider tcp) nevertheless, at a fraction of the speed: {host.efa_fault}"
-        return Reason(f"{host.name}, {head}", why)
-    return Reason(
+        return PartReason(f"{host.name}, {head}", why)
+    return PartReason(
         head,
         "NCCL uses the EFAs (provider efa) with aws-ofi-nccl, from the image or the agent; the "
         "interface above is only where ranks meet",

@@ -30,7 +30,7 @@ class AccountState:
     def __init__(self, place: Place, groups: Mapping[str, ScalingGroup]) -> None:
         self._place = place
         self._groups = groups
-        self.account = place.account
+        self.account_id = place.account
         self.region = place.region
         self.url_suffix = place.url_suffix
         self.arn = place.arn
@@ -48,7 +48,7 @@ class AccountState:
 
     def find_partition_key(self, table: str) -> str:
         """Return the name of a table's partition key; empty when there is no such table."""
-        found = dynamodb_backends[self.account][self.region].tables.get(table)
+        found = dynamodb_backends[self.account_id][self.region].tables.get(table)
         return str(found.hash_key_attr) if found else ""
 
     def find_key(self, arn: str) -> str:
@@ -56,7 +56,7 @@ class AccountState:
         key = str(_read_key(*_find_resource(self._place, arn)) or "")
         if not key or key.startswith("alias/aws/"):
             return ""
-        backend = kms_backends[self.account][self.region]
+        backend = kms_backends[self.account_id][self.region]
         found = backend.keys.get(backend.any_id_to_key_id(key))
         return str(found.arn) if found else key
 
@@ -86,7 +86,7 @@ class AccountState:
 
     def find_profile_role(self, name: str) -> str:
         """Return the ARN of the role of an instance profile, by its name or ARN; empty when there is none."""
-        profiles = iam_backends[self.account][self._place.partition].instance_profiles.values()
+        profiles = iam_backends[self.account_id][self._place.partition].instance_profiles.values()
         found = next((profile for profile in list(profiles) if name in (profile.arn, profile.name)), None)
         return str(found.roles[0].arn) if found and found.roles else ""
 
@@ -97,7 +97,7 @@ class AccountState:
             return self.find_job_tags(arn)
         if service == "elasticmapreduce":
             return self.find_cluster_tags(name)
-        return dict(ec2_backends[self.account][self.region].tags.get(name, {}))
+        return dict(ec2_backends[self.account_id][self.region].tags.get(name, {}))
 
     def list_roles(self) -> tuple[str, ...]:
         """Return the ARNs of all roles."""
@@ -114,7 +114,7 @@ class AccountState:
         return {arn: policy for arn, policy in found if policy}
 
     def _list_resources(self) -> Iterator[str]:
-        account, region, arn = self.account, self.region, self.arn
+        account, region, arn = self.account_id, self.region, self.arn
         yield from (arn("sqs", name) for name in list(sqs_backends[account][region].queues))
         yield from list(sns_backends[account][region].topics)
         yield from (key.arn for key in list(kms_backends[account][region].keys.values()))
@@ -124,7 +124,7 @@ class AccountState:
         yield from (f"arn:{self._place.partition}:s3:::{name}" for name in buckets)
 
     def _read_roles(self) -> list[Any]:
-        return list(iam_backends[self.account][self._place.partition].roles.values())
+        return list(iam_backends[self.account_id][self._place.partition].roles.values())
 
 
 def _describe_group(group: ScalingGroup | None) -> tuple[str, Mapping[str, str]] | None:

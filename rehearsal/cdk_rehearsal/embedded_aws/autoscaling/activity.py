@@ -4,7 +4,7 @@ import time
 
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError
 from cdk_rehearsal.embedded_aws.base.scaling_group import Activity, GroupInstance, HealthCheck, ScalingGroup, now, stamp
-from cdk_rehearsal.embedded_aws.base.signals import Verdict
+from cdk_rehearsal.embedded_aws.base.signals import Outcome
 
 SHUT_DOWN = "Client.InstanceInitiatedShutdown: Instance initiated shutdown"
 _CAUSES: dict[HealthCheck, str] = {
@@ -103,7 +103,7 @@ def cancel_launch(activity: Activity, reason: str) -> None:
     end(activity, "Cancelled")
 
 
-def settle(group: ScalingGroup) -> Verdict | None:
+def settle(group: ScalingGroup) -> Outcome | None:
     """
     Return the outcome of a new group's creation, as CloudFormation waits for it; None while it lasts.
 
@@ -113,10 +113,10 @@ def settle(group: ScalingGroup) -> Verdict | None:
     is enough.
     """
     if group.in_service >= group.awaited:
-        return Verdict()
+        return Outcome()
     last = next((activity for activity in group.activities if activity.is_failed_launch), None)
     if last is not None and group.pending_launches == 0:
-        return Verdict(f"Group did not stabilize. Last scaling activity: {last.status_message}")
+        return Outcome(f"Group did not stabilize. Last scaling activity: {last.status_message}")
     return None
 
 

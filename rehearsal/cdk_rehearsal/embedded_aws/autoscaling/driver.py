@@ -18,7 +18,7 @@ from cdk_rehearsal.embedded_aws.base.cloud_options import ScalingPace
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError, LaunchFault, find_fault
 from cdk_rehearsal.embedded_aws.base.observation import Observations
 from cdk_rehearsal.embedded_aws.base.scaling_group import Activity, GroupInstance, HealthCheck, ScalingGroup, now
-from cdk_rehearsal.embedded_aws.base.signals import Verdict
+from cdk_rehearsal.embedded_aws.base.signals import Outcome
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
 from cdk_rehearsal.machine import Machine, MachineHost
 
@@ -124,7 +124,7 @@ class ScalingDriver:
         for instance_id in instances:
             self._machines.power_off(instance_id)
             self._launcher.terminate(instance_id)
-            self._observations.tell("scaling", instance_id, "terminated with its group", group=name)
+            self._observations.report("scaling", instance_id, "terminated with its group", group=name)
         with self.lock:
             self.deleted.append(self.groups.pop(name))
 
@@ -165,7 +165,7 @@ class ScalingDriver:
             for group in self.groups.values():
                 group.created -= timedelta(seconds=seconds)
 
-    def settle_group(self, group: ScalingGroup) -> Verdict | None:
+    def settle_group(self, group: ScalingGroup) -> Outcome | None:
         """Return the outcome of a new group's creation, as CloudFormation waits for it; None while it lasts."""
         with self.lock:
             return scaling_activity.settle(group)
@@ -238,7 +238,7 @@ class ScalingDriver:
             self._jobs.after(self.pace.failure, partial(self._end_early, group, entry, activity, end))
             return
         text = f"launched for {self._launcher.label(group.own_tags, group.name)}"
-        self._observations.tell("scaling", entry.instance_id, text, machine=machine)
+        self._observations.report("scaling", entry.instance_id, text, machine=machine)
         try:
             self._boot(group, machine, entry)
         except Exception as error:  # noqa: BLE001 - the lab's own failure must not pass for a slow launch
@@ -265,7 +265,7 @@ class ScalingDriver:
             entry.lifecycle_state, entry.in_service_at = "InService", time.monotonic()
             group.failures = 0
             scaling_activity.end(activity, "Successful")
-        self._observations.tell("scaling", entry.instance_id, "in service", group=group.name)
+        self._observations.report("scaling", entry.instance_id, "in service", group=group.name)
         self._notifications.publish(group, "autoscaling:EC2_INSTANCE_LAUNCH", activity)
         self.reconcile_soon(group)
         if entry.failed_check is not None:
@@ -290,7 +290,7 @@ class ScalingDriver:
             pause = self.pace.retries[min(group.failures, len(self.pace.retries) - 1)]
             group.failures += 1
             group.retry_at = time.monotonic() + pause
-        self._observations.tell("scaling", group.name, f"launch failed: {error.code}", activity=activity)
+        self._observations.report("scaling", group.name, f"launch failed: {error.code}", activity=activity)
         self._notifications.publish(group, "autoscaling:EC2_INSTANCE_LAUNCH_ERROR", activity)
         self._jobs.after(pause, partial(self._reconcile, group))
 
@@ -302,7 +302,7 @@ class ScalingDriver:
                 group.instances.remove(entry)
             if activity.end_time is None:
                 scaling_activity.end(activity, "Successful")
-        self._observations.tell("scaling", entry.instance_id, "terminated", group=group.name)
+        self._observations.report("scaling", entry.instance_id, "terminated", group=group.name)
         was_cancelled = activity.status_code == "Cancelled"  # then it is the launch that ends here
         event = "autoscaling:EC2_INSTANCE_LAUNCH_ERROR" if was_cancelled else "autoscaling:EC2_INSTANCE_TERMINATE"
         self._notifications.publish(group, event, activity)

@@ -75,7 +75,7 @@ class GroupNotifications:
             self._send(topic, group, message["Event"], message | {"RequestId": str(uuid.uuid4())})
 
     def _send(self, topic: str, group: ScalingGroup, event: str, message: dict[str, Any]) -> None:
-        self._observations.tell("message", group.name, event + (" (lost)" if self._lost else ""), message=message)
+        self._observations.report("message", group.name, event + (" (lost)" if self._lost else ""), message=message)
         if not self._lost and self.admits(topic):
             subject = f'Auto Scaling: {_SUBJECTS[event]} for group "{group.name}"'[:100]
             self._place.client("sns").publish(TopicArn=topic, Subject=subject, Message=json.dumps(message))

@@ -50,7 +50,7 @@ class MessageDisturbance:
                     self._hold(channel, deliver)
                     return
         if is_lost:
-            self._observations.tell("message", channel, "the first message is lost")
+            self._observations.report("message", channel, "the first message is lost")
             return
         self._deliver([deliver] if overtaken is None else [deliver, overtaken])
 

@@ -30,7 +30,7 @@ class Observations:
     def __init__(self, observer: Observer | None) -> None:
         self._observer = observer
 
-    def tell(self, topic: Topic, subject: str, text: str, **detail: Any) -> None:
+    def report(self, topic: Topic, subject: str, text: str, **detail: Any) -> None:
         """Report an event of just now."""
         if self._observer is not None:
             self._observer(Observation(time.monotonic(), topic, subject, text, detail))

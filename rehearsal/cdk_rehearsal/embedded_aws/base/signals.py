@@ -23,7 +23,7 @@ _MAX_SIGNAL_FIELD = 4096
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Outcome:
     """Outcome of a resource in progress: an empty reason is a success; `physical_id` replaces the resource's."""
 
     reason: str = ""
@@ -71,7 +71,7 @@ class PresignedUrls:
         kind = headers.get("content-type", "")
         if receiver is None or method != "PUT" or kind:
             why = f"{method} with content type {kind!r}"
-            self._observations.tell("refusal", "signal", f"signal refused with 403: {why}")
+            self._observations.report("refusal", "signal", f"signal refused with 403: {why}")
             message = "<Message>The URL was not signed for this.</Message>"
             return 403, f"<Error><Code>SignatureDoesNotMatch</Code>{message}</Error>"
         receiver.take(body)
@@ -106,13 +106,13 @@ class SignalHandle:
         """Take a signal; S3 stores a body that is none all the same, and CloudFormation ignores it."""
         signal = _read_signal(body)
         if isinstance(signal, str):
-            self._observations.tell("refusal", "signal", f"signal ignored: {signal}")
+            self._observations.report("refusal", "signal", f"signal ignored: {signal}")
             return
         with self._lock:
             is_new = signal.unique_id not in self._signals
             self._signals.setdefault(signal.unique_id, signal)
         text = f"{signal.status} from {signal.unique_id}" + ("" if is_new else " (a repetition, ignored)")
-        self._observations.tell("signal", "signal", text, signal=signal, is_new=is_new)
+        self._observations.report("signal", "signal", text, signal=signal, is_new=is_new)
 
 
 def _read_signal(body: bytes) -> Signal | str:
@@ -138,18 +138,18 @@ class WaitCondition:
         self._count = count
         self._deadline = time.monotonic() + timeout
 
-    def settle(self) -> Verdict | None:
+    def settle(self) -> Outcome | None:
         """Return the outcome; None while the wait lasts."""
         signals = self._handle.signals
         for signal in signals:
             if signal.status == "FAILURE":
-                return Verdict(
+                return Outcome(
                     f"WaitCondition received failed message: '{signal.reason}' for uniqueId: {signal.unique_id}"
                 )
         if len(signals) >= self._count:
-            return Verdict()
+            return Outcome()
         if time.monotonic() >= self._deadline:
-            return Verdict(f"WaitCondition timed out. Received {len(signals)} conditions when expecting {self._count}")
+            return Outcome(f"WaitCondition timed out. Received {len(signals)} conditions when expecting {self._count}")
         return None
 
     def attribute(self) -> str:
@@ -174,21 +174,21 @@ class ResourceSignals:
         with self._lock:
             self._statuses.setdefault(unique_id, status)
 
-    def settle(self) -> Verdict | None:
+    def settle(self) -> Outcome | None:
         """Return how the wait ended, None while it lasts; what is missing in the end counts as a failure."""
         with self._lock:
             statuses = tuple(self._statuses.values())
         successes, failures = statuses.count("SUCCESS"), statuses.count("FAILURE")
         needed = math.ceil(self._count * self._percent / 100)
         if successes >= needed:
-            return Verdict()
+            return Outcome()
         if failures > self._count - needed:
             return self._fail(failures, "FAILURE")
         return self._fail(successes, "SUCCESS") if time.monotonic() >= self._deadline else None
 
-    def _fail(self, number: int, status: str) -> Verdict:
+    def _fail(self, number: int, status: str) -> Outcome:
         """The words are those of public issues, such as aws-quickstart/quickstart-linux-bastion#144."""
-        return Verdict(
+        return Outcome(
             f"Received {number} {status} signal(s) out of {self._count}. Unable to satisfy {self._percent}% "
             "MinSuccessfulInstancesPercent requirement"
         )

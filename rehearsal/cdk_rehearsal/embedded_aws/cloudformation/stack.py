@@ -19,7 +19,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError
-from cdk_rehearsal.embedded_aws.base.signals import ResourceSignals, Verdict
+from cdk_rehearsal.embedded_aws.base.signals import Outcome, ResourceSignals
 from cdk_rehearsal.embedded_aws.base.stack_record import StackEvent, StackOutcome, StackResource
 from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate
 from cdk_rehearsal.embedded_aws.resources import CREATORS
@@ -61,7 +61,7 @@ class Stack:
     def start(self) -> None:
         """Begin to create the resources."""
         self._begin("CREATE_IN_PROGRESS", self._run)
-        self._services.observations.tell("stack", self.name, f"order of creation: seed {self._services.options.seed}")
+        self._services.observations.report("stack", self.name, f"order of creation: seed {self._services.options.seed}")
 
     def join(self, seconds: float) -> bool:
         """Wait for the end of the creation or its rollback, up to a time in seconds; return whether it has ended."""
@@ -133,31 +133,40 @@ class Stack:
         waiting = draw_order(needs, self._services.options.seed)
         settling: dict[str, Created] = {}
         while (waiting or settling) and not self._closing.is_set():
+            failed = self._settle(settling)
             ready = next((name for name in waiting if needs[name] <= self._template.created.keys()), None)
-            if ready is not None:
+            if ready is not None and failed is None:
                 waiting.remove(ready)
                 created = self._create(ready)
-                if isinstance(created, str):
-                    return self._roll_back(ready, settling)
-                settling[ready] = created
-            for name in tuple(settling):
-                settle = settling[name].settle
-                verdict = settle() if settle else Verdict()
-                if verdict is None:
-                    continue
-                created = _rename(settling.pop(name), verdict)
-                if verdict.reason:
-                    self._note(name, created.physical_id, "CREATE_FAILED", verdict.reason)
-                    return self._roll_back(name, settling)
-                self._template.created[name] = created
-                self._note(name, created.physical_id, "CREATE_COMPLETE")
+                if created is None:
+                    failed = ready
+                else:
+                    settling[ready] = created
+            if failed is not None:
+                self._roll_back(failed, settling)
+                return
             if settling and ready is None:
                 self._closing.wait(_SETTLE_SECONDS)
         if not self._closing.is_set():
             self._complete()
+
+    def _settle(self, settling: dict[str, Created]) -> str | None:
+        """Complete the resources that have settled; return the name of one that failed."""
+        for name in tuple(settling):
+            settle = settling[name].settle
+            outcome = settle() if settle else Outcome()
+            if outcome is None:
+                continue
+            created = _rename(settling.pop(name), outcome)
+            if outcome.reason:
+                self._note(name, created.physical_id, "CREATE_FAILED", outcome.reason)
+                return name
+            self._template.created[name] = created
+            self._note(name, created.physical_id, "CREATE_COMPLETE")
         return None
 
-    def _create(self, name: str) -> Created | str:
+    def _create(self, name: str) -> Created | None:
+        """Begin to create a resource; None if that failed, which is noted."""
         resource_type = str(self._template.resources[name]["Type"])
         self._note(name, "", "CREATE_IN_PROGRESS")
         try:
@@ -167,10 +176,10 @@ class Stack:
             _require_all_read(resource_type, properties)
         except (ClientError, LaunchError, ValueError, KeyError, RuntimeError) as error:
             self._note(name, "", "CREATE_FAILED", f"{error}" or type(error).__name__)
-            return str(error)
+            return None
         except Exception as error:  # noqa: BLE001 - a defect of a creator must not pass for a stack that waits
             self._note(name, "", "CREATE_FAILED", f"InternalFailure: {type(error).__name__}: {error}")
-            return str(error)
+            return None
         policy = self._template.resources[name].get("CreationPolicy")
         if policy and self._services.options.waits_for_signals:
             self._signals[name] = ResourceSignals(self._template.evaluate(policy))
@@ -284,7 +293,7 @@ class Stack:
         with self._lock:
             self._events.append(event)
         text = f"{name} {status}" + (f": {reason}" if reason else "")
-        self._services.observations.tell("stack", name, text, event=event)
+        self._services.observations.report("stack", name, text, event=event)
 
 
 def draw_order(needs: Mapping[str, Collection[str]], seed: int) -> list[str]:
@@ -307,16 +316,16 @@ def draw_order(needs: Mapping[str, Collection[str]], seed: int) -> list[str]:
 
 
 def _settle_both(
-    first: Callable[[], Verdict | None] | None, second: Callable[[], Verdict | None]
-) -> Callable[[], Verdict | None]:
-    def settle() -> Verdict | None:
-        verdict = first() if first else Verdict()
+    first: Callable[[], Outcome | None] | None, second: Callable[[], Outcome | None]
+) -> Callable[[], Outcome | None]:
+    def settle() -> Outcome | None:
+        verdict = first() if first else Outcome()
         return verdict if verdict is None or verdict.reason else second()
 
     return settle
 
 
-def _rename(created: Created, verdict: Verdict) -> Created:
+def _rename(created: Created, verdict: Outcome) -> Created:
     return replace(created, physical_id=verdict.physical_id or created.physical_id)
 
 

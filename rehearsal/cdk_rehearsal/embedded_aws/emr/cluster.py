@@ -44,7 +44,7 @@ def drop_unset(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass
-class Reason:
+class StateReason:
     """Reason of a state; EMR leaves the code out where nothing went wrong."""
 
     code: str = ""
@@ -68,7 +68,7 @@ class ClusterInstance:
     zone: str
     id: str = field(default_factory=lambda: make_id("ci-"))
     state: InstanceState = "PROVISIONING"
-    reason: Reason = field(default_factory=Reason)
+    reason: StateReason = field(default_factory=StateReason)
     created: datetime = field(default_factory=now)
     ready: datetime | None = None
     ended: datetime | None = None
@@ -162,7 +162,7 @@ class Cluster:
     disk_key: DiskKey | None = None
     id: str = field(default_factory=lambda: make_id("j-"))
     state: ClusterState = "STARTING"
-    reason: Reason = field(default_factory=Reason)
+    reason: StateReason = field(default_factory=StateReason)
     groups: list[InstanceGroup] = field(default_factory=list)
     instances: list[ClusterInstance] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)

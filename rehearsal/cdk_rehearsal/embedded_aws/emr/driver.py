@@ -16,7 +16,7 @@ from cdk_rehearsal.embedded_aws.base.cloud_options import ScalingPace
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError, LaunchFault, find_fault
 from cdk_rehearsal.embedded_aws.base.observation import Observations
 from cdk_rehearsal.embedded_aws.base.scaling_group import now
-from cdk_rehearsal.embedded_aws.base.signals import Verdict
+from cdk_rehearsal.embedded_aws.base.signals import Outcome
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
 from cdk_rehearsal.embedded_aws.emr.cluster import (
@@ -28,7 +28,7 @@ from cdk_rehearsal.embedded_aws.emr.cluster import (
     ClusterState,
     DiskKey,
     InstanceGroup,
-    Reason,
+    StateReason,
     Step,
     StepState,
     word_bootstrap_failure,
@@ -97,7 +97,7 @@ class EmrDriver:
         cluster.steps = [cluster.place_log(step) for step in steps]
         with self.lock:
             self.clusters[cluster.id] = cluster
-        self.events.tell(cluster, "STARTING")
+        self.events.report(cluster, "STARTING")
         self._jobs.after(self._pace.reaction, partial(self._provision, cluster))
         return cluster
 
@@ -120,7 +120,7 @@ class EmrDriver:
         with self.lock:
             if cluster.is_ending:
                 return
-            self._change(cluster, "TERMINATING", Reason(code, message))
+            self._change(cluster, "TERMINATING", StateReason(code, message))
             for step in cluster.steps:
                 if step.state in ACTIVE_STEPS:
                     self._end_step(cluster, step, "CANCELLED")
@@ -134,13 +134,13 @@ class EmrDriver:
                 raise RuntimeError(f"cluster {cluster.id} must end, it is {cluster.state}")
             time.sleep(_POLL_SECONDS)
 
-    def settle(self, cluster: Cluster) -> Verdict | None:
+    def settle(self, cluster: Cluster) -> Outcome | None:
         """Return the outcome of a new cluster's creation, as CloudFormation waits for it; None while it lasts."""
         with self.lock:
             if cluster.state in READY or (cluster.state in ENDED and cluster.reason.code == "ALL_STEPS_COMPLETED"):
-                return Verdict()
+                return Outcome()
             if cluster.state in ENDED:
-                return Verdict(f"{cluster.reason.code}: {cluster.reason.message}")
+                return Outcome(f"{cluster.reason.code}: {cluster.reason.message}")
             return None
 
     def find_tags(self, cluster_id: str) -> Mapping[str, str]:
@@ -177,7 +177,7 @@ class EmrDriver:
             if cluster is None or instance is None or cluster.is_ending:
                 return None
             if last_line := report.get("last_line", ""):  # In the log bucket, too.
-                self._observations.tell("scaling", instance_id, f"standard error ends with: {last_line}")
+                self._observations.report("scaling", instance_id, f"standard error ends with: {last_line}")
             if report["event"] == "ready":
                 self._greet(cluster, instance)
             elif report["event"] == "disks-locked":
@@ -233,7 +233,7 @@ class EmrDriver:
             self.provisioner.check_launch(cluster, group)
             machine = self._launch(cluster, group)
         except LaunchError as error:
-            self._observations.tell("scaling", cluster.id, f"launch failed: {error.code}")
+            self._observations.report("scaling", cluster.id, f"launch failed: {error.code}")
             self._jobs.after(self._pace.retries[0], partial(self._replace, cluster, group))
             return
         self._spread_hosts(cluster)
@@ -262,7 +262,7 @@ class EmrDriver:
         self._channels.open(machine.instance_id, path)
         with self.lock:
             cluster.instances.append(instance)
-        self._observations.tell("scaling", machine.instance_id, f"launched for {order.name}", machine=machine)
+        self._observations.report("scaling", machine.instance_id, f"launched for {order.name}", machine=machine)
         return machine
 
     def _boot(self, cluster: Cluster, machine: Machine) -> None:
@@ -273,7 +273,7 @@ class EmrDriver:
         with self.lock:
             instance = cluster.find_instance(machine.instance_id)
             if instance is not None and cluster.state in ENDED:  # meanwhile
-                self._end_instance(cluster, instance, Reason("CLUSTER_TERMINATED", "Instance was terminated."))
+                self._end_instance(cluster, instance, StateReason("CLUSTER_TERMINATED", "Instance was terminated."))
             elif instance is None:
                 self._machines.power_off(machine.instance_id)
             elif not self._boots:
@@ -286,16 +286,16 @@ class EmrDriver:
             return
         instance.state = "BOOTSTRAPPING"
         if cluster.state == "STARTING":
-            self._change(cluster, "BOOTSTRAPPING", Reason())
+            self._change(cluster, "BOOTSTRAPPING", StateReason())
         self._channels.send(instance.ec2_id, order_bootstrap(cluster, instance))
 
     def _admit(self, cluster: Cluster, instance: ClusterInstance) -> None:
         instance.state, instance.ready = "RUNNING", now()
-        self._observations.tell("scaling", instance.ec2_id, "in service", group=cluster.name)
+        self._observations.report("scaling", instance.ec2_id, "in service", group=cluster.name)
         wanted = sum(group.count for group in cluster.groups)
         if cluster.ready is None and sum(entry.state == "RUNNING" for entry in cluster.alive) == wanted:
             cluster.ready = now()
-            self._change(cluster, "RUNNING", Reason("", "Running step"))
+            self._change(cluster, "RUNNING", StateReason("", "Running step"))
             cluster.touch()
             self._measure(cluster)
             self._advance(cluster)
@@ -320,7 +320,7 @@ class EmrDriver:
         with self.lock:
             if cluster.state not in READY or not self._boots:
                 if cluster.state in READY:
-                    self._change(cluster, "WAITING", Reason("", _READY))
+                    self._change(cluster, "WAITING", StateReason("", _READY))
                 return None
             room = int(cluster.request.get("StepConcurrencyLevel", 1))
             room -= sum(step.state in ("RUNNING", "CANCEL_PENDING") for step in cluster.steps)
@@ -331,13 +331,13 @@ class EmrDriver:
             if not cluster.settings.get("KeepJobFlowAliveWhenNoSteps", False):
                 return self.terminate(cluster, "ALL_STEPS_COMPLETED", "Steps completed")
             if cluster.state != "WAITING":
-                self._change(cluster, "WAITING", Reason("", _IDLE if cluster.steps else _READY))
+                self._change(cluster, "WAITING", StateReason("", _IDLE if cluster.steps else _READY))
         return None
 
     def _start_step(self, cluster: Cluster, step: Step) -> None:
         assert cluster.master is not None  # a cluster without its primary has ended
         if cluster.state != "RUNNING":
-            self._change(cluster, "RUNNING", Reason("", "Running step"))
+            self._change(cluster, "RUNNING", StateReason("", "Running step"))
         step.state, step.started = "RUNNING", now()
         cluster.touch()  # It was pending until now.
         order = {"do": "step", "id": step.id, "jar": step.jar, "arguments": step.arguments, "logs": step.log}
@@ -371,7 +371,7 @@ class EmrDriver:
     def _finish(self, cluster: Cluster) -> None:
         with self.lock:
             for instance in cluster.alive:
-                self._end_instance(cluster, instance, Reason("CLUSTER_TERMINATED", "Instance was terminated."))
+                self._end_instance(cluster, instance, StateReason("CLUSTER_TERMINATED", "Instance was terminated."))
             self.provisioner.remove_interface(cluster)
             cluster.ended = now()
             state: ClusterState = "TERMINATED" if cluster.reason.code in _BY_PLAN else "TERMINATED_WITH_ERRORS"
@@ -379,19 +379,19 @@ class EmrDriver:
 
     def _end_core(self, cluster: Cluster, instance: ClusterInstance, message: str) -> None:
         """End a core node, which is replaced unless its cluster ends."""
-        self._end_instance(cluster, instance, Reason("INSTANCE_FAILURE", message))
+        self._end_instance(cluster, instance, StateReason("INSTANCE_FAILURE", message))
         group = next(group for group in cluster.groups if group.id == instance.group_id)
         self._jobs.after(self._pace.reaction, partial(self._replace, cluster, group))
 
-    def _end_instance(self, cluster: Cluster, instance: ClusterInstance, reason: Reason) -> None:
+    def _end_instance(self, cluster: Cluster, instance: ClusterInstance, reason: StateReason) -> None:
         # A role that may not terminate it leaves an instance that costs money; the refusal is reported.
         self.provisioner.find_denial(cluster, [("ec2.TerminateInstances", {"InstanceId": instance.ec2_id})])
         instance.state, instance.reason, instance.ended = "TERMINATED", reason, now()
         self._channels.close(instance.ec2_id)
         self._machines.power_off(instance.ec2_id)
         self._launcher.terminate(instance.ec2_id)
-        self._observations.tell("scaling", instance.ec2_id, "terminated")
+        self._observations.report("scaling", instance.ec2_id, "terminated")
 
-    def _change(self, cluster: Cluster, state: ClusterState, reason: Reason) -> None:
+    def _change(self, cluster: Cluster, state: ClusterState, reason: StateReason) -> None:
         cluster.state, cluster.reason = state, reason
         self.events.report_cluster(cluster)

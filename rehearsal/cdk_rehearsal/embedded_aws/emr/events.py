@@ -31,19 +31,19 @@ class ClusterEvents:
         self._observations = observations
         self.send: Callable[[dict[str, Any]], object] = lambda _: None
 
-    def tell(self, cluster: Cluster, text: str) -> None:
+    def report(self, cluster: Cluster, text: str) -> None:
         """Show a line about a cluster in the timeline."""
-        self._observations.tell("scaling", cluster.id, f"cluster {cluster.name} {text}")
+        self._observations.report("scaling", cluster.id, f"cluster {cluster.name} {text}")
 
     def report_cluster(self, cluster: Cluster) -> None:
         """Report the state of a cluster."""
         said = cluster.reason.message
-        self.tell(cluster, f"{cluster.state}: {said}" if said else cluster.state)
+        self.report(cluster, f"{cluster.state}: {said}" if said else cluster.state)
         self._publish(*describe_cluster_change(cluster))
 
     def report_step(self, cluster: Cluster, step: Step) -> None:
         """Report the state of a step."""
-        self.tell(cluster, f"step {step.name} {step.state}")
+        self.report(cluster, f"step {step.name} {step.state}")
         self._publish(*describe_step_change(cluster, step))
 
     def _publish(self, kind: str, detail: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ import base64
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
+from cdk_rehearsal.embedded_aws.access.authorizer import Authorizer
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError
 from cdk_rehearsal.embedded_aws.base.principals import Principal
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
@@ -43,16 +43,16 @@ Call = tuple[str, Mapping[str, Any]]
 class Provisioner:
     """Judges the requests of clusters and orders their instances."""
 
-    def __init__(self, place: Place, gatekeeper: Gatekeeper) -> None:
+    def __init__(self, place: Place, authorizer: Authorizer) -> None:
         self._place = place
-        self._gatekeeper = gatekeeper
+        self._authorizer = authorizer
 
     def find_obstacle(self, cluster: Cluster) -> str:
         """Return why EMR terminates a new cluster before it launches anything; empty where it does not."""
         role = self.service_role(cluster)
-        if not self._gatekeeper.trusts(role, EMR, cluster.arn):
+        if not self._authorizer.trusts(role, EMR, cluster.arn):
             return f"EMR service role {role} is invalid"
-        if not self._gatekeeper.trusts(self.instance_role(cluster), "ec2.amazonaws.com"):
+        if not self._authorizer.trusts(self.instance_role(cluster), "ec2.amazonaws.com"):
             return f"Failed to authorize instance profile {cluster.request['JobFlowRole']}."
         return self._find_network_obstacle(cluster) or self.find_denial(cluster, self._list_calls(cluster))
 
@@ -78,7 +78,7 @@ class Provisioner:
         role = self.service_role(cluster)
         caller = Principal("other", "", "EMR", role)
         for operation, parameters in calls:
-            if denial := self._gatekeeper.check_call(caller, operation, parameters):
+            if denial := self._authorizer.check_call(caller, operation, parameters):
                 if denial.is_about_key:  # gchq/sleeper#3447
                     return (
                         "Amazon EMR couldn't launch the cluster because the KMS key is invalid. Make sure the key is "
@@ -96,16 +96,16 @@ class Provisioner:
     def note_lost_log(self, instance_id: str, report: Message) -> None:
         """Record that a node could not write a log to the cluster's bucket, which on AWS nobody would notice."""
         node = Principal("other", "", instance_id)
-        self._gatekeeper.note_failure(node, "s3:PutObject", f"log {report['target']} is lost: {report['error']}")
+        self._authorizer.note_failure(node, "s3:PutObject", f"log {report['target']} is lost: {report['error']}")
 
     def service_role(self, cluster: Cluster) -> str:
         """Return the ARN of the service role; requests name it or give its ARN."""
         role = str(cluster.request["ServiceRole"])
-        return self._gatekeeper.state.find_role(role) or role
+        return self._authorizer.state.find_role(role) or role
 
     def instance_role(self, cluster: Cluster) -> str:
         """Return the ARN of the role of the instance profile."""
-        return self._gatekeeper.state.find_profile_role(str(cluster.request["JobFlowRole"]))
+        return self._authorizer.state.find_profile_role(str(cluster.request["JobFlowRole"]))
 
     def order_instance(self, cluster: Cluster, group: InstanceGroup, image_id: str, user_data: str) -> LaunchOrder:
         """Return the order for an instance of a group."""

@@ -188,7 +188,7 @@ class FunctionRunner:
         try:
             send()
         except ClientError as refusal:
-            self._observations.tell("refusal", function.name, f"{what} of {function.name} is lost: {refusal}")
+            self._observations.report("refusal", function.name, f"{what} of {function.name} is lost: {refusal}")
 
     def _run(self, function: Function, event: Any) -> Outcome:
         with self._lock:
@@ -213,7 +213,7 @@ class FunctionRunner:
             self._invocations.append(invocation)
         text = f"{invocation.source} → {invocation.function}"
         text += f": {invocation.error}" if invocation.error else f" in {invocation.seconds:.1f} s"
-        self._observations.tell(
+        self._observations.report(
             "invocation" if invocation.attempt else "refusal", invocation.function, text, invocation=invocation
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from moto.sns.models import Subscription
 
-from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
+from cdk_rehearsal.embedded_aws.access.authorizer import Authorizer
 from cdk_rehearsal.embedded_aws.base.message_faults import MessageDisturbance
 from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
 from cdk_rehearsal.embedded_aws.messaging.event_bus import transform
@@ -27,10 +27,10 @@ class Delivery:
     queues to process undelivered events"). What a function fails on after it was invoked is Lambda's to keep.
     """
 
-    def __init__(self, place: Place, functions: FunctionRunner, gatekeeper: Gatekeeper) -> None:
+    def __init__(self, place: Place, functions: FunctionRunner, authorizer: Authorizer) -> None:
         self._place = place
         self._functions = functions
-        self._gatekeeper = gatekeeper
+        self._authorizer = authorizer
 
     def deliver_message(
         self, function_arn: str, notification: Mapping[str, Any], subscription_arn: str, dead_letters: str
@@ -60,7 +60,7 @@ class Delivery:
 
     def _invoke(self, function_arn: str, event: Mapping[str, Any], source: str, source_arn: str) -> bool:
         principal = f"{source}.amazonaws.com"
-        self._gatekeeper.note_invocation(principal, function_arn, source_arn)
+        self._authorizer.note_invocation(principal, function_arn, source_arn)
         return self._functions.invoke_asynchronously(
             function_arn, event, source=source, principal=principal, source_arn=source_arn
         )
@@ -69,7 +69,7 @@ class Delivery:
         topic_arn = target["Arn"]
         # EventBridge tells SNS no source (EventBridge user guide: "You can't use Condition blocks in Amazon SNS topic
         # policies").
-        if not self._gatekeeper.admits_service(_EVENTS, "sns.Publish", {"TopicArn": topic_arn}):
+        if not self._authorizer.admits_service(_EVENTS, "sns.Publish", {"TopicArn": topic_arn}):
             return False
         transformer = target.get("InputTransformer")
         text = transform(event, transformer) if transformer else json.dumps(event)
@@ -83,7 +83,7 @@ class Delivery:
             return
         sqs = self._place.client("sqs")
         url = sqs.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
-        if self._gatekeeper.admits_service(service, "sqs.SendMessage", {"QueueUrl": url}, source_arn=source_arn):
+        if self._authorizer.admits_service(service, "sqs.SendMessage", {"QueueUrl": url}, source_arn=source_arn):
             texts = {name: {"StringValue": text, "DataType": "String"} for name, text in attributes.items()}
             sqs.send_message(QueueUrl=url, MessageBody=json.dumps(content), MessageAttributes=texts)
 

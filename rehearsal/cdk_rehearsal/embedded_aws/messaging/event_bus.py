@@ -147,7 +147,7 @@ class EventBus:
     def send(self, event: dict[str, Any]) -> int:
         """Show an event in the timeline, and hand it to the targets of all rules that match; return their number."""
         message = event["detail"].get("message", "")
-        self._observations.tell("message", event["source"], f"{event['detail-type']} {message}".rstrip())
+        self._observations.report("message", event["source"], f"{event['detail-type']} {message}".rstrip())
         return self.deliver(event)
 
     def deliver(self, event: dict[str, Any]) -> int:

@@ -53,7 +53,7 @@ def _create_selection(creation: Creation) -> Created:
 
 
 def _require_trust(creation: Creation, role_arn: str) -> None:
-    if not creation.services.gatekeeper.trusts(role_arn, BACKUP):
+    if not creation.services.authorizer.trusts(role_arn, BACKUP):
         raise ValueError(f"The IAM role {role_arn} is not valid or cannot be assumed by AWS Backup")
 
 
@@ -65,14 +65,14 @@ def _require_tag_right(creation: Creation, role_arn: str) -> None:
     by tag; no page says that a selection by ARNs is exempt.
     """
     service = Principal("other", "", "aws-backup", role_arn)
-    if creation.services.gatekeeper.check_call(service, "tag.GetResources", {}) is not None:
+    if creation.services.authorizer.check_call(service, "tag.GetResources", {}) is not None:
         raise ValueError(f"IAM Role {role_arn} is not authorized to call tag:GetResources (ERROR_3018)")
 
 
 def _check_rights(creation: Creation, role_arn: str, vault: str, resources: Sequence[str]) -> None:
     """Check the calls of a nightly backup by its role; a denial is reported as of any other call."""
     service = Principal("other", "", "aws-backup", role_arn)
-    point = creation.services.gatekeeper.state.arn("backup", f"recovery-point:{_NEXT}")
+    point = creation.services.authorizer.state.arn("backup", f"recovery-point:{_NEXT}")
     of_vault: list[Call] = [
         ("backup.DescribeBackupVault", {"BackupVaultName": vault}),
         ("backup.CopyIntoBackupVault", {"BackupVaultName": vault}),
@@ -81,7 +81,7 @@ def _check_rights(creation: Creation, role_arn: str, vault: str, resources: Sequ
     ]
     of_resources = [call for arn in resources for call in list_backup_calls(arn)]
     for operation, parameters in of_vault + of_resources:
-        creation.services.gatekeeper.check_call(service, operation, parameters)
+        creation.services.authorizer.check_call(service, operation, parameters)
 
 
 def list_backup_calls(arn: str) -> Iterator[Call]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.base.signals import Verdict
+from cdk_rehearsal.embedded_aws.base.signals import Outcome
 from cdk_rehearsal.embedded_aws.services import Services
 
 
@@ -91,9 +91,9 @@ class Created:
 
     physical_id: str
     attributes: Mapping[str, Any | Callable[[], Any]] = field(default_factory=dict)
-    settle: Callable[[], Verdict | None] | None = None
+    settle: Callable[[], Outcome | None] | None = None
     delete: Callable[[], None] | None = None
-    update: Callable[[Mapping[str, Any], Mapping[str, Any]], Verdict] | None = None
+    update: Callable[[Mapping[str, Any], Mapping[str, Any]], Outcome] | None = None
 
 
 Creator = Callable[[Creation], Created]

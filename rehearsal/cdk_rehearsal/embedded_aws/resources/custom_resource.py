@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.base.signals import Verdict
+from cdk_rehearsal.embedded_aws.base.signals import Outcome
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
 from cdk_rehearsal.embedded_aws.resources.resource_support import CUSTOM_RESOURCE
 
@@ -24,7 +24,7 @@ class _Answer:
     def __init__(self, logical_id: str, timeout: float) -> None:
         self._logical_id = logical_id
         self._deadline = time.monotonic() + timeout
-        self._verdict: Verdict | None = None
+        self._verdict: Outcome | None = None
         self.physical_id = ""
         self.data: dict[str, Any] = {}
 
@@ -34,7 +34,7 @@ class _Answer:
             answer = json.loads(body)
             status, self.physical_id = answer["Status"], str(answer["PhysicalResourceId"])
         except (ValueError, KeyError, TypeError):
-            self._verdict = Verdict(f"Invalid response for {self._logical_id}: {body[:200]!r}")
+            self._verdict = Outcome(f"Invalid response for {self._logical_id}: {body[:200]!r}")
             return
         reason = ""
         if len(body) > _MAX_RESPONSE:
@@ -44,15 +44,15 @@ class _Answer:
             reason = f"Received response status [{status}] from custom resource. Message returned: {said}"
         else:
             self.data = answer.get("Data", {})
-        self._verdict = Verdict(reason, self.physical_id)
+        self._verdict = Outcome(reason, self.physical_id)
 
-    def settle(self) -> Verdict | None:
+    def settle(self) -> Outcome | None:
         """Return the outcome of the request; None while it lasts."""
         if self._verdict is None and time.monotonic() >= self._deadline:
-            return Verdict("CloudFormation did not receive a response from your Custom Resource.")
+            return Outcome("CloudFormation did not receive a response from your Custom Resource.")
         return self._verdict
 
-    def wait(self) -> Verdict:
+    def wait(self) -> Outcome:
         """Wait for the outcome."""
         while (verdict := self.settle()) is None:
             time.sleep(_POLL_SECONDS)
@@ -67,13 +67,13 @@ class _CustomResource:
         self.attributes: dict[str, Any] = {}
         self._latest = self._request("Create", creation.properties)
 
-    def settle(self) -> Verdict | None:
+    def settle(self) -> Outcome | None:
         """Return the outcome of the creation; None while it lasts."""
         verdict = self._latest.settle()
         self.attributes.update(self._latest.data)
         return verdict
 
-    def update(self, properties: Mapping[str, Any], former: Mapping[str, Any]) -> Verdict:
+    def update(self, properties: Mapping[str, Any], former: Mapping[str, Any]) -> Outcome:
         """Update the resource; the physical id that a new one replaces is not deleted."""
         answer = self._request("Update", properties, OldResourceProperties=_as_texts(dict(former)))
         verdict = answer.wait()

@@ -66,7 +66,7 @@ def _decrypt_environment(creation: Creation, name: str) -> str:
     here. Where there was none, functions did not start (cattle-ops/terraform-aws-gitlab-runner issue 1253).
     """
     caller = Principal("lambda", "", name, creation.properties["Role"])
-    denial = creation.services.gatekeeper.check_call(caller, "lambda.DecryptEnvironment", {"FunctionName": name})
+    denial = creation.services.authorizer.check_call(caller, "lambda.DecryptEnvironment", {"FunctionName": name})
     if denial is None:
         return ""
     said = "Lambda was unable to decrypt the environment variables because KMS access was denied."

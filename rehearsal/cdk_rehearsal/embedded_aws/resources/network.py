@@ -9,7 +9,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from cdk_rehearsal.embedded_aws.base.principals import Principal
-from cdk_rehearsal.embedded_aws.base.signals import Verdict
+from cdk_rehearsal.embedded_aws.base.signals import Outcome
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
 from cdk_rehearsal.embedded_aws.resources.simple import Simple, is_true, specify_tags
 
@@ -113,7 +113,7 @@ def _create_nat_gateway(creation: Creation) -> Created:
             f"NatGateway {created.physical_id} is in state failed and hence failed to stabilize. "
             f"Detailed failure message: Network {vpc} has no Internet gateway attached"
         )
-        return replace(created, settle=lambda: Verdict(reason))
+        return replace(created, settle=lambda: Outcome(reason))
     return created
 
 
@@ -172,7 +172,7 @@ def _deliver_flows(creation: Creation, role_arn: str, log_group: str) -> None:
     service = Principal("other", "", "vpc-flow-logs", role_arn)
     stream = {"logGroupName": log_group, "logStreamName": "eni-00000000-all"}
     for operation in ("logs.DescribeLogStreams", "logs.CreateLogStream", "logs.PutLogEvents"):
-        creation.services.gatekeeper.check_call(service, operation, stream)
+        creation.services.authorizer.check_call(service, operation, stream)
 
 
 def _create_flow_log(creation: Creation) -> Created:

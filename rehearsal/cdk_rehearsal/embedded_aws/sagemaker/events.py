@@ -41,7 +41,7 @@ class TrainingEvents:
         """Report the state of a job."""
         text = f"training job {job.secondary}"
         is_failed = job.secondary == "Failed"
-        self._observations.tell("scaling", job.name, f"{text}: {job.reason}" if is_failed else text)
+        self._observations.report("scaling", job.name, f"{text}: {job.reason}" if is_failed else text)
         detail = _plain({**job.to_api(), "Tags": job.tags})
         self._queue.put(build_event(self._place, "aws.sagemaker", DETAIL_TYPE, detail, [job.arn]))
 

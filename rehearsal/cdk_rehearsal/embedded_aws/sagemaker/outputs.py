@@ -63,7 +63,7 @@ class ContainerLog:
             if self._is_open:
                 self._logs.put_log_events(logGroupName=LOG_GROUP, logStreamName=self.stream, logEvents=list(events))
         except ClientError:
-            self._is_lost = True  # The gatekeeper has reported the refusal.
+            self._is_lost = True  # The authorizer has reported the refusal.
 
     def _open(self) -> None:
         with contextlib.suppress(self._logs.exceptions.ResourceAlreadyExistsException):

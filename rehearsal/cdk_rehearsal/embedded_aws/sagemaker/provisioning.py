@@ -12,7 +12,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
+from cdk_rehearsal.embedded_aws.access.authorizer import Authorizer
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError
 from cdk_rehearsal.embedded_aws.base.principals import Principal
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
@@ -45,15 +45,15 @@ class JobError(Exception):
 class Provisioner:
     """Judges the requests of training jobs, and makes what they need in the user's account."""
 
-    def __init__(self, place: Place, gatekeeper: Gatekeeper, launcher: InstanceLauncher) -> None:
+    def __init__(self, place: Place, authorizer: Authorizer, launcher: InstanceLauncher) -> None:
         self._place = place
-        self._gatekeeper = gatekeeper
+        self._authorizer = authorizer
         self._launcher = launcher
         self._ec2 = place.client("ec2")
 
     def check_account(self, job: TrainingJob) -> None:
         """Raise RequestError for a request whose role, type, network or file systems are not in order."""
-        if not self._gatekeeper.trusts(job.role, SAGEMAKER, job.arn):  # predictive-maintenance-using-machine-learning#3
+        if not self._authorizer.trusts(job.role, SAGEMAKER, job.arn):  # predictive-maintenance-using-machine-learning#3
             raise RequestError(
                 f"Could not assume role {job.role}. Please ensure that the role exists and allows principal "
                 f"'{SAGEMAKER}' to assume the role."
@@ -67,7 +67,7 @@ class Provisioner:
         """Return why the execution role may not make one of SageMaker's calls; empty where it may make all."""
         caller = Principal(KIND, "", "SageMaker", job.role)
         for operation, parameters in calls:
-            if denial := self._gatekeeper.check_call(caller, operation, parameters):
+            if denial := self._authorizer.check_call(caller, operation, parameters):
                 return denial.message
         return ""
 
@@ -124,7 +124,7 @@ class Provisioner:
                 )["SecurityGroups"]
                 self._check_port(job, source, groups, _NFS)
                 # A channel has neither an access point nor IAM nor TLS (SageMaker API reference, FileSystemDataSource).
-                if not self._gatekeeper.admits_anonymous_mount(system):
+                if not self._authorizer.admits_anonymous_mount(system):
                     raise JobError(word_mount_failure(source, "the policy of the file system denies access"))
                 mounts.append(Mount(path, system, folder, is_writable, str(target["IpAddress"])))
             else:

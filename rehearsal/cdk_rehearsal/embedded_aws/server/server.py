@@ -20,7 +20,7 @@ import moto.backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import BaseWSGIServer, make_server
 
-from cdk_rehearsal.embedded_aws.access.gatekeeper import Denial, Gatekeeper
+from cdk_rehearsal.embedded_aws.access.authorizer import Authorizer, Denial
 from cdk_rehearsal.embedded_aws.base.principals import OPERATOR, Principal, PrincipalRegistry, caller
 from cdk_rehearsal.embedded_aws.base.request import (
     CHANNEL_SERVICE,
@@ -114,7 +114,7 @@ class Server:
     """
     Serves AWS on one address and port (0: a free one).
 
-    S3 returns objects `object_seconds` late. `gatekeeper` is None until a stack is deployed.
+    S3 returns objects `object_seconds` late. `authorizer` is None until a stack is deployed.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Server:
         self._presigned = presigned
         self._channels = channels
         self._object_seconds = object_seconds
-        self.gatekeeper: Gatekeeper | None = None
+        self.authorizer: Authorizer | None = None
         self._sessions = session_manager.SessionManager()
         self._moto = DomainDispatcherApplication(_create_app)
         self._locks: dict[str, threading.RLock] = {}
@@ -196,8 +196,8 @@ class Server:
         return self._answer_call(environ, start_response, f"cloudformation.{operation}", principal, request)
 
     def _find_denial(self, principal: Principal, operation: str, request: SignedRequest) -> Denial | None:
-        assert self.gatekeeper is not None  # only a deployed stack has principals beside the operator
-        return self.gatekeeper.check(principal, operation, request)
+        assert self.authorizer is not None  # only a deployed stack has principals beside the operator
+        return self.authorizer.check(principal, operation, request)
 
     def _answer_call(
         self,

@@ -72,20 +72,20 @@ def recipe_key() -> str:
     return f"{SUITE}-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}"
 
 
-def prepare_base_root(cache: Path, tell: Callable[[str], None]) -> BaseRoot:
+def prepare_base_root(cache: Path, report: Callable[[str], None]) -> BaseRoot:
     """
     Return the base root, made when the cache does not hold it: a minute, and 190 MB of downloads.
 
     UnavailableError when this machine cannot make it; the message says what is missing or what failed.
     """
-    install_missing_packages(tell)
-    folder = fill_once(cache, recipe_key(), lambda work: _build(work, tell), tell)
+    install_missing_packages(report)
+    folder = fill_once(cache, recipe_key(), lambda work: _build(work, report), report)
     return BaseRoot(folder / "root", folder / "archive")
 
 
-def _build(work: Path, tell: Callable[[str], None]) -> Path:
+def _build(work: Path, report: Callable[[str], None]) -> Path:
     begin = time.monotonic()
-    tell("making the nodes' base root file system, once: about 190 MB of downloads, 350 MB on disk, a minute")
+    report("making the nodes' base root file system, once: about 190 MB of downloads, 350 MB on disk, a minute")
     made = work / "made"
     made.mkdir()
     # mmdebstrap runs it at the end, in a shell whose first argument is the root.
@@ -93,9 +93,9 @@ def _build(work: Path, tell: Callable[[str], None]) -> Path:
     options = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in UNREAD]
     options += [f"--customize-hook={' '.join(finish)}"]
     sources, log = read_host_sources(), work.parent / "build.log"
-    bootstrap_root(made / "root", SUITE, IMAGE_PACKAGES, *options, sources=sources, log=log, tell=tell)
+    bootstrap_root(made / "root", SUITE, IMAGE_PACKAGES, *options, sources=sources, log=log, report=report)
     write_archive(made / "archive")
-    tell(f"base root file system ready after {time.monotonic() - begin:.0f} s")
+    report(f"base root file system ready after {time.monotonic() - begin:.0f} s")
     return made
 
 
@@ -105,7 +105,7 @@ def bootstrap_root(
     packages: Sequence[str],
     *options: str,
     log: Path,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     keyring: Path = ARCHIVE_KEYRING,
     sources: str | None = None,
 ) -> None:
@@ -126,7 +126,7 @@ def bootstrap_root(
         for line in process.stdout or ():
             output.write(line)
             if line.startswith("I: ") and "-hook in shell" not in line:
-                tell(line.removeprefix("I: ").strip())
+                report(line.removeprefix("I: ").strip())
         status = process.wait()
     if status != 0:
         last = " | ".join(log.read_text(errors="replace").splitlines()[-8:])
@@ -139,7 +139,7 @@ def find_missing_packages() -> tuple[str, ...]:
     return (*missing, *(() if ARCHIVE_KEYRING.exists() else (_KEYRING_PACKAGE,)))
 
 
-def install_missing_packages(tell: Callable[[str], None], missing: Sequence[str] | None = None) -> None:
+def install_missing_packages(report: Callable[[str], None], missing: Sequence[str] | None = None) -> None:
     """
     Install packages with apt-get; UnavailableError names the remedy when it cannot.
 
@@ -153,7 +153,7 @@ def install_missing_packages(tell: Callable[[str], None], missing: Sequence[str]
         raise UnavailableError(f"missing: {', '.join(missing)}; install them with this machine's package manager")
     if os.geteuid() != 0:
         raise UnavailableError(f"missing: {', '.join(missing)}; run: sudo {line}")
-    tell(f"installing on this machine: {' '.join(missing)}")
+    report(f"installing on this machine: {' '.join(missing)}")
     command = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *missing]
     if _apt_get(command).returncode == 0:
         return

@@ -91,7 +91,7 @@ def read_dockerfile(text: str) -> tuple[tuple[Step, ...], Mapping[str, str]]:
 
 
 def build_image(
-    asset: ImageAsset, base: BaseRoot, packages: Sequence[Path], cache: Path, tell: Callable[[str], None]
+    asset: ImageAsset, base: BaseRoot, packages: Sequence[Path], cache: Path, report: Callable[[str], None]
 ) -> ContainerImage:
     """
     Return the image of an asset, built when the cache does not hold it.
@@ -101,7 +101,7 @@ def build_image(
         base: What is in place of the image of its FROM line; its archive is apt's.
         packages: Folders of Python packages, which are pip's; it has no index.
         cache: The cache.
-        tell: Told each line of a build.
+        report: Called with each line of a build.
 
     Raises:
         AssemblyError: The Dockerfile has other instructions, or the build has arguments.
@@ -117,11 +117,11 @@ def build_image(
     folders |= {f"packages-{number}": folder for number, folder in enumerate(packages)}
 
     def fill(work: Path) -> Path:
-        tell("building the container image, once")
-        return _make_layer(work, script, base, folders, tell)
+        report("building the container image, once")
+        return _make_layer(work, script, base, folders, report)
 
     name = f"image-{hashlib.sha256(repr((recipe, _MAKE_LAYER.read_text())).encode()).hexdigest()[:16]}"
-    return ContainerImage((fill_once(cache, name, fill, tell),), environment, BUILT_IMAGE)
+    return ContainerImage((fill_once(cache, name, fill, report),), environment, BUILT_IMAGE)
 
 
 def _write_script(steps: Sequence[Step], packages: int) -> str:
@@ -138,7 +138,7 @@ def _write_script(steps: Sequence[Step], packages: int) -> str:
 
 
 def _make_layer(
-    work: Path, script: str, base: BaseRoot, folders: Mapping[str, Path], tell: Callable[[str], None]
+    work: Path, script: str, base: BaseRoot, folders: Mapping[str, Path], report: Callable[[str], None]
 ) -> Path:
     layer, srv = work / "layer", work / "srv"
     for folder in (layer, srv):
@@ -150,7 +150,7 @@ def _make_layer(
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         for line in process.stdout or ():
             lines.append(line.rstrip())
-            tell(lines[-1])
+            report(lines[-1])
     if process.returncode != 0:
         raise UnavailableError(f"the container image could not be built: {' | '.join(lines[-_LAST_LINES:])}")
     return layer

@@ -160,7 +160,7 @@ def _write_emr(folder: Path) -> None:
 
 
 def prepare_layers(
-    parts: Collection[ImagePart], base: BaseRoot, wheels: Path | None, cache: Path, tell: Callable[[str], None]
+    parts: Collection[ImagePart], base: BaseRoot, wheels: Path | None, cache: Path, report: Callable[[str], None]
 ) -> dict[ImagePart, Path]:
     """
     Return the layers of the parts that are software, each made when the cache has it not.
@@ -171,11 +171,11 @@ def prepare_layers(
     if SOFTWARE & set(parts):
         what = "installing what Deep Learning AMIs have beside their driver: compilers and OpenMPI"
         layers[COMPILERS] = _prepare(
-            COMPILERS, what, _INSTALL, (base.root,), {"archive": base.archive}, cache=cache, tell=tell
+            COMPILERS, what, _INSTALL, (base.root,), {"archive": base.archive}, cache=cache, report=report
         )
     if PYTORCH in parts and wheels is not None:
         what, lower = "making the environment of the images with PyTorch", (layers[COMPILERS], base.root)
-        layers[PYTORCH] = _prepare(PYTORCH, what, _ENVIRONMENT, lower, {"wheels": wheels}, cache=cache, tell=tell)
+        layers[PYTORCH] = _prepare(PYTORCH, what, _ENVIRONMENT, lower, {"wheels": wheels}, cache=cache, report=report)
     return layers
 
 
@@ -187,12 +187,12 @@ def _prepare(
     folders: Mapping[str, Path],
     *,
     cache: Path,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Path:
     """Return a layer, made by a shell script over lower layers, which finds folders in /srv."""
 
     def fill(work: Path) -> Path:
-        tell(f"{what}, once (a minute)")
+        report(f"{what}, once (a minute)")
         made, srv = work / "layer", work / "srv"
         made.mkdir()
         srv.mkdir()
@@ -207,4 +207,4 @@ def _prepare(
 
     below = [(path.parent.name, path.name) for path in (*lower, *folders.values())]
     recipe = (script, below, NODE_PYTHON, _SCRIPT.read_text())
-    return fill_once(cache, f"{part}-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}", fill, tell)
+    return fill_once(cache, f"{part}-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]}", fill, report)

@@ -56,7 +56,7 @@ class Actions:
         Carry out an injection and return when the fault has struck; raises RehearsalError if it could not be carried
         out.
         """
-        self.timeline.tell(_LANE, f"{injection} ({injection.when.text}) {self._name(instance_id)}".rstrip())
+        self.timeline.report(_LANE, f"{injection} ({injection.when.text}) {self._name(instance_id)}".rstrip())
         action = ACTIONS[injection.do]
         action.act(self, *([instance_id] if action.has_target else []), **injection.options)
 
@@ -72,10 +72,10 @@ class Actions:
         self._timers.append(timer)
         timer.start()
 
-    def find_dead(self, instance_id: str) -> None:
-        """Let EC2 find a machine dead."""
+    def declare_dead(self, instance_id: str) -> None:
+        """Let EC2 declare a machine dead."""
         if self.aws.fail_instance(instance_id):
-            self.timeline.tell(_LANE, f"EC2 finds {self._name(instance_id)} dead")
+            self.timeline.report(_LANE, f"EC2 finds {self._name(instance_id)} dead")
 
     def run(self, instance_id: str, line: str) -> None:
         """Run a shell line as root; raises RehearsalError if it fails."""
@@ -93,6 +93,98 @@ class Actions:
             if time.monotonic() > give_up:
                 raise RehearsalError(f"the agent of {instance_id} must run again, it has logged nothing")
             time.sleep(_INTERVAL_SECONDS)
+
+    def power_off(self, node: str, found_dead_after: float | None) -> None:
+        """Cut a machine's power; EC2 finds it dead so much later, or never."""
+        self.fleet.cut_power(node)
+        if found_dead_after is not None:
+            self.later(found_dead_after, lambda: self.declare_dead(node))
+
+    def announce_interruption(self, node: str, seconds: float) -> None:
+        """Announce that EC2 takes a machine back in so many seconds, and take it back."""
+        self.lab.node(node).metadata.announce_interruption(seconds)
+        self.later(seconds, lambda: self._take_back(node))
+
+    def _take_back(self, node: str) -> None:
+        self.fleet.cut_power(node)
+        self.declare_dead(node)
+
+    def slow_metadata(self, node: str, seconds: float) -> None:
+        """Let a machine's metadata service answer so much later."""
+        from cdk_rehearsal.lab.node_faults import MetadataFault  # noqa: PLC0415 - see above
+
+        self.lab.node(node).metadata.fault = MetadataFault(delay_seconds=seconds)
+
+    def send_poison(self) -> None:
+        """Send malformed messages to every queue and topic."""
+        queues, topics = self.aws.place.client("sqs"), self.aws.place.client("sns")
+        for resource in self.aws.wait(0).resources:
+            for body in POISON:
+                if resource.resource_type == "AWS::SQS::Queue":
+                    queues.send_message(QueueUrl=resource.physical_id, MessageBody=body)
+                elif resource.resource_type == "AWS::SNS::Topic":
+                    topics.publish(TopicArn=resource.physical_id, Message=body)
+
+    def set_workers(self, count: int) -> None:
+        """Set the desired capacity of the workers' groups."""
+        scaling = self.aws.place.client("autoscaling")
+        role = {"Name": f"tag:{ROLE_TAG}", "Values": [NodeRole.WORKER.value]}
+        for group in scaling.describe_auto_scaling_groups(Filters=[role])["AutoScalingGroups"]:
+            scaling.set_desired_capacity(AutoScalingGroupName=group["AutoScalingGroupName"], DesiredCapacity=count)
+
+    def tag_cluster(self, key: str, value: str) -> None:
+        """Give every cluster on EMR a tag; take it with an empty value."""
+        emr = self.aws.place.client("emr")
+        for cluster in emr.list_clusters()["Clusters"]:
+            if value:
+                emr.add_tags(ResourceId=cluster["Id"], Tags=[{"Key": key, "Value": value}])
+            else:
+                emr.remove_tags(ResourceId=cluster["Id"], TagKeys=[key])
+
+    def protect_cluster(self, is_protected: bool) -> None:  # noqa: FBT001 - the key of a case file
+        """Turn the termination protection of every cluster on EMR on or off."""
+        emr = self.aws.place.client("emr")
+        names = [cluster["Id"] for cluster in emr.list_clusters()["Clusters"]]
+        emr.set_termination_protection(JobFlowIds=names, TerminationProtected=is_protected)
+
+    def find_jobs(self) -> "TrainingJobs":
+        if self.jobs is None:
+            raise RehearsalError("the stack must have training jobs, it has none")
+        return self.jobs
+
+    def kill_container(self, number: int) -> None:
+        """End all processes of a container of the newest training job."""
+        self.find_jobs().containers.find(f"algo-{number}").kill()
+
+    def stop_job(self) -> None:
+        """Stop the newest training job."""
+        self.find_jobs().stop()
+
+    def interrupt_job(self) -> None:
+        """Take the spot capacity of the newest training job back; raises RehearsalError if it has none."""
+        name = self.find_jobs().names()[0]
+        if not self.find_jobs().interrupt(name):
+            raise RehearsalError(f"training job {name} must run on spot capacity, it does not")
+
+    def delete_mount_targets(self) -> None:
+        """Delete the mount targets of all file systems."""
+        efs = self.aws.place.client("efs")
+        for system in efs.describe_file_systems()["FileSystems"]:
+            for target in efs.describe_mount_targets(FileSystemId=system["FileSystemId"])["MountTargets"]:
+                efs.delete_mount_target(MountTargetId=target["MountTargetId"])
+
+    def revoke_member_rules(self) -> None:
+        """Remove the rules by which security groups admit their own members."""
+        ec2 = self.aws.place.client("ec2")
+        for group in ec2.describe_security_groups()["SecurityGroups"]:
+            name = group["GroupId"]
+            own = [
+                rule
+                for rule in group["IpPermissions"]
+                if any(pair["GroupId"] == name for pair in rule.get("UserIdGroupPairs", ()))
+            ]
+            if own and group["GroupName"] != "default":
+                ec2.revoke_security_group_ingress(GroupId=name, IpPermissions=own)
 
     def _name(self, instance_id: str) -> str:
         return f"{self.fleet.lane(instance_id)} {instance_id}" if instance_id else ""
@@ -132,201 +224,115 @@ class Action:
     stops_ranks: bool = False
 
 
-def _power_off(on: Actions, node: str, found_dead_after: float | None) -> None:
-    on.fleet.cut_power(node)
-    if found_dead_after is not None:
-        on.later(found_dead_after, lambda: on.find_dead(node))
-
-
-def _announce_interruption(on: Actions, node: str, seconds: float) -> None:
-    on.lab.node(node).metadata.announce_interruption(seconds)
-    on.later(seconds, lambda: _take_back(on, node))
-
-
-def _take_back(on: Actions, node: str) -> None:
-    on.fleet.cut_power(node)
-    on.find_dead(node)
-
-
-def _slow_metadata(on: Actions, node: str, seconds: float) -> None:
-    from cdk_rehearsal.lab.node_faults import MetadataFault  # noqa: PLC0415 - see above
-
-    on.lab.node(node).metadata.fault = MetadataFault(delay_seconds=seconds)
-
-
-def _send_poison(on: Actions) -> None:
-    queues, topics = on.aws.place.client("sqs"), on.aws.place.client("sns")
-    for resource in on.aws.wait(0).resources:
-        for body in POISON:
-            if resource.resource_type == "AWS::SQS::Queue":
-                queues.send_message(QueueUrl=resource.physical_id, MessageBody=body)
-            elif resource.resource_type == "AWS::SNS::Topic":
-                topics.publish(TopicArn=resource.physical_id, Message=body)
-
-
-def _set_workers(on: Actions, count: int) -> None:
-    scaling = on.aws.place.client("autoscaling")
-    role = {"Name": f"tag:{ROLE_TAG}", "Values": [NodeRole.WORKER.value]}
-    for group in scaling.describe_auto_scaling_groups(Filters=[role])["AutoScalingGroups"]:
-        scaling.set_desired_capacity(AutoScalingGroupName=group["AutoScalingGroupName"], DesiredCapacity=count)
-
-
-def _tag_cluster(on: Actions, key: str, value: str) -> None:
-    emr = on.aws.place.client("emr")
-    for cluster in emr.list_clusters()["Clusters"]:
-        if value:
-            emr.add_tags(ResourceId=cluster["Id"], Tags=[{"Key": key, "Value": value}])
-        else:
-            emr.remove_tags(ResourceId=cluster["Id"], TagKeys=[key])
-
-
-def _protect_cluster(on: Actions, is_protected: bool) -> None:  # noqa: FBT001 - the key of a case file
-    emr = on.aws.place.client("emr")
-    names = [cluster["Id"] for cluster in emr.list_clusters()["Clusters"]]
-    emr.set_termination_protection(JobFlowIds=names, TerminationProtected=is_protected)
-
-
-def _find_jobs(on: Actions) -> "TrainingJobs":
-    if on.jobs is None:
-        raise RehearsalError("the stack must have training jobs, it has none")
-    return on.jobs
-
-
-def _kill_container(on: Actions, number: int) -> None:
-    _find_jobs(on).containers.find(f"algo-{number}").kill()
-
-
-def _stop_job(on: Actions) -> None:
-    _find_jobs(on).stop()
-
-
-def _interrupt_job(on: Actions) -> None:
-    name = _find_jobs(on).names()[0]
-    if not _find_jobs(on).interrupt(name):
-        raise RehearsalError(f"training job {name} must run on spot capacity, it does not")
-
-
-def _delete_mount_targets(on: Actions) -> None:
-    efs = on.aws.place.client("efs")
-    for system in efs.describe_file_systems()["FileSystems"]:
-        for target in efs.describe_mount_targets(FileSystemId=system["FileSystemId"])["MountTargets"]:
-            efs.delete_mount_target(MountTargetId=target["MountTargetId"])
-
-
-def _revoke_member_rules(on: Actions) -> None:
-    """Remove the rules by which security groups admit their own members."""
-    ec2 = on.aws.place.client("ec2")
-    for group in ec2.describe_security_groups()["SecurityGroups"]:
-        name = group["GroupId"]
-        own = [
-            rule
-            for rule in group["IpPermissions"]
-            if any(pair["GroupId"] == name for pair in rule.get("UserIdGroupPairs", ()))
-        ]
-        if own and group["GroupName"] != "default":
-            ec2.revoke_security_group_ingress(GroupId=name, IpPermissions=own)
-
-
 ACTIONS: Mapping[str, Action] = {
     "power_off": Action(
         "the machine dies; EC2 finds it dead later, in truth after minutes, or never",
-        _power_off,
+        Actions.power_off,
         {"found_dead_after": Option(SecondsOrNever, 20.0)},
         stops_ranks=True,
     ),
     "silence": Action(
         "all packets of the machine are dropped, while it goes on running",
-        lambda on, node: on.lab.node(node).link.set_up(up=False),
+        lambda actions, node: actions.lab.node(node).link.set_up(up=False),
         stops_ranks=True,
     ),
-    "restore": Action("a silenced machine is heard again", lambda on, node: on.lab.node(node).link.set_up(up=True)),
+    "restore": Action(
+        "a silenced machine is heard again", lambda actions, node: actions.lab.node(node).link.set_up(up=True)
+    ),
     "reboot": Action(
         "the machine loses power and starts again with its disk",
-        lambda on, node: on.await_agent(node, lambda: on.lab.reboot(node)),
+        lambda actions, node: actions.await_agent(node, lambda: actions.lab.reboot(node)),
         stops_ranks=True,
     ),
     "fail_instance": Action(
         "EC2 finds the running machine dead, so that its group replaces it",
-        lambda on, node: on.find_dead(node),
+        lambda actions, node: actions.declare_dead(node),
         stops_ranks=True,
     ),
     "run_user_data_again": Action(
         "the machine's user data runs a second time",
-        lambda on, node: on.await_agent(node, lambda: on.run(node, _USER_DATA)),
+        lambda actions, node: actions.await_agent(node, lambda: actions.run(node, _USER_DATA)),
     ),
     "spot_notice": Action(
         "EC2 announces, two minutes before as a rule, that it takes the machine back, and does",
-        _announce_interruption,
+        Actions.announce_interruption,
         {"seconds": Option(float, 120.0)},
         stops_ranks=True,
     ),
     "set_gpus": Action(
         "nvidia-smi shows so many GPUs and uncorrected ECC errors, so much later",
-        lambda on, node, **gpus: on.lab.node(node).set_gpus(**gpus),
+        lambda actions, node, **gpus: actions.lab.node(node).set_gpus(**gpus),
         {"count": Option(int), "ecc_errors": Option(int, 0), "answer_seconds": Option(float, 0.0)},
     ),
     "break_mounts": Action(
         "mounts that begin now hang, or do not resolve their server, for a time",
-        lambda on, node, trouble, seconds: on.lab.node(node).break_mounts(trouble, seconds),
+        lambda actions, node, trouble, seconds: actions.lab.node(node).break_mounts(trouble, seconds),
         {"trouble": Option(Literal["hang", "unresolvable"]), "seconds": Option(float)},
     ),
     "fill_disk": Action(
         "the machine's disk is full, but for a rest",
-        lambda on, node, free_mib: on.lab.node(node).disk.fill(free_mib << 20),
+        lambda actions, node, free_mib: actions.lab.node(node).disk.fill(free_mib << 20),
         {"free_mib": Option(int, 0)},
     ),
-    "slow_metadata": Action("the metadata service answers so much later", _slow_metadata, {"seconds": Option(float)}),
-    "stop_sshd": Action("the machine's SSH server stops", lambda on, node: on.lab.node(node).control_sshd("stop")),
-    "start_sshd": Action("it starts again", lambda on, node: on.lab.node(node).control_sshd("start")),
+    "slow_metadata": Action(
+        "the metadata service answers so much later", Actions.slow_metadata, {"seconds": Option(float)}
+    ),
+    "stop_sshd": Action(
+        "the machine's SSH server stops", lambda actions, node: actions.lab.node(node).control_sshd("stop")
+    ),
+    "start_sshd": Action("it starts again", lambda actions, node: actions.lab.node(node).control_sshd("start")),
     "run": Action(
         "a shell line runs as root on the machine",
-        lambda on, node, line: on.run(node, line),
+        lambda actions, node, line: actions.run(node, line),
         {"line": Option(str)},
     ),
-    "send_poison": Action("malformed messages are put on every queue and topic", _send_poison, has_target=False),
+    "send_poison": Action("malformed messages are put on every queue and topic", Actions.send_poison, has_target=False),
     "age_groups": Action(
         "Auto Scaling says that its groups were made so much earlier, as if so much time had passed",
-        lambda on, seconds: on.aws.age_groups(seconds),
+        lambda actions, seconds: actions.aws.age_groups(seconds),
         {"seconds": Option(float)},
         has_target=False,
     ),
     "set_workers": Action(
-        "the operator sets the desired capacity of the workers", _set_workers, {"count": Option(int)}, has_target=False
+        "the operator sets the desired capacity of the workers",
+        Actions.set_workers,
+        {"count": Option(int)},
+        has_target=False,
     ),
     "tag_cluster": Action(
         "the operator gives a cluster on EMR a tag, or takes it with an empty value",
-        _tag_cluster,
+        Actions.tag_cluster,
         {"key": Option(str), "value": Option(str)},
         has_target=False,
     ),
-    "submit_job": Action("the job is submitted again", lambda on: _find_jobs(on).start(), has_target=False),
-    "stop_job": Action("the newest training job is stopped", _stop_job, has_target=False),
+    "submit_job": Action("the job is submitted again", lambda actions: actions.find_jobs().start(), has_target=False),
+    "stop_job": Action("the newest training job is stopped", Actions.stop_job, has_target=False),
     "interrupt_job": Action(
         "SageMaker takes the spot capacity of the newest training job back",
-        _interrupt_job,
+        Actions.interrupt_job,
         has_target=False,
     ),
     "kill_container": Action(
         "all processes of a container of the training job end",
-        _kill_container,
+        Actions.kill_container,
         {"number": Option(int)},
         has_target=False,
     ),
     "remove_from_image": Action(
         "the image of containers lacks a file",
-        lambda on, path: _find_jobs(on).containers.absent.append(path),
+        lambda actions, path: actions.find_jobs().containers.absent.append(path),
         {"path": Option(str)},
         has_target=False,
     ),
     "delete_mount_targets": Action(
-        "the file systems lose their mount targets", _delete_mount_targets, has_target=False
+        "the file systems lose their mount targets", Actions.delete_mount_targets, has_target=False
     ),
     "revoke_member_rules": Action(
-        "security groups do not admit their own members any more", _revoke_member_rules, has_target=False
+        "security groups do not admit their own members any more", Actions.revoke_member_rules, has_target=False
     ),
     "protect_cluster": Action(
         "the operator protects a cluster on EMR from termination, or no longer",
-        _protect_cluster,
+        Actions.protect_cluster,
         {"is_protected": Option(bool)},
         has_target=False,
     ),

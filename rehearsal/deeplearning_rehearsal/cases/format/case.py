@@ -6,7 +6,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_rehearsal.cases.format.account import AccountBucket, DataObject
-from deeplearning_rehearsal.cases.format.expectations import Need, Seen
+from deeplearning_rehearsal.cases.format.expectations import Condition, Expectations
 from deeplearning_rehearsal.cases.format.triggers import Target, Trigger
 from deeplearning_rehearsal.options import Expectation
 
@@ -109,7 +109,7 @@ class Case:
     minutes: float = 8.0
     cloud: CloudFaults = field(default_factory=CloudFaults)
     injections: tuple[Injection, ...] = ()
-    seen: Seen = field(default_factory=Seen)
+    seen: Expectations = field(default_factory=Expectations)
     objects: tuple[DataObject, ...] = ()
     buckets: tuple[AccountBucket, ...] = ()
     launchers: tuple[str, ...] = ()
@@ -146,14 +146,14 @@ class Case:
         """True if it needs a stack of its own."""
         return bool(self.context) or self.is_elastic
 
-    def meets(self, need: Need) -> bool:
+    def meets(self, need: Condition) -> bool:
         """Return whether the case is what an expectation needs."""
         forms, is_injected = self.expect != "failed", bool(self.injections)
         return {
-            Need.NOTHING: True,
-            Need.FORMS: forms,
-            Need.TRAINS: self.expect == "trained",
-            Need.FAILS: not forms and (is_injected or bool(self.cloud.launch_faults)),
-            Need.ELASTIC: self.is_elastic and is_injected,
-            Need.REPAIRS: forms and is_injected,
+            Condition.NOTHING: True,
+            Condition.FORMS: forms,
+            Condition.TRAINS: self.expect == "trained",
+            Condition.FAILS: not forms and (is_injected or bool(self.cloud.launch_faults)),
+            Condition.ELASTIC: self.is_elastic and is_injected,
+            Condition.REPAIRS: forms and is_injected,
         }[need]

@@ -25,7 +25,7 @@ def join_lines(page: str) -> str:
 
 
 @dataclass(frozen=True)
-class NeedsSight:
+class NodeObservations:
     """
     The data and the environment that jobs need, as nodes have them.
 
@@ -52,7 +52,7 @@ class NeedsSight:
 
 
 @dataclass(frozen=True)
-class Sight:
+class CaseObservations:
     """
     Observations of a rehearsed case.
 
@@ -89,7 +89,7 @@ class Sight:
     changed_files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     calls: int = 0
     call_bound: int | None = None
-    needs: NeedsSight = field(default_factory=NeedsSight)
+    needs: NodeObservations = field(default_factory=NodeObservations)
     object_reads: int = 0
     denials: Mapping[str, str] = field(default_factory=dict)
     environment: EnvironmentReport | None = None
@@ -130,7 +130,7 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Result:
     """An expectation, whether it held, and what was found."""
 
     expectation: str
@@ -138,7 +138,7 @@ class Finding:
     found: str
 
 
-class Need(str, Enum):
+class Condition(str, Enum):
     """A property that a case must have for an expectation to make sense."""
 
     NOTHING = "nothing"
@@ -153,16 +153,16 @@ class Need(str, Enum):
 class Expectation:
     """A row of `EXPECTATIONS`: the judge of a value, of a list or table each entry, and the need of the case."""
 
-    judge: Callable[[Any, Sight], Finding]
-    need: Need = Need.NOTHING
+    judge: Callable[[Any, CaseObservations], Result]
+    need: Condition = Condition.NOTHING
 
 
 def _figure(
-    says: str, holds: Callable[[Any, Any], bool], subject: str, name: str, need: Need = Need.NOTHING
+    says: str, holds: Callable[[Any, Any], bool], subject: str, name: str, need: Condition = Condition.NOTHING
 ) -> Expectation:
-    def judge(value: Any, sight: Sight) -> Finding:
-        found = getattr(sight, name)
-        return Finding(says.format(subject, value), found is not None and holds(found, value), _show(found))
+    def judge(value: Any, observations: CaseObservations) -> Result:
+        found = getattr(observations, name)
+        return Result(says.format(subject, value), found is not None and holds(found, value), _show(found))
 
     return Expectation(judge, need)
 
@@ -172,72 +172,76 @@ _at_least = partial(_figure, "{} is at least {:g}", operator.ge)
 _at_most = partial(_figure, "{} is at most {:g}", operator.le)
 
 
-def _texts(says: str, name: str, need: Need = Need.NOTHING) -> Expectation:
-    def judge(text: str, sight: Sight) -> Finding:
-        found = getattr(sight, name)
-        return Finding(says.format(text), text in found, repr(found))
+def _texts(says: str, name: str, need: Condition = Condition.NOTHING) -> Expectation:
+    def judge(text: str, observations: CaseObservations) -> Result:
+        found = getattr(observations, name)
+        return Result(says.format(text), text in found, repr(found))
 
     return Expectation(judge, need)
 
 
-def _judge_timeline(text: str, sight: Sight) -> Finding:
-    closest = next((line for line in sight.timeline if text in line), None)
-    found = f"none of {len(sight.timeline)} lines" if closest is None else closest
-    return Finding(f"the timeline says {text!r}", closest is not None, found)
+def _judge_timeline(text: str, observations: CaseObservations) -> Result:
+    closest = next((line for line in observations.timeline if text in line), None)
+    found = f"none of {len(observations.timeline)} lines" if closest is None else closest
+    return Result(f"the timeline says {text!r}", closest is not None, found)
 
 
-def _judge_replacement(_: Flag, sight: Sight) -> Finding:
-    if not sight.replacements:
-        return Finding("a replacement joins", is_held=False, found="no member was launched after the first injection")
-    found = ", ".join(sight.replacements)
-    if not sight.is_elastic:
-        return Finding("a replacement joins", is_held=True, found=found)
-    sizes = [recovery.sizes_after for recovery in sight.recoveries]
-    has_trained = any(recovery.has_regained_size for recovery in sight.recoveries)
-    return Finding("a replacement joins and trains", has_trained, f"{found}; sizes of later worlds {sizes}")
+def _judge_replacement(_: Flag, observations: CaseObservations) -> Result:
+    if not observations.replacements:
+        return Result("a replacement joins", is_held=False, found="no member was launched after the first injection")
+    found = ", ".join(observations.replacements)
+    if not observations.is_elastic:
+        return Result("a replacement joins", is_held=True, found=found)
+    sizes = [recovery.sizes_after for recovery in observations.recoveries]
+    has_trained = any(recovery.has_regained_size for recovery in observations.recoveries)
+    return Result("a replacement joins and trains", has_trained, f"{found}; sizes of later worlds {sizes}")
 
 
-def _judge_files(_: Flag, sight: Sight) -> Finding:
-    changed = {name: paths for name, paths in sight.changed_files.items() if paths}
-    is_held = bool(sight.changed_files) and not changed
+def _judge_files(_: Flag, observations: CaseObservations) -> Result:
+    changed = {name: paths for name, paths in observations.changed_files.items() if paths}
+    is_held = bool(observations.changed_files) and not changed
     found = "; ".join(f"{name}: {', '.join(paths[:9])}" for name, paths in changed.items())
-    return Finding("files are identical", is_held, found or f"{len(sight.changed_files)} nodes compared")
+    return Result("files are identical", is_held, found or f"{len(observations.changed_files)} nodes compared")
 
 
-def _judge_calls(_: Flag, sight: Sight) -> Finding:
-    bound = sight.call_bound
-    is_held = bound is not None and sight.calls <= bound
-    return Finding(f"the nodes make at most {bound} AWS calls", is_held, str(sight.calls))
+def _judge_calls(_: Flag, observations: CaseObservations) -> Result:
+    bound = observations.call_bound
+    is_held = bound is not None and observations.calls <= bound
+    return Result(f"the nodes make at most {bound} AWS calls", is_held, str(observations.calls))
 
 
-def _judge_data(name: str, sight: Sight) -> Finding:
-    wrong = sight.needs.find_incomplete(name)
+def _judge_data(name: str, observations: CaseObservations) -> Result:
+    wrong = observations.needs.find_incomplete(name)
     found = "; ".join(f"{node}: {digest}" for node, digest in wrong.items())
-    return Finding(
-        f"data {name} is on every node as in S3", not wrong, found or f"{len(sight.needs.trees[name])} nodes have it"
+    return Result(
+        f"data {name} is on every node as in S3",
+        not wrong,
+        found or f"{len(observations.needs.trees[name])} nodes have it",
     )
 
 
-def _judge_failure(entry: tuple[str, str], sight: Sight) -> Finding:
-    (step, text), needs = entry, sight.needs
+def _judge_failure(entry: tuple[str, str], observations: CaseObservations) -> Result:
+    (step, text), needs = entry, observations.needs
     said = needs.find_failure(step)
     name = step.partition("data:")[2]
     half = [node for node, digest in needs.trees.get(name, {}).items() if digest not in (ABSENT, needs.expected[name])]
     found = f"{said!r}{f', and half of it in place on {half}' if half else ''}"
-    return Finding(f"{step} fails with {text!r} and leaves nothing half-done", text in said and not half, found)
+    return Result(f"{step} fails with {text!r} and leaves nothing half-done", text in said and not half, found)
 
 
-def _judge_denial(action: str, sight: Sight) -> Finding:
-    return Finding(f"{action} is denied", action in sight.denials, sight.denials.get(action, "it was not"))
+def _judge_denial(action: str, observations: CaseObservations) -> Result:
+    return Result(f"{action} is denied", action in observations.denials, observations.denials.get(action, "it was not"))
 
 
-def _judge_command(line: str, sight: Sight) -> Finding:
-    found = sight.commands.get(line, "it was not run")
-    return Finding(f"`{line}` succeeds on the master", not found, found or "status 0")
+def _judge_command(line: str, observations: CaseObservations) -> Result:
+    found = observations.commands.get(line, "it was not run")
+    return Result(f"`{line}` succeeds on the master", not found, found or "status 0")
 
 
-def _judge_model(_: Flag, sight: Sight) -> Finding:
-    return Finding("the job leaves a model", bool(sight.job_model), ", ".join(sight.job_model) or "it is empty")
+def _judge_model(_: Flag, observations: CaseObservations) -> Result:
+    return Result(
+        "the job leaves a model", bool(observations.job_model), ", ".join(observations.job_model) or "it is empty"
+    )
 
 
 def _judge_order(wanted: tuple[str, ...], found: tuple[str, ...]) -> bool:
@@ -245,14 +249,14 @@ def _judge_order(wanted: tuple[str, ...], found: tuple[str, ...]) -> bool:
     return all(name in rest for name in wanted)
 
 
-def _judge_transitions(text: str, sight: Sight) -> Finding:
+def _judge_transitions(text: str, observations: CaseObservations) -> Result:
     wanted = tuple(name.strip() for name in text.split(","))
-    is_held = _judge_order(wanted, sight.job_transitions)
-    return Finding(f"the training job goes through {text}", is_held, ", ".join(sight.job_transitions))
+    is_held = _judge_order(wanted, observations.job_transitions)
+    return Result(f"the training job goes through {text}", is_held, ", ".join(observations.job_transitions))
 
 
 @dataclass(frozen=True)
-class Seen:
+class Expectations:
     """
     The table `[seen]`: what must hold at the end, a row of `EXPECTATIONS` each.
 
@@ -262,44 +266,48 @@ class Seen:
     stack: Annotated[Status | None, _equals("the stack", "stack")] = None
     requested: Annotated[int | None, _equals("the number of nodes requested", "requested")] = None
     # The end is waited for until the membership has them.
-    formed: Annotated[int | None, _equals("the number of nodes formed", "formed", Need.FORMS)] = None
-    generation_at_least: Annotated[int | None, _at_least("the generation", "generation", Need.FORMS)] = None
-    accuracy_at_least: Annotated[float | None, _at_least("the held-out accuracy", "accuracy", Need.TRAINS)] = None
+    formed: Annotated[int | None, _equals("the number of nodes formed", "formed", Condition.FORMS)] = None
+    generation_at_least: Annotated[int | None, _at_least("the generation", "generation", Condition.FORMS)] = None
+    accuracy_at_least: Annotated[float | None, _at_least("the held-out accuracy", "accuracy", Condition.TRAINS)] = None
     # From the cause, a failed launch or the first injection, to the stack's failure.
     within_seconds: Annotated[
-        float | None, _at_most("the time in seconds from cause to failure", "failure_seconds", Need.FAILS)
+        float | None, _at_most("the time in seconds from cause to failure", "failure_seconds", Condition.FAILS)
     ] = None
     # From the last injection that a world of ranks felt to new progress.
     recovery_seconds_at_most: Annotated[
-        float | None, _at_most("the time in seconds until training goes on", "recovery_seconds", Need.ELASTIC)
+        float | None, _at_most("the time in seconds until training goes on", "recovery_seconds", Condition.ELASTIC)
     ] = None
     # Commits whose progress had to be made again.
     lost_commits_at_most: Annotated[
-        int | None, _at_most("the number of commits lost", "lost_commits", Need.ELASTIC)
+        int | None, _at_most("the number of commits lost", "lost_commits", Condition.ELASTIC)
     ] = None
     # Finds out that staging begins anew.
     object_reads_at_most: Annotated[
-        int | None, _at_most("the number of objects read from S3", "object_reads", Need.FORMS)
+        int | None, _at_most("the number of objects read from S3", "object_reads", Condition.FORMS)
     ] = None
     # Finds an endless replacement.
     launches_at_most: Annotated[int | None, _at_most("the number of machines launched", "launches")] = None
-    environment: Annotated[EnvironmentState | None, _equals("the environment", "environment_state", Need.FORMS)] = None
+    environment: Annotated[
+        EnvironmentState | None, _equals("the environment", "environment_state", Condition.FORMS)
+    ] = None
     reason_contains: Annotated[tuple[str, ...], _texts("the reason says {!r}", "reason")] = ()
     timeline_contains: Annotated[tuple[str, ...], Expectation(_judge_timeline)] = ()
     environment_says: Annotated[
-        tuple[str, ...], _texts("the master says {!r} of the environment", "environment_detail", Need.FORMS)
+        tuple[str, ...], _texts("the master says {!r} of the environment", "environment_detail", Condition.FORMS)
     ] = ()
-    status_says: Annotated[tuple[str, ...], _texts("the status says {!r}", "status_words", Need.FORMS)] = ()
+    status_says: Annotated[tuple[str, ...], _texts("the status says {!r}", "status_words", Condition.FORMS)] = ()
     # A machine launched after the first injection is a member, and trains.
-    replacement_joins: Annotated[Flag | None, Expectation(_judge_replacement, Need.REPAIRS)] = None
+    replacement_joins: Annotated[Flag | None, Expectation(_judge_replacement, Condition.REPAIRS)] = None
     # The files of the targets are the same, byte for byte, as before the injection.
-    identical_files: Annotated[Flag | None, Expectation(_judge_files, Need.REPAIRS)] = None
+    identical_files: Annotated[Flag | None, Expectation(_judge_files, Condition.REPAIRS)] = None
     # The nodes' AWS calls keep to the bound of an undisturbed formation.
-    calls_within_bound: Annotated[Flag | None, Expectation(_judge_calls, Need.FORMS)] = None
+    calls_within_bound: Annotated[Flag | None, Expectation(_judge_calls, Condition.FORMS)] = None
     # Sources of data that every node has, byte for byte as S3 holds them.
-    data_complete: Annotated[tuple[str, ...], Expectation(_judge_data, Need.FORMS)] = ()
+    data_complete: Annotated[tuple[str, ...], Expectation(_judge_data, Condition.FORMS)] = ()
     # `data:<name>` or `environment` -> text with which it fails for good; such data is there whole or not at all.
-    needs_failed: Annotated[Mapping[str, str], Expectation(_judge_failure, Need.FORMS)] = field(default_factory=dict)
+    needs_failed: Annotated[Mapping[str, str], Expectation(_judge_failure, Condition.FORMS)] = field(
+        default_factory=dict
+    )
     # Actions that the deployed policies must deny; any other denial is a failure, here as everywhere.
     denied: Annotated[tuple[str, ...], Expectation(_judge_denial)] = ()
     job_status: Annotated[str | None, _equals("the status of the training job", "job_status")] = None
@@ -312,24 +320,24 @@ class Seen:
     job_goes_through: Annotated[str | None, Expectation(_judge_transitions)] = None
     job_leaves_model: Annotated[Flag | None, Expectation(_judge_model)] = None
     # Shell lines that succeed on the master at the end, in the login user's shell.
-    commands: Annotated[tuple[str, ...], Expectation(_judge_command, Need.FORMS)] = ()
+    commands: Annotated[tuple[str, ...], Expectation(_judge_command, Condition.FORMS)] = ()
 
 
 EXPECTATIONS: Mapping[str, Expectation] = {
-    key: hint.__metadata__[0] for key, hint in get_type_hints(Seen, include_extras=True).items()
+    key: hint.__metadata__[0] for key, hint in get_type_hints(Expectations, include_extras=True).items()
 }
 
 
-def list_asked(seen: Seen) -> Mapping[str, tuple[Any, ...]]:
+def list_asked(seen: Expectations) -> Mapping[str, tuple[Any, ...]]:
     """Return the expectations that a case has, each with its values: one, or the entries of its list or table."""
     asked = {key: _list_entries(getattr(seen, key)) for key in EXPECTATIONS}
     return {key: entries for key, entries in asked.items() if entries}
 
 
-def judge_seen(seen: Seen, sight: Sight) -> tuple[Finding, ...]:
+def check_expectations(seen: Expectations, observations: CaseObservations) -> tuple[Result, ...]:
     """Compare what was seen with what must be."""
     return tuple(
-        EXPECTATIONS[key].judge(entry, sight) for key, entries in list_asked(seen).items() for entry in entries
+        EXPECTATIONS[key].judge(entry, observations) for key, entries in list_asked(seen).items() for entry in entries
     )
 
 

@@ -37,7 +37,7 @@ def parse_target(text: str) -> Target | None:
     return Target(role, number)
 
 
-class Situation(Protocol):
+class RunState(Protocol):
     """The state of a running rehearsal, as triggers read it."""
 
     def instance(self, target: Target) -> str | None:
@@ -81,7 +81,7 @@ class Moment:
     is_due: Callable[..., bool]
 
 
-def _ask(now: Situation, target: Target, question: Callable[[str], bool]) -> bool:
+def _ask(now: RunState, target: Target, question: Callable[[str], bool]) -> bool:
     instance_id = now.instance(target)
     return instance_id is not None and question(instance_id)
 
@@ -135,7 +135,7 @@ class Trigger:
     kind: str
     values: Mapping[str, Any] = field(default_factory=dict)
 
-    def is_due(self, situation: Situation, waited: float) -> bool:
+    def is_due(self, situation: RunState, waited: float) -> bool:
         """Return whether the moment has come, so many seconds after the injection before."""
         return TRIGGERS[self.kind].is_due(situation, waited, **self.values)
 

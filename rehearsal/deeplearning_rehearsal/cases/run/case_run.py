@@ -7,7 +7,7 @@ from functools import cached_property
 
 from deeplearning_rehearsal.cases.format.actions import ACTIONS, Actions
 from deeplearning_rehearsal.cases.format.case import Case
-from deeplearning_rehearsal.cases.format.expectations import NeedsSight, Sight, judge_seen
+from deeplearning_rehearsal.cases.format.expectations import CaseObservations, NodeObservations, check_expectations
 from deeplearning_rehearsal.cases.node_files import NodeFiles
 from deeplearning_rehearsal.cases.recovery import ElasticJob, Recovery, measure_recovery
 from deeplearning_rehearsal.cases.run.injector import Injected, Injector
@@ -35,7 +35,7 @@ class CaseRun(ClusterRun):
     """
 
     case: Case
-    needs: list[NeedsSight] = field(default_factory=list)
+    needs: list[NodeObservations] = field(default_factory=list)
     commands: dict[str, str] = field(default_factory=dict)
     pages: list[str] = field(default_factory=list)
     jobs: TrainingJobs | None = field(default=None, kw_only=True)
@@ -131,18 +131,18 @@ class CaseRun(ClusterRun):
             time.sleep(_INTERVAL_SECONDS)
 
     def _await_job(self, evidence: Evidence, limit: float) -> None:
-        told = 0
+        shown = 0
         while True:
             result, steps = self.job.result(), self.job.steps()
-            for step in steps[told:]:
+            for step in steps[shown:]:
                 if step.event != "commit":
-                    self.timeline.tell("training", f"{step.event} at batch {step.batch} with {step.size} ranks")
-            told = len(steps)
+                    self.timeline.report("training", f"{step.event} at batch {step.batch} with {step.size} ranks")
+            shown = len(steps)
             if result is not None:
                 evidence.training = make_training_report(ELASTIC, result)
                 return
             if time.monotonic() > limit:
-                last = f"the last of {told} lines of progress is {steps[-1]}" if steps else "it never began"
+                last = f"the last of {shown} lines of progress is {steps[-1]}" if steps else "it never began"
                 evidence.problems.append(f"training must end within {self.case.minutes:g} minutes: {last}")
                 return
             time.sleep(_INTERVAL_SECONDS)
@@ -161,18 +161,18 @@ class CaseRun(ClusterRun):
     def _is_done(self) -> bool:
         """Return whether AWS has nothing to do any more, and what the case waits for has been seen."""
         seen, state = self.case.seen, self.situation.state()
-        told = [happening.text for happening in self.timeline.happenings]
+        texts = [event.text for event in self.timeline.events]
         return (
             state is not None
             and state.generation >= (seen.generation_at_least or 0)
-            and all(any(text in line for line in told) for text in seen.timeline_contains)
+            and all(any(text in line for line in texts) for text in seen.timeline_contains)
             and is_at_rest(self.aws.place)
         )
 
     def _report(self, evidence: Evidence) -> CaseReport:
         case, injected = self.case, self.injector.injected
-        sight = self._look(evidence, injected)
-        findings = judge_seen(case.seen, sight)
+        observations = self._look(evidence, injected)
+        findings = check_expectations(case.seen, observations)
         problems = [f"{f.expectation} is expected, found: {f.found}" for f in findings if not f.is_held]
         problems += [f"{item.injection} was injected, but {item.problem}" for item in injected if item.problem]
         problems += [f"{item} was never injected: {item.when.text!r} never came" for item in self.injector.missing]
@@ -184,27 +184,27 @@ class CaseRun(ClusterRun):
             faults=case.faults,
             injections=tuple(self._describe(item) for item in injected),
             findings=tuple({"expectation": f.expectation, "held": f.is_held, "found": f.found} for f in findings),
-            failure_seconds=sight.failure_seconds,
-            recovery_seconds=sight.recovery_seconds,
-            lost_commits=sight.lost_commits,
+            failure_seconds=observations.failure_seconds,
+            recovery_seconds=observations.recovery_seconds,
+            lost_commits=observations.lost_commits,
             problems=tuple(problems),
             progress=tuple(
                 {"at": round(s.time - began, 2), "event": s.event, "batch": s.batch, "size": s.size} for s in steps
             ),
         )
 
-    def _look(self, evidence: Evidence, injected: list[Injected]) -> Sight:
-        hosts = () if evidence.roster is None else evidence.roster.hosts
+    def _look(self, evidence: Evidence, injected: list[Injected]) -> CaseObservations:
+        hosts = () if evidence.membership is None else evidence.membership.hosts
         seconds = evidence.formation_seconds
         state_reason = "" if evidence.state is None else str(evidence.state.reason)
-        return Sight(
+        return CaseObservations(
             stack=evidence.outcome.status,
             reason=" ".join(reason for reason in (evidence.outcome.reason, state_reason) if reason),
             requested=evidence.requested,
             formed=len(hosts),
-            generation=0 if evidence.roster is None else evidence.roster.generation,
+            generation=0 if evidence.membership is None else evidence.membership.generation,
             launches=len(self.fleet.launched()),
-            timeline=tuple(happening.text for happening in self.timeline.happenings),
+            timeline=tuple(event.text for event in self.timeline.events),
             accuracy=None if evidence.training is None else evidence.training.accuracy,
             failure_seconds=self._measure_failure(evidence, injected),
             recoveries=tuple(self._measure_recoveries(injected)),
@@ -214,7 +214,7 @@ class CaseRun(ClusterRun):
             calls=count_node_calls(evidence.calls),
             call_bound=None if seconds is None else bound_calls(len(hosts), seconds),
             object_reads=self.aws.calls().by_operation.get("s3.GetObject", 0),
-            needs=self.needs[-1] if self.needs else NeedsSight(),
+            needs=self.needs[-1] if self.needs else NodeObservations(),
             denials=evidence.denials,
             environment=evidence.environment,
             status=self.pages[-1] if self.pages else "",

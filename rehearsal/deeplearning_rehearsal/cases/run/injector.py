@@ -9,7 +9,7 @@ from typing import Self
 
 from cdk_rehearsal.errors import RehearsalError
 from deeplearning_rehearsal.cases.format.case import Injection
-from deeplearning_rehearsal.cases.format.triggers import Situation
+from deeplearning_rehearsal.cases.format.triggers import RunState
 
 _INTERVAL_SECONDS = 0.1
 
@@ -42,7 +42,7 @@ class Injector:
     def __init__(
         self,
         injections: Sequence[Injection],
-        situation: Situation,
+        situation: RunState,
         act: Action,
         clock: Callable[[], float] = time.monotonic,
         interval: float = _INTERVAL_SECONDS,

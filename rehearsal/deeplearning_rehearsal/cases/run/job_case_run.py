@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, field, replace
 
 from cdk_rehearsal.errors import PromiseError
-from deeplearning_rehearsal.cases.format.expectations import Sight
+from deeplearning_rehearsal.cases.format.expectations import CaseObservations
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
 from deeplearning_rehearsal.cases.run.injector import Injected
 from deeplearning_rehearsal.checks.training import LAUNCHER, make_training_report, read_result
@@ -42,13 +42,13 @@ class JobCaseRun(CaseRun):
                 time.sleep(_POLL_SECONDS)
         if self.case.expect == "trained":
             evidence.training = make_training_report(LAUNCHER, read_result(self.jobs.read_output()))
-            self.timeline.tell("training", f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
+            self.timeline.report("training", f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
 
     def find_environment(self) -> EnvironmentReport | None:
         """Return nothing: what jobs run in is in their image."""
         return None
 
-    def _look(self, evidence: Evidence, injected: list[Injected]) -> Sight:
+    def _look(self, evidence: Evidence, injected: list[Injected]) -> CaseObservations:
         if not evidence.has_formed:
             return super()._look(evidence, injected)
         jobs = [self.jobs.describe(name) or {} for name in self.jobs.names()]

@@ -16,7 +16,7 @@ from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import PromiseError, RefusedError, RehearsalError
 from cdk_rehearsal.referees.judge import require_acceptance
 from cdk_rehearsal.run.enclosure import run_enclosed
-from cdk_rehearsal.run.progress import tell
+from cdk_rehearsal.run.progress import report_line
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.case_file import read_case
 from deeplearning_rehearsal.cases.run.synthesis import synthesize_case
@@ -81,9 +81,9 @@ def rehearse_case(case: Case, task: CaseTask) -> tuple[int, Result]:
             options = replace(options, assembly=_synthesize(case, task.app, options.folder, task.assemblies))
         if options.referees:
             require_acceptance(options.assembly, options.stack, options.cache)
-        prepare_software(options.assembly, options.stack, options.cache, tell)
+        prepare_software(options.assembly, options.stack, options.cache, report_line)
     except (PromiseError, RefusedError) as error:
-        tell(f"deeplearning-cdk: {error}")
+        report_line(f"deeplearning-cdk: {error}")
         return 1, fail(str(error))
     status = run_enclosed("deeplearning_rehearsal.rehearsal:carry_out", options.to_json())
     return status, read_entry(options.folder, status)
@@ -106,7 +106,7 @@ def _synthesize(case: Case, app: str, folder: Path, assemblies: Path | None) -> 
     if assemblies is None:
         return synthesize_case(case, app, folder)
     key = hashlib.sha256(repr((case.is_elastic, case.arguments, sorted(case.context.items()))).encode()).hexdigest()
-    return fill_once(assemblies, key[:16], lambda work: synthesize_case(case, app, work), tell)
+    return fill_once(assemblies, key[:16], lambda work: synthesize_case(case, app, work), report_line)
 
 
 def main(text: str) -> int:

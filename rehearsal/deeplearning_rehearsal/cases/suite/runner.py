@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
-from cdk_rehearsal.run.progress import tell
+from cdk_rehearsal.run.progress import report_line
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.run.one_case import CaseTask, choose_options, fail, read_entry, rehearse_case
 from deeplearning_rehearsal.cases.suite.schedule import Wanted, choose_next, estimate, read_free_mib
@@ -70,11 +70,11 @@ class SuiteRun:
         waiting = [estimate(case, before.get(case.name)) for _, case in self.chosen if case.name not in self.skipped]
         if not waiting:
             return
-        tell(
+        report_line(
             f"{len(waiting)} of {len(self.chosen)} cases, at most {self.jobs} at once; "
             f"logs: {self.options.out}/CASE/{LOG}"
         )
-        prepare_base_root(self.options.cache, tell)
+        prepare_base_root(self.options.cache, report_line)
         assemblies = self.options.out / "assemblies"
         shutil.rmtree(assemblies, ignore_errors=True)
         running: list[Running] = []
@@ -104,7 +104,7 @@ class SuiteRun:
                 waiting.append(once_more)
             else:
                 name, place = ended.wanted.name, f"[{total - len(waiting) - len(running)} of {total}]"
-                tell(f"{place:>10} {render_line(name, self.results[name])}")
+                report_line(f"{place:>10} {render_line(name, self.results[name])}")
 
     def _start(self, wanted: Wanted, running: Sequence[Running], assemblies: Path) -> Running:
         options = choose_options(self._find(wanted.name)[1], self._find(wanted.name)[0], self.options)
@@ -139,7 +139,7 @@ class SuiteRun:
             kept = folder.with_name(f"{name}.beside")
             shutil.rmtree(kept, ignore_errors=True)
             folder.rename(kept)
-            tell(f"{'':>10} {name} failed beside {', '.join(beside)} ({entry['reasons'][0]}); once more alone")
+            report_line(f"{'':>10} {name} failed beside {', '.join(beside)} ({entry['reasons'][0]}); once more alone")
             return Wanted(name, item.wanted.seconds, item.wanted.memory_mib, is_alone=True)
         if (first := self.results.get(name)) is not None:
             entry |= {"first": first}

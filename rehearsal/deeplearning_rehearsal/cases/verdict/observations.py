@@ -10,7 +10,7 @@ from cdk_rehearsal.errors import RehearsalError
 from deeplearning_contract.names import DATA_DIRECTORY, PROVISION_FILE
 from deeplearning_rehearsal.cases.format.account import DIGEST_COMMAND, DataObject, digest_tree
 from deeplearning_rehearsal.cases.format.case import Case
-from deeplearning_rehearsal.cases.format.expectations import ABSENT, NeedsSight, join_lines
+from deeplearning_rehearsal.cases.format.expectations import ABSENT, NodeObservations, join_lines
 from deeplearning_rehearsal.checks.contract_check import Nodes
 from deeplearning_rehearsal.checks.training import last_lines
 
@@ -40,23 +40,23 @@ def list_sources(case: Case) -> Mapping[str, DataObject]:
 def await_needs(case: Case, nodes: NodesWithDisks, ids: Sequence[str], give_up: float) -> None:
     """Wait until every step that must end well has, on all nodes, and every other has failed on one; a time at most."""
     while time.monotonic() < give_up:
-        sight = NeedsSight({node: _read_steps(nodes, node) for node in ids})
+        observations = NodeObservations({node: _read_steps(nodes, node) for node in ids})
         done = all(
             steps.get(f"data:{name}", {}).get("state") == "done"
             for name in case.seen.data_complete
-            for steps in sight.steps.values()
+            for steps in observations.steps.values()
         )
-        if done and all(sight.find_failure(step) for step in case.seen.needs_failed):
+        if done and all(observations.find_failure(step) for step in case.seen.needs_failed):
             return
         time.sleep(_INTERVAL_SECONDS)
 
 
-def look_at_needs(case: Case, nodes: NodesWithDisks, ids: Sequence[str], user: str) -> NeedsSight:
+def look_at_needs(case: Case, nodes: NodesWithDisks, ids: Sequence[str], user: str) -> NodeObservations:
     """Return what is in place on each node, as the login user sees it."""
     sources = list_sources(case)
     failed = (step.partition("data:")[2] for step in case.seen.needs_failed)
     names = [*case.seen.data_complete, *(name for name in failed if name)]
-    return NeedsSight(
+    return NodeObservations(
         steps={node: _read_steps(nodes, node) for node in ids},
         trees={name: {node: _digest(nodes, node, user, name) for node in ids} for name in names},
         expected={name: digest_tree(sources[name].make_tree()) for name in names if name in sources},

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.base.signals import ResourceSignals, Verdict, read_duration
+from cdk_rehearsal.embedded_aws.base.signals import Outcome, ResourceSignals, read_duration
 from cdk_rehearsal.embedded_aws.resources.resource_support import require_support
 from cdk_rehearsal.errors import UnsupportedError
 from cdk_rehearsal.identity_document import read_instance, sign_document
@@ -24,8 +24,8 @@ def settle(policy, *statuses):
 
 def test_a_resource_is_complete_with_as_many_signals_as_its_policy_counts():
     assert settle(WAITS, *["SUCCESS"] * 3) is None
-    assert settle(WAITS, *["SUCCESS"] * 4) == Verdict()
-    assert settle({}, "SUCCESS") == Verdict()
+    assert settle(WAITS, *["SUCCESS"] * 4) == Outcome()
+    assert settle({}, "SUCCESS") == Outcome()
 
 
 def test_an_instance_counts_once():
@@ -40,7 +40,7 @@ def test_a_failure_ends_the_wait_when_the_percentage_cannot_be_reached_any_more(
     assert settle(WAITS, "FAILURE").reason == words.format(1, 100)
     half = WAITS | {"AutoScalingCreationPolicy": {"MinSuccessfulInstancesPercent": "50"}}
     assert settle(half, "FAILURE", "FAILURE", "SUCCESS") is None
-    assert settle(half, "FAILURE", "FAILURE", "SUCCESS", "SUCCESS") == Verdict()
+    assert settle(half, "FAILURE", "FAILURE", "SUCCESS", "SUCCESS") == Outcome()
     assert settle(half, *["FAILURE"] * 3).reason == words.format(3, 50)
 
 

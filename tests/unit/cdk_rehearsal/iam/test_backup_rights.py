@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.access.gatekeeper import Gatekeeper
+from cdk_rehearsal.embedded_aws.access.authorizer import Authorizer
 from cdk_rehearsal.embedded_aws.base.observation import Observations
 from cdk_rehearsal.embedded_aws.resources.backups import CREATORS
 from cdk_rehearsal.iam.call_record import CallRecord
@@ -22,7 +22,7 @@ def trust(service):
 def select(trusted="backup.amazonaws.com", denied=()):
     asked = []
 
-    class AskedGatekeeper(Gatekeeper):
+    class AskedAuthorizer(Authorizer):
         def check_call(self, principal, operation, parameters):
             asked.append((principal.role_arn, operation, parameters))
             return f"denied {operation}" if operation in denied else None
@@ -33,12 +33,12 @@ def select(trusted="backup.amazonaws.com", denied=()):
         arn=lambda service, resource: f"arn:aws:{service}:us-east-1:123456789012:{resource}",
         find_trust_policy=lambda _arn: json.dumps(trust(trusted)),
     )
-    gatekeeper = AskedGatekeeper(state, CallRecord(), Observations(None))
+    authorizer = AskedAuthorizer(state, CallRecord(), Observations(None))
     selection = {"IamRoleArn": ROLE, "SelectionName": "all", "Resources": [TABLE]}
     creation = SimpleNamespace(
         properties={"BackupSelection": selection, "BackupPlanId": "p1"},
         client=lambda _name: client,
-        services=SimpleNamespace(gatekeeper=gatekeeper),
+        services=SimpleNamespace(authorizer=authorizer),
     )
     CREATORS["AWS::Backup::BackupSelection"](creation)
     return asked

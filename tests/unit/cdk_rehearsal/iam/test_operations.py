@@ -18,10 +18,10 @@ ARCHIVE = "arn:aws:s3:::team/environments/a.tar"
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/Backup"
 
 
-class EstateWithKey:
+class AccountWithKey:
     """An account in which table, vault and archive are encrypted with the customer's key, and nothing else."""
 
-    account, region, url_suffix = ACCOUNT, REGION, "amazonaws.com"
+    account_id, region, url_suffix = ACCOUNT, REGION, "amazonaws.com"
 
     def arn(self, service, resource):
         return f"arn:aws:{service}:{REGION}:{ACCOUNT}:{resource}"
@@ -48,7 +48,7 @@ class EstateWithKey:
 
 
 def list_needs(*calls):
-    return [need for operation, parameters in calls for need in find_needs(operation, parameters, EstateWithKey())]
+    return [need for operation, parameters in calls for need in find_needs(operation, parameters, AccountWithKey())]
 
 
 def may(need, *statements):
@@ -130,12 +130,12 @@ def test_an_operation_that_is_not_known_or_names_no_resource_is_refused(operatio
 def test_a_public_parameter_has_no_account_in_its_arn_and_an_own_one_has_the_callers(partition):
     """Denials name it so (prakhar1989/docker-curriculum#344), and Karpenter's policy grants nothing else."""
 
-    class Estate(EstateWithKey):
+    class SampleAccount(AccountWithKey):
         def arn(self, service, resource):
             return super().arn(service, resource).replace("arn:aws:", f"arn:{partition}:")
 
     names = ["/aws/service/canonical/ubuntu/ami-id", "/team/image", "word"]
-    needs = find_needs("ssm.GetParameters", {"Names": names}, Estate())
+    needs = find_needs("ssm.GetParameters", {"Names": names}, SampleAccount())
     assert [need.resource for need in needs] == [
         f"arn:{partition}:ssm:{REGION}::parameter/aws/service/canonical/ubuntu/ami-id",
         f"arn:{partition}:ssm:{REGION}:{ACCOUNT}:parameter/team/image",

@@ -3,7 +3,7 @@
 import pytest
 
 from cdk_rehearsal.iam.operations import find_needs
-from tests.unit.cdk_rehearsal.iam.test_operations import ACCOUNT, KEY, REGION, EstateWithKey
+from tests.unit.cdk_rehearsal.iam.test_operations import ACCOUNT, KEY, REGION, AccountWithKey
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/Training"
 JOB = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-job/0123abcd-digits"
@@ -17,13 +17,13 @@ REQUEST = {
 }
 
 
-class Estate(EstateWithKey):
+class SampleAccount(AccountWithKey):
     def find_role(self, name):
         return name if name == ROLE else ""
 
 
 def list_needs(operation, **parameters):
-    return {need.action: need for need in find_needs(f"sagemaker.{operation}", parameters, Estate())}
+    return {need.action: need for need in find_needs(f"sagemaker.{operation}", parameters, SampleAccount())}
 
 
 def test_a_training_job_is_created_on_its_arn_in_lower_case_with_the_keys_of_its_request():
@@ -67,13 +67,13 @@ def test_a_volume_is_encrypted_by_a_grant_through_sagemaker():
 
 def test_an_image_is_read_from_the_repository_of_its_uri():
     image = "763104351884.dkr.ecr.eu-west-1.amazonaws.com/team/training:1.2"
-    (need,) = find_needs("ecr.BatchGetImage", {"Image": image}, Estate())
+    (need,) = find_needs("ecr.BatchGetImage", {"Image": image}, SampleAccount())
     assert need.resource == "arn:aws:ecr:eu-west-1:763104351884:repository/team/training"
 
 
 def test_a_submitter_finds_documents_by_the_right_to_their_path_alone():
     """Refusals name the path of the call, without what is below it (aws/aws-dotnet-extensions-configuration#108)."""
-    (need,) = find_needs("ssm.GetParametersByPath", {"Path": "/deeplearning", "Recursive": True}, Estate())
+    (need,) = find_needs("ssm.GetParametersByPath", {"Path": "/deeplearning", "Recursive": True}, SampleAccount())
     assert (need.action, need.resource) == (
         "ssm:GetParametersByPath",
         f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/deeplearning",
@@ -82,5 +82,5 @@ def test_a_submitter_finds_documents_by_the_right_to_their_path_alone():
 
 def test_a_log_is_read_by_the_right_to_its_stream():
     stream = {"logGroupName": "/aws/sagemaker/TrainingJobs", "logStreamName": "0123abcd-digits/algo-1-9"}
-    (need,) = find_needs("logs.GetLogEvents", stream, Estate())
+    (need,) = find_needs("logs.GetLogEvents", stream, SampleAccount())
     assert need.resource.endswith(":log-group:/aws/sagemaker/TrainingJobs:log-stream:0123abcd-digits/algo-1-9")

@@ -22,7 +22,7 @@ def test_another_recipe_has_another_name_in_the_cache(monkeypatch):
 
 
 def test_a_cached_root_is_taken_as_it_is(tmp_path, monkeypatch):
-    monkeypatch.setattr(base_root, "install_missing_packages", lambda tell: None)
+    monkeypatch.setattr(base_root, "install_missing_packages", lambda report: None)
     root = tmp_path / base_root.recipe_key()
     root.mkdir()
     said = []

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cdk_rehearsal.run.progress import show_progress
-from cdk_rehearsal.run.timeline import Happening, Timeline
+from cdk_rehearsal.run.timeline import Event, Timeline
 
 
 class Terminal(io.StringIO):
@@ -25,22 +25,22 @@ def _timeline(*ticks: float) -> Timeline:
     return Timeline(clock=lambda: next(clock))
 
 
-def _texts(happenings: Iterable[Happening]) -> list[str]:
-    return [happening.text for happening in happenings]
+def _texts(happenings: Iterable[Event]) -> list[str]:
+    return [event.text for event in happenings]
 
 
-def test_plain_progress_is_a_line_for_each_happening_and_phase() -> None:
+def test_plain_progress_is_a_line_for_each_event_and_phase() -> None:
     timeline, stream = _timeline(100.0, 101.5, 102.0, 103.0), io.StringIO()
     with show_progress(timeline, stream), timeline.phase("form"):
-        timeline.tell("worker 6", "reported [joined]")
+        timeline.report("worker 6", "reported [joined]")
     assert stream.getvalue() == "--- form\n    2.0s  worker 6      reported [joined]\n"
 
 
-def test_a_terminal_shows_phase_and_happenings_and_gets_its_cursor_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_phase_and_events_and_gets_its_cursor_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     timeline, stream = _timeline(100.0, 101.5, 102.0, 103.0), Terminal()
     with show_progress(timeline, stream), timeline.phase("form"):
-        timeline.tell("worker 6", "reported [bold]joined")
+        timeline.report("worker 6", "reported [bold]joined")
     shown = stream.getvalue()
     assert "2.0s" in shown
     assert "reported [bold]joined" in shown
@@ -57,7 +57,7 @@ def test_a_terminal_has_no_colour_where_no_color_is_set(
     monkeypatch.setenv("NO_COLOR", no_color)
     timeline, terminal = Timeline(), Terminal()
     with show_progress(timeline, terminal):
-        timeline.tell("stack", "CREATE_COMPLETE")
+        timeline.report("stack", "CREATE_COMPLETE")
     assert bool(re.search(r"\x1b\[[0-9;]*3[0-7]m", terminal.getvalue())) == has_color
 
 
@@ -67,10 +67,10 @@ def test_nothing_is_shown_after_the_end(stream: io.StringIO) -> None:
     with show_progress(timeline, stream):
         pass
     shown = stream.getvalue()
-    timeline.tell("stack", "late")
+    timeline.report("stack", "late")
     with timeline.phase("later"):
         assert stream.getvalue() == shown
-    assert _texts(timeline.happenings) == ["late"]
+    assert _texts(timeline.events) == ["late"]
 
 
 ROUTINE = (
@@ -100,15 +100,15 @@ def test_routine_is_left_to_the_report_and_shown_when_asked_for(stream: io.Strin
     timeline = Timeline(clock=lambda: 0.0)
     with show_progress(timeline, stream):
         for text in (*ROUTINE, *TELLING):
-            timeline.tell("adjuster", text)
+            timeline.report("adjuster", text)
     shown = " ".join(stream.getvalue().split())  # a terminal wraps
     assert [text for text in (*ROUTINE, *TELLING) if text in shown] == [*TELLING]
-    assert _texts(timeline.happenings) == [*ROUTINE, *TELLING]
+    assert _texts(timeline.events) == [*ROUTINE, *TELLING]
 
     everything = io.StringIO()
     with show_progress(timeline, everything, verbose=True):
         for text in ROUTINE:
-            timeline.tell("adjuster", text)
+            timeline.report("adjuster", text)
     assert len(everything.getvalue().splitlines()) == len(ROUTINE)
 
 
@@ -128,8 +128,8 @@ timeline = Timeline(clock=lambda: 5.0)
 keep_progress(timeline, Path(sys.argv[1]))
 if sys.argv[2:]:
     Path(sys.argv[1]).touch()
-timeline.tell("stack", "CREATE_IN_PROGRESS")
-timeline.tell("adjuster", "event TEST_NOTIFICATION")
+timeline.report("stack", "CREATE_IN_PROGRESS")
+timeline.report("adjuster", "event TEST_NOTIFICATION")
 os.kill(os.getpid(), signal.SIGINT)
 """
 

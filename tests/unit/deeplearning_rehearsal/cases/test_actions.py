@@ -134,7 +134,7 @@ def test_an_action_asks_lab_or_aws_for_what_it_says(
     actions.act(_injection(do, **options), "i-2")
     actions.close()
     assert recorder.asked == asked
-    assert actions.timeline.happenings[0].text.startswith(f"{do} worker 2 (formed)")
+    assert actions.timeline.events[0].text.startswith(f"{do} worker 2 (formed)")
 
 
 def test_a_machine_without_power_is_found_dead_later(actions: Actions, recorder: Recorder) -> None:

@@ -16,7 +16,12 @@ import pytest
 from deeplearning_contract.names import DATA_SETS
 from deeplearning_rehearsal.cases.format.account import DIGEST_COMMAND, DataObject, digest_tree, fill_account
 from deeplearning_rehearsal.cases.format.case import Case, CaseError
-from deeplearning_rehearsal.cases.format.expectations import NeedsSight, Seen, Sight, judge_seen
+from deeplearning_rehearsal.cases.format.expectations import (
+    CaseObservations,
+    Expectations,
+    NodeObservations,
+    check_expectations,
+)
 from deeplearning_rehearsal.cases.format.triggers import parse_target, parse_trigger
 from deeplearning_rehearsal.cases.run.cloud_faults import add_faults, make_cloud_options
 from deeplearning_rehearsal.cases.verdict.observations import list_sources, look_at_needs
@@ -130,12 +135,12 @@ class Lab:
         return subprocess.CompletedProcess(list(argv), 0 if digest else 1, digest + "\n", "")
 
 
-def _look(case: Case, lab: Lab) -> NeedsSight:
+def _look(case: Case, lab: Lab) -> NodeObservations:
     return look_at_needs(case, lab, ("i-0", "i-1"), "ubuntu")
 
 
-def _judge(case: Case, sight: NeedsSight) -> tuple[bool, str]:
-    (finding,) = judge_seen(case.seen, Sight(needs=sight))
+def _judge(case: Case, observations: NodeObservations) -> tuple[bool, str]:
+    (finding,) = check_expectations(case.seen, CaseObservations(needs=observations))
     return finding.is_held, finding.found
 
 
@@ -149,11 +154,11 @@ def test_data_is_complete_when_each_node_has_what_s3_holds(tmp_path: Path) -> No
     assert _judge(case, wrong) == (False, f"i-1: {other}")
     missing = _look(case, Lab(tmp_path / "c", {"i-0": digest, "i-1": ""}, {}))
     assert _judge(case, missing) == (False, "i-1: absent")
-    assert _judge(case, NeedsSight()) == (False, "any node: absent")
+    assert _judge(case, NodeObservations()) == (False, "any node: absent")
 
 
 def test_a_failure_for_good_is_seen_only_with_its_words_and_nothing_in_place(tmp_path: Path) -> None:
-    failing = replace(parse_trial(CASE), seen=Seen(needs_failed={"data:coco": "is cut off"}))
+    failing = replace(parse_trial(CASE), seen=Expectations(needs_failed={"data:coco": "is cut off"}))
     step = {"state": "failed", "detail": "coco.tar is cut off; upload it again", "final": True}
 
     def judge(name: str, digest: str, **changes: Any) -> bool:

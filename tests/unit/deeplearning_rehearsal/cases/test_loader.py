@@ -11,7 +11,7 @@ from deeplearning_contract.names import ROLE_TAG
 from deeplearning_rehearsal.cases.format.actions import ACTIONS
 from deeplearning_rehearsal.cases.format.case import CaseError
 from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, read_case
-from deeplearning_rehearsal.cases.format.expectations import EXPECTATIONS, Seen, list_asked
+from deeplearning_rehearsal.cases.format.expectations import EXPECTATIONS, Expectations, list_asked
 from deeplearning_rehearsal.cases.format.triggers import TRIGGERS
 from deeplearning_rehearsal.cases.run.cloud_faults import add_faults, make_cloud_options
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
@@ -159,19 +159,19 @@ def test_a_file_becomes_a_case() -> None:
     assert (str(first), first.when.values) == ("power_off worker 2", {"commits": 2, "ranks": 4})
     assert first.options == {"found_dead_after": None}
     assert (str(second), second.when.values, second.options) == ("set_workers", {"seconds": 2.5}, {"count": 4})
-    assert case.seen == Seen(formed=4, accuracy_at_least=0.9, recovery_seconds_at_most=15.0)
+    assert case.seen == Expectations(formed=4, accuracy_at_least=0.9, recovery_seconds_at_most=15.0)
 
 
 @pytest.mark.parametrize(
     ("text", "seen"),
     [
-        (f'{TRAINED}context = {{ "workers.desired_capacity" = 2 }}', Seen(formed=3, accuracy_at_least=0.9)),
-        (f"{FORMED}nodes = 2\n[seen]\nformed = 1", Seen(formed=1)),
-        (f"{TRAINED}nodes = 2\n[seen]\naccuracy_at_least = 0.5", Seen(formed=2, accuracy_at_least=0.5)),
-        (f"{FAILED}nodes = 2", Seen(stack="ROLLBACK_COMPLETE")),
+        (f'{TRAINED}context = {{ "workers.desired_capacity" = 2 }}', Expectations(formed=3, accuracy_at_least=0.9)),
+        (f"{FORMED}nodes = 2\n[seen]\nformed = 1", Expectations(formed=1)),
+        (f"{TRAINED}nodes = 2\n[seen]\naccuracy_at_least = 0.5", Expectations(formed=2, accuracy_at_least=0.5)),
+        (f"{FAILED}nodes = 2", Expectations(stack="ROLLBACK_COMPLETE")),
     ],
 )
-def test_expectations_of_every_case_of_a_kind_need_no_key(text: str, seen: Seen) -> None:
+def test_expectations_of_every_case_of_a_kind_need_no_key(text: str, seen: Expectations) -> None:
     assert parse_trial(text).seen == seen
 
 

@@ -12,13 +12,13 @@ from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.errors import PromiseError, UnavailableError
 from cdk_rehearsal.report.report import render_text
-from cdk_rehearsal.run.timeline import Happening, Span, Timeline
+from cdk_rehearsal.run.timeline import Event, Span, Timeline
 from deeplearning_rehearsal.cases.format.case import Case
 from deeplearning_rehearsal.cases.format.case_file import parse_case
 from deeplearning_rehearsal.cases.run import synthesis
 from deeplearning_rehearsal.cases.run.synthesis import synthesize_case
 from deeplearning_rehearsal.cases.verdict.results import merge_result, read_results, render_results, summarize_report
-from deeplearning_rehearsal.checks.contract_check import Roster
+from deeplearning_rehearsal.checks.contract_check import Membership
 from deeplearning_rehearsal.checks.results import CaseReport
 from deeplearning_rehearsal.report.assessment import Evidence, judge
 from deeplearning_rehearsal.report.report import Document, list_sections
@@ -41,7 +41,7 @@ def report() -> Document:
         StackOutcome("CREATE_COMPLETE", "", (), {}, ()),
         CallCounts(40, {}, {}, {}),
         formation_seconds=12.54321,
-        roster=Roster(1, (("deeplearning-worker1", "i-1", "10.0.0.5"),) * 3),
+        membership=Membership(1, (("deeplearning-worker1", "i-1", "10.0.0.5"),) * 3),
         case=CaseReport(
             name="worker-silent",
             title="A worker <b>falls</b> silent",
@@ -68,7 +68,7 @@ def report() -> Document:
     )
     timeline = Timeline()
     timeline.spans += [Span("deploy", 0.0, 2.0), Span("form", 2.0, 20.04)]
-    timeline.happenings.append(Happening(3.0, "injected", "silence worker 2"))
+    timeline.events.append(Event(3.0, "injected", "silence worker 2"))
     return judge("trained", evidence, timeline, [], 1, seed=7) | {"reasons": ("it is expected, found: 1",)}
 
 

@@ -21,7 +21,7 @@ from deeplearning_rehearsal.cases.run.case_run import CaseRun
 from deeplearning_rehearsal.cases.run.injector import Injected
 from deeplearning_rehearsal.cases.run.situation import LiveSituation, is_at_rest, is_settled
 from deeplearning_rehearsal.cases.run.synthesis import prepare_machines
-from deeplearning_rehearsal.checks.contract_check import Roster
+from deeplearning_rehearsal.checks.contract_check import Membership
 from deeplearning_rehearsal.report.assessment import Evidence
 
 CASE = {
@@ -222,9 +222,9 @@ def test_members_launched_after_the_first_injection_beyond_those_asked_for_are_r
     fleet: Any = FakeFleet(ids=tuple(booted), booted_at=booted)
     hosts = (("deeplearning-worker1", "i-0", "10.0.0.5"), ("deeplearning-worker2", "i-9", "10.0.0.6"))
     injected = [] if injected_at is None else [_injected(run, injected_at)]
-    sight = replace(run, fleet=fleet)._look(_evidence(roster=Roster(2, hosts)), injected)
-    assert (sight.replacements, sight.formed, sight.generation) == (replacements, 2, 2)
-    assert (sight.launches, sight.calls, sight.call_bound) == (3, 30, None)
+    observations = replace(run, fleet=fleet)._look(_evidence(membership=Membership(2, hosts)), injected)
+    assert (observations.replacements, observations.formed, observations.generation) == (replacements, 2, 2)
+    assert (observations.launches, observations.calls, observations.call_bound) == (3, 30, None)
 
 
 def test_recovery_is_measured_for_faults_that_training_feels(run: CaseRun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +273,7 @@ def test_training_that_does_not_end_is_given_up_with_its_last_words(
     run._await_job(evidence, limit=0.0)
     (problem,) = evidence.problems
     assert problem.startswith("training must end within 8 minutes: the last of 2 lines of progress is Step(time=2.0")
-    assert [happening.text for happening in run.timeline.happenings] == ["start at batch 0 with 1 ranks"]
+    assert [event.text for event in run.timeline.events] == ["start at batch 0 with 1 ranks"]
 
 
 def test_the_elastic_program_is_on_the_file_system_before_a_machine_boots(

@@ -9,11 +9,11 @@ import pytest
 
 from cdk_rehearsal.errors import PromiseError
 from deeplearning_contract.names import MEMBERSHIP_FILE
-from deeplearning_rehearsal.checks.contract_check import SEED_LOOP, Roster, check_nodes, read_roster
+from deeplearning_rehearsal.checks.contract_check import SEED_LOOP, Membership, check_nodes, read_membership
 
 MASTER, WORKER = "i-1", "i-2"
 HOSTS = {"deeplearning-worker1": MASTER, "deeplearning-worker2": WORKER}
-ROSTER = Roster(1, (("deeplearning-worker1", MASTER, "10.0.0.5"), ("deeplearning-worker2", WORKER, "10.0.0.6")))
+ROSTER = Membership(1, (("deeplearning-worker1", MASTER, "10.0.0.5"), ("deeplearning-worker2", WORKER, "10.0.0.6")))
 CONTRACT = "/opt/deeplearning/workers\n2\n1\n/efs\n"
 OTHER = CONTRACT.replace("2", "3")
 Answer = tuple[int, str]
@@ -120,4 +120,4 @@ def test_without_a_contract_in_login_shells_nothing_can_agree_with_it() -> None:
 
 def test_a_master_without_a_membership_breaks_its_promise() -> None:
     with pytest.raises(PromiseError, match=f"{MASTER} has no {MEMBERSHIP_FILE}: no such thing"):
-        read_roster(FakeNodes(_fail("membership", MASTER, 1, "")), MASTER)
+        read_membership(FakeNodes(_fail("membership", MASTER, 1, "")), MASTER)

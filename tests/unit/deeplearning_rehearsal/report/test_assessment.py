@@ -9,11 +9,11 @@ import pytest
 from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome, StackResource
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.lab import StandIn
-from cdk_rehearsal.run.timeline import Happening, Span, Timeline
+from cdk_rehearsal.run.timeline import Event, Span, Timeline
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.reason import Reason
 from deeplearning_contract.version import VERSION
-from deeplearning_rehearsal.checks.contract_check import Roster
+from deeplearning_rehearsal.checks.contract_check import Membership
 from deeplearning_rehearsal.checks.node_log import LogReport
 from deeplearning_rehearsal.checks.results import NodeReport, TrainingReport
 from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, bound_log_calls, find_problems, judge
@@ -40,7 +40,7 @@ def evidence() -> Evidence:
         calls=CallCounts(40, {"sqs.SendMessage": 40}, {"lambda": 10, "worker": 30}, {}),
         formation_seconds=12.0,
         state=STATE,
-        roster=Roster(1, HOSTS),
+        membership=Membership(1, HOSTS),
         nodes=(_node(0), _node(1)),
         training=TRAINED,
     )
@@ -112,7 +112,7 @@ def test_a_node_that_was_not_checked_fails(evidence: Evidence) -> None:
 
 
 def test_a_cluster_without_a_membership_fails_though_its_stack_is_complete(evidence: Evidence) -> None:
-    empty = replace(evidence, roster=None, nodes=(), state=None, formation_seconds=None)
+    empty = replace(evidence, membership=None, nodes=(), state=None, formation_seconds=None)
     assert find_problems("formed", empty) == ("every node of the membership must be checked, got 0 of 0",)
 
 
@@ -175,8 +175,8 @@ def test_training_begins_when_the_master_has_the_software_that_it_waits_for(
     """Workers that replace others have theirs later, while the job trains."""
     timeline = Timeline()
     timeline.spans = [Span("check", 10.0, 10.0), Span("train", 20.0, 80.0)]
-    timeline.happenings = [Happening(95.0, "worker 6", "environment is done: Horovod")]
+    timeline.events = [Event(95.0, "worker 6", "environment is done: Horovod")]
     if ready is not None:
-        timeline.happenings.append(Happening(ready, "master 5", "environment is done: Horovod"))
+        timeline.events.append(Event(ready, "master 5", "environment is done: Horovod"))
     report = judge("trained", evidence, timeline, [], 0, seed=7)
     assert [(each["name"], each["start"], each["seconds"]) for each in report["phases"]] == phases

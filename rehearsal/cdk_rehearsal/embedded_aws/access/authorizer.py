@@ -19,7 +19,7 @@ from cdk_rehearsal.embedded_aws.base.stack_record import StackResource
 from cdk_rehearsal.errors import PolicyError, UnknownOperationError
 from cdk_rehearsal.iam.call_record import CallRecord
 from cdk_rehearsal.iam.evaluation import Decision, evaluate, explain_denial
-from cdk_rehearsal.iam.operations import Need, find_needs
+from cdk_rehearsal.iam.operations import RequiredAction, find_needs
 from cdk_rehearsal.iam.policy import Statement, read_policy_text
 from cdk_rehearsal.iam.request import Caller, Request, make_context
 
@@ -39,7 +39,7 @@ class Denial:
     is_about_key: bool
 
 
-class Gatekeeper:
+class Authorizer:
     """Decides calls by the policies of the deployed account, and records each decision."""
 
     def __init__(self, state: AccountState, record: CallRecord, observations: Observations) -> None:
@@ -68,7 +68,7 @@ class Gatekeeper:
     def note_failure(self, principal: Principal, operation: str, message: str) -> None:
         """Record that a call failed which must not, though no policy denied it."""
         self.record.refuse(principal.kind, operation, message)
-        self._observations.tell("refusal", principal.name, f"{operation}: {message}")
+        self._observations.report("refusal", principal.name, f"{operation}: {message}")
 
     def admits_notification(self, topic_arn: str) -> bool:
         """Return whether Auto Scaling's service-linked role may publish to a topic, and use its key."""
@@ -85,10 +85,10 @@ class Gatekeeper:
             return True  # the rehearsal takes it that a key of the user's own, whose policy it cannot read, is in order
         return self._admits_auto_scaling(find_needs("ec2.EncryptVolume", {"SSEKMSKeyId": key_arn}, self.state))
 
-    def _admits_auto_scaling(self, needs: Iterable[Need]) -> bool:
+    def _admits_auto_scaling(self, needs: Iterable[RequiredAction]) -> bool:
         caller = Caller(
-            arn=f"arn:aws:sts::{self.state.account}:assumed-role/{_AUTO_SCALING_ROLE}/AutoScaling",
-            account=self.state.account,
+            arn=f"arn:aws:sts::{self.state.account_id}:assumed-role/{_AUTO_SCALING_ROLE}/AutoScaling",
+            account=self.state.account_id,
             role_arn=self.state.arn("iam", f"role/aws-service-role/{AUTO_SCALING}/{_AUTO_SCALING_ROLE}").replace(
                 f":{self.state.region}:", "::"
             ),
@@ -104,7 +104,7 @@ class Gatekeeper:
         The source is known to the called resource alone: that EventBridge tells KMS one when it sends to a queue is
         documented nowhere, and to an encrypted topic it does not (SNS developer guide, "Key management").
         """
-        source = {"aws:SourceArn": source_arn, "aws:SourceAccount": self.state.account} if source_arn else {}
+        source = {"aws:SourceArn": source_arn, "aws:SourceAccount": self.state.account_id} if source_arn else {}
         caller = Caller.of_service(service)
         for need in find_needs(operation, parameters, self.state):
             if need.is_implied and self.state.find_resource_policy(need.resource) is None:
@@ -123,7 +123,7 @@ class Gatekeeper:
         """
         arn = self.state.arn("elasticfilesystem", f"file-system/{file_system_id}")
         policy = self.state.find_resource_policy(arn)
-        caller = Caller(arn="anonymous", account=self.state.account)
+        caller = Caller(arn="anonymous", account=self.state.account_id)
         context = make_context(caller, {"elasticfilesystem:AccessedViaMountTarget": "true"}, is_secure=False)
         request = Request(caller, "elasticfilesystem:ClientMount", arn, context)
         return policy is None or evaluate(request, (), read_policy_text(policy, "resource")).reason == "resource allows"
@@ -131,18 +131,18 @@ class Gatekeeper:
     def trusts(self, role_arn: str, service: str, source_arn: str = "") -> bool:
         """Return whether a role exists and lets a service assume it, for a source of this account if one is known."""
         trust = self.state.find_trust_policy(role_arn)
-        source = {"aws:SourceArn": source_arn, "aws:SourceAccount": self.state.account} if source_arn else {}
+        source = {"aws:SourceArn": source_arn, "aws:SourceAccount": self.state.account_id} if source_arn else {}
         caller = Caller.of_service(service)
         request = Request(caller, "sts:AssumeRole", role_arn, make_context(caller, source))
         return trust is not None and evaluate(request, (), read_policy_text(trust, "resource")).is_allowed
 
     def note_invocation(self, service: str, function_arn: str, source_arn: str) -> None:
         """Record that a service invokes a function; whether it may is the function runner's to decide."""
-        source = {"aws:SourceArn": source_arn, "aws:SourceAccount": self.state.account}
-        need = Need("lambda:InvokeFunction", function_arn, source)
+        source = {"aws:SourceArn": source_arn, "aws:SourceAccount": self.state.account_id}
+        need = RequiredAction("lambda:InvokeFunction", function_arn, source)
         self._decide("service", Caller.of_service(service), need, service)
 
-    def _decide(self, kind: str, caller: Caller, need: Need, name: str) -> Denial | None:
+    def _decide(self, kind: str, caller: Caller, need: RequiredAction, name: str) -> Denial | None:
         tags = self.state.find_role_tags(caller.role_arn)
         context = {**need.context, "aws:RequestedRegion": self.state.region}
         context |= {f"aws:PrincipalTag/{key}": value for key, value in tags.items()}
@@ -154,7 +154,7 @@ class Gatekeeper:
         if decision.is_allowed:
             return None
         message = explain_denial(request, decision)
-        self._observations.tell("refusal", name, message)
+        self._observations.report("refusal", name, message)
         return Denial(message, is_about_key=need.is_implied)
 
     def _evaluate(self, request: Request, kind: str) -> Decision:
@@ -172,7 +172,7 @@ class Gatekeeper:
         session = role.replace(":iam::", ":sts::").split("/")[0].replace(":role", ":assumed-role")
         return Caller(
             arn=f"{session}/{role.rpartition('/')[2]}/{principal.name}",
-            account=self.state.account,
+            account=self.state.account_id,
             role_arn=role,
             user_id=principal.sender_id,
         )
@@ -182,24 +182,24 @@ def install_bucket_decisions() -> None:
     """
     Turn off moto's own decisions by the policies of buckets, which ignore Principal and Condition.
 
-    The gatekeeper decides by them instead. The replaced method is moto 5.2.5's, which is why moto is pinned exactly.
+    The authorizer decides by them instead. The replaced method is moto 5.2.5's, which is why moto is pinned exactly.
     """
     FakeBucket.get_permission = lambda *_: PermissionResult.NEUTRAL  # type: ignore[method-assign]
 
 
-def write_rights(gatekeeper: Gatekeeper, case: str, resources: Iterable[StackResource], folder: Path) -> None:
+def write_rights(authorizer: Authorizer, case: str, resources: Iterable[StackResource], folder: Path) -> None:
     """Write a case's calls (or those of none) with policies, and logical ids that make ARNs of stacks comparable."""
-    document = {"case": case, **_describe(gatekeeper)}
+    document = {"case": case, **_describe(authorizer)}
     named = [each for each in resources if each.physical_id and each.resource_type not in _NAMED_AFTER_OTHERS]
     document["names"] = {each.physical_id: each.logical_id for each in named}
     (folder / RIGHTS_FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def _describe(gatekeeper: Gatekeeper) -> dict[str, Any]:
-    record, state = gatekeeper.record, gatekeeper.state
+def _describe(authorizer: Authorizer) -> dict[str, Any]:
+    record, state = authorizer.record, authorizer.state
     counts = sorted(record.counts().items(), key=lambda entry: (entry[0].kind, entry[0].action, entry[0].resource))
     return {
-        "account": state.account,
+        "account": state.account_id,
         "region": state.region,
         "calls": [call.to_document() | {"count": count} for call, count in counts],
         "left_out": record.left_out,

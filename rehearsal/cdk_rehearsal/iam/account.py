@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 
-class Estate(Protocol):
+class Account(Protocol):
     """One account and region; its names and tags decide which resources a call is about."""
 
-    account: str
+    account_id: str
     region: str
     url_suffix: str
     """DNS suffix of the services."""
@@ -41,4 +41,4 @@ Parameters = Mapping[str, Any]
 Values = Mapping[str, str | tuple[str, ...]]
 Target = tuple[str, Values]
 """ARN of a resource (`*` where the action takes none), and the condition keys that the service sets for it."""
-Targets = Callable[[Parameters, Estate], Iterator[Target]]
+Targets = Callable[[Parameters, Account], Iterator[Target]]
