@@ -77,6 +77,13 @@ build/stamps/nag2: tests/gates/nag_2.lock | build/stamps/venv
 	@rm -rf build/nag2 && $(PIP) install --no-deps --require-hashes --target build/nag2 --requirement tests/gates/nag_2.lock
 	@touch $@
 
+# What a notebook instance installs, and the test of the notebook.
+build/stamps/notebook: userdata/notebook.lock | build/stamps/host
+	@echo "setting up the packages of the notebook (about 340 MB on disk, once)"
+	@rm -rf build/notebook && $(PYTHON) -m venv build/notebook
+	@build/notebook/bin/python -m pip --quiet --disable-pip-version-check install --only-binary :all: --require-hashes --requirement userdata/notebook.lock
+	@touch $@
+
 # mkdocs needs an environment of its own for the versions that it pins.
 build/stamps/site: docs/site.lock | build/stamps/host
 	@echo "setting up mkdocs (about 70 MB on disk, once)"

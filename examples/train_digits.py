@@ -2,8 +2,9 @@
 """
 Data-parallel training of a classifier of handwritten digits with Horovod and PyTorch.
 
-Every rank takes a part of the digits of `digits.py`; rank 0 writes a checkpoint after each epoch, measures the accuracy
-on held-out digits, writes weights and result to the shared file system and prints the result as one line of JSON.
+Every rank takes a part of the digits of `digits.py`; rank 0 prints its loss and writes a checkpoint after each epoch,
+measures the accuracy on held-out digits, writes weights and result to the shared file system and prints the result as
+one line of JSON.
 
     deeplearning run [--launcher mpi] -- python3 train_digits.py [--epochs N] [--out FOLDER]
     run_horovod.sh train_digits.py [--epochs N] [--out FOLDER]
@@ -56,10 +57,15 @@ def train(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, *, epochs: i
     for epoch in range(begin, epochs):
         started = time.monotonic()
         order = torch.randperm(len(y), generator=torch.Generator().manual_seed(SEED + epoch))
+        losses = []
         for part in order[hvd.rank() :: hvd.size()][:share].split(max(1, batch // hvd.size())):
             optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(model(x[part]), y[part]).backward()
+            loss = torch.nn.functional.cross_entropy(model(x[part]), y[part])
+            loss.backward()
             optimizer.step()
+            losses.append(loss.item())
+        if hvd.rank() == 0:
+            print(f"epoch {epoch + 1}: loss {sum(losses) / len(losses):.4f}", flush=True)  # noqa: T201 - for the user
         report_throughput(share * hvd.size() / (time.monotonic() - started))
         save_checkpoint(folder, epoch + 1, model, optimizer)
     return share * hvd.size() * max(0, epochs - begin)

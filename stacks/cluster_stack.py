@@ -115,6 +115,10 @@ class SageMakerStack(ClusterStack):
     def __init__(self, scope: Construct, choice: StackChoice) -> None:
         description = "Deep-learning training jobs on SageMaker: what each of them needs"
         super().__init__(scope, choice, description=description)
+        if self.cluster.notebook is not None:
+            name = self.cluster.notebook.instance.attr_notebook_instance_name
+            command = f"aws sagemaker create-presigned-notebook-instance-url --notebook-instance-name {name}"
+            CfnOutput(self, "Notebook", value=command, description="Address of the notebook instance")
         CfnOutput(self, "ModelBucket", value=self.cluster.model_bucket.bucket_name, description="Models of jobs")
         CfnOutput(self, "AlarmTopic", value=self.cluster.alarm.topic.topic_arn, description="Subscribe to it")
 

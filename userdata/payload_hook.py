@@ -11,6 +11,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PAYLOAD = {
     "build/vendor": "deeplearning_cdk/_payload/vendor",
+    "examples/mask_rcnn": "deeplearning_cdk/_payload/mask_rcnn",
+    "examples/sagemaker": "deeplearning_cdk/_payload/sagemaker",
     "lambda/capacity_adjuster": "deeplearning_cdk/_payload/capacity_adjuster",
     "lambda/image_pin": "deeplearning_cdk/_payload/image_pin",
     "userdata/bootstrap.sh": "deeplearning_cdk/_payload/bootstrap.sh",
@@ -23,6 +25,8 @@ PAYLOAD = {
     "userdata/deeplearning_provision": "deeplearning_cdk/_payload/deeplearning_provision",
     "userdata/emr_bootstrap.sh": "deeplearning_cdk/_payload/emr_bootstrap.sh",
     "userdata/fetch_agent.py": "deeplearning_cdk/_payload/fetch_agent.py",
+    "userdata/notebook.lock": "deeplearning_cdk/_payload/notebook.lock",
+    "userdata/notebook_start.sh": "deeplearning_cdk/_payload/notebook_start.sh",
     "userdata/prepare_member.py": "deeplearning_cdk/_payload/prepare_member.py",
 }
 

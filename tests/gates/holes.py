@@ -28,6 +28,7 @@ class Hole:
     preset: str = "default"
 
 
+_NOTEBOOK = "AWS::SageMaker::NotebookInstance"
 _LAUNCH = "AWS::EC2::LaunchTemplate"
 _DATA = "Properties.LaunchTemplateData"
 _EMR, _EMR_CONFIGURATION = "AWS::EMR::SecurityConfiguration", "Properties.SecurityConfiguration"
@@ -80,6 +81,21 @@ HOLES: dict[str, Hole] = {
     "queue for everyone": Hole(
         edit=planting.let_everyone_send,
         found_by={PROMISES: "nobody_is_let_in_by_a_resource_policy"},
+    ),
+    "metadata of a notebook without a session token": Hole(
+        edit=change(_NOTEBOOK, "Properties.InstanceMetadataServiceConfiguration", None),
+        preset="sagemaker",
+        found_by={PROMISES: "metadata_asks_for_a_session_token"},
+    ),
+    "notebook with a way of its own to the Internet": Hole(
+        edit=change(_NOTEBOOK, "Properties.DirectInternetAccess", "Enabled"),
+        preset="sagemaker",
+        found_by={PROMISES: "notebooks_are_in_the_subnet_and_their_users_are_not_root", CHECKOV: "CKV_AWS_122"},
+    ),
+    "notebook whose user is root": Hole(
+        edit=change(_NOTEBOOK, "Properties.RootAccess", "Enabled"),
+        preset="sagemaker",
+        found_by={PROMISES: "notebooks_are_in_the_subnet_and_their_users_are_not_root"},
     ),
     # What roles may do
     "wildcard action": Hole(
@@ -142,6 +158,11 @@ HOLES: dict[str, Hole] = {
     ),
     "unencrypted volume": Hole(
         edit=change(_LAUNCH, f"{_DATA}.BlockDeviceMappings.0.Ebs.Encrypted", value=False),
+        found_by={PROMISES: "volumes_are_encrypted_with_a_key"},
+    ),
+    "unencrypted volume of a notebook": Hole(
+        edit=change(_NOTEBOOK, "Properties.KmsKeyId", None),
+        preset="sagemaker",
         found_by={PROMISES: "volumes_are_encrypted_with_a_key"},
     ),
     "unencrypted volume of EMR": Hole(

@@ -56,7 +56,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         **_CPU,
     },
     "emr": {"platform": "emr", "stop_when_idle": "1h"},
-    "sagemaker": {"platform": "sagemaker", "instance_type": "m5.xlarge"},
+    "sagemaker": {"platform": "sagemaker", "instance_type": "m5.xlarge", "notebook": True},
     "guarded-spending": {
         "spending": {"stop_when_idle": "1h", "stop_after": "48h", "monthly_budget_usd": 5000, "budget_stops": True},
         "workers.max_capacity": 5,

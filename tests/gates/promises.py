@@ -175,6 +175,7 @@ _EMR_DISKS = (
     "Properties.SecurityConfiguration.EncryptionConfiguration.AtRestEncryptionConfiguration"
     ".LocalDiskEncryptionConfiguration"
 )
+_NOTEBOOK = "AWS::SageMaker::NotebookInstance"
 _ADMITS_EVERYONE = "no security group may admit everyone; name a network or a security group"
 _IS_INSIDE = "a role must have managed policies of its own, none inside; make a ManagedPolicy"
 _LOSES_DATA = "what holds data must not be lost with the stack; retain it"
@@ -201,6 +202,13 @@ ROWS: Sequence[Row] = [
      _is(2), "instance metadata must ask for a token (IMDSv2); set the version to 2"),
     ("metadata_goes_no_further_than_the_instance", _EMR_SECURITY, f"{_EMR_METADATA}.HttpPutResponseHopLimit", _is(1),
      "metadata must not reach what stands behind the instance; set the hop limit to 1"),
+    ("metadata_asks_for_a_session_token", _NOTEBOOK,
+     "Properties.InstanceMetadataServiceConfiguration.MinimumInstanceMetadataServiceVersion", _is("2"),
+     "instance metadata must ask for a token (IMDSv2); set the version to 2"),
+    ("notebooks_are_in_the_subnet_and_their_users_are_not_root", _NOTEBOOK, "Properties.DirectInternetAccess",
+     _is("Disabled"), "a notebook must use the network of the stack alone; disable DirectInternetAccess"),
+    ("notebooks_are_in_the_subnet_and_their_users_are_not_root", _NOTEBOOK, "Properties.RootAccess",
+     _is("Disabled"), "the user of a notebook must not be root; disable RootAccess"),
     # What roles may do
     ("no_policy_stands_inside_a_role", "AWS::IAM::Role", "Properties?.Policies?", _never, _IS_INSIDE),
     ("no_policy_stands_inside_a_role", "AWS::IAM::Policy", "Type", _never, _IS_INSIDE),
@@ -230,6 +238,8 @@ ROWS: Sequence[Row] = [
     ("volumes_are_encrypted_with_a_key", _LAUNCH, f"{_VOLUME}.Encrypted", _is_true,
      "every volume must be encrypted; set Encrypted"),
     ("volumes_are_encrypted_with_a_key", _LAUNCH, f"{_VOLUME}.KmsKeyId", _exists,
+     "every volume must be encrypted with the cluster's key; set KmsKeyId"),
+    ("volumes_are_encrypted_with_a_key", _NOTEBOOK, "Properties.KmsKeyId", _exists,
      "every volume must be encrypted with the cluster's key; set KmsKeyId"),
     ("volumes_are_encrypted_with_a_key", _EMR_SECURITY, f"{_EMR_DISKS}.EnableEbsEncryption", _is_true,
      "every volume must be encrypted; set EnableEbsEncryption"),

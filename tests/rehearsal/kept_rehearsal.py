@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,11 +118,11 @@ class Kept:
 
 
 @contextmanager
-def keep_rehearsal(platform: str, tmp_path: Path) -> Iterator[Kept]:
-    """Rehearse a cluster whose nodes have two GPUs each, and keep it for as long as it is needed."""
-    context = [word for key in CONTEXTS[platform] for word in ("-c", key)]
+def keep_rehearsal(platform: str, tmp_path: Path, context: Sequence[str] = ()) -> Iterator[Kept]:
+    """Rehearse a cluster whose nodes have two GPUs each, by default a small one, and keep it while it is needed."""
+    words = [word for key in context or CONTEXTS[platform] for word in ("-c", key)]
     environment = os.environ | {"CDK_OUTDIR": str(tmp_path / "cdk.out")}
-    subprocess.run([sys.executable, str(ROOT / "app.py"), *context], check=True, capture_output=True, env=environment)
+    subprocess.run([sys.executable, str(ROOT / "app.py"), *words], check=True, capture_output=True, env=environment)
     out, log = tmp_path / "out", tmp_path / "log"
     words = ["--out", str(out), "--keep", "--gpus-per-node", "2", "--expect", "formed"]
     with log.open("w") as file:

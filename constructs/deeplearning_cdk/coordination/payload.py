@@ -6,6 +6,7 @@ In a wheel the sources are package data beside this module; in a checkout they a
 
 import atexit
 import hashlib
+import importlib.util
 import io
 import json
 import shutil
@@ -30,6 +31,16 @@ NODE_PACKAGES = (
     "deeplearning_node",
     "deeplearning_provision",
 )
+_FOLDERS = {
+    "vendor": "build",
+    "capacity_adjuster": "lambda",
+    "image_pin": "lambda",
+    "mask_rcnn": "examples",
+    "sagemaker": "examples",
+}
+"""Folder of a checkout with a payload, where it is not `userdata`."""
+COMMAND_PACKAGES = ("cdk_rehearsal", "deeplearning_cli", "deeplearning_view")
+"""Packages of the command that submits jobs, beside the contract."""
 _FIRST_DATE = (1980, 1, 1, 0, 0, 0)
 """Earliest date of the zip format; the real date would change the bytes."""
 
@@ -46,12 +57,13 @@ def find_payload(name: str) -> Path:
     """
     Find a file or folder by its name.
 
-    A name is `vendor`, `capacity_adjuster`, `image_pin`, a package of nodes, or a file of `userdata`.
+    A name is `vendor`, `capacity_adjuster`, `image_pin`, a package of nodes, a file of `userdata`, or a folder of
+    examples.
 
     Raises:
         ValueError: It does not exist.
     """
-    folder = {"vendor": "build", "capacity_adjuster": "lambda", "image_pin": "lambda"}.get(name, "userdata")
+    folder = _FOLDERS.get(name, "userdata")
     path = _INSTALLED / name if _INSTALLED.is_dir() else _CHECKOUT / folder / name
     if not path.exists():
         raise ValueError(f"payload must be complete, got no {path}; run `make setup` in a checkout")
@@ -81,6 +93,16 @@ def pack_adjuster() -> Archive:
 def pack_image_pin() -> Archive:
     """Pack the function that pins the image, and the contract."""
     return _pack("image-pin.zip", [find_payload("image_pin"), _CONTRACT])
+
+
+def pack_notebook() -> str:
+    """Pack the command, the list of its packages, and the examples of a notebook; return the zip's path."""
+    specs = [importlib.util.find_spec(name) for name in COMMAND_PACKAGES]
+    packages = [Path(place) for spec in specs if spec for place in spec.submodule_search_locations or ()]
+    # The notebook alone, since whoever runs it in a checkout has files of jobs beside it.
+    notebook = (find_payload("sagemaker") / "mask_rcnn.ipynb").read_bytes()
+    examples = [find_payload("mask_rcnn"), keep_folder({"sagemaker/mask_rcnn.ipynb": notebook}) / "sagemaker"]
+    return keep_file("notebook.zip", zip_bytes([*packages, _CONTRACT, find_payload("notebook.lock"), *examples]))
 
 
 def keep_file(name: str, content: bytes) -> str:

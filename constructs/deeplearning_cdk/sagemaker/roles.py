@@ -36,15 +36,17 @@ _INTERFACE_ACTIONS = (
 )
 
 
-def make_execution_role(scope: Construct, construct_id: str, statements: Iterable[iam.PolicyStatement]) -> iam.Role:
-    """Create the role of training jobs, which SageMaker takes for this account alone, with its permissions."""
+def make_execution_role(
+    scope: Construct, construct_id: str, statements: Iterable[iam.PolicyStatement], *, description: str
+) -> iam.Role:
+    """Create a role that SageMaker takes for this account alone, with its permissions."""
     role = iam.Role(
         scope,
         construct_id,
         assumed_by=iam.ServicePrincipal(
             "sagemaker.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": ACCOUNT_ID}}
         ),
-        description="Training jobs of a deep-learning stack on SageMaker",
+        description=description,
     )
     attach_rights(role, list(statements))
     return role

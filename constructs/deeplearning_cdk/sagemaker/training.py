@@ -27,6 +27,7 @@ from deeplearning_cdk.nodes.values import Software
 from deeplearning_cdk.props.check import checked, show_value
 from deeplearning_cdk.props.tags import tag_costs
 from deeplearning_cdk.sagemaker.alarms import TrainingJobAlarm
+from deeplearning_cdk.sagemaker.notebook import TrainingNotebook
 from deeplearning_cdk.sagemaker.plan import (
     DEFAULT_INSTANCE_TYPE,
     DEFAULT_RUN,
@@ -84,6 +85,8 @@ class SageMakerTraining(Construct):
         max_pending: Longest wait of a job for accelerated instances. Default: SageMaker's own limit.
         keep_warm: Time for which the instances of a job wait for the next one, at their full price. Default: they end
             with the job.
+        notebook: Create a notebook instance with the example notebook; it is billed until somebody stops it.
+            Default: there is none.
         network: VPC, zone and subnet. Default: `Network()`, a new VPC with a NAT gateway.
         software: Environment of jobs. Default: `Software()`, Horovod.
         storage: Shared file system, FSx for Lustre, and data in S3. Default: `Storage()`, a new EFS file system.
@@ -101,6 +104,7 @@ class SageMakerTraining(Construct):
         role: Role of SageMaker and of the containers.
         alarm: Topic and rule of failed jobs.
         submission: Where jobs are submitted.
+        notebook: The notebook instance; None without one.
 
     Raises:
         ValueError: A choice cannot work; the message names the prop, the rule and a way out.
@@ -120,6 +124,7 @@ class SageMakerTraining(Construct):
         spot_wait: RunTime | None = None,
         max_pending: PendingTime | None = None,
         keep_warm: WarmTime | None = None,
+        notebook: bool = False,
         network: Network = Network(),
         software: Software = Software(),
         storage: Storage = Storage(),
@@ -161,6 +166,7 @@ class SageMakerTraining(Construct):
         )
         self._settings = self._describe_jobs(members)
         self.submission = self._make_submission()
+        self.notebook = self._make_notebook() if notebook else None
 
     @property
     def connections(self) -> ec2.Connections:
@@ -219,6 +225,7 @@ class SageMakerTraining(Construct):
                 ),
                 *log_statements(self._name_prefix),
             ],
+            description="Training jobs of a deep-learning stack on SageMaker",
         )
         for source in read:
             source.grant_key(role)
@@ -263,6 +270,18 @@ class SageMakerTraining(Construct):
             self.network.connectivity, *self.storage.readiness, self.model_bucket, self.role, self.alarm
         )
         return submission
+
+    def _make_notebook(self) -> TrainingNotebook:
+        notebook = TrainingNotebook(
+            self,
+            "Notebook",
+            network=self.network,
+            key_arn=self.encryption.key_arn,
+            models=self.model_bucket,
+            model_prefix=_MODEL_PREFIX,
+        )
+        self.grant_submit(notebook.role)
+        return notebook
 
 
 def _digest_path(scope: Construct) -> str:

@@ -47,10 +47,10 @@ _START = (
 """Command of every container. An argument has at most 256 characters (AlgorithmSpecification, ContainerArguments)."""
 METRICS = {
     "samples_per_second": r'"samples_per_second": ([0-9.eE+-]+)',
-    "loss": r'\bloss"?[=: ]+([0-9.eE+-]+)',
+    "loss": r'\b(?:loss|total_cost)"?[=: ]+([0-9.eE+-]+)',
     "accuracy": r'\baccuracy"?[=: ]+([0-9.eE+-]+)',
 }
-"""Name of a metric -> pattern of a line of the log, from which SageMaker reads its value."""
+"""Name of a metric -> pattern of a line of the log, from which SageMaker reads its value; TensorPack has total_cost."""
 
 
 def name_training_job(settings: TrainingSettings, job: str, time: str) -> str:
