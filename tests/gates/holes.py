@@ -90,7 +90,7 @@ HOLES: dict[str, Hole] = {
     "notebook with a way of its own to the Internet": Hole(
         edit=change(_NOTEBOOK, "Properties.DirectInternetAccess", "Enabled"),
         preset="sagemaker",
-        found_by={PROMISES: "notebooks_are_in_the_subnet_and_their_users_are_not_root", CHECKOV: "CKV_AWS_122"},
+        found_by={PROMISES: "notebooks_are_in_the_subnet_and_their_users_are_not_root"},
     ),
     "notebook whose user is root": Hole(
         edit=change(_NOTEBOOK, "Properties.RootAccess", "Enabled"),
