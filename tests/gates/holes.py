@@ -85,7 +85,7 @@ HOLES: dict[str, Hole] = {
     "metadata of a notebook without a session token": Hole(
         edit=change(_NOTEBOOK, "Properties.InstanceMetadataServiceConfiguration", None),
         preset="sagemaker",
-        found_by={PROMISES: "metadata_asks_for_a_session_token"},
+        found_by={PROMISES: "metadata_asks_for_a_session_token", CHECKOV: "CKV_AWS_371"},
     ),
     "notebook with a way of its own to the Internet": Hole(
         edit=change(_NOTEBOOK, "Properties.DirectInternetAccess", "Enabled"),
@@ -163,7 +163,7 @@ HOLES: dict[str, Hole] = {
     "unencrypted volume of a notebook": Hole(
         edit=change(_NOTEBOOK, "Properties.KmsKeyId", None),
         preset="sagemaker",
-        found_by={PROMISES: "volumes_are_encrypted_with_a_key"},
+        found_by={PROMISES: "volumes_are_encrypted_with_a_key", CHECKOV: "CKV_AWS_187"},
     ),
     "unencrypted volume of EMR": Hole(
         edit=change(_EMR, f"{_EMR_CONFIGURATION}.EncryptionConfiguration", {"EnableAtRestEncryption": False}),

@@ -1,6 +1,7 @@
 """Training jobs of SageMaker: the request of any job fits the service, and containers read the same job from it."""
 
 import json
+import re
 from dataclasses import replace
 
 import botocore.session
@@ -14,6 +15,7 @@ from deeplearning_contract.document import ContractError
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import FileSystemFolder, SubmissionSettings, TrainingSettings
 from deeplearning_contract.jobs.training_job import (
+    METRICS,
     MOST_CHANNELS,
     choose_data,
     make_training_request,
@@ -175,3 +177,18 @@ def test_a_document_without_training_jobs_is_refused() -> None:
 
 def test_the_submission_document_keeps_the_training_settings() -> None:
     assert SubmissionSettings.from_json(json.dumps(SUBMISSION.to_document())) == SUBMISSION
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("epoch 3: loss 0.2134", "0.2134"),
+        ('{"epoch": 3, "loss": 0.2134}', "0.2134"),
+        ("[0512 12:00:00 @monitor.py:467] total_cost: 0.78925", "0.78925"),
+        ("step 7 lossless 0.1", None),
+    ],
+)
+def test_the_loss_is_read_from_lines_of_the_examples_and_of_tensorpack(line: str, value: str | None) -> None:
+    """TensorPack's ScalarPrinter prints `name: value` (tensorpack, callbacks/monitor.py)."""
+    found = re.search(METRICS["loss"], line)
+    assert (found[1] if found else None) == value

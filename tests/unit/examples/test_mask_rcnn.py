@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -68,8 +69,9 @@ class Cluster:
         (folder / "train.py").write_text(TRAIN)
         self.checkpoints = folder / "efs" / "jobs" / "mask-rcnn" / "checkpoints"
 
-    def run(self, *arguments, **variables):
-        environment = {
+    @property
+    def environment(self):
+        return {
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
             "TEST": str(self.folder),
             "EFS_MOUNT": str(self.folder / "efs"),
@@ -77,9 +79,16 @@ class Cluster:
             "DEEPLEARNING_WORKERS_COUNT": "2",
             "DEEPLEARNING_WORKER_GPU_COUNT": "8",
         }
+
+    def run(self, *arguments, **variables):
         command = [sys.executable, FOLDER / "job.py", "--program", self.folder / "train.py", *arguments]
         return subprocess.run(
-            command, env=environment | variables, capture_output=True, text=True, check=False, timeout=GENEROUS_SECONDS
+            command,
+            env=self.environment | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=GENEROUS_SECONDS,
         )
 
     def settings(self):
@@ -264,3 +273,43 @@ def test_without_the_command_of_a_node_the_place_is_named(cluster):
     answer = cluster.run(PATH="/usr/bin:/bin")
     assert answer.returncode == 2
     assert "this must run on a node of the cluster" in answer.stderr
+
+
+@pytest.fixture
+def rank(cluster, tmp_path):
+    """A function that unpacks the staged archives as a rank does, and returns its command."""
+    staged = tmp_path / "data" / "staged"
+    staged.mkdir()
+    program = tmp_path / "tensorpack" / "examples" / "FasterRCNN" / "train.py"
+    program.parent.mkdir(parents=True)
+    program.write_text(TRAIN)
+    for name, folder in {"coco-2017": cluster.data, "tensorpack": tmp_path / "tensorpack"}.items():
+        with tarfile.open(staged / f"{name}.tar", "w") as archive:
+            archive.add(folder, "." if name == "coco-2017" else name)
+
+    def run(**variables):
+        code = "import json, pathlib, rank, sys; f = [pathlib.Path(w) for w in sys.argv[1:]]; rank.unpack(*f); "
+        code += "print(json.dumps(rank.make_command(['--schedule', '1x'], f[1])))"
+        environment = cluster.environment | variables | {"PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-c", code, staged, tmp_path / "unpacked"]
+        return subprocess.run(command, cwd=FOLDER, env=environment, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_a_rank_of_a_submitted_job_unpacks_the_staged_archives_and_becomes_tensorpacks_program(rank, tmp_path):
+    answer = rank(HOROVOD_RANK="0")
+    command = json.loads(answer.stdout)
+    unpacked = tmp_path / "unpacked"
+    assert command[:2] == ["python3", str(unpacked / "tensorpack/tensorpack/examples/FasterRCNN/train.py")]
+    assert f"DATA.BASEDIR={unpacked / 'coco-2017'}" in command
+    assert "TRAINER=horovod" in command
+    history = json.loads((tmp_path / "efs/jobs/mask-rcnn/history.json").read_text())
+    assert history == [{"step": 0, "epoch": 1, "steps_per_epoch": 7500}]
+    # The other ranks find the files, and the same start.
+    assert json.loads(rank(HOROVOD_RANK="1").stdout) == command
+
+
+def test_a_rank_without_the_staged_archives_says_how_to_stage_them(rank, tmp_path):
+    (tmp_path / "data/staged/tensorpack.tar").unlink()
+    assert "must contain tensorpack.tar, got none; stage it: examples/mask_rcnn/stage_data.sh" in rank().stderr

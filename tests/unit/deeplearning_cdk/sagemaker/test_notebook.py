@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import botocore.session
+import pytest
 
+from cdk_rehearsal.embedded_aws.resources.resource_support import require_support
+from cdk_rehearsal.errors import UnsupportedError
 from deeplearning_cdk.coordination.payload import find_payload, pack_notebook
 from deeplearning_cdk.sagemaker.notebook import MOST_CHARACTERS
 from tests.unit.deeplearning_cdk.conftest import render
@@ -124,3 +127,10 @@ def test_the_programs_are_the_notebook_its_job_and_the_command_and_always_the_sa
         *("mask_rcnn", "notebook.lock", "sagemaker"),
     }
     assert Path(pack_notebook()) == first
+
+
+def test_the_rehearsal_refuses_a_notebook_by_its_types(make: Any) -> None:
+    with pytest.raises(UnsupportedError) as error:
+        require_support(make(image=IMAGE, instance_type="m5.xlarge", notebook=True).template)
+    kinds = {finding.rpartition(" ")[2] for finding in error.value.findings}
+    assert kinds == {KIND, "AWS::SageMaker::NotebookInstanceLifecycleConfig"}
