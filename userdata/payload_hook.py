@@ -12,7 +12,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 PAYLOAD = {
     "build/vendor": "deeplearning_cdk/_payload/vendor",
     "examples/mask_rcnn": "deeplearning_cdk/_payload/mask_rcnn",
-    "examples/sagemaker": "deeplearning_cdk/_payload/sagemaker",
+    "examples/sagemaker/mask_rcnn.ipynb": "deeplearning_cdk/_payload/sagemaker/mask_rcnn.ipynb",
     "lambda/capacity_adjuster": "deeplearning_cdk/_payload/capacity_adjuster",
     "lambda/image_pin": "deeplearning_cdk/_payload/image_pin",
     "userdata/bootstrap.sh": "deeplearning_cdk/_payload/bootstrap.sh",

@@ -1,4 +1,4 @@
-"""What a saved notebook may contain, read without Jupyter."""
+"""Reads a saved notebook without Jupyter, and says why it must not be committed."""
 
 import ast
 import json
