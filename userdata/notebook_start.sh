@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Runs as root at each start of a notebook instance, with the region, and bucket, key and SHA-256 of the programs.
 # Only /home/ec2-user/SageMaker outlives a stop, so the programs are installed anew, and the user's files are left alone.
 set -euo pipefail
