@@ -213,7 +213,7 @@ def test_a_limit_that_is_missing_is_found_by_the_forbidden_calls(
 
 
 def test_a_condition_that_is_missing_altogether_is_an_error(rights: Rights) -> None:
-    planted = edit(rights, SUBMITTER, drop("sagemaker:CreateTrainingJob", "ArnEquals"))
+    planted = edit(rights, "", drop("sagemaker:CreateTrainingJob", "ArnEquals"))  # That of the notebook, too.
     with pytest.raises(RehearsalError, match="a policy must ask for sagemaker:OutputKmsKey"):
         list_allowed(planted)
 
