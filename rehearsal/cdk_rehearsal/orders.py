@@ -2,13 +2,15 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, ScalingPace
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
+from cdk_rehearsal.embedded_aws.sagemaker.containers import ContainerOrder, RunningContainer
+from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.key_pairs import assume_key_pairs
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.run.progress import report_line
@@ -24,6 +26,20 @@ class _NoMachines:
         """Do nothing."""
 
     def power_off(self, instance_id: str) -> None:
+        """Do nothing."""
+
+
+class _NoContainers:
+    """Lets a stack of training jobs be created, which no resource of it starts."""
+
+    def start(self, order: ContainerOrder, on_line: Callable[[str], None]) -> RunningContainer:  # noqa: ARG002
+        """Refuse: nothing runs a container here."""
+        raise RehearsalError(f"no container runs while orders of creation are tried, got {order.name} of {order.job}")
+
+    def separate(self, addresses: Sequence[str]) -> None:
+        """Do nothing."""
+
+    def remove(self, container: RunningContainer) -> None:
         """Do nothing."""
 
 
@@ -82,7 +98,9 @@ def print_failures(failures: Sequence[str], *, as_json: bool) -> int:
 
 def _try_order(assembly: Path, stack: str | None, options: CloudOptions, parameters: Mapping[str, str] | None) -> str:
     """Return why a stack could not be created or deleted; empty when it could."""
-    with EmbeddedAws(address="127.0.0.1", port=0, machines=_NoMachines(), options=options) as aws:
+    with EmbeddedAws(
+        address="127.0.0.1", port=0, machines=_NoMachines(), options=options, containers=_NoContainers()
+    ) as aws:
         aws.deploy(assembly, stack, parameters=parameters)
         outcome = aws.wait(_SECONDS)
         if outcome.status != "CREATE_COMPLETE":
