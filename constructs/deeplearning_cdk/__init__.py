@@ -1,15 +1,16 @@
 """
 Deep-learning training clusters on AWS, as constructs.
 
-`TrainingCluster` is the whole, `EmrTraining` the same on Amazon EMR, and `SageMakerTraining` runs the same jobs as
-training jobs of SageMaker; `TrainingImage` is a container image with the software of jobs. The props of clusters are
-the values `Workers`, `Master`, `Network`, `Software`, `Storage` and `Spending`; the other classes are what goes into
-them.
+`TrainingCluster` is the whole, `EmrTraining` the same on Amazon EMR, `EksTraining` runs the same jobs as pods of a
+Kubernetes cluster, and `SageMakerTraining` as training jobs of SageMaker; `TrainingImage` is a container image with the
+software of jobs. The props of clusters are the values `Workers`, `Master`, `Network`, `Software`, `Storage` and
+`Spending`; the other classes are what goes into them.
 """
 
 from deeplearning_cdk.capacity.purchase import Purchase
 from deeplearning_cdk.capacity.spending import Spending
 from deeplearning_cdk.catalog.instance_catalog import InstanceTypeFacts
+from deeplearning_cdk.eks.training import EksTraining
 from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_cdk.images.node_image import NodeImage
 from deeplearning_cdk.network.values import Network
@@ -26,6 +27,7 @@ from deeplearning_cdk.training_cluster import TrainingCluster
 
 __all__ = [
     "DataSource",
+    "EksTraining",
     "EmrTraining",
     "EnvironmentCache",
     "InstanceTypeFacts",

@@ -1,6 +1,6 @@
 """Warnings about choices that may not work on AWS; their ids are public, so that users can acknowledge them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from aws_cdk import Annotations, Stack, Token
 from constructs import Construct
@@ -23,6 +23,7 @@ NEVER_STOPS = "deeplearning_cdk:neverStops"
 NOT_RESERVED = "deeplearning_cdk:masterNotReserved"
 NOT_BEGUN = "deeplearning_cdk:capacityBlockNotBegun"
 KEPT_WARM = "deeplearning_cdk:instancesKeptWarm"
+NO_ADMINISTRATOR = "deeplearning_cdk:nobodyPreparesTheCluster"
 
 _Warning = tuple[str, str]
 """Id, with which users acknowledge it, and text."""
@@ -38,7 +39,7 @@ def add_warnings(scope: Construct, plan: NodePlan, spending: Spending, *, isolat
     region = Stack.of(scope).region
     judge_region(scope)
     found = [
-        *_list_types(plan, "" if Token.is_unresolved(region) else region),
+        *_list_types((plan.workers, plan.master), "" if Token.is_unresolved(region) else region),
         *_list_costs(plan, spending),
         *_list_purchases(plan),
         *_list_software(plan, isolated=isolated, has_lustre=has_lustre),
@@ -47,6 +48,13 @@ def add_warnings(scope: Construct, plan: NodePlan, spending: Spending, *, isolat
         annotations = Annotations.of(scope)
         for identity, text in found:
             annotations.add_warning_v2(identity, text)
+
+
+def judge_types(scope: Construct, *types: InstanceTypeFacts) -> None:
+    """Warn of instance types that AWS has retired, or does not offer in the region of a stack."""
+    region = Stack.of(scope).region
+    for identity, text in _list_types(types, "" if Token.is_unresolved(region) else region):
+        Annotations.of(scope).add_warning_v2(identity, text)
 
 
 def judge_region(scope: Construct) -> None:
@@ -137,9 +145,9 @@ def _list_purchases(plan: NodePlan) -> Iterator[_Warning]:
         yield NOT_BEGUN, text
 
 
-def _list_types(plan: NodePlan, region: str) -> Iterator[_Warning]:
+def _list_types(types: Iterable[InstanceTypeFacts], region: str) -> Iterator[_Warning]:
     """Yield the warnings about the instance types; `region` is empty where it is known at deployment only."""
-    for facts in {plan.workers.name: plan.workers, plan.master.name: plan.master}.values():
+    for facts in {each.name: each for each in types}.values():
         if facts.successor:
             text = f"AWS has retired {facts.name}, so it may not launch; take {facts.successor}"
             yield f"{RETIRED}:{facts.name}", text

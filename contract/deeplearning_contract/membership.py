@@ -11,7 +11,10 @@ from deeplearning_contract.names import MASTER_HOST, host_name
 
 _MOST_GPUS = 1024
 _THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
-_INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}|algo-[1-9][0-9]{0,3}")
+_INSTANCE_ID = re.compile(
+    r"i-[0-9a-f]{8,17}|algo-[1-9][0-9]{0,3}|[a-z0-9](?:[a-z0-9-]{0,50}[a-z0-9])?-[0-9]{1,3}-[a-z0-9]{5}"
+)
+"""Of an instance, a container of a training job, or a pod: `<Job>-<index>-<5 letters>`."""
 _PUBLIC_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)) [A-Za-z0-9+/=]{16,1024}")
 
 
@@ -19,7 +22,8 @@ _PUBLIC_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521))
 class Member:
     """Node of the cluster, as it described itself."""
 
-    instance_id: str  # EC2 instance id, or the name of a container of a training job, such as `algo-1`
+    # EC2 instance id, or the name of a container of a training job, such as `algo-1`, or that of a pod
+    instance_id: str
     address: str  # Private IPv4 address
     gpu_count: int  # GPUs measured on the node; 0 on a CPU node
     host_key: str  # The node's SSH host public key, `<type> <base64>`
@@ -28,7 +32,8 @@ class Member:
     def __post_init__(self) -> None:
         if not _INSTANCE_ID.fullmatch(self.instance_id):
             raise ContractError(
-                f"member.instance_id must be like i-0123456789abcdef0 or algo-1, got {excerpt(self.instance_id)}"
+                "member.instance_id must be like i-0123456789abcdef0, algo-1 or train-0-abcde, "
+                f"got {excerpt(self.instance_id)}"
             )
         try:
             address = ipaddress.IPv4Address(self.address)

@@ -12,11 +12,11 @@ from typing import Any
 class FileSystemSettings:
     """Mount of a shared file system on a node."""
 
-    # `nfs4` (plain NFS 4.1 inside the security groups), `efs` (efs-utils: access point, IAM, TLS), `lustre`, or
-    # `channel` (SageMaker mounts it)
+    # `nfs4` (plain NFS 4.1 inside the security groups), `efs` (efs-utils: access point, IAM, TLS), `lustre`,
+    # `channel` (SageMaker mounts it), or `claim` (Kubernetes mounts it)
     kind: str
     # Source for `mount`: `<id>.efs.<region>.<suffix>:/`, `<id>:/` for `efs`, `<dns name>@tcp:/<mount name>` for
-    # `lustre`; for `channel` its folder in the container
+    # `lustre`; for `channel` and `claim` its folder in the container
     source: str
     options: str  # Mount options, comma-separated
     mount_point: str  # Absolute path; the value of `EFS_MOUNT`, or for `lustre` another

@@ -9,6 +9,7 @@ from pathlib import Path
 from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, ScalingPace
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
+from cdk_rehearsal.embedded_aws.eks.host import ClusterNode, ClusterOrder, RunningCluster
 from cdk_rehearsal.embedded_aws.sagemaker.containers import ContainerOrder, RunningContainer
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.key_pairs import assume_key_pairs
@@ -41,6 +42,32 @@ class _NoContainers:
 
     def remove(self, container: RunningContainer) -> None:
         """Do nothing."""
+
+
+class _NoCluster:
+    """A control plane that does not run."""
+
+    endpoint, authority = "https://127.0.0.1", ""
+
+    def add_node(self, node: ClusterNode) -> None:
+        """Do nothing."""
+
+    def remove_node(self, instance_id: str) -> None:
+        """Do nothing."""
+
+    def grant(self, principal: str, policy: str, namespaces: Sequence[str]) -> None:
+        """Do nothing."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+
+class _NoClusters:
+    """Lets a stack with a cluster be created."""
+
+    def start(self, order: ClusterOrder) -> RunningCluster:  # noqa: ARG002
+        """Start nothing."""
+        return _NoCluster()
 
 
 def try_orders(
@@ -99,7 +126,12 @@ def print_failures(failures: Sequence[str], *, as_json: bool) -> int:
 def _try_order(assembly: Path, stack: str | None, options: CloudOptions, parameters: Mapping[str, str] | None) -> str:
     """Return why a stack could not be created or deleted; empty when it could."""
     with EmbeddedAws(
-        address="127.0.0.1", port=0, machines=_NoMachines(), options=options, containers=_NoContainers()
+        address="127.0.0.1",
+        port=0,
+        machines=_NoMachines(),
+        containers=_NoContainers(),
+        clusters=_NoClusters(),
+        options=options,
     ) as aws:
         aws.deploy(assembly, stack, parameters=parameters)
         outcome = aws.wait(_SECONDS)

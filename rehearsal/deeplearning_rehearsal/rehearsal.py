@@ -18,7 +18,7 @@ from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.key_pairs import assume_key_pairs
-from cdk_rehearsal.lab import Lab, StandIn, open_lab
+from cdk_rehearsal.lab import Lab, open_lab
 from cdk_rehearsal.lab.lab import ENDPOINT, PORT, ROUTER
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.place import OPERATOR_KEY, OPERATOR_SECRET
@@ -39,15 +39,20 @@ from deeplearning_rehearsal.cases.format.case_file import read_case
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
 from deeplearning_rehearsal.cases.run.cloud_faults import add_faults, make_cloud_options
 from deeplearning_rehearsal.cases.run.job_case_run import JobCaseRun
+from deeplearning_rehearsal.cases.run.pod_case_run import PodCaseRun
 from deeplearning_rehearsal.cases.run.synthesis import prepare_machines
 from deeplearning_rehearsal.checks.training import upload_example
 from deeplearning_rehearsal.cluster_run import ClusterRun, make_fleet
-from deeplearning_rehearsal.containers import TRAINING_ENGINE, LabContainers, prepare_images
+from deeplearning_rehearsal.containers import prepare_images
+from deeplearning_rehearsal.job_hosts import JobHosts, open_hosts
 from deeplearning_rehearsal.job_run import JobRun
+from deeplearning_rehearsal.kubernetes_jobs import KubernetesJobs
 from deeplearning_rehearsal.options import RehearsalOptions
+from deeplearning_rehearsal.platforms.eks import find_job_submitter, has_administrator
 from deeplearning_rehearsal.platforms.platform import Clients
 from deeplearning_rehearsal.platforms.registry import find_platform
 from deeplearning_rehearsal.platforms.sagemaker import find_submitter
+from deeplearning_rehearsal.pod_run import PodRun
 from deeplearning_rehearsal.report.assessment import judge
 from deeplearning_rehearsal.report.outside_view import describe_outside
 from deeplearning_rehearsal.report.report import Document, list_text
@@ -55,6 +60,7 @@ from deeplearning_rehearsal.report.report_page import render_page
 from deeplearning_rehearsal.software.downloads import prepare_digits
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 from deeplearning_rehearsal.software.node_software import NodeSoftware, prepare_software
+from deeplearning_rehearsal.submitted_jobs import SubmittedJobs
 from deeplearning_rehearsal.template import find_environment, override_environment
 from deeplearning_rehearsal.training_jobs import TrainingJobs
 
@@ -94,15 +100,20 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
     images = prepare_images(stack, software.base, options.cache, lambda line: timeline.report("image", line))
     with _open_lab(options, software) as lab, MemoryWatch(options.work) as memory:
         kept = _open_kept(options, case, stack)
-        containers = LabContainers(lab, stack, images, timeline.report) if platform.runs_containers else None
+        hosts = open_hosts(platform, lab, stack, images, report=timeline.report, options=options)
         copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, report_line))
         fleet = make_fleet(lab, timeline, _prepare(copy_program, kept, lab), platform.events_lane)
         key_pairs = assume_key_pairs(template)
-        cloud = make_cloud_options(key_pairs=key_pairs, seed=options.seed)
-        if case is not None:
-            cloud = add_faults(cloud, case, kept)
+        sound = make_cloud_options(key_pairs=key_pairs, seed=options.seed)
+        cloud = sound if case is None else add_faults(sound, case, kept)
         aws_parts = EmbeddedAws(
-            address=ROUTER, port=PORT, machines=fleet, containers=containers, observer=fleet.observe, options=cloud
+            address=ROUTER,
+            port=PORT,
+            machines=fleet,
+            containers=hosts.containers,
+            clusters=hosts.clusters,
+            observer=fleet.observe,
+            options=cloud,
         )
         with aws_parts as aws, fleet:
             fleet.on_end = aws.fail_instance
@@ -110,17 +121,16 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
             if options.keep:
                 _record(options, lab_pid)
             cluster = ClusterRun(options, timeline, lab, fleet, aws, key_pairs, kept, give_up)
-            run = _choose_run(cluster, case, containers, stack.template)
+            run = _choose_run(cluster, case, hosts, stack.template)
             with show_progress(timeline, verbose=options.verbose):
                 evidence = run.gather()
             status = describe_outside(aws)
-            stand_ins = (*lab.stand_ins, *_list_container_stand_ins(containers), *AWS_STAND_INS)
+            stand_ins = (*lab.stand_ins, *hosts.stand_ins, *AWS_STAND_INS)
             report = judge(options.expect, evidence, timeline, stand_ins, memory.peak_mib, seed=options.seed)
             if report["verdict"] == "pass":
                 kept.keep([root for machine in fleet.launched() for root in lab.file_system_roots(machine)])
             _publish(report, options, status, read_dashboard(aws, _UNREAL_METRICS))
-            name = "" if case is None else case.name
-            write_rights(aws.authorizer, name, evidence.outcome.resources, options.folder)
+            write_rights(aws.authorizer, case.name if case else "", evidence.outcome.resources, options.folder)
             if options.keep:
                 _keep(lab, fleet, lab_pid, options)
             end_enclosure(0 if report["verdict"] == "pass" else 1)
@@ -137,25 +147,23 @@ def _open_lab(options: RehearsalOptions, software: NodeSoftware) -> AbstractCont
     )
 
 
-def _choose_run(
-    parts: ClusterRun, case: Case | None, containers: LabContainers | None, template: Mapping[str, Any]
-) -> ClusterRun:
+def _choose_run(parts: ClusterRun, case: Case | None, hosts: JobHosts, template: Mapping[str, Any]) -> ClusterRun:
     """
     Return the run of a cluster or of training jobs, with the faults of a case.
 
     Training jobs are submitted as a role of the stack that may submit them; the operator does where there is none.
     """
-    if containers is None:
+    if hosts.containers is None and hosts.pods is None:
         return parts if case is None else CaseRun(**vars(parts), case=case)
-    containers.find_place = lambda: parts.aws.place
+
+    submitter = find_submitter(template) or find_job_submitter(template)
 
     def operate(service: str) -> Any:
         return parts.aws.place.client(service)  # There is a place only when the stack is deployed.
 
     @cache
     def sign_in() -> Clients:
-        role = find_submitter(template)
-        return parts.aws.sign_in(role) if role else operate
+        return parts.aws.sign_in(submitter) if submitter else operate
 
     def client(service: str) -> Any:
         return sign_in()(service)
@@ -164,8 +172,37 @@ def _choose_run(
         job = upload_example(client, submission, parts.find_digits())
         return replace(job, program=(*job.program, *(case.arguments if case else ())))
 
+    if hosts.pods is not None and hosts.clusters is not None:
+        hosts.pods.aws = parts.aws
+        pods = KubernetesJobs(
+            client,
+            operate,
+            hosts.pods,
+            hosts.clusters,
+            make_job,
+            has_submitter=bool(submitter),
+            has_administrator=has_administrator(template),
+        )
+        return PodRun(**vars(parts), jobs=pods) if case is None else _make_pod_case(parts, case, pods, submitter)
+    assert hosts.containers is not None
+    containers = hosts.containers
+    containers.find_place = lambda: parts.aws.place
     jobs = TrainingJobs(client, operate, parts.lab, containers, make_job, parts.aws.interrupt_training)
     return JobRun(**vars(parts), jobs=jobs) if case is None else JobCaseRun(**vars(parts), case=case, jobs=jobs)
+
+
+def _make_pod_case(parts: ClusterRun, case: Case, pods: KubernetesJobs, submitter: str) -> PodCaseRun:
+    submitted = SubmittedJobs(
+        jobs=pods,
+        aws=parts.aws,
+        lab=parts.lab,
+        values=case.job_keys,
+        folder=parts.options.work / "job",
+        digits=parts.find_digits(),
+        submitter=submitter,
+        report=parts.timeline.report,
+    )
+    return PodCaseRun(**vars(parts), case=case, submitted=submitted)
 
 
 def _open_kept(options: RehearsalOptions, case: Case | None, stack: AssemblyStack) -> KeptEnvironments:
@@ -174,11 +211,6 @@ def _open_kept(options: RehearsalOptions, case: Case | None, stack: AssemblyStac
     wanted = find_environment(changed)
     is_fresh = case is not None and case.fresh_environment
     return KeptEnvironments(options.cache, wanted, report_line, is_fresh=is_fresh)
-
-
-def _list_container_stand_ins(containers: LabContainers | None) -> tuple[StandIn, ...]:
-    """Return the parts of training jobs that are not the real thing; none where there are no containers."""
-    return () if containers is None else (TRAINING_ENGINE, *(image.stand_in for image in containers.images))
 
 
 def _prepare(first: Callable[[Machine], None] | None, kept: KeptEnvironments, lab: Lab) -> Callable[[Machine], None]:

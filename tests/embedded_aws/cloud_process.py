@@ -17,6 +17,7 @@ import tempfile
 import threading
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, ScalingPace
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
@@ -25,6 +26,8 @@ from cdk_rehearsal.embedded_aws.base.training_limits import TrainingLimits
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.embedded_aws.sagemaker.containers import MountError
 from cdk_rehearsal.errors import AssemblyError, RehearsalError
+from cdk_rehearsal.kubernetes.control_plane import ControlPlane
+from deeplearning_rehearsal.lab_pods import KubernetesHost
 
 _writing = threading.Lock()
 
@@ -120,6 +123,99 @@ class PlayedContainers:
         shutil.rmtree(container.root)
 
 
+class RecordedCluster:
+    """A control plane that runs nothing, and tells the test of what it is told."""
+
+    endpoint, authority = "https://10.0.0.4", "LS0tLS1CRUdJTg=="
+
+    def __init__(self, order):
+        self.order, self.nodes = order, {}
+
+    def add_node(self, node):
+        """Tell the test of a node; one that the test calls lost does not get in."""
+        self.nodes[node.machine.instance_id] = node
+        fields = {field.name for field in dataclasses.fields(node)} - {"machine", "find_fault", "taints"}
+        shown = {name: getattr(node, name) for name in fields}
+        machine = dataclasses.asdict(node.machine) | {"user_data": node.machine.user_data.decode()}
+        write("node", node=shown | {"taints": [dataclasses.asdict(each) for each in node.taints]}, machine=machine)
+
+    def remove_node(self, instance_id):
+        """Tell the test of a node that is gone."""
+        self.nodes.pop(instance_id, None)
+        write("node_gone", instance_id=instance_id)
+
+    def grant(self, principal, policy, namespaces):
+        """Tell the test of a policy."""
+        write("grant", principal=principal, policy=policy, namespaces=list(namespaces))
+
+    def stop(self):
+        """Tell the test of the end."""
+        write("stopped", name=self.order.name)
+
+
+class AnsweringCluster(RecordedCluster):
+    """A control plane whose API server answers, with the rights that its access entries give."""
+
+    def __init__(self, order):
+        super().__init__(order)
+        folder = Path(tempfile.mkdtemp(prefix="answering-cluster-"))
+        host = KubernetesHost(folder, SimpleNamespace(), lambda *_: None, ControlPlane)
+        self._cluster = host.start(order)
+        self.endpoint, self.authority = self._cluster.endpoint, self._cluster.authority
+
+    def grant(self, principal, policy, namespaces):
+        """Give a policy."""
+        self._cluster.grant(principal, policy, namespaces)
+
+    def stop(self):
+        """End the control plane."""
+        self._cluster.stop()
+        super().stop()
+
+
+class RecordedClusters:
+    """
+    Starts recorded clusters.
+
+    One named `broken` does not start, one named `slow` when it may, and one named `answering` has an API server.
+    """
+
+    def __init__(self):
+        self.running = {}
+        self._may_start = threading.Event()
+
+    def let_start(self):
+        """Let the slow one start."""
+        self._may_start.set()
+
+    def start(self, order):
+        """Start a cluster."""
+        if order.name == "broken":
+            raise RehearsalError("no port is free")
+        if order.name == "slow":
+            self._may_start.wait()
+        self.running[order.name] = (AnsweringCluster if order.name == "answering" else RecordedCluster)(order)
+        return self.running[order.name]
+
+    def review(self, cluster, token):
+        """Return the user whom EKS sees behind a token."""
+        user = self.running[cluster].order.review(token)
+        return None if user is None else dataclasses.asdict(user)
+
+    def find_faults(self, cluster):
+        """Return instance id -> why the node is not ready."""
+        return {name: node.find_fault() for name, node in self.running[cluster].nodes.items()}
+
+
+clusters = RecordedClusters()
+
+
+def find_pod_credentials(aws, **pod):
+    """Return the credentials of pods of a service account."""
+    credentials = aws.find_pod_credentials(**pod)
+    return None if credentials is None else dataclasses.asdict(credentials)
+
+
 def observe(observation):
     """Pass an observation on to the test."""
     write("observation", topic=observation.topic, subject=observation.subject, text=observation.text)
@@ -141,6 +237,11 @@ def answer(aws, command):
     acts = (aws.fail_instance, aws.send_event, aws.interrupt_training, aws.kill_container)
     by_name = {act.__name__: act for act in acts} | {
         "mint": partial(mint, aws),
+        "find_pod_credentials": partial(find_pod_credentials, aws),
+        "find_mount_obstacle": lambda volume, **node: aws.find_mount_obstacle(volume=tuple(volume), **node),
+        "review": clusters.review,
+        "find_faults": clusters.find_faults,
+        "let_start": clusters.let_start,
         "limit_training": lambda **limits: aws.limit_training(TrainingLimits(**limits)),
         "count_actions": partial(count_actions, aws),
     }
@@ -192,6 +293,7 @@ def open_cloud(options):
         port=0,
         machines=RecordingHost(),
         containers=PlayedContainers(),
+        clusters=clusters if options.pop("has_clusters", True) else None,
         observer=observe,
         options=CloudOptions(
             pace=pace,

@@ -32,6 +32,11 @@ _NOTEBOOK = "AWS::SageMaker::NotebookInstance"
 _LAUNCH = "AWS::EC2::LaunchTemplate"
 _DATA = "Properties.LaunchTemplateData"
 _EMR, _EMR_CONFIGURATION = "AWS::EMR::SecurityConfiguration", "Properties.SecurityConfiguration"
+_EKS = "AWS::EKS::Cluster"
+_EDIT_EVERYWHERE = {
+    "PolicyArn": "arn:aws:eks::aws:cluster-access-policy/AmazonEKSEditPolicy",
+    "AccessScope": {"Type": "cluster"},
+}
 _SSH = {"GroupId": "sg-1", "IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "CidrIp": "0.0.0.0/0"}
 _ADMINISTRATOR = ["arn:aws:iam::aws:policy/AdministratorAccess"]
 _ANY_CLIENT = {"Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "elasticfilesystem:ClientMount"}]}
@@ -78,6 +83,27 @@ HOLES: dict[str, Hole] = {
         preset="emr",
         found_by={PROMISES: "metadata_asks_for_a_session_token"},
     ),
+    "metadata for pods": Hole(
+        edit=change(_LAUNCH, f"{_DATA}.MetadataOptions.HttpPutResponseHopLimit", 2),
+        preset="eks",
+        found_by={PROMISES: "metadata_goes_no_further_than_the_instance"},
+    ),
+    "api server for everyone": Hole(
+        edit=change(_EKS, "Properties.ResourcesVpcConfig.EndpointPublicAccess", value=True),
+        alter=planting.open_api,
+        preset="eks",
+        found_by={PROMISES: "no_api_server_is_open_to_everyone", NAG: "AwsSolutions-EKS1"},
+    ),
+    "cluster for its creator": Hole(
+        edit=change(_EKS, "Properties.AccessConfig.BootstrapClusterCreatorAdminPermissions", value=True),
+        preset="eks",
+        found_by={PROMISES: "nobody_administers_a_cluster_by_its_creation"},
+    ),
+    "whole cluster for a submitter": Hole(
+        edit=add("AWS::EKS::AccessEntry", {"AccessPolicies": [_EDIT_EVERYWHERE]}),
+        preset="eks",
+        found_by={PROMISES: "only_administrators_have_access_to_a_whole_cluster"},
+    ),
     "queue for everyone": Hole(
         edit=planting.let_everyone_send,
         found_by={PROMISES: "nobody_is_let_in_by_a_resource_policy"},
@@ -115,6 +141,11 @@ HOLES: dict[str, Hole] = {
         edit=add_policy("s3:*", "arn:aws:s3:::team-data/*"),
         preset="sagemaker",
         found_by={PROMISES: "no_action_has_a_wildcard"},
+    ),
+    "nodes that read a bucket": Hole(
+        edit=planting.let_nodes_read,
+        preset="eks",
+        found_by={PROMISES: "nodes_of_eks_read_no_buckets"},
     ),
     "training jobs of any name": Hole(
         edit=planting.add_submitter("*", "VpcSubnets", "VpcSecurityGroupIds"),
@@ -184,6 +215,11 @@ HOLES: dict[str, Hole] = {
         edit=change("AWS::S3::Bucket", "DeletionPolicy", "Delete"),
         preset="sagemaker",
         found_by={PROMISES: "stateful_resources_outlive_the_stack"},
+    ),
+    "secrets of kubernetes without a key": Hole(
+        edit=change(_EKS, "Properties.EncryptionConfig", None),
+        preset="eks",
+        found_by={PROMISES: "secrets_are_encrypted_with_a_key", CHECKOV: "CKV_AWS_58"},
     ),
     "unencrypted environment of a function": Hole(
         edit=change("AWS::Lambda::Function", "Properties.KmsKeyArn", None),

@@ -5,13 +5,14 @@ from typing import Any
 
 from aws_cdk import CfnResource
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_eks as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 
-from stacks.cluster_stack import HorovodStack
+from stacks.cluster_stack import EksStack, HorovodStack
 
 Edit = Callable[[dict[str, Any]], None]
-Alteration = Callable[[HorovodStack], None]
+Alteration = Callable[[Any], None]
 
 QUEUE_ARN = "arn:aws:sqs:us-east-1:111122223333:mine"
 
@@ -111,6 +112,18 @@ def let_everyone_send(template: dict[str, Any]) -> None:
     document["Statement"].append({"Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage", "Resource": "*"})
 
 
+def let_nodes_read(template: dict[str, Any]) -> None:
+    """Let the nodes of a cluster on EKS read a bucket, in the policy that they have."""
+    role, _ = find(template, "AWS::EKS::Nodegroup")[-1]["Properties"]["NodeRole"]["Fn::GetAtt"]
+    (policy,) = (
+        entry["Properties"]["PolicyDocument"]
+        for entry in find(template, "AWS::IAM::ManagedPolicy")
+        if {"Ref": role} in entry["Properties"]["Roles"]
+    )
+    statement = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::team-data/*"}
+    policy["Statement"].append(statement)
+
+
 def silence(template: dict[str, Any]) -> None:
     """Acknowledge a rule that is not in the table."""
     metadata = find(template, "AWS::SQS::Queue")[0].setdefault("Metadata", {})
@@ -120,6 +133,14 @@ def silence(template: dict[str, Any]) -> None:
 def open_ssh(stack: HorovodStack) -> None:
     """Let everyone open SSH to all nodes."""
     stack.cluster.network.security_group.add_ingress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(22))
+
+
+def open_api(stack: EksStack) -> None:
+    """Open the API server of a cluster on EKS to everyone."""
+    cluster = stack.cluster.control_plane.cluster
+    cluster.resources_vpc_config = eks.CfnCluster.ResourcesVpcConfigProperty(
+        subnet_ids=["subnet-0123456789abcdef0", "subnet-0123456789abcdef1"], endpoint_public_access=True
+    )
 
 
 def allow(action: str, resource: str) -> Alteration:

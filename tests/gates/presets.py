@@ -5,6 +5,8 @@ from typing import Any
 
 from aws_cdk import aws_iam as iam
 
+from deeplearning_cdk import EksTraining
+
 _CPU = {"workers.instance_type": "m5.large"}
 _ISOLATED = {
     "network.isolated": True,
@@ -57,6 +59,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     },
     "emr": {"platform": "emr", "stop_when_idle": "1h"},
     "sagemaker": {"platform": "sagemaker", "instance_type": "m5.xlarge", "notebook": True},
+    "eks": {"platform": "eks", "instance_type": "m5.xlarge", "administrators": "arn:aws:iam::111122223333:role/Admin"},
+    "eks-4x8": {"platform": "eks", "members": 4, "administrators": "arn:aws:iam::111122223333:role/Admin"},
     "guarded-spending": {
         "spending": {"stop_when_idle": "1h", "stop_after": "48h", "monthly_budget_usd": 5000, "budget_stops": True},
         "workers.max_capacity": 5,
@@ -66,10 +70,11 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 
 def grant_all(stack: Any) -> None:
-    """Grant a role, and a managed policy, of the stack all that the cluster grants to people."""
+    """Grant a role, and a managed policy where it can be, of the stack all that the cluster grants to people."""
     role = iam.Role(stack, "Engineer", assumed_by=iam.AccountRootPrincipal())
-    people = (role, iam.ManagedPolicy(stack, "People"))
     cluster = stack.node.find_child("Cluster")
+    # EKS admits roles and users, and no policy.
+    people = (role,) if isinstance(cluster, EksTraining) else (role, iam.ManagedPolicy(stack, "People"))
     for name in dir(type(cluster)):
         if name.startswith("grant_") and name != "grant_principal":
             for person in people:

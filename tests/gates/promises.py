@@ -157,6 +157,23 @@ def _names_training_jobs(resource: Any) -> bool:
     return re.search(r":training-job/[0-9a-f]{8}-\*['\"]", repr(resource)) is not None
 
 
+def _is_not_of_s3(action: Any) -> bool:
+    return isinstance(action, str) and not action.startswith("s3:")
+
+
+def _names_who_reaches_it(network: Any) -> bool:
+    """Return whether an API server has no public endpoint, or one for networks that are not everyone."""
+    networks = network.get("PublicAccessCidrs", [])
+    is_private = network.get("EndpointPublicAccess") is False
+    return is_private or (bool(networks) and all(_is_narrow(each) for each in networks))
+
+
+def _is_of_a_namespace(policy: Any) -> bool:
+    """Return whether an access policy is for administrators, or limited to namespaces."""
+    is_administrator = "/AmazonEKSClusterAdminPolicy'" in repr(policy["PolicyArn"])
+    return is_administrator or bool(policy["AccessScope"].get("Namespaces"))
+
+
 def _is_about_plain_traffic(statement: Part) -> bool:
     return statement.has("Condition.Bool.aws:SecureTransport", "false")
 
@@ -176,6 +193,7 @@ _EMR_DISKS = (
     ".LocalDiskEncryptionConfiguration"
 )
 _NOTEBOOK = "AWS::SageMaker::NotebookInstance"
+_EKS, _NODE_GROUP = "AWS::EKS::Cluster", "AWS::EKS::Nodegroup"
 _ADMITS_EVERYONE = "no security group may admit everyone; name a network or a security group"
 _IS_INSIDE = "a role must have managed policies of its own, none inside; make a ManagedPolicy"
 _LOSES_DATA = "what holds data must not be lost with the stack; retain it"
@@ -209,6 +227,13 @@ ROWS: Sequence[Row] = [
      _is("Disabled"), "a notebook must use the network of the stack alone; disable DirectInternetAccess"),
     ("notebooks_are_in_the_subnet_and_their_users_are_not_root", _NOTEBOOK, "Properties.RootAccess",
      _is("Disabled"), "the user of a notebook must not be root; disable RootAccess"),
+    ("no_api_server_is_open_to_everyone", _EKS, "Properties.ResourcesVpcConfig", _names_who_reaches_it,
+     "an API server must be reached from the VPC, or from named networks alone; set PublicAccessCidrs"),
+    ("nobody_administers_a_cluster_by_its_creation", _EKS,
+     "Properties.AccessConfig.BootstrapClusterCreatorAdminPermissions", _is_false,
+     "whoever creates a cluster must not administer it by that; name administrators"),
+    ("only_administrators_have_access_to_a_whole_cluster", "AWS::EKS::AccessEntry", "Properties.AccessPolicies.*",
+     _is_of_a_namespace, "only an administrator may have access to a whole cluster; name the namespace"),
     # What roles may do
     ("no_policy_stands_inside_a_role", "AWS::IAM::Role", "Properties?.Policies?", _never, _IS_INSIDE),
     ("no_policy_stands_inside_a_role", "AWS::IAM::Policy", "Type", _never, _IS_INSIDE),
@@ -250,6 +275,8 @@ ROWS: Sequence[Row] = [
      _exists, "every bucket must be encrypted with the cluster's key; set KMSMasterKeyID"),
     ("function_environments_are_encrypted_with_a_key", "AWS::Lambda::Function", "Properties?", _has_key_for_environment,
      "a function's environment must be encrypted with the cluster's key; set KmsKeyArn"),
+    ("secrets_are_encrypted_with_a_key", _EKS, "Properties.EncryptionConfig.*.Provider.KeyArn", _exists,
+     "the secrets of a cluster must be encrypted with its key; set EncryptionConfig"),
     ("keys_rotate", "AWS::KMS::Key", "Properties.EnableKeyRotation", _is_true,
      "a key of the stack's own must rotate; set EnableKeyRotation"),
     ("file_system_policies_refuse_plain_nfs", "AWS::EFS::FileSystem", "Properties?.FileSystemPolicy?",
@@ -302,10 +329,13 @@ _ACTIONS_WITHOUT_RESOURCES = (
     "autoscaling:DescribeWarmPool",
     "cloudwatch:PutMetricData",
     "ec2:DescribeAccountAttributes",
+    "ec2:DescribeAvailabilityZones",
     "ec2:DescribeCapacityReservations",
     "ec2:DescribeDhcpOptions",
     "ec2:DescribeImages",
+    "ec2:DescribeInstanceTopology",
     "ec2:DescribeInstanceTypeOfferings",
+    "ec2:DescribeInstanceTypes",
     "ec2:DescribeInstances",
     "ec2:DescribeLaunchTemplateVersions",
     "ec2:DescribeNetworkAcls",
@@ -313,6 +343,7 @@ _ACTIONS_WITHOUT_RESOURCES = (
     "ec2:DescribeRouteTables",
     "ec2:DescribeSecurityGroups",
     "ec2:DescribeSubnets",
+    "ec2:DescribeTags",
     "ec2:DescribeVolumeStatus",
     "ec2:DescribeVolumes",
     "ec2:DescribeVpcEndpoints",
@@ -366,6 +397,17 @@ def nobody_is_let_in_by_a_resource_policy(assembly: Assembly) -> Iterator[Break]
     for statement in _find_statements(assembly, *kinds):
         if not statement.has("Effect", "Deny"):
             yield from statement.must("Principal", _names_somebody, "a policy must name whom it lets in")
+
+
+def nodes_of_eks_read_no_buckets(assembly: Assembly) -> Iterator[Break]:
+    """Check the policies of the role of node groups, which every pod that reaches the metadata would have."""
+    roles = {
+        part.value for group in _find(assembly, _NODE_GROUP) for part in group.find("Properties.NodeRole.Fn::GetAtt.*")
+    }
+    for policy in _find(assembly, "AWS::IAM::ManagedPolicy"):
+        if any(part.value in roles for part in policy.find("Properties.Roles?.*.Ref")):
+            message = "nodes must not call S3, since the role of jobs does; take it from their policy"
+            yield from policy.must("Properties.PolicyDocument.Statement.*.Action.*", _is_not_of_s3, message)
 
 
 def workers_have_no_public_address(assembly: Assembly) -> Iterator[Break]:
@@ -432,6 +474,7 @@ FUNCTIONS: Sequence[Callable[[Assembly], Iterator[Break]]] = [
     only_actions_without_resources_name_all_resources,
     training_jobs_have_the_names_and_the_network_of_the_stack,
     nobody_is_let_in_by_a_resource_policy,
+    nodes_of_eks_read_no_buckets,
     workers_have_no_public_address,
     a_new_vpc_has_a_flow_log,
     queues_refuse_plain_http,

@@ -46,5 +46,5 @@ def test_nothing_else_is_acknowledged(presets):
 
 
 def test_cdk_nag_2_finds_nothing_but_a_planted_hole():
-    assert check_with_nag_2(["cpu", "emr", "sagemaker"]) == []
+    assert check_with_nag_2(["cpu", "emr", "sagemaker", "eks"]) == []
     assert {finding.rule for finding in check_with_nag_2(["cpu"], "open_ssh")} >= {"AwsSolutions-EC23"}

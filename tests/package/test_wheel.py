@@ -78,7 +78,7 @@ def test_wheel_holds_packages_and_payload_and_no_compiled_files(wheel: Path) -> 
     }
     payload = {name.split("/")[2] for name in names if name.startswith("deeplearning_cdk/_payload/")}
     files = {"bootstrap.sh", "container_build.sh", "emr_bootstrap.sh", "fetch_agent.py", "prepare_member.py"}
-    files |= {"mask_rcnn", "notebook.lock", "notebook_start.sh", "sagemaker"}
+    files |= {"start_pod.py", "mask_rcnn", "notebook.lock", "notebook_start.sh", "sagemaker"}
     assert payload == {*files, "capacity_adjuster", "image_pin", "vendor", *NODE_PACKAGES}
     folder = "deeplearning_rehearsal/_examples/"
     examples = {name.removeprefix(folder) for name in names if name.startswith(folder)}

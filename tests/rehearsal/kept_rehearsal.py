@@ -46,6 +46,8 @@ if is_first:
     print(json.dumps({"ranks": ranks, "epochs": int(sys.argv[1])}))
 """
 """A job that needs neither PyTorch nor Horovod, which a machine without caches would compile for minutes."""
+REQUIREMENTS = Path(__file__).with_name("small_requirements.txt")
+ADMINISTRATOR = "arn:aws:iam::123456789012:role/Admin"
 CONTEXTS = {
     "ec2": (
         "software.environment=none",
@@ -54,13 +56,16 @@ CONTEXTS = {
         "workers.desired_capacity=1",
     ),
     "emr": ("software.environment=none", "platform=emr", "members=3"),
-    "sagemaker": ("platform=sagemaker", f"software.environment={Path(__file__).with_name('small_requirements.txt')}"),
+    "sagemaker": ("platform=sagemaker", f"software.environment={REQUIREMENTS}"),
+    "eks": ("platform=eks", f"software.environment={REQUIREMENTS}", f"administrators={ADMINISTRATOR}"),
 }
 """Context keys of the rehearsed stack of each platform."""
 ENDLESS_EPOCHS = 30_000
 """Epochs of a job that somebody stops: the slowest machine does so before it ends."""
-NODES = {"ec2": 2, "emr": 3, "sagemaker": 2}
-LAUNCHERS = {"ec2": "mpi", "emr": "tf-ps", "sagemaker": "tf-ps"}
+APPS = {"eks": ("-m", "tests.submitting_app")}
+"""App of a platform whose stack has a role that may submit. Default: `app.py`."""
+NODES = {"ec2": 2, "emr": 3, "sagemaker": 2, "eks": 2}
+LAUNCHERS = {"ec2": "mpi", "emr": "tf-ps", "sagemaker": "tf-ps", "eks": "tf-ps"}
 """EMR's own image has no Open MPI, and neither has a container."""
 
 
@@ -122,7 +127,8 @@ def keep_rehearsal(platform: str, tmp_path: Path, context: Sequence[str] = ()) -
     """Rehearse a cluster whose nodes have two GPUs each, by default a small one, and keep it while it is needed."""
     words = [word for key in context or CONTEXTS[platform] for word in ("-c", key)]
     environment = os.environ | {"CDK_OUTDIR": str(tmp_path / "cdk.out")}
-    subprocess.run([sys.executable, str(ROOT / "app.py"), *words], check=True, capture_output=True, env=environment)
+    app = [sys.executable, *APPS.get(platform, ("app.py",)), *words]
+    subprocess.run(app, cwd=ROOT, check=True, capture_output=True, env=environment)
     out, log = tmp_path / "out", tmp_path / "log"
     words = ["--out", str(out), "--keep", "--gpus-per-node", "2", "--expect", "formed"]
     with log.open("w") as file:

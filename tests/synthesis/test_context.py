@@ -27,6 +27,7 @@ from deeplearning_cdk import (
     Storage,
     Workers,
 )
+from deeplearning_cdk.eks.training import EksTraining
 from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_cdk.props.check import show_value
 from deeplearning_cdk.sagemaker.training import SageMakerTraining
@@ -391,7 +392,7 @@ def test_ids_and_arns_become_constructs_by_the_imports_of_the_cdk() -> None:
             {"workers": "many", "workers.max_capacity": 3},
             "workers.max_capacity must stand beside no other value of workers, got both; leave one out",
         ),
-        ({"platform": "eks"}, "platform must be one of ec2, emr, sagemaker, got 'eks'; write one of them"),
+        ({"platform": "ecs"}, "platform must be one of ec2, emr, sagemaker, eks, got 'ecs'; write one of them"),
         (
             {"platform": "emr", "workers.instance_type": "g5.12xlarge"},
             "context must have only known keys, got 'workers.instance_type'; did you mean instance_type?",
@@ -417,6 +418,7 @@ OTHERS = (None, 5, -5, 10**5000, 1.5, True, [], {}, ["a"], [None], {"a": 1}, {"n
         *(("ec2", key) for key in ("stack_name", "regions", "availability_zones", "tags", *list_keys())),
         *(("emr", key) for key in ("platform", *list_keys(EmrTraining))),
         *(("sagemaker", key) for key in list_keys(SageMakerTraining)),
+        *(("eks", key) for key in list_keys(EksTraining)),
     ],
 )
 def test_a_key_takes_any_value_or_refuses_it_in_one_line(platform: str, key: str) -> None:
@@ -442,6 +444,29 @@ def test_platform_chooses_the_stack_and_its_keys() -> None:
     props = read_props(cdk.Stack(), choice.cluster, SageMakerTraining)
     assert (props["members"], props["spot_wait"].to_hours(), props["volume_size"].to_gibibytes()) == (4, 36, 200)
     assert read_choices({}) == read_choices({"platform": "ec2"})
+
+
+def test_context_has_every_value_of_a_cluster_on_eks() -> None:
+    (choice,) = read_choices(
+        {
+            "platform": "eks",
+            "members": "4",
+            "version": "1.34",
+            "image_disk": "300GiB",
+            "purchase": "spot",
+            "administrators": "arn:aws:iam::111122223333:role/Admin,arn:aws:iam::111122223333:user/ann",
+            "api_from": "203.0.113.7/32",
+            "claim_capacity": "80Gi",
+        }
+    )
+    props = read_props(cdk.Stack(), choice.cluster, EksTraining)
+    assert (props["members"], props["version"], props["image_disk"].to_gibibytes()) == (4, "1.34", 300)
+    assert (props["purchase"].kind, props["claim_capacity"]) == ("spot", "80Gi")
+    assert props["administrators"] == (
+        "arn:aws:iam::111122223333:role/Admin",
+        "arn:aws:iam::111122223333:user/ann",
+    )
+    assert props["api_from"] == ("203.0.113.7/32",)
 
 
 # --- Command line -------------------------------------------------------------------------------------

@@ -19,12 +19,14 @@ def _found(preset: str, folder: Path, **changes: Any) -> list[str]:
     return [f"{finding.rule} {finding.place}: {finding.what}" for finding in findings]
 
 
-@pytest.mark.parametrize("preset", ["default", "private", "existing-vpc-and-efs", "capacity-block", "emr", "sagemaker"])
+@pytest.mark.parametrize(
+    "preset", ["default", "private", "existing-vpc-and-efs", "capacity-block", "emr", "sagemaker", "eks"]
+)
 def test_packs_and_promises_find_nothing(preset: str, tmp_path: Path) -> None:
     assert _found(preset, tmp_path) == []
 
 
-@pytest.mark.parametrize("preset", ["cpu", "emr", "sagemaker"])
+@pytest.mark.parametrize("preset", ["cpu", "emr", "sagemaker", "eks"])
 def test_packs_find_nothing_in_what_a_cluster_grants(preset: str, tmp_path: Path) -> None:
     assembly = synthesize(preset, PRESETS[preset], tmp_path / "out", has_validator=False, alter=grant_all)
     assert [*look_with_cdk(assembly), *look_at_acknowledgements(assembly)] == []

@@ -19,12 +19,17 @@ from pathlib import Path
 
 import aws_cdk as cdk
 import pytest
+import yaml
 
 from cdk_rehearsal.main import _make_parser as make_rehearse_parser
+from deeplearning_cdk.catalog.instance_catalog import describe_instance_type
+from deeplearning_cdk.eks.nodes import LABEL_KEY, LABEL_VALUE
+from deeplearning_cdk.eks.plan import DEFAULT_INSTANCE_TYPE, DEFAULT_NAMESPACE
 from deeplearning_cli.jobs.definition import read_job
 from deeplearning_cli.main import make_parser as make_cdk_parser
 from deeplearning_cli.main import split_command
 from deeplearning_command.main import make_parser as make_node_parser
+from deeplearning_contract.jobs.kubernetes_cluster import EFA, GPU
 from deeplearning_rehearsal.platforms.registry import find_platform
 from stacks.cluster_stack import make_stack
 from stacks.context import read_choices, read_context
@@ -79,7 +84,7 @@ def test_blocks_that_cannot_run_are_few_and_say_why() -> None:
         ("rehearsal/cdk_rehearsal/README.md", "python"),
         ("rehearsal/cdk_rehearsal/README.md", "python"),
     ]
-    assert {block.language for block in BLOCKS} == {"", "json", "python", "toml", *NOT_RUN}
+    assert {block.language for block in BLOCKS} == {"", "json", "python", "toml", "yaml", *NOT_RUN}
     assert len(APPS) > 5
 
 
@@ -132,6 +137,21 @@ def test_a_job_file_of_a_page_defines_a_job(block: Block, tmp_path: Path) -> Non
 @pytest.mark.parametrize("block", [block for block in RUN if block.language == "json"], ids=str)
 def test_the_json_of_a_page_is_read(block: Block) -> None:
     assert json.loads(block.text)
+
+
+def test_the_queue_of_a_page_has_what_the_jobs_of_the_default_cluster_ask_for() -> None:
+    (block,) = (block for block in RUN if block.language == "yaml")
+    flavor, cluster_queue, queue = yaml.safe_load_all(block.text)
+    facts = describe_instance_type("instance_type", DEFAULT_INSTANCE_TYPE)
+    members = 2
+    wanted = {GPU: members * facts.gpu_count, EFA: members * len(facts.efa_cards)}
+    (group,) = cluster_queue["spec"]["resourceGroups"]
+    assert group["coveredResources"] == list(wanted)
+    assert {each["name"]: each["nominalQuota"] for each in group["flavors"][0]["resources"]} == wanted
+    assert flavor["spec"]["nodeLabels"] == {LABEL_KEY: LABEL_VALUE}
+    assert queue["metadata"]["namespace"] == DEFAULT_NAMESPACE
+    assert queue["spec"]["clusterQueue"] == cluster_queue["metadata"]["name"]
+    assert group["flavors"][0]["name"] == flavor["metadata"]["name"]
 
 
 def test_rehearsals_on_pages_have_enough_nodes_for_the_readmes_app(synthesize: Callable[[str], Path]) -> None:

@@ -20,7 +20,7 @@ from deeplearning_rehearsal.privileges.template_rights import TemplateScope, rea
 from tests.gates.presets import PRESETS
 from tests.submitting_app import add_submitter
 
-CHOSEN = ("default", "amazon-linux", "lustre-with-data", "guarded-spending", "emr", "sagemaker")
+CHOSEN = ("default", "amazon-linux", "lustre-with-data", "guarded-spending", "emr", "sagemaker", "eks")
 """Presets whose roles differ, and whose key is the cluster's own."""
 LEAST_FORBIDDEN = 20
 WITHOUT_RESOURCE = {
@@ -73,7 +73,7 @@ Reference, "Condition keys" of SQS, CloudWatch Logs and Systems Manager; CloudWa
 
 @pytest.fixture
 def template_of(synthesize):
-    """Return a function from the name of a preset to its template, a fresh copy, with a submitter of training jobs."""
+    """Return a function from the name of a preset to its template, with a submitter where an API takes jobs."""
 
     def make(preset):
         (template,) = synthesize(PRESETS[preset], add_submitter).values()

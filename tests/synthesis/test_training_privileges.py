@@ -1,22 +1,16 @@
 """Limits of the roles of training jobs: each refuses what it is there for, and what IAM cannot limit is known."""
 
-import copy
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cdk_rehearsal.errors import RehearsalError
-from deeplearning_rehearsal.privileges.must_deny import (
-    ForbiddenCall,
-    judge_call,
-    judge_forbidden_calls,
-    list_forbidden_calls,
-)
+from deeplearning_rehearsal.privileges.must_deny import ForbiddenCall, judge_call, list_forbidden_calls
 from deeplearning_rehearsal.privileges.rights import Rights
 from deeplearning_rehearsal.privileges.template_rights import read_template_rights
 from tests.gates.presets import PRESETS
 from tests.submitting_app import SUBMITTER, add_submitter
+from tests.synthesis.altered_rights import allow, call, drop, edit, list_allowed, loosen
 
 EXECUTION = "ClusterRole"
 CREATE = "create a training job"
@@ -26,11 +20,6 @@ OWN_JOB = {
 }
 JOBS = "arn:{partition}:logs:{region}:{account}:log-group:/aws/sagemaker/TrainingJobs:log-stream:"
 ANY_JOB = "arn:aws:sagemaker:us-east-1:123456789012:training-job/*"
-
-
-def call(name: str, role: str, action: str, resource: str, **context: str) -> ForbiddenCall:
-    """Return a call of one role."""
-    return ForbiddenCall(name, "a call to try", action, resource, (role,), context)
 
 
 PERMITTED = (
@@ -105,54 +94,6 @@ def template(synthesize: Any) -> Any:
 def rights(template: Any) -> Rights:
     """Return its rights."""
     return read_template_rights(template)
-
-
-def edit(rights: Rights, part: str, change: Any) -> Rights:
-    """Return rights in which a change has edited the statements of the roles whose logical ids begin so."""
-    roles: dict[str, Any] = copy.deepcopy(dict(rights.roles))
-    for arn, policies in roles.items():
-        if rights.names[arn.rpartition("/")[2]].startswith(part):
-            change([entry for document in policies.values() for entry in document["Statement"]], policies)
-    return replace(rights, roles=roles)
-
-
-def allow(action: str, resource: str) -> Any:
-    """Return the change that allows an action."""
-
-    def change(_: Any, policies: dict[str, Any]) -> None:
-        statement = {"Effect": "Allow", "Action": action, "Resource": resource}
-        policies["planted"] = {"Version": "2012-10-17", "Statement": [statement]}
-
-    return change
-
-
-def drop(action: str, operator: str) -> Any:
-    """Return the change that takes a condition from the statements about an action."""
-
-    def change(statements: list[dict[str, Any]], _: Any) -> None:
-        for entry in statements:
-            if action in entry["Action"]:
-                del entry["Condition"][operator]
-
-    return change
-
-
-def loosen(action: str, operator: str, wider: str) -> Any:
-    """Return the change that lets a condition of the statements about an action take every value."""
-
-    def change(statements: list[dict[str, Any]], _: Any) -> None:
-        for entry in statements:
-            if action in entry["Action"]:
-                keys = entry["Condition"].pop(operator)
-                entry["Condition"][wider] = {
-                    key: [*([own] if isinstance(own, str) else own), "*"] for key, own in keys.items()
-                }
-
-    return change
-
-
-def list_allowed(rights: Rights) -> set[str]:
-    return {verdict.call.name for verdict in judge_forbidden_calls(rights) if verdict.decision.is_allowed}
 
 
 @pytest.mark.parametrize("permitted", [*PERMITTED, *BEYOND_IAM], ids=lambda each: each.name)

@@ -73,6 +73,21 @@ def copy(tmp_path_factory):
         ),
         ("lambda/capacity_adjuster/a.py", "from deeplearning_agent import role", "adjuster.a -> deeplearning_agent"),
         ("rehearsal/cdk_rehearsal/run/a.py", "import deeplearning_contract.names", "run.a -> deeplearning_contract"),
+        (
+            "rehearsal/cdk_rehearsal/kubernetes/a.py",
+            "import cdk_rehearsal.embedded_aws.cloud",
+            "kubernetes.a -> cdk_rehearsal.embedded_aws.cloud",
+        ),
+        (
+            "rehearsal/cdk_rehearsal/run/a.py",
+            "import cdk_rehearsal.kubernetes.stand_in.server",
+            "run.a -> cdk_rehearsal.kubernetes.stand_in.server",
+        ),
+        (
+            "rehearsal/cdk_rehearsal/kubernetes/stand_in/base/a.py",
+            "import cdk_rehearsal.kubernetes.stand_in.api.rights",
+            "base.a -> cdk_rehearsal.kubernetes.stand_in.api.rights",
+        ),
         ("rehearsal/deeplearning_rehearsal/a.py", "import aws_cdk as cdk", "deeplearning_rehearsal.a -> aws_cdk"),
         (
             "rehearsal/deeplearning_rehearsal/a.py",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from deeplearning_cdk.eks.training import EksTraining
 from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_cdk.sagemaker.training import SageMakerTraining
 from stacks.reader import list_hints, list_keys
@@ -68,6 +69,7 @@ def test_context_keys_on_pages_exist(page: Path) -> None:
         <= {name for name, _ in list_hints()}
         | set(list_keys(EmrTraining))
         | set(list_keys(SageMakerTraining))
+        | set(list_keys(EksTraining))
         | _OTHER_KEYS
     )
 

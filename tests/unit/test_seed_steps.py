@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from deeplearning_cdk import EmrTraining, SageMakerTraining
+from deeplearning_cdk import EksTraining, EmrTraining, SageMakerTraining
 from deeplearning_cli.main import make_parser as make_user_parser
 from deeplearning_command.main import make_parser as make_node_parser
 from deeplearning_contract import names
@@ -42,6 +42,16 @@ GUIDES = {
             "IAM user, create-cluster, uniform instance groups, Hue and Zeppelin, root volume, AMI, file system, "
             "mount targets, bootstrap action, metadata script, passwordless SSH, metadata_setup.sh, CIFAR-10, "
             "worker_ip_file, keys for S3"
+        ),
+    ),
+    "eks.md": (
+        EksTraining,
+        (
+            "EKS cluster using GPU, Kubeflow, EFS file system, mount it to each worker node, ImageNet, six values, "
+            "preprocess_imagenet.sh, create the namespace, ksonnet app, default namespace, Persistent Volume:, "
+            "Persistent Volume Claim, kubectl get pv, secret for SSH, openmpi component, Docker image, "
+            "WORKERS=2; GPU=4, mpiexec -np 8, --hostfile, NCCL_SOCKET_IFNAME, tf_cnn_benchmarks, ks generate, "
+            "volumes and volumeMounts, ks apply, kubectl get pod, save the log, iterate, 4 workers with 8 GPUs"
         ),
     ),
     "sagemaker.md": (

@@ -7,6 +7,7 @@ from deeplearning_cli.cloud_access import CloudAccess
 from deeplearning_cli.errors import UnavailableError
 from deeplearning_cli.jobs.ec2 import Ec2Platform
 from deeplearning_cli.jobs.emr import EmrPlatform
+from deeplearning_cli.jobs.kubernetes_jobs import KubernetesPlatform
 from deeplearning_cli.jobs.platform import JobPlatform
 from deeplearning_cli.jobs.sagemaker import SageMakerPlatform
 from deeplearning_contract.document import ContractError
@@ -16,6 +17,7 @@ PLATFORMS: Mapping[Platform, Callable[[CloudAccess, SubmissionSettings], JobPlat
     "ec2": Ec2Platform,
     "emr": EmrPlatform,
     "sagemaker": SageMakerPlatform,
+    "eks": KubernetesPlatform,
 }
 """Platform of a submission document -> its jobs."""
 _DOCUMENT = re.compile(rf"{SUBMISSION_PATH}/(?P<stack>.+)-[0-9a-f]{{8}}/submission")

@@ -10,6 +10,7 @@ from deeplearning_cli.cloud_access import open_cloud
 from deeplearning_cli.errors import UnavailableError, report_error
 from deeplearning_cli.jobs.definition import add_job, read_job
 from deeplearning_cli.jobs.finding import find_platform
+from deeplearning_cli.jobs.kubernetes_jobs import require_kubernetes
 from deeplearning_cli.jobs.output import JobOutput, print_progress
 from deeplearning_cli.jobs.platform import ENDED_STATES, JobPlatform, Queued, Refused, describe, find_job, upload_source
 
@@ -34,9 +35,9 @@ def add_parser(commands: Commands) -> None:
         "submit",
         help="start a job on a cluster",
         description="Upload a job's source folder and start the job: on the master through Session Manager, on EMR as\n"
-        "a step of the cluster, on SageMaker as a training job. The output of rank 0 is shown until the job\n"
-        "ends; Ctrl-C, or --detach, leaves the job running. A job of the same name resumes from its newest\n"
-        "checkpoint. "
+        "a step of the cluster, on SageMaker as a training job, on EKS as a Job of Kubernetes. The output of\n"
+        "rank 0 is shown until the job ends; Ctrl-C, or --detach, leaves the job running. A job of the same name\n"
+        "resumes from its newest checkpoint. "
         "On EC2 and EMR, the command needs the AWS CLI with its Session Manager plugin.",
         epilog=f"{_KEYS}\nexit status: that of the job, 0 with --detach, 2 could not be started, 130 interrupted; "
         "the job goes on\n--json prints {platform, cluster, job} with the keys of `deeplearning-cdk jobs --json`, and "
@@ -47,6 +48,11 @@ def add_parser(commands: Commands) -> None:
     add_place(parser)
     parser.add_argument("--detach", action="store_true", help="return when the job has started or is queued")
     parser.add_argument("--fresh", action="store_true", help="start over; the checkpoints are kept under another name")
+    parser.add_argument("--queue", metavar="NAME", help="on EKS, wait in this LocalQueue of Kueue")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="on EKS, upload the source, and print the Job instead of creating it"
+    )
+    parser.add_argument("-o", "--output", choices=["yaml"], default="yaml", help="format of --dry-run")
     parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
     parser.set_defaults(run=run)
 
@@ -57,6 +63,11 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         file = read_job(Path(arguments.job), arguments)
         platform = find_platform(open_cloud(arguments))
+        if arguments.queue is not None:
+            platform = require_kubernetes(platform, "--queue").choose_queue(arguments.queue)
+        if arguments.dry_run:
+            print(require_kubernetes(platform, "--dry-run").describe(upload_source(file, platform)), end="")
+            return 0
         job = upload_source(file, platform)
         start = platform.start(job, output.print_line)
         if isinstance(start, Queued):

@@ -95,6 +95,11 @@ def grant_training_jobs(
     )
 
 
+def grant_uploads(grantee: iam.IGrantable, cluster: str, bucket: str) -> iam.Grant:
+    """Grant the permissions to find the submission document and to upload sources, all that jobs on EKS need of IAM."""
+    return _grant(grantee, cluster, *_list_uploads(cluster, bucket))
+
+
 def _list_uploads(cluster: str, bucket: str) -> list[_Permission]:
     documents = f"arn:{PARTITION}:ssm:{REGION}:{ACCOUNT_ID}:parameter{SUBMISSION_PATH}"
     return [

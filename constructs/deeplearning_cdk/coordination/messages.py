@@ -189,16 +189,20 @@ def allow_rule(dead_letters: sqs.Queue, rule: events.CfnRule, *dependencies: IDe
         cast("IConstruct", result.policy_dependable).node.add_dependency(*dependencies)
 
 
-def make_log_group(scope: Construct, construct_id: str, *, key: kms.IKey | None) -> logs.LogGroup:
+def make_log_group(
+    scope: Construct, construct_id: str, *, key: kms.IKey | None, name: str | None = None
+) -> logs.LogGroup:
     """
     Create a log group that is retained when the stack is deleted or rolled back. Its events expire after a month.
 
     Without a key of the user, it is encrypted with CloudWatch's own key: a key of the cluster would be deleted in the
-    rollback that the log explains.
+    rollback that the log explains. A `name` must be another one in each creation of the stack, because the group of an
+    earlier one is still there. Default: CloudFormation makes one.
     """
     group = logs.LogGroup(
         scope,
         construct_id,
+        log_group_name=name,
         encryption_key=key,
         retention=logs.RetentionDays.ONE_MONTH,
         removal_policy=RemovalPolicy.RETAIN,

@@ -11,6 +11,7 @@ from constructs import Construct
 from deeplearning_cdk.coordination.node_permissions import object_arn
 from deeplearning_cdk.nodes.user_data import estimate_size
 from deeplearning_contract.jobs.submission import (
+    KubernetesSettings,
     Platform,
     SubmissionSettings,
     TrainingSettings,
@@ -39,6 +40,7 @@ class JobSubmission(Construct):
         platform: Service that runs the cluster. Default: EC2.
         cluster_id: EMR's id of the cluster. Default: none, for another platform.
         training: Training jobs of SageMaker. Default: none, for another platform.
+        kubernetes: Jobs of EKS. Default: none, for another platform.
 
     Attributes:
         bucket: The bucket of the sources.
@@ -58,14 +60,15 @@ class JobSubmission(Construct):
         platform: Platform = "ec2",
         cluster_id: str = "",
         training: TrainingSettings | None = None,
+        kubernetes: KubernetesSettings | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self.bucket = bucket
         settings = SubmissionSettings(
-            platform, cluster, login_user, bucket, source_prefix(cluster), cluster_id, training
+            platform, cluster, login_user, bucket, source_prefix(cluster), cluster_id, training, kubernetes
         )
         name, document = submission_parameter(cluster), settings.to_document()
-        if training is not None:
+        if training is not None or kubernetes is not None:
             make_parameter(
                 self, "Document", document, subject="submission document", description=_DESCRIPTION, name=name
             )

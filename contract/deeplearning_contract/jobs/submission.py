@@ -1,9 +1,10 @@
 """Submission of jobs: the document by which `deeplearning-cdk submit` finds a cluster, and where it puts sources."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from deeplearning_contract.document import parse_record
+from deeplearning_contract.document import ContractError, parse_record
 from deeplearning_contract.jobs.job_definition import COMMAND, JobDefinition
 from deeplearning_contract.setting_parts import DataSettings, ScriptSettings, compact
 
@@ -11,7 +12,7 @@ SUBMISSION_PATH = "/deeplearning"
 """Path of all submission documents among SSM's parameters."""
 STEP_NAME = "deeplearning job "
 """Beginning of the name of an EMR step that runs a job; the job's name follows."""
-Platform = Literal["ec2", "emr", "sagemaker"]
+Platform = Literal["ec2", "emr", "sagemaker", "eks"]
 """Service of AWS that runs a cluster."""
 
 
@@ -50,6 +51,31 @@ class TrainingSettings:
 
 
 @dataclass(frozen=True)
+class KubernetesSettings:
+    """Jobs of a stack on EKS; values may be CDK tokens."""
+
+    cluster_name: str  # Name of the cluster on EKS, which tokens contain
+    endpoint: str  # URL of the API server
+    authority: str  # Its certificate authority, base64
+    namespace: str  # Of jobs
+    service_account: str  # Of pods
+    image: str  # URI of the image of the pods
+    members: int  # Pods of a job that names no number
+    gpu_count: int  # NVIDIA GPUs of a node
+    efa_count: int  # EFA interfaces of a node
+    node_label: str  # `key=value` of the nodes of members
+    mount_point: str  # Of the shared file system in pods
+    volume_handle: str  # Of the EFS driver: `fs-…::fsap-…`
+    shared_capacity: str  # Of the volume, such as `85Gi`
+    claim_capacity: str
+    agent: ScriptSettings  # Zip of the programs of the pods
+    region: str
+    has_nvidia_plugin: bool  # Whether the nodes' image contains the NVIDIA device plugin
+    queue: str = ""  # LocalQueue of Kueue; empty for none
+    data: tuple[DataSettings, ...] = ()
+
+
+@dataclass(frozen=True)
 class SubmissionSettings:
     """Submission document: the parameter of a stack from which `submit` learns where and how to start a job."""
 
@@ -60,6 +86,7 @@ class SubmissionSettings:
     prefix: str  # Prefix of their keys, with `/` at its end
     cluster_id: str = ""  # EMR's id of the cluster; empty elsewhere
     training: TrainingSettings | None = None  # Training jobs of SageMaker; None elsewhere
+    kubernetes: KubernetesSettings | None = None  # Jobs of EKS; None elsewhere
 
     @classmethod
     def from_json(cls, text: str) -> "SubmissionSettings":
@@ -80,6 +107,16 @@ def submission_parameter(cluster: str) -> str:
 def source_prefix(cluster: str) -> str:
     """Return the prefix of the packed source folders of a cluster's jobs."""
     return f"deeplearning-jobs/{cluster}/"
+
+
+def choose_data(settings: TrainingSettings | KubernetesSettings, job: JobDefinition) -> Sequence[DataSettings]:
+    """Return the data in S3 of a job: all of the stack unless it names some; ContractError for an unknown name."""
+    known = {source.name: source for source in settings.data}
+    for name in job.data:
+        if name not in known:
+            names = ", ".join(known) or "none"
+            raise ContractError(f"data must be names of the stack's data, got {name!r}; the stack has {names}")
+    return [known[name] for name in job.data or known]
 
 
 def make_emr_step(job: JobDefinition) -> dict[str, Any]:

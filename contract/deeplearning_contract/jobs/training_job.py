@@ -7,13 +7,18 @@ the job's definition.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.jobs.job_definition import JobDefinition
-from deeplearning_contract.jobs.submission import FileSystemFolder, SubmissionSettings, TrainingSettings
+from deeplearning_contract.jobs.submission import (
+    FileSystemFolder,
+    SubmissionSettings,
+    TrainingSettings,
+    choose_data,
+)
 from deeplearning_contract.names import AGENT_DIRECTORY, CLUSTER_TAG
 from deeplearning_contract.setting_parts import DataSettings
 
@@ -118,16 +123,6 @@ def get_training(submission: SubmissionSettings) -> TrainingSettings:
     if submission.training is None:
         raise ContractError("submission document must have the settings of training jobs; deploy the stack again")
     return submission.training
-
-
-def choose_data(settings: TrainingSettings, job: JobDefinition) -> Sequence[DataSettings]:
-    """Return the data in S3 of a job: all of the stack unless it names some; ContractError for an unknown name."""
-    known = {source.name: source for source in settings.data}
-    for name in job.data:
-        if name not in known:
-            names = ", ".join(known) or "none"
-            raise ContractError(f"data must be names of the stack's data, got {name!r}; the stack has {names}")
-    return [known[name] for name in job.data or known]
 
 
 def read_training_job(parameters: Mapping[str, str]) -> JobDefinition:

@@ -25,6 +25,7 @@ from cdk_rehearsal.embedded_aws.base.training_limits import TrainingLimits
 from cdk_rehearsal.embedded_aws.cloudformation.stack import Stack
 from cdk_rehearsal.embedded_aws.cloudformation.stack_api import install_stack_api
 from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate
+from cdk_rehearsal.embedded_aws.eks.host import ClusterHost
 from cdk_rehearsal.embedded_aws.emr.node_channel import NodeChannels
 from cdk_rehearsal.embedded_aws.functions.runner import Invocation
 from cdk_rehearsal.embedded_aws.messaging.event_bus import build_event
@@ -33,9 +34,9 @@ from cdk_rehearsal.embedded_aws.sagemaker.containers import ContainerHost
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts, CallLog
 from cdk_rehearsal.embedded_aws.server.server import Server
 from cdk_rehearsal.embedded_aws.services import Services
-from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.errors import RehearsalError, UnsupportedError
 from cdk_rehearsal.machine import MachineHost
-from cdk_rehearsal.place import Place
+from cdk_rehearsal.place import Credentials, Place
 
 ChangeTemplate = Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], Mapping[str, str]]]
 _POLL_SECONDS = 0.1
@@ -59,6 +60,7 @@ class EmbeddedAws:
         port: int,
         machines: MachineHost,
         containers: ContainerHost | None = None,
+        clusters: ClusterHost | None = None,
         observer: Observer | None = None,
         options: CloudOptions | None = None,
     ) -> None:
@@ -66,6 +68,7 @@ class EmbeddedAws:
             raise RehearsalError("an embedded AWS must be the only one of its process; stop the other one first")
         self._machines = machines
         self._containers = containers
+        self._clusters = clusters
         self._options = options or CloudOptions()
         self._observations = Observations(observer)
         self._calls = CallLog()
@@ -119,12 +122,16 @@ class EmbeddedAws:
         Args:
             role: Its logical id.
         """
+        place, credentials = self.place, self.mint(role)
+        return cache(lambda service: place.client_as(service, credentials))
+
+    def mint(self, role: str) -> Credentials:
+        """Return credentials of a role of the stack, by its logical id; its trust is not asked."""
         place = self.place
         assert self._stack is not None
         (name,) = (each.physical_id for each in self._stack.outcome().resources if each.logical_id == role)
         arn = place.client("iam").get_role(RoleName=name)["Role"]["Arn"]
-        credentials = self._principals.mint(place, role_arn=arn, session=role, kind=role)
-        return cache(lambda service: place.client_as(service, credentials))
+        return self._principals.mint(place, role_arn=arn, session=role, kind=role)
 
     def start(self) -> None:
         """Begin to serve."""
@@ -158,16 +165,19 @@ class EmbeddedAws:
         if self._services is not None:
             raise RehearsalError("an embedded AWS must have one stack; stop it and make another one")
         source = read_stack(assembly, stack_name)
-        if self._containers is None:
+        if self._containers is None and self._clusters is None:
             require_no_images(source)
         template, changes = change_template(source.template)
         self.overrides = {f"Parameters.{name}": value for name, value in (parameters or {}).items()} | dict(changes)
         require_support(template)
+        if self._clusters is None:
+            _require_no_clusters(template)
         place = Place(source.account, source.region, self.endpoint)
         services = self._services = Services(
             place,
             self._machines,
             self._containers,
+            self._clusters,
             principals=self._principals,
             presigned=self._presigned,
             channels=self._channels,
@@ -228,6 +238,10 @@ class EmbeddedAws:
         """Change the quotas and the capacity of training jobs."""
         self._deployed().training.ledger.limits = limits
 
+    def limit_tokens(self, seconds: float) -> None:
+        """Change for how many seconds API servers on EKS take a token."""
+        self._deployed().eks.access.tokens.token_seconds = seconds
+
     def interrupt_training(self, job: str) -> bool:
         """Take back the spot capacity of a training job; return whether it has any that trains."""
         return self._deployed().training.interrupt(job)
@@ -235,6 +249,31 @@ class EmbeddedAws:
     def kill_container(self, job: str, number: int) -> bool:
         """End the container `algo-<number>` of a training job; return whether the job had it."""
         return self._deployed().training.kill_container(job, number)
+
+    def find_pod_credentials(
+        self, cluster: str, namespace: str, service_account: str, instance_id: str
+    ) -> Credentials | None:
+        """
+        Return the credentials that EKS Pod Identity gives to pods of a service account; None where it gives none.
+
+        Args:
+            cluster: The cluster of EKS.
+            namespace: Namespace of the account.
+            service_account: The account.
+            instance_id: The node of the pods, whose role decides too; empty for any node of the cluster.
+        """
+        return self._deployed().eks.find_credentials(cluster, namespace, service_account, instance_id)
+
+    def find_mount_obstacle(self, cluster: str, instance_id: str, volume: tuple[str, str]) -> tuple[str, str]:
+        """
+        Return the kubelet's step at which a node of a cluster fails to mount a volume of EFS, and why; empty for none.
+
+        Args:
+            cluster: The cluster of EKS.
+            instance_id: The node.
+            volume: File system and access point.
+        """
+        return self._deployed().eks.find_mount_obstacle(cluster, instance_id, volume)
 
     def send_event(
         self, source: str, detail_type: str, detail: Mapping[str, Any], resources: Sequence[str] = ()
@@ -256,6 +295,13 @@ class EmbeddedAws:
         if self._services is None:
             raise RehearsalError("a stack must have been deployed; call deploy first")
         return self._services
+
+
+def _require_no_clusters(template: Mapping[str, Any]) -> None:
+    """Raise UnsupportedError for clusters of EKS, where no host runs control planes."""
+    resources = template.get("Resources", {})
+    if found := [f"{name}: no control plane" for name in resources if resources[name]["Type"] == "AWS::EKS::Cluster"]:
+        raise UnsupportedError(found)
 
 
 def _upload_assets(stack: AssemblyStack, place: Place) -> None:

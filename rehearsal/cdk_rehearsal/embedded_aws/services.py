@@ -12,6 +12,10 @@ from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
+from cdk_rehearsal.embedded_aws.eks.api import install_eks_api
+from cdk_rehearsal.embedded_aws.eks.driver import EksDriver
+from cdk_rehearsal.embedded_aws.eks.host import ClusterHost
+from cdk_rehearsal.embedded_aws.eks.rights import ClusterRights
 from cdk_rehearsal.embedded_aws.emr.api import install_emr_api
 from cdk_rehearsal.embedded_aws.emr.driver import EmrDriver
 from cdk_rehearsal.embedded_aws.emr.node_channel import NodeChannels
@@ -38,6 +42,7 @@ class Services:
         place: Place,
         machines: MachineHost,
         containers: ContainerHost | None,
+        clusters: ClusterHost | None,
         *,
         principals: PrincipalRegistry,
         presigned: PresignedUrls,
@@ -45,11 +50,8 @@ class Services:
         observations: Observations,
         options: CloudOptions,
     ) -> None:
-        self.place = place
-        self.principals = principals
-        self.presigned = presigned
-        self.observations = observations
-        self.options = options
+        self.place, self.observations, self.options = place, observations, options
+        self.principals, self.presigned = principals, presigned
         self.functions = FunctionRunner(observations, options.retry_seconds, loses_answers=options.lose_answers)
         self.images = ImageCatalogue(place, options.login_users)
         self.launcher = InstanceLauncher(place, principals, self.images, options.label_instance)
@@ -67,22 +69,12 @@ class Services:
         self.authorizer = Authorizer(AccountState(place, self.scaling.groups), CallRecord(), observations)
         notifications.admits = self.authorizer.admits_notification
         self.launcher.admits_volume = self.authorizer.admits_volume
-        self.emr = EmrDriver(
-            place=place,
-            launcher=self.launcher,
-            images=self.images,
-            machines=machines,
-            channels=channels,
-            provisioner=Provisioner(place, self.authorizer),
-            observations=observations,
-            pace=options.pace,
-            faults=options.faults,
-            boots=options.waits_for_signals,
-            minute_seconds=options.minute_seconds,
-        )
+        self.emr = self._open_emr(machines, channels)
         self.authorizer.state.find_cluster_tags = self.emr.find_tags
         self.training = self._open_training(containers)
         self.authorizer.state.find_job_tags = self.training.find_tags
+        self.eks = self._open_eks(clusters)
+        self.authorizer.state.find_part = self.eks.find_part
         self._delivery = Delivery(place, self.functions, self.authorizer)
         self.schedule = Schedule(place, self._delivery.deliver_event, options.minute_seconds)
         self.bus = EventBus(place, self._delivery.deliver_event, observations)
@@ -90,6 +82,21 @@ class Services:
         self.training.events.send = self.bus.deliver
         faults = options.message_faults
         self._disturbance = MessageDisturbance(faults, observations) if faults else None
+
+    def _open_emr(self, machines: MachineHost, channels: NodeChannels) -> EmrDriver:
+        return EmrDriver(
+            place=self.place,
+            launcher=self.launcher,
+            images=self.images,
+            machines=machines,
+            channels=channels,
+            provisioner=Provisioner(self.place, self.authorizer),
+            observations=self.observations,
+            pace=self.options.pace,
+            faults=self.options.faults,
+            boots=self.options.waits_for_signals,
+            minute_seconds=self.options.minute_seconds,
+        )
 
     def _open_training(self, containers: ContainerHost | None) -> TrainingDriver:
         return TrainingDriver(
@@ -103,6 +110,18 @@ class Services:
             minute_seconds=self.options.minute_seconds,
         )
 
+    def _open_eks(self, clusters: ClusterHost | None) -> EksDriver:
+        return EksDriver(
+            place=self.place,
+            host=clusters,
+            scaling=self.scaling,
+            images=self.images,
+            rights=ClusterRights(self.place, self.authorizer),
+            principals=self.principals,
+            observations=self.observations,
+            minute_seconds=self.options.minute_seconds,
+        )
+
     def install(self) -> None:
         """Replace the parts of moto that these stand in for."""
         install_bucket_decisions()
@@ -112,6 +131,7 @@ class Services:
         install_scaling_api(self.scaling)
         install_emr_api(self.emr, self.place)
         install_training_api(self.training)
+        install_eks_api(self.eks)
 
     def close(self) -> None:
         """End all that runs by itself; machines are their host's."""
@@ -120,5 +140,6 @@ class Services:
         self.schedule.close()
         self.training.close()
         self.emr.close()
+        self.eks.close()
         self.scaling.close()
         self.functions.close()

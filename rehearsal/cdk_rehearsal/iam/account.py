@@ -21,6 +21,9 @@ class Account(Protocol):
     def find_group_of(self, instance_id: str) -> tuple[str, Mapping[str, str]] | None:
         """Return ARN and tags of the group that has an instance; None when none has it."""
 
+    def find_cluster_part(self, *path: str) -> tuple[str, Mapping[str, str]] | None:
+        """Return ARN and tags of a cluster of EKS, or of a part by cluster, kind and name; None where there is none."""
+
     def find_partition_key(self, table: str) -> str:
         """Return the name of a table's partition key; empty when there is no such table."""
 

@@ -18,6 +18,7 @@ from cdk_rehearsal.iam.ec2_resources import (
     targets_of_tagged_resources,
     targets_of_vpc,
 )
+from cdk_rehearsal.iam.eks_resources import targets_of_cluster_part, targets_of_eks_cluster
 from cdk_rehearsal.iam.sagemaker_resources import (
     list_execution_roles,
     list_new_tags,
@@ -267,7 +268,7 @@ _ROWS = (
     _Row(_targets_of_parameter, "ssm", "GetParameter GetParameters"),
     _Row(_targets_of_path, "ssm", "GetParametersByPath"),
     _Row(_no_targets, "ssmmessages", "CreateControlChannel CreateDataChannel OpenControlChannel OpenDataChannel"),
-    _Row(_targets_of_key, "kms", "Decrypt Encrypt GenerateDataKey"),
+    _Row(_targets_of_key, "kms", "Decrypt DescribeKey Encrypt GenerateDataKey"),
     _Row(_targets_of_mounted_file_system, "elasticfilesystem", "DescribeMountTargets ClientMount ClientWrite"),
     _Row(_targets_of_file_system, "elasticfilesystem", "DescribeTags Backup"),
     _Row(_no_targets, "tag", "GetResources"),
@@ -315,6 +316,17 @@ _ROWS = (
     _Row(targets_of_vpc, "ec2", "DescribeVpcAttribute"),
     _Row(targets_of_ec2_resource, "ec2", "CreateNetworkInterfacePermission DeleteNetworkInterfacePermission"),
     _Row(_targets_of_passed_role, "iam", "PassRole"),
+    _Row(_no_targets, "eks", "ListClusters"),
+    _Row(targets_of_eks_cluster, "eks", "DescribeCluster ListNodegroups ListAddons ListAccessEntries"),
+    _Row(targets_of_eks_cluster, "eks", "ListPodIdentityAssociations"),
+    _Row(targets_of_cluster_part, "eks", "DescribeNodegroup UpdateNodegroupConfig DescribeAddon"),
+    _Row(targets_of_cluster_part, "eks", "DescribeAccessEntry ListAssociatedAccessPolicies"),
+    _Row(targets_of_cluster_part, "eks", "DescribePodIdentityAssociation"),
+    _Row(targets_of_eks_cluster, "eks-auth", "AssumeRoleForPodIdentity"),
+    _Row(_no_targets, "ec2", "DescribeAvailabilityZones DescribeInstanceTopology DescribeInstanceTypes DescribeTags"),
+    _Row(targets_of_ec2_resource, "ec2", "AssignPrivateIpAddresses UnassignPrivateIpAddresses"),
+    _Row(targets_of_ec2_resource, "ec2", "AttachNetworkInterface DetachNetworkInterface"),
+    _Row(targets_of_ec2_resource, "ec2", "ModifyNetworkInterfaceAttribute"),
     # No policy can forbid it, and none needs to allow it.
     _Row(_no_targets, "sts", "GetCallerIdentity", action=None),
 )

@@ -190,6 +190,10 @@ class Lab:
             raise RehearsalError(f"container_id must name a container of the lab, got {container_id}")
         return container
 
+    def answer_at(self, address: str) -> None:
+        """Let this process answer at the address of a machine that does not boot."""
+        self._network.answer_at(address)
+
     def separate(self, container_id: str, other: str) -> None:
         """Drop the packets between two containers from now on, as security groups do that do not admit each other."""
         pair = self.container(container_id), self.container(other)

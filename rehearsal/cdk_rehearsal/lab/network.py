@@ -19,6 +19,8 @@ from cdk_rehearsal.errors import RehearsalError
 METADATA_ADDRESS = "169.254.169.254"
 CREDENTIALS_ADDRESS = "169.254.170.2"
 """Address of the router, too: there botocore asks for the credentials of a container's role."""
+POD_IDENTITY_ADDRESS = "169.254.170.23"
+"""Likewise in a pod (EKS user guide, "Learn how EKS Pod Identity grants pods access to AWS services")."""
 _BRIDGE = "rehearsal0"
 _NOBODY = "02:ff:ff:ff:ff:ff"
 _CLONE_NEWNET = 0x40000000
@@ -79,6 +81,7 @@ class Network:
                 f"link add {_BRIDGE} type bridge",
                 f"addr add {self._gateway}/32 dev {_BRIDGE}",
                 f"addr add {CREDENTIALS_ADDRESS}/32 dev {_BRIDGE}",
+                f"addr add {POD_IDENTITY_ADDRESS}/32 dev {_BRIDGE}",
                 f"link set {_BRIDGE} up",
             ]
         )
@@ -93,6 +96,10 @@ class Network:
     def add_container(self, address: str, prefix_length: int) -> Link:
         """Return a container's link: a namespace with its interface up, and nothing on the metadata address."""
         return self._add(address, prefix_length, [])
+
+    def answer_at(self, address: str) -> None:
+        """Let this process answer at one more address."""
+        run_ip([f"addr add {address}/32 dev {_BRIDGE}"])
 
     def remove(self, link: Link, address: str) -> None:
         """Take a link away: from now on nothing answers at its address."""

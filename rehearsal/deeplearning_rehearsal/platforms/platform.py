@@ -19,6 +19,7 @@ class Platform(Protocol):
     Attributes:
         has_late_members: Whether members may come after the stack is complete.
         runs_containers: Whether jobs bring containers of their own, so that there is no node before.
+        runs_pods: Whether these are pods of a control plane.
         gpus_per_node: GPUs that a node shows where its type has any, unless the user says another number.
         events_lane: Lane of the timeline for what the service does.
         gpu_key: Key of the number of GPUs of a type in the settings.
@@ -26,6 +27,7 @@ class Platform(Protocol):
 
     has_late_members: bool
     runs_containers: bool = False
+    runs_pods: bool = False
     gpus_per_node: int = 1
     events_lane: str = "adjuster"
     gpu_key: str = "expected_gpu_count"

@@ -5,6 +5,7 @@ from typing import Any
 
 from deeplearning_contract.jobs.submission import Platform as PlatformName
 from deeplearning_rehearsal.platforms.ec2 import Ec2Platform
+from deeplearning_rehearsal.platforms.eks import EksPlatform
 from deeplearning_rehearsal.platforms.emr import EmrPlatform
 from deeplearning_rehearsal.platforms.platform import Platform
 from deeplearning_rehearsal.platforms.sagemaker import SageMakerPlatform
@@ -13,6 +14,7 @@ PLATFORMS: Mapping[PlatformName, Platform] = {
     "ec2": Ec2Platform(),
     "emr": EmrPlatform(),
     "sagemaker": SageMakerPlatform(),
+    "eks": EksPlatform(),
 }
 
 

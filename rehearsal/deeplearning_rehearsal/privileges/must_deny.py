@@ -14,7 +14,11 @@ from cdk_rehearsal.iam.policy import read_policy
 from cdk_rehearsal.iam.request import Caller, Request, make_context
 from deeplearning_rehearsal.privileges.rights import Rights
 
-_FILES = {"RolesInstance": "must_deny_emr", "ModelBucket": "must_deny_sagemaker"}
+_FILES = {
+    "RolesInstance": "must_deny_emr",
+    "ModelBucket": "must_deny_sagemaker",
+    "AddonsJobRole": "must_deny_eks",
+}
 """Part of a logical id that only stacks of a platform have -> the platform's file; EC2 has the other one."""
 
 

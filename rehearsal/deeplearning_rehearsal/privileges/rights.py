@@ -4,9 +4,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from cdk_rehearsal.errors import RehearsalError
+from cdk_rehearsal.iam.eks_resources import find_image_policy
 from cdk_rehearsal.iam.policy import list_texts
 from deeplearning_contract.jobs.submission import source_prefix
 from deeplearning_contract.names import CLUSTER_TAG
@@ -61,6 +63,13 @@ class Rights:
             )
         return found[1]
 
+    @cached_property
+    def _short_names(self) -> Mapping[str, str]:
+        """Last part of a physical name -> logical id, long ones first; of equal ones, that which is the whole name."""
+        names = sorted(self.names, key=lambda name: _last_part(name) == name)
+        chosen = {_last_part(name): self.names[name] for name in names}
+        return {short: chosen[short] for short in sorted(chosen, key=len, reverse=True) if short}
+
     def find_granted(self, action: str) -> str:
         """Return a resource on which a role may do an action, with `x` for what a pattern leaves open."""
         for entry in self._list_statements():
@@ -103,14 +112,14 @@ class Rights:
 
     def find_policy(self, resource: str) -> Document | None:
         """Return the own policy of a resource, of an object that of its bucket; None where there is none."""
-        return self.resources.get(resource.partition("/")[0] if ":s3:::" in resource else resource)
+        name = resource.partition("/")[0] if ":s3:::" in resource else resource
+        return find_image_policy(resource) or self.resources.get(name)
 
     def shorten(self, text: str) -> str:
         """Return a text with logical ids in the place of physical names, so that it is the same in every stack."""
-        for name in sorted(self.names, key=len, reverse=True):
-            short = _last_part(name)
-            if short and short != self.names[name]:
-                text = text.replace(short, f"<{self.names[name]}>")
+        for short, name in self._short_names.items():
+            if short != name:
+                text = text.replace(short, f"<{name}>")
         text = _INSTANCE.sub("<instance>", _DIGEST.sub("<digest>", text))
         return text.replace(self.account, "<account>")
 

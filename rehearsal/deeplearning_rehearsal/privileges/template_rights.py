@@ -26,6 +26,7 @@ _ARNS: Mapping[str, str] = {
     "AWS::Logs::LogGroup": f"arn:aws:logs:{_REGION}:{_ACCOUNT}:log-group:",
     "AWS::EFS::FileSystem": f"arn:aws:elasticfilesystem:{_REGION}:{_ACCOUNT}:file-system/",
     "AWS::EFS::AccessPoint": f"arn:aws:elasticfilesystem:{_REGION}:{_ACCOUNT}:access-point/",
+    "AWS::EKS::Cluster": f"arn:aws:eks:{_REGION}:{_ACCOUNT}:cluster/",
     "AWS::Events::Rule": f"arn:aws:events:{_REGION}:{_ACCOUNT}:rule/",
     "AWS::S3::Bucket": "arn:aws:s3:::",
     "AWS::Backup::BackupVault": f"arn:aws:backup:{_REGION}:{_ACCOUNT}:backup-vault:",

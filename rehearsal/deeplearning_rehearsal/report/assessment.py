@@ -38,7 +38,7 @@ class Evidence:
         calls: AWS calls of nodes and Lambda until the success signal.
         formation_seconds: From the first launch to the signal; None when one of them is missing.
         state: The state item; None when no cluster formed.
-        roster: The master's membership; None when no cluster formed.
+        membership: The master's membership; None when no cluster formed.
         nodes: The nodes with their checks.
         training: The job's result; None without one.
         problems: What went wrong while looking.

@@ -118,7 +118,7 @@ def test_without_its_packages_a_command_names_what_installs_them(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(UnavailableError) as caught:
         open_cloud(argparse.Namespace(rehearsal=None, profile=None, region=None, stack=None))
-    packages = "'boto3<2,>=1.35' 'rich<16,>=15' 'shtab<2,>=1.7'"
+    packages = "'boto3<2,>=1.35' 'lightkube<2,>=1.0.1' 'rich<16,>=15' 'shtab<2,>=1.7'"
     assert str(caught.value) == f"missing: boto3, rich; run: pip install {packages}"
 
 

@@ -13,11 +13,15 @@ from hypothesis import given
 from cdk_rehearsal.referees.service_models import judge_request
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.jobs.job_definition import JobDefinition
-from deeplearning_contract.jobs.submission import FileSystemFolder, SubmissionSettings, TrainingSettings
+from deeplearning_contract.jobs.submission import (
+    FileSystemFolder,
+    SubmissionSettings,
+    TrainingSettings,
+    choose_data,
+)
 from deeplearning_contract.jobs.training_job import (
     METRICS,
     MOST_CHANNELS,
-    choose_data,
     make_training_request,
     name_training_job,
     read_training_job,

@@ -8,26 +8,17 @@ has ended. SageMaker ends the job with the first container that fails.
 import logging
 import os
 import signal
-import subprocess
 import sys
 import threading
-from collections import deque
 from pathlib import Path
 
-from deeplearning_contract.jobs.job_definition import COMMAND
-from deeplearning_contract.names import AGENT_DIRECTORY
-from deeplearning_contract.settings import NodeSettings
+from deeplearning_member.container import read_settings
+from deeplearning_member.first_process import run_in_child
+from deeplearning_member.job_process import run_job
+from deeplearning_member.reachability import SSH_PORT, responds
 from deeplearning_member.sagemaker.container import open_container, prepare_container
-from deeplearning_member.sagemaker.first_process import run_in_child
-from deeplearning_member.sagemaker.meeting import (
-    POLL_SECONDS,
-    SEPARATED_REMEDY,
-    SSH_PORT,
-    Meeting,
-    StoppedError,
-    responds,
-)
-from deeplearning_member.sagemaker.outcome import open_job, publish_model, write_failure
+from deeplearning_member.sagemaker.meeting import POLL_SECONDS, SEPARATED_REMEDY, Meeting, StoppedError
+from deeplearning_member.sagemaker.outcome import publish_model, write_failure
 from deeplearning_member.sagemaker.rounds import Round, RoundFile
 from deeplearning_member.sagemaker.training_job import TrainingJob
 from deeplearning_node.deadline import Deadline
@@ -39,8 +30,7 @@ END_SECONDS = 100.0
 """Time for the ranks to end after a stop; SageMaker kills a container after 120 s (API reference, StopTrainingJob)."""
 SILENT_SECONDS = 60.0
 """Time after which the first container counts as lost."""
-_JOIN_SECONDS, _PROBE_SECONDS = 5.0, 10.0
-_LAST_LINES = 3
+_PROBE_SECONDS = 10.0
 _LOST_REMEDY = "submit the job again; it resumes from its newest checkpoint"
 
 
@@ -68,11 +58,7 @@ def _run(root: Path) -> int:
 
 def run_container(root: Path, stop: threading.Event) -> int:
     """Prepare the container, and run the job or wait for its end; `stop` is set when SageMaker stops the job."""
-    try:
-        text = (root / AGENT_DIRECTORY.lstrip("/") / "settings.json").read_text(encoding="utf-8")
-        settings = NodeSettings.from_json(text)
-    except (OSError, ValueError) as error:  # ContractError is a ValueError.
-        raise StageFailure(str(error), "deploy the stack again", stage="read the settings") from error
+    settings = read_settings(root)
     job = TrainingJob.read(root, os.environ["TRAINING_JOB_NAME"])
     node = open_container(root, settings, job)
     LOG.info("preparing %s of %d containers", node, len(job.hosts))
@@ -84,28 +70,13 @@ def run_container(root: Path, stop: threading.Event) -> int:
 
 def lead(node: Node, job: TrainingJob, current: Round, stop: threading.Event) -> int:
     """Run the job to its end, and let the others know it."""
-    runs = open_job(node, job.definition).runs()
-    words = [COMMAND, "start-job", "--end-with-parent", job.definition.encode()]
-    # The command reads the environment of a login, as on the other platforms.
-    process = subprocess.Popen(["bash", "--login", "-c", 'exec "$0" "$@"', *words], stderr=subprocess.PIPE, text=True)
-    said: deque[str] = deque(maxlen=_LAST_LINES)
-    reader = threading.Thread(target=_copy_errors, args=[process, said], daemon=True)
-    reader.start()
-    while (status := process.poll()) is None:
-        if stop.wait(POLL_SECONDS):
-            process.terminate()
-            status = process.wait()
-            break
-    reader.join(_JOIN_SECONDS)
-    later = [run for run in open_job(node, job.definition).runs() if run not in runs]
-    ended = later[-1].read_status() if later else None
-    cause = ended.cause if ended and ended.cause else " | ".join(said)
-    if status == 0 or stop.is_set():
+    end = run_job(node, job.definition, stop.wait)
+    if end.status == 0 or stop.is_set():
         publish_model(node, job.definition)
     else:
-        write_failure(node.root, cause or f"the job ended with status {status}; see the log of {job.host}")
-    RoundFile(node).write(Round(current.id, status, cause))
-    return status
+        write_failure(node.root, end.cause or f"the job ended with status {end.status}; see the log of {job.host}")
+    RoundFile(node).write(Round(current.id, end.status, end.cause))
+    return end.status
 
 
 def follow(node: Node, current: Round, first: str, stop: threading.Event) -> int:
@@ -134,10 +105,3 @@ def follow(node: Node, current: Round, first: str, stop: threading.Event) -> int
                 )
         clock.wait(POLL_SECONDS)
     return 0
-
-
-def _copy_errors(process: "subprocess.Popen[str]", said: "deque[str]") -> None:
-    for line in process.stderr or ():
-        sys.stderr.write(line)
-        if text := line.strip():
-            said.append(text)

@@ -2,15 +2,16 @@
 
 import logging
 import secrets
-import socket
 from collections.abc import Callable
 
 from deeplearning_agent.boot.steps import install_membership
 from deeplearning_agent.membership.host_files import write_ready_hosts
 from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.jobs.training_job import MODEL_FOLDER
 from deeplearning_contract.membership import Member
 from deeplearning_member.cluster_folder import ClusterFolder
-from deeplearning_member.sagemaker.container import list_variables
+from deeplearning_member.container import list_variables
+from deeplearning_member.reachability import SSH_PORT, responds
 from deeplearning_member.sagemaker.rounds import Round, RoundFile, refresh_folder
 from deeplearning_node.deadline import Deadline
 from deeplearning_node.failure import StageFailure
@@ -19,21 +20,13 @@ from deeplearning_node.ssh import make_user_key
 
 LOG = logging.getLogger(__name__)
 POLL_SECONDS = 0.5
-SSH_PORT = 22
-_CONNECT_SECONDS, _REACH_SECONDS = 5.0, 45.0
+_VARIABLES = {"SM_MODEL_DIR": MODEL_FOLDER}
+"""As in SageMaker's own images, the folder of the model."""
+_REACH_SECONDS = 45.0
 SEPARATED_REMEDY = (
     "let the security groups of the job admit each other on all ports, and the file system admit NFS from them; the "
     "log of each missing container says how far it came"
 )
-
-
-def responds(host: str) -> bool:
-    """Return whether a container accepts connections on the port of SSH."""
-    try:
-        with socket.create_connection((host, SSH_PORT), timeout=_CONNECT_SECONDS):
-            return True
-    except OSError:
-        return False
 
 
 class StoppedError(Exception):
@@ -106,7 +99,7 @@ class Meeting:
         if state is None or self._member not in state.members:
             return None
         if not self._installed:
-            install_membership(self._node, state, self._member, list_variables())
+            install_membership(self._node, state, self._member, {**_VARIABLES, **list_variables()})
             self._installed = state.generation
             folder.announce(self._member, self._installed)
         if not self._node.is_master:

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.training_job import FAILURE_FILE, MODEL_FOLDER
-from deeplearning_contract.names import JOBS_FOLDER
 from deeplearning_jobs.plan.checkpoints import find_newest
-from deeplearning_jobs.runs.job_folder import JobFolder
+from deeplearning_member.job_process import open_job
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.node import Node
 
@@ -18,11 +17,6 @@ MOST_CHARACTERS = 1024
 def write_failure(root: Path, reason: str) -> None:
     """Write the reason of a failure where SageMaker reads it."""
     write_file(root / FAILURE_FILE.lstrip("/"), reason[:MOST_CHARACTERS] + "\n")
-
-
-def open_job(node: Node, job: JobDefinition) -> JobFolder:
-    """Return the folder of a job on the shared file system."""
-    return JobFolder(job.name, node.path(node.settings.file_system.mount_point) / JOBS_FOLDER / job.name)
 
 
 def publish_model(node: Node, job: JobDefinition) -> None:

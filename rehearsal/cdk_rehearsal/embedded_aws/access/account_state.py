@@ -6,7 +6,7 @@ template is missing here.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from moto.awslambda.models import lambda_backends
@@ -21,6 +21,7 @@ from moto.sns.models import sns_backends
 from moto.sqs.models import sqs_backends
 
 from cdk_rehearsal.embedded_aws.base.scaling_group import ScalingGroup
+from cdk_rehearsal.iam.eks_resources import find_image_policy
 from cdk_rehearsal.place import Place
 
 
@@ -36,6 +37,7 @@ class AccountState:
         self.arn = place.arn
         self.find_cluster_tags: Callable[[str], Mapping[str, str]] = lambda _cluster_id: {}
         self.find_job_tags: Callable[[str], Mapping[str, str]] = lambda _arn: {}
+        self.find_part: Callable[[Sequence[str]], tuple[str, Mapping[str, str]] | None] = lambda _path: None
 
     def find_group(self, name: str) -> tuple[str, Mapping[str, str]] | None:
         """Return ARN and tags of an Auto Scaling group; None when there is none."""
@@ -45,6 +47,10 @@ class AccountState:
         """Return ARN and tags of the group that has an instance; None when none has it."""
         groups = list(self._groups.values())
         return _describe_group(next((group for group in groups if group.find(instance_id)), None))
+
+    def find_cluster_part(self, *path: str) -> tuple[str, Mapping[str, str]] | None:
+        """Return ARN and tags of a cluster of EKS, or of a part by cluster, kind and name; None where there is none."""
+        return self.find_part(path)
 
     def find_partition_key(self, table: str) -> str:
         """Return the name of a table's partition key; empty when there is no such table."""
@@ -105,7 +111,7 @@ class AccountState:
 
     def find_resource_policy(self, arn: str) -> str | None:
         """Return the text of a resource's own policy; None where it has none."""
-        policy = _read_policy(*_find_resource(self._place, arn))
+        policy = find_image_policy(arn) or _read_policy(*_find_resource(self._place, arn))
         return _text(policy) if policy else None
 
     def list_resource_policies(self) -> dict[str, str]:

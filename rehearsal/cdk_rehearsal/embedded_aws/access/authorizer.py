@@ -128,13 +128,27 @@ class Authorizer:
         request = Request(caller, "elasticfilesystem:ClientMount", arn, context)
         return policy is None or evaluate(request, (), read_policy_text(policy, "resource")).reason == "resource allows"
 
-    def trusts(self, role_arn: str, service: str, source_arn: str = "") -> bool:
-        """Return whether a role exists and lets a service assume it, for a source of this account if one is known."""
+    def trusts(self, role_arn: str, service: str, source_arn: str = "", tags: Mapping[str, str] | None = None) -> bool:
+        """
+        Return whether a role exists and lets a service assume it.
+
+        Args:
+            role_arn: The role.
+            service: The service.
+            source_arn: The resource of this account for which it does so. Default: none is known.
+            tags: Tags of the session, which need a right of their own. Default: none.
+        """
         trust = self.state.find_trust_policy(role_arn)
+        if trust is None:
+            return False
         source = {"aws:SourceArn": source_arn, "aws:SourceAccount": self.state.account_id} if source_arn else {}
+        asked = {f"aws:RequestTag/{key}": value for key, value in (tags or {}).items()}
+        keys: dict[str, str | tuple[str, ...]] = {**source, **asked, **({"aws:TagKeys": tuple(tags)} if tags else {})}
         caller = Caller.of_service(service)
-        request = Request(caller, "sts:AssumeRole", role_arn, make_context(caller, source))
-        return trust is not None and evaluate(request, (), read_policy_text(trust, "resource")).is_allowed
+        statements = read_policy_text(trust, "resource")
+        actions = ("sts:AssumeRole", "sts:TagSession") if tags else ("sts:AssumeRole",)
+        requests = (Request(caller, action, role_arn, make_context(caller, keys)) for action in actions)
+        return all(evaluate(request, (), statements).is_allowed for request in requests)
 
     def note_invocation(self, service: str, function_arn: str, source_arn: str) -> None:
         """Record that a service invokes a function; whether it may is the function runner's to decide."""

@@ -91,7 +91,7 @@ def end_badly(activity: Activity, error: LaunchError) -> None:
     """End a launch's activity with the failure that EC2 gave."""
     message = f"{error.message} Launching EC2 instance failed."
     activity.description = f"Launching a new EC2 instance.  Status Reason: {message}"
-    activity.status_message = message
+    activity.status_message, activity.error_code = message, error.code
     end(activity, "Failed")
 
 

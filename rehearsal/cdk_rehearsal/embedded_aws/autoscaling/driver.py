@@ -122,7 +122,7 @@ class ScalingDriver:
             instances = [entry.instance_id for entry in group.instances]
             group.instances.clear()
         for instance_id in instances:
-            self._machines.power_off(instance_id)
+            self._find_host(group).power_off(instance_id)
             self._launcher.terminate(instance_id)
             self._observations.report("scaling", instance_id, "terminated with its group", group=name)
         with self.lock:
@@ -251,12 +251,15 @@ class ScalingDriver:
         self._jobs.after(max(0.0, left), partial(self._enter_service, group, entry, activity))
 
     def _boot(self, group: ScalingGroup, machine: Machine, entry: GroupInstance) -> None:
-        self._machines.boot(machine)
+        self._find_host(group).boot(machine)
         with self.lock:
             is_wanted = not group.deleting and entry in group.instances
         if not is_wanted:  # its group was deleted, or scaled in, meanwhile
-            self._machines.power_off(machine.instance_id)
+            self._find_host(group).power_off(machine.instance_id)
             self._launcher.terminate(machine.instance_id)
+
+    def _find_host(self, group: ScalingGroup) -> MachineHost:
+        return group.host or self._machines
 
     def _enter_service(self, group: ScalingGroup, entry: GroupInstance, activity: Activity) -> None:
         with self.lock:
@@ -295,7 +298,7 @@ class ScalingDriver:
         self._jobs.after(pause, partial(self._reconcile, group))
 
     def _terminate(self, group: ScalingGroup, entry: GroupInstance, activity: Activity) -> None:
-        self._machines.power_off(entry.instance_id)
+        self._find_host(group).power_off(entry.instance_id)
         self._launcher.terminate(entry.instance_id)
         with self.lock:
             if entry in group.instances:

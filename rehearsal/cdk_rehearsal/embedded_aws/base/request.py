@@ -21,6 +21,8 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.model import ServiceModel
 
+REST_JSON = frozenset({"eks", "eks-auth"})
+"""Services with parameters in the path, and answers in JSON."""
 CHANNEL_SERVICE = "ssmmessages"
 """Signing name of the channels of Session Manager, which is no API that botocore knows."""
 CHANNEL = re.compile(r"/v1/(control|data)-channel/([A-Za-z0-9.-]{1,128})")
@@ -105,6 +107,8 @@ def read_parameters(service: str, request: SignedRequest) -> Mapping[str, Any]:
         bucket, _, key = unquote(request.path).lstrip("/").partition("/")
         headers = {name: request.headers[header] for header, name in _S3_HEADERS.items() if header in request.headers}
         return {"Bucket": bucket, "Key": key, **query, **headers}
+    if service in REST_JSON:
+        return {**query, **_read_json(request.body), **_read_path(service, request)}
     if "x-amz-target" in request.headers or request.body[:1] == b"{":
         return _read_json(request.body)
     form = parse_qs(request.body.decode(errors="replace"), keep_blank_values=True)
@@ -117,6 +121,16 @@ def _read_json(body: bytes) -> Mapping[str, Any]:
     except ValueError:
         return {}
     return document if isinstance(document, dict) else {}
+
+
+def _read_path(service: str, request: SignedRequest) -> Mapping[str, str]:
+    """Return the parameters in the path of a request, by their names there."""
+    operation = name_operation(service, request)
+    if operation == UNKNOWN_OPERATION:
+        return {}
+    uri = str(_load_model(service).operation_model(operation).http["requestUri"]).partition("?")[0]
+    parts = zip(uri.split("/"), request.path.split("/"), strict=False)
+    return {name.strip("{}"): unquote(value) for name, value in parts if name.startswith("{")}
 
 
 UNKNOWN_OPERATION = "Unknown"
@@ -155,9 +169,15 @@ def _name_channel_operation(method: str, path: str) -> str | None:
 
 
 @lru_cache(maxsize=16)
+def _load_model(service: str) -> ServiceModel:
+    model: ServiceModel = botocore.session.get_session().get_service_model(service)
+    return model
+
+
+@lru_cache(maxsize=16)
 def _rest_operations(service: str) -> tuple[tuple[str, re.Pattern[str], frozenset[str], str], ...]:
     try:
-        model = botocore.session.get_session().get_service_model(service)
+        model = _load_model(service)
     except botocore.exceptions.UnknownServiceError:
         return ()
     rows = [_rest_operation(model, name) for name in model.operation_names if not _wants(model, name, "header")]

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Literal
 
+from cdk_rehearsal.machine import MachineHost
+
 LifecycleState = Literal["Pending", "InService", "Terminating"]
 HealthStatus = Literal["Healthy", "Unhealthy"]
 HealthCheck = Literal["stopped", "impaired", "user"]
@@ -44,6 +46,7 @@ class Activity:
     details: str
     status_code: str = "InProgress"
     status_message: str = ""
+    error_code: str = ""  # of EC2, where it refused a launch
     progress: int = 50
     instance_id: str = ""
     activity_id: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -150,6 +153,7 @@ class ScalingGroup:
     retry_at: float = 0.0  # monotonic time before which no launch is tried
     deleting: bool = False
     capacity_cause: str = ""
+    host: MachineHost | None = None  # of its instances, where that is not the lab
 
     @property
     def own_tags(self) -> dict[str, str]:

@@ -19,7 +19,7 @@ from cdk_rehearsal.embedded_aws.base.scaling_group import ScalingGroup
 from cdk_rehearsal.embedded_aws.ec2.launcher import collect_tags
 from cdk_rehearsal.place import Place
 
-_PREFIX = "You must use a valid fully-formed launch template. "
+PREFIX = "You must use a valid fully-formed launch template. "
 
 
 def check_launch(group: ScalingGroup, data: Mapping[str, Any], place: Place, faults: Sequence[LaunchFault]) -> None:
@@ -32,7 +32,7 @@ def check_launch(group: ScalingGroup, data: Mapping[str, Any], place: Place, fau
     )
     found = (planted, _find_wrong_tags(group, data), _find_missing(data, place), _find_wrong_interfaces(data, place))
     for message in chain.from_iterable(found):
-        raise ValueError(_PREFIX + message)
+        raise ValueError(PREFIX + message)
 
 
 def _find_wrong_tags(group: ScalingGroup, data: Mapping[str, Any]) -> Iterator[str]:

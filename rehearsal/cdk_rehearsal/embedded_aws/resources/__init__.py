@@ -7,6 +7,7 @@ from cdk_rehearsal.embedded_aws.resources import (
     custom_resource,
     functions,
     identity,
+    kubernetes,
     messaging,
     network,
     operations,
@@ -19,6 +20,7 @@ CREATORS: dict[str, Creator] = (
     | compute.CREATORS
     | clusters.CREATORS
     | identity.CREATORS
+    | kubernetes.CREATORS
     | storage.CREATORS
     | backups.CREATORS
     | messaging.CREATORS

@@ -24,6 +24,7 @@ from cdk_rehearsal.embedded_aws.access.authorizer import Authorizer, Denial
 from cdk_rehearsal.embedded_aws.base.principals import OPERATOR, Principal, PrincipalRegistry, caller
 from cdk_rehearsal.embedded_aws.base.request import (
     CHANNEL_SERVICE,
+    REST_JSON,
     Authorization,
     SignedRequest,
     is_signature_valid,
@@ -41,12 +42,16 @@ _STOP_SECONDS = 0.05
 _FORM_CODES = {"sns": ("AuthorizationError", "KMSAccessDenied")}
 
 _XML = {"Content-Type": "application/xml"}
+_JSON = {"Content-Type": "application/json"}
 Refusal = tuple[int, Mapping[str, str], bytes]
 """Status, headers and body."""
 
 
 def _word_denial(service: str, request: SignedRequest, denial: Denial) -> Refusal:
     """Return the refusal of a call that is not allowed, in the protocol of the service."""
+    if service in REST_JSON:
+        body = json.dumps({"message": denial.message}).encode()
+        return _FORBIDDEN, {**_JSON, "x-amzn-ErrorType": "AccessDeniedException"}, body
     if "x-amz-target" in request.headers or request.body[:1] == b"{":
         return _word_json(service, denial)
     if service == "s3":
@@ -98,7 +103,7 @@ def _create_app(service: Any) -> Any:
 def _word_failure(operation: str, request: SignedRequest, error: Exception) -> Refusal:
     """Return an error that names the rehearsal, which no client repeats: AWS may have carried the call out."""
     message = f"the rehearsal could not carry out {operation}, AWS may: {type(error).__name__}: {error}"
-    if "x-amz-target" in request.headers or request.body[:1] == b"{":
+    if "x-amz-target" in request.headers or request.body[:1] == b"{" or operation.partition(".")[0] in REST_JSON:
         body = json.dumps({"__type": "InternalFailure", "message": message})
         return _UNIMPLEMENTED, {"Content-Type": "application/x-amz-json-1.0"}, body.encode()
     inner = _word_error("InternalFailure", message)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # Reading a case needs neither machines nor an embedded AWS.
     from cdk_rehearsal.run.fleet import Fleet
     from cdk_rehearsal.run.timeline import Timeline
     from deeplearning_rehearsal.cases.node_files import NodeFiles
+    from deeplearning_rehearsal.submitted_jobs import SubmittedJobs
     from deeplearning_rehearsal.training_jobs import TrainingJobs
 
 SecondsOrNever = NewType("SecondsOrNever", float)
@@ -49,6 +50,7 @@ class Actions:
     timeline: "Timeline"
     files: "NodeFiles"
     jobs: "TrainingJobs | None" = None
+    submitted: "SubmittedJobs | None" = None
     _timers: list[threading.Timer] = field(default_factory=list)
 
     def act(self, injection: Injection, instance_id: str) -> None:
@@ -157,8 +159,33 @@ class Actions:
         self.find_jobs().containers.find(f"algo-{number}").kill()
 
     def stop_job(self) -> None:
-        """Stop the newest training job."""
-        self.find_jobs().stop()
+        """Stop the newest training job, or the job of the case on EKS."""
+        (self.submitted or self.find_jobs()).stop()
+
+    def find_submitted(self) -> "SubmittedJobs":
+        if self.submitted is None:
+            raise RehearsalError("the stack must have jobs on EKS, it has none")
+        return self.submitted
+
+    def power_off_node(self, pod: int, found_dead_after: float | None) -> None:
+        """Cut the power of the node of a pod; EC2 finds it dead so much later, or never."""
+        node = self.find_submitted().power_off_node(pod)
+        if found_dead_after is not None:
+            self.later(found_dead_after, lambda: self.declare_dead(node))
+
+    def delete_addon(self, name: str) -> None:
+        """Delete an add-on of every cluster on EKS."""
+        eks = self.aws.place.client("eks")
+        for cluster in eks.list_clusters()["clusters"]:
+            eks.delete_addon(clusterName=cluster, addonName=name)
+
+    def deny(self, action: str) -> None:
+        """Let a policy of every role deny an action."""
+        iam = self.aws.place.client("iam")
+        statement = {"Effect": "Deny", "Action": action, "Resource": "*"}
+        document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        for role in iam.list_roles()["Roles"]:
+            iam.put_role_policy(RoleName=role["RoleName"], PolicyName="Denied", PolicyDocument=document)
 
     def interrupt_job(self) -> None:
         """Take the spot capacity of the newest training job back; raises RehearsalError if it has none."""
@@ -306,7 +333,35 @@ ACTIONS: Mapping[str, Action] = {
         has_target=False,
     ),
     "submit_job": Action("the job is submitted again", lambda actions: actions.find_jobs().start(), has_target=False),
-    "stop_job": Action("the newest training job is stopped", Actions.stop_job, has_target=False),
+    "submit_other_job": Action(
+        "on EKS another job of the same program is submitted, in a queue of Kueue if one is given",
+        lambda actions, **options: actions.find_submitted().submit_other(**options),
+        {"name": Option(str), "queue": Option(str, ""), "gpus_per_member": Option(int, 0)},
+        has_target=False,
+    ),
+    "delete_pod": Action(
+        "somebody deletes the pod of this index",
+        lambda actions, pod: actions.find_submitted().delete_pod(pod),
+        {"pod": Option(int)},
+        has_target=False,
+    ),
+    "exhaust_memory": Action(
+        "the kernel kills the container of the pod of this index for want of memory",
+        lambda actions, pod: actions.find_submitted().exhaust_memory(pod),
+        {"pod": Option(int)},
+        has_target=False,
+    ),
+    "power_off_node": Action(
+        "the node of the pod of this index dies; EC2 finds it dead later, in truth after minutes, or never",
+        Actions.power_off_node,
+        {"pod": Option(int), "found_dead_after": Option(SecondsOrNever, 20.0)},
+        has_target=False,
+    ),
+    "delete_addon": Action(
+        "the clusters on EKS lose an add-on", Actions.delete_addon, {"name": Option(str)}, has_target=False
+    ),
+    "deny": Action("a policy of every role denies an action", Actions.deny, {"action": Option(str)}, has_target=False),
+    "stop_job": Action("the job is stopped", Actions.stop_job, has_target=False),
     "interrupt_job": Action(
         "SageMaker takes the spot capacity of the newest training job back",
         Actions.interrupt_job,

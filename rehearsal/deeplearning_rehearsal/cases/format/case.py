@@ -42,6 +42,7 @@ class CloudFaults:
         lose_answers: Whether each invocation of a function fails after its work; Lambda then retries after 1 and 2 s.
         training_quota: Quota of instances of training jobs. None: enough.
         training_capacity: Instances that AWS has for training jobs. None: enough.
+        token_seconds: Seconds for which an API server on EKS takes a token. None: as always.
     """
 
     launch_faults: tuple[LaunchFaultWords, ...] = ()
@@ -52,6 +53,7 @@ class CloudFaults:
     lose_answers: bool = False
     training_quota: int | None = None
     training_capacity: int | None = None
+    token_seconds: float | None = None
 
     def __post_init__(self) -> None:
         if unknown := self.messages - set(MESSAGE_FAULTS):
@@ -88,6 +90,7 @@ class Case:
         gpus_per_node: GPUs that nodes show at first.
         job: `digits` starts a job when all is quiet; `elastic` is the cluster's own run script; `launchers` tries each.
         arguments: Arguments of the elastic job's program.
+        job_keys: Keys of the job's file that differ from those of the example; on EKS.
         minutes: Time after which it gives up.
         objects: Content of S3 before the stack is created.
         buckets: Buckets of the account before that, beside those of the objects.
@@ -106,6 +109,7 @@ class Case:
     gpus_per_node: int = 1
     job: Job = "digits"
     arguments: tuple[str, ...] = ()
+    job_keys: Mapping[str, Any] = field(default_factory=dict)
     minutes: float = 8.0
     cloud: CloudFaults = field(default_factory=CloudFaults)
     injections: tuple[Injection, ...] = ()

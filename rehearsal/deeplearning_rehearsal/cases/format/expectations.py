@@ -72,6 +72,9 @@ class CaseObservations:
             (names in it) are of the same.
         job_reason: What SageMaker said of all training jobs, also of those that it refused.
         job_runs: Training jobs in all.
+        job_failures: Pods of a job on EKS that have failed at the cost of a retry.
+        submit_status: Exit status of `deeplearning-cdk submit`.
+        lost_lines: Lines of the log of a job on EKS that `deeplearning-cdk submit` has not shown.
     """
 
     stack: str = ""
@@ -102,6 +105,9 @@ class CaseObservations:
     job_transitions: tuple[str, ...] = ()
     job_output: str = ""
     job_model: tuple[str, ...] = ()
+    job_failures: int | None = None
+    submit_status: int | None = None
+    lost_lines: int | None = None
 
     @property
     def environment_state(self) -> str:
@@ -184,6 +190,13 @@ def _judge_timeline(text: str, observations: CaseObservations) -> Result:
     closest = next((line for line in observations.timeline if text in line), None)
     found = f"none of {len(observations.timeline)} lines" if closest is None else closest
     return Result(f"the timeline says {text!r}", closest is not None, found)
+
+
+def _judge_print(text: str, observations: CaseObservations) -> Result:
+    lines = observations.job_output.splitlines()
+    closest = next((line for line in lines if text in line), None)
+    found = f"none of {len(lines)} lines, the last is {lines[-1:]}" if closest is None else closest
+    return Result(f"deeplearning-cdk prints {text!r}", closest is not None, found)
 
 
 def _judge_replacement(_: Flag, observations: CaseObservations) -> Result:
@@ -319,6 +332,12 @@ class Expectations:
     # Secondary statuses in this order, with commas between them; others may be between them.
     job_goes_through: Annotated[str | None, Expectation(_judge_transitions)] = None
     job_leaves_model: Annotated[Flag | None, Expectation(_judge_model)] = None
+    # Pods of a job on EKS that cost a retry.
+    job_failures: Annotated[int | None, _equals("the number of pods that cost a retry", "job_failures")] = None
+    # Of `deeplearning-cdk submit` and the other commands for jobs on EKS, which show the log of the first pod.
+    submit_prints: Annotated[tuple[str, ...], Expectation(_judge_print)] = ()
+    submit_status: Annotated[int | None, _equals("the exit status of submit", "submit_status")] = None
+    lost_lines: Annotated[int | None, _equals("the number of lines of the log that are not shown", "lost_lines")] = None
     # Shell lines that succeed on the master at the end, in the login user's shell.
     commands: Annotated[tuple[str, ...], Expectation(_judge_command, Condition.FORMS)] = ()
 

@@ -64,6 +64,9 @@ class RunState(Protocol):
     def checkpoints(self) -> int:
         """Return the number of checkpoints of the training job's job."""
 
+    def has_printed(self, text: str) -> bool:
+        """Return whether a command for jobs has printed a text."""
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -89,6 +92,9 @@ def _ask(now: RunState, target: Target, question: Callable[[str], bool]) -> bool
 TRIGGERS: Mapping[str, Moment] = {
     "boot": Moment(r"boot (?P<target>.+)", "boot worker 2", lambda now, _, target: now.instance(target) is not None),
     "state": Moment(r"state (?P<phase>\w+)", "state published", lambda now, _, phase: now.phase() == phase),
+    "prints": Moment(
+        r"submit prints (?P<text>.+)", "submit prints FailedMount", lambda now, _, text: now.has_printed(text)
+    ),
     "says": Moment(
         r"(?P<target>.+?) says (?P<text>.+)",
         "worker 2 says reported ready",

@@ -19,6 +19,7 @@ from deeplearning_rehearsal.cluster_run import ClusterRun, find_master
 from deeplearning_rehearsal.launchers.trial_run import try_launchers
 from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, count_node_calls
 from deeplearning_rehearsal.report.outside_view import describe_outside
+from deeplearning_rehearsal.submitted_jobs import SubmittedJobs
 from deeplearning_rehearsal.training_jobs import TrainingJobs
 
 _INTERVAL_SECONDS = 0.5
@@ -39,6 +40,7 @@ class CaseRun(ClusterRun):
     commands: dict[str, str] = field(default_factory=dict)
     pages: list[str] = field(default_factory=list)
     jobs: TrainingJobs | None = field(default=None, kw_only=True)
+    submitted: SubmittedJobs | None = field(default=None, kw_only=True)
 
     @cached_property
     def job(self) -> ElasticJob:
@@ -50,7 +52,7 @@ class CaseRun(ClusterRun):
     @cached_property
     def situation(self) -> LiveSituation:
         """The state that triggers read."""
-        return LiveSituation(self.fleet, self.aws, self.job, self.jobs)
+        return LiveSituation(self.fleet, self.aws, self.job, self.jobs, self.submitted)
 
     @cached_property
     def files(self) -> NodeFiles:
@@ -65,7 +67,7 @@ class CaseRun(ClusterRun):
     @cached_property
     def actions(self) -> Actions:
         """Carries out injections."""
-        return Actions(self.lab, self.fleet, self.aws, self.timeline, self.files, self.jobs)
+        return Actions(self.lab, self.fleet, self.aws, self.timeline, self.files, self.jobs, self.submitted)
 
     def gather(self) -> Evidence:
         """Do what any run does while faults are injected, and judge the case."""

@@ -26,6 +26,7 @@ from deeplearning_contract.names import (
 from deeplearning_rehearsal.cases.format.triggers import Target
 from deeplearning_rehearsal.cases.recovery import ElasticJob
 from deeplearning_rehearsal.checks.provision_watch import count_done
+from deeplearning_rehearsal.submitted_jobs import SubmittedJobs
 from deeplearning_rehearsal.training_jobs import TrainingJobs
 
 _TABLE_TYPE = "AWS::DynamoDB::Table"
@@ -43,6 +44,7 @@ class LiveSituation:
     aws: EmbeddedAws
     job: ElasticJob
     jobs: TrainingJobs | None = None
+    submitted: SubmittedJobs | None = None
     formed: threading.Event = field(default_factory=threading.Event)
 
     def instance(self, target: Target) -> str | None:
@@ -105,7 +107,12 @@ class LiveSituation:
 
     def checkpoints(self) -> int:
         """Return the number of checkpoints of the training job's job."""
-        return len(self.jobs.list_checkpoints()) if self.jobs and self.has_formed() else 0
+        jobs = self.jobs or self.submitted
+        return len(jobs.list_checkpoints()) if jobs and self.has_formed() else 0
+
+    def has_printed(self, text: str) -> bool:
+        """Return whether a command for jobs has printed a text."""
+        return self.submitted is not None and text in self.submitted.read_output()
 
 
 def is_settled(state: ClusterState | None, fleet: Fleet, nodes: int, is_done: Callable[[], bool]) -> bool:

@@ -26,6 +26,7 @@ from constructs import Construct
 import deeplearning_cdk
 from deeplearning_cdk import (
     DataSource,
+    EksTraining,
     EmrTraining,
     EnvironmentCache,
     InstanceTypeFacts,
@@ -143,7 +144,8 @@ def objects(stack: cdk.Stack) -> dict[str, Any]:
 
 def props_of(callee: Callable[..., Any]) -> list[str]:
     """Return the props of a callable; of a construct without its place in the tree."""
-    constructs = (TrainingCluster, EmrTraining, SageMakerTraining, SharedFileSystem, LustreFileSystem, TrainingImage)
+    made_by_users = (SharedFileSystem, LustreFileSystem, TrainingImage)
+    constructs = (TrainingCluster, EmrTraining, SageMakerTraining, EksTraining, *made_by_users)
     made = callee.__init__ if callee in constructs else callee
     return [name for name in inspect.signature(made).parameters if name not in {"self", "scope", "construct_id"}]
 
@@ -214,8 +216,9 @@ CLUSTERS = {
     TrainingCluster: (training_cluster, "plan_nodes"),
     EmrTraining: (Construct, "__init__"),
     SageMakerTraining: (Construct, "__init__"),
+    EksTraining: (Construct, "__init__"),
 }
-"""Clusters, with the function before which each checks its props; those of EMR and SageMaker are planned first."""
+"""Clusters, with the function before which each checks its props; the others than EC2's are planned first."""
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import aws_cdk as cdk
 import pytest
 
 from deeplearning_cdk import InstanceTypeFacts, Network, NodeImage, TrainingCluster
+from deeplearning_cdk.eks.training import EksTraining
 from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_cdk.props.regions import may_be_region, read_partitions, suggest_regions
 from deeplearning_cdk.sagemaker.training import SageMakerTraining
@@ -47,7 +48,7 @@ def test_every_region_of_the_cdk_may_be_one() -> None:
     assert all(may_be_region(region) for region in read_partitions())
 
 
-@pytest.mark.parametrize("platform", [TrainingCluster, EmrTraining, SageMakerTraining])
+@pytest.mark.parametrize("platform", [TrainingCluster, EmrTraining, SageMakerTraining, EksTraining])
 def test_a_stack_in_a_misspelt_region_is_refused(make_stack: Callable[..., cdk.Stack], platform: Any) -> None:
     with pytest.raises(ValueError, match=r"^env\.region must be an AWS region, got 'us-esat-1'; write us-east-1"):
         platform(make_stack(region="us-esat-1"), "Cluster")

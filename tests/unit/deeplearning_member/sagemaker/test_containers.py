@@ -11,8 +11,10 @@ import pytest
 
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import DataSettings, EnvironmentSettings, JobNeeds
-from deeplearning_member.sagemaker import container, meeting
-from deeplearning_member.sagemaker.container import list_variables, open_container, prepare_container
+from deeplearning_member import container
+from deeplearning_member.container import list_variables
+from deeplearning_member.sagemaker import meeting
+from deeplearning_member.sagemaker.container import open_container, prepare_container
 from deeplearning_member.sagemaker.entry import run_container
 from deeplearning_member.sagemaker.meeting import StoppedError
 from deeplearning_member.sagemaker.training_job import TrainingJob
@@ -122,13 +124,9 @@ def test_a_job_without_the_shared_channel_is_a_failure(containers):
         prepare_container(node, node.limit(60))
 
 
-def test_logins_get_the_variables_of_the_image_and_of_sagemaker():
+def test_logins_get_the_variables_of_the_image_and_of_the_service():
     environment = {"PATH": "/opt/conda/bin", "AWS_REGION": "eu-west-1", "HOME": "/x", "SHLVL": "1", "LINES": "a\nb"}
-    assert list_variables(environment) == {
-        "SM_MODEL_DIR": "/opt/ml/model",
-        "PATH": "/opt/conda/bin",
-        "AWS_REGION": "eu-west-1",
-    }
+    assert list_variables(environment) == {"PATH": "/opt/conda/bin", "AWS_REGION": "eu-west-1"}
 
 
 # --- Meeting ----------------------------------------------------------------------------------------
@@ -228,7 +226,7 @@ def test_a_stop_ends_the_meeting(containers):
 
 _PROGRAM = """
 import signal, sys, time
-from deeplearning_member.sagemaker.first_process import run_in_child
+from deeplearning_member.first_process import run_in_child
 
 def work():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))

@@ -8,6 +8,7 @@ import pytest
 
 from deeplearning_contract.names import JOBS_FOLDER
 from deeplearning_jobs.runs.run_status import RunStatus, Supervisor
+from deeplearning_member import job_process
 from deeplearning_member.sagemaker import entry
 from deeplearning_member.sagemaker.entry import follow, lead
 from deeplearning_member.sagemaker.rounds import Round, RoundFile
@@ -52,7 +53,7 @@ class FirstContainer:
 def first(containers, tmp_path, monkeypatch):
     """The first container, whose cluster has formed."""
     command = tmp_path / "deeplearning"
-    monkeypatch.setattr(entry, "COMMAND", str(command))
+    monkeypatch.setattr(job_process, "COMMAND", str(command))
     return FirstContainer(containers, command)
 
 

@@ -137,6 +137,30 @@ def test_an_action_asks_lab_or_aws_for_what_it_says(
     assert actions.timeline.events[0].text.startswith(f"{do} worker 2 (formed)")
 
 
+@pytest.mark.parametrize(
+    ("do", "options", "asked"),
+    [
+        ("submit_other_job", {"name": "b", "queue": "q", "gpus_per_member": 8}, [("submit_other", "b", "q", 8)]),
+        ("delete_pod", {"pod": 0}, [("delete_pod", 0)]),
+        ("exhaust_memory", {"pod": 1}, [("exhaust_memory", 1)]),
+        ("power_off_node", {"pod": 1, "found_dead_after": None}, [("power_off_node", 1)]),
+        ("stop_job", {}, [("stop",)]),
+    ],
+)
+def test_an_action_on_eks_asks_the_submitted_jobs_for_what_it_says(
+    recorder: Recorder, do: str, options: dict[str, Any], asked: list[tuple[Any, ...]]
+) -> None:
+    lab: Any = recorder
+    actions = Actions(lab, lab, lab, Timeline(), NodeFiles(recorder.disk), submitted=lab)
+    actions.act(_injection(do, **options), "")
+    assert recorder.asked == asked
+
+
+def test_an_action_on_eks_needs_jobs_on_eks(actions: Actions) -> None:
+    with pytest.raises(RehearsalError, match="the stack must have jobs on EKS, it has none"):
+        actions.act(_injection("delete_pod", pod=0), "")
+
+
 def test_a_machine_without_power_is_found_dead_later(actions: Actions, recorder: Recorder) -> None:
     actions.act(_injection("power_off", found_dead_after=0.0), "i-2")
     assert recorder.dead.wait(GENEROUS_SECONDS)

@@ -111,6 +111,7 @@ def test_every_key_of_seen_is_judged() -> None:
         "status_says",
         "job_reason_contains",
         "job_output_contains",
+        "submit_prints",
     )
     lists = dict.fromkeys((*texts, "data_complete", "denied", "commands"), ("x",))
     values = {"stack": "x", "job_goes_through": "x", **lists, "needs_failed": {"data:x": "full"}}

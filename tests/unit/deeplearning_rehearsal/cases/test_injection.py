@@ -23,6 +23,7 @@ class FakeSituation:
     logs: dict[str, str] = field(default_factory=dict)
     is_formed: bool = False
     committed: dict[int, int] = field(default_factory=dict)
+    printed: str = ""
 
     def instance(self, target: Target) -> str | None:
         return self.launched.get(str(target))
@@ -35,6 +36,9 @@ class FakeSituation:
 
     def has_formed(self) -> bool:
         return self.is_formed
+
+    def has_printed(self, text: str) -> bool:
+        return text in self.printed
 
     def commits(self, ranks: int) -> int:
         return self.committed.get(ranks, 0)
@@ -54,6 +58,7 @@ def _trigger(text: str) -> Trigger:
         ("state published", {"state": "launched"}, {"state": "published"}),
         ("state published", {"state": "formed"}, {"state": "published"}),
         ("formed", {"state": "formed"}, {"is_formed": True}),
+        ("submit prints FailedMount", {"printed": "FailedScheduling"}, {"printed": "train-0: FailedMount: x"}),
         ("training commit 5 with 4 ranks", {"committed": {4: 4, 3: 9}}, {"committed": {4: 5}}),
         (
             "worker 1 says reported joined",

@@ -83,12 +83,17 @@ PROMISED = {
 }
 
 NO_ROWS = {
+    "eks-data",
     "amazon-linux",
     "cpu-master",
     "data-corrupt",
     "data-disk-full",
     "data-on-lustre",
     "data-staged",
+    "eks-file-system-addon-absent",
+    "eks-greedy-job",
+    "eks-image-gone",
+    "eks-two-jobs",
     "emr-stop-after",
     "emr-stop-when-idle",
     "environment-build-fails",
@@ -112,7 +117,7 @@ NO_ROWS = {
     "sixty-four-nodes",
     "stop-after",
 }
-"""Jobs, their data and software, a size, an image, types, and what SageMaker refuses are no faults of the catalogue."""
+"""Jobs, their data and software, sizes, images, types, and refusals of services are no faults of the catalogue."""
 ACTIONS_WITHOUT_A_CASE = {
     "restore": "A machine of which nothing is heard is replaced; tests of the lab restore one.",
     "fail_instance": "A machine that runs and is found dead: in cases it has lost its power before.",

@@ -1,0 +1,1 @@
+"""Kubernetes of a rehearsal: its control plane, its nodes and their pods."""

@@ -1,0 +1,1 @@
+"""Clock, kinds, refusals and the store of the stand-in's objects."""

@@ -1,0 +1,1 @@
+"""Schemas of a version of Kubernetes, and patches that follow them."""

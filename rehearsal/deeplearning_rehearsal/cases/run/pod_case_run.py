@@ -1,0 +1,81 @@
+"""One run of a fault case on EKS: the installed commands submit a job while faults are injected."""
+
+import time
+from dataclasses import dataclass, field, replace
+
+from deeplearning_rehearsal.cases.format.expectations import CaseObservations
+from deeplearning_rehearsal.cases.run.case_run import CaseRun
+from deeplearning_rehearsal.cases.run.injector import Injected
+from deeplearning_rehearsal.checks.training import LAUNCHER, make_training_report, read_result
+from deeplearning_rehearsal.report.assessment import Evidence
+from deeplearning_rehearsal.report.environment_report import EnvironmentReport
+from deeplearning_rehearsal.submitted_jobs import SubmittedJobs
+
+_POLL_SECONDS = 0.3
+_FORMED = "formed"
+_LAST_INJECTION_SECONDS = 5.0
+"""After the end of `submit`; an injection that waits for the job then waits for ever."""
+
+
+@dataclass(frozen=True)
+class PodCaseRun(CaseRun):
+    """
+    One rehearsal of a case on EKS.
+
+    Attributes:
+        submitted: The jobs.
+        statuses: Exit status of `submit`, when it has ended.
+    """
+
+    submitted: SubmittedJobs = field(kw_only=True)
+    statuses: list[int] = field(default_factory=list, kw_only=True)
+
+    def examine(self, evidence: Evidence) -> None:
+        """Prepare the cluster, submit the job, wait for all injections and the end of the command."""
+        evidence.has_nodes = False
+        submitted = self.submitted
+        if self.case.cloud.token_seconds is not None:
+            self.aws.limit_tokens(self.case.cloud.token_seconds)
+        self.situation.formed.set()
+        before = sum(injection.when.kind == _FORMED for injection in self.case.injections)
+        while len(self.injector.injected) < before and time.monotonic() < self.give_up:
+            time.sleep(_POLL_SECONDS)
+        try:
+            with self.timeline.phase("prepare cluster"):
+                submitted.prepare()
+            with self.timeline.phase("train"):
+                command = submitted.submit()
+                while not command.has_ended() and time.monotonic() < self.last_moment:
+                    time.sleep(_POLL_SECONDS)
+                self.statuses.append(command.wait(0.0))
+                self.injector.wait(_LAST_INJECTION_SECONDS)
+            if left := self._await_end_of_pods():
+                evidence.problems.append(f"no pod must run after the end of the job, {', '.join(left)} does")
+        finally:
+            submitted.close()
+        if self.case.expect == "trained":
+            evidence.training = make_training_report(LAUNCHER, read_result(submitted.read_output()))
+            self.timeline.report("training", f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
+
+    def find_environment(self) -> EnvironmentReport | None:
+        """Return nothing: what jobs run in is in their image."""
+        return None
+
+    def _await_end_of_pods(self) -> list[str]:
+        while (left := self.submitted.jobs.pods.list_names()) and time.monotonic() < self.give_up:
+            time.sleep(_POLL_SECONDS)
+        return left
+
+    def _look(self, evidence: Evidence, injected: list[Injected]) -> CaseObservations:
+        if not evidence.has_formed:
+            return super()._look(evidence, injected)
+        submitted = self.submitted
+        return replace(
+            super()._look(evidence, injected),
+            job_status=submitted.find_status(),
+            job_runs=len(submitted.list_jobs()),
+            job_failures=submitted.count_failures(),
+            job_output=submitted.read_output(),
+            submit_status=self.statuses[-1] if self.statuses else None,
+            lost_lines=submitted.count_lost_lines(),
+        )

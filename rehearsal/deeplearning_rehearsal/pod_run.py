@@ -1,0 +1,131 @@
+"""One run of a stack on EKS: deploy, prepare the cluster, look at the pods of a job, stop it, train."""
+
+import contextlib
+import time
+from dataclasses import dataclass
+
+from cdk_rehearsal.errors import PromiseError, RehearsalError
+from cdk_rehearsal.kubernetes.api_client import MERGE, locate
+from deeplearning_contract.jobs.job_definition import JobDefinition
+from deeplearning_contract.jobs.kubernetes_cluster import CLAIM, MANAGER, VOLUME, make_cluster_objects
+from deeplearning_contract.jobs.kubernetes_job import make_job
+from deeplearning_contract.jobs.submission import KubernetesSettings
+from deeplearning_contract.names import MEMBERSHIP_FILE
+from deeplearning_rehearsal.checks.contract_check import check_nodes, read_membership
+from deeplearning_rehearsal.checks.training import LAUNCHER, make_training_report, read_result
+from deeplearning_rehearsal.cluster_run import ClusterRun
+from deeplearning_rehearsal.kubernetes_jobs import KubernetesJobs
+from deeplearning_rehearsal.platforms.eks import await_job, find_end, list_pods, read_log, require_success
+from deeplearning_rehearsal.report.assessment import Evidence
+from deeplearning_rehearsal.report.environment_report import EnvironmentReport
+
+_CHECKED_JOB = JobDefinition("contract", ("sleep", "3600"), launcher="tf-ps")
+"""A job that runs until it is stopped, so that there is time to look at its pods; its launcher needs nothing."""
+_POLL_SECONDS = 0.3
+_LANE = "training"
+
+
+@dataclass(frozen=True)
+class PodRun(ClusterRun):
+    """
+    The parts of one rehearsal, with the jobs of its stack.
+
+    Attributes:
+        jobs: The jobs.
+    """
+
+    jobs: KubernetesJobs
+
+    def check(self, evidence: Evidence) -> None:
+        """Prepare the cluster, hold each pod of a job against the contract, and stop the job."""
+        jobs, pods = self.jobs, self.jobs.pods
+        with self.timeline.phase("prepare cluster"):
+            self._prepare(jobs.settings)
+        began = time.monotonic()
+        with self.timeline.phase("form pods"):
+            name = self._start(_CHECKED_JOB)
+            names = self._await_membership(name)
+            evidence.formation_seconds = time.monotonic() - began
+        with self.timeline.phase("check"):
+            evidence.membership = read_membership(pods, names[0])
+            evidence.nodes = check_nodes(
+                pods, evidence.membership, jobs.submission.login_user, self.timeline.report, has_systemd=False
+            )
+            self._stop(evidence, name)
+
+    def train(self, evidence: Evidence) -> None:
+        """Run the example job; RehearsalError when it failed, or a pod is left running."""
+        jobs, namespace = self.jobs, self.jobs.settings.namespace
+        with self.timeline.phase("train"):
+            name = self._start(jobs.job)
+            job = await_job(jobs.api, namespace, name, self.last_moment - time.monotonic())
+            pods = list_pods(jobs.api, namespace, name)
+            log = read_log(jobs.api, namespace, pods[0]["metadata"]["name"]) if pods else ""
+            require_success(job, log)
+            evidence.training = make_training_report(LAUNCHER, read_result(log))
+            self.timeline.report(_LANE, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
+            self.timeline.report(_LANE, f"Job {name} is {find_end(job)}")
+            if left := self._await_end_of_pods():
+                evidence.problems.append(f"no pod must run after the end of the job, {', '.join(left)} does")
+
+    def find_environment(self) -> EnvironmentReport | None:
+        """Return what jobs run in; None when no pod began."""
+        images = self.jobs.pods.images
+        return EnvironmentReport("image", detail=images[0].stand_in.behaviour) if images else None
+
+    def _prepare(self, settings: KubernetesSettings) -> None:
+        """Apply what `deeplearning-cdk prepare-cluster` applies; PromiseError unless the claim is bound."""
+        api = self.jobs.administrator
+        for each in make_cluster_objects(settings, self.jobs.start_files):
+            api.apply(each, MANAGER)
+        while time.monotonic() < self.give_up:
+            volume = api.find("persistentvolumes", "", VOLUME) or {}
+            phase = volume.get("status", {}).get("phase", "Pending")
+            if phase == "Bound":
+                spec = volume["spec"]
+                words = [VOLUME, spec["capacity"]["storage"], "RWX", spec["persistentVolumeReclaimPolicy"], phase]
+                self.timeline.report(
+                    "EKS", f"{' '.join(words)} {settings.namespace}/{CLAIM} {spec['storageClassName']}"
+                )
+                return
+            time.sleep(_POLL_SECONDS)
+        raise PromiseError(f"volume {VOLUME} must be Bound, it is not in time")
+
+    def _start(self, definition: JobDefinition) -> str:
+        """Create a Job as `deeplearning-cdk submit` does, and return its name."""
+        job = make_job(self.jobs.submission, definition)
+        self.jobs.api.call("POST", locate("jobs", self.jobs.settings.namespace), job)
+        return str(job["metadata"]["name"])
+
+    def _stop(self, evidence: Evidence, name: str) -> None:
+        """Suspend a Job as `deeplearning-cdk stop` does."""
+        path = locate("jobs", self.jobs.settings.namespace, name)
+        self.jobs.api.call("PATCH", path, {"spec": {"suspend": True}}, MERGE)
+        if left := self._await_end_of_pods():
+            evidence.problems.append(f"no pod must run after a stop, {', '.join(left)} does")
+
+    def _await_end_of_pods(self) -> list[str]:
+        while (left := self.jobs.pods.list_names()) and time.monotonic() < self.give_up:
+            time.sleep(_POLL_SECONDS)
+        return left
+
+    def _await_membership(self, name: str) -> list[str]:
+        """Wait until each pod has the membership, and return their names; PromiseError when the Job ends before."""
+        jobs, namespace, find = self.jobs, self.jobs.settings.namespace, ["test", "-f", MEMBERSHIP_FILE]
+        while time.monotonic() < self.last_moment:
+            job = jobs.api.call("GET", locate("jobs", namespace, name))
+            names = [pod["metadata"]["name"] for pod in list_pods(jobs.api, namespace, name)]
+            if end := find_end(job):
+                log = read_log(jobs.api, namespace, names[0]) if names else ""
+                raise PromiseError(f"Job {name} is {end} before it formed: {' | '.join(log.splitlines()[-5:])}")
+            with contextlib.suppress(RehearsalError):  # A pod is not there yet.
+                if len(names) == jobs.settings.members and all(
+                    jobs.pods.run(pod, find).returncode == 0 for pod in names
+                ):
+                    return names
+            time.sleep(_POLL_SECONDS)
+        raise PromiseError(f"Job {name} must form, it is not in time; {self._describe_waits()}")
+
+    def _describe_waits(self) -> str:
+        events = self.jobs.api.list("events", self.jobs.settings.namespace)
+        return "; ".join(dict.fromkeys(str(event.get("message", "")) for event in events)) or "no events"

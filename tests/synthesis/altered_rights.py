@@ -1,0 +1,62 @@
+"""Rights of a stack with one limit less, and the forbidden calls that they then allow."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+from deeplearning_rehearsal.privileges.must_deny import ForbiddenCall, judge_forbidden_calls
+from deeplearning_rehearsal.privileges.rights import Rights
+
+
+def call(name: str, role: str, action: str, resource: str, **context: str) -> ForbiddenCall:
+    """Return a call of one role."""
+    return ForbiddenCall(name, "a call to try", action, resource, (role,), context)
+
+
+def edit(rights: Rights, part: str, change: Any) -> Rights:
+    """Return rights in which a change has edited the statements of the roles whose logical ids contain a part."""
+    roles: dict[str, Any] = copy.deepcopy(dict(rights.roles))
+    for arn, policies in roles.items():
+        if part in rights.names[arn.rpartition("/")[2]]:
+            change([entry for document in policies.values() for entry in document["Statement"]], policies)
+    return replace(rights, roles=roles)
+
+
+def allow(action: str, resource: str) -> Any:
+    """Return the change that allows an action."""
+
+    def change(_: Any, policies: dict[str, Any]) -> None:
+        statement = {"Effect": "Allow", "Action": action, "Resource": resource}
+        policies["planted"] = {"Version": "2012-10-17", "Statement": [statement]}
+
+    return change
+
+
+def drop(action: str, operator: str) -> Any:
+    """Return the change that takes a condition from the statements about an action."""
+
+    def change(statements: list[dict[str, Any]], _: Any) -> None:
+        for entry in statements:
+            if action in entry["Action"]:
+                del entry["Condition"][operator]
+
+    return change
+
+
+def loosen(action: str, operator: str, wider: str) -> Any:
+    """Return the change that lets a condition of the statements about an action take every value."""
+
+    def change(statements: list[dict[str, Any]], _: Any) -> None:
+        for entry in statements:
+            if action in entry["Action"]:
+                keys = entry["Condition"].pop(operator)
+                entry["Condition"][wider] = {
+                    key: [*([own] if isinstance(own, str) else own), "*"] for key, own in keys.items()
+                }
+
+    return change
+
+
+def list_allowed(rights: Rights) -> set[str]:
+    """Return the names of the forbidden calls that the rights allow."""
+    return {verdict.call.name for verdict in judge_forbidden_calls(rights) if verdict.decision.is_allowed}

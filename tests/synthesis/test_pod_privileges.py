@@ -1,0 +1,154 @@
+"""Limits of the roles of a cluster on EKS: each refuses what it is there for, and what IAM cannot limit is known."""
+
+from typing import Any
+
+import pytest
+
+from deeplearning_rehearsal.privileges.must_deny import ForbiddenCall, judge_call, list_forbidden_calls
+from deeplearning_rehearsal.privileges.rights import Rights
+from deeplearning_rehearsal.privileges.template_rights import read_template_rights
+from tests.gates.presets import PRESETS
+from tests.submitting_app import SUBMITTER, add_submitter
+from tests.synthesis.altered_rights import allow, call, drop, edit, list_allowed, loosen
+
+JOBS, NODES, NETWORK, CONTROL_PLANE = "AddonsJobRole", "NodesRole", "NetworkRole", "ControlPlaneRole"
+SOURCE = "arn:{partition}:s3:::cdk-hnb659fds-assets-{account}-{region}/deeplearning-jobs/{cluster}/source.tar.gz"
+INTERFACE = "arn:{partition}:ec2:{region}:{account}:network-interface/eni-0123456789abcdef0"
+PERMITTED = (
+    call("read the source of a job", JOBS, "s3:GetObject", SOURCE),
+    call("upload a source", SUBMITTER, "s3:PutObject", SOURCE),
+    call(
+        "mount the file system by its access point",
+        NODES,
+        "elasticfilesystem:ClientMount",
+        "{granted:elasticfilesystem:ClientMount}",
+        **{"elasticfilesystem:AccessPointArn": "{condition:elasticfilesystem:AccessPointArn}"},
+    ),
+    call("join the cluster", NODES, "eks:DescribeCluster", "{granted:eks:DescribeCluster}"),
+    call(
+        "delete an interface of the subnet",
+        NETWORK,
+        "ec2:DeleteNetworkInterface",
+        INTERFACE,
+        **{"ec2:Subnet": "{condition:ec2:Subnet}"},
+    ),
+    call(
+        "tag a node of Kubernetes",
+        CONTROL_PLANE,
+        "ec2:CreateTags",
+        "arn:{partition}:ec2:{region}:{account}:instance/i-0123456789abcdef0",
+        **{"aws:TagKeys": "kubernetes.io/cluster/sample"},
+    ),
+)
+"""Calls that differ from forbidden ones by a name alone."""
+BEYOND_IAM = (
+    call(
+        "pull any image of the account, which a pod of a submitter may name",
+        NODES,
+        "ecr:BatchGetImage",
+        "arn:{partition}:ecr:{region}:{account}:repository/payments",
+    ),
+    call(
+        "attach an interface of another subnet",
+        NETWORK,
+        "ec2:AttachNetworkInterface",
+        INTERFACE,
+        **{"ec2:Subnet": "arn:{partition}:ec2:{region}:{account}:subnet/subnet-0123456789abcdef0"},
+    ),
+    call(
+        "tag another instance of the account as one of a cluster",
+        CONTROL_PLANE,
+        "ec2:CreateTags",
+        "arn:{partition}:ec2:{region}:{account}:instance/i-0123456789abcdef0",
+        **{"aws:TagKeys": "kubernetes.io/cluster/other"},
+    ),
+)
+"""
+Rights that nobody needs here, and that stay: the images of a submitter's pods are not known to the stack.
+
+An interface is attached before it has a tag of the cluster, and EKS tags instances before they have one of its own (EKS
+user guide, "Amazon EKS cluster IAM role"; AmazonEKS_CNI_Policy has no condition either).
+"""
+
+
+@pytest.fixture(scope="module")
+def template(synthesize: Any) -> Any:
+    """Return a cluster on EKS with a submitter."""
+    (template,) = synthesize(PRESETS["eks"], add_submitter).values()
+    return template
+
+
+@pytest.fixture
+def rights(template: Any) -> Rights:
+    """Return its rights."""
+    return read_template_rights(template)
+
+
+@pytest.mark.parametrize("permitted", [*PERMITTED, *BEYOND_IAM], ids=lambda each: each.name)
+def test_what_pods_and_nodes_need_and_what_iam_cannot_limit_is_allowed(
+    rights: Rights, permitted: ForbiddenCall
+) -> None:
+    (verdict,) = judge_call(rights, permitted)
+    assert verdict.decision.is_allowed
+
+
+@pytest.mark.parametrize(
+    ("role", "change", "found"),
+    [
+        (
+            NODES,
+            allow("s3:GetObject", "*"),
+            {
+                "read the source of another cluster's job",
+                "read another bucket",
+                "read the source of a job as a node",
+            },
+        ),
+        (JOBS, allow("s3:GetObject", "arn:aws:s3:::payroll/*"), {"read another bucket"}),
+        (
+            NODES,
+            loosen("elasticfilesystem:ClientMount", "StringEquals", "StringLike"),
+            {"mount the file system past its access point"},
+        ),
+        (
+            NETWORK,
+            drop("ec2:DeleteNetworkInterface", "ArnEquals"),
+            {"delete an interface of another subnet", "take an address of an interface of another subnet"},
+        ),
+        (
+            CONTROL_PLANE,
+            drop("ec2:CreateTags", "ForAnyValue:StringLike"),
+            {"tag an instance with what is no tag of Kubernetes"},
+        ),
+        (
+            NODES,
+            allow("eks-auth:AssumeRoleForPodIdentity", "*"),
+            {"get the credentials of another cluster's pods"},
+        ),
+        (
+            SUBMITTER,
+            allow("eks:*", "*"),
+            {
+                "let somebody into the cluster",
+                "give somebody the whole cluster",
+                "give pods another role",
+                "open the API server to everyone",
+                "delete the cluster",
+                "change the number of nodes",
+                "read another cluster's endpoint",
+                "describe the cluster as a pod or a submitter",
+            },
+        ),
+    ],
+)
+def test_a_limit_that_is_missing_is_found_by_the_forbidden_calls(
+    rights: Rights, role: str, change: Any, found: set[str]
+) -> None:
+    assert list_allowed(edit(rights, role, change)) == found
+
+
+def test_each_forbidden_call_is_denied_for_want_of_the_right_alone(rights: Rights) -> None:
+    for forbidden in list_forbidden_calls(rights):
+        role = forbidden.roles[0] if forbidden.roles else SUBMITTER
+        planted = edit(rights, role, allow(forbidden.action, "*"))
+        assert forbidden.name in list_allowed(planted), f"{forbidden.name} is denied for another reason"

@@ -1,0 +1,202 @@
+"""Choices that cannot work on EKS are refused at synthesis, with a way out."""
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+
+from deeplearning_cdk import (
+    EksTraining,
+    EnvironmentCache,
+    InstanceTypeFacts,
+    JobEnvironment,
+    Lustre,
+    Network,
+    NodeImage,
+    Purchase,
+    SharedFileSystem,
+    Software,
+    Storage,
+)
+from tests.unit.deeplearning_cdk.eks.conftest import ADMIN, IMAGE
+
+GROUP = "arn:aws:resource-groups:us-east-1:111122223333:group/mine"
+IN_ZONE = Network(availability_zone="us-east-1a")
+
+
+@pytest.mark.parametrize(
+    ("props", "message"),
+    [
+        (
+            {"instance_type": "trn1.32xlarge"},
+            (
+                "instance_type must have NVIDIA GPUs or no accelerators on EKS, got trn1.32xlarge with those of AWS; "
+                "take p3dn.24xlarge, or train on it with TrainingCluster"
+            ),
+        ),
+        (
+            {"instance_type": InstanceTypeFacts(name="g4ad.4xlarge", accelerator="AMD", gpu_count=1)},
+            (
+                "instance_type must have NVIDIA GPUs or no accelerators on EKS, got g4ad.4xlarge with those of AMD; "
+                "take p3dn.24xlarge, or train on it with TrainingCluster"
+            ),
+        ),
+        (
+            {"instance_type": "p2.8xlarge"},
+            (
+                "instance_type must have GPUs that driver 580 of EKS's images supports, got p2.8xlarge; take "
+                "g5.48xlarge, or train on it with TrainingCluster"
+            ),
+        ),
+        ({"instance_type": "g5.huge"}, "instance_type must be an instance type of the catalogue of "),
+        (
+            {"system_instance_type": "g5.xlarge"},
+            (
+                "system_instance_type must be without accelerators, got g5.xlarge; it runs DNS and drivers alone, so "
+                "take m7i.large"
+            ),
+        ),
+        ({"members": 0}, "members must be from 1 to 450, got 0; a managed node group has no more; take fewer"),
+        ({"members": 451}, "members must be from 1 to 450, got 451; a managed node group has no more; take fewer"),
+        *(
+            ({"version": version}, f"version must be one of 1.33, 1.34, 1.35, 1.36, got '{version}'; write 1.35, or ")
+            for version in ("1.32", "1.37", "latest")
+        ),
+        ({"node_image": "ubuntu"}, "node_image must be one of bottlerocket, amazon-linux, got 'ubuntu'; "),
+        ({"image_disk": 49}, "image_disk must be whole GiB from 50 to 16384, got 49; it holds the images of pods; "),
+        *(
+            ({"api_from": [text]}, f"api_from[0] must not be everyone, got '{text}'; name your own network, e.g. ")
+            for text in ("0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/7")
+        ),
+        ({"api_from": ["203.0.113.7"]}, "api_from[0] must be an IPv4 network, got '203.0.113.7'; write e.g. "),
+        ({"api_from": ["::/0"]}, "api_from[0] must be an IPv4 network, got '::/0'; write e.g. 203.0.113.7/32"),
+        *(
+            (
+                {"administrators": [arn]},
+                f"administrators[0] must be the ARN of an IAM role or user, got '{arn}'; write e.g. arn:aws:iam::",
+            )
+            for arn in (
+                "Admin",
+                "arn:aws:iam::111122223333:root",
+                "arn:aws:sts::111122223333:assumed-role/Admin/me",
+                "arn:aws:iam::111122223333:role/aws-service-role/eks.amazonaws.com/Linked",
+            )
+        ),
+        (
+            {"administrators": [ADMIN, ADMIN]},
+            f"administrators must name each principal once, got {ADMIN} twice; leave the second one out",
+        ),
+        ({"namespace": "Training"}, "namespace must be a DNS label of lower-case letters, digits and hyphens, got "),
+        ({"namespace": "kube-system"}, "namespace must not be one of Kubernetes itself, got 'kube-system'; write "),
+        ({"queue": "Team_A"}, "queue must be a DNS label of lower-case letters, digits and hyphens, got 'Team_A'; "),
+        ({"shared_capacity": "85GB"}, "shared_capacity must be a whole number with one of Ki, Mi, Gi, Ti, Pi, got "),
+        (
+            {"claim_capacity": "86Gi"},
+            (
+                "claim_capacity must not exceed shared_capacity 85Gi, got 86Gi; such a claim stays Pending, so lower "
+                "it, leave it out, or raise shared_capacity"
+            ),
+        ),
+        ({"claim_capacity": "1Ti"}, "claim_capacity must not exceed shared_capacity 85Gi, got 1Ti; such a claim "),
+        ({"image": "$(reboot)"}, "image must be the URI of a container image, got '$(reboot)'; write "),
+        (
+            {"image": IMAGE, "software": Software(environment=JobEnvironment.with_horovod())},
+            "software.environment must be left out with image, got both; the image brings the software of jobs",
+        ),
+        (
+            {"software": Software(environment=JobEnvironment.none())},
+            "software.environment must be Horovod's or a requirements file, got a JobEnvironment; take ",
+        ),
+        (
+            {"software": Software(image=NodeImage.ubuntu())},
+            "software.image must be left out on EKS, got a NodeImage; leave it out: pass node_image, and image for ",
+        ),
+        ({"software": Software(image_release="2")}, "software.image_release must be left out on EKS, got '2'; "),
+        (
+            {"software": Software(environment_cache=EnvironmentCache("team"))},
+            "software.environment_cache must be left out on EKS, got an EnvironmentCache; leave it out: ",
+        ),
+        ({"network": Network(isolated=True)}, "network.isolated must be left out on EKS, got True; leave it out: "),
+        (
+            {"storage": Storage(lustre=Lustre())},
+            "storage.lustre must be left out on EKS, got a Lustre; leave it out: pods mount the shared file system ",
+        ),
+        (
+            {"purchase": Purchase.spot(max_price=3.5)},
+            "purchase must be without max_price on EKS, got 3.5; a managed node group pays up to the on-demand price",
+        ),
+        (
+            {"purchase": Purchase.reservation_group(GROUP)},
+            f"purchase must name one reservation on EKS, got '{GROUP}'; a launch template lets nodes launch on demand ",
+        ),
+        (
+            {"purchase": Purchase.capacity_block("cr-0123456789abcdef0")},
+            "network.availability_zone must be that of the reservation in purchase, got none for cr-0123456789abcdef0",
+        ),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_wrong_choices_are_refused_with_a_way_out(
+    make_stack: Callable[..., cdk.Stack], props: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match="must") as caught:
+        EksTraining(make_stack(), "Training", **props)
+    assert str(caught.value)[: len(message)] == message
+
+
+def test_every_prop_is_keyword_only_documented_and_has_a_default() -> None:
+    documented = inspect.getdoc(EksTraining) or ""
+    for parameter in list(inspect.signature(EksTraining.__init__).parameters.values())[3:]:
+        assert parameter.kind is parameter.KEYWORD_ONLY
+        assert parameter.default is not parameter.empty
+        assert re.search(rf"(?m)^    {parameter.name}: (?s:.*?)Default: ", documented), parameter.name
+
+
+def make_vpc(stack: cdk.Stack, *zones: str) -> ec2.IVpc:
+    return ec2.Vpc.from_vpc_attributes(
+        stack,
+        "Vpc",
+        vpc_id="vpc-1",
+        availability_zones=list(zones),
+        private_subnet_ids=[f"subnet-{index}" for index in range(len(zones))],
+    )
+
+
+def test_a_vpc_with_one_zone_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
+    """EKS user guide, "VPC and subnet considerations": the subnets of a cluster are in at least two zones."""
+    stack = make_stack()
+    with pytest.raises(ValueError, match="must") as caught:
+        EksTraining(stack, "Training", network=Network(vpc=make_vpc(stack, "us-east-1a")))
+    assert str(caught.value) == (
+        "network.vpc must have a private subnet in a second zone on EKS, got none beside 'us-east-1a'; EKS puts an "
+        "interface of the control plane there, so add one of at least 16 addresses"
+    )
+
+
+def test_a_file_system_that_is_mounted_without_iam_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
+    stack = make_stack()
+    vpc = make_vpc(stack, "us-east-1a", "us-east-1b")
+    shared = SharedFileSystem(stack, "Shared", vpc=vpc, subnet=vpc.private_subnets[0])
+    with pytest.raises(ValueError, match=r"^storage\.file_system must be of mode efs, because the driver of EKS "):
+        EksTraining(stack, "Training", network=Network(vpc=vpc), storage=Storage(file_system=shared))
+
+
+def test_a_policy_or_a_group_cannot_submit(make_stack: Callable[..., cdk.Stack]) -> None:
+    """EKS API reference, CreateAccessEntry: the principal is a role or a user."""
+    stack = make_stack()
+    training = EksTraining(stack, "Training", image=IMAGE)
+    for grantee in (iam.ManagedPolicy(stack, "People"), iam.Group(stack, "Team")):
+        with pytest.raises(ValueError, match=r"^grantee must be an IAM role or user on EKS, got a.*; .*pass each role"):
+            training.grant_submit(grantee)
+
+
+def test_a_stack_name_that_leaves_the_cluster_no_room_is_refused(make_app: Callable[..., cdk.App]) -> None:
+    """EKS API reference, CreateCluster: a name has at most 100 characters."""
+    EksTraining(cdk.Stack(make_app(), "a" * 82), "Training", image=IMAGE)
+    with pytest.raises(ValueError, match=r"^stack_name must leave the name of the cluster at most 100 characters on "):
+        EksTraining(cdk.Stack(make_app(), "a" * 83), "Training", image=IMAGE)

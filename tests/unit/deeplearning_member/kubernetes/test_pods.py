@@ -1,0 +1,355 @@
+"""Pods of a job meet, and one that is replaced joins again; the first one runs the job for as long as pods leave."""
+
+import json
+import signal
+import threading
+from dataclasses import asdict, replace
+
+import pytest
+
+from deeplearning_contract.names import NodeRole
+from deeplearning_contract.setting_parts import DataSettings, JobNeeds
+from deeplearning_member import job_process
+from deeplearning_member.cluster_folder import ClusterFolder
+from deeplearning_member.job_process import JobEnd
+from deeplearning_member.kubernetes import entry
+from deeplearning_member.kubernetes.entry import END_SECONDS, TERMINATED, Leader, follow, run_pod, write_reason
+from deeplearning_member.kubernetes.pod import Pod, begin_data, read_index
+from deeplearning_member.kubernetes.pods import SupersededError
+from deeplearning_node.failure import StageFailure
+from deeplearning_node.node_facts import installed_generation
+from tests.unit.deeplearning_member.kubernetes.conftest import DEFINITION, JOB_UID, Pods
+
+VARIABLES = {
+    "DEEPLEARNING_POD": "train-digits-11-abcde",
+    "JOB_COMPLETION_INDEX": "11",
+    "DEEPLEARNING_JOB_UID": JOB_UID,
+    "DEEPLEARNING_MEMBERS": "12",
+    "DEEPLEARNING_DEFINITION": json.dumps(DEFINITION.to_document()),
+}
+
+# --- What Kubernetes tells a pod --------------------------------------------------------------------
+
+
+def test_a_pod_reads_what_kubernetes_tells_it():
+    pod = Pod.read(VARIABLES)
+    assert pod == Pod("train-digits-11-abcde", 11, JOB_UID, 12, DEFINITION)
+    assert (pod.role, Pod.read({**VARIABLES, "JOB_COMPLETION_INDEX": "0"}).role) == (NodeRole.WORKER, NodeRole.MASTER)
+
+
+def test_a_pod_brings_the_data_that_the_job_names(pods, monkeypatch):
+    started = []
+    monkeypatch.setattr("subprocess.Popen", lambda words, **_: started.append(words))
+    source = DataSettings("coco", "team-data", "coco/", "local")
+    pod = Pod.read({**VARIABLES, "DEEPLEARNING_SOURCES": json.dumps([asdict(source)])})
+    assert pod.sources == (source,)
+    node = pods.node(0)
+    begin_data(node)
+    assert started == [], "a job without data brings none"
+    begin_data(replace(node, settings=replace(node.settings, needs=JobNeeds(data=pod.sources))))
+    assert started == [[str(node.path("/usr/local/bin/deeplearning")), "data", "--stage"]]
+    assert node.path("/opt/deeplearning/local").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("DEEPLEARNING_POD", None, "'DEEPLEARNING_POD'"),
+        ("JOB_COMPLETION_INDEX", "first", "invalid literal for int"),
+        ("DEEPLEARNING_DEFINITION", "{", "must be JSON"),
+    ],
+)
+def test_a_variable_that_is_absent_or_malformed_is_a_failure_with_the_remedy(name, text, said):
+    changed = {key: value for key, value in {**VARIABLES, name: text}.items() if value is not None}
+    with pytest.raises(StageFailure, match=said) as caught:
+        Pod.read(changed)
+    assert caught.value.remedy == "start the job with deeplearning-cdk submit"
+
+
+@pytest.mark.parametrize(("name", "index"), [("train-0-abcde", 0), ("a-1-12-x9z2k", 12), ("i-0123456789abcdef0", -1)])
+def test_the_index_is_in_the_name_of_a_pod(name, index):
+    assert read_index(name) == index
+
+
+def test_without_settings_a_pod_fails_with_the_remedy(tmp_path):
+    with pytest.raises(StageFailure, match=r"settings\.json") as caught:
+        run_pod(tmp_path, threading.Event())
+    assert caught.value.remedy == "deploy the stack again"
+
+
+# --- Membership -------------------------------------------------------------------------------------
+
+
+def test_pods_form_by_their_index_in_whatever_order_they_come(pods):
+    for index in (2, 0, 1):
+        pods.start(index)
+        pods.turn()
+    pods.turn(0)
+    pods.turn()
+    names = [service._member.instance_id for _, service in (pods.services[index] for index in range(3))]
+    assert {pods.membership(index)[1] == names for index in range(3)} == {True}
+    state = pods.turn(0)
+    assert pods.services[0][1].find_ready(state) == set(names)
+
+
+def test_twelve_pods_are_ranked_by_number(lab, tmp_path):
+    pods = Pods(lab, tmp_path / "twelve", 12)
+    pods.start(*range(12))
+    for _ in range(2):
+        pods.turn()
+    assert [read_index(name) for name in pods.membership(11)[1]] == list(range(12))
+
+
+def test_logins_have_the_variables_of_the_image_beside_those_of_the_contract(pods):
+    pods.start(0)
+    pods.turn()
+    profile = pods.services[0][0].path("/etc/profile.d/deeplearning.sh").read_text()
+    assert "PATH=/opt/conda/bin" in profile
+    assert "DEEPLEARNING_WORKERS_COUNT=1" in profile
+
+
+@pytest.mark.parametrize("withdraws", [True, False])
+def test_a_replaced_pod_takes_the_place_of_its_predecessor_at_once(pods, withdraws):
+    """One that Kubernetes deletes withdraws; one of a lost node cannot."""
+    pods.start(0, 1, 2)
+    for _ in range(2):
+        pods.turn()
+    generation, before = pods.membership(0)
+    if withdraws:
+        pods.services[1][1].withdraw()
+    del pods.services[1]
+    pods.start(1)
+    for _ in range(3):
+        pods.turn()
+    later, after = pods.membership(0)
+    assert later > generation
+    assert (after[0], after[2]) == (before[0], before[2])
+    assert after[1] == pods.services[1][1]._member.instance_id != before[1]
+    assert pods.membership(1) == pods.membership(2) == (later, after)
+
+
+def test_a_pod_that_withdraws_leaves_at_the_next_look(pods):
+    pods.start(0, 1, 2)
+    for _ in range(2):
+        pods.turn()
+    pods.services[2][1].withdraw()
+    pods.turn(0)
+    assert [read_index(name) for name in pods.membership(0)[1]] == [0, 1]
+
+
+def test_a_replaced_first_pod_leads_the_others_with_a_key_of_its_own(pods):
+    pods.start(0, 1, 2)
+    for _ in range(2):
+        pods.turn()
+    generation, _ = pods.membership(1)
+    old = pods.services.pop(0)[1]
+    key = (pods.services[1][0].login_user, old._user_key)
+    pods.start(0)
+    for _ in range(3):
+        pods.turn()
+    later, names = pods.membership(1)
+    assert later > generation
+    assert names[0] == pods.services[0][1]._member.instance_id
+    assert pods.services[0][1]._user_key != key[1]
+    assert installed_generation(pods.services[2][0]) == later
+
+
+def test_an_earlier_pod_of_a_lost_node_that_still_runs_ends_and_does_not_take_its_place_back(pods):
+    pods.start(0, 1, 2)
+    for _ in range(2):
+        pods.turn()
+    _, earlier = pods.services.pop(0)
+    pods.start(0)
+    pods.turn(0)
+    with pytest.raises(SupersededError, match="has taken the place of this pod"):
+        earlier.follow()
+    pods.turn()
+    assert pods.membership(1)[1][0] == pods.services[0][1]._member.instance_id
+
+
+def test_a_predecessor_that_announces_itself_once_more_does_not_end_its_successor(pods):
+    pods.start(0, 1)
+    pods.turn()
+    _, earlier = pods.services.pop(0)
+    pods.start(0)
+    earlier.follow_membership()
+    pods.turn(0)
+    assert pods.membership(0)[1][0] == pods.services[0][1]._member.instance_id
+
+
+def test_another_submission_of_the_job_has_members_of_its_own(pods):
+    pods.start(0, 1, 2)
+    pods.turn()
+    node = pods.services[0][0]
+    assert ClusterFolder(node, "another-uid").read_announcements() == {}
+
+
+def test_a_file_system_that_does_not_respond_is_logged_and_tried_again(pods, caplog):
+    pods.start(0)
+    (pods.shared / ".mounted").unlink()
+    assert pods.turn(0) is None
+    assert "could not follow the pods; retrying: nothing that responds is mounted" in caplog.text
+    (pods.shared / ".mounted").touch()
+    assert pods.turn(0).generation == 1
+
+
+# --- The first pod ----------------------------------------------------------------------------------
+
+
+class Leading:
+    """The first pod of three, with runs of the job that a test describes."""
+
+    def __init__(self, pods, monkeypatch):
+        pods.start(0, 1, 2)
+        for _ in range(2):
+            pods.turn()
+        self.pods, self.stop = pods, threading.Event()
+        self.silent, self.definitions, self.runs = set(), [], []
+        monkeypatch.setattr(entry, "responds", lambda address: address not in self.silent)
+        monkeypatch.setattr(entry, "run_job", self.run_job)
+
+    def run_job(self, node, definition, waits_for_stop):
+        self.definitions.append(definition)
+        return self.runs.pop(0)(waits_for_stop)
+
+    def address(self, index):
+        return self.pods.services[index][1]._member.address
+
+    def lead(self, *runs, seconds=60):
+        self.runs = list(runs)
+        node, service = self.pods.services[0]
+        leader = Leader(node, self.pods.describe(0), service, self.stop)
+        original = node.clock.wait
+
+        def wait(seconds):
+            original(seconds)
+            self.pods.turn(*(index for index in self.pods.services if index))
+
+        node.clock.wait = wait
+        return leader.run(node.limit(seconds))
+
+
+@pytest.fixture
+def leading(pods, monkeypatch):
+    return Leading(pods, monkeypatch)
+
+
+@pytest.mark.parametrize("status", [0, 7])
+def test_the_end_of_the_program_is_the_end_of_the_job(leading, status):
+    log = leading.pods.services[0][0].path("/opt/deeplearning/termination")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.touch()
+    assert leading.lead(lambda _: JobEnd(status, "no such data" if status else "")) == status
+    assert log.read_text() == ("no such data\n" if status else "")
+    assert len(leading.definitions) == 1
+
+
+def test_the_job_goes_on_when_a_pod_that_left_is_replaced(leading):
+    def lose(waits_for_stop):
+        leading.pods.services.pop(1)[1].withdraw()
+        leading.pods.start(1)
+        while not waits_for_stop(0):
+            leading.pods.clock.wait(1)
+        return JobEnd(143, "")
+
+    assert leading.lead(lose, lambda _: JobEnd(0, "")) == 0
+    assert [definition.fresh for definition in leading.definitions] == [False, False]
+
+
+def test_a_failure_while_a_pod_does_not_respond_is_that_of_the_pod(leading):
+    def lose(_):
+        leading.silent.add(leading.address(2))
+        del leading.pods.services[2]
+        leading.pods.start(2)
+        return JobEnd(1, "connection closed")
+
+    assert leading.lead(lose, lambda _: JobEnd(0, "")) == 0
+    assert len(leading.definitions) == 2
+
+
+def test_the_earlier_checkpoints_are_left_out_once_and_not_again_after_a_loss(leading, monkeypatch):
+    def lose(_):
+        leading.silent.add(leading.address(2))
+        del leading.pods.services[2]
+        leading.pods.start(2)
+        return JobEnd(1, "")
+
+    pod = replace(leading.pods.describe(0), definition=replace(DEFINITION, fresh=True))
+    monkeypatch.setattr(leading.pods, "describe", lambda _: pod)
+    leading.lead(lose, lambda _: JobEnd(0, ""))
+    assert [definition.fresh for definition in leading.definitions] == [True, False]
+
+
+def test_a_pod_that_never_comes_fails_the_job_with_the_remedy(leading):
+    leading.pods.services.pop(2)[1].withdraw()
+    with pytest.raises(StageFailure, match="2 of 3 pods have met") as caught:
+        leading.lead(lambda _: JobEnd(0, ""))
+    assert "kubectl describe pod" in caught.value.remedy
+
+
+def test_pods_that_do_not_reach_each_other_fail_the_job_with_the_remedy(leading):
+    leading.silent.add(leading.address(1))
+    with pytest.raises(StageFailure, match="train-digits-1-00002 must respond on port 22") as caught:
+        leading.lead(lambda _: JobEnd(0, ""))
+    assert "admit its own members" in caught.value.remedy
+
+
+def test_an_end_by_kubernetes_is_no_success(leading):
+    def run(waits_for_stop):
+        leading.stop.set()
+        assert waits_for_stop(0)
+        return JobEnd(0, "")
+
+    assert leading.lead(run) == TERMINATED == 128 + signal.SIGTERM
+
+
+def test_an_end_while_the_pods_meet_is_no_success(leading):
+    leading.stop.set()
+    assert leading.lead() == TERMINATED
+    assert leading.definitions == []
+
+
+# --- The other pods ---------------------------------------------------------------------------------
+
+
+def test_another_pod_ends_when_the_first_one_has_left(pods):
+    pods.start(0, 1)
+    for _ in range(2):
+        pods.turn()
+    stop = threading.Event()
+    stop.set()
+    pods.services[0][1].withdraw()
+    began = pods.clock.read()
+    assert follow(*pods.services[1], stop) == TERMINATED
+    assert pods.clock.read() == began
+    assert len(list((pods.folder / "members").glob("*.json"))) == 0
+
+
+def test_another_pod_stays_for_its_ranks_at_most_until_kubernetes_kills_it(pods):
+    pods.start(0, 1)
+    for _ in range(2):
+        pods.turn()
+    stop = threading.Event()
+    stop.set()
+    began = pods.clock.read()
+    assert follow(*pods.services[1], stop) == TERMINATED
+    assert END_SECONDS <= pods.clock.read() - began < 120
+
+
+def test_the_reason_of_a_failure_is_where_kubectl_shows_it(tmp_path):
+    write_reason(tmp_path, "not mounted")
+    log = tmp_path / "opt/deeplearning/termination"
+    log.parent.mkdir(parents=True)
+    log.touch()
+    write_reason(tmp_path, "x" * 9000)
+    assert len(log.read_text()) == 4097
+
+
+def test_the_job_of_a_pod_is_that_of_the_other_platforms(pods, tmp_path, monkeypatch):
+    """`deeplearning start-job` gets the definition, as in a training job."""
+    command = tmp_path / "deeplearning"
+    command.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/words\n')
+    command.chmod(0o755)
+    monkeypatch.setattr(job_process, "COMMAND", str(command))
+    assert job_process.run_job(pods.node(0), DEFINITION, threading.Event().wait) == JobEnd(0, "")
+    assert (tmp_path / "words").read_text() == f"start-job --end-with-parent {DEFINITION.encode()}\n"
