@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.cache import find_cache, require_cache
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
@@ -14,7 +13,7 @@ from cdk_rehearsal.extras import require_rehearsal
 from cdk_rehearsal.referees.judge import require_acceptance
 from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
 from cdk_rehearsal.run.lab_record import remove_record
-from cdk_rehearsal.run.progress import report_line, tell_warnings
+from cdk_rehearsal.run.progress import report_line, report_warnings
 from deeplearning_rehearsal.cases.format.case import Case, CaseError
 from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, read_case
 from deeplearning_rehearsal.cases.suite.runner import SuiteRun, count_jobs, rehearse_one
@@ -22,7 +21,7 @@ from deeplearning_rehearsal.cases.verdict.results import render_results
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.platforms.registry import find_platform
 from deeplearning_rehearsal.software.node_software import prepare_software
-from deeplearning_rehearsal.template import count_gpus, require_cluster
+from deeplearning_rehearsal.template import count_gpus, read_cluster
 
 _MINUTES = 15.0
 _GPUS_PER_NODE = 1
@@ -47,9 +46,10 @@ def rehearse(arguments: argparse.Namespace) -> int:
         options.out.mkdir(parents=True, exist_ok=True)
         if cases:
             return rehearse_cases(cases, arguments.app, options, jobs=arguments.jobs, again=arguments.again)
+        stack = read_cluster(options.assembly, options.stack)
         if options.referees:
-            require_acceptance(options.assembly, options.stack, options.cache)
-        prepare_software(options.assembly, options.stack, options.cache, report_line)
+            require_acceptance(stack.deployment, options.cache)
+        prepare_software(stack, options.cache, report_line)
         return run_enclosed("deeplearning_rehearsal.rehearsal:carry_out", options.to_json())
     except RehearsalError as error:
         return report_error(error, as_json=arguments.json)
@@ -63,9 +63,10 @@ def _try_orders(options: RehearsalOptions, count: int) -> int:
     from cdk_rehearsal.orders import print_failures, try_orders  # noqa: PLC0415
     from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options  # noqa: PLC0415
 
+    stack = read_cluster(options.assembly, options.stack)
     if options.referees:
-        require_acceptance(options.assembly, options.stack, options.cache)
-    failures = try_orders(options.assembly, count, stack=options.stack, options=make_cloud_options())
+        require_acceptance(stack.deployment, options.cache)
+    failures = try_orders(options.assembly, count, stacks=[stack.path], options=make_cloud_options())
     return print_failures(failures, as_json=options.json)
 
 
@@ -99,11 +100,10 @@ def _require_assembly(options: RehearsalOptions, gpus: int | None) -> RehearsalO
 
     Returns the options with the GPUs of a node: by default one, where the type of an instance has any.
     """
-    stack = read_stack(options.assembly, options.stack)
-    require_cluster(stack)
+    stack = read_cluster(options.assembly, options.stack)
     if options.nodes is not None:
         find_platform(stack.template).require_nodes(stack.template, options.nodes)
-    tell_warnings(options.assembly, options.stack)
+    report_warnings(options.assembly, [options.stack] if options.stack else [])
     if gpus is not None:
         return options
     default = find_platform(stack.template).gpus_per_node

@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
 
+from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.machine import ImagePart
 
 _FAMILIES = (
@@ -74,6 +74,7 @@ def takes_instance_store(parameter: str) -> bool:
     return parameter.startswith("/aws/service/deeplearning/ami/")
 
 
-def find_template_parts(template: Mapping[str, Any]) -> frozenset[ImagePart]:
-    """Return what the images have that a template names by public parameters, in whatever place."""
-    return frozenset(part for name in _PARAMETER.findall(json.dumps(template)) for part in find_parts(name))
+def find_image_parts(stacks: Iterable[AssemblyStack]) -> frozenset[ImagePart]:
+    """Return what the images have that templates name by public parameters, in whatever place."""
+    texts = (json.dumps(template) for stack in stacks for template in stack.templates)
+    return frozenset(part for text in texts for name in _PARAMETER.findall(text) for part in find_parts(name))

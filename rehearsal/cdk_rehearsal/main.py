@@ -1,4 +1,4 @@
-"""`cdk-rehearse`: rehearses a stack of any CDK app."""
+"""`cdk-rehearse`: rehearses the stacks of any CDK app."""
 
 import argparse
 import json
@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cdk_rehearsal.assembly import read_stacks, require_parameters
 from cdk_rehearsal.error_report import report_error, run_command
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.extras import require_rehearsal
-from cdk_rehearsal.run.progress import tell_warnings
+from cdk_rehearsal.run.progress import report_warnings
 
 if TYPE_CHECKING:
     from cdk_rehearsal.plan import Plan
@@ -27,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _rehearse(options: argparse.Namespace) -> int:
     from cdk_rehearsal.plan import Plan, rehearse  # noqa: PLC0415 - slow, which --help need not wait for
 
-    names = ("assembly", "stack", "expect", "check", "referees", "seed", "minutes", "out", "cache")
+    names = ("assembly", "stacks", "expect", "check", "referees", "seed", "minutes", "out", "cache")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     try:
         plan = Plan(parameters=dict(options.parameter), **given).resolve()
@@ -48,7 +49,7 @@ def _end(plan: "Plan", report: "Report") -> str:
     following = ""
     if plan.expect == "complete":
         has_passed = report.verdict == "pass"
-        following = name_following(Path(plan.assembly), plan.stack, has_passed=has_passed, seed=plan.seed)
+        following = name_following(Path(plan.assembly), plan.stacks, has_passed=has_passed, seed=plan.seed)
     return report.to_ending(f"{name_path(Path(plan.out) / 'report.txt')} (also .json)", following)
 
 
@@ -58,11 +59,12 @@ def _try_orders(plan: "Plan", options: argparse.Namespace) -> int:
     from cdk_rehearsal.orders import print_failures, try_orders  # noqa: PLC0415
     from cdk_rehearsal.referees.judge import require_acceptance  # noqa: PLC0415
 
-    tell_warnings(Path(plan.assembly), plan.stack)
-    parameters = dict(options.parameter)
+    report_warnings(Path(plan.assembly), plan.stacks)
+    stacks, parameters = read_stacks(Path(plan.assembly), plan.stacks), dict(options.parameter)
+    require_parameters(stacks, parameters)
     if plan.referees:
-        require_acceptance(Path(plan.assembly), plan.stack, Path(str(plan.cache)), parameters)
-    failures = try_orders(plan.assembly, options.orders, stack=plan.stack, parameters=parameters)
+        require_acceptance(stacks, Path(str(plan.cache)), parameters)
+    failures = try_orders(plan.assembly, options.orders, stacks=plan.stacks, parameters=parameters)
     return print_failures(failures, as_json=options.json)
 
 
@@ -71,18 +73,24 @@ def _make_parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         PROGRAM,
-        description="Deploy a synthesized stack to an embedded AWS on this machine, boot every instance of its Auto "
-        "Scaling groups with its user data, and judge what became of it. Needs Linux and root, and no AWS account.",
+        description="Deploy synthesized stacks to an embedded AWS on this machine, boot every instance of their Auto "
+        "Scaling groups with its user data, and judge what became of them. Needs Linux and root, and no AWS account.",
         epilog="exit status: 0 as expected, 1 not as expected, 2 could not be tried, 130 interrupted",
     )
     add = parser.add_argument
     add("--version", action="version", version=f"%(prog)s {version('deeplearning-cdk')}")
     add("assembly", help="the cloud assembly that `cdk synth` wrote, usually cdk.out")
-    add("--stack", metavar="NAME", help="which stack of the assembly (default: its only one)")
+    stack_help = "name, or path such as 'Prod/*', of stacks to deploy after those that they need; repeatable"
+    add("--stack", action="append", dest="stacks", metavar="NAME", help=f"{stack_help} (default: all)")
     add("--expect", choices=("complete", "rolled-back"), default="complete", help="default: %(default)s")
     add("--check", metavar="FILE", help="Python file with check(run), called when the stack is complete")
     add(
-        "--parameter", action="append", type=_pair, default=[], metavar="NAME=VALUE", help="of the template; repeatable"
+        "--parameter",
+        action="append",
+        type=_pair,
+        default=[],
+        metavar="NAME=VALUE",
+        help="of the templates; repeatable",
     )
     add(
         "--no-referees",
@@ -95,9 +103,9 @@ def _make_parser() -> argparse.ArgumentParser:
         "--orders",
         type=int,
         metavar="N",
-        help="create and delete the stack in N orders, seeds 1 to N, without booting an instance; needs no root",
+        help="create and delete the stacks in N orders, seeds 1 to N, without booting an instance; needs no root",
     )
-    add("--minutes", type=float, default=10.0, metavar="M", help="judge the stack after M minutes (default: 10)")
+    add("--minutes", type=float, default=10.0, metavar="M", help="judge the stacks after M minutes (default: 10)")
     add("--out", default="build/rehearsal", metavar="DIR", help="where reports go (default: %(default)s)")
     add("--cache", metavar="DIR", help="keeps downloads and images (default: below $XDG_CACHE_HOME or ~/.cache)")
     add("--json", action="store_true", help="print the report as JSON")

@@ -1,4 +1,4 @@
-"""A rehearsal of a stack as one value, and the function that carries it out."""
+"""A rehearsal of stacks as one value, and the function that carries it out."""
 
 import json
 import secrets
@@ -8,19 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
-from cdk_rehearsal.assembly import read_stack, require_no_images
+from cdk_rehearsal.assembly import read_stacks, require_no_images, require_parameters
 from cdk_rehearsal.cache import find_cache, require_cache
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from cdk_rehearsal.error_report import INTERRUPTED
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.extras import require_rehearsal
-from cdk_rehearsal.image_families import find_template_parts
+from cdk_rehearsal.image_families import find_image_parts
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import prepare_layers
 from cdk_rehearsal.referees.judge import require_acceptance
 from cdk_rehearsal.report.report import Report
 from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
-from cdk_rehearsal.run.progress import report_line, tell_warnings
+from cdk_rehearsal.run.progress import report_line, report_warnings
 
 Expectation = Literal["complete", "rolled-back"]
 REPORT = "report.json"
@@ -30,14 +30,15 @@ _VERDICTS = (0, 1)
 @dataclass(frozen=True)
 class Plan:
     """
-    A stack to rehearse, and its expected end.
+    Stacks to rehearse, and their expected end.
 
     Attributes:
         assembly: Folder of the cloud assembly, as `cdk synth` writes it.
-        stack: Name of the stack. Default: the only one of the assembly.
-        parameters: Values of the template's parameters. Default: their defaults.
-        expect: `complete`, or `rolled-back` for a stack that must fail. Default: `complete`.
-        check: Python file with a function `check(run: Run)`, which is called when the stack is complete; an
+        stacks: Names, paths or patterns of stacks, as `cdk deploy` takes them; what they need is deployed before them.
+            Default: all stacks of the assembly, those of Stages too.
+        parameters: Values of the templates' parameters, each for all stacks that declare it. Default: their defaults.
+        expect: `complete`, or `rolled-back` when the last stack must fail. Default: `complete`.
+        check: Python file with a function `check(run: Run)`, which is called when all stacks are complete; an
             AssertionError is a problem of the report. Default: none.
         launch_faults: Launches that fail on purpose. Default: none.
         referees: Whether the template is first held against the rules of AWS. Default: it is.
@@ -52,7 +53,7 @@ class Plan:
     """
 
     assembly: Path | str
-    stack: str | None = None
+    stacks: Sequence[str] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
     expect: Expectation = "complete"
     check: Path | str | None = None
@@ -103,7 +104,7 @@ class Plan:
 
 def rehearse(plan: Plan) -> Report:
     """
-    Deploy a stack to an embedded AWS on this machine, boot its instances, and judge what became of it.
+    Deploy stacks to an embedded AWS on this machine, boot their instances, and judge what became of them.
 
     Shows progress on standard error and writes report.txt and report.json. Needs Linux and root. The first call makes
     the machines' root file system, which takes a minute and 190 MB of downloads.
@@ -112,7 +113,7 @@ def rehearse(plan: Plan) -> Report:
         plan: What to rehearse.
 
     Raises:
-        RefusedError: AWS would refuse the template; the message lists all findings.
+        RefusedError: AWS would refuse a template; the message lists all findings.
         RehearsalError: It could not be tried; the message says why, and what to do.
         KeyboardInterrupt: The user interrupted it.
     """
@@ -120,17 +121,19 @@ def rehearse(plan: Plan) -> Report:
     assembly, out, cache = Path(plan.assembly), Path(plan.out), Path(plan.cache or find_cache())
     if plan.check is not None and not Path(plan.check).is_file():
         raise UnavailableError(f"check must be a Python file, got {plan.check}; there is no such file")
-    stack = read_stack(assembly, plan.stack)
-    require_no_images(stack)
-    tell_warnings(assembly, plan.stack)
+    stacks = read_stacks(assembly, plan.stacks)
+    for stack in stacks:
+        require_no_images(stack)
+    require_parameters(stacks, plan.parameters)
+    report_warnings(assembly, plan.stacks)
     require_namespaces()
     require_cache(cache)
     require_rehearsal()
     if plan.referees:
-        require_acceptance(assembly, plan.stack, cache, plan.parameters)
+        require_acceptance(stacks, cache, plan.parameters)
     out.mkdir(parents=True, exist_ok=True)
     (out / REPORT).unlink(missing_ok=True)
-    prepare_layers(find_template_parts(stack.template), prepare_base_root(cache, report_line), None, cache, report_line)
+    prepare_layers(find_image_parts(stacks), prepare_base_root(cache, report_line), None, cache, report_line)
     status = run_enclosed("cdk_rehearsal.rehearsal:carry_out", plan.to_json())
     if status == INTERRUPTED:
         raise KeyboardInterrupt

@@ -1,18 +1,19 @@
-"""The recipe of a rehearsal of any stack; runs in the first process of the lab's namespaces."""
+"""The recipe of a rehearsal of any stacks; runs in the first process of the lab's namespaces."""
 
 import importlib.util
 import json
 import time
 import traceback
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.assembly import AssemblyStack, read_stacks
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
-from cdk_rehearsal.image_families import find_template_parts
+from cdk_rehearsal.image_families import find_image_parts
 from cdk_rehearsal.key_pairs import assume_key_pairs
 from cdk_rehearsal.lab import open_lab
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
@@ -47,11 +48,11 @@ def carry_out(argument: str, _lab_pid: int) -> int:
 
 def _rehearse(plan: Plan, timeline: Timeline) -> None:
     keep_progress(timeline, Path(plan.out))
-    template = read_stack(Path(plan.assembly), plan.stack).template
-    options = CloudOptions(key_pairs=assume_key_pairs(template), faults=plan.launch_faults, seed=plan.seed)
+    stacks = read_stacks(Path(plan.assembly), plan.stacks)
+    options = CloudOptions(key_pairs=assume_key_pairs(stacks), faults=plan.launch_faults, seed=plan.seed)
     cache = Path(plan.cache or "")
     base = prepare_base_root(cache, report_line)
-    layers = prepare_layers(find_template_parts(template), base, None, cache, report_line)
+    layers = prepare_layers(find_image_parts(stacks), base, None, cache, report_line)
     with open_lab(plan.work, base, layers) as lab, MemoryWatch(plan.work) as memory:
         fleet = Fleet(lab, timeline, log_part=USER_DATA_PART)
         with (
@@ -60,25 +61,35 @@ def _rehearse(plan: Plan, timeline: Timeline) -> None:
             show_progress(timeline),
         ):
             fleet.on_end = aws.fail_instance
-            with timeline.phase("deploy"):
-                aws.deploy(Path(plan.assembly), plan.stack, parameters=plan.parameters)
             with timeline.phase("create"):
-                outcome = aws.wait(plan.minutes * 60)
-            run = Run(outcome, lab, fleet, aws)
+                outcomes = _deploy(stacks, aws, plan)
+            run = Run(outcomes, lab, fleet, aws)
             with timeline.phase("check"):
-                problems = [*_judge_stack(plan.expect, outcome), *_find_denials(aws)]
-                if outcome.status == "CREATE_COMPLETE":
+                problems = [*_judge_stack(plan.expect, run.stack), *_find_denials(aws)]
+                if run.stack.status == "CREATE_COMPLETE":
                     problems += [*_judge_user_data(run), *_call_check(plan, run)]
         sections = _list_sections(run, timeline, memory)
         report = Report(
             "fail" if problems else "pass",
             plan.expect,
-            StackReport(aws.stack_name, outcome.status, outcome.reason, dict(outcome.outputs)),
+            tuple(StackReport(name, each.status, each.reason, dict(each.outputs)) for name, each in run.stacks.items()),
             tuple(problems),
             sections,
         )
         _publish(report, Path(plan.out))
         end_enclosure(len(problems) > 0)
+
+
+def _deploy(stacks: Sequence[AssemblyStack], aws: EmbeddedAws, plan: Plan) -> dict[str, StackOutcome]:
+    """Deploy stacks one after the other, up to one that does not become complete; return their outcomes by name."""
+    outcomes: dict[str, StackOutcome] = {}
+    deadline = time.monotonic() + plan.minutes * 60
+    for stack in stacks:
+        aws.deploy(stack, parameters=plan.parameters)
+        outcomes[stack.name] = aws.wait(deadline - time.monotonic())
+        if outcomes[stack.name].status != "CREATE_COMPLETE":
+            break
+    return outcomes
 
 
 def _judge_stack(expect: Expectation, outcome: StackOutcome) -> list[str]:
@@ -133,13 +144,19 @@ def _list_sections(run: Run, timeline: Timeline, memory: MemoryWatch) -> tuple[S
     ]
     stand_ins = (f"{each.name} for {each.replaces}: {each.behaviour}" for each in (*run.lab.stand_ins, *AWS_STAND_INS))
     return (
-        Section("output", tuple(f"{name} = {value}" for name, value in run.stack.outputs.items())),
+        Section("output", tuple(_list_outputs(run))),
         Section("machine", tuple(machines)),
         Section("calls", tuple(f"{name}: {count}" for name, count in calls.by_kind.items())),
         Section("phases", ("  ".join(f"{span.name} {span.seconds:.1f} s" for span in timeline.spans),)),
         Section("memory", (f"at most {memory.peak_mib} MiB",)),
         Section(STAND_IN, tuple(stand_ins)),
     )
+
+
+def _list_outputs(run: Run) -> Iterator[str]:
+    for stack, outcome in run.stacks.items():
+        prefix = f"{stack}." if len(run.stacks) > 1 else ""
+        yield from (f"{prefix}{name} = {value}" for name, value in outcome.outputs.items())
 
 
 def _publish(report: Report, out: Path) -> None:

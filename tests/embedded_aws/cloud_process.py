@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, ScalingPace
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.base.message_faults import MessageFaults
@@ -224,10 +225,11 @@ def observe(observation):
 def answer(aws, command):
     """Carry out one command."""
     if command["do"] == "deploy":
-        aws.deploy(Path(command["assembly"]), change_template=partial(set_size, size=command["size"]))
+        stack = read_stack(Path(command["assembly"]), command.get("stack"))
+        aws.deploy(stack, change_template=partial(set_size, size=command["size"]))
         return {"endpoint": aws.endpoint, "overrides": aws.overrides}
     if command["do"] == "wait":
-        return dataclasses.asdict(aws.wait(command["seconds"]))
+        return dataclasses.asdict(aws.wait(command["seconds"], command.get("stack", "")))
     if command["do"] == "report":
         return {
             "calls": dataclasses.asdict(aws.calls()),

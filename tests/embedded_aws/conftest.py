@@ -51,9 +51,9 @@ class CloudProcess:
         line = self.next(lambda entry: entry["kind"] in ("answer", "error"))
         return line["value"] if line["kind"] == "answer" else line["text"]
 
-    def deploy(self, assembly, size=None):
-        """Deploy an assembly and return the answer."""
-        value = self.command("deploy", assembly=str(assembly), size=size)
+    def deploy(self, assembly, size=None, stack=None):
+        """Deploy a stack of an assembly, by default the only one, and return the answer."""
+        value = self.command("deploy", assembly=str(assembly), size=size, stack=stack)
         if isinstance(value, dict):
             self.endpoint = value["endpoint"]
         return value
@@ -115,9 +115,9 @@ class CloudProcess:
         ask = partial(self.client("sqs", machine).receive_message, QueueUrl=url, WaitTimeSeconds=20)
         return wait_until(lambda: ask(**{"VisibilityTimeout": LONGEST_SECONDS} | options).get("Messages"))
 
-    def end(self):
-        """Wait for the end of what CloudFormation does with the sample stack, and return its outcome."""
-        return self.command("wait", seconds=GENEROUS_SECONDS)
+    def end(self, stack=""):
+        """Wait for the end of what CloudFormation does with a stack, by default the last; return its outcome."""
+        return self.command("wait", seconds=GENEROUS_SECONDS, stack=stack)
 
     def complete(self):
         """Let the sample stack become complete by the signal for which it waits."""

@@ -46,7 +46,6 @@ def test_lists_everything_that_it_lacks_at_once(sample_template):
     resources["WorkerTemplate"]["Properties"]["LaunchTemplateData"]["MetadataOptions"]["HttpProtocolIpv6"] = "enabled"
     resources["MasterTemplate"]["Properties"]["LaunchTemplateData"]["MetadataOptions"]["HttpTokens"] = "optional"
     sample_template["Transform"] = "AWS::LanguageExtensions"
-    sample_template["Outputs"]["Exported"] = {"Value": "x", "Export": {"Name": "y"}}
     sample_template["Outputs"]["Arn"] = {"Value": {"Fn::GetAtt": ["Vpc", "Ipv6CidrBlocks"]}}
     sample_template["Outputs"]["Length"] = {"Value": {"Fn::Length": [1, 2]}}
     sample_template["Outputs"]["Nobody"] = {"Value": {"Ref": "Nobody"}}
@@ -55,7 +54,6 @@ def test_lists_everything_that_it_lacks_at_once(sample_template):
     assert find_gaps(sample_template) == (
         "Alien: type AWS::Alien::Thing",
         "Bucket: type AWS::ECR::Repository",
-        "Exported: output key Export",
         f"MasterTemplate: {template}.HttpTokens = 'optional' (only 'required')",
         "Queue: AWS::SQS::Queue property FifoQueue",
         "Vpc: AWS::EC2::VPC attribute Fn::GetAtt Ipv6CidrBlocks",

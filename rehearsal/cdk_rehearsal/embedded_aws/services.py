@@ -10,6 +10,7 @@ from cdk_rehearsal.embedded_aws.base.message_faults import MessageDisturbance
 from cdk_rehearsal.embedded_aws.base.observation import Observations
 from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
+from cdk_rehearsal.embedded_aws.base.stack_record import OpenStack
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
 from cdk_rehearsal.embedded_aws.eks.api import install_eks_api
@@ -35,7 +36,14 @@ from cdk_rehearsal.place import Place
 
 
 class Services:
-    """Parts with which resources are created; opening them imports the key pairs of the account."""
+    """
+    Parts with which resources are created; opening them imports the key pairs of the account.
+
+    Attributes:
+        open_stack: Opens a nested stack.
+    """
+
+    open_stack: OpenStack
 
     def __init__(
         self,

@@ -7,12 +7,12 @@ import ipaddress
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from cdk_rehearsal.assembly import AssemblyStack, read_stack
+from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.cache import require_cache
 from cdk_rehearsal.errors import RefusedError
 from cdk_rehearsal.referees.finding import Violation
@@ -26,35 +26,45 @@ JUDGES = (judge_calls, judge_limits, judge_sizes, judge_order, *RULES)
 
 
 def require_acceptance(
-    assembly: Path, stack: str | None, cache: Path, parameters: Mapping[str, str] | None = None
+    stacks: Sequence[AssemblyStack], cache: Path, parameters: Mapping[str, str] | None = None
 ) -> None:
     """
-    Hold the template of a stack against all rules, and report the time that it took.
+    Hold the templates of stacks and of their nested stacks against all rules, and report the time that it took.
 
-    The cache remembers a template without a finding, so that the next rehearsal of the same template takes no time.
+    The cache remembers templates without a finding, so that the next rehearsal of the same templates takes no time.
 
     Raises:
-        RefusedError: AWS would refuse it; the error lists every finding.
+        RefusedError: AWS would refuse one; the error lists every finding.
         UnavailableError: This process may not write into the cache.
     """
     begin = time.monotonic()
     require_cache(cache)
-    source = read_stack(assembly, stack)
-    count = len(source.template.get("Resources", {}))
-    accepted = cache / "accepted" / _digest(source, parameters or {})
+    templates = {name: template for stack in stacks for name, template in _list_templates(stack)}
+    count = sum(len(template.get("Resources", {})) for template in templates.values())
+    accepted = cache / "accepted" / _digest(templates, stacks[0].region, parameters or {})
     if accepted.exists():
         sys.stderr.write(f"referees: {count} resources without a finding, as before\n")
         return
-    if findings := judge_template(source.template, source.region, parameters or {}):
-        raise RefusedError([str(finding) for finding in findings])
+    findings = [
+        (name, finding)
+        for name, template in templates.items()
+        for finding in judge_template(template, stacks[0].region, parameters or {})
+    ]
+    if findings:
+        raise RefusedError([f"{name}: {found}" if len(templates) > 1 else f"{found}" for name, found in findings])
     accepted.parent.mkdir(exist_ok=True)
     accepted.touch()
     sys.stderr.write(f"referees: {count} resources without a finding in {time.monotonic() - begin:.1f} s\n")
 
 
-def _digest(source: AssemblyStack, parameters: Mapping[str, str]) -> str:
+def _list_templates(stack: AssemblyStack) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    yield stack.name, stack.template
+    yield from ((f"{stack.name}, {file}", template) for file, template in stack.nested.items())
+
+
+def _digest(templates: Mapping[str, Any], region: str, parameters: Mapping[str, str]) -> str:
     """Return a digest of all that a verdict depends on: what is judged, and by which rules."""
-    judged = [source.template, source.region, dict(parameters)]
+    judged = [list(templates.values()), region, dict(parameters)]
     rules = [metadata.version(package) for package in ("cfn-lint", "boto3")]
     rules += [path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))]
     return hashlib.sha256(json.dumps([judged, rules], sort_keys=True).encode()).hexdigest()

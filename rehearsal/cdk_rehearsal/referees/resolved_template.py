@@ -138,6 +138,10 @@ class ResolvedTemplate:
         """Return a token."""
         return make_token(f"resolve:{reference}")
 
+    def read_other_stack(self, function: str, argument: Any) -> str:
+        """Return a token."""
+        return make_token(f"{function}:{argument}")
+
     def _resolve(self, value: Any) -> Any:
         """Resolve a part of a template; a function that needs what exists at deployment only gives a token."""
         if isinstance(value, list):

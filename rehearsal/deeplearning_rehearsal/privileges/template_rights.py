@@ -96,6 +96,9 @@ class TemplateScope:
     def dynamic(self, reference: str) -> str:
         return reference
 
+    def read_other_stack(self, function: str, argument: Any) -> str:
+        return f"{function}:{argument}"
+
 
 def read_template_rights(template: Mapping[str, Any], stack_name: str = "sample") -> Rights:
     """Return the rights that a template gives."""

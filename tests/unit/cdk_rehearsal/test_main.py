@@ -14,10 +14,11 @@ from cdk_rehearsal.report.report import STAND_IN, Report, Section, StackReport
 @pytest.fixture
 def end(monkeypatch, tmp_path):
     """A function that runs the command on an assembly whose enclosed process ends with a status."""
-    (tmp_path / "manifest.json").write_text('{"artifacts": {}}')
-    names = ("require_namespaces", "read_stack", "find_template_parts", "prepare_base_root", "prepare_layers")
-    for name in (*names, "require_acceptance"):
-        monkeypatch.setattr(plan, name, lambda *_: type("Stack", (), {"template": {}, "images": ()})())
+    artifact = {"type": "aws:cloudformation:stack", "properties": {"templateFile": "s.template.json"}}
+    (tmp_path / "manifest.json").write_text(json.dumps({"artifacts": {"s": artifact}}))
+    (tmp_path / "s.template.json").write_text('{"Resources": {}}')
+    for name in ("require_namespaces", "prepare_base_root", "prepare_layers", "require_acceptance"):
+        monkeypatch.setattr(plan, name, lambda *_: None)
 
     def run(status, *options):
         monkeypatch.setattr(plan, "run_enclosed", lambda *_: status)
@@ -83,7 +84,7 @@ def test_the_last_lines_are_the_verdict_the_report_and_what_to_do_next(
     capsys, monkeypatch, tmp_path, *, verdict, problems, following
 ):
     sections = (Section("calls", ("lambda: 3",)), Section(STAND_IN, ("a for b: c", "d for e: f")))
-    report = Report(verdict, "complete", StackReport("fleet", "X_COMPLETE", "", {}), problems, sections)
+    report = Report(verdict, "complete", (StackReport("fleet", "X_COMPLETE", "", {}),), problems, sections)
     monkeypatch.setattr(plan, "rehearse", lambda _: report)
     monkeypatch.chdir(tmp_path)
     assert main(["cdk.out", "--seed", "7", "--cache", str(tmp_path)]) == len(problems)

@@ -9,6 +9,7 @@ from cdk_rehearsal.embedded_aws.resources import (
     identity,
     kubernetes,
     messaging,
+    nested_stacks,
     network,
     operations,
     storage,
@@ -27,4 +28,5 @@ CREATORS: dict[str, Creator] = (
     | functions.CREATORS
     | custom_resource.CREATORS
     | operations.CREATORS
+    | nested_stacks.CREATORS
 )

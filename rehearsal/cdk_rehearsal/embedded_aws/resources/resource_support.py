@@ -27,7 +27,7 @@ _RESOURCE_KEYS = {
     "CreationPolicy": "",
 }
 """Keys of a resource, and why those without an effect are honest."""
-_OUTPUT_KEYS = frozenset({"Value", "Description", "Condition"})
+_OUTPUT_KEYS = frozenset({"Value", "Description", "Condition", "Export"})
 _MAX_RESOURCES = 500
 CUSTOM_RESOURCE = "AWS::CloudFormation::CustomResource"
 _ALL = "*"

@@ -192,15 +192,14 @@ def test_takes_a_block_with_host_bits_as_ec2_does() -> None:
     assert judge(VALID | {"Subnet": subnet}) == []
 
 
-def test_refuses_with_every_finding_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_refuses_with_every_finding_at_once(tmp_path: Path) -> None:
     resources = VALID | {
         name: {"Type": "AWS::SQS::Queue", "Properties": {"DelaySeconds": 901}} for name in ("Late", "Later")
     }
     stack = AssemblyStack("s", "123456789012", "us-east-1", {"Resources": resources}, ())
-    monkeypatch.setattr("cdk_rehearsal.referees.judge.read_stack", lambda *_: stack)
     for _ in range(2):  # a refusal is not remembered
         with pytest.raises(RefusedError) as error:
-            require_acceptance(Path("cdk.out"), None, tmp_path)
+            require_acceptance([stack], tmp_path)
         assert [finding.partition(":")[0] for finding in error.value.findings] == [
             "Resources.Late.Properties.DelaySeconds",
             "Resources.Later.Properties.DelaySeconds",
@@ -216,8 +215,7 @@ def test_remembers_an_accepted_template_until_it_or_its_region_or_a_parameter_ch
 
     def accept(resources: dict[str, Any], region: str, **parameters: str) -> None:
         stack = AssemblyStack("s", "123456789012", region, {"Resources": resources}, ())
-        monkeypatch.setattr("cdk_rehearsal.referees.judge.read_stack", lambda *_: stack)
-        require_acceptance(Path("cdk.out"), None, tmp_path, parameters)
+        require_acceptance([stack], tmp_path, parameters)
 
     for _ in range(2):
         accept(VALID, "us-east-1")

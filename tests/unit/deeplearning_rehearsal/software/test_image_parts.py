@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
-from cdk_rehearsal.image_families import find_template_parts
+from cdk_rehearsal.image_families import find_image_parts
 from cdk_rehearsal.lab.images.base_root import NODE_PYTHON
 from cdk_rehearsal.lab.images.image_parts import PACKAGES, PART_STAND_INS, SOFTWARE, write_image_part
 from cdk_rehearsal.lab.images.stand_in_layer import FI_INFO, NCCL_PLUGIN, STAND_INS, Image
@@ -154,10 +155,15 @@ def test_an_image_named_anywhere_in_a_template_decides_which_layers_are_made():
         "Parameters": {"Image": {"Default": NodeImage.deep_learning_ubuntu().parameter}},
         "Resources": {"Template": {"ImageId": "{{resolve:ssm:" + NodeImage.ubuntu().parameter + "}}"}},
     }
-    assert find_template_parts(template) == {"compilers", "pytorch"}
-    assert find_template_parts({"Resources": template["Resources"]}) == set()
+
+    def find(*templates):
+        stack = AssemblyStack("s", "123456789012", "us-east-1", templates[0], (), nested=dict(enumerate(templates[1:])))
+        return find_image_parts([stack])
+
+    assert find(template) == find({}, template) == {"compilers", "pytorch"}
+    assert find({"Resources": template["Resources"]}) == set()
     resolved = {"ImageId": f"{{{{resolve:ssm:{AMI}/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id:3}}}}"}
-    assert find_template_parts(resolved) == {"compilers"}
+    assert find(resolved) == {"compilers"}
 
 
 def _list(folder: Path) -> set[Path]:
