@@ -2,8 +2,8 @@
 
 import pytest
 
+from cdk_rehearsal.embedded_aws.base.resource_support import load_support, require_support
 from cdk_rehearsal.embedded_aws.resources import CREATORS
-from cdk_rehearsal.embedded_aws.resources.resource_support import load_support, require_support
 from cdk_rehearsal.embedded_aws.resources.simple import Simple
 from cdk_rehearsal.errors import UnsupportedError
 

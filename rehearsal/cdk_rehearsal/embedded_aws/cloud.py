@@ -16,6 +16,7 @@ from cdk_rehearsal.embedded_aws.access.authorizer import Authorizer
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.base.observation import Observations, Observer
 from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
+from cdk_rehearsal.embedded_aws.base.resource_support import require_support
 from cdk_rehearsal.embedded_aws.base.scaling_group import HealthCheck
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
 from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome
@@ -27,7 +28,6 @@ from cdk_rehearsal.embedded_aws.eks.host import ClusterHost
 from cdk_rehearsal.embedded_aws.emr.node_channel import NodeChannels
 from cdk_rehearsal.embedded_aws.functions.runner import Invocation
 from cdk_rehearsal.embedded_aws.messaging.event_bus import build_event
-from cdk_rehearsal.embedded_aws.resources.resource_support import require_support
 from cdk_rehearsal.embedded_aws.sagemaker.containers import ContainerHost
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts, CallLog
 from cdk_rehearsal.embedded_aws.server.server import Server

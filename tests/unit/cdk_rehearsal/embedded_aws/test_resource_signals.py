@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from cdk_rehearsal.embedded_aws.base.resource_support import require_support
 from cdk_rehearsal.embedded_aws.base.signals import Outcome, ResourceSignals, read_duration
-from cdk_rehearsal.embedded_aws.resources.resource_support import require_support
 from cdk_rehearsal.errors import UnsupportedError
 from cdk_rehearsal.identity_document import read_instance, sign_document
 

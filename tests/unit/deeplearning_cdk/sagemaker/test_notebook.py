@@ -10,7 +10,7 @@ from typing import Any
 import botocore.session
 import pytest
 
-from cdk_rehearsal.embedded_aws.resources.resource_support import require_support
+from cdk_rehearsal.embedded_aws.base.resource_support import require_support
 from cdk_rehearsal.errors import UnsupportedError
 from deeplearning_cdk.coordination.payload import find_payload, pack_notebook
 from deeplearning_cdk.sagemaker.notebook import MOST_CHARACTERS
