@@ -2,10 +2,10 @@
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.base.resource_support import load_support, require_support
 from cdk_rehearsal.embedded_aws.resources import CREATORS
 from cdk_rehearsal.embedded_aws.resources.simple import Simple
 from cdk_rehearsal.errors import UnsupportedError
+from cdk_rehearsal.referees.resource_support import load_support, require_support
 
 
 def find_gaps(template):

@@ -16,7 +16,6 @@ from cdk_rehearsal.embedded_aws.access.authorizer import Authorizer
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.base.observation import Observations, Observer
 from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
-from cdk_rehearsal.embedded_aws.base.resource_support import require_support
 from cdk_rehearsal.embedded_aws.base.scaling_group import HealthCheck
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
 from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome
@@ -35,6 +34,7 @@ from cdk_rehearsal.embedded_aws.services import Services
 from cdk_rehearsal.errors import RehearsalError, UnsupportedError
 from cdk_rehearsal.machine import MachineHost
 from cdk_rehearsal.place import Credentials, Place
+from cdk_rehearsal.referees.resource_support import require_support
 
 ChangeTemplate = Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], Mapping[str, str]]]
 _ACCOUNT_VARIABLE = "MOTO_ACCOUNT_ID"

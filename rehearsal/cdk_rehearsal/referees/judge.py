@@ -7,54 +7,94 @@ import ipaddress
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.cache import require_cache
-from cdk_rehearsal.errors import RefusedError
-from cdk_rehearsal.referees.finding import Violation
+from cdk_rehearsal.errors import RefusedError, UnsupportedError
+from cdk_rehearsal.referees.finding import ORDER, Violation
 from cdk_rehearsal.referees.limits import judge_limits, judge_sizes
 from cdk_rehearsal.referees.order import judge_order
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, show
+from cdk_rehearsal.referees.resource_support import find_gaps
 from cdk_rehearsal.referees.rules import RULES, judge_parameters
 from cdk_rehearsal.referees.service_models import judge_calls
 
 JUDGES = (judge_calls, judge_limits, judge_sizes, judge_order, *RULES)
 
 
+@dataclass(frozen=True)
+class Acceptance:
+    """
+    Findings that are no obstacle to a rehearsal.
+
+    Attributes:
+        races: Findings that fail some orders of creation alone; the rehearsal takes the usual order.
+        accepted: Findings that the user accepts, each with the user's reason.
+    """
+
+    races: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
+
+
 def require_acceptance(
-    stacks: Sequence[AssemblyStack], cache: Path, parameters: Mapping[str, str] | None = None
-) -> None:
+    stacks: Sequence[AssemblyStack],
+    cache: Path,
+    parameters: Mapping[str, str] | None = None,
+    accept: Mapping[str, str] | None = None,
+) -> Acceptance:
     """
     Hold the templates of stacks and of their nested stacks against all rules, and report the time that it took.
 
     The cache remembers templates without a finding, so that the next rehearsal of the same templates takes no time.
 
+    Args:
+        stacks: The stacks.
+        cache: Folder of the cache.
+        parameters: Values of parameters. Default: those of the templates.
+        accept: Name of a rule -> reason why its findings are no obstacle. Default: none.
+
     Raises:
         RefusedError: AWS would refuse one; the error lists every finding.
+        UnsupportedError: The rehearsal does not implement all of them; the error lists that, and every finding.
         UnavailableError: This process may not write into the cache.
     """
     begin = time.monotonic()
     require_cache(cache)
     templates = {name: template for stack in stacks for name, template in _list_templates(stack)}
     count = sum(len(template.get("Resources", {})) for template in templates.values())
-    accepted = cache / "accepted" / _digest(templates, stacks[0].region, parameters or {})
-    if accepted.exists():
+    clean = cache / "accepted" / _digest(templates, stacks[0].region, parameters or {})
+    if clean.exists():
         sys.stderr.write(f"referees: {count} resources without a finding, as before\n")
-        return
-    findings = [
-        (name, finding)
-        for name, template in templates.items()
-        for finding in judge_template(template, stacks[0].region, parameters or {})
-    ]
-    if findings:
-        raise RefusedError([f"{name}: {found}" if len(templates) > 1 else f"{found}" for name, found in findings])
-    accepted.parent.mkdir(exist_ok=True)
-    accepted.touch()
+        return Acceptance()
+    found = {name: judge_template(each, stacks[0].region, parameters or {}) for name, each in templates.items()}
+    acceptance = _sort(found, [gap for each in templates.values() for gap in find_gaps(each)], accept or {})
+    if any(found.values()):
+        for race in acceptance.races:
+            sys.stderr.write(f"may fail, depending on the order of creation: {race}\n")
+        return acceptance
+    clean.parent.mkdir(exist_ok=True)
+    clean.touch()
     sys.stderr.write(f"referees: {count} resources without a finding in {time.monotonic() - begin:.1f} s\n")
+    return acceptance
+
+
+def _sort(found: Mapping[str, Sequence[Violation]], gaps: Sequence[str], accept: Mapping[str, str]) -> Acceptance:
+    """Sort findings by their weight; raise the error of those that are an obstacle."""
+    prefixed = [(f"{name}: " if len(found) > 1 else "", each) for name, listed in found.items() for each in listed]
+    refused = [f"{name}{each}" for name, each in prefixed if each.name not in {ORDER, *accept}]
+    if gaps:
+        raise UnsupportedError(gaps, refused)
+    if refused:
+        raise RefusedError(refused)
+    return Acceptance(
+        races=tuple(f"{name}{each}" for name, each in prefixed if each.name == ORDER and ORDER not in accept),
+        accepted=tuple(f"{name}{each}: {accept[each.name]}" for name, each in prefixed if each.name in accept),
+    )
 
 
 def _list_templates(stack: AssemblyStack) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -72,7 +112,7 @@ def _digest(templates: Mapping[str, Any], region: str, parameters: Mapping[str, 
 
 def judge_template(template: Mapping[str, Any], region: str, parameters: Mapping[str, str]) -> tuple[Violation, ...]:
     """
-    Return what AWS would refuse of a template, one finding a property, in the order of their paths.
+    Return what AWS would refuse of a template, in the order of the paths: of each path all that one referee finds.
 
     Args:
         template: As `cdk synth` wrote it.
@@ -80,17 +120,32 @@ def judge_template(template: Mapping[str, Any], region: str, parameters: Mapping
         parameters: Values of the template's parameters in place of their defaults.
     """
     template = _bind(template, parameters)
-    found: dict[str, Violation] = {}
-    for finding in _lint(template, region):
-        found.setdefault(finding.path, finding)
+    found: dict[str, list[Violation]] = {}
+    _add(found, _lint(template, region))
     try:
         resolved = ResolvedTemplate(template, region)
-        for finding in (*judge_parameters(template), *(each for judge in JUDGES for each in judge(resolved))):
-            found.setdefault(finding.path, finding)
+        _add(found, (replace(each, name="parameters") for each in judge_parameters(template)))
+        for judge in JUDGES:
+            name = judge.__name__.removeprefix("judge_").replace("_", "-")
+            _add(found, (replace(each, name=name) for each in judge(resolved)))
     except (KeyError, IndexError, TypeError, AttributeError):
         if not found:  # else cfn-lint has named what is malformed
             raise
-    return tuple(found[path] for path in sorted(found))
+        resolved = None
+    return tuple(
+        replace(each, construct=resolved.find_construct(path.split(".")[1])) if resolved and "." in path else each
+        for path in sorted(found)
+        for each in found[path]
+    )
+
+
+def _add(found: dict[str, list[Violation]], findings: Iterable[Violation]) -> None:
+    """Add the findings of one referee, for paths at which those before it have found nothing."""
+    own: dict[str, list[Violation]] = {}
+    for each in findings:
+        if each.path not in found and each not in own.setdefault(each.path, []):
+            own[each.path].append(each)
+    found.update(own)
 
 
 def _bind(template: Mapping[str, Any], parameters: Mapping[str, str]) -> Mapping[str, Any]:
@@ -109,7 +164,7 @@ def _lint(template: Mapping[str, Any], region: str) -> Iterator[Violation]:
         if match.rule.id.startswith("E") and not _is_taken(match.message, value):
             text = show(value) if isinstance(value, (str, int, float)) else ""
             source = f"cfn-lint {match.rule.id}, {match.rule.source_url}"
-            yield Violation(".".join(path), text, match.message, source)
+            yield Violation(".".join(path), text, match.message, source, name=match.rule.id)
 
 
 def _is_taken(message: str, value: Any) -> bool:

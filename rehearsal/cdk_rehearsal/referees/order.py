@@ -4,7 +4,9 @@ Dependencies that CloudFormation does not see: without them it may create a reso
 https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-attribute-dependson.html
 """
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from cdk_rehearsal.referees.finding import Violation
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate
@@ -13,14 +15,42 @@ _SOURCE = "https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReferenc
 _NOT_ATTACHED = "the gateway is not attached to the VPC before"
 
 
+class _Race(NamedTuple):
+    """A resource that may be created before another one, and why it should not."""
+
+    name: str
+    other: str
+    reason: str
+
+
 def judge_order(template: ResolvedTemplate) -> Iterator[Violation]:
     """Yield what may be created before something that it uses, for lack of a dependency."""
+    for name, other, reason in _list_races(template):
+        remedy = f"add {other} to its DependsOn"
+        paths = [template.find_construct(each).rpartition("/")[0] for each in (name, other)]
+        if all(paths):
+            remedy += f"; in the CDK: {paths[0]} calls node.add_dependency with {paths[1]}"
+        rule = f"must wait for {other}, because {reason}"
+        yield Violation(f"Resources.{name}.DependsOn", "", rule, _SOURCE, remedy)
+
+
+def find_usual_order(template: Mapping[str, Any], region: str) -> Mapping[str, frozenset[str]]:
+    """Return which resources come before others when nothing goes wrong, though the template does not say so."""
+    resolved = ResolvedTemplate(template, region)
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, other, _ in _list_races(resolved):
+        if name not in resolved.find_needs(other):
+            found[name].add(other)
+    return {name: frozenset(others) for name, others in found.items()}
+
+
+def _list_races(template: ResolvedTemplate) -> Iterator[_Race]:
     yield from _judge_gateways(template)
     yield from _judge_groups(template)
     yield from _judge_functions(template)
 
 
-def _judge_gateways(template: ResolvedTemplate) -> Iterator[Violation]:
+def _judge_gateways(template: ResolvedTemplate) -> Iterator[_Race]:
     attachments = {
         name: (template.list_references(name, "InternetGatewayId"), template.list_references(name, "VpcId"))
         for name, properties in template.list_type("AWS::EC2::VPCGatewayAttachment")
@@ -38,18 +68,18 @@ def _judge_gateways(template: ResolvedTemplate) -> Iterator[Violation]:
                 yield from _require(template, name, attachment, _NOT_ATTACHED)
 
 
-def _judge_groups(template: ResolvedTemplate) -> Iterator[Violation]:
+def _judge_groups(template: ResolvedTemplate) -> Iterator[_Race]:
     """Yield groups before their routes, where the stack waits for signals of the instances."""
     handles = {name for name, _ in template.list_type("AWS::CloudFormation::WaitConditionHandle")}
     for name, _ in template.list_type("AWS::AutoScaling::AutoScalingGroup"):
         if handles & template.find_needs(name) or "CreationPolicy" in template.resources[name]:
-            for route in _find_routes(template, template.list_references(name, "VPCZoneIdentifier")):
+            for route in sorted(_find_routes(template, template.list_references(name, "VPCZoneIdentifier"))):
                 yield from _require(template, name, route, "its instances have no way out of their subnets before")
 
 
-def _judge_functions(template: ResolvedTemplate) -> Iterator[Violation]:
+def _judge_functions(template: ResolvedTemplate) -> Iterator[_Race]:
     for name, _ in template.list_type("AWS::Lambda::Function"):
-        for role in template.list_references(name, "Role"):
+        for role in sorted(template.list_references(name, "Role")):
             for policy, _ in template.list_type("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"):
                 if {role} & (template.list_references(policy, "Roles") | template.list_references(policy, "RoleName")):
                     yield from _require(template, name, policy, "its role lacks rights before")
@@ -71,7 +101,6 @@ def _find_routes(template: ResolvedTemplate, subnets: set[str]) -> set[str]:
     return associations | routes
 
 
-def _require(template: ResolvedTemplate, name: str, other: str, reason: str) -> Iterator[Violation]:
+def _require(template: ResolvedTemplate, name: str, other: str, reason: str) -> Iterator[_Race]:
     if other not in template.find_needs(name):
-        rule = f"must wait for {other}, because {reason}"
-        yield Violation(f"Resources.{name}.DependsOn", "", rule, _SOURCE, f"add {other} to its DependsOn")
+        yield _Race(name, other, reason)

@@ -92,6 +92,10 @@ class ResolvedTemplate:
         """Return the type of a resource; empty if there is none of the name."""
         return str(self.resources.get(name, {}).get("Type", ""))
 
+    def find_construct(self, logical_id: str) -> str:
+        """Return the path of a resource's construct in the app; empty where the template does not say it."""
+        return str(get_map(self._template.get("Resources"), logical_id, "Metadata").get("aws:cdk:path", ""))
+
     def list_references(self, logical_id: str, *path: str) -> set[str]:
         """Return the resources that a property of a resource refers to, or all of its properties."""
         value: Any = self._template["Resources"][logical_id].get("Properties", {})

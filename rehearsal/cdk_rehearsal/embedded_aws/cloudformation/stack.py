@@ -20,7 +20,6 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError
-from cdk_rehearsal.embedded_aws.base.resource_support import find_row, load_support
 from cdk_rehearsal.embedded_aws.base.signals import Outcome, ResourceSignals
 from cdk_rehearsal.embedded_aws.base.stack_record import StackEvent, StackOutcome, StackResource
 from cdk_rehearsal.embedded_aws.cloudformation.stack_registry import StackRegistry
@@ -28,6 +27,7 @@ from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate
 from cdk_rehearsal.embedded_aws.resources import CREATORS
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Properties
 from cdk_rehearsal.embedded_aws.services import Services
+from cdk_rehearsal.referees.resource_support import find_row, load_support
 
 STACK_TYPE = "AWS::CloudFormation::Stack"
 _SETTLE_SECONDS = 0.1

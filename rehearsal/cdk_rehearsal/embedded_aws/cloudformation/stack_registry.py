@@ -8,7 +8,7 @@ from cdk_rehearsal.errors import AssemblyError
 
 
 class ListedStack(Protocol):
-    """What the registry reads of a stack."""
+    """A stack as the registry reads it."""
 
     name: str
     arn: str

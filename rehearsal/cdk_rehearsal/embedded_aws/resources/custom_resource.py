@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.base.resource_support import CUSTOM_RESOURCE
 from cdk_rehearsal.embedded_aws.base.signals import Outcome
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
+from cdk_rehearsal.referees.resource_support import CUSTOM_RESOURCE
 
 _MAX_RESPONSE = 4096
 """Bytes of an answer, as CloudFormation's user guide says."""

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.base.resource_support import require_support
 from cdk_rehearsal.embedded_aws.base.signals import Outcome, ResourceSignals, read_duration
 from cdk_rehearsal.errors import UnsupportedError
 from cdk_rehearsal.identity_document import read_instance, sign_document
+from cdk_rehearsal.referees.resource_support import require_support
 
 GROUP = "AWS::AutoScaling::AutoScalingGroup"
 WAITS = {"ResourceSignal": {"Count": 4, "Timeout": "PT10M"}}

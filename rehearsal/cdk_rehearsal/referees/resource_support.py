@@ -77,9 +77,13 @@ def find_row(resource_type: str) -> str:
 
 def require_support(template: Mapping[str, Any]) -> None:
     """Raise UnsupportedError with everything of a template that the rehearsal does not implement."""
-    findings = sorted(set(_find_gaps(template)))
-    if findings:
+    if findings := find_gaps(template):
         raise UnsupportedError(findings)
+
+
+def find_gaps(template: Mapping[str, Any]) -> list[str]:
+    """Return everything of a template that the rehearsal does not implement, sorted."""
+    return sorted(set(_find_gaps(template)))
 
 
 def _find_gaps(template: Mapping[str, Any]) -> Iterator[str]:
