@@ -166,7 +166,8 @@ class LabPods:
             raise VolumeError(f"the rehearsal has volumes of the driver {DRIVER} alone, got {volume.driver}")
         file_system, _, point = volume.handle.partition("::")
         machine = node.machine
-        step, why = self.aws.find_mount_obstacle(self.cluster_name, machine.instance_id, (file_system, point))
+        place = self.cluster_name, machine.instance_id, (file_system, point)
+        step, why = self.aws.find_mount_obstacle(*place)
         if step == "SetUp" and not why.startswith("rpc error"):
             target = f"/var/lib/kubelet/pods/{order.uid}/volumes/kubernetes.io~csi/{volume.name}/mount"
             why = (
@@ -178,7 +179,8 @@ class LabPods:
             raise VolumeError(f'MountVolume.{step} failed for volume "{volume.name}" : {why}')
         self._lab.file_system_roots(machine)  # Makes the root of the access point, as EFS does.
         folder = machine.access_points[point].path
-        return Mount(file_system_id=file_system, folder=folder, target=volume.path)
+        is_read_only = not self.aws.may_write_volume(*place)
+        return Mount(file_system_id=file_system, folder=folder, target=volume.path, is_read_only=is_read_only)
 
 
 class KubernetesCluster:

@@ -71,7 +71,7 @@ class ClusterRights:
         point of the volume are those of its handle. Words: aws-ia/terraform-aws-eks-blueprints#1171, and efs-utils for
         a name without an address.
         """
-        system, point = volume
+        system, _ = volume
         if FILES not in cluster.addons:
             return "MountDevice", _NO_DRIVER
         groups = self._find_target_groups(machine, system)
@@ -85,13 +85,26 @@ class ClusterRights:
             self._place.client("ec2"), self._find_groups(machine), groups, list(machine.vpc_networks), _FILES_PORT
         ):
             return "SetUp", "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+        if not self._may_use_files(cluster, role, machine, volume, "ClientMount"):
+            return "SetUp", "mount.nfs4: access denied by server while mounting 127.0.0.1:/"
+        return "", ""
+
+    def may_write(self, cluster: Cluster, role: str, machine: Machine, volume: tuple[str, str]) -> bool:
+        """
+        Return whether a node writes to a volume of the EFS driver; without ClientWrite it is mounted read-only.
+
+        EFS user guide, "Using IAM to control access to file systems".
+        """
+        return self._may_use_files(cluster, role, machine, volume, "ClientWrite")
+
+    def _may_use_files(
+        self, cluster: Cluster, role: str, machine: Machine, volume: tuple[str, str], action: str
+    ) -> bool:
         caller = Principal(NODE, "", machine.instance_id, role)
         if association := cluster.find_association(_SYSTEM, _FILES_ACCOUNT):
             caller = Principal(POD, "", machine.instance_id, association.role)
-        parameters = {"FileSystemId": system, "AccessPointId": point}
-        if self._find_denial(caller, [("elasticfilesystem.ClientMount", parameters)]):
-            return "SetUp", "mount.nfs4: access denied by server while mounting 127.0.0.1:/"
-        return "", ""
+        parameters = {"FileSystemId": volume[0], "AccessPointId": volume[1]}
+        return not self._find_denial(caller, [(f"elasticfilesystem.{action}", parameters)])
 
     def find_controller_denial(self, cluster: Cluster, machine: Machine) -> str:
         """Return why the cloud controller of the control plane cannot take a node; empty where it can."""
