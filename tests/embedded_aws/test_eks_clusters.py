@@ -23,6 +23,7 @@ from tests.embedded_aws.eks_template import (
     make_entry,
     make_role,
     make_template,
+    open_api,
     trust_pods,
 )
 from tests.embedded_aws.emr_template import allow
@@ -181,6 +182,12 @@ REFUSALS = {
     ),
     f"Cluster already exists with name: {NAME}": make_template({"Second": make_second_cluster()}),
     "the control plane did not start: no port is free": make_template(Cluster={"Name": "broken"}),
+    "The following CIDRs are not allowed in publicAccessCidrs: [203.0.113.0/24, 10.0.0.0/8]": make_template(
+        Cluster=open_api("3.5.140.0/22", "203.0.113.0/24", "10.0.0.0/8")
+    ),
+    "The following CIDRs are invalid in publicAccessCidrs: [2001:db8::/32]": make_template(
+        Cluster=open_api("2001:db8::/32")
+    ),
     "set bootstrapSelfManagedAddons to false": make_template(Cluster={"BootstrapSelfManagedAddons": True}),
     "the rehearsal knows no creator of a cluster": make_template(
         Cluster={"AccessConfig": {"AuthenticationMode": "API", "BootstrapClusterCreatorAdminPermissions": True}}

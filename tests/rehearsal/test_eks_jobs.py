@@ -87,6 +87,17 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
         yield rehearsal
 
 
+def test_the_report_shows_the_control_plane_with_its_nodes_and_the_volume(kept: Kept) -> None:
+    plane, volume = json.loads((kept.out / "report.json").read_text())["kubernetes"]
+    assert re.fullmatch(r"(stand-in of )?Kubernetes 1[.]35.*, 3 of 3 nodes are Ready", plane)
+    assert volume == "nfs-data 85Gi RWX Retain Bound kubeflow-dist-train/nfs-external nfs-external"
+
+
+def test_the_calls_of_pods_until_they_formed_are_counted(kept: Kept) -> None:
+    cluster = json.loads((kept.out / "report.json").read_text())["cluster"]
+    assert cluster["aws_calls_by_kind"]["pod"] >= cluster["formed"]
+
+
 class Kubectl:
     """The program `kubectl` in the network of the lab."""
 

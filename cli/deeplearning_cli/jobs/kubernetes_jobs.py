@@ -242,8 +242,12 @@ class KubernetesPlatform:
     def _find(self, name: str) -> dict[str, Any]:
         """Return the Job of a job; UnavailableError without it."""
         job = self.api.find("Job", name_job(name))
-        if job is None or read_name(job) != name:
+        if job is None:
             raise UnavailableError(f"job {name} must exist, got none; see: deeplearning-cdk jobs")
+        if read_name(job) != name:
+            raise UnavailableError(
+                f"job {name} must exist, got none; its Job is that of {read_name(job)}, so write that"
+            )
         return job
 
     def _get(self, name: str) -> dict[str, Any]:

@@ -28,6 +28,10 @@ _PROBE_FILE = "/run/deeplearning-rehearsal-probe"
 _PRINT = "printenv " + " ".join(CONTRACT_VARIABLES)
 
 
+IN_SYSTEMD = "systemd unit"
+"""Check that containers do not have."""
+
+
 class Nodes(Protocol):
     """The part of the lab that the checks use."""
 
@@ -103,7 +107,7 @@ def _check_node(
         "sudo -E": nodes.run(instance_id, ["bash", "-c", f"sudo -E {_PRINT}"], user=user, login_shell=True),
     }
     if has_systemd:
-        others["systemd unit"] = _run_in_unit(nodes, instance_id)
+        others[IN_SYSTEMD] = _run_in_unit(nodes, instance_id)
     checks = {"login shell": len(contract) == len(CONTRACT_VARIABLES)}
     checks |= {name: bool(contract) and _contract(answer) == contract for name, answer in others.items()}
     touch = 'probe=$(mktemp "$EFS_MOUNT/.rehearsal-XXXXXX") && rm "$probe"'
