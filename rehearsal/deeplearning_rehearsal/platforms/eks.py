@@ -7,13 +7,9 @@ from typing import Any
 
 from cdk_rehearsal.errors import AssemblyError, PromiseError
 from cdk_rehearsal.kubernetes.api_client import ApiClient, locate
-from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.kubernetes_job import CONTAINER, INDEX_LABEL, JOB_LABEL
-from deeplearning_contract.jobs.submission import SubmissionSettings
-from deeplearning_rehearsal.checks.contract_check import Nodes
-from deeplearning_rehearsal.checks.results import TrainingReport
 from deeplearning_rehearsal.intrinsics import map_literals, read_literals
-from deeplearning_rehearsal.platforms.platform import Clients, Platform
+from deeplearning_rehearsal.platforms.platform import Platform
 
 _PARAMETER, _NODE_GROUP = "AWS::SSM::Parameter", "AWS::EKS::Nodegroup"
 _ACCESS_ENTRY = "AWS::EKS::AccessEntry"
@@ -26,7 +22,6 @@ _POLL_SECONDS = 0.5
 class EksPlatform(Platform):
     """Indexed Jobs of a cluster on EKS."""
 
-    has_late_members = False
     runs_containers = True
     runs_pods = True
     gpus_per_node = 2
@@ -64,26 +59,6 @@ class EksPlatform(Platform):
         for resource in template.get("Resources", {}).values():
             if resource["Type"] == _PARAMETER and _OWN in read_literals(resource["Properties"]["Value"]):
                 yield resource["Properties"], "Value"
-
-    def await_members(self, clients: Clients, submission: SubmissionSettings, seconds: float) -> None:
-        """Return at once: a job brings its pods."""
-
-    def find_logs(self, clients: Clients, submission: SubmissionSettings) -> Mapping[str, bool]:  # noqa: ARG002
-        """Return no logs: those of pods are the API server's."""
-        return {}
-
-    def train(
-        self,
-        nodes: Nodes,
-        master: str,
-        job: JobDefinition,
-        seconds: float,
-        *,
-        clients: Clients,
-        submission: SubmissionSettings,
-    ) -> TrainingReport:
-        """Refuse: a job of EKS is the API server's, and `PodRun` trains."""
-        raise NotImplementedError
 
 
 def find_job_submitter(template: Mapping[str, Any]) -> str:

@@ -15,7 +15,6 @@ from deeplearning_contract.jobs.training_job import (
     make_training_request,
     name_training_job,
 )
-from deeplearning_rehearsal.checks.contract_check import Nodes
 from deeplearning_rehearsal.checks.results import TrainingReport
 from deeplearning_rehearsal.checks.training import LAUNCHER, last_lines, make_training_report, read_result
 from deeplearning_rehearsal.intrinsics import map_literals, read_literals
@@ -34,7 +33,6 @@ TRANSITIONS = ("Starting", "Pending", "Downloading", "DownloadingTrainingImage",
 class SageMakerPlatform(Platform):
     """Training jobs."""
 
-    has_late_members = False
     runs_containers = True
     gpus_per_node = 2
     events_lane = "SageMaker"
@@ -67,48 +65,6 @@ class SageMakerPlatform(Platform):
         for resource in template.get("Resources", {}).values():
             if resource["Type"] == _PARAMETER and _OWN in read_literals(resource["Properties"]["Value"]):
                 yield resource["Properties"], "Value"
-
-    def await_members(self, clients: Clients, submission: SubmissionSettings, seconds: float) -> None:
-        """Return at once: a job brings its containers."""
-
-    def find_logs(self, clients: Clients, submission: SubmissionSettings) -> Mapping[str, bool]:
-        """Return the log streams of the containers of the newest job."""
-        names = list_training_jobs(clients, submission)
-        if not names:
-            return {}
-        job = clients("sagemaker").describe_training_job(TrainingJobName=names[0])
-        pages = (
-            clients("logs")
-            .get_paginator("describe_log_streams")
-            .paginate(logGroupName=LOG_GROUP, logStreamNamePrefix=f"{names[0]}/")
-        )
-        streams = [stream["logStreamName"] for page in pages for stream in page["logStreams"]]
-        hosts = [f"{names[0]}/algo-{number}-" for number in range(1, 1 + job["ResourceConfig"]["InstanceCount"])]
-        return {f"{LOG_GROUP}/{host}*": any(name.startswith(host) for name in streams) for host in hosts}
-
-    def train(
-        self,
-        nodes: Nodes,  # noqa: ARG002
-        master: str,  # noqa: ARG002
-        job: JobDefinition,
-        seconds: float,
-        *,
-        clients: Clients,
-        submission: SubmissionSettings,
-    ) -> TrainingReport:
-        """Create a training job, and read its log and its model."""
-        name = start_training_job(clients, submission, job)
-        described = await_training_job(clients, name, seconds)
-        lines = read_log(clients, name)
-        if described["TrainingJobStatus"] != "Completed":
-            said = described.get("FailureReason") or last_lines("\n".join(lines))
-            raise PromiseError(f"training job {name} is {described['TrainingJobStatus']}: {said}")
-        statuses = tuple(entry["Status"] for entry in described["SecondaryStatusTransitions"])
-        if statuses != TRANSITIONS:
-            raise PromiseError(
-                f"training job {name} must go through {', '.join(TRANSITIONS)}, got {', '.join(statuses)}"
-            )
-        return make_training_report(LAUNCHER, read_result("\n".join(lines)))
 
 
 def find_submitter(template: Mapping[str, Any]) -> str:
@@ -169,3 +125,35 @@ def read_log(clients: Clients, name: str) -> list[str]:
                 break
             token = {"nextToken": page["nextForwardToken"]}
     return lines
+
+
+def find_logs(clients: Clients, submission: SubmissionSettings) -> Mapping[str, bool]:
+    """Return the log streams of the containers of the newest job, name -> whether it is there."""
+    names = list_training_jobs(clients, submission)
+    if not names:
+        return {}
+    job = clients("sagemaker").describe_training_job(TrainingJobName=names[0])
+    pages = (
+        clients("logs")
+        .get_paginator("describe_log_streams")
+        .paginate(logGroupName=LOG_GROUP, logStreamNamePrefix=f"{names[0]}/")
+    )
+    streams = [stream["logStreamName"] for page in pages for stream in page["logStreams"]]
+    hosts = [f"{names[0]}/algo-{number}-" for number in range(1, 1 + job["ResourceConfig"]["InstanceCount"])]
+    return {f"{LOG_GROUP}/{host}*": any(name.startswith(host) for name in streams) for host in hosts}
+
+
+def run_training_job(
+    clients: Clients, submission: SubmissionSettings, job: JobDefinition, seconds: float
+) -> TrainingReport:
+    """Create a training job, and read its own result; PromiseError if it fails, or takes more seconds."""
+    name = start_training_job(clients, submission, job)
+    described = await_training_job(clients, name, seconds)
+    lines = read_log(clients, name)
+    if described["TrainingJobStatus"] != "Completed":
+        said = described.get("FailureReason") or last_lines("\n".join(lines))
+        raise PromiseError(f"training job {name} is {described['TrainingJobStatus']}: {said}")
+    statuses = tuple(entry["Status"] for entry in described["SecondaryStatusTransitions"])
+    if statuses != TRANSITIONS:
+        raise PromiseError(f"training job {name} must go through {', '.join(TRANSITIONS)}, got {', '.join(statuses)}")
+    return make_training_report(LAUNCHER, read_result("\n".join(lines)))
