@@ -1,7 +1,6 @@
 """Training cluster on EKS: a control plane, a node for the system's pods, and members that run jobs as pods."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import jsii
 from aws_cdk import Annotations, Stack
@@ -42,8 +41,8 @@ from deeplearning_cdk.eks.plan import (
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
 from deeplearning_cdk.network.interfaces import describe_hardware
 from deeplearning_cdk.network.values import Network
-from deeplearning_cdk.nodes.member_settings import describe_member
-from deeplearning_cdk.nodes.programs import FileAsset, describe_environment
+from deeplearning_cdk.nodes.member_settings import CONTAINER_USER, describe_container
+from deeplearning_cdk.nodes.programs import FileAsset
 from deeplearning_cdk.nodes.submission import JobSubmission, read_sources_statement
 from deeplearning_cdk.nodes.training_image import TrainingImage
 from deeplearning_cdk.nodes.values import Software
@@ -54,14 +53,10 @@ from deeplearning_cdk.storage.cluster_storage import ClusterStorage
 from deeplearning_cdk.storage.values import Storage
 from deeplearning_cdk.warnings import NEVER_STOPS, NO_ADMINISTRATOR, judge_region, judge_types
 from deeplearning_contract.jobs.submission import KubernetesSettings
-from deeplearning_contract.setting_parts import SYSTEM_PYTHON, FileSystemSettings
+from deeplearning_contract.setting_parts import FileSystemSettings
 from deeplearning_contract.settings import NodeSettings
 
-_LOGIN_USER = "root"
-"""User of pods."""
 _SERVICE_ACCOUNT = "deeplearning-job"
-_SETUP_SECONDS = 15 * 60
-"""Time from a pod's start to the membership."""
 
 
 @jsii.implements(iam.IGrantable, ec2.IConnectable)
@@ -214,13 +209,11 @@ class EksTraining(Construct):
 
     def _describe_member(self, mount_point: str) -> NodeSettings:
         """Return the settings of a pod, which contain no tokens; Kubernetes mounts the shared file system."""
-        return describe_member(
+        return describe_container(
             self._plan.facts,
-            login_user=_LOGIN_USER,
             file_system=FileSystemSettings("claim", mount_point, "", mount_point),
-            setup_seconds=_SETUP_SECONDS,
-            data=[replace(source.settings, bucket="") for source in self._data],
-            environment=describe_environment(self._plan.environment, None, None, SYSTEM_PYTHON),
+            data=self._data,
+            environment=self._plan.environment,
         )
 
     def _build_image(self, software: Software) -> str:
@@ -293,7 +286,7 @@ class EksTraining(Construct):
             self,
             "Submission",
             self.cluster_name,
-            login_user=_LOGIN_USER,
+            login_user=CONTAINER_USER,
             bucket=self._agent.settings.bucket,
             platform="eks",
             kubernetes=self._describe_jobs(mount_point),

@@ -1,12 +1,11 @@
 """Training jobs of SageMaker, whose containers are there while a job runs."""
 
-import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from cdk_rehearsal.errors import AssemblyError, PromiseError
+from cdk_rehearsal.errors import PromiseError
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_contract.jobs.training_job import (
@@ -17,54 +16,23 @@ from deeplearning_contract.jobs.training_job import (
 )
 from deeplearning_rehearsal.checks.results import TrainingReport
 from deeplearning_rehearsal.checks.training import LAUNCHER, last_lines, make_training_report, read_result
-from deeplearning_rehearsal.intrinsics import map_literals, read_literals
-from deeplearning_rehearsal.platforms.platform import Clients, Platform
+from deeplearning_rehearsal.platforms.job_platform import JobPlatform
+from deeplearning_rehearsal.platforms.platform import Clients
 
-_PARAMETER = "AWS::SSM::Parameter"
 _POLICIES, _CREATE = ("AWS::IAM::ManagedPolicy", "AWS::IAM::Policy"), "sagemaker:CreateTrainingJob"
-_OWN = '"platform":"sagemaker"'
-_MEMBERS = re.compile(r'("members":)([0-9]+)')
-_ENDED = ("Completed", "Failed", "Stopped")
+ENDED = ("Completed", "Failed", "Stopped")
 _POLL_SECONDS = 0.5
 TRANSITIONS = ("Starting", "Pending", "Downloading", "DownloadingTrainingImage", "Training", "Uploading", "Completed")
 """Secondary statuses of a job without a hitch, in this order (API reference, DescribeTrainingJob)."""
 
 
-class SageMakerPlatform(Platform):
+class SageMakerPlatform(JobPlatform):
     """Training jobs."""
 
-    runs_containers = True
-    gpus_per_node = 2
+    name = "sagemaker"
+    settings_key = "training"
+    jobs = "training jobs"
     events_lane = "SageMaker"
-    gpu_key = "gpu_count"
-
-    def owns(self, template: Mapping[str, Any]) -> bool:
-        """Return whether a template has a submission document for training jobs."""
-        return any(True for _ in self.list_settings(template))
-
-    def count_nodes(self, template: Mapping[str, Any]) -> int:
-        """Return the instances of a job that names no number."""
-        found = (_MEMBERS.search(read_literals(place[key])) for place, key in self.list_settings(template))
-        return sum(int(match[2]) for match in found if match)
-
-    def require_nodes(self, template: Mapping[str, Any], nodes: int) -> None:
-        """Take every number of instances."""
-
-    def resize(self, template: dict[str, Any], workers: int) -> dict[str, str]:
-        """Set the instances of a job in a template, and return path -> new value; AssemblyError if it has none."""
-        listing = {}
-        for place, key in self.list_settings(template):
-            place[key] = map_literals(place[key], lambda text: _MEMBERS.sub(rf"\g<1>{workers + 1}", text))
-            listing["training.members"] = str(workers + 1)
-        if not listing:
-            raise AssemblyError("the stack must have training jobs, got none; choose another one with --stack NAME")
-        return listing
-
-    def list_settings(self, template: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
-        """Yield the submission documents."""
-        for resource in template.get("Resources", {}).values():
-            if resource["Type"] == _PARAMETER and _OWN in read_literals(resource["Properties"]["Value"]):
-                yield resource["Properties"], "Value"
 
 
 def find_submitter(template: Mapping[str, Any]) -> str:
@@ -96,7 +64,7 @@ def await_training_job(clients: Clients, name: str, seconds: float) -> dict[str,
     give_up = time.monotonic() + seconds
     while True:
         job: dict[str, Any] = clients("sagemaker").describe_training_job(TrainingJobName=name)
-        if job["TrainingJobStatus"] in _ENDED or time.monotonic() > give_up:
+        if job["TrainingJobStatus"] in ENDED or time.monotonic() > give_up:
             return job
         time.sleep(_POLL_SECONDS)
 
