@@ -218,18 +218,21 @@ def plan_nodes(
     )
 
 
-def check_capacities(shared: str, claim: str) -> None:
+def choose_capacities(shared: str, claim: str | None) -> tuple[str, str]:
     """
-    Check that a claim fits its volume.
+    Return the capacities of a volume and of its claim, which is that of the volume unless the user says another.
 
     Raises:
-        ValueError: It is larger; Kubernetes would never bind it.
+        ValueError: The claim is larger; Kubernetes would never bind it.
     """
+    if claim is None:
+        return shared, shared
     if _count_bytes(claim) > _count_bytes(shared):
         raise ValueError(
             f"claim_capacity must not exceed shared_capacity {shared}, got {claim}; such a claim stays Pending, so "
             "lower it, leave it out, or raise shared_capacity"
         )
+    return shared, claim
 
 
 def check_administrators(administrators: Sequence[str]) -> None:

@@ -35,7 +35,7 @@ from deeplearning_cdk.eks.plan import (
     PrincipalArn,
     QueueName,
     check_administrators,
-    check_capacities,
+    choose_capacities,
     plan_nodes,
 )
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
@@ -151,30 +151,15 @@ class EksTraining(Construct):
             software=software,
             storage=storage,
         )
-        self._capacities = shared_capacity, claim_capacity or shared_capacity
-        check_capacities(*self._capacities)
+        self._capacities = choose_capacities(shared_capacity, claim_capacity)
         check_administrators(administrators)
         super().__init__(scope, construct_id)
         self._namespace, self._queue = namespace, queue or ""
         self.cluster_name = tag_costs(self, name_cluster(self))
         self.encryption = ClusterEncryption(self, "Encryption", key=encryption_key, has_spot=self._plan.is_spot)
         self.network = ClusterNetwork(self, "Network", network, log_key=self.encryption.log_key)
-        self.control_plane = ControlPlane(
-            self,
-            "ControlPlane",
-            cluster_name=self.cluster_name,
-            version=version,
-            network=self.network,
-            choice=network,
-            api_from=api_from,
-            encryption=self.encryption,
-        )
-        self.node.default_child = self.control_plane
-        for arn in administrators:
-            self.control_plane.admit_administrator(arn)
-        self.storage = ClusterStorage(
-            self, storage, mode="efs", network=self.network, state_table=None, encryption_key=self.encryption.key
-        )
+        self.control_plane = self._make_control_plane(version, network, api_from, administrators)
+        self.storage = self._make_storage(storage)
         self.file_system, self._data = self.storage.file_system, tuple(storage.data)
         self._agent = FileAsset(self, "Agent", pack_member(self._describe_member(storage.mount_point)))
         self.image_uri = image or self._build_image(software)
@@ -206,6 +191,29 @@ class EksTraining(Construct):
         """
         self.control_plane.admit_submitter(grantee, self._namespace)
         return grant_uploads(grantee, self.cluster_name, self.submission.bucket)
+
+    def _make_control_plane(
+        self, version: str, network: Network, api_from: Sequence[str], administrators: Sequence[str]
+    ) -> ControlPlane:
+        control_plane = ControlPlane(
+            self,
+            "ControlPlane",
+            cluster_name=self.cluster_name,
+            version=version,
+            network=self.network,
+            choice=network,
+            api_from=api_from,
+            encryption=self.encryption,
+        )
+        self.node.default_child = control_plane
+        for arn in administrators:
+            control_plane.admit_administrator(arn)
+        return control_plane
+
+    def _make_storage(self, storage: Storage) -> ClusterStorage:
+        return ClusterStorage(
+            self, storage, mode="efs", network=self.network, state_table=None, encryption_key=self.encryption.key
+        )
 
     def _describe_member(self, mount_point: str) -> NodeSettings:
         """Return the settings of a pod, which contain no tokens; Kubernetes mounts the shared file system."""
