@@ -3,6 +3,7 @@
 import base64
 import ipaddress
 import threading
+import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -51,6 +52,7 @@ _TOKEN_FILE = "/var/run/secrets/pods.eks.amazonaws.com/serviceaccount/eks-pod-id
 _POLICIES = {"AmazonEKSClusterAdminPolicy": "cluster-admin", "AmazonEKSEditPolicy": "edit"}
 """Policy of EKS -> the cluster role with its rights."""
 _EFA_PLUGIN = "aws-efa-k8s-device-plugin"
+_POLL_SECONDS = 0.3
 _FIRST_POD = 100
 """Number of the first pod's address in the part of a subnet that its node is in."""
 
@@ -147,6 +149,12 @@ class LabPods:
     def list_names(self) -> list[str]:
         """Return the names of the pods that run."""
         return sorted(self._running)
+
+    def await_end(self, moment: float) -> list[str]:
+        """Wait until no pod runs, or until a moment; return the names of those that run."""
+        while (left := self.list_names()) and time.monotonic() < moment:
+            time.sleep(_POLL_SECONDS)
+        return left
 
     def run(self, instance_id: str, argv: Sequence[str], **options: Any) -> "CompletedProcess[str]":
         """Run a program in a pod, with the options of `Node.run`; RehearsalError when it has ended."""

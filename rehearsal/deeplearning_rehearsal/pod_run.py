@@ -12,15 +12,13 @@ from deeplearning_contract.jobs.kubernetes_job import make_job
 from deeplearning_contract.jobs.submission import KubernetesSettings
 from deeplearning_contract.names import MEMBERSHIP_FILE
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_membership
-from deeplearning_rehearsal.checks.training import LAUNCHER, make_training_report, read_result
+from deeplearning_rehearsal.checks.training import ENDLESS_JOB, LAUNCHER, make_training_report, read_result
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.kubernetes_jobs import KubernetesJobs
 from deeplearning_rehearsal.platforms.eks import await_job, find_end, list_pods, read_log, require_success
 from deeplearning_rehearsal.report.assessment import Evidence
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport
 
-_CHECKED_JOB = JobDefinition("contract", ("sleep", "3600"), launcher="tf-ps")
-"""A job that runs until it is stopped, so that there is time to look at its pods; its launcher needs nothing."""
 _POLL_SECONDS = 0.3
 _LANE = "training"
 
@@ -43,7 +41,7 @@ class PodRun(ClusterRun):
             evidence.kubernetes += [self._describe_control_plane(), self._prepare(jobs.settings)]
         began = time.monotonic()
         with self.timeline.phase("form pods"):
-            name = self._start(_CHECKED_JOB)
+            name = self._start(ENDLESS_JOB)
             names = self._await_membership(name)
             evidence.formation_seconds = time.monotonic() - began
             evidence.calls = self.aws.calls()
@@ -66,7 +64,7 @@ class PodRun(ClusterRun):
             evidence.training = make_training_report(LAUNCHER, read_result(log))
             self.timeline.report(_LANE, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
             self.timeline.report(_LANE, f"Job {name} is {find_end(job)}")
-            left = self._await_end_of_pods()
+            left = jobs.pods.await_end(self.give_up)
             if left:
                 evidence.problems.append(f"no pod must run after the end of the job, {', '.join(left)} does")
             evidence.kubernetes.append(f"Job {name} is {find_end(job)}, and {', '.join(left) or 'no pod'} runs")
@@ -116,13 +114,8 @@ class PodRun(ClusterRun):
         """Suspend a Job as `deeplearning-cdk stop` does."""
         path = locate("jobs", self.jobs.settings.namespace, name)
         self.jobs.api.call("PATCH", path, {"spec": {"suspend": True}}, MERGE)
-        if left := self._await_end_of_pods():
+        if left := self.jobs.pods.await_end(self.give_up):
             evidence.problems.append(f"no pod must run after a stop, {', '.join(left)} does")
-
-    def _await_end_of_pods(self) -> list[str]:
-        while (left := self.jobs.pods.list_names()) and time.monotonic() < self.give_up:
-            time.sleep(_POLL_SECONDS)
-        return left
 
     def _await_membership(self, name: str) -> list[str]:
         """Wait until each pod has the membership, and return their names; PromiseError when the Job ends before."""

@@ -13,20 +13,19 @@ from deeplearning_cdk.catalog.instance_catalog import (
     NodeInstanceType,
     describe_instance_type,
     has_efa,
+    require_nvidia,
     without_efa,
 )
 from deeplearning_cdk.network.addresses import is_everyone, is_ipv4_network, is_public_network
 from deeplearning_cdk.network.values import Network
-from deeplearning_cdk.nodes.environment_choice import choose_environment
-from deeplearning_cdk.nodes.training_image import DEFAULT_BASE, BuiltEnvironment
+from deeplearning_cdk.nodes.training_image import choose_built_environment
 from deeplearning_cdk.nodes.values import Software
-from deeplearning_cdk.props.check import Rule, check_meaning, check_prop, show_value
+from deeplearning_cdk.props.check import Rule, check_meaning, show_value
 from deeplearning_cdk.props.rules import between, matching, sized
 from deeplearning_cdk.software.job_environment import CONTAINER_IMAGE, JobEnvironment
 from deeplearning_cdk.storage.cluster_storage import check_vpc_of_file_system
 from deeplearning_cdk.storage.shared_file_system import SharedFileSystem
 from deeplearning_cdk.storage.values import Storage
-from deeplearning_contract.setting_parts import SYSTEM_PYTHON
 
 DEFAULT_INSTANCE_TYPE = "p3dn.24xlarge"
 DEFAULT_SYSTEM_TYPE = "m7i.large"
@@ -214,22 +213,25 @@ def plan_nodes(
         node_image=node_image,
         image_disk=image_disk,
         purchase=_choose_purchase(purchase, network.availability_zone),
-        environment=_choose_environment(image, software.environment, facts),
+        environment=choose_built_environment(image, software.environment, facts),
     )
 
 
-def check_capacities(shared: str, claim: str) -> None:
+def choose_capacities(shared: str, claim: str | None) -> tuple[str, str]:
     """
-    Check that a claim fits its volume.
+    Return the capacities of a volume and of its claim, which is that of the volume unless the user says another.
 
     Raises:
-        ValueError: It is larger; Kubernetes would never bind it.
+        ValueError: The claim is larger; Kubernetes would never bind it.
     """
+    if claim is None:
+        return shared, shared
     if _count_bytes(claim) > _count_bytes(shared):
         raise ValueError(
             f"claim_capacity must not exceed shared_capacity {shared}, got {claim}; such a claim stays Pending, so "
             "lower it, leave it out, or raise shared_capacity"
         )
+    return shared, claim
 
 
 def check_administrators(administrators: Sequence[str]) -> None:
@@ -260,12 +262,7 @@ def _check_file_system(storage: Storage) -> None:
 
 
 def _check_type(facts: InstanceTypeFacts) -> None:
-    if facts.accelerator not in (None, "NVIDIA"):
-        others = "others" if facts.accelerator == "other" else f"those of {facts.accelerator}"
-        raise ValueError(
-            f"instance_type must have NVIDIA GPUs or no accelerators on EKS, got {facts.name} with {others}; take "
-            f"{DEFAULT_INSTANCE_TYPE}, or train on it with TrainingCluster"
-        )
+    require_nvidia("EKS", facts, f"take {DEFAULT_INSTANCE_TYPE}, or train on it with TrainingCluster")
     if facts.compute_capability and float(facts.compute_capability) < _OLDEST_GPU:
         raise ValueError(
             f"instance_type must have GPUs that EKS's images support, got {facts.name}; take "
@@ -303,16 +300,3 @@ def _choose_purchase(value: Purchase | None, zone: str | None) -> Purchase:
             "template lets nodes launch on demand beyond those of a group, so pass Purchase.reservation(…)"
         )
     return purchase
-
-
-def _choose_environment(
-    image: str | None, environment: JobEnvironment | None, facts: InstanceTypeFacts
-) -> JobEnvironment | None:
-    if image is None:
-        check_prop("software.environment", environment, BuiltEnvironment | None)
-        return choose_environment(environment, None, (facts,), DEFAULT_BASE, SYSTEM_PYTHON, isolated=False)
-    if environment is not None:
-        raise ValueError(
-            "software.environment must be left out with image, got both; the image brings the software of jobs"
-        )
-    return None

@@ -12,8 +12,8 @@ from aws_cdk import aws_ec2 as ec2
 from deeplearning_cdk import DataSource, EksTraining, Network, Purchase, Storage
 from deeplearning_cdk.warnings import NEVER_STOPS, NO_ADMINISTRATOR
 from deeplearning_contract.setting_parts import DataSettings
-from tests.unit.deeplearning_cdk.conftest import references, render
-from tests.unit.deeplearning_cdk.eks.conftest import IMAGE, read_kubernetes, read_submission
+from tests.unit.deeplearning_cdk.conftest import read_submission, references, render
+from tests.unit.deeplearning_cdk.eks.conftest import IMAGE, read_kubernetes
 
 ROOT = Path(__file__).parents[4]
 CPU = {"instance_type": "m5.xlarge"}

@@ -26,7 +26,6 @@ from deeplearning_cdk import (
 from tests.unit.deeplearning_cdk.eks.conftest import ADMIN, IMAGE
 
 GROUP = "arn:aws:resource-groups:us-east-1:111122223333:group/mine"
-IN_ZONE = Network(availability_zone="us-east-1a")
 
 
 @pytest.mark.parametrize(
