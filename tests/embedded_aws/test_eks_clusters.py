@@ -23,6 +23,7 @@ from tests.embedded_aws.eks_template import (
     make_entry,
     make_role,
     make_template,
+    open_api,
     trust_pods,
 )
 from tests.embedded_aws.emr_template import allow
@@ -181,6 +182,12 @@ REFUSALS = {
     ),
     f"Cluster already exists with name: {NAME}": make_template({"Second": make_second_cluster()}),
     "the control plane did not start: no port is free": make_template(Cluster={"Name": "broken"}),
+    "The following CIDRs are not allowed in publicAccessCidrs: [203.0.113.0/24, 10.0.0.0/8]": make_template(
+        Cluster=open_api("3.5.140.0/22", "203.0.113.0/24", "10.0.0.0/8")
+    ),
+    "The following CIDRs are invalid in publicAccessCidrs: [2001:db8::/32]": make_template(
+        Cluster=open_api("2001:db8::/32")
+    ),
     "set bootstrapSelfManagedAddons to false": make_template(Cluster={"BootstrapSelfManagedAddons": True}),
     "the rehearsal knows no creator of a cluster": make_template(
         Cluster={"AccessConfig": {"AuthenticationMode": "API", "BootstrapClusterCreatorAdminPermissions": True}}
@@ -621,14 +628,24 @@ def make_files(group):
 OPEN, CLOSED = {"Fn::GetAtt": ["Cluster", "ClusterSecurityGroupId"]}, {"Fn::GetAtt": ["Group", "GroupId"]}
 
 
-def find_obstacle(sample):
+def ask_about_volume(sample, *commands):
     volume = [sample.cloud.physical_id("Storage"), sample.cloud.physical_id("Point")]
     node = sample.take_node()["machine"]["instance_id"]
-    return sample.cloud.command("find_mount_obstacle", cluster=NAME, instance_id=node, volume=volume)
+    return [sample.cloud.command(each, cluster=NAME, instance_id=node, volume=volume) for each in commands]
 
 
-def test_a_node_mounts_a_volume_that_it_reaches_and_may_mount(deploy):
-    assert find_obstacle(deploy(make_template(make_files(OPEN)))) == ["", ""]
+def find_obstacle(sample):
+    (found,) = ask_about_volume(sample, "find_mount_obstacle")
+    return found
+
+
+@pytest.mark.parametrize("may_write", [False, True])
+def test_a_node_mounts_a_volume_and_writes_to_it_with_the_right(deploy, may_write):
+    """EFS user guide, "Using IAM to control access to file systems": ClientMount is read-only access."""
+    files = [f"elasticfilesystem:{name}" for name in ("ClientMount", "ClientWrite")[: 1 + may_write]]
+    role = make_role("ec2.amazonaws.com", [*NODE_ACTIONS, *files])
+    sample = deploy(make_template({**make_files(OPEN), "NodeRole": role}))
+    assert ask_about_volume(sample, "find_mount_obstacle", "may_write_volume") == [["", ""], may_write]
 
 
 @pytest.mark.parametrize(

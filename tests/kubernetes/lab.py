@@ -7,36 +7,18 @@ from cdk_rehearsal.kubernetes.users import User
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.kubernetes_cluster import make_cluster_objects
 from deeplearning_contract.jobs.kubernetes_job import JOB_LABEL, make_job
-from deeplearning_contract.jobs.submission import KubernetesSettings, SubmissionSettings
-from deeplearning_contract.setting_parts import ScriptSettings
+from deeplearning_contract.jobs.submission import SubmissionSettings
 from tests.kubernetes.client import MERGE, Client, locate
 from tests.kubernetes.kubelet import Kubelet
 from tests.real_time import GENEROUS_SECONDS
+from tests.unit.deeplearning_contract.test_kubernetes_job import KUBERNETES
 
 START_FILES = {"start_pod.py": "print()"}
 MOST_STEPS = 200
 """Of the stand-in, whose clock advances by a second at each: longer than whatever it waits for."""
 GRACE_SECONDS = 10
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
-SETTINGS = KubernetesSettings(
-    cluster_name="Train-0123abcd",
-    endpoint="https://0123456789ABCDEF0123456789ABCDEF.gr7.eu-west-1.eks.amazonaws.com",
-    authority="Y2VydGlmaWNhdGU=",
-    namespace="kubeflow-dist-train",
-    service_account="deeplearning",
-    image="123456789012.dkr.ecr.eu-west-1.amazonaws.com/cdk-assets:0123",
-    members=2,
-    gpu_count=2,
-    efa_count=0,
-    node_label="deeplearning/member=true",
-    mount_point="/efs",
-    volume_handle="fs-0123456789abcdef0::fsap-0123456789abcdef0",
-    shared_capacity="85Gi",
-    claim_capacity="85Gi",
-    agent=ScriptSettings("assets", "agent.zip", "ab" * 32),
-    region="eu-west-1",
-    has_nvidia_plugin=True,
-)
+SETTINGS = replace(KUBERNETES, gpu_count=2, efa_count=0)
 ROLE = "arn:aws:iam::111122223333:role/Researchers"
 USERS = {"submitter": User(ROLE, ("eks:submitters",))}
 _POLICY = "rbac.authorization.k8s.io"

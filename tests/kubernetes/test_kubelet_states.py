@@ -96,7 +96,7 @@ def node(plane, tmp_path):
     made.close()
 
 
-def test_an_image_that_cannot_be_pulled_is_told_with_the_words_of_the_runtime_and_then_backs_off(node):
+def test_an_image_that_cannot_be_pulled_is_reported_with_the_words_of_the_runtime_and_then_backs_off(node):
     """The events are those of aws/amazon-vpc-cni-k8s#3526."""
     node.create_pod(ImageError("rpc error: code = NotFound desc = not found"))
     assert "NotFound" in node.await_state("waiting", "ErrImagePull")["message"]
@@ -110,7 +110,7 @@ def test_an_image_that_cannot_be_pulled_is_told_with_the_words_of_the_runtime_an
     }
 
 
-def test_a_volume_that_cannot_be_mounted_is_told_in_an_event_while_the_container_is_being_created(node):
+def test_a_volume_that_cannot_be_mounted_is_reported_in_an_event_while_the_container_is_being_created(node):
     node.create_pod(VolumeError("MountVolume.SetUp failed"))
     assert node.await_state("waiting") == {"reason": "ContainerCreating"}
     assert ("FailedMount", "MountVolume.SetUp failed") in node.list_events()
