@@ -57,6 +57,10 @@ class Lab:
         self.kubelet.join(f"{self._prefix}-5", {}, {})
         for number in (6, 7):
             self.join_member(number)
+        self.prepare()
+
+    def prepare(self):
+        """Apply what jobs need, and let submitters in."""
         for each in make_cluster_objects(self.settings, START_FILES):
             answer = self.admin.apply(each)
             assert answer.code in (200, 201), answer
@@ -78,11 +82,16 @@ class Lab:
             self.admin.call("DELETE", locate("persistentvolumeclaims", self.namespace, claim["metadata"]["name"]))
         for volume in self.admin.list("persistentvolumes"):
             self.admin.call("DELETE", locate("persistentvolumes", name=volume["metadata"]["name"]))
-        for name in self.kubelet.nodes:
-            self.admin.call("DELETE", locate("nodes", name=name))
+        for node in self.admin.list("nodes"):
+            self.admin.call("DELETE", locate("nodes", name=node["metadata"]["name"]))
         self.kubelet.nodes.clear()
-        self.until(lambda: not (self.admin.list("persistentvolumes") or self.admin.list("nodes")))
+        self.until(self.is_empty, "nothing is left")
         self.kubelet.stop()
+
+    def is_empty(self):
+        """Tell whether the cluster has no nodes and volumes any more, and the namespace no pods."""
+        kinds = ("nodes", "persistentvolumes")
+        return not (self.admin.list("pods", self.namespace) or any(map(self.admin.list, kinds)))
 
     def join_member(self, number):
         """Join a node of members with two GPUs."""
