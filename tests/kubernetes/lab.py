@@ -14,9 +14,10 @@ from tests.kubernetes.kubelet import Kubelet
 from tests.real_time import GENEROUS_SECONDS
 
 START_FILES = {"start_pod.py": "print()"}
-MOST_STEPS = 200
-"""Of the stand-in, whose clock advances by a second at each: longer than whatever it waits for."""
 GRACE_SECONDS = 10
+"""Time without a renewed lease after which a node is lost."""
+STEP_SECONDS = (1.0,) * 10 + (5.0,) * 40
+"""By which the clock of the stand-in advances while a statement waits: longer than whatever it waits for."""
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 SETTINGS = KubernetesSettings(
     cluster_name="Train-0123abcd",
@@ -104,10 +105,10 @@ class Lab:
             self.kubelet.step()
             if found := condition():
                 return found
-            steps += 1
-            is_over = steps >= MOST_STEPS if self.plane.is_stand_in else time.monotonic() > give_up
+            is_over = steps == len(STEP_SECONDS) if self.plane.is_stand_in else time.monotonic() > give_up
             assert not is_over, f"it never happened: {what or condition}"
-            self.plane.pass_time(1.0)
+            self.plane.pass_time(STEP_SECONDS[min(steps, len(STEP_SECONDS) - 1)])
+            steps += 1
 
     def make(self, name, **values):
         """Return the Job of a definition."""
