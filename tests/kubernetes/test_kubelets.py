@@ -216,7 +216,7 @@ def test_a_pod_that_is_deleted_gets_the_time_of_its_job_to_end(site):
     assert running.graces == [pod["spec"]["terminationGracePeriodSeconds"]]
 
 
-def test_an_image_that_cannot_be_pulled_is_told_in_the_words_of_the_runtime_backs_off_and_is_pulled_later(site, mend):
+def test_an_image_that_cannot_be_pulled_is_reported_in_the_runtimes_words_backs_off_and_is_pulled_later(site, mend):
     """The events are those of aws/amazon-vpc-cni-k8s#3526."""
     error = "rpc error: code = NotFound desc = not found"
     site.host.fault = ImageError(error)
@@ -234,7 +234,7 @@ def test_an_image_that_cannot_be_pulled_is_told_in_the_words_of_the_runtime_back
     site.await_phase("Running")
 
 
-def test_a_volume_that_cannot_be_mounted_is_told_in_an_event_and_is_mounted_later(site, mend):
+def test_a_volume_that_cannot_be_mounted_is_reported_in_an_event_and_is_mounted_later(site, mend):
     site.host.fault = VolumeError("MountVolume.SetUp failed")
     site.join()
     site.lab.submit("train", members=1)
