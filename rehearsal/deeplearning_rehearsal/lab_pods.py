@@ -268,9 +268,9 @@ class KubernetesCluster:
         try:
             self.api.call("POST", locate(resource, namespace), body)
         except ApiError as error:
-            if error.code != HTTPStatus.NOT_FOUND:
+            if error.code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 raise
-            return False
+            return error.code == HTTPStatus.CONFLICT  # Given before.
         return True
 
     def stop(self) -> None:

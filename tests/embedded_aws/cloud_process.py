@@ -159,18 +159,20 @@ class AnsweringCluster(RecordedCluster):
 
     def __init__(self, order):
         super().__init__(order)
-        folder = Path(tempfile.mkdtemp(prefix="answering-cluster-"))
-        host = KubernetesHost(folder, SimpleNamespace(), lambda *_: None, ControlPlane)
+        self._folder = Path(tempfile.mkdtemp(prefix="answering-cluster-"))
+        host = KubernetesHost(self._folder, SimpleNamespace(), lambda *_: None, ControlPlane)
         self._cluster = host.start(order)
         self.endpoint, self.authority = self._cluster.endpoint, self._cluster.authority
 
     def grant(self, principal, policy, namespaces):
         """Give a policy."""
+        super().grant(principal, policy, namespaces)
         self._cluster.grant(principal, policy, namespaces)
 
     def stop(self):
         """End the control plane."""
         self._cluster.stop()
+        shutil.rmtree(self._folder)
         super().stop()
 
 

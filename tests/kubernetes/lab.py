@@ -14,9 +14,10 @@ from tests.real_time import GENEROUS_SECONDS
 from tests.unit.deeplearning_contract.test_kubernetes_job import KUBERNETES
 
 START_FILES = {"start_pod.py": "print()"}
-MOST_STEPS = 200
-"""Of the stand-in, whose clock advances by a second at each: longer than whatever it waits for."""
 GRACE_SECONDS = 10
+"""Time without a renewed lease after which a node is lost."""
+STEP_SECONDS = (1.0,) * 10 + (5.0,) * 40
+"""By which the clock of the stand-in advances while a statement waits: longer than whatever it waits for."""
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 SETTINGS = replace(KUBERNETES, gpu_count=2, efa_count=0)
 ROLE = "arn:aws:iam::111122223333:role/Researchers"
@@ -39,6 +40,10 @@ class Lab:
         self.kubelet.join(f"{self._prefix}-5", {}, {})
         for number in (6, 7):
             self.join_member(number)
+        self.prepare()
+
+    def prepare(self):
+        """Apply what jobs need, and let submitters in."""
         for each in make_cluster_objects(self.settings, START_FILES):
             answer = self.admin.apply(each)
             assert answer.code in (200, 201), answer
@@ -60,11 +65,16 @@ class Lab:
             self.admin.call("DELETE", locate("persistentvolumeclaims", self.namespace, claim["metadata"]["name"]))
         for volume in self.admin.list("persistentvolumes"):
             self.admin.call("DELETE", locate("persistentvolumes", name=volume["metadata"]["name"]))
-        for name in self.kubelet.nodes:
-            self.admin.call("DELETE", locate("nodes", name=name))
+        for node in self.admin.list("nodes"):
+            self.admin.call("DELETE", locate("nodes", name=node["metadata"]["name"]))
         self.kubelet.nodes.clear()
-        self.until(lambda: not (self.admin.list("persistentvolumes") or self.admin.list("nodes")))
+        self.until(self.is_empty, "nothing is left")
         self.kubelet.stop()
+
+    def is_empty(self):
+        """Tell whether the cluster has no nodes and volumes any more, and the namespace no pods."""
+        kinds = ("nodes", "persistentvolumes")
+        return not (self.admin.list("pods", self.namespace) or any(map(self.admin.list, kinds)))
 
     def join_member(self, number):
         """Join a node of members with two GPUs."""
@@ -77,10 +87,10 @@ class Lab:
             self.kubelet.step()
             if found := condition():
                 return found
-            steps += 1
-            is_over = steps >= MOST_STEPS if self.plane.is_stand_in else time.monotonic() > give_up
+            is_over = steps == len(STEP_SECONDS) if self.plane.is_stand_in else time.monotonic() > give_up
             assert not is_over, f"it never happened: {what or condition}"
-            self.plane.pass_time(1.0)
+            self.plane.pass_time(STEP_SECONDS[min(steps, len(STEP_SECONDS) - 1)])
+            steps += 1
 
     def make(self, name, **values):
         """Return the Job of a definition."""

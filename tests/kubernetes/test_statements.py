@@ -100,7 +100,10 @@ def test_an_object_that_does_not_exist_is_named(lab):
 
 
 def test_a_watch_tells_changes_and_what_leaves_its_selection(lab):
-    lab.submit("watched")
+    job = lab.make("watched")
+    job["spec"]["suspend"] = True  # The status of one that goes on changes too.
+    assert lab.submitter.apply(job).code == 201
+    lab.until(lambda: lab.list_ends("watched") == ["Suspended/JobSuspended"])
     version = lab.submitter.do("GET", locate("jobs", lab.namespace))["metadata"]["resourceVersion"]
     path = locate("jobs", lab.namespace, "watched")
     for colour in ("red", "blue"):

@@ -4,7 +4,9 @@ import json
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from cdk_rehearsal.run.lab_record import LabRecord
 from deeplearning_contract.names import AGENT_DIRECTORY
 from tests.real_time import GENEROUS_SECONDS
 from tests.rehearsal.kept_rehearsal import (
+    COMMAND,
     ENDLESS_EPOCHS,
     Kept,
     check_failing_job,
@@ -139,43 +142,82 @@ def submit(kept: Kept, *words: str, statuses: tuple[int, ...] = (0,)) -> str:
     return kept.run("submit", "job.toml", "--name", NAME, *words, statuses=statuses)
 
 
-def test_a_second_preparation_changes_nothing(kept: Kept) -> None:
+@contextmanager
+def follow(kept: Kept) -> "Iterator[subprocess.Popen[str]]":
+    """Follow the log of the job beside other commands."""
+    command = [COMMAND, "logs", "--rehearsal", str(kept.out), "--job", NAME, "--follow"]
+    process = subprocess.Popen(command, cwd=kept.folder, stdout=subprocess.PIPE, text=True)
+    limit = threading.Timer(GENEROUS_SECONDS, process.kill)
+    limit.start()
+    try:
+        yield process
+    finally:
+        limit.cancel()
+        process.kill()
+        process.communicate()
+
+
+def list_epochs(output: str) -> list[int]:
+    """Return the epochs of a log."""
+    return [int(number) for number in re.findall(r"^epoch ([0-9]+)$", output, re.MULTILINE)]
+
+
+@pytest.fixture
+def kubectl(kept: Kept) -> Kubectl:
+    """The program with a fresh token."""
+    return Kubectl(kept)
+
+
+def test_a_second_preparation_changes_nothing(kept: Kept, kubectl: Kubectl) -> None:
     first = kept.run("prepare-cluster")
     assert first.splitlines()[-1] == (
         "nfs-data  85Gi  RWX  Retain  Bound  kubeflow-dist-train/nfs-external  nfs-external"
     )
-    kubectl = Kubectl(kept)
     versions = kubectl.list_versions()
     assert kept.run("prepare-cluster") == first
     assert kubectl.list_versions() == versions
     assert {"Namespace kubeflow-dist-train", "PersistentVolume nfs-data", "ConfigMap deeplearning"} <= versions.keys()
 
 
-def test_a_job_is_planned_submitted_listed_followed_stopped_and_resumed(kept: Kept) -> None:
+def test_a_job_is_planned_submitted_listed_followed_stopped_and_resumed(kept: Kept, kubectl: Kubectl) -> None:
     kept.write_job(ENDLESS_EPOCHS)
+    before = kubectl.list_versions()
     assert "4 ranks = 2 hosts x 2" in kept.run("plan", "job.toml")
-    assert json.loads(kept.run("jobs", "--json"))["jobs"][0]["name"] == "contract"
-    assert "job.batch" not in Kubectl(kept).run("get", "jobs", "--output", "name", "--selector", "batch=count")
+    assert kubectl.list_versions() == before
     submit(kept, "--detach")
-    reached = kept.await_epoch(NAME)
-    job = kept.find_job(NAME)
-    assert (job["run"], job["state"], job["members"]) == ("train-digits", "running", 2)
-    assert "which is running" in submit(kept, statuses=(2,))
-    check_kubectl(kept)
-    assert kept.run("stop", NAME).splitlines()[-1] == "train-digits stopped"
+    with follow(kept) as log:
+        assert log.stdout
+        assert any(map(list_epochs, log.stdout))
+        jobs = json.loads(kept.run("jobs", "--json"))["jobs"]
+        assert [(job["name"], job["run"], job["state"], job["members"]) for job in jobs] == [
+            (NAME, "train-digits", "running", 2),
+            ("contract", "contract", "stopped", 2),
+        ]
+        assert "which is running" in submit(kept, statuses=(2,))
+        check_kubectl(kept, kubectl)
+        assert kept.run("stop", NAME).splitlines()[-1] == "train-digits stopped"
+        reached = list_epochs(log.stdout.read())[-1]
+        assert log.wait() == 0
     assert kept.find_job(NAME)["state"] == "stopped"
-    kept.write_job(reached + 60)
+    kept.write_job(reached + 20)
+    check_end(kept, reached)
+
+
+def check_end(kept: Kept, reached: int) -> None:
+    """Submit the job again, which resumes behind the last epoch of its log, and follow it to its end."""
+    epochs = reached + 20
     output = submit(kept)
-    assert f"resumes from /efs/jobs/{NAME}/checkpoints/epochs-" in output
-    result = {"ranks": 4, "epochs": reached + 60}
-    assert read_result(output) == result
-    assert (kept.find_job(NAME)["state"], kept.find_job(NAME)["status"]) == ("succeeded", 0)
+    (folder,) = re.findall(rf"resumes from /efs/jobs/{NAME}/checkpoints/epochs-([0-9]+)", output)
+    assert int(folder) >= reached
+    result = {"ranks": 4, "epochs": epochs}
+    assert (read_result(output), list_epochs(output)[-1]) == (result, epochs)
+    job = kept.find_job(NAME)
+    assert (job["state"], job["status"]) == ("succeeded", 0)
     assert read_result(kept.run("logs", "--job", NAME, "--follow")) == result
 
 
-def check_kubectl(kept: Kept) -> None:
+def check_kubectl(kept: Kept, kubectl: Kubectl) -> None:
     """Show the objects of the job, and apply it in vain."""
-    kubectl = Kubectl(kept)
     names = kubectl.run("get", "jobs,pods,pv", "--selector", MANAGED, "--output", "name").splitlines()
     found = sorted(re.sub(r"-[a-z0-9]{5}$", "", name) for name in names)
     assert found == [
