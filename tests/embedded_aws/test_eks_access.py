@@ -1,7 +1,7 @@
 """
-What one cluster of EKS refuses: requests, tokens, calls of its parts and of its pods, as the deployed policies decide.
+A cluster of EKS refuses requests, tokens, nodes and calls of pods as EKS's rules and the deployed policies say.
 
-The cluster is deployed once, with an API server that answers. A test that changes it puts it back.
+It is deployed once, with an API server that answers. A test that changes it puts it back.
 """
 
 import contextlib
