@@ -60,13 +60,17 @@ def rehearse(arguments: argparse.Namespace) -> int:
 
 def _try_orders(options: RehearsalOptions, count: int) -> int:
     # moto takes two seconds to load, which the enclosed rehearsal spends in its own process.
+    from cdk_rehearsal.embedded_aws.base.cloud_options import no_usual_order  # noqa: PLC0415
     from cdk_rehearsal.orders import print_failures, try_orders  # noqa: PLC0415
+    from cdk_rehearsal.referees.order import find_usual_order  # noqa: PLC0415
     from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options  # noqa: PLC0415
 
     stack = read_cluster(options.assembly, options.stack)
     if options.referees:
         require_acceptance(stack.deployment, options.cache)
-    failures = try_orders(options.assembly, count, stacks=[stack.path], options=make_cloud_options())
+    find_order = find_usual_order if options.referees else no_usual_order
+    cloud = make_cloud_options(find_usual_order=find_order)
+    failures = try_orders(options.assembly, count, stacks=[stack.path], options=cloud)
     return print_failures(failures, as_json=options.json)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cdk_rehearsal.errors import AssemblyError
-from cdk_rehearsal.manifest import StackArtifact, find_stacks, read_object
+from cdk_rehearsal.manifest import LOGICAL_ID, StackArtifact, find_stacks, read_object
 
 if TYPE_CHECKING:
     from cdk_rehearsal.place import Place  # which needs boto3
@@ -66,6 +66,7 @@ class AssemblyStack:
         nested: File name -> template of the nested stacks at any depth.
         needs: Stacks that must be deployed before, in that order.
         path: Its path in the app, such as `Prod/training`.
+        constructs: Logical id -> path of the construct in the app.
     """
 
     name: str
@@ -78,6 +79,7 @@ class AssemblyStack:
     nested: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     needs: "tuple[AssemblyStack, ...]" = ()
     path: str = ""
+    constructs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def templates(self) -> tuple[Mapping[str, Any], ...]:
@@ -166,6 +168,9 @@ def _read_stack(stack: StackArtifact, place: tuple[str, str], needs: tuple[Assem
         nested={each.path.name: read_object(each.path) for each in assets if each.path.name.endswith(_NESTED_TEMPLATE)},
         needs=needs,
         path=stack.path,
+        constructs={
+            logical_id: path.removeprefix("/") for path, kind, logical_id in stack.list_metadata() if kind == LOGICAL_ID
+        },
     )
 
 

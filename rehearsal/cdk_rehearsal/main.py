@@ -31,7 +31,7 @@ def _rehearse(options: argparse.Namespace) -> int:
     names = ("assembly", "stacks", "expect", "check", "referees", "seed", "minutes", "out", "cache")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     try:
-        plan = Plan(parameters=dict(options.parameter), **given).resolve()
+        plan = Plan(parameters=dict(options.parameter), accept=dict(options.accept), **given).resolve()
         if options.orders is not None:
             return _try_orders(plan, options)
         report = rehearse(plan)
@@ -56,15 +56,19 @@ def _end(plan: "Plan", report: "Report") -> str:
 def _try_orders(plan: "Plan", options: argparse.Namespace) -> int:
     require_rehearsal()
     # moto takes a second, which a rehearsal loads in the process of its embedded AWS.
+    from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions  # noqa: PLC0415
     from cdk_rehearsal.orders import print_failures, try_orders  # noqa: PLC0415
     from cdk_rehearsal.referees.judge import require_acceptance  # noqa: PLC0415
+    from cdk_rehearsal.referees.order import find_usual_order  # noqa: PLC0415
 
     report_warnings(Path(plan.assembly), plan.stacks)
     stacks, parameters = read_stacks(Path(plan.assembly), plan.stacks), dict(options.parameter)
     require_parameters(stacks, parameters)
+    cloud = CloudOptions()
     if plan.referees:
-        require_acceptance(stacks, Path(str(plan.cache)), parameters)
-    failures = try_orders(plan.assembly, options.orders, stacks=plan.stacks, parameters=parameters)
+        require_acceptance(stacks, Path(str(plan.cache)), parameters, plan.accept)
+        cloud = CloudOptions(find_usual_order=find_usual_order)
+    failures = try_orders(plan.assembly, options.orders, stacks=plan.stacks, parameters=parameters, options=cloud)
     return print_failures(failures, as_json=options.json)
 
 
@@ -98,6 +102,8 @@ def _make_parser() -> argparse.ArgumentParser:
         dest="referees",
         help="deploy a template that breaks a rule of AWS (default: refuse it, with all findings)",
     )
+    accept_help = "take the findings of a rule of AWS, such as E3030, for this reason; the report shows it; repeatable"
+    add("--accept", action="append", type=_pair, default=[], metavar="RULE=REASON", help=accept_help)
     add("--seed", type=int, metavar="N", help="order in which resources are created (default: drawn, and shown)")
     add(
         "--orders",

@@ -12,8 +12,8 @@ from cdk_rehearsal.errors import AssemblyError
 MANIFEST = "manifest.json"
 STACK, NESTED = "aws:cloudformation:stack", "cdk:cloud-assembly"
 """Types of artifacts: a stack, and the assembly of a Stage."""
-WARNING, ERROR = "aws:cdk:warning", "aws:cdk:error"
-"""Types of metadata that `Annotations` adds; the CDK CLI prints both, and deploys nothing with an error."""
+LOGICAL_ID, WARNING, ERROR = "aws:cdk:logicalId", "aws:cdk:warning", "aws:cdk:error"
+"""Types of metadata; the CDK CLI prints warnings and errors, and deploys nothing with an error."""
 
 _WILD = re.compile(r"(\*\*|\*|\?)")
 
@@ -65,6 +65,13 @@ class StackArtifact:
         """Return whether a name or a path means the stack; in a path, `*` stands for anything but a slash."""
         parts = [{"**": ".*", "*": "[^/]*", "?": "[^/]"}.get(part, re.escape(part)) for part in _WILD.split(pattern)]
         return pattern in (self.name, self.key) or re.fullmatch("".join(parts), self.path) is not None
+
+    def list_metadata(self) -> Iterator[tuple[str, str, str]]:
+        """Yield path, type and data of its metadata, which the CDK has in the manifest or in a file of its own."""
+        file = self.entry.get("additionalMetadataFile")
+        for metadata in (self.entry.get("metadata", {}), read_object(self.folder / file) if file else {}):
+            for path, entries in metadata.items():
+                yield from ((path, entry["type"], str(entry.get("data"))) for entry in entries)
 
     def list_needs(self) -> "tuple[StackArtifact, ...]":
         """Return the stacks that must be deployed directly before it."""
@@ -186,10 +193,6 @@ def _list_stacks(assembly: Path) -> Iterator[StackArtifact]:
 
 
 def _list_messages(stack: StackArtifact) -> Iterator[Message]:
-    """Yield the messages of a stack; the CDK writes its metadata into the manifest or, lately, a file of its own."""
-    file = stack.entry.get("additionalMetadataFile")
-    for metadata in (stack.entry.get("metadata", {}), read_object(stack.folder / file) if file else {}):
-        for path, entries in metadata.items():
-            for entry in entries:
-                if entry["type"] in (WARNING, ERROR):
-                    yield Message(entry["type"], path, " ".join(str(entry["data"]).split()))
+    for path, kind, data in stack.list_metadata():
+        if kind in (WARNING, ERROR):
+            yield Message(kind, path, " ".join(data.split()))

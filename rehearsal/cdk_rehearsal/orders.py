@@ -90,7 +90,7 @@ def try_orders(
         count: Number of orders. Their seeds are 1 to `count`, the seeds of `Plan`.
         stacks: Names, paths or patterns of stacks; what they need is with them. Default: all, those of Stages too.
         parameters: Values of the templates' parameters, each for all stacks that declare it. Default: their defaults.
-        options: Options of the embedded AWS. Default: an empty account.
+        options: Options of the embedded AWS. Default: an empty account, and every order that the templates allow.
 
     Raises:
         ValueError: The count is less than 1.

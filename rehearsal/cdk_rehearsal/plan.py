@@ -17,7 +17,7 @@ from cdk_rehearsal.extras import require_rehearsal
 from cdk_rehearsal.image_families import find_image_parts
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import prepare_layers
-from cdk_rehearsal.referees.judge import require_acceptance
+from cdk_rehearsal.referees.judge import Acceptance, require_acceptance
 from cdk_rehearsal.report.report import Report
 from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
 from cdk_rehearsal.run.progress import report_line, report_warnings
@@ -41,7 +41,8 @@ class Plan:
         check: Python file with a function `check(run: Run)`, which is called when all stacks are complete; an
             AssertionError is a problem of the report. Default: none.
         launch_faults: Launches that fail on purpose. Default: none.
-        referees: Whether the template is first held against the rules of AWS. Default: it is.
+        referees: Whether the templates are first held against the rules of AWS. Default: they are.
+        accept: Name of such a rule -> reason why its findings are no obstacle; the report shows both. Default: none.
         seed: Draws the order in which resources are created and deleted, as far as their dependencies leave it open;
             progress shows it. Default: a random number below 1,000,000.
         minutes: Time after which the stack is judged as it stands. Default: 10.
@@ -59,6 +60,7 @@ class Plan:
     check: Path | str | None = None
     launch_faults: Sequence[LaunchFault] = ()
     referees: bool = True
+    accept: Mapping[str, str] = field(default_factory=dict)
     seed: int = field(default_factory=partial(secrets.randbelow, 1_000_000))
     minutes: float = 10.0
     out: Path | str = "build/rehearsal"
@@ -129,12 +131,12 @@ def rehearse(plan: Plan) -> Report:
     require_namespaces()
     require_cache(cache)
     require_rehearsal()
-    if plan.referees:
-        require_acceptance(stacks, cache, plan.parameters)
+    acceptance = require_acceptance(stacks, cache, plan.parameters, plan.accept) if plan.referees else Acceptance()
     out.mkdir(parents=True, exist_ok=True)
     (out / REPORT).unlink(missing_ok=True)
     prepare_layers(find_image_parts(stacks), prepare_base_root(cache, report_line), None, cache, report_line)
-    status = run_enclosed("cdk_rehearsal.rehearsal:carry_out", plan.to_json())
+    argument = json.dumps({"plan": plan.to_json(), "acceptance": asdict(acceptance)})
+    status = run_enclosed("cdk_rehearsal.rehearsal:carry_out", argument)
     if status == INTERRUPTED:
         raise KeyboardInterrupt
     if status not in _VERDICTS or not (out / REPORT).is_file():

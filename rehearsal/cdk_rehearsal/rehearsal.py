@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cdk_rehearsal.assembly import AssemblyStack, read_stacks
-from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
+from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, no_usual_order
 from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.error_report import report_error
@@ -20,6 +20,8 @@ from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import prepare_layers
 from cdk_rehearsal.lab.lab import PORT, ROUTER
 from cdk_rehearsal.plan import REPORT, Expectation, Plan
+from cdk_rehearsal.referees.judge import Acceptance
+from cdk_rehearsal.referees.order import find_usual_order
 from cdk_rehearsal.report.report import STAND_IN, Report, Section, StackReport
 from cdk_rehearsal.report.stand_ins import AWS_STAND_INS
 from cdk_rehearsal.run.enclosure import end_enclosure
@@ -38,18 +40,24 @@ _BOOT_RESULT = "/run/cloud-init/result.json"
 
 
 def carry_out(argument: str, _lab_pid: int) -> int:
-    """Rehearse a plan of JSON, write its report, and end this process; return the status when that is not possible."""
+    """Rehearse a plan, write its report, and end this process; return the status when that is not possible."""
     try:
-        _rehearse(Plan.from_json(argument), Timeline())
+        document = json.loads(argument)
+        _rehearse(Plan.from_json(document["plan"]), Acceptance(**document["acceptance"]), Timeline())
     except RehearsalError as error:
         return report_error(error, program=PROGRAM)
     return 0
 
 
-def _rehearse(plan: Plan, timeline: Timeline) -> None:
+def _rehearse(plan: Plan, acceptance: Acceptance, timeline: Timeline) -> None:
     keep_progress(timeline, Path(plan.out))
     stacks = read_stacks(Path(plan.assembly), plan.stacks)
-    options = CloudOptions(key_pairs=assume_key_pairs(stacks), faults=plan.launch_faults, seed=plan.seed)
+    options = CloudOptions(
+        key_pairs=assume_key_pairs(stacks),
+        faults=plan.launch_faults,
+        seed=plan.seed,
+        find_usual_order=find_usual_order if acceptance.races else no_usual_order,
+    )
     cache = Path(plan.cache or "")
     base = prepare_base_root(cache, report_line)
     layers = prepare_layers(find_image_parts(stacks), base, None, cache, report_line)
@@ -68,7 +76,7 @@ def _rehearse(plan: Plan, timeline: Timeline) -> None:
                 problems = [*_judge_stack(plan.expect, run.stack), *_find_denials(aws)]
                 if run.stack.status == "CREATE_COMPLETE":
                     problems += [*_judge_user_data(run), *_call_check(plan, run)]
-        sections = _list_sections(run, timeline, memory)
+        sections = (*_list_findings(acceptance), *_list_sections(run, timeline, memory))
         report = Report(
             "fail" if problems else "pass",
             plan.expect,
@@ -134,6 +142,11 @@ def _call_check(plan: Plan, run: Run) -> list[str]:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         return [f"{Path(frame.filename).name}:{frame.lineno}: {type(error).__name__}: {error} ({frame.line})"]
     return []
+
+
+def _list_findings(acceptance: Acceptance) -> tuple[Section, ...]:
+    races = tuple(f"may fail, depending on the order of creation: {each}" for each in acceptance.races)
+    return Section("race", races), Section("accepted", acceptance.accepted)
 
 
 def _list_sections(run: Run, timeline: Timeline, memory: MemoryWatch) -> tuple[Section, ...]:

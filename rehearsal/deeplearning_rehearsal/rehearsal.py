@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.embedded_aws.access.authorizer import write_rights
+from cdk_rehearsal.embedded_aws.base.cloud_options import no_usual_order
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError
@@ -22,6 +23,7 @@ from cdk_rehearsal.lab import Lab, open_lab
 from cdk_rehearsal.lab.lab import ENDPOINT, PORT, ROUTER
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.place import OPERATOR_KEY, OPERATOR_SECRET
+from cdk_rehearsal.referees.order import find_usual_order
 from cdk_rehearsal.report.dashboard_page import read_dashboard
 from cdk_rehearsal.report.report import list_ending, name_following, name_path, render_text
 from cdk_rehearsal.report.stand_ins import AWS_STAND_INS
@@ -102,7 +104,8 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
         copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, report_line))
         fleet = make_fleet(lab, timeline, _prepare(copy_program, kept, lab), platform.events_lane)
         key_pairs = assume_key_pairs(stack.deployment)
-        sound = make_cloud_options(key_pairs=key_pairs, seed=options.seed)
+        find_order = find_usual_order if options.referees else no_usual_order
+        sound = make_cloud_options(key_pairs=key_pairs, seed=options.seed, find_usual_order=find_order)
         cloud = sound if case is None else add_faults(sound, case, kept)
         aws_parts = EmbeddedAws(
             address=ROUTER,

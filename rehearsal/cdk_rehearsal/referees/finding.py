@@ -18,7 +18,7 @@ class Violation:
         source: The rule's origin: a page, or a service model.
         remedy: What to do; empty where the rule says it.
         name: Name of the rule, by which it is accepted, such as `E3030` or `keys`.
-        construct: Path of the construct in the app; empty where the template does not say it.
+        construct: Path of the construct in the app; empty where it is not known.
     """
 
     path: str

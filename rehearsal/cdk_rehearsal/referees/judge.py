@@ -5,6 +5,7 @@ import functools
 import hashlib
 import ipaddress
 import json
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,14 +17,17 @@ from typing import Any
 from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.cache import require_cache
 from cdk_rehearsal.errors import RefusedError, UnsupportedError
+from cdk_rehearsal.intrinsics import find_references
 from cdk_rehearsal.referees.finding import ORDER, Violation
 from cdk_rehearsal.referees.limits import judge_limits, judge_sizes
 from cdk_rehearsal.referees.order import judge_order
-from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, show
+from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, get_map, show
 from cdk_rehearsal.referees.resource_support import find_gaps
 from cdk_rehearsal.referees.rules import RULES, judge_parameters
 from cdk_rehearsal.referees.service_models import judge_calls
 
+_LOCAL_ZONE = re.compile(r"[a-z-]+-[0-9]-[a-z]{3}-[0-9][a-z]")
+"""Name of a Local Zone, such as `us-west-2-lax-1a` (AWS Local Zones user guide)."""
 JUDGES = (judge_calls, judge_limits, judge_sizes, judge_order, *RULES)
 
 
@@ -66,12 +70,14 @@ def require_acceptance(
     begin = time.monotonic()
     require_cache(cache)
     templates = {name: template for stack in stacks for name, template in _list_templates(stack)}
+    constructs = {name: stack.constructs for stack in stacks for name, _ in _list_templates(stack)}
+    region, values = stacks[0].region, parameters or {}
     count = sum(len(template.get("Resources", {})) for template in templates.values())
-    clean = cache / "accepted" / _digest(templates, stacks[0].region, parameters or {})
+    clean = cache / "accepted" / _digest(templates, region, values)
     if clean.exists():
         sys.stderr.write(f"referees: {count} resources without a finding, as before\n")
         return Acceptance()
-    found = {name: judge_template(each, stacks[0].region, parameters or {}) for name, each in templates.items()}
+    found = {name: judge_template(each, region, values, constructs[name]) for name, each in templates.items()}
     acceptance = _sort(found, [gap for each in templates.values() for gap in find_gaps(each)], accept or {})
     if any(found.values()):
         for race in acceptance.races:
@@ -110,7 +116,12 @@ def _digest(templates: Mapping[str, Any], region: str, parameters: Mapping[str, 
     return hashlib.sha256(json.dumps([judged, rules], sort_keys=True).encode()).hexdigest()
 
 
-def judge_template(template: Mapping[str, Any], region: str, parameters: Mapping[str, str]) -> tuple[Violation, ...]:
+def judge_template(
+    template: Mapping[str, Any],
+    region: str,
+    parameters: Mapping[str, str],
+    constructs: Mapping[str, str] | None = None,
+) -> tuple[Violation, ...]:
     """
     Return what AWS would refuse of a template, in the order of the paths: of each path all that one referee finds.
 
@@ -118,12 +129,13 @@ def judge_template(template: Mapping[str, Any], region: str, parameters: Mapping
         template: As `cdk synth` wrote it.
         region: Where it is to be deployed.
         parameters: Values of the template's parameters in place of their defaults.
+        constructs: Logical id -> path of the construct in the app. Default: none is known.
     """
     template = _bind(template, parameters)
     found: dict[str, list[Violation]] = {}
     _add(found, _lint(template, region))
     try:
-        resolved = ResolvedTemplate(template, region)
+        resolved = ResolvedTemplate(template, region, constructs)
         _add(found, (replace(each, name="parameters") for each in judge_parameters(template)))
         for judge in JUDGES:
             name = judge.__name__.removeprefix("judge_").replace("_", "-")
@@ -161,9 +173,10 @@ def _lint(template: Mapping[str, Any], region: str) -> Iterator[Violation]:
     for match in api.lint(json.dumps(template), rules=_load_rules(), regions=[region]):
         path = [str(key) for key in match.path or ()]
         value = _find(template, path)
-        if match.rule.id.startswith("E") and not _is_taken(match.message, value):
+        is_taken = _is_taken(match.message, value) or (match.rule.id == "E3680" and _has_local_zone(template, value))
+        if match.rule.id.startswith("E") and not is_taken:
             text = show(value) if isinstance(value, (str, int, float)) else ""
-            source = f"cfn-lint {match.rule.id}, {match.rule.source_url}"
+            source = f"cfn-lint {match.rule.id}, {match.rule.source_url}".rstrip(", ")
             yield Violation(".".join(path), text, match.message, source, name=match.rule.id)
 
 
@@ -174,6 +187,18 @@ def _is_taken(message: str, value: Any) -> bool:
             return bool(ipaddress.ip_network(str(value), strict=False))
     # gp3 has up to 80,000 IOPS (EC2 API, EbsBlockDevice), which `judge_volumes` checks.
     return "maximum of 16000" in message
+
+
+def _has_local_zone(template: Mapping[str, Any], subnets: Any) -> bool:
+    """
+    Return whether the subnets of a load balancer may be one in a Local Zone, where one is enough.
+
+    "You can specify subnets from one or more Local Zones" (Elastic Load Balancing API, CreateLoadBalancer). The zone of
+    a subnet that the template does not create is not known.
+    """
+    names = [name for name, _ in find_references(subnets)]
+    zones = [get_map(template, "Resources", name, "Properties").get("AvailabilityZone") for name in names]
+    return not names or any(isinstance(zone, str) and _LOCAL_ZONE.fullmatch(zone) for zone in zones)
 
 
 def _find(value: Any, path: list[str]) -> Any:

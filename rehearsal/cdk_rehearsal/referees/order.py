@@ -25,12 +25,15 @@ class _Race(NamedTuple):
 
 def judge_order(template: ResolvedTemplate) -> Iterator[Violation]:
     """Yield what may be created before something that it uses, for lack of a dependency."""
+    races: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, other, reason in _list_races(template):
-        remedy = f"add {other} to its DependsOn"
-        paths = [template.find_construct(each).rpartition("/")[0] for each in (name, other)]
-        if all(paths):
-            remedy += f"; in the CDK: {paths[0]} calls node.add_dependency with {paths[1]}"
-        rule = f"must wait for {other}, because {reason}"
+        races[name, reason].append(other)
+    for (name, reason), others in races.items():
+        rule = f"must wait for {', '.join(others)}, because {reason}"
+        remedy = f"add {'it' if len(others) == 1 else 'them'} to its DependsOn"
+        own, *paths = dict.fromkeys(template.find_construct(each).rpartition("/")[0] for each in (name, *others))
+        if own and all(paths):
+            remedy += f", or let {own} call node.add_dependency with {', '.join(paths)} in the app"
         yield Violation(f"Resources.{name}.DependsOn", "", rule, _SOURCE, remedy)
 
 

@@ -54,15 +54,21 @@ class ResolvedTemplate:
     """
     The resources of a template with the conditions that hold and resolved properties.
 
+    Args:
+        template: As `cdk synth` wrote it.
+        region: Where it is to be deployed.
+        constructs: Logical id -> path of the construct in the app. Default: none is known.
+
     Attributes:
         resources: Logical id -> resource, with `Properties` resolved.
     """
 
-    def __init__(self, template: Mapping[str, Any], region: str) -> None:
+    def __init__(self, template: Mapping[str, Any], region: str, constructs: Mapping[str, str] | None = None) -> None:
         from cdk_rehearsal.place import Place  # noqa: PLC0415 - loads boto3, which --help need not
 
         place = Place(DEFAULT_ACCOUNT, region, "")
         self._template = template
+        self._constructs = constructs or {}
         self._region = region
         self._values = {
             "AWS::AccountId": place.account,
@@ -93,8 +99,8 @@ class ResolvedTemplate:
         return str(self.resources.get(name, {}).get("Type", ""))
 
     def find_construct(self, logical_id: str) -> str:
-        """Return the path of a resource's construct in the app; empty where the template does not say it."""
-        return str(get_map(self._template.get("Resources"), logical_id, "Metadata").get("aws:cdk:path", ""))
+        """Return the path of a resource's construct in the app; empty where it is not known."""
+        return self._constructs.get(logical_id, "")
 
     def list_references(self, logical_id: str, *path: str) -> set[str]:
         """Return the resources that a property of a resource refers to, or all of its properties."""

@@ -8,6 +8,7 @@ from cdk_rehearsal import orders, plan
 from cdk_rehearsal.errors import RefusedError
 from cdk_rehearsal.main import main
 from cdk_rehearsal.referees import judge
+from cdk_rehearsal.referees.judge import Acceptance
 from cdk_rehearsal.report.report import STAND_IN, Report, Section, StackReport
 
 
@@ -17,8 +18,9 @@ def end(monkeypatch, tmp_path):
     artifact = {"type": "aws:cloudformation:stack", "properties": {"templateFile": "s.template.json"}}
     (tmp_path / "manifest.json").write_text(json.dumps({"artifacts": {"s": artifact}}))
     (tmp_path / "s.template.json").write_text('{"Resources": {}}')
-    for name in ("require_namespaces", "prepare_base_root", "prepare_layers", "require_acceptance"):
+    for name in ("require_namespaces", "prepare_base_root", "prepare_layers"):
         monkeypatch.setattr(plan, name, lambda *_: None)
+    monkeypatch.setattr(plan, "require_acceptance", lambda *_: Acceptance())
 
     def run(status, *options):
         monkeypatch.setattr(plan, "run_enclosed", lambda *_: status)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.base.message_faults import MessageFaults
@@ -12,6 +13,15 @@ ASYNCHRONOUS_RETRY_SECONDS = (60.0, 120.0)
 """Lambda retries a failed asynchronous invocation twice: after one minute, then after two (Lambda Developer Guide)."""
 MetricCheck = Callable[[str, str, Collection[str]], None]
 """Raises AssemblyError for a metric that nothing writes, by its namespace, name and names of dimensions."""
+
+
+FindOrder = Callable[[Mapping[str, Any], str], Mapping[str, Collection[str]]]
+"""Returns which resources come before others, beside what the template says, by the template and its region."""
+
+
+def no_usual_order(_template: Mapping[str, Any], _region: str) -> Mapping[str, Collection[str]]:
+    """Let every order pass that the template allows."""
+    return {}
 
 
 @dataclass(frozen=True)
@@ -34,6 +44,8 @@ class CloudOptions:
     Attributes:
         seed: Draws the order in which the resources of the stack are created and deleted, as far as their
             dependencies leave it open. Default: 0.
+        find_usual_order: Returns which resources come before others though the template does not say so. Default: the
+            order is what the template says.
         waits_for_signals: Whether wait conditions and creation policies wait. Default: they do; where no instance
             boots, nobody sends a signal.
         lose_notifications: Lose every message of Auto Scaling, as its best effort may. Default: none is lost.
@@ -55,6 +67,7 @@ class CloudOptions:
     """
 
     seed: int = 0
+    find_usual_order: FindOrder = no_usual_order
     waits_for_signals: bool = True
     pace: ScalingPace = field(default_factory=ScalingPace)
     faults: Sequence[LaunchFault] = ()

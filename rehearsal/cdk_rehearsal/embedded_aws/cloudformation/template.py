@@ -49,6 +49,7 @@ class BoundTemplate:
         for name, declaration in template.get("Parameters", {}).items():
             self._values[name] = self._bind(name, declaration, parameters.get(name))
         self._check_rules()
+        self._usual = services.options.find_usual_order(template, place.region)
         self.resources: dict[str, Mapping[str, Any]] = {
             name: resource
             for name, resource in template["Resources"].items()
@@ -61,6 +62,7 @@ class BoundTemplate:
         explicit = resource.get("DependsOn", [])
         names = {explicit} if isinstance(explicit, str) else set(explicit)
         names |= {name for name, _ in find_references(resource.get("Properties", {}))}
+        names |= set(self._usual.get(logical_id, ()))
         return frozenset(names & self.resources.keys())
 
     def require_order(self) -> None:

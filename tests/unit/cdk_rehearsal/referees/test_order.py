@@ -81,7 +81,10 @@ def test_a_group_that_nothing_waits_for_may_lack_a_network_at_first() -> None:
     del resources["Group"]["DependsOn"], resources["Nodes"]["Properties"]["LaunchTemplateData"]
     assert list(judge_order(ResolvedTemplate({"Resources": resources}, "us-east-1"))) == []
     resources["Group"]["CreationPolicy"] = {"ResourceSignal": {"Count": 1}}
-    assert len(list(judge_order(ResolvedTemplate({"Resources": resources}, "us-east-1")))) == 2
+    assert [
+        each.rule.partition(", because")[0]
+        for each in judge_order(ResolvedTemplate({"Resources": resources}, "us-east-1"))
+    ] == ["must wait for InnerOut, InnerWay"]
 
 
 def test_names_the_resources_of_a_circle() -> None:

@@ -1,4 +1,5 @@
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +210,6 @@ RACE = {
             "DestinationCidrBlock": "0.0.0.0/0",
             "GatewayId": {"Ref": "Gateway"},
         },
-        "Metadata": {"aws:cdk:path": "web/Vpc/PublicSubnet1/DefaultRoute"},
     },
 }
 
@@ -237,24 +237,20 @@ def test_what_is_refused_and_what_is_not_implemented_are_listed_together(tmp_pat
     assert error.value.exit_status == 2
 
 
-def test_a_race_is_no_refusal_and_names_both_words_for_its_remedy(
+def test_a_race_is_no_refusal_and_names_all_that_is_missed_and_both_remedies(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Some orders of creation alone fail (CloudFormation reference, "DependsOn attribute")."""
-    race = RACE | {"Attachment": RACE["Attachment"] | {"Metadata": {"aws:cdk:path": "web/Vpc/VPCGW"}}}
+    paths = {"Route": "web/Vpc/PublicSubnet1/DefaultRoute", "Attachment": "web/Vpc/VPCGW", "Again": "web/Vpc/VPCGW2"}
+    stack = replace(make_stack(BASIC | RACE | {"Again": RACE["Attachment"]}), constructs=paths)
     for _ in range(2):  # a race is said each time
-        (said,) = require_acceptance([make_stack(BASIC | race)], tmp_path).races
-        assert said.startswith("Resources.Route.DependsOn (web/Vpc/PublicSubnet1/DefaultRoute): must wait for Attachme")
-        assert "add Attachment to its DependsOn; in the CDK: web/Vpc/PublicSubnet1 calls node.add_dependency" in said
+        (said,) = require_acceptance([stack], tmp_path).races
+        assert said.startswith(
+            "Resources.Route.DependsOn (web/Vpc/PublicSubnet1/DefaultRoute): must wait for Attachment, Again, because "
+        )
+        assert "; add them to its DependsOn, or let web/Vpc/PublicSubnet1 call node.add_dependency with web/Vpc" in said
         assert capsys.readouterr().err == f"may fail, depending on the order of creation: {said}\n"
-    assert find_usual_order({"Resources": BASIC | race}, "us-east-1") == {"Route": {"Attachment"}}
-
-
-def test_all_findings_of_a_path_are_named(tmp_path: Path) -> None:
-    """Those of one referee: another one says the same of a path in its own words."""
-    second = {"Again": RACE["Attachment"]}
-    findings = require_acceptance([make_stack(BASIC | RACE | second)], tmp_path).races
-    assert [finding.partition(", because")[0].rpartition(" ")[2] for finding in findings] == ["Attachment", "Again"]
+    assert find_usual_order(stack.template, "us-east-1") == {"Route": {"Attachment", "Again"}}
 
 
 def test_the_user_accepts_findings_of_a_rule_with_a_reason(tmp_path: Path) -> None:
@@ -282,3 +278,27 @@ def test_remembers_an_accepted_template_until_it_or_its_region_or_a_parameter_ch
         accept({}, "eu-west-1", Size="huge")
     assert len(judged) == 4
     assert capsys.readouterr().err.count("without a finding, as before") == 4
+
+
+@pytest.mark.parametrize(
+    ("zone", "is_taken"),
+    [("us-west-2-lax-1a", True), ("us-west-2a", False), ({"Fn::Select": [0, {"Fn::GetAZs": ""}]}, False)],
+)
+def test_a_load_balancer_takes_one_subnet_of_a_local_zone_alone(zone: Any, *, is_taken: bool) -> None:
+    """Elastic Load Balancing API, CreateLoadBalancer: subnets of two zones, or of one or more Local Zones."""
+    subnet = {**VALID["Subnet"], "Properties": {**VALID["Subnet"]["Properties"], "AvailabilityZone": zone}}
+    balancer = {"Type": "AWS::ElasticLoadBalancingV2::LoadBalancer", "Properties": {"Subnets": [{"Ref": "Subnet"}]}}
+    resources = {"Vpc": VALID["Vpc"], "Subnet": subnet, "Balancer": balancer}
+    findings = judge_template({"Resources": resources}, "us-west-2", {})
+    assert [each.name for each in findings] == ([] if is_taken else ["E3680"])
+
+
+def test_cfn_lints_own_directives_are_honoured() -> None:
+    """cfn-lint's README, "Metadata": a template or a resource names checks to ignore."""
+    ignored = {"Metadata": {"cfn-lint": {"config": {"ignore_checks": ["E3034"]}}}}
+    assert judge_template({"Resources": {"Late": LATE["Late"] | ignored}}, "us-east-1", {}) == ()
+    assert judge_template({"Resources": LATE} | ignored, "us-east-1", {}) == ()
+    assert (
+        len(judge_template({"Resources": {"Late": LATE["Late"] | ignored, "Later": LATE["Later"]}}, "us-east-1", {}))
+        == 1
+    )
