@@ -29,7 +29,8 @@ def add_parser(commands: Commands) -> None:
         "logs",
         help="show the logs of nodes and adjuster, or the output of a job",
         description="Show the logs of nodes and adjuster, merged by time; log groups outlive a rollback of the stack. "
-        "With --job, show the output of a job from the shared file system, through a session on the master.",
+        "With --job, show the output of a job from the shared file system, through a session on the master; on "
+        "SageMaker from its log group, and on EKS that of the first pod, through the API server.",
         epilog="exit status: 0 shown, 2 could not be read, 130 interrupted; "
         "example: deeplearning-cdk logs --node master --since 2h --follow",
     )

@@ -14,7 +14,7 @@ from cdk_rehearsal.extras import require_rehearsal
 from cdk_rehearsal.referees.judge import require_acceptance
 from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
 from cdk_rehearsal.run.lab_record import remove_record
-from cdk_rehearsal.run.progress import report_line, tell_warnings
+from cdk_rehearsal.run.progress import report_line, report_warnings
 from deeplearning_rehearsal.cases.format.case import Case, CaseError
 from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, read_case
 from deeplearning_rehearsal.cases.suite.runner import SuiteRun, count_jobs, rehearse_one
@@ -103,7 +103,7 @@ def _require_assembly(options: RehearsalOptions, gpus: int | None) -> RehearsalO
     require_cluster(stack)
     if options.nodes is not None:
         find_platform(stack.template).require_nodes(stack.template, options.nodes)
-    tell_warnings(options.assembly, options.stack)
+    report_warnings(options.assembly, options.stack)
     if gpus is not None:
         return options
     default = find_platform(stack.template).gpus_per_node

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cdk_rehearsal.error_report import report_error, run_command
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.extras import require_rehearsal
-from cdk_rehearsal.run.progress import tell_warnings
+from cdk_rehearsal.run.progress import report_warnings
 
 if TYPE_CHECKING:
     from cdk_rehearsal.plan import Plan
@@ -58,7 +58,7 @@ def _try_orders(plan: "Plan", options: argparse.Namespace) -> int:
     from cdk_rehearsal.orders import print_failures, try_orders  # noqa: PLC0415
     from cdk_rehearsal.referees.judge import require_acceptance  # noqa: PLC0415
 
-    tell_warnings(Path(plan.assembly), plan.stack)
+    report_warnings(Path(plan.assembly), plan.stack)
     parameters = dict(options.parameter)
     if plan.referees:
         require_acceptance(Path(plan.assembly), plan.stack, Path(str(plan.cache)), parameters)

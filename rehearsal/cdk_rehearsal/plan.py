@@ -20,7 +20,7 @@ from cdk_rehearsal.lab.images.image_parts import prepare_layers
 from cdk_rehearsal.referees.judge import require_acceptance
 from cdk_rehearsal.report.report import Report
 from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
-from cdk_rehearsal.run.progress import report_line, tell_warnings
+from cdk_rehearsal.run.progress import report_line, report_warnings
 
 Expectation = Literal["complete", "rolled-back"]
 REPORT = "report.json"
@@ -122,7 +122,7 @@ def rehearse(plan: Plan) -> Report:
         raise UnavailableError(f"check must be a Python file, got {plan.check}; there is no such file")
     stack = read_stack(assembly, plan.stack)
     require_no_images(stack)
-    tell_warnings(assembly, plan.stack)
+    report_warnings(assembly, plan.stack)
     require_namespaces()
     require_cache(cache)
     require_rehearsal()

@@ -16,7 +16,6 @@ from cdk_rehearsal.run.progress import report_line
 from cdk_rehearsal.run.run import check_sessions
 from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.cluster_state import ClusterState, get_request
-from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_contract.names import AGENT_LOG, SETTINGS_FILE, NodeRole, find_role
 from deeplearning_contract.settings import NodeSettings
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_membership
@@ -24,8 +23,7 @@ from deeplearning_rehearsal.checks.node_log import await_node_log
 from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress
 from deeplearning_rehearsal.checks.training import read_submission, upload_example
 from deeplearning_rehearsal.options import RehearsalOptions
-from deeplearning_rehearsal.platforms.platform import Platform
-from deeplearning_rehearsal.platforms.registry import PLATFORMS, find_platform
+from deeplearning_rehearsal.platforms.registry import CLUSTER_PLATFORMS, find_platform
 from deeplearning_rehearsal.report.assessment import Evidence
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport, read_environment
 from deeplearning_rehearsal.software.downloads import prepare_digits
@@ -95,7 +93,7 @@ class ClusterRun:
         master, lane = find_master(self.fleet), self.fleet.lane
         settings = self.read_settings()
         submission = read_submission(self.aws.place.client, settings.cluster)
-        platform, client = PLATFORMS[submission.platform], self.aws.place.client
+        platform, client = CLUSTER_PLATFORMS[submission.platform], self.aws.place.client
         if platform.has_late_members:
             with self.timeline.phase("wait"):
                 platform.await_members(client, submission, self.give_up - time.monotonic())
@@ -116,15 +114,13 @@ class ClusterRun:
             if settings.log_group:
                 logs, nodes = self.aws.place.client("logs"), [node.instance_id for node in evidence.nodes]
                 evidence.log = await_node_log(logs, settings.log_group, nodes)
-            self.check_logs(evidence, platform, submission)
+            self.check_logs(evidence, submission.platform.upper(), platform.find_logs(client, submission))
             # The master and the last worker: each role has rights of its own.
             ends = {evidence.membership.hosts[0][1], evidence.membership.hosts[-1][1]}
             check_sessions(self.aws.place.client("ssm"), ends)
 
-    def check_logs(self, evidence: Evidence, platform: Platform, submission: SubmissionSettings) -> None:
-        """Hold the logs of the service itself against what it writes; what lacks is a problem."""
-        logs = platform.find_logs(self.aws.place.client, submission)
-        name = submission.platform.upper()
+    def check_logs(self, evidence: Evidence, name: str, logs: Mapping[str, bool]) -> None:
+        """Hold the logs of a service itself against what it writes; what lacks is a problem."""
         evidence.problems += [
             f"{name} must write {uri}, it is not there" for uri, is_there in logs.items() if not is_there
         ]
@@ -141,7 +137,7 @@ class ClusterRun:
             submission = read_submission(client, settings.cluster)
             job = upload_example(client, submission, self.find_digits())
             seconds = self.last_moment - time.monotonic()
-            platform = PLATFORMS[submission.platform]
+            platform = CLUSTER_PLATFORMS[submission.platform]
             evidence.training = platform.train(self.lab, master, job, seconds, clients=client, submission=submission)
             self.timeline.report(lane, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
 

@@ -6,19 +6,22 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from cdk_rehearsal.errors import PromiseError, RehearsalError
-from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.names import MEMBERSHIP_FILE
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_membership
+from deeplearning_rehearsal.checks.training import ENDLESS_JOB
 from deeplearning_rehearsal.cluster_run import ClusterRun
-from deeplearning_rehearsal.platforms.registry import PLATFORMS
-from deeplearning_rehearsal.platforms.sagemaker import await_training_job, start_training_job
+from deeplearning_rehearsal.platforms.sagemaker import (
+    ENDED,
+    await_training_job,
+    find_logs,
+    run_training_job,
+    start_training_job,
+)
 from deeplearning_rehearsal.report.assessment import Evidence
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport
-from deeplearning_rehearsal.training_jobs import ENDED, TrainingJobs
+from deeplearning_rehearsal.training_jobs import TrainingJobs
 
 FIRST = "algo-1"
-_CHECKED_JOB = JobDefinition("contract", ("sleep", "3600"), launcher="tf-ps")
-"""A job that runs until it is stopped, so that there is time to look at its containers; its launcher needs nothing."""
 _POLL_SECONDS = 0.3
 _LANE = "training"
 
@@ -38,10 +41,11 @@ class JobRun(ClusterRun):
         """Hold each container of a job against the contract, and stop the job."""
         client, jobs, containers = self.jobs.clients, self.jobs, self.jobs.containers
         with self.timeline.phase("form containers"):
-            name = start_training_job(client, jobs.submission, _CHECKED_JOB)
+            name = start_training_job(client, jobs.submission, ENDLESS_JOB)
             self._await_membership(name)
             transitions = (jobs.describe(name) or {})["SecondaryStatusTransitions"]
             moments = {entry["Status"]: entry["StartTime"] for entry in transitions}
+            evidence.calls = self.aws.calls()
             evidence.formation_seconds = (datetime.now(timezone.utc) - moments["Training"]).total_seconds()
         with self.timeline.phase("check"):
             evidence.membership = read_membership(containers, FIRST)
@@ -56,18 +60,12 @@ class JobRun(ClusterRun):
     def train(self, evidence: Evidence) -> None:
         """Run the example job; RehearsalError when it failed, or its model lacks the newest checkpoint."""
         jobs = self.jobs
-        platform = PLATFORMS[jobs.submission.platform]
         with self.timeline.phase("train"):
-            evidence.training = platform.train(
-                jobs.containers,
-                FIRST,
-                jobs.job,
-                self.last_moment - time.monotonic(),
-                clients=jobs.clients,
-                submission=jobs.submission,
+            evidence.training = run_training_job(
+                jobs.clients, jobs.submission, jobs.job, self.last_moment - time.monotonic()
             )
             self.timeline.report(_LANE, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
-            self.check_logs(evidence, platform, jobs.submission)
+            self.check_logs(evidence, "SAGEMAKER", find_logs(self.aws.place.client, jobs.submission))
             names, newest = jobs.list_model(), jobs.list_checkpoints()[-1].name
             if newest not in names:
                 evidence.problems.append(f"the model must contain {newest}, got {', '.join(names) or 'nothing'}")

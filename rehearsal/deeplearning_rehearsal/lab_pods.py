@@ -3,6 +3,7 @@
 import base64
 import ipaddress
 import threading
+import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -51,6 +52,7 @@ _TOKEN_FILE = "/var/run/secrets/pods.eks.amazonaws.com/serviceaccount/eks-pod-id
 _POLICIES = {"AmazonEKSClusterAdminPolicy": "cluster-admin", "AmazonEKSEditPolicy": "edit"}
 """Policy of EKS -> the cluster role with its rights."""
 _EFA_PLUGIN = "aws-efa-k8s-device-plugin"
+_POLL_SECONDS = 0.3
 _FIRST_POD = 100
 """Number of the first pod's address in the part of a subnet that its node is in."""
 
@@ -148,6 +150,12 @@ class LabPods:
         """Return the names of the pods that run."""
         return sorted(self._running)
 
+    def await_end(self, moment: float) -> list[str]:
+        """Wait until no pod runs, or until a moment; return the names of those that run."""
+        while (left := self.list_names()) and time.monotonic() < moment:
+            time.sleep(_POLL_SECONDS)
+        return left
+
     def run(self, instance_id: str, argv: Sequence[str], **options: Any) -> "CompletedProcess[str]":
         """Run a program in a pod, with the options of `Node.run`; RehearsalError when it has ended."""
         if (container := self._running.get(instance_id)) is None:
@@ -166,7 +174,8 @@ class LabPods:
             raise VolumeError(f"the rehearsal has volumes of the driver {DRIVER} alone, got {volume.driver}")
         file_system, _, point = volume.handle.partition("::")
         machine = node.machine
-        step, why = self.aws.find_mount_obstacle(self.cluster_name, machine.instance_id, (file_system, point))
+        place = self.cluster_name, machine.instance_id, (file_system, point)
+        step, why = self.aws.find_mount_obstacle(*place)
         if step == "SetUp" and not why.startswith("rpc error"):
             target = f"/var/lib/kubelet/pods/{order.uid}/volumes/kubernetes.io~csi/{volume.name}/mount"
             why = (
@@ -178,7 +187,8 @@ class LabPods:
             raise VolumeError(f'MountVolume.{step} failed for volume "{volume.name}" : {why}')
         self._lab.file_system_roots(machine)  # Makes the root of the access point, as EFS does.
         folder = machine.access_points[point].path
-        return Mount(file_system_id=file_system, folder=folder, target=volume.path)
+        is_read_only = not self.aws.may_write_volume(*place)
+        return Mount(file_system_id=file_system, folder=folder, target=volume.path, is_read_only=is_read_only)
 
 
 class KubernetesCluster:
@@ -258,9 +268,9 @@ class KubernetesCluster:
         try:
             self.api.call("POST", locate(resource, namespace), body)
         except ApiError as error:
-            if error.code != HTTPStatus.NOT_FOUND:
+            if error.code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 raise
-            return False
+            return error.code == HTTPStatus.CONFLICT  # Given before.
         return True
 
     def stop(self) -> None:

@@ -12,15 +12,13 @@ from deeplearning_contract.jobs.kubernetes_job import make_job
 from deeplearning_contract.jobs.submission import KubernetesSettings
 from deeplearning_contract.names import MEMBERSHIP_FILE
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_membership
-from deeplearning_rehearsal.checks.training import LAUNCHER, make_training_report, read_result
+from deeplearning_rehearsal.checks.training import ENDLESS_JOB, LAUNCHER, make_training_report, read_result
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.kubernetes_jobs import KubernetesJobs
 from deeplearning_rehearsal.platforms.eks import await_job, find_end, list_pods, read_log, require_success
 from deeplearning_rehearsal.report.assessment import Evidence
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport
 
-_CHECKED_JOB = JobDefinition("contract", ("sleep", "3600"), launcher="tf-ps")
-"""A job that runs until it is stopped, so that there is time to look at its pods; its launcher needs nothing."""
 _POLL_SECONDS = 0.3
 _LANE = "training"
 
@@ -40,12 +38,13 @@ class PodRun(ClusterRun):
         """Prepare the cluster, hold each pod of a job against the contract, and stop the job."""
         jobs, pods = self.jobs, self.jobs.pods
         with self.timeline.phase("prepare cluster"):
-            self._prepare(jobs.settings)
+            evidence.kubernetes += [self._describe_control_plane(), self._prepare(jobs.settings)]
         began = time.monotonic()
         with self.timeline.phase("form pods"):
-            name = self._start(_CHECKED_JOB)
+            name = self._start(ENDLESS_JOB)
             names = self._await_membership(name)
             evidence.formation_seconds = time.monotonic() - began
+            evidence.calls = self.aws.calls()
         with self.timeline.phase("check"):
             evidence.membership = read_membership(pods, names[0])
             evidence.nodes = check_nodes(
@@ -65,16 +64,31 @@ class PodRun(ClusterRun):
             evidence.training = make_training_report(LAUNCHER, read_result(log))
             self.timeline.report(_LANE, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
             self.timeline.report(_LANE, f"Job {name} is {find_end(job)}")
-            if left := self._await_end_of_pods():
+            left = jobs.pods.await_end(self.give_up)
+            if left:
                 evidence.problems.append(f"no pod must run after the end of the job, {', '.join(left)} does")
+            evidence.kubernetes.append(f"Job {name} is {find_end(job)}, and {', '.join(left) or 'no pod'} runs")
 
     def find_environment(self) -> EnvironmentReport | None:
         """Return what jobs run in; None when no pod began."""
         images = self.jobs.pods.images
         return EnvironmentReport("image", detail=images[0].stand_in.behaviour) if images else None
 
-    def _prepare(self, settings: KubernetesSettings) -> None:
-        """Apply what `deeplearning-cdk prepare-cluster` applies; PromiseError unless the claim is bound."""
+    def _describe_control_plane(self) -> str:
+        cluster = self.jobs.clusters.cluster
+        assert cluster is not None  # The stack is complete.
+        nodes = cluster.api.list("nodes")
+        conditions = [each for node in nodes for each in node["status"]["conditions"]]
+        ready = sum((each["type"], each["status"]) == ("Ready", "True") for each in conditions)
+        return f"{cluster.plane.description}, {ready} of {len(nodes)} nodes are Ready"
+
+    def _prepare(self, settings: KubernetesSettings) -> str:
+        """
+        Apply what `deeplearning-cdk prepare-cluster` applies, and return the volume's line.
+
+        Raises:
+            PromiseError: The claim is not bound.
+        """
         api = self.jobs.administrator
         for each in make_cluster_objects(settings, self.jobs.start_files):
             api.apply(each, MANAGER)
@@ -84,10 +98,9 @@ class PodRun(ClusterRun):
             if phase == "Bound":
                 spec = volume["spec"]
                 words = [VOLUME, spec["capacity"]["storage"], "RWX", spec["persistentVolumeReclaimPolicy"], phase]
-                self.timeline.report(
-                    "EKS", f"{' '.join(words)} {settings.namespace}/{CLAIM} {spec['storageClassName']}"
-                )
-                return
+                line = f"{' '.join(words)} {settings.namespace}/{CLAIM} {spec['storageClassName']}"
+                self.timeline.report("EKS", line)
+                return line
             time.sleep(_POLL_SECONDS)
         raise PromiseError(f"volume {VOLUME} must be Bound, it is not in time")
 
@@ -101,13 +114,8 @@ class PodRun(ClusterRun):
         """Suspend a Job as `deeplearning-cdk stop` does."""
         path = locate("jobs", self.jobs.settings.namespace, name)
         self.jobs.api.call("PATCH", path, {"spec": {"suspend": True}}, MERGE)
-        if left := self._await_end_of_pods():
+        if left := self.jobs.pods.await_end(self.give_up):
             evidence.problems.append(f"no pod must run after a stop, {', '.join(left)} does")
-
-    def _await_end_of_pods(self) -> list[str]:
-        while (left := self.jobs.pods.list_names()) and time.monotonic() < self.give_up:
-            time.sleep(_POLL_SECONDS)
-        return left
 
     def _await_membership(self, name: str) -> list[str]:
         """Wait until each pod has the membership, and return their names; PromiseError when the Job ends before."""

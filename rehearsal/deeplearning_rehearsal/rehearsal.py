@@ -262,11 +262,13 @@ def _keep(lab: Lab, fleet: Fleet, lab_pid: int, options: RehearsalOptions) -> No
     """Keep the cluster running until it is interrupted, and say how to get in."""
     interrupted = threading.Event()
     signal.signal(signal.SIGINT, lambda _number, _frame: interrupted.set())
-    for machine in fleet.machines():
+    machines = fleet.machines()
+    for machine in machines:
         inner = f"nsenter {' '.join(lab.node(machine.instance_id).entry())} -- su --login {machine.login_user}"
         name = fleet.lane(machine.instance_id)
         sys.stderr.write(f"enter {name:<10} nsenter --target {lab_pid} --all -- {inner}\n")
-    sys.stderr.write(f"look       deeplearning-cdk status --rehearsal {options.out} (also logs and ssh)\n")
+    command, others = ("status", "logs and ssh") if machines else ("jobs", "submit, logs --job and stop")
+    sys.stderr.write(f"look       deeplearning-cdk {command} --rehearsal {options.out} (also {others})\n")
     sys.stderr.write("the cluster keeps running; Ctrl-C ends it\n")
     sys.stderr.flush()
     interrupted.wait()

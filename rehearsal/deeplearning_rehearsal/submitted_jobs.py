@@ -15,8 +15,7 @@ import tomllib
 from cdk_rehearsal.errors import PromiseError, RehearsalError
 from cdk_rehearsal.place import OPERATOR_KEY, OPERATOR_SECRET, Credentials
 from deeplearning_contract.jobs.kubernetes_job import INDEX_LABEL, name_job
-from deeplearning_contract.names import JOBS_FOLDER
-from deeplearning_rehearsal.checks.training import DATA_MODULE, JOB_FILE, PROGRAM, example_folder
+from deeplearning_rehearsal.checks.training import DATA_MODULE, JOB_FILE, PROGRAM, example_folder, list_checkpoints
 from deeplearning_rehearsal.platforms.eks import find_end, list_pods, read_log
 
 if TYPE_CHECKING:  # Reading a case needs no embedded AWS.
@@ -186,10 +185,8 @@ class SubmittedJobs:
         return sum(line not in printed for line in log)
 
     def list_checkpoints(self) -> list[Path]:
-        """Return the checkpoints of the job on the shared file system."""
-        folder = self._find_shared_folder() / JOBS_FOLDER / self.job / "checkpoints"
-        found = folder.glob("epochs-*") if folder.is_dir() else ()
-        return [path for path in found if path.suffix != ".tmp"]
+        """Return the checkpoints of the job on the shared file system, the newest last."""
+        return list_checkpoints(self._find_shared_folder(), self.job)
 
     def delete_pod(self, index: int) -> None:
         """Delete a pod as `kubectl delete pod` does."""

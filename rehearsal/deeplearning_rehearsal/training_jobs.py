@@ -15,15 +15,13 @@ from cdk_rehearsal.errors import PromiseError
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import SUBMISSION_PATH, SubmissionSettings
 from deeplearning_contract.jobs.training_job import get_training
-from deeplearning_contract.names import JOBS_FOLDER
+from deeplearning_rehearsal.checks.training import list_checkpoints
 from deeplearning_rehearsal.platforms.platform import Clients
-from deeplearning_rehearsal.platforms.sagemaker import list_training_jobs, read_log, start_training_job
+from deeplearning_rehearsal.platforms.sagemaker import ENDED, list_training_jobs, read_log, start_training_job
 
 if TYPE_CHECKING:  # Reading a case needs no lab.
     from cdk_rehearsal.lab import Lab
     from deeplearning_rehearsal.containers import LabContainers
-
-ENDED = ("Completed", "Failed", "Stopped")
 
 
 @dataclass
@@ -93,9 +91,7 @@ class TrainingJobs:
     def list_checkpoints(self) -> list[Path]:
         """Return the checkpoints of the job on the shared file system, the newest last."""
         root = self.lab.file_system(get_training(self.submission).shared.file_system_id)
-        folder = root / JOBS_FOLDER / self.job.name / "checkpoints"
-        found = folder.glob("epochs-*") if folder.is_dir() else ()
-        return sorted((path for path in found if path.suffix != ".tmp"), key=lambda path: path.stat().st_mtime_ns)
+        return list_checkpoints(root, self.job.name)
 
     def read_output(self) -> str:
         """Return the output of the first container of the newest training job."""

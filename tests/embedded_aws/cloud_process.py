@@ -158,18 +158,20 @@ class AnsweringCluster(RecordedCluster):
 
     def __init__(self, order):
         super().__init__(order)
-        folder = Path(tempfile.mkdtemp(prefix="answering-cluster-"))
-        host = KubernetesHost(folder, SimpleNamespace(), lambda *_: None, ControlPlane)
+        self._folder = Path(tempfile.mkdtemp(prefix="answering-cluster-"))
+        host = KubernetesHost(self._folder, SimpleNamespace(), lambda *_: None, ControlPlane)
         self._cluster = host.start(order)
         self.endpoint, self.authority = self._cluster.endpoint, self._cluster.authority
 
     def grant(self, principal, policy, namespaces):
         """Give a policy."""
+        super().grant(principal, policy, namespaces)
         self._cluster.grant(principal, policy, namespaces)
 
     def stop(self):
         """End the control plane."""
         self._cluster.stop()
+        shutil.rmtree(self._folder)
         super().stop()
 
 
@@ -239,6 +241,7 @@ def answer(aws, command):
         "mint": partial(mint, aws),
         "find_pod_credentials": partial(find_pod_credentials, aws),
         "find_mount_obstacle": lambda volume, **node: aws.find_mount_obstacle(volume=tuple(volume), **node),
+        "may_write_volume": lambda volume, **node: aws.may_write_volume(volume=tuple(volume), **node),
         "review": clusters.review,
         "find_faults": clusters.find_faults,
         "let_start": clusters.let_start,

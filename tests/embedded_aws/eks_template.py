@@ -149,6 +149,12 @@ RESOURCES = {
 }
 
 
+def open_api(*networks):
+    """Return the properties of a cluster whose API server is reached from networks too."""
+    network = RESOURCES["Cluster"]["Properties"]["ResourcesVpcConfig"]
+    return {"ResourcesVpcConfig": network | {"EndpointPublicAccess": True, "PublicAccessCidrs": list(networks)}}
+
+
 def make_template(resources=None, **changes):
     """
     Return a fresh template.

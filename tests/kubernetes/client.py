@@ -6,13 +6,14 @@ import ssl
 import urllib.parse
 from dataclasses import dataclass
 
+from tests.real_time import GENEROUS_SECONDS
+
 APPLY, MERGE, STRATEGIC = (
     "application/apply-patch+yaml",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
 )
 MANAGER = "deeplearning-cdk"
-SECONDS = 120
 _ROOTS = {
     "pods": "/api/v1",
     "nodes": "/api/v1",
@@ -65,7 +66,9 @@ class Client:
     def __init__(self, plane, token):
         parts = urllib.parse.urlsplit(plane.endpoint)
         context = ssl.create_default_context(cafile=plane.authority)
-        self._open = lambda: http.client.HTTPSConnection(parts.hostname, parts.port, context=context, timeout=SECONDS)
+        self._open = lambda: http.client.HTTPSConnection(
+            parts.hostname, parts.port, context=context, timeout=GENEROUS_SECONDS
+        )
         self._connection = self._open()
         self._token = token
 

@@ -7,36 +7,19 @@ from cdk_rehearsal.kubernetes.users import User
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.kubernetes_cluster import make_cluster_objects
 from deeplearning_contract.jobs.kubernetes_job import JOB_LABEL, make_job
-from deeplearning_contract.jobs.submission import KubernetesSettings, SubmissionSettings
-from deeplearning_contract.setting_parts import ScriptSettings
+from deeplearning_contract.jobs.submission import SubmissionSettings
 from tests.kubernetes.client import MERGE, Client, locate
 from tests.kubernetes.kubelet import Kubelet
 from tests.real_time import GENEROUS_SECONDS
+from tests.unit.deeplearning_contract.test_kubernetes_job import KUBERNETES
 
 START_FILES = {"start_pod.py": "print()"}
-MOST_STEPS = 200
-"""Of the stand-in, whose clock advances by a second at each: longer than whatever it waits for."""
 GRACE_SECONDS = 10
+"""Time without a renewed lease after which a node is lost."""
+STEP_SECONDS = (1.0,) * 10 + (5.0,) * 40
+"""By which the clock of the stand-in advances while a statement waits: longer than whatever it waits for."""
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
-SETTINGS = KubernetesSettings(
-    cluster_name="Train-0123abcd",
-    endpoint="https://0123456789ABCDEF0123456789ABCDEF.gr7.eu-west-1.eks.amazonaws.com",
-    authority="Y2VydGlmaWNhdGU=",
-    namespace="kubeflow-dist-train",
-    service_account="deeplearning",
-    image="123456789012.dkr.ecr.eu-west-1.amazonaws.com/cdk-assets:0123",
-    members=2,
-    gpu_count=2,
-    efa_count=0,
-    node_label="deeplearning/member=true",
-    mount_point="/efs",
-    volume_handle="fs-0123456789abcdef0::fsap-0123456789abcdef0",
-    shared_capacity="85Gi",
-    claim_capacity="85Gi",
-    agent=ScriptSettings("assets", "agent.zip", "ab" * 32),
-    region="eu-west-1",
-    has_nvidia_plugin=True,
-)
+SETTINGS = replace(KUBERNETES, gpu_count=2, efa_count=0)
 ROLE = "arn:aws:iam::111122223333:role/Researchers"
 USERS = {"submitter": User(ROLE, ("eks:submitters",))}
 _POLICY = "rbac.authorization.k8s.io"
@@ -57,6 +40,10 @@ class Lab:
         self.kubelet.join(f"{self._prefix}-5", {}, {})
         for number in (6, 7):
             self.join_member(number)
+        self.prepare()
+
+    def prepare(self):
+        """Apply what jobs need, and let submitters in."""
         for each in make_cluster_objects(self.settings, START_FILES):
             answer = self.admin.apply(each)
             assert answer.code in (200, 201), answer
@@ -78,11 +65,16 @@ class Lab:
             self.admin.call("DELETE", locate("persistentvolumeclaims", self.namespace, claim["metadata"]["name"]))
         for volume in self.admin.list("persistentvolumes"):
             self.admin.call("DELETE", locate("persistentvolumes", name=volume["metadata"]["name"]))
-        for name in self.kubelet.nodes:
-            self.admin.call("DELETE", locate("nodes", name=name))
+        for node in self.admin.list("nodes"):
+            self.admin.call("DELETE", locate("nodes", name=node["metadata"]["name"]))
         self.kubelet.nodes.clear()
-        self.until(lambda: not (self.admin.list("persistentvolumes") or self.admin.list("nodes")))
+        self.until(self.is_empty, "nothing is left")
         self.kubelet.stop()
+
+    def is_empty(self):
+        """Tell whether the cluster has no nodes and volumes any more, and the namespace no pods."""
+        kinds = ("nodes", "persistentvolumes")
+        return not (self.admin.list("pods", self.namespace) or any(map(self.admin.list, kinds)))
 
     def join_member(self, number):
         """Join a node of members with two GPUs."""
@@ -95,10 +87,10 @@ class Lab:
             self.kubelet.step()
             if found := condition():
                 return found
-            steps += 1
-            is_over = steps >= MOST_STEPS if self.plane.is_stand_in else time.monotonic() > give_up
+            is_over = steps == len(STEP_SECONDS) if self.plane.is_stand_in else time.monotonic() > give_up
             assert not is_over, f"it never happened: {what or condition}"
-            self.plane.pass_time(1.0)
+            self.plane.pass_time(STEP_SECONDS[min(steps, len(STEP_SECONDS) - 1)])
+            steps += 1
 
     def make(self, name, **values):
         """Return the Job of a definition."""

@@ -31,15 +31,6 @@ def test_the_folder_that_the_user_names_comes_before_the_cache(tmp_path):
     assert find_binaries("1.35", cache, {}) == Binaries(cached, "1.35.1")
 
 
-def test_without_programs_the_stand_in_runs_and_nothing_is_made(tmp_path):
-    cache = tmp_path / "cache"
-    assert find_binaries("1.35", cache, {}) is None
-    assert not cache.exists()
-    plane = ControlPlane(tmp_path / "plane", version="1.35", review=lambda _: None)
-    plane.stop()
-    assert (plane.is_stand_in, plane.description) == (True, "stand-in of Kubernetes 1.35")
-
-
 @pytest.fixture
 def closed_machine(monkeypatch):
     """Let no connection leave this machine, and no program start."""
@@ -56,9 +47,11 @@ def closed_machine(monkeypatch):
 
 
 @pytest.mark.usefixtures("closed_machine")
-def test_without_programs_nothing_is_downloaded_or_compiled(tmp_path):
-    assert find_binaries("1.35", tmp_path / "cache", {}) is None
+def test_without_programs_the_stand_in_runs_and_nothing_is_downloaded_or_compiled(tmp_path):
+    cache = tmp_path / "cache"
+    assert (find_binaries("1.35", cache, {}), cache.exists()) == (None, False)
     plane = ControlPlane(tmp_path / "plane", version="1.35", review=lambda _: None)
+    assert (plane.is_stand_in, plane.description) == (True, "stand-in of Kubernetes 1.35")
     try:
         api = ApiClient(plane.endpoint, plane.authority, plane.token)
         assert {each["metadata"]["name"] for each in api.list("namespaces")} >= {"default", "kube-system"}

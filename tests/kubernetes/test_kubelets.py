@@ -1,23 +1,23 @@
-"""The kubelets of the rehearsal, whose pods are those of a recorded host, on a stand-in of the control plane."""
+"""The kubelets of the rehearsal, whose pods are those of a recorded host."""
 
+import json
 import re
 import threading
 from dataclasses import dataclass, field
 
 import pytest
 
-from cdk_rehearsal.kubernetes.api_client import MERGE, ApiClient, locate
+from cdk_rehearsal.kubernetes.api_client import ApiClient
 from cdk_rehearsal.kubernetes.container_logs import LogServer
-from cdk_rehearsal.kubernetes.control_plane import ControlPlane
 from cdk_rehearsal.kubernetes.kubelet import Kubelets, KubernetesNode
 from cdk_rehearsal.kubernetes.pods import ImageError, VolumeError
-from deeplearning_contract.jobs.kubernetes_cluster import make_cluster_objects
-from tests.kubernetes.conftest import VERSION
-from tests.kubernetes.lab import SETTINGS, START_FILES, TAINT, Lab
-from tests.real_time import wait_until
+from tests.kubernetes.client import locate
+from tests.kubernetes.conftest import NUMBERS
+from tests.kubernetes.lab import SETTINGS, TAINT, Lab
+from tests.real_time import GENEROUS_SECONDS
 
-NODE = "ip-10-0-0-5.ec2.internal"
-NAMESPACE = SETTINGS.namespace
+KUBELET = "cdk_rehearsal.kubernetes.kubelet"
+KILLED, TERMINATED = 137, 143
 
 
 @dataclass
@@ -35,25 +35,24 @@ class RecordedPod:
     def end(self, status):
         self.status = status
         self.ended.set()
+        return status
 
     def wait(self, seconds=None):
         return self.status if self.ended.wait(seconds) else None
 
     def stop(self, seconds):
         self.graces.append(seconds)
-        self.end(143)
-        return 143
+        return self.end(TERMINATED)
 
     def kill(self):
-        self.end(137)
-        return 137
+        return self.end(KILLED)
 
 
 class RecordedHost:
     """Starts recorded pods, or raises what a test planted."""
 
     def __init__(self, folder):
-        self._folder, self.pods, self.fault = folder, {}, None
+        self._folder, self.pods, self.removed, self.fault = folder, {}, [], None
 
     def start(self, order, on_line):
         if self.fault:
@@ -66,100 +65,132 @@ class RecordedHost:
         return self.pods[order.name]
 
     def remove(self, pod):
+        self.removed.append(pod)
         pod.kill()
 
 
 class Site:
-    """A control plane with one node of members."""
+    """A cluster with one node of members, and a job of one pod."""
 
-    def __init__(self, folder):
-        self.plane = ControlPlane(folder / "plane", version=VERSION, review={}.get)
-        self.api = ApiClient(self.plane.endpoint, self.plane.authority, self.plane.token)
-        self.host, self.said, self.fault = RecordedHost(folder), [], ""
-        certificates = self.plane.authority.parent
-        self.logs = LogServer(certificates / "server.crt", certificates / "server.key")
-        self.kubelets = Kubelets(self.api, self.host, self.logs, lambda lane, text: self.said.append((lane, text)))
-        for each in make_cluster_objects(SETTINGS, START_FILES):
-            self.api.apply(each, "deeplearning-cdk")
+    def __init__(self, plane, logs, folder):
+        number = next(NUMBERS)
+        self.node, self.said, self.fault = f"ip-10-9-{number}-5.ec2.internal", [], ""
+        self.lab, self.host = Lab(plane, number), RecordedHost(folder)
+        self.lab.prepare()
+        api = ApiClient(plane.endpoint, plane.authority, plane.token)
+        self.kubelets = Kubelets(api, self.host, logs, lambda lane, text: self.said.append((lane, text)))
+        self._seen = self.lab.admin.do("GET", locate("pods", self.lab.namespace))["metadata"]["resourceVersion"]
 
     def join(self):
-        labels, resources = {"deeplearning/member": "true"}, {"nvidia.com/gpu": 2}
         node = KubernetesNode(
-            name=NODE,
+            name=self.node,
             address="127.0.0.1",
-            labels=labels,
+            labels={"deeplearning/member": "true"},
             taints=[TAINT],
-            resources=resources,
+            resources={"nvidia.com/gpu": 2},
             find_fault=lambda: self.fault,
         )
         self.kubelets.join(node)
 
-    def submit(self):
-        job = Lab.make(Named, "train", members=1)
-        self.api.call("POST", locate("jobs", NAMESPACE), job)
-        return wait_until(self.find_pod)
-
-    def find_pod(self):
-        return next(iter(self.api.list("pods", NAMESPACE)), None)
-
-    def await_phase(self, phase):
-        return wait_until(lambda: (pod := self.find_pod()) and pod["status"]["phase"] == phase and pod)
-
     def run(self):
+        """Return a pod that runs, as the API server has it and as the host does."""
         self.join()
-        self.submit()
+        self.lab.submit("train", members=1)
         pod = self.await_phase("Running")
         return pod, self.host.pods[pod["metadata"]["name"]]
 
-    def get_state(self, pod):
-        return next(iter(pod["status"]["containerStatuses"]))["state"]
+    def await_change(self, kind, matches):
+        """Return a pod in the first state that matches, however short it is, after those already returned."""
+        query = f"watch=true&resourceVersion={self._seen}"
+        for line in self.lab.admin.stream(f"{locate('pods', self.lab.namespace)}?{query}"):
+            event = json.loads(line)
+            pod = event["object"]
+            self._seen = pod["metadata"]["resourceVersion"]
+            if event["type"] in kind and matches(pod):
+                return pod
+        raise AssertionError("the watch has ended")
 
-    def find_events(self, reason):
-        return [each["message"] for each in self.api.list("events", NAMESPACE) if each["reason"] == reason]
+    def await_phase(self, phase):
+        return self.await_change(("ADDED", "MODIFIED"), lambda pod: pod["status"].get("phase") == phase)
+
+    def await_wait(self, reason):
+        """Return why the container of a pod waits, once the reason is this one."""
+        pod = self.await_change(("MODIFIED",), lambda pod: get_state(pod).get("waiting", {}).get("reason") == reason)
+        return get_state(pod)["waiting"]
+
+    def list_events(self):
+        return {(each["reason"], each["message"]) for each in self.lab.admin.list("events", self.lab.namespace)}
 
     def find_node(self):
-        return {each["type"]: each for each in self.api.find("nodes", "", NODE)["status"]["conditions"]}["Ready"]
+        conditions = self.lab.admin.get("nodes", "", self.node)["status"]["conditions"]
+        return {each["type"]: each for each in conditions}["Ready"]
 
     def close(self):
         self.kubelets.close()
-        self.logs.close()
-        self.plane.stop()
+        self.lab.close()
 
 
-class Named:
-    """The settings with which `Lab.make` makes a Job."""
+def get_state(pod):
+    """Return the state of the container of a pod; nothing before there is one."""
+    return next((each["state"] for each in pod["status"].get("containerStatuses", ())), {})
 
-    settings = SETTINGS
+
+@pytest.fixture(scope="module")
+def logs(plane):
+    """The server of the logs of all pods."""
+    folder = plane.authority.parent
+    opened = LogServer(folder / "server.crt", folder / "server.key")
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
-def site(tmp_path):
-    opened = Site(tmp_path)
+def site(plane, logs, tmp_path, monkeypatch):
+    """A cluster whose kubelets look for changes at once, and try nothing again before a test lets them."""
+    monkeypatch.setattr(f"{KUBELET}._POLL_SECONDS", 0.02)
+    monkeypatch.setattr(f"{KUBELET}._RETRY_SECONDS", GENEROUS_SECONDS)
+    opened = Site(plane, logs, tmp_path)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def mend(site, monkeypatch):
+    """Return the function that ends the fault of the host, and lets the kubelet try again."""
+
+    def mend():
+        site.host.fault = None
+        monkeypatch.setattr(f"{KUBELET}._RETRY_SECONDS", 0.0)
+
+    return mend
 
 
 def test_a_pod_runs_with_what_its_job_says(site):
     pod, running = site.run()
     order = running.order
-    assert (order.namespace, order.node, order.service_account) == (NAMESPACE, NODE, SETTINGS.service_account)
+    expected = (site.lab.namespace, site.node, SETTINGS.service_account)
+    assert (order.namespace, order.node, order.service_account) == expected
     assert order.hostname == pod["spec"]["hostname"] == "train-0"
     assert [(each.path, each.driver) for each in order.volumes] == [("/efs", "efs.csi.aws.com")]
     assert any(content == b"print()" for content in order.files.values())
     assert pod["status"]["podIP"] == running.address
-    assert site.get_state(pod)["running"]
+    assert get_state(pod)["running"]
 
 
 def test_the_log_of_a_pod_is_relayed_while_it_runs_and_when_it_has_ended(site):
     pod, running = site.run()
+    path = locate("pods", site.lab.namespace, pod["metadata"]["name"], "log")
+
+    def read(query=""):
+        return [*site.lab.admin.stream(f"{path}?container=member{query}")]
+
     running.on_line("epoch 1")
-    path = f"{locate('pods', NAMESPACE, pod['metadata']['name'], 'log')}?container=member"
-    assert site.api.read_text(path) == "epoch 1\n"
+    assert read() == ["epoch 1"]
     running.on_line("epoch 2")
     running.end(0)
     site.await_phase("Succeeded")
-    assert site.api.read_text(f"{path}&tailLines=1") == "epoch 2\n"
-    assert re.fullmatch(r"[0-9T:.-]+Z epoch 1\n[0-9T:.-]+Z epoch 2\n", site.api.read_text(f"{path}&timestamps=true"))
+    assert read("&tailLines=1") == ["epoch 2"]
+    assert re.fullmatch(r"[0-9T:.-]+Z epoch 1\n[0-9T:.-]+Z epoch 2", "\n".join(read("&timestamps=true")))
 
 
 def test_a_failure_has_its_status_and_the_message_that_the_pod_left(site):
@@ -167,28 +198,49 @@ def test_a_failure_has_its_status_and_the_message_that_the_pod_left(site):
     message = pod["spec"]["containers"][0]["terminationMessagePath"]
     (running.root / message.lstrip("/")).write_text("the loss is not a number")
     running.end(3)
-    ended = site.get_state(site.await_phase("Failed"))["terminated"]
+    ended = get_state(site.await_phase("Failed"))["terminated"]
     assert (ended["exitCode"], ended["reason"], ended["message"]) == (3, "Error", "the loss is not a number")
+
+
+def test_a_container_that_the_kernel_kills_for_want_of_memory_has_that_reason(site):
+    pod, _ = site.run()
+    site.kubelets.kill(pod["metadata"]["name"], "OOMKilled")
+    ended = get_state(site.await_phase("Failed"))["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (KILLED, "OOMKilled")
 
 
 def test_a_pod_that_is_deleted_gets_the_time_of_its_job_to_end(site):
     pod, running = site.run()
-    name, grace = pod["metadata"]["name"], pod["spec"]["terminationGracePeriodSeconds"]
-    site.api.call("PATCH", locate("jobs", NAMESPACE, "train"), {"spec": {"suspend": True}}, MERGE)
-    wait_until(lambda: site.api.find("pods", NAMESPACE, name) is None)
-    assert running.graces == [grace]
+    site.lab.suspend("train", is_suspended=True)
+    site.await_change(("DELETED",), lambda _: True)
+    assert running.graces == [pod["spec"]["terminationGracePeriodSeconds"]]
 
 
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [(ImageError("not found"), "Failed"), (VolumeError("MountVolume.SetUp failed"), "FailedMount")],
-)
-def test_a_pod_that_cannot_start_says_why_and_starts_when_it_can(site, fault, reason):
-    site.host.fault = fault
+def test_an_image_that_cannot_be_pulled_is_reported_in_the_runtimes_words_backs_off_and_is_pulled_later(site, mend):
+    """The events are those of aws/amazon-vpc-cni-k8s#3526."""
+    error = "rpc error: code = NotFound desc = not found"
+    site.host.fault = ImageError(error)
     site.join()
-    site.submit()
-    wait_until(lambda: any(str(fault) in words for words in site.find_events(reason)))
-    site.host.fault = None
+    site.lab.submit("train", members=1)
+    assert site.await_wait("ErrImagePull")["message"] == error
+    pulling = f'Back-off pulling image "{SETTINGS.image}": ErrImagePull: {error}'
+    assert site.await_wait("ImagePullBackOff")["message"] == pulling
+    assert site.list_events() >= {
+        ("Failed", f'Failed to pull image "{SETTINGS.image}": {error}'),
+        ("Failed", "Error: ErrImagePull"),
+        ("Failed", "Error: ImagePullBackOff"),
+    }
+    mend()
+    site.await_phase("Running")
+
+
+def test_a_volume_that_cannot_be_mounted_is_reported_in_an_event_and_is_mounted_later(site, mend):
+    site.host.fault = VolumeError("MountVolume.SetUp failed")
+    site.join()
+    site.lab.submit("train", members=1)
+    assert site.await_wait("ContainerCreating") == {"reason": "ContainerCreating"}
+    assert ("FailedMount", "MountVolume.SetUp failed") in site.list_events()
+    mend()
     site.await_phase("Running")
 
 
@@ -197,15 +249,17 @@ def test_a_node_is_ready_when_its_fault_is_gone(site):
     site.join()
     ready = site.find_node()
     assert (ready["status"], ready["reason"], ready["message"]) == ("False", "KubeletNotReady", site.fault)
-    assert site.submit()["spec"].get("nodeName") is None
+    site.lab.submit("train", members=1)
+    waiting = site.await_change(("ADDED", "MODIFIED"), lambda pod: pod["status"].get("conditions"))
+    assert [each["reason"] for each in waiting["status"]["conditions"]] == ["Unschedulable"]
     site.fault = ""
     site.await_phase("Running")
-    assert (NODE, "node is Ready") in site.said
+    assert (site.node, "node is Ready") in site.said
 
 
-def test_a_node_that_is_lost_says_nothing_of_its_pods(site):
-    _, running = site.run()
-    site.kubelets.lose(NODE)
-    assert running.status == 137
+def test_of_a_lost_node_nobody_says_that_its_pods_have_ended(site):
+    pod, running = site.run()
+    site.kubelets.lose(site.node)
+    assert (running.status, site.host.removed) == (KILLED, [running])
     site.kubelets.close()
-    assert site.find_pod()["status"]["phase"] == "Running"
+    assert site.lab.admin.get("pods", site.lab.namespace, pod["metadata"]["name"])["status"]["phase"] == "Running"

@@ -189,6 +189,6 @@ def test_quantities_have_binary_and_decimal_units(text, amount):
     assert float(read_quantity(text)) == amount
 
 
-def test_versions_are_told_apart_from_real_ones(stand_in):
+def test_versions_are_distinguished_from_real_ones(stand_in):
     assert stand_in.do("GET", "/version")["gitVersion"] == "v1.35.0+stand-in"
     assert json.dumps(stand_in.do("GET", "/apis")).count('"name": "batch"') == 1

@@ -8,6 +8,7 @@ against the servers of a folder.
 import copy
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -99,7 +100,10 @@ def test_an_object_that_does_not_exist_is_named(lab):
 
 
 def test_a_watch_tells_changes_and_what_leaves_its_selection(lab):
-    lab.submit("watched")
+    job = lab.make("watched")
+    job["spec"]["suspend"] = True  # The status of one that goes on changes too.
+    assert lab.submitter.apply(job).code == 201
+    lab.until(lambda: lab.list_ends("watched") == ["Suspended/JobSuspended"])
     version = lab.submitter.do("GET", locate("jobs", lab.namespace))["metadata"]["resourceVersion"]
     path = locate("jobs", lab.namespace, "watched")
     for colour in ("red", "blue"):
@@ -241,7 +245,8 @@ def test_the_scheduler_says_that_pods_do_not_tolerate_a_taint(lab):
 
 
 def test_two_pods_of_a_job_do_not_share_a_node(lab):
-    lab.submit("apart", members=3, gpus_per_member=1)
+    lab.settings = replace(lab.settings, members=3)
+    lab.submit("apart", gpus_per_member=1)
     start = "0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, "
     await_words(lab, re.escape(start + "2 node(s) didn't match pod anti-affinity rules. "))
     lab.join_member(8)

@@ -121,6 +121,18 @@ class Kept:
             assert time.monotonic() < give_up
             time.sleep(2)
 
+    def await_epoch(self, name: str) -> int:
+        """Wait until the log of a job shows an epoch, and return the newest."""
+        give_up = time.monotonic() + GENEROUS_SECONDS
+        while True:
+            answer = self.call("logs", "--job", name)  # On EKS, refused until the first pod has started.
+            if found := re.findall(r"^epoch ([0-9]+)$", answer.stdout, re.MULTILINE):
+                return int(found[-1])
+            job = self.find_job(name)
+            assert job["state"] in ("queued", "running"), job
+            assert time.monotonic() < give_up
+            time.sleep(1)
+
 
 @contextmanager
 def keep_rehearsal(platform: str, tmp_path: Path, context: Sequence[str] = ()) -> Iterator[Kept]:
@@ -169,3 +181,29 @@ def check_end(kept: Kept, run: str) -> None:
     assert result["ranks"] == ranks
     assert (kept.find_job("count")["run"], kept.find_job("count")["state"]) == (run, "succeeded")
     assert json.loads(kept.run("logs", "--job", "count").splitlines()[-1]) == result
+
+
+def read_result(output: str) -> object:
+    """Return what the first rank printed last."""
+    (line,) = [line for line in output.splitlines() if line.startswith("{")]
+    return json.loads(line)
+
+
+def check_failing_job(kept: Kept) -> dict[str, Any]:
+    """Submit a job that ends with a status of its own, and return it."""
+    (kept.folder / "job.toml").write_text(
+        'name = "broken"\nlauncher = "tf-ps"\nprogram = ["sh", "-c", "echo no such data >&2; exit 7"]\n'
+    )
+    kept.run("submit", "job.toml", statuses=(7,))
+    job = kept.find_job("broken")
+    assert (job["state"], job["status"]) == ("failed", 7)
+    return job
+
+
+def check_greedy_job(kept: Kept) -> None:
+    """Submit a job that asks for more GPUs than the type has, in vain."""
+    kept.write_job(5)
+    text = (kept.folder / "job.toml").read_text().replace("gpus_per_member = 2", "gpus_per_member = 3")
+    (kept.folder / "job.toml").write_text(text)
+    kept.run("submit", "job.toml", "--name", "greedy", statuses=(2,))
+    assert all(job["name"] != "greedy" for job in json.loads(kept.run("jobs", "--json"))["jobs"])

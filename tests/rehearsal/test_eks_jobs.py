@@ -4,8 +4,9 @@ import json
 import re
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,15 @@ import pytest
 from cdk_rehearsal.run.lab_record import LabRecord
 from deeplearning_contract.names import AGENT_DIRECTORY
 from tests.real_time import GENEROUS_SECONDS
-from tests.rehearsal.kept_rehearsal import ENDLESS_EPOCHS, Kept, keep_rehearsal
+from tests.rehearsal.kept_rehearsal import (
+    COMMAND,
+    ENDLESS_EPOCHS,
+    Kept,
+    check_failing_job,
+    check_greedy_job,
+    keep_rehearsal,
+    read_result,
+)
 
 MANAGED = "app.kubernetes.io/managed-by=deeplearning-cdk"
 NAME = "train_digits"
@@ -87,6 +96,17 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
         yield rehearsal
 
 
+def test_the_report_shows_the_control_plane_with_its_nodes_and_the_volume(kept: Kept) -> None:
+    plane, volume = json.loads((kept.out / "report.json").read_text())["kubernetes"]
+    assert re.fullmatch(r"(stand-in of )?Kubernetes 1[.]35.*, 3 of 3 nodes are Ready", plane)
+    assert volume == "nfs-data 85Gi RWX Retain Bound kubeflow-dist-train/nfs-external nfs-external"
+
+
+def test_the_calls_of_pods_until_they_formed_are_counted(kept: Kept) -> None:
+    cluster = json.loads((kept.out / "report.json").read_text())["cluster"]
+    assert cluster["aws_calls_by_kind"]["pod"] >= cluster["formed"]
+
+
 class Kubectl:
     """The program `kubectl` in the network of the lab."""
 
@@ -122,61 +142,82 @@ def submit(kept: Kept, *words: str, statuses: tuple[int, ...] = (0,)) -> str:
     return kept.run("submit", "job.toml", "--name", NAME, *words, statuses=statuses)
 
 
-def await_epoch(kept: Kept) -> int:
-    """Wait until the log of the job shows an epoch, and return the newest."""
-    give_up = time.monotonic() + GENEROUS_SECONDS
-    while True:
-        answer = kept.call("logs", "--job", NAME)  # Refused until the first pod has started.
-        if found := re.findall(r"^epoch ([0-9]+)$", answer.stdout, re.MULTILINE):
-            return int(found[-1])
-        assert kept.find_job(NAME)["state"] in ("queued", "running"), kept.find_job(NAME)
-        assert time.monotonic() < give_up
-        time.sleep(1)
+@contextmanager
+def follow(kept: Kept) -> "Iterator[subprocess.Popen[str]]":
+    """Follow the log of the job beside other commands."""
+    command = [COMMAND, "logs", "--rehearsal", str(kept.out), "--job", NAME, "--follow"]
+    process = subprocess.Popen(command, cwd=kept.folder, stdout=subprocess.PIPE, text=True)
+    limit = threading.Timer(GENEROUS_SECONDS, process.kill)
+    limit.start()
+    try:
+        yield process
+    finally:
+        limit.cancel()
+        process.kill()
+        process.communicate()
 
 
-def read_result(output: str) -> object:
-    """Return what the first rank printed last."""
-    (line,) = [line for line in output.splitlines() if line.startswith("{")]
-    return json.loads(line)
+def list_epochs(output: str) -> list[int]:
+    """Return the epochs of a log."""
+    return [int(number) for number in re.findall(r"^epoch ([0-9]+)$", output, re.MULTILINE)]
 
 
-def test_a_second_preparation_changes_nothing(kept: Kept) -> None:
+@pytest.fixture
+def kubectl(kept: Kept) -> Kubectl:
+    """The program with a fresh token."""
+    return Kubectl(kept)
+
+
+def test_a_second_preparation_changes_nothing(kept: Kept, kubectl: Kubectl) -> None:
     first = kept.run("prepare-cluster")
     assert first.splitlines()[-1] == (
         "nfs-data  85Gi  RWX  Retain  Bound  kubeflow-dist-train/nfs-external  nfs-external"
     )
-    kubectl = Kubectl(kept)
     versions = kubectl.list_versions()
     assert kept.run("prepare-cluster") == first
     assert kubectl.list_versions() == versions
     assert {"Namespace kubeflow-dist-train", "PersistentVolume nfs-data", "ConfigMap deeplearning"} <= versions.keys()
 
 
-def test_a_job_is_planned_submitted_listed_followed_stopped_and_resumed(kept: Kept) -> None:
+def test_a_job_is_planned_submitted_listed_followed_stopped_and_resumed(kept: Kept, kubectl: Kubectl) -> None:
     kept.write_job(ENDLESS_EPOCHS)
+    before = kubectl.list_versions()
     assert "4 ranks = 2 hosts x 2" in kept.run("plan", "job.toml")
-    assert json.loads(kept.run("jobs", "--json"))["jobs"][0]["name"] == "contract"
-    assert "job.batch" not in Kubectl(kept).run("get", "jobs", "--output", "name", "--selector", "batch=count")
+    assert kubectl.list_versions() == before
     submit(kept, "--detach")
-    reached = await_epoch(kept)
-    job = kept.find_job(NAME)
-    assert (job["run"], job["state"], job["members"]) == ("train-digits", "running", 2)
-    assert "which is running" in submit(kept, statuses=(2,))
-    check_kubectl(kept)
-    assert kept.run("stop", NAME).splitlines()[-1] == "train-digits stopped"
+    with follow(kept) as log:
+        assert log.stdout
+        assert any(map(list_epochs, log.stdout))
+        jobs = json.loads(kept.run("jobs", "--json"))["jobs"]
+        assert [(job["name"], job["run"], job["state"], job["members"]) for job in jobs] == [
+            (NAME, "train-digits", "running", 2),
+            ("contract", "contract", "stopped", 2),
+        ]
+        assert "which is running" in submit(kept, statuses=(2,))
+        check_kubectl(kept, kubectl)
+        assert kept.run("stop", NAME).splitlines()[-1] == "train-digits stopped"
+        reached = list_epochs(log.stdout.read())[-1]
+        assert log.wait() == 0
     assert kept.find_job(NAME)["state"] == "stopped"
-    kept.write_job(reached + 60)
+    kept.write_job(reached + 20)
+    check_end(kept, reached)
+
+
+def check_end(kept: Kept, reached: int) -> None:
+    """Submit the job again, which resumes behind the last epoch of its log, and follow it to its end."""
+    epochs = reached + 20
     output = submit(kept)
-    assert f"resumes from /efs/jobs/{NAME}/checkpoints/epochs-" in output
-    result = {"ranks": 4, "epochs": reached + 60}
-    assert read_result(output) == result
-    assert (kept.find_job(NAME)["state"], kept.find_job(NAME)["status"]) == ("succeeded", 0)
+    (folder,) = re.findall(rf"resumes from /efs/jobs/{NAME}/checkpoints/epochs-([0-9]+)", output)
+    assert int(folder) >= reached
+    result = {"ranks": 4, "epochs": epochs}
+    assert (read_result(output), list_epochs(output)[-1]) == (result, epochs)
+    job = kept.find_job(NAME)
+    assert (job["state"], job["status"]) == ("succeeded", 0)
     assert read_result(kept.run("logs", "--job", NAME, "--follow")) == result
 
 
-def check_kubectl(kept: Kept) -> None:
+def check_kubectl(kept: Kept, kubectl: Kubectl) -> None:
     """Show the objects of the job, and apply it in vain."""
-    kubectl = Kubectl(kept)
     names = kubectl.run("get", "jobs,pods,pv", "--selector", MANAGED, "--output", "name").splitlines()
     found = sorted(re.sub(r"-[a-z0-9]{5}$", "", name) for name in names)
     assert found == [
@@ -196,13 +237,7 @@ def check_kubectl(kept: Kept) -> None:
 
 
 def test_a_job_that_fails_has_its_status_and_its_words(kept: Kept) -> None:
-    (kept.folder / "job.toml").write_text(
-        'name = "broken"\nlauncher = "tf-ps"\nprogram = ["sh", "-c", "echo no such data >&2; exit 7"]\n'
-    )
-    kept.run("submit", "job.toml", statuses=(7,))
-    job = kept.find_job("broken")
-    assert (job["state"], job["status"]) == ("failed", 7)
-    assert "exit code 7" in job["cause"]
+    assert "exit code 7" in check_failing_job(kept)["cause"]
 
 
 def test_a_pod_has_the_role_of_jobs_and_nothing_of_its_node(kept: Kept) -> None:
@@ -225,8 +260,4 @@ def test_a_pod_has_the_role_of_jobs_and_nothing_of_its_node(kept: Kept) -> None:
 
 
 def test_a_job_that_asks_for_more_than_the_type_has_is_refused(kept: Kept) -> None:
-    kept.write_job(5)
-    text = (kept.folder / "job.toml").read_text().replace("gpus_per_member = 2", "gpus_per_member = 3")
-    (kept.folder / "job.toml").write_text(text)
-    kept.run("submit", "job.toml", "--name", "greedy", statuses=(2,))
-    assert all(job["name"] != "greedy" for job in json.loads(kept.run("jobs", "--json"))["jobs"])
+    check_greedy_job(kept)

@@ -30,7 +30,7 @@ def seen(tmp_path_factory):
     return json.loads(answer.stdout)
 
 
-def test_each_line_that_a_program_prints_is_told_with_its_environment_and_names(seen):
+def test_each_line_that_a_program_prints_is_reported_with_its_environment_and_names(seen):
     lines = seen["program"]["lines"]
     assert sorted(line for line in lines if "=" in line and not line.startswith(("PWD", "_"))) == VARIABLES
     assert lines[-9:] == ["1", "algo-1", "127.0.0.1 localhost", *HOSTS, "layer", "one\rtwo", "last"]
@@ -41,7 +41,7 @@ def test_the_status_of_a_container_is_its_programs(seen):
     assert seen["program"]["absent"] == ABSENT
 
 
-def test_output_is_told_while_the_program_runs(seen):
+def test_output_is_reported_while_the_program_runs(seen):
     assert seen["life"]["told"] == ["begun", None, 0, ["gone"]]
 
 

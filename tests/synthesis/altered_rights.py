@@ -4,7 +4,7 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-from deeplearning_rehearsal.privileges.must_deny import ForbiddenCall, judge_forbidden_calls
+from deeplearning_rehearsal.privileges.must_deny import ForbiddenCall, judge_forbidden_calls, list_forbidden_calls
 from deeplearning_rehearsal.privileges.rights import Rights
 
 
@@ -60,3 +60,11 @@ def loosen(action: str, operator: str, wider: str) -> Any:
 def list_allowed(rights: Rights) -> set[str]:
     """Return the names of the forbidden calls that the rights allow."""
     return {verdict.call.name for verdict in judge_forbidden_calls(rights) if verdict.decision.is_allowed}
+
+
+def check_denials(rights: Rights, caller: str) -> None:
+    """Show that no forbidden call is denied for another reason than the lack of its right; `caller` makes most."""
+    for forbidden in list_forbidden_calls(rights):
+        role = forbidden.roles[0] if forbidden.roles else caller
+        planted = edit(rights, role, allow(forbidden.action, "*"))
+        assert forbidden.name in list_allowed(planted), f"{forbidden.name} is denied for another reason"

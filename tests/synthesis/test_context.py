@@ -455,7 +455,7 @@ def test_context_has_every_value_of_a_cluster_on_eks() -> None:
             "image_disk": "300GiB",
             "purchase": "spot",
             "administrators": "arn:aws:iam::111122223333:role/Admin,arn:aws:iam::111122223333:user/ann",
-            "api_from": "203.0.113.7/32",
+            "api_from": "54.240.193.130/32",
             "claim_capacity": "80Gi",
         }
     )
@@ -466,7 +466,7 @@ def test_context_has_every_value_of_a_cluster_on_eks() -> None:
         "arn:aws:iam::111122223333:role/Admin",
         "arn:aws:iam::111122223333:user/ann",
     )
-    assert props["api_from"] == ("203.0.113.7/32",)
+    assert props["api_from"] == ("54.240.193.130/32",)
 
 
 # --- Command line -------------------------------------------------------------------------------------

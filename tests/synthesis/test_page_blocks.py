@@ -49,6 +49,8 @@ FOREIGN = frozenset(
     }
 )
 """First words of commands that are not ours."""
+OWN_ADDRESS = "$(curl -s https://checkip.amazonaws.com)"
+"""Command that prints a reader's own address."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,7 @@ def test_blocks_are_found_after_others_and_in_lists() -> None:
 
 def read_commands(block: Block) -> None:
     """Read each command of a block with the parser of its program, without comments and redirections."""
-    for line in block.text.replace("\\\n", " ").splitlines():
+    for line in block.text.replace("\\\n", " ").replace(OWN_ADDRESS, "54.240.193.130").splitlines():
         words = shlex.split(line, comments=True)
         for is_end, command in groupby(words, key=lambda word: word in {"&&", "|", ";"}):
             if not is_end:

@@ -1,18 +1,25 @@
 """Jobs on EKS, each of them a Job of Kubernetes whose pods are the members."""
 
-import contextlib
-import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from deeplearning_cli.cloud_access import CloudAccess
 from deeplearning_cli.errors import UNAVAILABLE, UnavailableError
 from deeplearning_cli.jobs.output import JobOutput, print_progress
-from deeplearning_cli.jobs.platform import ENDED_STATES, JobPlatform, Queued, Refused, Started
+from deeplearning_cli.jobs.platform import (
+    ENDED_STATES,
+    JobPlatform,
+    Queued,
+    Refused,
+    StackJobs,
+    Started,
+    map_contract_errors,
+    print_plan,
+    require_first_rank,
+)
 from deeplearning_cli.kubernetes.client import KubernetesApi
 from deeplearning_cli.kubernetes.job_state import (
     CAUSE_ANNOTATION,
@@ -24,11 +31,10 @@ from deeplearning_cli.kubernetes.job_state import (
     read_name,
     read_state,
 )
-from deeplearning_contract.document import ContractError
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.kubernetes_cluster import GPU, LABELS, get_kubernetes
 from deeplearning_contract.jobs.kubernetes_job import INDEX_LABEL, JOB_LABEL, QUEUE_LABEL, make_job, name_job
-from deeplearning_contract.jobs.submission import KubernetesSettings, SubmissionSettings
+from deeplearning_contract.jobs.submission import KubernetesSettings
 
 POLL_SECONDS = 5.0
 PENDING_SECONDS = 900.0
@@ -40,22 +46,13 @@ _STAMP = re.compile(r"([0-9T:.-]{19,30}Z) (.*)")
 
 
 @dataclass(frozen=True)
-class KubernetesPlatform:
-    """
-    A stack that takes jobs, on EKS.
-
-    Attributes:
-        access: Access to its account.
-        settings: Its submission document.
-    """
-
-    access: CloudAccess
-    settings: SubmissionSettings
+class KubernetesPlatform(StackJobs):
+    """A stack that takes jobs, on EKS."""
 
     @property
     def kubernetes(self) -> KubernetesSettings:
         """Settings of the cluster."""
-        with _map_contract_errors():
+        with map_contract_errors():
             return get_kubernetes(self.settings)
 
     @cached_property
@@ -84,20 +81,12 @@ class KubernetesPlatform:
         hosts = made["spec"]["completions"]
         limits = made["spec"]["template"]["spec"]["containers"][0].get("resources", {}).get("limits", {})
         slots = int(limits.get(GPU, 1))
-        ranks = job.ranks or hosts * slots
         # A Job of the name may exist, so the server is asked about one whose name it chooses.
         name, metadata = made["metadata"]["name"], made["metadata"]
         unnamed = {**{key: metadata[key] for key in metadata if key != "name"}, "generateName": f"{name}-"}
         self.api.create({**made, "metadata": unnamed}, is_dry_run=True)
-        if as_json:
-            plan = {"launcher": job.launcher, "ranks": ranks, "hosts": hosts, "slots": slots, "job": made}
-            text = json.dumps(plan, indent=2)
-        else:
-            on_line(f"job {job.name} with {job.launcher}: {ranks} ranks = {hosts} hosts x {slots}")
-            on_line("Job, which the API server accepts:")
-            text = self.describe(job)
-        for line in text.splitlines():
-            on_line(line)
+        lines = ["Job, which the API server accepts:", *self.describe(job).splitlines()]
+        print_plan(job, hosts, slots, on_line, lines=lines, document={"job": made}, as_json=as_json)
         refusal = self._find_refusal(job)
         if refusal:
             print_progress(refusal)
@@ -180,11 +169,7 @@ class KubernetesPlatform:
         self, name: str, output: JobOutput, *, rank: str | None = None, lines: int | None = None, to_end: bool = True
     ) -> int:
         """Print the log of the pod of index 0, in which rank 0 runs, and of the pods that replace it."""
-        if rank not in (None, "0"):
-            raise UnavailableError(
-                f"--rank must be 0 on EKS, got {rank}; the logs of other ranks are on the shared file system, "
-                f"in jobs/{name}/runs"
-            )
+        require_first_rank("EKS", name, rank)
         self._find(name)
         log = _PodLog(self.api, output)
         if not to_end:
@@ -236,14 +221,18 @@ class KubernetesPlatform:
         ]
 
     def _make(self, job: JobDefinition) -> dict[str, Any]:
-        with _map_contract_errors():
+        with map_contract_errors():
             return make_job(self.settings, job)
 
     def _find(self, name: str) -> dict[str, Any]:
         """Return the Job of a job; UnavailableError without it."""
         job = self.api.find("Job", name_job(name))
-        if job is None or read_name(job) != name:
+        if job is None:
             raise UnavailableError(f"job {name} must exist, got none; see: deeplearning-cdk jobs")
+        if read_name(job) != name:
+            raise UnavailableError(
+                f"job {name} must exist, got none; its Job is that of {read_name(job)}, so write that"
+            )
         return job
 
     def _get(self, name: str) -> dict[str, Any]:
@@ -317,11 +306,3 @@ class _PodLog:
             self._last = max(found[1], self._last)
         if self._is_new:
             self._output.print_line(line if found is None else found[2])
-
-
-@contextlib.contextmanager
-def _map_contract_errors() -> Iterator[None]:
-    try:
-        yield
-    except ContractError as error:
-        raise UnavailableError(str(error)) from error

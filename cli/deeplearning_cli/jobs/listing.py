@@ -21,8 +21,8 @@ def add_parser(commands: Commands) -> None:
         "jobs",
         help="list the jobs of a cluster, and their states",
         description="List the jobs of a cluster with the state of the newest run of each: running, retrying, "
-        "succeeded, failed, stopped, or lost if its node ended with it; on EMR also queued, and on SageMaker queued, "
-        "stopping or interrupted.",
+        "succeeded, failed, stopped, or lost if its node ended with it; on EMR and EKS also queued, and on SageMaker "
+        "queued, stopping or interrupted.",
         epilog="exit status: 0 listed, 2 could not be read; --json prints {platform, cluster, jobs[]} with the keys of "
         "`deeplearning jobs --json`; example: deeplearning-cdk jobs",
     )

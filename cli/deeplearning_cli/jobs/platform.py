@@ -1,7 +1,8 @@
-"""Platforms that run jobs: the interface of `submit`, `plan`, `jobs`, `logs` and `stop`, and the upload to them."""
+"""Platforms that run jobs: the interface of `submit`, `plan`, `jobs`, `logs` and `stop`, and what they share."""
 
+import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -10,6 +11,7 @@ from deeplearning_cli.errors import UnavailableError
 from deeplearning_cli.jobs.definition import JobFile, pack
 from deeplearning_cli.jobs.output import JobOutput, print_progress
 from deeplearning_cli.jobs.source_folder import describe_left_out
+from deeplearning_contract.document import ContractError
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_contract.setting_parts import ScriptSettings
@@ -85,6 +87,20 @@ class JobPlatform(Protocol):
         """Return the jobs with the states of their newest runs, and the keys of `deeplearning jobs --json`."""
 
 
+@dataclass(frozen=True)
+class StackJobs:
+    """
+    Jobs of a stack; the base of its platforms.
+
+    Attributes:
+        access: Access to its account.
+        settings: Its submission document.
+    """
+
+    access: CloudAccess
+    settings: SubmissionSettings
+
+
 def upload_source(file: JobFile, platform: JobPlatform) -> JobDefinition:
     """Upload the source folder, if there is one, unless the platform refuses the job; return the job with it."""
     if file.source is None:
@@ -125,3 +141,42 @@ def describe(platform: JobPlatform, **more: Any) -> str:
     """Return the JSON object with which a command about a cluster ends with `--json`."""
     settings = platform.settings
     return json.dumps({"platform": settings.platform, "cluster": settings.cluster, **more}, indent=2)
+
+
+def print_plan(
+    job: JobDefinition,
+    hosts: int,
+    slots: int,
+    on_line: Callable[[str], None],
+    *,
+    lines: Sequence[str],
+    document: Mapping[str, Any],
+    as_json: bool,
+) -> None:
+    """Print the ranks of a job, and the lines of what starts it; as JSON, the document of it."""
+    ranks = job.ranks or hosts * slots
+    if as_json:
+        plan = {"launcher": job.launcher, "ranks": ranks, "hosts": hosts, "slots": slots, **document}
+        printed = json.dumps(plan, indent=2).splitlines()
+    else:
+        printed = [f"job {job.name} with {job.launcher}: {ranks} ranks = {hosts} hosts x {slots}", *lines]
+    for line in printed:
+        on_line(line)
+
+
+def require_first_rank(service: str, name: str, rank: str | None) -> None:
+    """Raise UnavailableError for the log of another rank than the first, which a service does not have."""
+    if rank not in (None, "0"):
+        raise UnavailableError(
+            f"--rank must be 0 on {service}, got {rank}; the logs of other ranks are on the shared file system, "
+            f"in jobs/{name}/runs"
+        )
+
+
+@contextlib.contextmanager
+def map_contract_errors() -> Iterator[None]:
+    """Raise UnavailableError for what the contract refuses."""
+    try:
+        yield
+    except ContractError as error:
+        raise UnavailableError(str(error)) from error

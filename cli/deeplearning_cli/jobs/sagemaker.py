@@ -9,14 +9,22 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from deeplearning_cli.cloud_access import CloudAccess
 from deeplearning_cli.errors import UNAVAILABLE, UnavailableError
 from deeplearning_cli.jobs.output import JobOutput, print_progress
-from deeplearning_cli.jobs.platform import ENDED_STATES, Queued, Refused, Started
+from deeplearning_cli.jobs.platform import (
+    ENDED_STATES,
+    Queued,
+    Refused,
+    StackJobs,
+    Started,
+    map_contract_errors,
+    print_plan,
+    require_first_rank,
+)
 from deeplearning_cli.jobs.training_log import TrainingLog
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.jobs.job_definition import JobDefinition
-from deeplearning_contract.jobs.submission import SubmissionSettings, TrainingSettings
+from deeplearning_contract.jobs.submission import TrainingSettings
 from deeplearning_contract.jobs.training_job import (
     get_training,
     make_training_request,
@@ -36,27 +44,18 @@ _NO_CAPACITY = "CapacityError"
 
 
 @dataclass(frozen=True)
-class SageMakerPlatform:
-    """
-    A stack that takes jobs, on SageMaker.
-
-    Attributes:
-        access: Access to its account.
-        settings: Its submission document.
-    """
-
-    access: CloudAccess
-    settings: SubmissionSettings
+class SageMakerPlatform(StackJobs):
+    """A stack that takes jobs, on SageMaker."""
 
     @property
     def training(self) -> TrainingSettings:
         """Settings of the training jobs."""
-        with _map_contract_errors():
+        with map_contract_errors():
             return get_training(self.settings)
 
     def check(self, job: JobDefinition) -> None:
         """Raise UnavailableError for a job that cannot be a training job."""
-        with _map_contract_errors():
+        with map_contract_errors():
             make_training_request(self.settings, job, self._name(job))
         gpus, slots = self.training.gpu_count, job.gpus_per_member
         if slots is not None and slots > max(1, gpus):
@@ -69,18 +68,13 @@ class SageMakerPlatform:
         """Print the ranks of a job and the request that starts it; return 1 while a job of its name runs."""
         hosts = job.members or self.training.members
         slots = job.gpus_per_member or max(1, self.training.gpu_count)
-        ranks = job.ranks or hosts * slots
         request = make_training_request(self.settings, job, self._name(job))
-        if as_json:
-            plan = {"launcher": job.launcher, "ranks": ranks, "hosts": hosts, "slots": slots, "request": request}
-            text = json.dumps(plan, indent=2)
-        else:
-            on_line(f"job {job.name} with {job.launcher}: {ranks} ranks = {hosts} hosts x {slots}")
-            on_line(f"{hosts} x {self.training.instance_type}, at most {request['StoppingCondition']}")
-            on_line("request of CreateTrainingJob:")
-            text = json.dumps(request, indent=2)
-        for line in text.splitlines():
-            on_line(line)
+        lines = [
+            f"{hosts} x {self.training.instance_type}, at most {request['StoppingCondition']}",
+            "request of CreateTrainingJob:",
+            *json.dumps(request, indent=2).splitlines(),
+        ]
+        print_plan(job, hosts, slots, on_line, lines=lines, document={"request": request}, as_json=as_json)
         running = self._find_running(job.name)
         if running is not None:
             print_progress(_describe_running(job.name, running))
@@ -121,11 +115,7 @@ class SageMakerPlatform:
         self, name: str, output: JobOutput, *, rank: str | None = None, lines: int | None = None, to_end: bool = True
     ) -> int:
         """Print the log of the first container of a job's newest training job, in which rank 0 runs."""
-        if rank not in (None, "0"):
-            raise UnavailableError(
-                f"--rank must be 0 on SageMaker, got {rank}; the logs of other ranks are on the shared file system, "
-                f"in jobs/{name}/runs"
-            )
+        require_first_rank("SageMaker", name, rank)
         job = self._find(name)
         if job is None:
             raise UnavailableError(f"job {name} must exist, got none; see: deeplearning-cdk jobs")
@@ -212,14 +202,6 @@ class SageMakerPlatform:
                 f"could not use the training jobs {self.training.name_prefix}*: {error}; the caller needs the rights "
                 "to create, list, describe and stop them and to read their logs, which the stack's grant_submit grants"
             ) from error
-
-
-@contextlib.contextmanager
-def _map_contract_errors() -> Iterator[None]:
-    try:
-        yield
-    except ContractError as error:
-        raise UnavailableError(str(error)) from error
 
 
 def _read_state(job: Mapping[str, Any]) -> str:

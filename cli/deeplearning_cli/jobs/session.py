@@ -7,30 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deeplearning_cli.cloud_access import CloudAccess
 from deeplearning_cli.errors import UnavailableError
 from deeplearning_cli.jobs.output import JobOutput, read_lines
+from deeplearning_cli.jobs.platform import StackJobs
 from deeplearning_cli.ssh import enter_node, make_session_command, require_programs, start_session
 from deeplearning_contract.document import ContractError, parse_last_line
 from deeplearning_contract.jobs.job_definition import COMMAND, SESSION_BEGUN, SESSION_ENDED, JobDefinition
-from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_view.aws_responses import ViewError
 
 _END = re.compile(rf"{SESSION_ENDED} (\d+)\s*$")
 
 
 @dataclass(frozen=True)
-class MasterSession(ABC):
-    """
-    Sessions on the master of a cluster; those methods of `JobPlatform` that need no more.
-
-    Attributes:
-        access: Access to its account.
-        settings: Its submission document.
-    """
-
-    access: CloudAccess
-    settings: SubmissionSettings
+class MasterSession(StackJobs, ABC):
+    """Sessions on the master of a cluster; those methods of `JobPlatform` that need no more."""
 
     @property
     @abstractmethod

@@ -15,8 +15,8 @@ def add_parser(commands: Commands) -> None:
     parser = commands.add_parser(
         "stop",
         help="end a job on every node",
-        description="End a job on every node. Its processes get SIGTERM, and SIGKILL after 10 s; other jobs are not "
-        "affected. Submit the job again to resume from its newest checkpoint.",
+        description="End a job on every node. Its processes get SIGTERM, and SIGKILL after 10 s, or 2 minutes on EKS; "
+        "other jobs are not affected. Submit the job again to resume from its newest checkpoint.",
         epilog="exit status: 0 no process of the job is left, 1 some may be, 2 there is no such job, or the cluster "
         "could not be reached; --json prints {platform, cluster, job, status, lines[]}; "
         "example: deeplearning-cdk stop mask-rcnn",

@@ -211,3 +211,13 @@ def _read_facts(name: str, entry: dict[str, Any]) -> InstanceTypeFacts:
         compute_capability=entry.get("compute_capability", ""),
         memory_mib=entry.get("memory_mib"),
     )
+
+
+def require_nvidia(platform: str, facts: InstanceTypeFacts, remedy: str) -> None:
+    """Raise ValueError for a type with accelerators that are not NVIDIA's, for a platform without software for them."""
+    if facts.accelerator not in (None, "NVIDIA"):
+        others = "others" if facts.accelerator == "other" else f"those of {facts.accelerator}"
+        raise ValueError(
+            f"instance_type must have NVIDIA GPUs or no accelerators on {platform}, got {facts.name} with {others}; "
+            f"{remedy}"
+        )

@@ -112,16 +112,11 @@ class ControlPlane(Construct):
         )
         self.cluster.node.add_dependency(logs, self.role, network.connectivity)
 
-    @property
-    def arn(self) -> str:
-        """ARN of the cluster."""
-        return self.cluster.attr_arn
-
-    def admit_administrator(self, principal_arn: str) -> eks.CfnAccessEntry:
+    def admit_administrator(self, principal_arn: str) -> None:
         """Let a principal change everything in the cluster."""
-        return self._admit("Administrator", principal_arn, principal_arn, _ADMINISTER, None)
+        self._admit("Administrator", principal_arn, principal_arn, _ADMINISTER, None)
 
-    def admit_submitter(self, grantee: iam.IGrantable, namespace: str) -> eks.CfnAccessEntry:
+    def admit_submitter(self, grantee: iam.IGrantable, namespace: str) -> None:
         """
         Let a role or a user change jobs and their objects in a namespace.
 
@@ -135,17 +130,16 @@ class ControlPlane(Construct):
                 f"grantee must be an IAM role or user on EKS, got {show_value(grantee)}; EKS admits no policy and no "
                 "group, so pass each role"
             )
-        return self._admit("Submitter", principal.node.path, arn, _EDIT, namespace)
+        self._admit("Submitter", principal.node.path, arn, _EDIT, namespace)
 
-    def _admit(self, kind: str, path: str, arn: str, policy: str, namespace: str | None) -> eks.CfnAccessEntry:
+    def _admit(self, kind: str, path: str, arn: str, policy: str, namespace: str | None) -> None:
         construct_id = kind + hashlib.sha256(path.encode()).hexdigest()[:8]
-        known: Any = self.node.try_find_child(construct_id)
-        if known is not None:
-            return known  # type: ignore[no-any-return]
+        if self.node.try_find_child(construct_id) is not None:
+            return
         scope = eks.CfnAccessEntry.AccessScopeProperty(
             type="namespace" if namespace else "cluster", namespaces=[namespace] if namespace else None
         )
-        return eks.CfnAccessEntry(
+        eks.CfnAccessEntry(
             self,
             construct_id,
             cluster_name=self.cluster.ref,

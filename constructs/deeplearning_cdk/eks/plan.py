@@ -13,20 +13,19 @@ from deeplearning_cdk.catalog.instance_catalog import (
     NodeInstanceType,
     describe_instance_type,
     has_efa,
+    require_nvidia,
     without_efa,
 )
-from deeplearning_cdk.network.addresses import is_everyone, is_ipv4_network
+from deeplearning_cdk.network.addresses import is_everyone, is_ipv4_network, is_public_network
 from deeplearning_cdk.network.values import Network
-from deeplearning_cdk.nodes.environment_choice import choose_environment
-from deeplearning_cdk.nodes.training_image import DEFAULT_BASE, BuiltEnvironment
+from deeplearning_cdk.nodes.training_image import choose_built_environment
 from deeplearning_cdk.nodes.values import Software
-from deeplearning_cdk.props.check import Rule, check_meaning, check_prop, show_value
+from deeplearning_cdk.props.check import Rule, check_meaning, show_value
 from deeplearning_cdk.props.rules import between, matching, sized
 from deeplearning_cdk.software.job_environment import CONTAINER_IMAGE, JobEnvironment
 from deeplearning_cdk.storage.cluster_storage import check_vpc_of_file_system
 from deeplearning_cdk.storage.shared_file_system import SharedFileSystem
 from deeplearning_cdk.storage.values import Storage
-from deeplearning_contract.setting_parts import SYSTEM_PYTHON
 
 DEFAULT_INSTANCE_TYPE = "p3dn.24xlarge"
 DEFAULT_SYSTEM_TYPE = "m7i.large"
@@ -40,8 +39,8 @@ Versions of EKS with what a job needs, as of November 2026.
 `successPolicy` and `backoffLimitPerIndex` are stable from 1.33 on (Kubernetes, feature gates JobSuccessPolicy and
 JobBackoffLimitPerIndex).
 """
-_OLDEST_DRIVER = 580
-"""NVIDIA driver of EKS's accelerated images, the last branch for V100 (EKS user guide, "ml-eks-optimized-ami")."""
+_OLDEST_GPU = 7.0
+"""Compute capability of V100, the oldest GPU of EKS's accelerated images (EKS user guide, "ml-eks-optimized-ami")."""
 _DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _UNITS = ("Ki", "Mi", "Gi", "Ti", "Pi")
 _QUANTITY = re.compile(rf"([1-9][0-9]{{0,9}})({'|'.join(_UNITS)})")
@@ -77,13 +76,16 @@ PrincipalArn = Annotated[
 ]
 """Principal to which EKS gives access."""
 
+_OWN_ADDRESS = "write the address that https://checkip.amazonaws.com shows you, with /32"
 ApiPeer = Annotated[
     str,
-    Rule(must="be an IPv4 network", remedy="write e.g. 203.0.113.7/32", is_kept=is_ipv4_network),
+    Rule(must="be an IPv4 network", remedy=_OWN_ADDRESS, is_kept=is_ipv4_network),
+    Rule(must="not be everyone", remedy=_OWN_ADDRESS, is_kept=lambda network: not is_everyone(network)),
+    # EKS user guide, "Configure network access to cluster API server endpoint": no reserved addresses.
     Rule(
-        must="not be everyone",
-        remedy="name your own network, e.g. 203.0.113.7/32",
-        is_kept=lambda network: not is_everyone(network),
+        must="be of public addresses",
+        remedy=f"EKS takes no private and no reserved ones: {_OWN_ADDRESS}; the VPC reaches the API server without it",
+        is_kept=is_public_network,
     ),
 ]
 """Network from which the API server is reached over the Internet."""
@@ -203,11 +205,7 @@ def plan_nodes(
     facts = describe_instance_type("instance_type", instance_type)
     _check_type(facts)
     system = describe_instance_type("system_instance_type", system_instance_type)
-    if system.accelerator is not None:
-        raise ValueError(
-            f"system_instance_type must be without accelerators, got {system.name}; it runs DNS and drivers alone, so "
-            f"take {DEFAULT_SYSTEM_TYPE}"
-        )
+    _check_system(system)
     return EksPlan(
         facts=facts if network.efa else without_efa(facts),
         members=members,
@@ -215,22 +213,25 @@ def plan_nodes(
         node_image=node_image,
         image_disk=image_disk,
         purchase=_choose_purchase(purchase, network.availability_zone),
-        environment=_choose_environment(image, software.environment, facts),
+        environment=choose_built_environment(image, software.environment, facts),
     )
 
 
-def check_capacities(shared: str, claim: str) -> None:
+def choose_capacities(shared: str, claim: str | None) -> tuple[str, str]:
     """
-    Check that a claim fits its volume.
+    Return the capacities of a volume and of its claim, which is that of the volume unless the user says another.
 
     Raises:
-        ValueError: It is larger; Kubernetes would never bind it.
+        ValueError: The claim is larger; Kubernetes would never bind it.
     """
+    if claim is None:
+        return shared, shared
     if _count_bytes(claim) > _count_bytes(shared):
         raise ValueError(
             f"claim_capacity must not exceed shared_capacity {shared}, got {claim}; such a claim stays Pending, so "
             "lower it, leave it out, or raise shared_capacity"
         )
+    return shared, claim
 
 
 def check_administrators(administrators: Sequence[str]) -> None:
@@ -261,15 +262,27 @@ def _check_file_system(storage: Storage) -> None:
 
 
 def _check_type(facts: InstanceTypeFacts) -> None:
-    if facts.accelerator not in (None, "NVIDIA"):
+    require_nvidia("EKS", facts, f"take {DEFAULT_INSTANCE_TYPE}, or train on it with TrainingCluster")
+    if facts.compute_capability and float(facts.compute_capability) < _OLDEST_GPU:
         raise ValueError(
-            f"instance_type must have NVIDIA GPUs or no accelerators on EKS, got {facts.name} with those of "
-            f"{facts.accelerator}; take {DEFAULT_INSTANCE_TYPE}, or train on it with TrainingCluster"
+            f"instance_type must have GPUs that EKS's images support, got {facts.name}; take "
+            f"{facts.successor or DEFAULT_INSTANCE_TYPE}, or train on it with TrainingCluster"
         )
-    if facts.driver_branch is not None and facts.driver_branch < _OLDEST_DRIVER:
+
+
+def _check_system(facts: InstanceTypeFacts) -> None:
+    if facts.accelerator is not None:
         raise ValueError(
-            f"instance_type must have GPUs that driver {_OLDEST_DRIVER} of EKS's images supports, got {facts.name}; "
-            f"take {facts.successor or DEFAULT_INSTANCE_TYPE}, or train on it with TrainingCluster"
+            f"system_instance_type must be without accelerators, got {facts.name}; it runs DNS and drivers alone, so "
+            f"take {DEFAULT_SYSTEM_TYPE}"
+        )
+    size = facts.name.partition(".")[2]
+    is_one_core = size == "medium" and facts.architecture == "arm64" and not facts.is_burstable
+    # 4 pods, and 8 on a core of Graviton (awslabs/amazon-eks-ami, eni-max-pods.txt).
+    if size in {"nano", "micro"} or is_one_core:
+        raise ValueError(
+            f"system_instance_type must have addresses for the nine pods of the add-ons, got {facts.name}; take "
+            f"{DEFAULT_SYSTEM_TYPE}"
         )
 
 
@@ -287,16 +300,3 @@ def _choose_purchase(value: Purchase | None, zone: str | None) -> Purchase:
             "template lets nodes launch on demand beyond those of a group, so pass Purchase.reservation(…)"
         )
     return purchase
-
-
-def _choose_environment(
-    image: str | None, environment: JobEnvironment | None, facts: InstanceTypeFacts
-) -> JobEnvironment | None:
-    if image is None:
-        check_prop("software.environment", environment, BuiltEnvironment | None)
-        return choose_environment(environment, None, (facts,), DEFAULT_BASE, SYSTEM_PYTHON, isolated=False)
-    if environment is not None:
-        raise ValueError(
-            "software.environment must be left out with image, got both; the image brings the software of jobs"
-        )
-    return None

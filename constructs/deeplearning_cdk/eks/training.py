@@ -1,7 +1,6 @@
 """Training cluster on EKS: a control plane, a node for the system's pods, and members that run jobs as pods."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import jsii
 from aws_cdk import Annotations, Stack
@@ -36,14 +35,14 @@ from deeplearning_cdk.eks.plan import (
     PrincipalArn,
     QueueName,
     check_administrators,
-    check_capacities,
+    choose_capacities,
     plan_nodes,
 )
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
 from deeplearning_cdk.network.interfaces import describe_hardware
 from deeplearning_cdk.network.values import Network
-from deeplearning_cdk.nodes.member_settings import describe_member
-from deeplearning_cdk.nodes.programs import FileAsset, describe_environment
+from deeplearning_cdk.nodes.member_settings import CONTAINER_USER, describe_container
+from deeplearning_cdk.nodes.programs import FileAsset
 from deeplearning_cdk.nodes.submission import JobSubmission, read_sources_statement
 from deeplearning_cdk.nodes.training_image import TrainingImage
 from deeplearning_cdk.nodes.values import Software
@@ -54,14 +53,10 @@ from deeplearning_cdk.storage.cluster_storage import ClusterStorage
 from deeplearning_cdk.storage.values import Storage
 from deeplearning_cdk.warnings import NEVER_STOPS, NO_ADMINISTRATOR, judge_region, judge_types
 from deeplearning_contract.jobs.submission import KubernetesSettings
-from deeplearning_contract.setting_parts import SYSTEM_PYTHON, FileSystemSettings
+from deeplearning_contract.setting_parts import FileSystemSettings
 from deeplearning_contract.settings import NodeSettings
 
-_LOGIN_USER = "root"
-"""User of pods."""
 _SERVICE_ACCOUNT = "deeplearning-job"
-_SETUP_SECONDS = 15 * 60
-"""Time from a pod's start to the membership."""
 
 
 @jsii.implements(iam.IGrantable, ec2.IConnectable)
@@ -156,30 +151,15 @@ class EksTraining(Construct):
             software=software,
             storage=storage,
         )
-        self._capacities = shared_capacity, claim_capacity or shared_capacity
-        check_capacities(*self._capacities)
+        self._capacities = choose_capacities(shared_capacity, claim_capacity)
         check_administrators(administrators)
         super().__init__(scope, construct_id)
         self._namespace, self._queue = namespace, queue or ""
         self.cluster_name = tag_costs(self, name_cluster(self))
         self.encryption = ClusterEncryption(self, "Encryption", key=encryption_key, has_spot=self._plan.is_spot)
         self.network = ClusterNetwork(self, "Network", network, log_key=self.encryption.log_key)
-        self.control_plane = ControlPlane(
-            self,
-            "ControlPlane",
-            cluster_name=self.cluster_name,
-            version=version,
-            network=self.network,
-            choice=network,
-            api_from=api_from,
-            encryption=self.encryption,
-        )
-        self.node.default_child = self.control_plane
-        for arn in administrators:
-            self.control_plane.admit_administrator(arn)
-        self.storage = ClusterStorage(
-            self, storage, mode="efs", network=self.network, state_table=None, encryption_key=self.encryption.key
-        )
+        self.control_plane = self._make_control_plane(version, network, api_from, administrators)
+        self.storage = self._make_storage(storage)
         self.file_system, self._data = self.storage.file_system, tuple(storage.data)
         self._agent = FileAsset(self, "Agent", pack_member(self._describe_member(storage.mount_point)))
         self.image_uri = image or self._build_image(software)
@@ -212,15 +192,36 @@ class EksTraining(Construct):
         self.control_plane.admit_submitter(grantee, self._namespace)
         return grant_uploads(grantee, self.cluster_name, self.submission.bucket)
 
+    def _make_control_plane(
+        self, version: str, network: Network, api_from: Sequence[str], administrators: Sequence[str]
+    ) -> ControlPlane:
+        control_plane = ControlPlane(
+            self,
+            "ControlPlane",
+            cluster_name=self.cluster_name,
+            version=version,
+            network=self.network,
+            choice=network,
+            api_from=api_from,
+            encryption=self.encryption,
+        )
+        self.node.default_child = control_plane
+        for arn in administrators:
+            control_plane.admit_administrator(arn)
+        return control_plane
+
+    def _make_storage(self, storage: Storage) -> ClusterStorage:
+        return ClusterStorage(
+            self, storage, mode="efs", network=self.network, state_table=None, encryption_key=self.encryption.key
+        )
+
     def _describe_member(self, mount_point: str) -> NodeSettings:
         """Return the settings of a pod, which contain no tokens; Kubernetes mounts the shared file system."""
-        return describe_member(
+        return describe_container(
             self._plan.facts,
-            login_user=_LOGIN_USER,
             file_system=FileSystemSettings("claim", mount_point, "", mount_point),
-            setup_seconds=_SETUP_SECONDS,
-            data=[replace(source.settings, bucket="") for source in self._data],
-            environment=describe_environment(self._plan.environment, None, None, SYSTEM_PYTHON),
+            data=self._data,
+            environment=self._plan.environment,
         )
 
     def _build_image(self, software: Software) -> str:
@@ -293,7 +294,7 @@ class EksTraining(Construct):
             self,
             "Submission",
             self.cluster_name,
-            login_user=_LOGIN_USER,
+            login_user=CONTAINER_USER,
             bucket=self._agent.settings.bucket,
             platform="eks",
             kubernetes=self._describe_jobs(mount_point),

@@ -10,6 +10,7 @@ from deeplearning_cdk.catalog.instance_catalog import (
     InstanceTypeFacts,
     NodeInstanceType,
     describe_instance_type,
+    require_nvidia,
     without_efa,
 )
 from deeplearning_cdk.images.node_image import NodeImage
@@ -199,11 +200,7 @@ def _check_type(facts: InstanceTypeFacts) -> None:
             "instance_type must have GPUs that the open NVIDIA driver of the image supports, got "
             f"{facts.name}; take {facts.successor or DEFAULT_INSTANCE_TYPE}, or train on it with TrainingCluster"
         )
-    if facts.accelerator not in (None, "NVIDIA"):
-        raise ValueError(
-            f"instance_type must have NVIDIA GPUs or no accelerators on EMR, got {facts.name} with those of "
-            f"{facts.accelerator}; take {DEFAULT_INSTANCE_TYPE}, or train on it with TrainingCluster"
-        )
+    require_nvidia("EMR", facts, f"take {DEFAULT_INSTANCE_TYPE}, or train on it with TrainingCluster")
 
 
 def _describe_image(image: str, facts: InstanceTypeFacts) -> NodeImage:

@@ -63,6 +63,12 @@ def is_everyone(text: str) -> bool:
     return network.prefixlen < _WIDEST_OWN[network.version]
 
 
+def is_public_network(text: str) -> bool:
+    """Return whether an IPv4 network is on the Internet, and neither private nor reserved as a whole."""
+    network = ipaddress.IPv4Network(text)
+    return network.is_global and not network.is_multicast
+
+
 VpcCidr = Annotated[
     str,
     Rule(must="be an IPv4 network with its host bits 0", remedy="write e.g. 10.0.0.0/16", is_kept=is_ipv4_network),

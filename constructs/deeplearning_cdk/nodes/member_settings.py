@@ -1,17 +1,27 @@
 """Settings of a member: a node of a platform without the queues, the state table and the log group of EC2."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from deeplearning_cdk.catalog.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.network.interfaces import describe_hardware
+from deeplearning_cdk.nodes.programs import describe_environment
+from deeplearning_cdk.software.job_environment import JobEnvironment
+from deeplearning_cdk.storage.data_source import DataSource
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import (
+    SYSTEM_PYTHON,
     DataSettings,
     EnvironmentSettings,
     FileSystemSettings,
     JobNeeds,
 )
 from deeplearning_contract.settings import NodeSettings
+
+CONTAINER_USER = "root"
+"""User of containers."""
+_CONTAINER_SECONDS = 15 * 60
+"""Time from a container's start to the membership."""
 
 
 def describe_member(
@@ -68,4 +78,22 @@ def describe_member(
             environment=environment,
             lustre=lustre,
         ),
+    )
+
+
+def describe_container(
+    facts: InstanceTypeFacts,
+    *,
+    file_system: FileSystemSettings,
+    data: Sequence[DataSource],
+    environment: JobEnvironment | None,
+) -> NodeSettings:
+    """Return the settings of a container, which contain no tokens; its platform brings the shared file system."""
+    return describe_member(
+        facts,
+        login_user=CONTAINER_USER,
+        file_system=file_system,
+        setup_seconds=_CONTAINER_SECONDS,
+        data=[replace(source.settings, bucket="") for source in data],
+        environment=describe_environment(environment, None, None, SYSTEM_PYTHON),
     )

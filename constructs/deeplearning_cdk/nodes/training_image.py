@@ -9,11 +9,11 @@ from typing import Annotated
 from aws_cdk import aws_ecr_assets as ecr_assets
 from constructs import Construct
 
-from deeplearning_cdk.catalog.instance_catalog import NodeInstanceType, describe_instance_type
+from deeplearning_cdk.catalog.instance_catalog import InstanceTypeFacts, NodeInstanceType, describe_instance_type
 from deeplearning_cdk.coordination.payload import find_payload, keep_folder, pack_agent
 from deeplearning_cdk.network.interfaces import describe_hardware
 from deeplearning_cdk.nodes.environment_choice import choose_environment
-from deeplearning_cdk.props.check import Rule, checked
+from deeplearning_cdk.props.check import Rule, check_prop, checked
 from deeplearning_cdk.props.rules import matching
 from deeplearning_cdk.software.job_environment import CONTAINER_IMAGE, JobEnvironment
 from deeplearning_contract.names import NodeRole
@@ -42,6 +42,25 @@ BaseImage = Annotated[
     str, matching(CONTAINER_IMAGE, "be the name of an image", "write e.g. ubuntu:24.04, or a name with a digest")
 ]
 """Image that the Dockerfile names, so it must be known at synthesis."""
+
+
+def choose_built_environment(
+    image: str | None, environment: JobEnvironment | None, facts: InstanceTypeFacts
+) -> JobEnvironment | None:
+    """
+    Check the environment of an image that the stack builds, or choose one; None for an image of the user's.
+
+    Raises:
+        ValueError: The build cannot install it, it cannot work on the type, or there is an image of the user's too.
+    """
+    if image is None:
+        check_prop("software.environment", environment, BuiltEnvironment | None)
+        return choose_environment(environment, None, (facts,), DEFAULT_BASE, SYSTEM_PYTHON, isolated=False)
+    if environment is not None:
+        raise ValueError(
+            "software.environment must be left out with image, got both; the image brings the software of jobs"
+        )
+    return None
 
 
 class TrainingImage(Construct):

@@ -14,11 +14,11 @@ from deeplearning_cdk.catalog.instance_catalog import (
     InstanceTypeFacts,
     NodeInstanceType,
     describe_instance_type,
+    require_nvidia,
     without_efa,
 )
 from deeplearning_cdk.network.values import Network
-from deeplearning_cdk.nodes.environment_choice import choose_environment
-from deeplearning_cdk.nodes.training_image import DEFAULT_BASE, BuiltEnvironment
+from deeplearning_cdk.nodes.training_image import choose_built_environment
 from deeplearning_cdk.nodes.values import Software
 from deeplearning_cdk.props.check import check_meaning, check_prop, is_token, show_value
 from deeplearning_cdk.props.rules import between, count_gibibytes, lasting, matching, sized
@@ -29,7 +29,6 @@ from deeplearning_cdk.storage.lustre import LustreFileSystem
 from deeplearning_cdk.storage.shared_file_system import FileSystemId, SharedFileSystem
 from deeplearning_cdk.storage.values import Storage
 from deeplearning_contract.jobs.training_job import AGENT_CHANNEL, MOST_CHANNELS, SHARED_CHANNEL, TYPE_PREFIX
-from deeplearning_contract.setting_parts import SYSTEM_PYTHON
 
 DEFAULT_INSTANCE_TYPE = "g5.12xlarge"
 DEFAULT_RUN = Duration.days(1)
@@ -125,7 +124,7 @@ def plan_training(
     _check_times(facts, max_run, spot_wait, max_pending, keep_warm)
     return TrainingPlan(
         facts=facts,
-        environment=_choose_environment(image, software.environment, facts),
+        environment=choose_built_environment(image, software.environment, facts),
         volume_gibibytes=_choose_volume(volume_size, facts),
         max_seconds=_count_seconds(max_run),
         max_wait_seconds=_count_seconds(spot_wait),
@@ -202,11 +201,7 @@ def _choose_type(instance_type: NodeInstanceType) -> InstanceTypeFacts:
             "instance_type must have GPUs that current images support, got "
             f"{facts.name}; take {facts.successor or DEFAULT_INSTANCE_TYPE}"
         )
-    if facts.accelerator not in (None, "NVIDIA"):
-        raise ValueError(
-            f"instance_type must have NVIDIA GPUs or no accelerators on SageMaker, got {facts.name} with those of "
-            f"{facts.accelerator}; take {DEFAULT_INSTANCE_TYPE}"
-        )
+    require_nvidia("SageMaker", facts, f"take {DEFAULT_INSTANCE_TYPE}")
     # Facts of the user's describe a type that may be newer than the list too.
     if isinstance(name, str) and f"{TYPE_PREFIX}{name}" not in read_training_types():
         sizes = [each.removeprefix(TYPE_PREFIX) for each in read_training_types()]
@@ -221,19 +216,6 @@ def _choose_type(instance_type: NodeInstanceType) -> InstanceTypeFacts:
 def read_training_types() -> tuple[str, ...]:
     """Return the instance types of training jobs, by SageMaker's names."""
     return tuple(json.loads(Path(__file__).with_name("training_types.json").read_text()))
-
-
-def _choose_environment(
-    image: str | None, environment: JobEnvironment | None, facts: InstanceTypeFacts
-) -> JobEnvironment | None:
-    if image is None:
-        check_prop("software.environment", environment, BuiltEnvironment | None)
-        return choose_environment(environment, None, (facts,), DEFAULT_BASE, SYSTEM_PYTHON, isolated=False)
-    if environment is not None:
-        raise ValueError(
-            "software.environment must be left out with image, got both; the image brings the software of jobs"
-        )
-    return None
 
 
 def _choose_volume(volume_size: Size | int | None, facts: InstanceTypeFacts) -> int:

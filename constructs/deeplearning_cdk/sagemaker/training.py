@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
 
 import jsii
 from aws_cdk import Annotations, Duration, Stack
@@ -19,8 +18,8 @@ from deeplearning_cdk.coordination.payload import pack_member
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
 from deeplearning_cdk.network.interfaces import describe_hardware
 from deeplearning_cdk.network.values import Network
-from deeplearning_cdk.nodes.member_settings import describe_member
-from deeplearning_cdk.nodes.programs import FileAsset, describe_environment
+from deeplearning_cdk.nodes.member_settings import CONTAINER_USER, describe_container
+from deeplearning_cdk.nodes.programs import FileAsset
 from deeplearning_cdk.nodes.submission import JobSubmission, read_sources_statement
 from deeplearning_cdk.nodes.training_image import TrainingImage
 from deeplearning_cdk.nodes.values import Software
@@ -53,14 +52,10 @@ from deeplearning_cdk.storage.values import Storage
 from deeplearning_cdk.warnings import KEPT_WARM, judge_region
 from deeplearning_contract.jobs.submission import FileSystemFolder, TrainingSettings
 from deeplearning_contract.jobs.training_job import SHARED_FOLDER, TYPE_PREFIX
-from deeplearning_contract.setting_parts import SYSTEM_PYTHON, FileSystemSettings
+from deeplearning_contract.setting_parts import FileSystemSettings
 from deeplearning_contract.settings import NodeSettings
 
-_LOGIN_USER = "root"
-"""User of containers."""
 _MODEL_PREFIX = "models/"
-_SETUP_SECONDS = 15 * 60
-"""Time from a container's start to the membership."""
 
 
 @jsii.implements(iam.IGrantable, ec2.IConnectable)
@@ -188,14 +183,11 @@ class SageMakerTraining(Construct):
 
     def _describe_member(self, mount_point: str) -> NodeSettings:
         """Return the settings of a container, which contain no tokens; SageMaker brings the data as channels."""
-        environment = describe_environment(self._plan.environment, None, None, SYSTEM_PYTHON)
-        return describe_member(
+        return describe_container(
             self._plan.facts,
-            login_user=_LOGIN_USER,
             file_system=FileSystemSettings("channel", SHARED_FOLDER, "", mount_point),
-            setup_seconds=_SETUP_SECONDS,
-            data=[replace(source.settings, bucket="") for source in self._data],
-            environment=environment,
+            data=self._data,
+            environment=self._plan.environment,
         )
 
     def _choose_image(self, image: str | None, software: Software) -> tuple[str, list[iam.PolicyStatement]]:
@@ -260,7 +252,7 @@ class SageMakerTraining(Construct):
             self,
             "Submission",
             self.cluster_name,
-            login_user=_LOGIN_USER,
+            login_user=CONTAINER_USER,
             bucket=self._agent.settings.bucket,
             platform="sagemaker",
             training=self._settings,

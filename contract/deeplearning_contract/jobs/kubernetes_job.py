@@ -96,13 +96,7 @@ def make_job(submission: SubmissionSettings, job: JobDefinition) -> dict[str, An
         ContractError: The job cannot run on the stack's cluster.
     """
     settings = get_kubernetes(submission)
-    if job.container:
-        raise ContractError("container must be left out on EKS, whose jobs run in one; give the stack an image")
-    if job.gpus_per_member is not None and job.gpus_per_member > max(1, settings.gpu_count):
-        raise ContractError(
-            f"gpus_per_member must be at most {max(1, settings.gpu_count)} on this cluster's nodes, got "
-            f"{job.gpus_per_member}; leave it out for all GPUs"
-        )
+    _check(settings, job)
     name, members = name_job(job.name), job.members or settings.members
     labels = {**LABELS, "app.kubernetes.io/name": name, JOB_LABEL: name}
     return {
@@ -149,6 +143,21 @@ def _make_failure_rules() -> list[dict[str, Any]]:
         {"action": "Ignore", "onPodConditions": [disruption]},
         {"action": "FailJob", "onExitCodes": codes},
     ]
+
+
+def _check(settings: KubernetesSettings, job: JobDefinition) -> None:
+    if job.container:
+        raise ContractError("container must be left out on EKS, whose jobs run in one; give the stack an image")
+    if job.members is not None and job.members > settings.members:
+        raise ContractError(
+            f"members must be at most {settings.members}, the nodes of this cluster, got {job.members}; leave it out "
+            "for all, or raise members of the stack"
+        )
+    if job.gpus_per_member is not None and job.gpus_per_member > max(1, settings.gpu_count):
+        raise ContractError(
+            f"gpus_per_member must be at most {max(1, settings.gpu_count)} on this cluster's nodes, got "
+            f"{job.gpus_per_member}; leave it out for all GPUs"
+        )
 
 
 def _make_pod(settings: KubernetesSettings, job: JobDefinition, name: str, members: int) -> dict[str, Any]:

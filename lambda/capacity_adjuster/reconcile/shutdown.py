@@ -62,7 +62,7 @@ class Shutdown:
             case ScaledUpAgain(record=following):
                 logger.info("the cluster was scaled up after its stop (%s): its time starts again", following.cause)
                 return "" if self._adapters.records.write(following) else LOST_RACE
-        return self._tell(plan_notice(groups, record, settings=self._settings, now=now))
+        return self._write_notice(plan_notice(groups, record, settings=self._settings, now=now))
 
     def is_under_way(self) -> bool:
         """Return whether the cluster is stopped or being stopped."""
@@ -110,9 +110,9 @@ class Shutdown:
         )
 
     def _withdraw(self) -> str:
-        return self._tell("") if self._observer.state is not None else ""
+        return self._write_notice("") if self._observer.state is not None else ""
 
-    def _tell(self, notice: str) -> str:
+    def _write_notice(self, notice: str) -> str:
         """Write or remove the notice of a stop in the state record; the notice of a Capacity Block stays."""
         adapters, state = self._adapters, self._observer.state
         if state is None and notice:

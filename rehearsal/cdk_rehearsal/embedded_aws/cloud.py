@@ -275,6 +275,10 @@ class EmbeddedAws:
         """
         return self._deployed().eks.find_mount_obstacle(cluster, instance_id, volume)
 
+    def may_write_volume(self, cluster: str, instance_id: str, volume: tuple[str, str]) -> bool:
+        """Return whether a node of a cluster that mounts a volume of EFS may write to it."""
+        return self._deployed().eks.may_write(cluster, instance_id, volume)
+
     def send_event(
         self, source: str, detail_type: str, detail: Mapping[str, Any], resources: Sequence[str] = ()
     ) -> int:

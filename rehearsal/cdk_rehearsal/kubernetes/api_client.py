@@ -31,7 +31,7 @@ _GROUPS = {
 }
 """Resource -> path of its API group and version."""
 _SECONDS = 30
-NOT_FOUND, CONFLICT = 404, 409
+NOT_FOUND = 404
 
 
 class ApiError(RehearsalError):

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cdk_rehearsal.kubernetes.binaries import Binaries
@@ -30,6 +30,7 @@ class ControlPlane:
         port: Its port. Default: one that is free.
         names: Further host names and addresses by which clients reach it.
         grace_seconds: Time without a sign of life after which a node is not ready.
+        tell_time: Time of the stand-in, in seconds since 1970.
 
     Attributes:
         version: Minor version.
@@ -53,6 +54,7 @@ class ControlPlane:
         port: int = 0,
         names: Sequence[str] = (),
         grace_seconds: float = GRACE_SECONDS,
+        tell_time: Callable[[], float] = time.time,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.version, self.token = version, secrets.token_hex(16)
@@ -81,6 +83,7 @@ class ControlPlane:
             key=certificates.key,
             review=self._let_administrator_in(review),
             grace_seconds=grace_seconds,
+            tell_time=tell_time,
         )
 
     @property

@@ -26,7 +26,7 @@ def report_line(line: str) -> None:
     _write(sys.stderr, line)
 
 
-def tell_warnings(assembly: Path, stack: str | None) -> None:
+def report_warnings(assembly: Path, stack: str | None) -> None:
     """
     Write the warnings that an app attached to a stack, as the CDK CLI does before it deploys.
 

@@ -28,6 +28,10 @@ _PROBE_FILE = "/run/deeplearning-rehearsal-probe"
 _PRINT = "printenv " + " ".join(CONTRACT_VARIABLES)
 
 
+IN_SYSTEMD = "systemd unit"
+"""Check that containers do not have."""
+
+
 class Nodes(Protocol):
     """The part of the lab that the checks use."""
 
@@ -84,7 +88,7 @@ def check_nodes(
             nodes.run(master, ["ssh", "-oBatchMode=yes", host, _PRINT], user=login_user, login_shell=True)
         )
         checks["ssh host cmd"] = bool(contract) and over_ssh == contract
-        checks["same membership"] = _same_roster(nodes, instance_id, membership)
+        checks["same membership"] = _has_same_membership(nodes, instance_id, membership)
         if rank == 0:
             checks |= _check_loops(nodes, master, membership, login_user)
         report(instance_id, f"{host} {'keeps the contract' if all(checks.values()) else 'BREAKS the contract'}")
@@ -103,7 +107,7 @@ def _check_node(
         "sudo -E": nodes.run(instance_id, ["bash", "-c", f"sudo -E {_PRINT}"], user=user, login_shell=True),
     }
     if has_systemd:
-        others["systemd unit"] = _run_in_unit(nodes, instance_id)
+        others[IN_SYSTEMD] = _run_in_unit(nodes, instance_id)
     checks = {"login shell": len(contract) == len(CONTRACT_VARIABLES)}
     checks |= {name: bool(contract) and _contract(answer) == contract for name, answer in others.items()}
     touch = 'probe=$(mktemp "$EFS_MOUNT/.rehearsal-XXXXXX") && rm "$probe"'
@@ -129,7 +133,7 @@ def _run_in_unit(nodes: Nodes, instance_id: str) -> "CompletedProcess[str]":
     return nodes.run(instance_id, ["bash", "-c", script])
 
 
-def _same_roster(nodes: Nodes, instance_id: str, membership: Membership) -> bool:
+def _has_same_membership(nodes: Nodes, instance_id: str, membership: Membership) -> bool:
     try:
         return read_membership(nodes, instance_id) == membership
     except PromiseError:

@@ -16,6 +16,7 @@ from cdk_rehearsal.errors import PromiseError
 from deeplearning_contract.document import read_record
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import SubmissionSettings, submission_parameter
+from deeplearning_contract.names import JOBS_FOLDER
 from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_rehearsal.checks.contract_check import Nodes
 from deeplearning_rehearsal.checks.results import TrainingReport
@@ -30,6 +31,8 @@ DATA_MODULE = "digits.py"
 MINIMUM_ACCURACY = 0.90
 _FIGURES = ("framework", "ranks", "hosts", "dataset", "accuracy", "seconds")
 SHARED_FOLDER = "$EFS_MOUNT/rehearsal"
+ENDLESS_JOB = JobDefinition("contract", ("sleep", "3600"), launcher="tf-ps")
+"""A job that runs until it is stopped, so that there is time to look at its members; its launcher needs nothing."""
 
 
 def example_folder() -> Path:
@@ -56,6 +59,14 @@ def read_submission(clients: Callable[[str], Any], cluster: str) -> SubmissionSe
     """Return the submission document of a cluster."""
     parameter = clients("ssm").get_parameter(Name=submission_parameter(cluster))["Parameter"]
     return SubmissionSettings.from_json(parameter["Value"])
+
+
+def list_checkpoints(shared: Path, job: str) -> list[Path]:
+    """Return the checkpoints of a job in the folder of a shared file system, the newest last."""
+    folder = shared / JOBS_FOLDER / job / "checkpoints"
+    found = folder.glob("epochs-*") if folder.is_dir() else ()
+    # By their names, whose numbers are padded: the job deletes old ones meanwhile.
+    return sorted(path for path in found if path.suffix != ".tmp")
 
 
 def upload_example(clients: Callable[[str], Any], settings: SubmissionSettings, digits: Path) -> JobDefinition:

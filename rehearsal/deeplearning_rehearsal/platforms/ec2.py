@@ -10,7 +10,7 @@ from deeplearning_contract.names import ROLE_TAG, NodeRole
 from deeplearning_rehearsal.checks.contract_check import Nodes
 from deeplearning_rehearsal.checks.results import TrainingReport
 from deeplearning_rehearsal.checks.training import LAUNCHER, last_lines, make_training_report, read_result
-from deeplearning_rehearsal.platforms.platform import Clients, Platform
+from deeplearning_rehearsal.platforms.platform import Clients, ClusterPlatform
 
 _GROUP = "AWS::AutoScaling::AutoScalingGroup"
 _REQUEST = "Custom::RequestedCapacity"
@@ -18,7 +18,7 @@ WORKER_MINIMUM_VARIABLE = "DEEPLEARNING_WORKER_MIN_CAPACITY"
 """Variable of the capacity adjuster's environment that holds the fewest workers."""
 
 
-class Ec2Platform(Platform):
+class Ec2Platform(ClusterPlatform):
     """Clusters of EC2 instances; the stack is complete when the cluster has formed."""
 
     has_late_members = False

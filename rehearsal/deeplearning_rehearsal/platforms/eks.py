@@ -1,89 +1,37 @@
 """Jobs of EKS, whose pods are there while a job runs."""
 
-import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cdk_rehearsal.errors import AssemblyError, PromiseError
+from cdk_rehearsal.errors import PromiseError
 from cdk_rehearsal.kubernetes.api_client import ApiClient, locate
-from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.kubernetes_job import CONTAINER, INDEX_LABEL, JOB_LABEL
-from deeplearning_contract.jobs.submission import SubmissionSettings
-from deeplearning_rehearsal.checks.contract_check import Nodes
-from deeplearning_rehearsal.checks.results import TrainingReport
-from deeplearning_rehearsal.intrinsics import map_literals, read_literals
-from deeplearning_rehearsal.platforms.platform import Clients, Platform
+from deeplearning_rehearsal.intrinsics import read_literals
+from deeplearning_rehearsal.platforms.job_platform import JobPlatform
 
-_PARAMETER, _NODE_GROUP = "AWS::SSM::Parameter", "AWS::EKS::Nodegroup"
+_NODE_GROUP = "AWS::EKS::Nodegroup"
 _ACCESS_ENTRY = "AWS::EKS::AccessEntry"
 _EDIT, _ADMINISTER = "AmazonEKSEditPolicy", "AmazonEKSClusterAdminPolicy"
-_OWN = '"platform":"eks"'
-_MEMBERS = re.compile(r'("members":)([0-9]+)')
 _POLL_SECONDS = 0.5
 
 
-class EksPlatform(Platform):
+class EksPlatform(JobPlatform):
     """Indexed Jobs of a cluster on EKS."""
 
-    has_late_members = False
-    runs_containers = True
+    name = "eks"
+    settings_key = "kubernetes"
+    jobs = "jobs of EKS"
     runs_pods = True
-    gpus_per_node = 2
     events_lane = "EKS"
-    gpu_key = "gpu_count"
-
-    def owns(self, template: Mapping[str, Any]) -> bool:
-        """Return whether a template has a submission document for jobs of EKS."""
-        return any(True for _ in self.list_settings(template))
-
-    def count_nodes(self, template: Mapping[str, Any]) -> int:
-        """Return the pods of a job that names no number."""
-        found = (_MEMBERS.search(read_literals(place[key])) for place, key in self.list_settings(template))
-        return sum(int(match[2]) for match in found if match)
-
-    def require_nodes(self, template: Mapping[str, Any], nodes: int) -> None:
-        """Take every number of pods."""
 
     def resize(self, template: dict[str, Any], workers: int) -> dict[str, str]:
-        """Set the nodes of members in a template, and return path -> new value; AssemblyError if it has none."""
-        listing = {}
-        for place, key in self.list_settings(template):
-            place[key] = map_literals(place[key], lambda text: _MEMBERS.sub(rf"\g<1>{workers + 1}", text))
-            listing["kubernetes.members"] = str(workers + 1)
+        """Set the nodes of members too in a template, and return path -> new value; AssemblyError if it has none."""
         for resource in template["Resources"].values():
             if resource["Type"] == _NODE_GROUP and "deeplearning/member" in resource["Properties"].get("Labels", {}):
                 size = dict.fromkeys(("MinSize", "MaxSize", "DesiredSize"), workers + 1)
                 resource["Properties"]["ScalingConfig"] = size
-        if not listing:
-            raise AssemblyError("the stack must have jobs of EKS, got none; choose another one with --stack NAME")
-        return listing
-
-    def list_settings(self, template: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
-        """Yield the submission documents."""
-        for resource in template.get("Resources", {}).values():
-            if resource["Type"] == _PARAMETER and _OWN in read_literals(resource["Properties"]["Value"]):
-                yield resource["Properties"], "Value"
-
-    def await_members(self, clients: Clients, submission: SubmissionSettings, seconds: float) -> None:
-        """Return at once: a job brings its pods."""
-
-    def find_logs(self, clients: Clients, submission: SubmissionSettings) -> Mapping[str, bool]:  # noqa: ARG002
-        """Return no logs: those of pods are the API server's."""
-        return {}
-
-    def train(
-        self,
-        nodes: Nodes,
-        master: str,
-        job: JobDefinition,
-        seconds: float,
-        *,
-        clients: Clients,
-        submission: SubmissionSettings,
-    ) -> TrainingReport:
-        """Refuse: a job of EKS is the API server's, and `PodRun` trains."""
-        raise NotImplementedError
+        return super().resize(template, workers)
 
 
 def find_job_submitter(template: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from deeplearning_contract.jobs.submission import SubmissionSettings, make_emr_s
 from deeplearning_rehearsal.checks.contract_check import Nodes
 from deeplearning_rehearsal.checks.results import TrainingReport
 from deeplearning_rehearsal.checks.training import LAUNCHER, last_lines, make_training_report, read_result
-from deeplearning_rehearsal.platforms.platform import Clients, Platform
+from deeplearning_rehearsal.platforms.platform import Clients, ClusterPlatform
 
 _CLUSTER, _PARAMETER = "AWS::EMR::Cluster", "AWS::SSM::Parameter"
 _CORE = "CoreInstanceGroup"
@@ -20,7 +20,7 @@ LOG_FILES = ("controller", "stdout", "stderr")
 _POLL_SECONDS = 0.5
 
 
-class EmrPlatform(Platform):
+class EmrPlatform(ClusterPlatform):
     """Clusters on EMR, whose members a stack does not wait for."""
 
     has_late_members = True

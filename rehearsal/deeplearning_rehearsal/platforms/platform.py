@@ -1,4 +1,4 @@
-"""Interface of a platform to the rehearsal."""
+"""Interfaces of a platform to the rehearsal."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
@@ -14,10 +14,9 @@ Clients = Callable[[str], Any]
 
 class Platform(Protocol):
     """
-    A service that runs clusters.
+    A service that runs clusters: what its stacks have in a template.
 
     Attributes:
-        has_late_members: Whether members may come after the stack is complete.
         runs_containers: Whether jobs bring containers of their own, so that there is no node before.
         runs_pods: Whether these are pods of a control plane.
         gpus_per_node: GPUs that a node shows where its type has any, unless the user says another number.
@@ -25,7 +24,6 @@ class Platform(Protocol):
         gpu_key: Key of the number of GPUs of a type in the settings.
     """
 
-    has_late_members: bool
     runs_containers: bool = False
     runs_pods: bool = False
     gpus_per_node: int = 1
@@ -46,6 +44,17 @@ class Platform(Protocol):
 
     def list_settings(self, template: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
         """Yield where the nodes get their settings, as containers with keys."""
+
+
+class ClusterPlatform(Platform, Protocol):
+    """
+    A platform whose members are there before a job, which starts on their master.
+
+    Attributes:
+        has_late_members: Whether members may come after the stack is complete.
+    """
+
+    has_late_members: bool
 
     def await_members(self, clients: Clients, submission: SubmissionSettings, seconds: float) -> None:
         """Wait for members that come after the stack is complete; PromiseError if the cluster has ended."""

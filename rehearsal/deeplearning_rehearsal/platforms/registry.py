@@ -7,12 +7,12 @@ from deeplearning_contract.jobs.submission import Platform as PlatformName
 from deeplearning_rehearsal.platforms.ec2 import Ec2Platform
 from deeplearning_rehearsal.platforms.eks import EksPlatform
 from deeplearning_rehearsal.platforms.emr import EmrPlatform
-from deeplearning_rehearsal.platforms.platform import Platform
+from deeplearning_rehearsal.platforms.platform import ClusterPlatform, Platform
 from deeplearning_rehearsal.platforms.sagemaker import SageMakerPlatform
 
+CLUSTER_PLATFORMS: Mapping[PlatformName, ClusterPlatform] = {"ec2": Ec2Platform(), "emr": EmrPlatform()}
 PLATFORMS: Mapping[PlatformName, Platform] = {
-    "ec2": Ec2Platform(),
-    "emr": EmrPlatform(),
+    **CLUSTER_PLATFORMS,
     "sagemaker": SageMakerPlatform(),
     "eks": EksPlatform(),
 }

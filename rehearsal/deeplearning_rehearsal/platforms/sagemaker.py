@@ -1,12 +1,11 @@
 """Training jobs of SageMaker, whose containers are there while a job runs."""
 
-import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from cdk_rehearsal.errors import AssemblyError, PromiseError
+from cdk_rehearsal.errors import PromiseError
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_contract.jobs.training_job import (
@@ -15,100 +14,25 @@ from deeplearning_contract.jobs.training_job import (
     make_training_request,
     name_training_job,
 )
-from deeplearning_rehearsal.checks.contract_check import Nodes
 from deeplearning_rehearsal.checks.results import TrainingReport
 from deeplearning_rehearsal.checks.training import LAUNCHER, last_lines, make_training_report, read_result
-from deeplearning_rehearsal.intrinsics import map_literals, read_literals
-from deeplearning_rehearsal.platforms.platform import Clients, Platform
+from deeplearning_rehearsal.platforms.job_platform import JobPlatform
+from deeplearning_rehearsal.platforms.platform import Clients
 
-_PARAMETER = "AWS::SSM::Parameter"
 _POLICIES, _CREATE = ("AWS::IAM::ManagedPolicy", "AWS::IAM::Policy"), "sagemaker:CreateTrainingJob"
-_OWN = '"platform":"sagemaker"'
-_MEMBERS = re.compile(r'("members":)([0-9]+)')
-_ENDED = ("Completed", "Failed", "Stopped")
+ENDED = ("Completed", "Failed", "Stopped")
 _POLL_SECONDS = 0.5
 TRANSITIONS = ("Starting", "Pending", "Downloading", "DownloadingTrainingImage", "Training", "Uploading", "Completed")
 """Secondary statuses of a job without a hitch, in this order (API reference, DescribeTrainingJob)."""
 
 
-class SageMakerPlatform(Platform):
+class SageMakerPlatform(JobPlatform):
     """Training jobs."""
 
-    has_late_members = False
-    runs_containers = True
-    gpus_per_node = 2
+    name = "sagemaker"
+    settings_key = "training"
+    jobs = "training jobs"
     events_lane = "SageMaker"
-    gpu_key = "gpu_count"
-
-    def owns(self, template: Mapping[str, Any]) -> bool:
-        """Return whether a template has a submission document for training jobs."""
-        return any(True for _ in self.list_settings(template))
-
-    def count_nodes(self, template: Mapping[str, Any]) -> int:
-        """Return the instances of a job that names no number."""
-        found = (_MEMBERS.search(read_literals(place[key])) for place, key in self.list_settings(template))
-        return sum(int(match[2]) for match in found if match)
-
-    def require_nodes(self, template: Mapping[str, Any], nodes: int) -> None:
-        """Take every number of instances."""
-
-    def resize(self, template: dict[str, Any], workers: int) -> dict[str, str]:
-        """Set the instances of a job in a template, and return path -> new value; AssemblyError if it has none."""
-        listing = {}
-        for place, key in self.list_settings(template):
-            place[key] = map_literals(place[key], lambda text: _MEMBERS.sub(rf"\g<1>{workers + 1}", text))
-            listing["training.members"] = str(workers + 1)
-        if not listing:
-            raise AssemblyError("the stack must have training jobs, got none; choose another one with --stack NAME")
-        return listing
-
-    def list_settings(self, template: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
-        """Yield the submission documents."""
-        for resource in template.get("Resources", {}).values():
-            if resource["Type"] == _PARAMETER and _OWN in read_literals(resource["Properties"]["Value"]):
-                yield resource["Properties"], "Value"
-
-    def await_members(self, clients: Clients, submission: SubmissionSettings, seconds: float) -> None:
-        """Return at once: a job brings its containers."""
-
-    def find_logs(self, clients: Clients, submission: SubmissionSettings) -> Mapping[str, bool]:
-        """Return the log streams of the containers of the newest job."""
-        names = list_training_jobs(clients, submission)
-        if not names:
-            return {}
-        job = clients("sagemaker").describe_training_job(TrainingJobName=names[0])
-        pages = (
-            clients("logs")
-            .get_paginator("describe_log_streams")
-            .paginate(logGroupName=LOG_GROUP, logStreamNamePrefix=f"{names[0]}/")
-        )
-        streams = [stream["logStreamName"] for page in pages for stream in page["logStreams"]]
-        hosts = [f"{names[0]}/algo-{number}-" for number in range(1, 1 + job["ResourceConfig"]["InstanceCount"])]
-        return {f"{LOG_GROUP}/{host}*": any(name.startswith(host) for name in streams) for host in hosts}
-
-    def train(
-        self,
-        nodes: Nodes,  # noqa: ARG002
-        master: str,  # noqa: ARG002
-        job: JobDefinition,
-        seconds: float,
-        *,
-        clients: Clients,
-        submission: SubmissionSettings,
-    ) -> TrainingReport:
-        """Create a training job, and read its log and its model."""
-        name = start_training_job(clients, submission, job)
-        described = await_training_job(clients, name, seconds)
-        lines = read_log(clients, name)
-        if described["TrainingJobStatus"] != "Completed":
-            said = described.get("FailureReason") or last_lines("\n".join(lines))
-            raise PromiseError(f"training job {name} is {described['TrainingJobStatus']}: {said}")
-        statuses = tuple(entry["Status"] for entry in described["SecondaryStatusTransitions"])
-        if statuses != TRANSITIONS:
-            raise PromiseError(
-                f"training job {name} must go through {', '.join(TRANSITIONS)}, got {', '.join(statuses)}"
-            )
-        return make_training_report(LAUNCHER, read_result("\n".join(lines)))
 
 
 def find_submitter(template: Mapping[str, Any]) -> str:
@@ -140,7 +64,7 @@ def await_training_job(clients: Clients, name: str, seconds: float) -> dict[str,
     give_up = time.monotonic() + seconds
     while True:
         job: dict[str, Any] = clients("sagemaker").describe_training_job(TrainingJobName=name)
-        if job["TrainingJobStatus"] in _ENDED or time.monotonic() > give_up:
+        if job["TrainingJobStatus"] in ENDED or time.monotonic() > give_up:
             return job
         time.sleep(_POLL_SECONDS)
 
@@ -169,3 +93,35 @@ def read_log(clients: Clients, name: str) -> list[str]:
                 break
             token = {"nextToken": page["nextForwardToken"]}
     return lines
+
+
+def find_logs(clients: Clients, submission: SubmissionSettings) -> Mapping[str, bool]:
+    """Return the log streams of the containers of the newest job, name -> whether it is there."""
+    names = list_training_jobs(clients, submission)
+    if not names:
+        return {}
+    job = clients("sagemaker").describe_training_job(TrainingJobName=names[0])
+    pages = (
+        clients("logs")
+        .get_paginator("describe_log_streams")
+        .paginate(logGroupName=LOG_GROUP, logStreamNamePrefix=f"{names[0]}/")
+    )
+    streams = [stream["logStreamName"] for page in pages for stream in page["logStreams"]]
+    hosts = [f"{names[0]}/algo-{number}-" for number in range(1, 1 + job["ResourceConfig"]["InstanceCount"])]
+    return {f"{LOG_GROUP}/{host}*": any(name.startswith(host) for name in streams) for host in hosts}
+
+
+def run_training_job(
+    clients: Clients, submission: SubmissionSettings, job: JobDefinition, seconds: float
+) -> TrainingReport:
+    """Create a training job, and read its own result; PromiseError if it fails, or takes more seconds."""
+    name = start_training_job(clients, submission, job)
+    described = await_training_job(clients, name, seconds)
+    lines = read_log(clients, name)
+    if described["TrainingJobStatus"] != "Completed":
+        said = described.get("FailureReason") or last_lines("\n".join(lines))
+        raise PromiseError(f"training job {name} is {described['TrainingJobStatus']}: {said}")
+    statuses = tuple(entry["Status"] for entry in described["SecondaryStatusTransitions"])
+    if statuses != TRANSITIONS:
+        raise PromiseError(f"training job {name} must go through {', '.join(TRANSITIONS)}, got {', '.join(statuses)}")
+    return make_training_report(LAUNCHER, read_result("\n".join(lines)))

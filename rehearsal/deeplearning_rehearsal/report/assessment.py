@@ -48,6 +48,7 @@ class Evidence:
         launchers: What was found out about launchers, by name; empty where none was tried.
         environment: What jobs run in; None where the image's own is used.
         has_nodes: Whether there are nodes to check; a case of training jobs looks at the jobs alone.
+        kubernetes: What the control plane of Kubernetes showed, a line each; empty without one.
     """
 
     stack: str
@@ -67,6 +68,7 @@ class Evidence:
     launchers: dict[str, LauncherReport] = field(default_factory=dict)
     environment: EnvironmentReport | None = None
     has_nodes: bool = True
+    kubernetes: list[str] = field(default_factory=list)
 
     @property
     def has_formed(self) -> bool:
@@ -136,6 +138,7 @@ def judge(
             "overrides": dict(evidence.overrides),
         },
         "cluster": _describe_cluster(evidence),
+        "kubernetes": list(evidence.kubernetes),
         "nodes": [asdict(node) for node in evidence.nodes],
         "training": evidence.training and asdict(evidence.training),
         "phases": [asdict(span) for span in _list_phases(timeline)],
@@ -239,6 +242,7 @@ def _describe_cluster(evidence: Evidence) -> Document:
     formed = len(membership.hosts)
     seconds = evidence.formation_seconds if formed else None
     return {
+        "has_nodes": evidence.has_nodes,
         "requested": evidence.requested,
         "formed": formed,
         "generation": membership.generation,

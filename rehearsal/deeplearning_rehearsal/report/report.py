@@ -5,11 +5,12 @@ Its schema is public; keys are added, never renamed. `requested` and `formed` co
 strings that the nodes' shells print.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from cdk_rehearsal.report.report import STAND_IN, Section
+from deeplearning_rehearsal.checks.contract_check import IN_SYSTEMD
 
 Document = dict[str, Any]
 """The report as `report.json` holds it."""
@@ -31,8 +32,9 @@ def list_sections(report: Document) -> tuple[Section, ...]:
         *(_list_case(report["case"]) if report["case"] else ()),
         Section("stack", (status, stack["reason"])),
         Section("changed", (_CHANGED, *changes) if changes else ()),
-        Section("cluster", (_describe_cluster(cluster), cluster["reason"])),
-        Section("node", tuple(map(_describe_node, report["nodes"]))),
+        Section("cluster", (_describe_cluster(cluster), cluster["reason"]) if cluster["has_nodes"] else ()),
+        Section("kubernetes", tuple(report["kubernetes"])),
+        Section("node", (*map(_describe_node, report["nodes"]), *_list_exceptions(report["nodes"]))),
         Section("software", (describe_environment(environment),) if environment else ()),
         Section("training", (_describe_training(training),) if training else ()),
         Section(
@@ -139,6 +141,12 @@ def _describe_node(node: Mapping[str, Any]) -> str:
     found = f"{len(failed)} of {len(checks)} checks FAILED: {', '.join(failed)}"
     kept = found if failed else f"all {len(checks)} checks hold"
     return f"{node['host']:<22} {node['role']:<7} {node['address']:<15} {kept}"
+
+
+def _list_exceptions(nodes: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Name what is not checked in containers."""
+    checked = not nodes or any(IN_SYSTEMD in node["checks"] for node in nodes)
+    return () if checked else (f"not checked: {IN_SYSTEMD}, since containers have no systemd",)
 
 
 def _describe_training(training: Mapping[str, Any]) -> str:

@@ -376,7 +376,7 @@ def test_a_user_who_resumes_the_launches_starts_a_new_count():
     assert world.workers.suspended == {"Launch"}, "the breaker works only once"
 
 
-def test_the_end_of_a_capacity_block_is_told_in_any_phase():
+def test_the_end_of_a_capacity_block_is_reported_in_any_phase():
     world = launch()
     for step in (world.master_publishes, world.master_forms, lambda: None):
         before = world.state

@@ -80,9 +80,9 @@ def break_e1():
     world = launch()
     world.state = world.state.advance(Phase.FAILED, reason=Reason("why"))
     event = ClusterEvent(kind=EventKind.FAILED, cluster="training", generation=1, nodes=0, reason=Reason("why"))
-    invariants.e1_a_failure_is_told_once(world, event)
+    invariants.e1_a_failure_is_reported_once(world, event)
     world.failures_told = 1
-    invariants.e1_a_failure_is_told_once(world, event)
+    invariants.e1_a_failure_is_reported_once(world, event)
 
 
 def break_w4():
@@ -129,7 +129,7 @@ BREAKS = {
     "S1": lambda: invariants.s1_a_stop_has_its_time(World(minimum=1, workers=2, stop_after=600)),
     "S2": break_s2,
     "S3": lambda: invariants.s3_a_stop_comes(World(minimum=1, workers=2)),
-    "S4": lambda: invariants.s4_a_stop_is_told_once(World(minimum=1, workers=2), 1),
+    "S4": lambda: invariants.s4_a_stop_is_reported_once(World(minimum=1, workers=2), 1),
 }
 
 

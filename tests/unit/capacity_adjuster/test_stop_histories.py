@@ -65,7 +65,7 @@ def test_the_workers_end_before_the_master():
     assert list(dict.fromkeys(order)) == [(3, 1), (0, 1), (0, 0)]
 
 
-def test_the_nodes_are_told_once_and_the_notice_goes_with_the_stop():
+def test_the_nodes_get_the_notice_once_and_it_goes_with_the_stop():
     world = form()
     tick(world, 44)
     assert world.state.notice == ""

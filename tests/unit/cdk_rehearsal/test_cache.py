@@ -23,7 +23,7 @@ def test_the_cache_is_the_users_and_no_checkouts(variables: dict[str, str], fold
     assert find_cache(variables) == Path(folder)
 
 
-def test_a_user_without_a_home_is_told_to_name_a_folder() -> None:
+def test_the_refusal_of_a_user_without_a_home_asks_for_a_folder() -> None:
     with pytest.raises(UnavailableError, match="HOME must be this user's home, got ''; give --cache another folder"):
         find_cache({})
 

@@ -15,7 +15,7 @@ from aws_cdk import aws_sqs as sqs
 from cdk_rehearsal import main as cdk_rehearse
 from cdk_rehearsal.errors import AssemblyError
 from cdk_rehearsal.manifest import read_manifest, read_messages, require_no_errors
-from cdk_rehearsal.run.progress import tell_warnings
+from cdk_rehearsal.run.progress import report_warnings
 from deeplearning_cli import main as deeplearning_cdk
 
 STACK = {"type": "aws:cloudformation:stack", "properties": {"templateFile": "s.template.json"}}
@@ -126,12 +126,12 @@ def test_warnings_are_printed_once_with_their_construct_and_those_of_stages_too(
 ) -> None:
     notes = (_warn("costs\nmoney"), lambda annotations: annotations.add_info("all is well"))
     folder = _synthesize(tmp_path / "out", {"Prod/training": (_warn("never stops"),), "plain": notes})
-    tell_warnings(folder, None)
+    report_warnings(folder, None)
     plain = "warning of the app: /plain/Queue: costs money [ack: trial:id]\n"
     staged = "warning of the app: /Prod/training/Queue: never stops [ack: trial:id]\n"
     assert capsys.readouterr().err == staged + plain
     for name, line in (("plain", plain), ("Prod/training", staged), ("Prod-training", staged)):
-        tell_warnings(folder, name)
+        report_warnings(folder, name)
         assert capsys.readouterr().err == line
 
 

@@ -13,6 +13,7 @@ import pytest
 from jsii._runtime import python_jsii_mapping
 
 from deeplearning_cdk import TrainingCluster
+from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.settings import NodeSettings
 from tests.unit.deeplearning_cdk.clusters import props_of
@@ -132,6 +133,12 @@ def render(value: Any) -> str:
     return f"<{argument if isinstance(argument, str) else '.'.join(map(str, argument))}>"
 
 
+def read_submission(synthesis: Synthesis) -> SubmissionSettings:
+    """Return the submission document, with `<LogicalId>` for what is known at deployment only."""
+    parameter = synthesis.part("AWS::SSM::Parameter", "Submission")["Properties"]
+    return SubmissionSettings.from_json(render(parameter["Value"]))
+
+
 _CONTEXT_TAKERS = ("aws-cdk-lib.App", "aws-cdk-lib.Stage")
 _PYTHON_NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)+")
 
@@ -218,3 +225,24 @@ def synthesize(
         return known[key]
 
     return make
+
+
+@pytest.fixture(scope="module")
+def make_once(
+    make_app: Callable[..., cdk.App], read_stack: Callable[[cdk.Stack], Synthesis]
+) -> Callable[..., Callable[..., Synthesis]]:
+    """Return a function from a kind and its defaults to one from props to a synthesis; equal ones happen once."""
+
+    def make_kind(kind: Any, **defaults: Any) -> Callable[..., Synthesis]:
+        known: dict[str, Synthesis] = {}
+
+        def synthesize(**props: Any) -> Synthesis:
+            if repr(props) not in known:
+                stack = cdk.Stack(make_app(), "Stack")
+                kind(stack, "Training", **(defaults | props))
+                known[repr(props)] = read_stack(stack)
+            return known[repr(props)]
+
+        return synthesize
+
+    return make_kind

@@ -106,7 +106,7 @@ def test_a_token_is_renewed_after_ten_minutes_and_where_the_server_refuses_it(se
     assert len(made) == 3
 
 
-def test_a_caller_without_an_access_entry_is_told_so(server, cluster):
+def test_the_refusal_of_a_caller_without_an_access_entry_says_so(server, cluster):
     server.expired = 2
     with pytest.raises(ServerError, match="Unauthorized; an access entry of the cluster must have the caller's role"):
         KubernetesApi(ACCESS, cluster).find("Job", "absent")

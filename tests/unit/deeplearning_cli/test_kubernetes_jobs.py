@@ -213,7 +213,8 @@ def test_a_job_is_not_taken_for_another_whose_job_is_named_alike(account, server
     server.script = ["running", "succeeded"]
     assert main(["submit", "job.toml"]) == 0
     assert main(["stop", "train-digits"]) == 2
-    assert "job train-digits must exist, got none" in capsys.readouterr().err
+    error = "job train-digits must exist, got none; its Job is that of train_digits, so write that"
+    assert error in capsys.readouterr().err
     write_job(name="train-digits")
     assert main(["submit", "job.toml"]) == 2
     assert "whose Job train-digits is that of train_digits; choose another" in capsys.readouterr().out

@@ -16,7 +16,8 @@ from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import Platform, SubmissionSettings
 from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_rehearsal.checks.training import JOB_FILE, PROGRAM, example_folder, read_job, upload_example
-from deeplearning_rehearsal.platforms.registry import PLATFORMS
+from deeplearning_rehearsal.platforms.registry import CLUSTER_PLATFORMS
+from deeplearning_rehearsal.platforms.sagemaker import run_training_job
 from tests.unit.deeplearning_contract.test_training_job import TRAINING
 
 SOURCE = ScriptSettings("assets", f"deeplearning-jobs/c/{'ab' * 32}.tar.gz", "ab" * 32)
@@ -94,9 +95,14 @@ def test_a_rehearsal_sends_what_submit_sends(platform: Platform, job: JobDefinit
     settings, service, packed = SETTINGS[platform], Service(), replace(job, source=SOURCE)
     user = finding.PLATFORMS[platform](CloudAccess(lambda _: service, "eu-west-1", None), settings)
     sent = catch(lambda: user.start(packed, print))
-    master: Any = Master()
-    rehearsed = catch(
-        lambda: PLATFORMS[platform].train(master, "i-1", packed, 1.0, clients=lambda _: service, submission=settings)
-    )
+
+    def rehearse() -> object:
+        if platform == "sagemaker":
+            return run_training_job(lambda _: service, settings, packed, 1.0)
+        master: Any = Master()
+        cluster = CLUSTER_PLATFORMS[platform]
+        return cluster.train(master, "i-1", packed, 1.0, clients=lambda _: service, submission=settings)
+
+    rehearsed = catch(rehearse)
     assert rehearsed == sent
     assert rehearsed != catch(lambda: user.start(replace(packed, program=("true",)), print))

@@ -226,7 +226,7 @@ def test_a_worker_tries_all_but_the_way_to_the_others(lab, capsys, monkeypatch):
     assert checks["hosts loop"]["detail"] == "it reads 2 hosts; only the master can log in to them"
 
 
-def test_a_node_that_is_no_member_is_told_so(node, capsys):
+def test_a_node_that_is_no_member_says_so(node, capsys):
     status, checks = look(node, capsys)
     assert (status, list(checks)) == (1, ["membership"])
     assert checks["membership"]["detail"] == "none is installed yet"

@@ -98,7 +98,7 @@ def test_a_build_that_fails_is_bad_news(declared, capsys):
     assert "failed: environment.kind must be horovod" in capsys.readouterr().out
 
 
-def test_an_older_environment_is_told_from_the_declared_one(declared, capsys):
+def test_an_older_environment_is_reported_as_another_than_the_declared_one(declared, capsys):
     declared.path("/opt/deeplearning/environments/current").symlink_to("older")
     assert run(declared, "environment") == 1
     assert "current -> older, which is another one" in capsys.readouterr().out

@@ -50,7 +50,7 @@ def test_every_line_has_its_hosts_name_and_a_table_ends_it(hosts, capsys):
     )
 
 
-def test_one_status_that_is_not_0_is_told_and_is_bad_news(hosts, capsys):
+def test_one_status_that_is_not_0_is_reported_and_is_bad_news(hosts, capsys):
     assert run(hosts, "exec", "--", "[ $ADDRESS = 10.0.0.10 ] && exit 255; true") == 1
     table = capsys.readouterr().err
     assert "deeplearning-worker2  255\n" in table

@@ -91,7 +91,7 @@ def test_a_missing_tool_of_some_jobs_is_no_fault_and_its_purpose_is_named(image,
     assert (check.state, check.remedy) == ("absent", tool.remedy)
 
 
-def test_an_image_without_efas_software_is_told_what_its_nodes_do(image):
+def test_the_check_of_an_image_without_efas_software_says_what_its_nodes_do(image):
     (image / "opt/amazon/efa/bin/fi_info").unlink()
     check = look(image)["EFA"]
     assert (check.state, check.detail) == ("absent", "missing: fi_info")

@@ -112,7 +112,7 @@ def test_an_impossible_plan_is_refused_with_the_reason(job_lab, words, cause):
     assert done.stderr.startswith(f"deeplearning plan: {cause}")
 
 
-def test_a_node_that_has_not_formed_or_has_left_is_told_so(job_lab):
+def test_a_node_that_has_not_formed_or_has_left_says_so(job_lab):
     job = job_lab.write_job("true")
     job_lab.set_facts(0, instance_id="i-0000000000000dead")
     assert "this node must be a member, got i-0000000000000dead" in job_lab.run("plan", "--", job).stderr

@@ -100,7 +100,7 @@ def test_results_are_in_the_order_asked_and_told_as_they_come(remote, ssh, tmp_p
     assert told[-1] == remote.hosts[0]
 
 
-def test_lines_are_told_while_the_text_still_runs(remote, tmp_path):
+def test_lines_are_printed_while_the_text_still_runs(remote, tmp_path):
     lines = []
 
     def tell(host, line):

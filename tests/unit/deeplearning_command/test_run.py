@@ -163,7 +163,7 @@ def test_a_program_that_a_host_lacks_is_named_with_the_host(job_lab):
     assert "no-such-interpreter is not a program on deeplearning-worker1, deeplearning-worker2" in done.stderr
 
 
-def test_every_reason_is_told_at_once(job_lab):
+def test_every_reason_is_reported_at_once(job_lab):
     job_lab.silence(1)
     done = job_lab.run("run", "--", "./missing.sh")
     assert "\n  - deeplearning-worker2 (i-00000000000000001) does not respond" in done.stderr

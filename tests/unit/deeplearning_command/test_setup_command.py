@@ -32,7 +32,7 @@ def hosts(lab, node):
 
 
 @pytest.mark.defect("D71")
-def test_every_node_runs_it_and_each_status_is_told(hosts, capsys):
+def test_every_node_runs_it_and_each_status_is_reported(hosts, capsys):
     assert run(hosts, "setup") == 1
     out = capsys.readouterr().out
     assert sorted(out.splitlines()[:2]) == [

@@ -68,7 +68,8 @@ def submissions(draw: Any) -> tuple[SubmissionSettings, JobDefinition]:
     """A cluster, and a job that fits its nodes."""
     cluster = draw(clusters)
     slots = draw(st.none() | st.integers(1, max(1, cluster.gpu_count)))
-    return replace(SUBMISSION, kubernetes=cluster), replace(draw(jobs), gpus_per_member=slots)
+    members = draw(st.none() | st.integers(1, cluster.members))
+    return replace(SUBMISSION, kubernetes=cluster), replace(draw(jobs), gpus_per_member=slots, members=members)
 
 
 def judge(document: dict[str, Any], versions: tuple[str, ...] = VERSIONS) -> None:
@@ -239,6 +240,10 @@ def test_retries_and_limits_of_time_are_those_of_the_definition() -> None:
     ("changes", "said"),
     [
         ({"gpus_per_member": 9}, "gpus_per_member must be at most 8 on this cluster's nodes, got 9"),
+        (
+            {"members": 3},
+            "members must be at most 2, the nodes of this cluster, got 3; leave it out for all, or raise ",
+        ),
         ({"container": "image"}, "container must be left out on EKS"),
         ({"data": ("coco",)}, "data must be names of the stack's data, got 'coco'; the stack has none"),
         ({"program": ("python3", "x" * 140_000)}, "job must have at most 131047 characters on EKS"),

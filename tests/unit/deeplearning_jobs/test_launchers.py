@@ -163,7 +163,7 @@ def test_launchers_that_cannot_lose_a_host_are_not_elastic(launcher):
     assert found.startswith(f"--elastic must go with --launcher horovod or torchrun, got {launcher};")
 
 
-def test_mpirun_is_told_every_variable_once_and_each_is_there():
+def test_mpirun_is_given_every_variable_once_and_each_is_there():
     (launcher,) = plan(P4D, "mpi", env={"LR": "0.1", "NAME": "two words"}).processes
     passed = [launcher.argv[at + 1] for at, word in enumerate(launcher.argv) if word == "-x"]
     assert sorted(passed) == sorted(launcher.environment)

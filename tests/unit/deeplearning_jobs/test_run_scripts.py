@@ -184,7 +184,7 @@ def test_a_rank_finds_the_programs_of_the_environment_first(machine):
 
 
 @pytest.mark.parametrize(("task", "rank", "log"), [("ps-1", None, "ps-1"), ("worker-12", "12", "rank-12")])
-def test_tensorflow_is_told_who_all_are_and_which_it_is(machine, task, rank, log):
+def test_tensorflow_is_given_who_all_are_and_which_it_is(machine, task, rank, log):
     machine.plan("tf-ps", make_hosts())
     given = {"DEEPLEARNING_TASK": task} | ({"DEEPLEARNING_RANK": rank} if rank else {})
     machine.run(machine.run_folder / "rank", "sh", "-c", 'echo "$TF_CONFIG"', **given)

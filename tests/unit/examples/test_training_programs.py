@@ -66,8 +66,8 @@ def test_a_program_has_the_flags_with_which_the_seeds_call_it(name):
     assert flags >= SEED_FLAGS[name]
 
 
-@pytest.mark.parametrize(("rank", "is_told"), [(0, True), (1, False)])
-def test_rank_zero_reports_its_throughput_as_the_agent_reads_it(monkeypatch, tmp_path, rank, is_told):
+@pytest.mark.parametrize(("rank", "is_reported"), [(0, True), (1, False)])
+def test_rank_zero_reports_its_throughput_as_the_agent_reads_it(monkeypatch, tmp_path, rank, is_reported):
     horovod = types.SimpleNamespace(rank=lambda: rank)
     torch = types.SimpleNamespace(
         Tensor=object, nn=types.SimpleNamespace(Module=object), optim=types.SimpleNamespace(Optimizer=object)
@@ -86,7 +86,7 @@ def test_rank_zero_reports_its_throughput_as_the_agent_reads_it(monkeypatch, tmp
     for value in (812.25, 1e-3):
         report(value)
         found = parse_throughput(path.read_text()) if path.exists() else None
-        assert found == (value if is_told else None)
+        assert found == (value if is_reported else None)
 
 
 def choose_devices(gpus, sees):

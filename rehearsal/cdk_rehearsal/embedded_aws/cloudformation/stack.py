@@ -110,7 +110,7 @@ class Stack:
     def _begin(self, status: str, work: Callable[[], None]) -> None:
         self.status, self.reason = status, ""
         self._ended.clear()
-        self._tell(self.name, self.arn, _STACK_TYPE, status, "User Initiated")
+        self._report_event(self.name, self.arn, _STACK_TYPE, status, "User Initiated")
         self._thread = threading.Thread(target=work, name=f"stack-{self.name}", daemon=True)
         self._thread.start()
 
@@ -206,7 +206,7 @@ class Stack:
         self.reason = next(entry.reason for entry in failures if entry.logical_id == failed)
         self.status = "ROLLBACK_IN_PROGRESS"
         text = f"The following resource(s) failed to create: [{names}]. Rollback requested by user."
-        self._tell(self.name, self.arn, _STACK_TYPE, "ROLLBACK_IN_PROGRESS", text)
+        self._report_event(self.name, self.arn, _STACK_TYPE, "ROLLBACK_IN_PROGRESS", text)
         failed = self._remove(_KEPT_BY_ROLLBACK)
         self._end("ROLLBACK_FAILED" if failed else "ROLLBACK_COMPLETE", failed)
 
@@ -226,7 +226,7 @@ class Stack:
         self._end(status, self.reason)
 
     def _roll_update_back(self, before: Mapping[str, Mapping[str, Any]], done: Sequence[str]) -> str:
-        self._tell(self.name, self.arn, _STACK_TYPE, "UPDATE_ROLLBACK_IN_PROGRESS", self.reason)
+        self._report_event(self.name, self.arn, _STACK_TYPE, "UPDATE_ROLLBACK_IN_PROGRESS", self.reason)
         after, self._template.resources = self._template.resources, dict(before)
         failed = [name for name in reversed(done) if self._change(name, before[name], after[name])]
         return "UPDATE_ROLLBACK_FAILED" if failed else "UPDATE_ROLLBACK_COMPLETE"
@@ -279,16 +279,16 @@ class Stack:
 
     def _end(self, status: str, reason: str) -> None:
         self.status = status
-        self._tell(self.name, self.arn, _STACK_TYPE, status, reason)
+        self._report_event(self.name, self.arn, _STACK_TYPE, status, reason)
         self._ended.set()
 
     def _note(self, name: str, physical_id: str, status: str, reason: str = "") -> None:
         resource_type = str(self._template.resources[name]["Type"])
         with self._lock:
             self._resources[name] = StackResource(name, physical_id, resource_type, status, reason)
-        self._tell(name, physical_id, resource_type, status, reason)
+        self._report_event(name, physical_id, resource_type, status, reason)
 
-    def _tell(self, name: str, physical_id: str, resource_type: str, status: str, reason: str) -> None:
+    def _report_event(self, name: str, physical_id: str, resource_type: str, status: str, reason: str) -> None:
         event = StackEvent(name, physical_id, resource_type, status, reason)
         with self._lock:
             self._events.append(event)

@@ -177,6 +177,12 @@ class EksDriver:
         group = next(group for group in known.groups.values() if node in group.nodes)
         return self._rights.find_mount_obstacle(known, group.role, group.nodes[node].machine, volume)
 
+    def may_write(self, cluster: str, node: str, volume: tuple[str, str]) -> bool:
+        """Return whether a node of a cluster writes to a file system through an access point."""
+        known = self.clusters[cluster]
+        group = next(group for group in known.groups.values() if node in group.nodes)
+        return self._rights.may_write(known, group.role, group.nodes[node].machine, volume)
+
     def find_part(self, path: Sequence[str]) -> tuple[str, Mapping[str, str]] | None:
         """Return ARN and tags of a cluster, or of a part by its cluster, kind and name; None where there is none."""
         cluster = self.clusters.get(path[0])

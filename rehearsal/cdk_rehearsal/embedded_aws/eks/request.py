@@ -4,8 +4,9 @@ Requests to EKS, held against botocore's service model and the rules that AWS do
 A parameter that the rehearsal does not act upon is refused by its name, and never ignored.
 """
 
+import ipaddress
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.eks.errors import EksError, invalid_parameter
@@ -78,8 +79,37 @@ def check_cluster(request: Mapping[str, Any]) -> None:
         )
     if not network.get("endpointPrivateAccess", False) and not network.get("endpointPublicAccess", True):
         raise invalid_parameter("Private and public endpoint access cannot be false")
+    _check_peers(network.get("publicAccessCidrs", ()))
     if request.get("version") not in VERSIONS:  # terraform-aws-modules/terraform-aws-eks#3164
         raise invalid_parameter(f"unsupported Kubernetes version {request.get('version', '')}".rstrip())
+
+
+def _check_peers(networks: Sequence[str]) -> None:
+    """
+    Raise EksError for what is no IPv4 network (aws/aws-cdk#33176), or not on the Internet.
+
+    "The block cannot include reserved addresses" (EKS user guide, "Configure network access to cluster API server
+    endpoint"): private ones and those of documentation are reserved too.
+    """
+    for kind, refused in (
+        ("invalid", [each for each in networks if not _is_network(each)]),
+        ("not allowed", [each for each in networks if _is_network(each) and not _is_public(each)]),
+    ):
+        if refused:
+            raise invalid_parameter(f"The following CIDRs are {kind} in publicAccessCidrs: [{', '.join(refused)}]")
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.IPv4Network(text, strict=False)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_public(text: str) -> bool:
+    network = ipaddress.IPv4Network(text, strict=False)
+    return network.is_global and not network.is_multicast
 
 
 def check_addon(request: Mapping[str, Any], version: str) -> None:

@@ -71,7 +71,7 @@ class ClusterRights:
         point of the volume are those of its handle. Words: aws-ia/terraform-aws-eks-blueprints#1171, and efs-utils for
         a name without an address.
         """
-        system, point = volume
+        system, _ = volume
         if FILES not in cluster.addons:
             return "MountDevice", _NO_DRIVER
         groups = self._find_target_groups(machine, system)
@@ -85,13 +85,26 @@ class ClusterRights:
             self._place.client("ec2"), self._find_groups(machine), groups, list(machine.vpc_networks), _FILES_PORT
         ):
             return "SetUp", "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+        if not self._may_use_files(cluster, role, machine, volume, "ClientMount"):
+            return "SetUp", "mount.nfs4: access denied by server while mounting 127.0.0.1:/"
+        return "", ""
+
+    def may_write(self, cluster: Cluster, role: str, machine: Machine, volume: tuple[str, str]) -> bool:
+        """
+        Return whether a node writes to a volume of the EFS driver; without ClientWrite it is mounted read-only.
+
+        EFS user guide, "Using IAM to control access to file systems".
+        """
+        return self._may_use_files(cluster, role, machine, volume, "ClientWrite")
+
+    def _may_use_files(
+        self, cluster: Cluster, role: str, machine: Machine, volume: tuple[str, str], action: str
+    ) -> bool:
         caller = Principal(NODE, "", machine.instance_id, role)
         if association := cluster.find_association(_SYSTEM, _FILES_ACCOUNT):
             caller = Principal(POD, "", machine.instance_id, association.role)
-        parameters = {"FileSystemId": system, "AccessPointId": point}
-        if self._find_denial(caller, [("elasticfilesystem.ClientMount", parameters)]):
-            return "SetUp", "mount.nfs4: access denied by server while mounting 127.0.0.1:/"
-        return "", ""
+        parameters = {"FileSystemId": volume[0], "AccessPointId": volume[1]}
+        return not self._find_denial(caller, [(f"elasticfilesystem.{action}", parameters)])
 
     def find_controller_denial(self, cluster: Cluster, machine: Machine) -> str:
         """Return why the cloud controller of the control plane cannot take a node; empty where it can."""
@@ -133,16 +146,15 @@ class ClusterRights:
 
     def _find_network_obstacle(self, cluster: Cluster, machine: Machine, groups: list[str]) -> str:
         """Return what keeps packets from the API server, the kubelet or AWS (EKS user guide, "sec-group-reqs")."""
-        ec2 = self._place.client("ec2")
-        (instance,) = ec2.describe_instances(InstanceIds=[machine.instance_id])["Reservations"][0]["Instances"]
+        ec2, subnet = self._place.client("ec2"), self._describe(machine)["SubnetId"]
         blocks = list(machine.vpc_networks)
         if not lets_through(ec2, groups, [cluster.security_group], blocks, _API_PORT):
             return f"no security group lets it through to port {_API_PORT} of the API server"
         if not lets_through(ec2, [cluster.security_group], groups, blocks, _KUBELET_PORT):
             return f"no security group lets the API server through to port {_KUBELET_PORT} of it"
-        ways = find_ways_out(ec2, instance["SubnetId"], cluster.vpc)
+        ways = find_ways_out(ec2, subnet, cluster.vpc)
         if not any(way.startswith(("nat-", "igw-")) for way in ways):
-            return f"subnet {instance['SubnetId']} has no route to the services of AWS"
+            return f"subnet {subnet} has no route to the services of AWS"
         return ""
 
     def _find_target_groups(self, machine: Machine, system: str) -> list[str] | None:
@@ -154,9 +166,13 @@ class ClusterRights:
                 return list(efs.describe_mount_target_security_groups(MountTargetId=name)["SecurityGroups"])
         return None
 
-    def _find_groups(self, machine: Machine) -> list[str]:
+    def _describe(self, machine: Machine) -> dict[str, Any]:
         answer = self._place.client("ec2").describe_instances(InstanceIds=[machine.instance_id])
-        cards = answer["Reservations"][0]["Instances"][0]["NetworkInterfaces"]
+        instance: dict[str, Any] = answer["Reservations"][0]["Instances"][0]
+        return instance
+
+    def _find_groups(self, machine: Machine) -> list[str]:
+        cards = self._describe(machine)["NetworkInterfaces"]
         return [each["GroupId"] for card in cards for each in card["Groups"]]
 
     def _list_node_calls(self, cluster: Cluster) -> list[Call]:
@@ -171,8 +187,7 @@ class ClusterRights:
         ]
 
     def _list_network_calls(self, cluster: Cluster, machine: Machine) -> list[Call]:
-        answer = self._place.client("ec2").describe_instances(InstanceIds=[machine.instance_id])
-        (instance,) = answer["Reservations"][0]["Instances"]
+        instance = self._describe(machine)
         primary, subnet = instance["NetworkInterfaces"][0], instance["SubnetId"]
         groups = [each["GroupId"] for each in primary["Groups"]]
         tags = {

@@ -1,5 +1,6 @@
 """The stand-in as a whole: objects, controllers and API server."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from cdk_rehearsal.kubernetes.stand_in.api.objects import Objects, Write
@@ -26,6 +27,7 @@ class StandIn:
         key: File with its key.
         review: Finds out who sent a token.
         grace_seconds: Time without a sign of life after which a node is not ready.
+        tell_time: Returns the seconds since 1970.
 
     Attributes:
         clock: Its clock.
@@ -43,8 +45,9 @@ class StandIn:
         key: Path,
         review: Review,
         grace_seconds: float,
+        tell_time: Callable[[], float],
     ) -> None:
-        self.clock = Clock()
+        self.clock = Clock(tell_time)
         objects = Objects(Store(self.clock), read_schema(version))
         add_roles(objects.store)
         for name in _NAMESPACES:

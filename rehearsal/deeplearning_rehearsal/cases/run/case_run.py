@@ -14,7 +14,7 @@ from deeplearning_rehearsal.cases.run.injector import Injected, Injector
 from deeplearning_rehearsal.cases.run.situation import LiveSituation, is_at_rest, is_settled
 from deeplearning_rehearsal.cases.verdict.observations import await_needs, await_status, look_at_needs, run_commands
 from deeplearning_rehearsal.checks.results import CaseReport
-from deeplearning_rehearsal.checks.training import ELASTIC, make_training_report
+from deeplearning_rehearsal.checks.training import ELASTIC, LAUNCHER, make_training_report, read_result
 from deeplearning_rehearsal.cluster_run import ClusterRun, find_master
 from deeplearning_rehearsal.launchers.trial_run import try_launchers
 from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, count_node_calls
@@ -23,6 +23,7 @@ from deeplearning_rehearsal.submitted_jobs import SubmittedJobs
 from deeplearning_rehearsal.training_jobs import TrainingJobs
 
 _INTERVAL_SECONDS = 0.5
+_FORMED = "formed"
 _LAST_INJECTION_SECONDS = 20.0
 """After the end of training; an injection that waits for more progress then waits for ever."""
 _CHECK_SECONDS = 60.0
@@ -114,6 +115,20 @@ class CaseRun(ClusterRun):
         self._run_commands()
         if texts := self.case.seen.status_says:
             self.pages.append(await_status(lambda: describe_outside(self.aws), texts))
+
+    def begin_jobs(self, evidence: Evidence) -> None:
+        """Wait for what is injected before the job of a stack whose jobs bring their nodes."""
+        evidence.has_nodes = False
+        self.situation.formed.set()
+        before = sum(injection.when.kind == _FORMED for injection in self.case.injections)
+        while len(self.injector.injected) < before and time.monotonic() < self.give_up:
+            time.sleep(_INTERVAL_SECONDS)
+
+    def read_training(self, evidence: Evidence, output: str) -> None:
+        """Read the result of such a job from its output, where the case expects one."""
+        if self.case.expect == "trained":
+            evidence.training = make_training_report(LAUNCHER, read_result(output))
+            self.timeline.report("training", f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
 
     def _run_commands(self) -> None:
         if lines := self.case.seen.commands:

@@ -6,13 +6,10 @@ from dataclasses import dataclass, field, replace
 from deeplearning_rehearsal.cases.format.expectations import CaseObservations
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
 from deeplearning_rehearsal.cases.run.injector import Injected
-from deeplearning_rehearsal.checks.training import LAUNCHER, make_training_report, read_result
 from deeplearning_rehearsal.report.assessment import Evidence
-from deeplearning_rehearsal.report.environment_report import EnvironmentReport
 from deeplearning_rehearsal.submitted_jobs import SubmittedJobs
 
 _POLL_SECONDS = 0.3
-_FORMED = "formed"
 _LAST_INJECTION_SECONDS = 5.0
 """After the end of `submit`; an injection that waits for the job then waits for ever."""
 
@@ -32,14 +29,10 @@ class PodCaseRun(CaseRun):
 
     def examine(self, evidence: Evidence) -> None:
         """Prepare the cluster, submit the job, wait for all injections and the end of the command."""
-        evidence.has_nodes = False
         submitted = self.submitted
         if self.case.cloud.token_seconds is not None:
             self.aws.limit_tokens(self.case.cloud.token_seconds)
-        self.situation.formed.set()
-        before = sum(injection.when.kind == _FORMED for injection in self.case.injections)
-        while len(self.injector.injected) < before and time.monotonic() < self.give_up:
-            time.sleep(_POLL_SECONDS)
+        self.begin_jobs(evidence)
         try:
             with self.timeline.phase("prepare cluster"):
                 submitted.prepare()
@@ -49,22 +42,11 @@ class PodCaseRun(CaseRun):
                     time.sleep(_POLL_SECONDS)
                 self.statuses.append(command.wait(0.0))
                 self.injector.wait(_LAST_INJECTION_SECONDS)
-            if left := self._await_end_of_pods():
+            if left := submitted.jobs.pods.await_end(self.give_up):
                 evidence.problems.append(f"no pod must run after the end of the job, {', '.join(left)} does")
         finally:
             submitted.close()
-        if self.case.expect == "trained":
-            evidence.training = make_training_report(LAUNCHER, read_result(submitted.read_output()))
-            self.timeline.report("training", f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
-
-    def find_environment(self) -> EnvironmentReport | None:
-        """Return nothing: what jobs run in is in their image."""
-        return None
-
-    def _await_end_of_pods(self) -> list[str]:
-        while (left := self.submitted.jobs.pods.list_names()) and time.monotonic() < self.give_up:
-            time.sleep(_POLL_SECONDS)
-        return left
+        self.read_training(evidence, submitted.read_output())
 
     def _look(self, evidence: Evidence, injected: list[Injected]) -> CaseObservations:
         if not evidence.has_formed:

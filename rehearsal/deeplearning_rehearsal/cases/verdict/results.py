@@ -29,7 +29,7 @@ def summarize_report(document: Mapping[str, Any]) -> Result:
         "peak_memory_mib": document["peak_memory_mib"],
         **{name: round(value, 4) for name, value in figures.items() if value is not None},
         "requested": cluster["requested"],
-        "formed": cluster["formed"],
+        **({"formed": cluster["formed"]} if cluster["has_nodes"] else {}),
         "generation": cluster["generation"],
         "reasons": list(document["reasons"]),
     }
@@ -78,5 +78,6 @@ def render_line(name: str, result: Result) -> str:
     """Render a case's entry in a line."""
     recovery = result.get("recovery_seconds")
     went_on = "" if recovery is None else f"  training went on after {recovery:.1f} s"
-    formed = f"{result['formed']} of {result['requested']} nodes" if "formed" in result else "not rehearsed"
+    asked = "jobs alone" if "requested" in result else "not rehearsed"
+    formed = f"{result['formed']} of {result['requested']} nodes" if "formed" in result else asked
     return f"{name}  {result['verdict']:<4}  {result['seconds']:>6.1f} s  {formed}{went_on}"

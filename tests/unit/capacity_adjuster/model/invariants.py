@@ -150,7 +150,7 @@ def s3_a_stop_comes(world):
 
 
 @invariant
-def s4_a_stop_is_told_once(world, stops):
+def s4_a_stop_is_reported_once(world, stops):
     assert len(world.events) == stops, f"{stops} stops became {len(world.events)} events"
 
 
@@ -199,7 +199,7 @@ def w5_a_request_gives_way(world):
 
 
 @invariant
-def e1_a_failure_is_told_once(world, event):
+def e1_a_failure_is_reported_once(world, event):
     said = world.state.reason if world.state is not None and world.state.phase is Phase.FAILED else None
     assert event.reason == said, "a failure was told that the item does not say"
     assert world.failures_told == 0, "a failure was told twice"

@@ -277,7 +277,7 @@ class Invocation:
     def send_event(self, event):
         def effect():
             if event.kind is EventKind.FAILED:
-                invariants.e1_a_failure_is_told_once(self.world, event)
+                invariants.e1_a_failure_is_reported_once(self.world, event)
                 self.world.failures_told += 1
                 return
             assert event.reason == Reason(self.world.stop.cause), "the event must say why"

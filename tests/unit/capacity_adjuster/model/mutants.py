@@ -588,7 +588,7 @@ def suspend_before_writing_it_down(patch):
     patch.setattr(Reconciliation, "_trip", trip)
 
 
-@plant("policy", histories.test_the_end_of_a_capacity_block_is_told_in_any_phase, "not the adjuster's to say")
+@plant("policy", histories.test_the_end_of_a_capacity_block_is_reported_in_any_phase, "not the adjuster's to say")
 def tell_a_notice_as_another_generation(patch):
     real = capacity_block.announce_expiry
 

@@ -94,4 +94,4 @@ class StopMachine(ClusterMachine):
         world.pass_time(60)
         self.minutes_pass(2)
         invariants.s3_a_stop_comes(world)
-        invariants.s4_a_stop_is_told_once(world, stops + 1)
+        invariants.s4_a_stop_is_reported_once(world, stops + 1)

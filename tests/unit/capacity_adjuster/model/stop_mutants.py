@@ -87,6 +87,6 @@ def stop_before_writing_it_down(patch):
     patch.setattr(Shutdown, "_stop", stop)
 
 
-@plant("policy", histories.test_the_nodes_are_told_once_and_the_notice_goes_with_the_stop, "assert")
+@plant("policy", histories.test_the_nodes_get_the_notice_once_and_it_goes_with_the_stop, "assert")
 def leave_the_notice(patch):
     patch.setattr(Shutdown, "_withdraw", lambda self: "")

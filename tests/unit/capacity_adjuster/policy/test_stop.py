@@ -89,7 +89,7 @@ def test_a_stop_whose_invocation_died_is_carried_on_with_its_own_cause():
     assert judge(START + 60, held) == StartStop(dataclasses.replace(held, revision=5))
 
 
-def test_nodes_are_told_a_quarter_of_an_hour_before():
+def test_nodes_get_the_notice_a_quarter_of_an_hour_before():
     def plan(now, record=None, groups=GROUPS):
         return plan_notice(groups, record or StopRecord(), settings=choose(), now=now)
 

@@ -122,7 +122,7 @@ def test_the_private_name_follows_the_region():
 
 
 @pytest.mark.parametrize("token", [None, "", "invented"])
-def test_nothing_is_told_without_a_token(token):
+def test_nothing_is_answered_without_a_token(token):
     assert Session().get("/latest/meta-data/instance-id", token) == (HTTPStatus.UNAUTHORIZED, b"")
 
 

@@ -125,7 +125,7 @@ def test_pip_installs_from_it_and_refuses_a_package_with_another_hash(index: str
     assert (tmp_path / "to" / "tiny_thing.py").read_text() == "VALUE = 7\n"
 
 
-def test_wheels_and_sources_are_told_from_other_files(tmp_path: Path) -> None:
+def test_wheels_and_sources_are_distinguished_from_other_files(tmp_path: Path) -> None:
     names = ("a_b-1.0-1-cp311-cp311-manylinux2014_x86_64.whl", "A.B-0.9.tar.gz", "horovod-0.28.1.tar.gz", "lock.txt")
     for name in names:
         (tmp_path / name).touch()

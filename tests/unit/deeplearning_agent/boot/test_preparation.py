@@ -120,7 +120,7 @@ def test_fstab_forgets_a_lustre_that_the_settings_no_longer_have(lab, lustre_nod
     assert "lustre" not in lab.read(0, "/etc/fstab")
 
 
-def test_an_image_without_a_client_fails_at_once_and_is_told_what_it_lacks(lab, ticking_clock):
+def test_an_image_without_a_client_fails_at_once_and_the_failure_says_what_it_lacks(lab, ticking_clock):
     node = lab.node(0, ticking_clock(), needs=JobNeeds({}, lustre=LUSTRE))
     with pytest.raises(StageFailure, match=r"the image lacks mount\.lustre, which mounts fs-1\.fsx") as raised:
         mount_file_systems(node, node.limit(900))
@@ -287,7 +287,7 @@ def test_headers_are_those_of_the_running_kernel_which_need_not_be_the_newest(la
     assert lab.calls_of("apt-get")[1].endswith(f" linux-headers-{os.uname().release}")
 
 
-def test_apt_is_told_not_to_restart_services_since_the_agent_is_one(lab, ticking_clock):
+def test_apt_is_given_the_setting_that_restarts_no_services_since_the_agent_is_one(lab, ticking_clock):
     node = lab.node(0, ticking_clock(), packages={"mount.nfs4": ("nfs-common",)})
     lab.program(0, "apt-get", 'echo "$DEBIAN_FRONTEND $NEEDRESTART_SUSPEND" >>"$FAKES/apt-get.calls"')
     with pytest.raises(StageFailure, match="do not provide mount"):
@@ -306,7 +306,7 @@ def test_packages_that_cannot_be_had_are_a_failure_with_its_reason(lab, ticking_
         install_packages(node, node.limit(200))
 
 
-def test_an_image_without_a_package_manager_is_told_apart(lab):
+def test_the_failure_of_an_image_without_a_package_manager_says_so(lab):
     node = lab.node(0, packages={"mount.nfs4": ("nfs-common",)})
     with pytest.raises(StageFailure, match="the image has neither apt-get nor dnf to install nfs-common"):
         install_packages(node, node.limit(200))

@@ -135,7 +135,7 @@ def test_only_a_ring_of_the_cluster_has_a_generation():
 
 
 @pytest.mark.fault(36)
-def test_a_lost_race_is_told_apart_from_a_refusal(lab):
+def test_a_lost_race_is_reported_as_another_result_than_a_refusal(lab):
     state = lab.write_state(2)
     store = StateStore(lab.clients, "state", "master-of-names")
     assert store.write(state.advance(Phase.PUBLISHED))

@@ -232,7 +232,7 @@ def test_a_line_of_a_megabyte_arrives_shortened(outlet):
 
 
 @pytest.mark.parametrize(("total", "size"), [(100_000 if IS_DEEP else 12_000, 1), (2_000, 5000)])
-def test_many_lines_take_bounded_memory_and_are_told_of(outlet, total, size):
+def test_many_lines_take_bounded_memory_and_are_reported(outlet, total, size):
     for number in range(total):
         outlet.say(f"{number} {'x' * size}", at=NOW)
     outlet.run(100)
@@ -454,7 +454,7 @@ os.kill(os.getpid(), signal.SIGTERM)
 """
 
 
-def test_the_last_lines_of_an_agent_that_is_told_to_end_arrive(served_lab):
+def test_the_last_lines_of_an_agent_that_is_ended_arrive(served_lab):
     served_lab.clients.logs.create_log_group(logGroupName=GROUP)
     node = served_lab.node(0, log_group=GROUP)
     done = subprocess.run(

@@ -55,7 +55,7 @@ def content(lab):
 
 
 @pytest.mark.fault(50)
-def test_an_interruption_is_told_with_what_happens_and_when(imds, notices):
+def test_an_interruption_is_reported_with_what_happens_and_when(imds, notices):
     imds.status, imds.text = 200, NOTICE
     assert notices.read() == SAID
     assert imds.paths == ["PUT /latest/api/token", "GET /latest/meta-data/spot/instance-action"]

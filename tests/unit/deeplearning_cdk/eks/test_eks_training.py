@@ -12,8 +12,8 @@ from aws_cdk import aws_ec2 as ec2
 from deeplearning_cdk import DataSource, EksTraining, Network, Purchase, Storage
 from deeplearning_cdk.warnings import NEVER_STOPS, NO_ADMINISTRATOR
 from deeplearning_contract.setting_parts import DataSettings
-from tests.unit.deeplearning_cdk.conftest import references, render
-from tests.unit.deeplearning_cdk.eks.conftest import IMAGE, read_kubernetes, read_submission
+from tests.unit.deeplearning_cdk.conftest import read_submission, references, render
+from tests.unit.deeplearning_cdk.eks.conftest import IMAGE, read_kubernetes
 
 ROOT = Path(__file__).parents[4]
 CPU = {"instance_type": "m5.xlarge"}
@@ -42,9 +42,9 @@ def test_api_server_is_reached_from_the_vpc_alone_and_creation_gives_nobody_acce
 
 
 def test_named_networks_reach_the_api_server_and_nobody_else(make: Any) -> None:
-    network = make(api_from=["203.0.113.7/32", "198.51.100.0/24"]).only("AWS::EKS::Cluster")["ResourcesVpcConfig"]
+    network = make(api_from=["54.240.193.130/32", "3.5.140.0/22"]).only("AWS::EKS::Cluster")["ResourcesVpcConfig"]
     assert network["EndpointPrivateAccess"] is network["EndpointPublicAccess"] is True
-    assert network["PublicAccessCidrs"] == ["203.0.113.7/32", "198.51.100.0/24"]
+    assert network["PublicAccessCidrs"] == ["54.240.193.130/32", "3.5.140.0/22"]
 
 
 def test_secrets_are_encrypted_with_the_key_and_all_logs_are_kept_for_a_time(make: Any) -> None:

@@ -26,7 +26,6 @@ from deeplearning_cdk import (
 from tests.unit.deeplearning_cdk.eks.conftest import ADMIN, IMAGE
 
 GROUP = "arn:aws:resource-groups:us-east-1:111122223333:group/mine"
-IN_ZONE = Network(availability_zone="us-east-1a")
 
 
 @pytest.mark.parametrize(
@@ -47,11 +46,22 @@ IN_ZONE = Network(availability_zone="us-east-1a")
             ),
         ),
         (
-            {"instance_type": "p2.8xlarge"},
+            {"instance_type": "vt1.24xlarge"},
+            "instance_type must have NVIDIA GPUs or no accelerators on EKS, got vt1.24xlarge with others; take ",
+        ),
+        *(
             (
-                "instance_type must have GPUs that driver 580 of EKS's images supports, got p2.8xlarge; take "
-                "g5.48xlarge, or train on it with TrainingCluster"
-            ),
+                {"instance_type": retired, "image": IMAGE},
+                (
+                    f"instance_type must have GPUs that EKS's images support, got {retired}; take {successor}, or "
+                    "train on it with TrainingCluster"
+                ),
+            )
+            for retired, successor in (
+                ("g2.8xlarge", "g5.12xlarge"),
+                ("g3.8xlarge", "g5.12xlarge"),
+                ("p2.8xlarge", "g5.48xlarge"),
+            )
         ),
         ({"instance_type": "g5.huge"}, "instance_type must be an instance type of the catalogue of "),
         (
@@ -60,6 +70,17 @@ IN_ZONE = Network(availability_zone="us-east-1a")
                 "system_instance_type must be without accelerators, got g5.xlarge; it runs DNS and drivers alone, so "
                 "take m7i.large"
             ),
+        ),
+        *(
+            # awslabs/amazon-eks-ami, eni-max-pods.txt: 4, 4 and 8 pods.
+            (
+                {"system_instance_type": small},
+                (
+                    f"system_instance_type must have addresses for the nine pods of the add-ons, got {small}; take "
+                    "m7i.large"
+                ),
+            )
+            for small in ("t3.nano", "t3.micro", "m7g.medium")
         ),
         ({"members": 0}, "members must be from 1 to 450, got 0; a managed node group has no more; take fewer"),
         ({"members": 451}, "members must be from 1 to 450, got 451; a managed node group has no more; take fewer"),
@@ -70,11 +91,19 @@ IN_ZONE = Network(availability_zone="us-east-1a")
         ({"node_image": "ubuntu"}, "node_image must be one of bottlerocket, amazon-linux, got 'ubuntu'; "),
         ({"image_disk": 49}, "image_disk must be whole GiB from 50 to 16384, got 49; it holds the images of pods; "),
         *(
-            ({"api_from": [text]}, f"api_from[0] must not be everyone, got '{text}'; name your own network, e.g. ")
+            ({"api_from": [text]}, f"api_from[0] must not be everyone, got '{text}'; write the address that https://")
             for text in ("0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/7")
         ),
-        ({"api_from": ["203.0.113.7"]}, "api_from[0] must be an IPv4 network, got '203.0.113.7'; write e.g. "),
-        ({"api_from": ["::/0"]}, "api_from[0] must be an IPv4 network, got '::/0'; write e.g. 203.0.113.7/32"),
+        ({"api_from": ["54.240.193.130"]}, "api_from[0] must be an IPv4 network, got '54.240.193.130'; write the "),
+        ({"api_from": ["::/0"]}, "api_from[0] must be an IPv4 network, got '::/0'; write the address that "),
+        *(
+            # EKS user guide, "Configure network access to cluster API server endpoint": no reserved addresses.
+            (
+                {"api_from": ["54.240.193.130/32", text]},
+                f"api_from[1] must be of public addresses, got '{text}'; EKS takes no private and no reserved ones: ",
+            )
+            for text in ("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "192.168.1.0/24", "203.0.113.7/32", "224.0.0.0/8")
+        ),
         *(
             (
                 {"administrators": [arn]},

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
 
 from deeplearning_cdk.emr.training import EmrTraining
@@ -15,18 +14,9 @@ CLUSTER = "AWS::EMR::Cluster"
 
 
 @pytest.fixture(scope="module")
-def make(make_app: Callable[..., cdk.App], read_stack: Callable[[cdk.Stack], Synthesis]) -> Callable[..., Synthesis]:
-    """Return a function from props to a synthesis; equal plain props are synthesized once."""
-    known: dict[str, Synthesis] = {}
-
-    def synthesize(**props: Any) -> Synthesis:
-        if repr(props) not in known:
-            stack = cdk.Stack(make_app(), "Stack")
-            EmrTraining(stack, "Training", **props)
-            known[repr(props)] = read_stack(stack)
-        return known[repr(props)]
-
-    return synthesize
+def make(make_once: Callable[..., Callable[..., Synthesis]]) -> Callable[..., Synthesis]:
+    """Return a function from props to a synthesis."""
+    return make_once(EmrTraining)
 
 
 def read_settings(synthesis: Synthesis) -> NodeSettings:

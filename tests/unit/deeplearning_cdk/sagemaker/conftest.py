@@ -5,37 +5,20 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import aws_cdk as cdk
 import pytest
 
 from deeplearning_cdk import SageMakerTraining
-from deeplearning_contract.jobs.submission import SubmissionSettings, TrainingSettings
+from deeplearning_contract.jobs.submission import TrainingSettings
 from deeplearning_contract.jobs.training_job import get_training
 from deeplearning_contract.settings import NodeSettings
-from tests.unit.deeplearning_cdk.conftest import Synthesis, render
+from tests.unit.deeplearning_cdk.conftest import Synthesis, read_submission
 
 
 @pytest.fixture(scope="module")
-def make(make_app: Callable[..., cdk.App], read_stack: Callable[[cdk.Stack], Synthesis]) -> Callable[..., Synthesis]:
-    """Return a function from props to a synthesis; equal plain props are synthesized once."""
-    known: dict[str, Synthesis] = {}
-
-    def synthesize(**props: Any) -> Synthesis:
-        if repr(props) not in known:
-            stack = cdk.Stack(make_app(), "Stack")
-            SageMakerTraining(stack, "Training", **props)
-            known[repr(props)] = read_stack(stack)
-        return known[repr(props)]
-
-    return synthesize
-
-
-def read_submission(synthesis: Synthesis) -> SubmissionSettings:
-    """Return the submission document, with `<LogicalId>` for what is known at deployment only."""
-    parameter = synthesis.part("AWS::SSM::Parameter", "Submission")["Properties"]
-    return SubmissionSettings.from_json(render(parameter["Value"]))
+def make(make_once: Callable[..., Callable[..., Synthesis]]) -> Callable[..., Synthesis]:
+    """Return a function from props to a synthesis."""
+    return make_once(SageMakerTraining)
 
 
 def read_training(synthesis: Synthesis) -> TrainingSettings:

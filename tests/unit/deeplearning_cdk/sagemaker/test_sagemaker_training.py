@@ -26,8 +26,8 @@ from deeplearning_cdk.warnings import KEPT_WARM
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import FileSystemFolder, submission_parameter
 from deeplearning_contract.jobs.training_job import SHARED_FOLDER, make_training_request, name_training_job
-from tests.unit.deeplearning_cdk.conftest import render
-from tests.unit.deeplearning_cdk.sagemaker.conftest import read_member, read_submission, read_training
+from tests.unit.deeplearning_cdk.conftest import read_submission, render
+from tests.unit.deeplearning_cdk.sagemaker.conftest import read_member, read_training
 
 ROOT = Path(__file__).parents[4]
 IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/team/train:1"

@@ -71,7 +71,7 @@ def test_a_failure_is_final_unless_the_network_made_it(output, cause, is_final):
     assert (failure.cause, failure.is_final) == (cause, is_final)
 
 
-def test_pips_own_errors_are_what_the_user_is_told():
+def test_pips_own_errors_are_what_the_user_reads():
     failure = explain_pip(ProgramError("pip", UNSATISFIABLE, status=1), "install", Path("/log"), "3.12.3")
     assert failure.output == UNSATISFIABLE.strip()
     assert failure.remedy == "correct the requirements (full log: /log)"

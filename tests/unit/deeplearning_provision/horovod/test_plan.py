@@ -68,7 +68,7 @@ def variables(folder, plan, home=None):
     return list_variables(plan, Path("/venv/bin/python"), folder, home)
 
 
-def test_the_build_is_told_every_framework_and_transport(tmp_path):
+def test_the_build_is_given_every_framework_and_transport(tmp_path):
     assert variables(tmp_path, CPU) == {
         "HOROVOD_WITH_PYTORCH": "1",
         "HOROVOD_WITHOUT_TENSORFLOW": "1",
@@ -92,7 +92,7 @@ def test_new_pytorch_brings_the_compiler_wrapper_and_an_mpi_elsewhere_its_own_pa
 
 
 @pytest.mark.parametrize("standard", ["17", "20"])
-def test_gpus_are_served_by_nccl_and_nvcc_is_told_the_standard_of_the_wrapper(tmp_path, standard):
+def test_gpus_are_served_by_nccl_and_nvcc_is_given_the_standard_of_the_wrapper(tmp_path, standard):
     found = variables(tmp_path, replace(CPU, standard=standard, toolkit=TOOLKIT), Path("/made/cuda"))
     assert {name: found[name] for name in found if re.search("CUDA|NCCL|GPU|NVCC|CMAKE$", name)} == {
         "HOROVOD_GPU_OPERATIONS": "NCCL",
@@ -147,7 +147,7 @@ def test_the_standard_is_the_highest_that_headers_ask_for(frameworks, standard):
 @pytest.mark.parametrize(
     ("compiler", "standard"), [("12", "17"), ("13.3.0", "17"), ("14", "20"), ("15.2.0", "20"), ("", "17")]
 )
-def test_a_compiler_that_refuses_the_span_of_flatbuffers_is_told_a_standard_that_has_one(
+def test_a_compiler_that_refuses_the_span_of_flatbuffers_is_given_a_standard_that_has_one(
     tmp_path, interpreter, compilers, compiler, standard
 ):
     """See pull request 7227 of google/flatbuffers; g++ 14.1 is the first that refuses (BehaviorTree.CPP, issue 818)."""

@@ -119,14 +119,17 @@ def test_the_table_names_what_does_not_hold_and_how_fast_training_went_on() -> N
     good = {"verdict": "pass", "seconds": 61.0, "formed": 4, "requested": 4, "recovery_seconds": 8.25, "reasons": []}
     bad = {"verdict": "fail", "seconds": 0.0, "reasons": ["the app failed"]}
     first = {"beside": ["quota"], "reasons": ["too slow"]}
-    assert render_results({"worker-killed": good | {"first": first}, "quota": bad}).splitlines() == [
+    jobs = {"verdict": "pass", "seconds": 16.0, "requested": 2, "reasons": []}
+    results = {"worker-killed": good | {"first": first}, "quota": bad, "eks-data": jobs}
+    assert render_results(results).splitlines() == [
         "worker-killed  pass    61.0 s  4 of 4 nodes  training went on after 8.2 s",
         "               failed at first, beside quota, and was rehearsed once more alone:",
         "               too slow",
         "quota          fail     0.0 s  not rehearsed",
         "               the app failed",
-        "slowest: worker-killed 61 s, quota 0 s",
-        "1 of 2 cases passed",
+        "eks-data       pass    16.0 s  jobs alone",
+        "slowest: worker-killed 61 s, eks-data 16 s, quota 0 s",
+        "2 of 3 cases passed",
     ]
 
 

@@ -33,7 +33,7 @@ verdict = (out / f"{name}.verdict").read_text() if (out / f"{name}.verdict").exi
 (out / name / "report.json").write_text(json.dumps({
     "verdict": verdict, "reasons": [] if verdict == "pass" else ["planted"], "peak_memory_mib": 100, "training": None,
     "case": {"recovery_seconds": None, "lost_commits": None, "failure_seconds": None},
-    "cluster": {"formation_seconds": 9.0, "requested": 2, "formed": 2, "generation": 1},
+    "cluster": {"has_nodes": True, "formation_seconds": 9.0, "requested": 2, "formed": 2, "generation": 1},
     "phases": [{"name": "form", "start": 1.0, "seconds": 9.0}],
 }))
 """

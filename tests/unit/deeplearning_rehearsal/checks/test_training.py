@@ -25,7 +25,7 @@ from deeplearning_rehearsal.checks.training import (
     read_submission,
     upload_example,
 )
-from deeplearning_rehearsal.platforms.registry import PLATFORMS
+from deeplearning_rehearsal.platforms.registry import CLUSTER_PLATFORMS
 from tests.unit.local_aws import empty_aws
 
 JOB = JobDefinition(name="train_digits", program=("python3", PROGRAM))
@@ -44,7 +44,7 @@ RESULT = {
 
 def train(platform: Any, node: Any, seconds: float, **clients: Any) -> Any:
     """Train on a platform; each client is named by its service."""
-    return PLATFORMS[platform].train(
+    return CLUSTER_PLATFORMS[platform].train(
         node, "i-1", JOB, seconds, clients=lambda name: clients[name], submission=SUBMISSION
     )
 
@@ -135,10 +135,10 @@ class Emr:
 
 def test_a_cluster_that_its_first_step_ends_is_reported_with_emrs_reason() -> None:
     emr = Emr("COMPLETED")
-    PLATFORMS["emr"].await_members(lambda _: emr, SUBMISSION, 42.0)
+    CLUSTER_PLATFORMS["emr"].await_members(lambda _: emr, SUBMISSION, 42.0)
     emr.cluster = ("TERMINATED_WITH_ERRORS", "Shut down as step failed")
     with pytest.raises(PromiseError, match="j-1 must wait for jobs, it is TERMINATED_WITH_ERRORS: Shut down as step f"):
-        PLATFORMS["emr"].await_members(lambda _: emr, SUBMISSION, 42.0)
+        CLUSTER_PLATFORMS["emr"].await_members(lambda _: emr, SUBMISSION, 42.0)
 
 
 class Primary:

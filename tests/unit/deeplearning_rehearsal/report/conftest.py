@@ -11,7 +11,7 @@ NODE = {
     "instance_id": "i-0",
     "address": "10.0.0.5",
     "contract": CONTRACT,
-    "checks": {"login shell": True},
+    "checks": {"login shell": True, "systemd unit": True},
 }
 
 
@@ -30,6 +30,7 @@ def report() -> Document:
             "overrides": {},
         },
         "cluster": {
+            "has_nodes": True,
             "requested": 2,
             "formed": 2,
             "generation": 1,
@@ -44,6 +45,7 @@ def report() -> Document:
             "log_lines": {},
             "metrics": {},
         },
+        "kubernetes": [],
         "nodes": [NODE],
         "training": {
             "launcher": "horovod",

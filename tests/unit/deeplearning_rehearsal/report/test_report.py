@@ -36,7 +36,7 @@ def test_failures_are_in_the_text_and_on_the_page(report: Document) -> None:
 def test_text_counts_checks_that_hold_and_keeps_to_its_width(report: Document) -> None:
     rows = [{"name": f"part {n}", "replaces": "the thing", "does": "something else " * 9} for n in range(3)]
     text = _render(report | {"stand_ins": rows})
-    assert "10.0.0.5        all 1 checks hold" in text
+    assert "10.0.0.5        all 2 checks hold" in text
     assert max(len(line) for line in text.splitlines()) <= 110
     assert text.count(" for the thing: something else") == len(rows)
     assert [line[:11].strip() for line in text.splitlines() if line.strip() and line[0] != " "] == [
@@ -90,6 +90,27 @@ def test_page_folds_the_stand_ins(report: Document) -> None:
 
 def test_text_tells_calls_of_nodes_from_those_of_the_function(report: Document) -> None:
     assert "40 AWS calls (nodes 28, bound 60; logs 0; Lambda 12)" in _render(report)
+
+
+def test_text_and_page_say_what_the_control_plane_showed(report: Document) -> None:
+    assert "kubernetes" not in _render(report)
+    seen = report | {"kubernetes": ["Kubernetes 1.35, 3 of 3 nodes are Ready", "Job digits is Complete/SuccessPolicy"]}
+    for text in (_render(seen), render_page(seen)):
+        assert "Kubernetes 1.35, 3 of 3 nodes are Ready" in text
+        assert "Job digits is Complete/SuccessPolicy" in text
+
+
+def test_text_names_the_check_that_containers_lack(report: Document) -> None:
+    exception = "not checked: systemd unit, since containers have no systemd"
+    containers = [node | {"checks": {"login shell": True}} for node in report["nodes"]]
+    assert exception in _render(report | {"nodes": containers})
+    assert exception not in _render(report)
+    assert exception not in _render(report | {"nodes": []})
+
+
+def test_text_says_nothing_of_nodes_where_jobs_alone_were_looked_at(report: Document) -> None:
+    cluster = report["cluster"] | {"has_nodes": False, "formed": 0, "formation_seconds": None, "aws_call_bound": None}
+    assert "0 of 2 nodes" not in _render(report | {"cluster": cluster, "nodes": []})
 
 
 def test_page_escapes_what_nodes_and_users_wrote(report: Document) -> None:

@@ -8,7 +8,7 @@ from deeplearning_rehearsal.report.report import Document
 from deeplearning_rehearsal.report.report_page import Picture, draw_timeline, read_lanes, render_page
 
 
-def _tell(*happenings: tuple[float, str, str]) -> list[dict[str, Any]]:
+def _make_timeline(*happenings: tuple[float, str, str]) -> list[dict[str, Any]]:
     return [{"at": at, "lane": lane, "text": text} for at, lane, text in happenings]
 
 
@@ -17,7 +17,7 @@ def _report(*happenings: tuple[float, str, str], **changes: Any) -> Document:
         "stack": {"name": "trial"},
         "cluster": {"formation_seconds": None},
         "phases": [{"name": "all", "start": 0.0, "seconds": 100.0}],
-        "timeline": _tell(*happenings),
+        "timeline": _make_timeline(*happenings),
         "case": None,
     } | changes
 
@@ -74,7 +74,7 @@ def test_the_bar_of_a_machine_shows_its_states_and_ends_with_it() -> None:
     ],
 )
 def test_only_what_tells_a_reader_something_has_a_label(lane: str, text: str, label: str | None) -> None:
-    lanes = read_lanes(_tell((1.0, lane, text)), "trial")
+    lanes = read_lanes(_make_timeline((1.0, lane, text)), "trial")
     assert [moment.label for moment in lanes.get(lane, [])] == ([] if label is None else [label])
 
 

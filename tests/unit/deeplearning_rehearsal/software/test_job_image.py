@@ -66,7 +66,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Images that are built: settings, packages."""
     calls: list[Any] = []
 
-    def build(asset: ImageAsset, base: BaseRoot, packages: Any, cache: Path, _tell: Any) -> ContainerImage:
+    def build(asset: ImageAsset, base: BaseRoot, packages: Any, cache: Path, _report: Any) -> ContainerImage:
         files = {path.name for path in asset.directory.rglob("*") if path.is_file()}
         calls.append((json.loads((asset.directory / "node.json").read_text()), files, packages))
         assert asset.dockerfile.is_file()

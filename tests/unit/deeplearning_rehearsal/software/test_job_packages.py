@@ -61,11 +61,11 @@ def _environment(kind: str = "requirements", sha256: str = DIGEST, horovod: str 
 def taken(monkeypatch: pytest.MonkeyPatch) -> Taken:
     found: Taken = []
 
-    def prepare(cache: Path, requirements: Path, _tell: Any) -> Path:
+    def prepare(cache: Path, requirements: Path, _report: Any) -> Path:
         found.append((requirements.read_bytes(),))
         return cache / "packages"
 
-    def prepare_horovod(cache: Path, framework: str, horovod: str, _tell: Any) -> Path:
+    def prepare_horovod(cache: Path, framework: str, horovod: str, _report: Any) -> Path:
         found.append((framework, horovod))
         return cache / "horovod"
 
@@ -78,7 +78,7 @@ def _prepare(folder: Path) -> tuple[Path, ...]:
     return prepare_job_packages(read_stack(folder, None), folder / "cache", lambda _: None)
 
 
-def test_the_requirements_are_the_asset_whose_digest_the_nodes_are_told(tmp_path: Path, taken: Taken) -> None:
+def test_the_requirements_are_the_asset_whose_digest_the_nodes_are_given(tmp_path: Path, taken: Taken) -> None:
     packages = _prepare(_assembly(tmp_path, _environment()))
     assert packages == (tmp_path / "cache" / "packages", tmp_path / "cache" / "horovod")
     assert taken == [(REQUIREMENTS,), ("", "0.28.1")]

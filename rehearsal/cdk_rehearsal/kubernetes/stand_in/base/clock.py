@@ -1,23 +1,28 @@
 """Clock of the stand-in, which tests advance where a wait would be long."""
 
 import threading
-import time
+from collections.abc import Callable
 from datetime import datetime, timezone
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"))
 
 
 class Clock:
-    """The time of this machine, and what it was advanced by."""
+    """
+    The time that somebody tells, and what it was advanced by.
 
-    def __init__(self) -> None:
-        self._ahead = 0.0
+    Args:
+        tell_time: Returns the seconds since 1970.
+    """
+
+    def __init__(self, tell_time: Callable[[], float]) -> None:
+        self._tell_time, self._ahead = tell_time, 0.0
         self._lock = threading.Lock()
 
     def read(self) -> float:
         """Return the seconds since 1970."""
         with self._lock:
-            return time.time() + self._ahead
+            return self._tell_time() + self._ahead
 
     def advance(self, seconds: float) -> None:
         """Move the clock forward."""
