@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _rehearse(options: argparse.Namespace) -> int:
     from cdk_rehearsal.plan import Plan, rehearse  # noqa: PLC0415 - slow, which --help need not wait for
 
-    names = ("assembly", "stacks", "expect", "check", "referees", "seed", "minutes", "out", "cache")
+    names = ("assembly", "stacks", "expect", "check", "apt", "referees", "seed", "minutes", "out", "cache")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     try:
         plan = Plan(parameters=dict(options.parameter), accept=dict(options.accept), **given).resolve()
@@ -102,6 +102,8 @@ def _make_parser() -> argparse.ArgumentParser:
         dest="referees",
         help="deploy a template that breaks a rule of AWS (default: refuse it, with all findings)",
     )
+    apt_help = "Debian packages that machines may install, such as unzip,jq, beside those that user data names"
+    add("--apt", type=lambda text: text.split(","), metavar="NAMES", help=apt_help)
     accept_help = "take the findings of a rule of AWS, such as E3030, for this reason; the report shows it; repeatable"
     add("--accept", action="append", type=_pair, default=[], metavar="RULE=REASON", help=accept_help)
     add("--seed", type=int, metavar="N", help="order in which resources are created (default: drawn, and shown)")

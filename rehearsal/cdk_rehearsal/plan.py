@@ -15,6 +15,7 @@ from cdk_rehearsal.error_report import INTERRUPTED
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.extras import require_rehearsal
 from cdk_rehearsal.image_families import find_image_parts
+from cdk_rehearsal.lab.images.app_packages import add_packages, find_app_packages
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import prepare_layers
 from cdk_rehearsal.referees.judge import Acceptance, require_acceptance
@@ -41,6 +42,7 @@ class Plan:
         check: Python file with a function `check(run: Run)`, which is called when all stacks are complete; an
             AssertionError is a problem of the report. Default: none.
         launch_faults: Launches that fail on purpose. Default: none.
+        apt: Debian packages that machines may install, beside those that user data names. Default: none.
         referees: Whether the templates are first held against the rules of AWS. Default: they are.
         accept: Name of such a rule -> reason why its findings are no obstacle; the report shows both. Default: none.
         seed: Draws the order in which resources are created and deleted, as far as their dependencies leave it open;
@@ -59,6 +61,7 @@ class Plan:
     expect: Expectation = "complete"
     check: Path | str | None = None
     launch_faults: Sequence[LaunchFault] = ()
+    apt: Sequence[str] = ()
     referees: bool = True
     accept: Mapping[str, str] = field(default_factory=dict)
     seed: int = field(default_factory=partial(secrets.randbelow, 1_000_000))
@@ -134,7 +137,9 @@ def rehearse(plan: Plan) -> Report:
     acceptance = require_acceptance(stacks, cache, plan.parameters, plan.accept) if plan.referees else Acceptance()
     out.mkdir(parents=True, exist_ok=True)
     (out / REPORT).unlink(missing_ok=True)
-    prepare_layers(find_image_parts(stacks), prepare_base_root(cache, report_line), None, cache, report_line)
+    base = prepare_base_root(cache, report_line)
+    add_packages(base, find_app_packages(stacks) | set(plan.apt), cache, report_line)
+    prepare_layers(find_image_parts(stacks), base, None, cache, report_line)
     argument = json.dumps({"plan": plan.to_json(), "acceptance": asdict(acceptance)})
     status = run_enclosed("cdk_rehearsal.rehearsal:carry_out", argument)
     if status == INTERRUPTED:

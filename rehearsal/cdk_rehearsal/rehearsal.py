@@ -16,6 +16,7 @@ from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.image_families import find_image_parts
 from cdk_rehearsal.key_pairs import assume_key_pairs
 from cdk_rehearsal.lab import open_lab
+from cdk_rehearsal.lab.images.app_packages import add_packages, find_app_packages
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import prepare_layers
 from cdk_rehearsal.lab.lab import PORT, ROUTER
@@ -25,17 +26,17 @@ from cdk_rehearsal.referees.order import find_usual_order
 from cdk_rehearsal.report.report import STAND_IN, Report, Section, StackReport
 from cdk_rehearsal.report.stand_ins import AWS_STAND_INS
 from cdk_rehearsal.run.enclosure import end_enclosure
-from cdk_rehearsal.run.fleet import USER_DATA_PART, Fleet
+from cdk_rehearsal.run.fleet import AGENT_ACTIONS, USER_DATA_PART, Fleet
 from cdk_rehearsal.run.memory import MemoryWatch
 from cdk_rehearsal.run.progress import keep_progress, report_line, show_progress
 from cdk_rehearsal.run.run import Run
 from cdk_rehearsal.run.timeline import Timeline
+from cdk_rehearsal.run.user_data import await_stack, list_limits
 
 PROGRAM = "cdk-rehearse"
 _BOOT_SECONDS = 120.0
 """Limit of cloud-init after the stack is complete; user data may signal before it ends."""
 _ENDS = {"CREATE_COMPLETE": "complete", "ROLLBACK_COMPLETE": "rolled-back"}
-_AGENT_ACTIONS = ("ssm:UpdateInstanceInformation", "ssmmessages:")
 _BOOT_RESULT = "/run/cloud-init/result.json"
 
 
@@ -59,7 +60,8 @@ def _rehearse(plan: Plan, acceptance: Acceptance, timeline: Timeline) -> None:
         find_usual_order=find_usual_order if acceptance.races else no_usual_order,
     )
     cache = Path(plan.cache or "")
-    base = prepare_base_root(cache, report_line)
+    packages = find_app_packages(stacks) | set(plan.apt)
+    base = add_packages(prepare_base_root(cache, report_line), packages, cache, lambda _: None)
     layers = prepare_layers(find_image_parts(stacks), base, None, cache, report_line)
     with open_lab(plan.work, base, layers) as lab, MemoryWatch(plan.work) as memory:
         fleet = Fleet(lab, timeline, log_part=USER_DATA_PART)
@@ -70,7 +72,7 @@ def _rehearse(plan: Plan, acceptance: Acceptance, timeline: Timeline) -> None:
         ):
             fleet.on_end = aws.fail_instance
             with timeline.phase("create"):
-                outcomes = _deploy(stacks, aws, plan)
+                outcomes = _deploy(stacks, aws, fleet, plan)
             run = Run(outcomes, lab, fleet, aws)
             with timeline.phase("check"):
                 problems = [*_judge_stack(plan.expect, run.stack), *_find_denials(aws)]
@@ -88,13 +90,13 @@ def _rehearse(plan: Plan, acceptance: Acceptance, timeline: Timeline) -> None:
         end_enclosure(len(problems) > 0)
 
 
-def _deploy(stacks: Sequence[AssemblyStack], aws: EmbeddedAws, plan: Plan) -> dict[str, StackOutcome]:
+def _deploy(stacks: Sequence[AssemblyStack], aws: EmbeddedAws, fleet: Fleet, plan: Plan) -> dict[str, StackOutcome]:
     """Deploy stacks one after the other, up to one that does not become complete; return their outcomes by name."""
     outcomes: dict[str, StackOutcome] = {}
     deadline = time.monotonic() + plan.minutes * 60
     for stack in stacks:
         aws.deploy(stack, parameters=plan.parameters)
-        outcomes[stack.name] = aws.wait(deadline - time.monotonic())
+        outcomes[stack.name] = await_stack(aws, fleet, deadline)
         if outcomes[stack.name].status != "CREATE_COMPLETE":
             break
     return outcomes
@@ -110,7 +112,7 @@ def _judge_stack(expect: Expectation, outcome: StackOutcome) -> list[str]:
 def _find_denials(aws: EmbeddedAws) -> list[str]:
     """The SSM agent of an image calls AWS whatever the role allows: that it is denied is no fault of the stack."""
     denials = aws.authorizer.record.denials().items()
-    return [f"{action} was denied: {said}" for action, said in denials if not action.startswith(_AGENT_ACTIONS)]
+    return [f"{action} was denied: {said}" for action, said in denials if not action.startswith(AGENT_ACTIONS)]
 
 
 def _judge_user_data(run: Run) -> list[str]:
@@ -159,6 +161,7 @@ def _list_sections(run: Run, timeline: Timeline, memory: MemoryWatch) -> tuple[S
     return (
         Section("output", tuple(_list_outputs(run))),
         Section("machine", tuple(machines)),
+        Section("limit", list_limits(run.fleet)),
         Section("calls", tuple(f"{name}: {count}" for name, count in calls.by_kind.items())),
         Section("phases", ("  ".join(f"{span.name} {span.seconds:.1f} s" for span in timeline.spans),)),
         Section("memory", (f"at most {memory.peak_mib} MiB",)),

@@ -209,6 +209,15 @@ class EmbeddedAws:
         stack.join(seconds)
         return stack.outcome()
 
+    def awaits_signals(self) -> bool:
+        """Return whether a resource of any stack waits for signals."""
+        return any(stack.awaits_signals() for stack in self._stacks.list())
+
+    def give_up_signals(self, reason: str) -> None:
+        """Let the resources that wait for signals fail, for a reason."""
+        for stack in self._stacks.list():
+            stack.give_up_signals(reason)
+
     def calls(self, *, until: float | None = None) -> CallCounts:
         """Count the calls of nodes and functions, up to a monotonic time or all."""
         return self._calls.count(until=until)

@@ -30,6 +30,7 @@ from cdk_rehearsal.embedded_aws.services import Services
 from cdk_rehearsal.referees.resource_support import find_row, load_support
 
 STACK_TYPE = "AWS::CloudFormation::Stack"
+_WAIT_CONDITION = "AWS::CloudFormation::WaitCondition"
 _SETTLE_SECONDS = 0.1
 _KEPT_BY_ROLLBACK = ("Retain",)
 """The one deletion policy that outlives a failed creation: `RetainExceptOnCreate` does not, nor does `Snapshot`."""
@@ -72,6 +73,7 @@ class Stack:
         self._resources: dict[str, StackResource] = {}
         self._begun: dict[str, Created] = {}
         self._signals: dict[str, ResourceSignals] = {}
+        self._given_up = ""
         self._closing = threading.Event()
         self._ended = threading.Event()
         self._thread = threading.Thread()
@@ -136,6 +138,18 @@ class Stack:
         text = f"Received {status} signal with UniqueId {unique_id}"
         self._note(logical_id, entry.physical_id, "CREATE_IN_PROGRESS", text)
 
+    def awaits_signals(self) -> bool:
+        """Return whether a resource waits for signals."""
+        return any(self._awaits_signal(entry) for entry in self.resources())
+
+    def give_up_signals(self, reason: str) -> None:
+        """Let resources that wait for signals fail, for a reason."""
+        self._given_up = reason
+
+    def _awaits_signal(self, entry: StackResource) -> bool:
+        is_signalled = entry.logical_id in self._signals or entry.resource_type == _WAIT_CONDITION
+        return is_signalled and entry.status == "CREATE_IN_PROGRESS"
+
     def _begin(self, status: str, work: Callable[[], None]) -> None:
         self.status, self.reason = status, ""
         self._ended.clear()
@@ -184,6 +198,8 @@ class Stack:
         for name in tuple(settling):
             settle = settling[name].settle
             outcome = settle() if settle else Outcome()
+            if outcome is None and self._given_up and self._awaits_signal(self._resources[name]):
+                outcome = Outcome(self._given_up)
             if outcome is None:
                 continue
             created = _rename(settling.pop(name), outcome)
