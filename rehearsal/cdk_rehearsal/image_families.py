@@ -23,6 +23,7 @@ _PARTS: tuple[tuple[re.Pattern[str], ImagePart], ...] = (
     (re.compile(r"/aws/service/deeplearning/ami/[^/]+/base-[^/]*amazon-linux-2023/.*"), "python3.12"),
     (re.compile(r"/aws/service/deeplearning/ami/[^/]+/[^/]*amazon-linux-2023/.*"), "amazon-linux"),
     (re.compile(r"/aws/service/ami-amazon-linux-latest/al2023-.*"), "amazon-linux"),
+    (re.compile(r"/aws/service/canonical/ubuntu/server(-minimal)?/(20|22)[.]04/.*"), "ubuntu-22.04"),
 )
 """
 Public parameters, and what their images have beyond what all images have.

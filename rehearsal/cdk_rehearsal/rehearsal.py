@@ -16,6 +16,7 @@ from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.image_families import find_image_parts
 from cdk_rehearsal.key_pairs import assume_key_pairs
 from cdk_rehearsal.lab import open_lab
+from cdk_rehearsal.lab.downloads import need_downloads
 from cdk_rehearsal.lab.images.app_packages import add_packages, find_app_packages
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import prepare_layers
@@ -63,7 +64,8 @@ def _rehearse(plan: Plan, acceptance: Acceptance, timeline: Timeline) -> None:
     packages = find_app_packages(stacks) | set(plan.apt)
     base = add_packages(prepare_base_root(cache, report_line), packages, cache, lambda _: None)
     layers = prepare_layers(find_image_parts(stacks), base, None, cache, report_line)
-    with open_lab(plan.work, base, layers) as lab, MemoryWatch(plan.work) as memory:
+    lab_parts = open_lab(plan.work, base, layers, has_downloads=need_downloads(stacks))
+    with lab_parts as lab, MemoryWatch(plan.work) as memory:
         fleet = Fleet(lab, timeline, log_part=USER_DATA_PART)
         with (
             EmbeddedAws(address=ROUTER, port=PORT, machines=fleet, observer=fleet.observe, options=options) as aws,

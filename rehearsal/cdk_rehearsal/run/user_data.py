@@ -35,11 +35,11 @@ _LIMITS = (
         "there is no {} in the rehearsal: its machines reach AWS's APIs by AWS_ENDPOINT_URL, and no Internet",
     ),
 )
-"""What programs print of something that the lab lacks, and what to say of it."""
+"""Lines of programs for want of something that the lab lacks, and the text for the report."""
 
 
 def find_limit(line: str) -> str:
-    """Return what to say of a line that a machine printed for want of something that the lab lacks; empty for none."""
+    """Return the limit of the lab that a machine met with a line; empty for none."""
     for pattern, text in _LIMITS:
         if match := pattern.search(line):
             name = next(group for group in match.groups() if group)
