@@ -33,6 +33,10 @@ class PrincipalMatch:
             return bool(caller.service) and self.name == caller.service
         return self.kind == "AWS" and not caller.service and self.name in {"*", caller.arn, caller.role_arn}
 
+    def is_session(self, caller: Caller) -> bool:
+        """Return whether it is the caller's session or everybody, and not the role of the session."""
+        return self.is_caller(caller) and self.name != caller.role_arn
+
     def is_account(self, caller: Caller) -> bool:
         """Return whether it is the caller's account, whose identity policies then decide."""
         match = _ROOT.fullmatch(self.name)
@@ -100,6 +104,11 @@ class Statement:
         if self.principals is None:
             return True
         return any(match.is_caller(caller) for match in self.principals) != self.excludes_principals
+
+    def names_session(self, caller: Caller) -> bool:
+        """Return whether a resource policy's statement names the caller's session or everybody, and not its role."""
+        principals = () if self.principals is None or self.excludes_principals else self.principals
+        return any(match.is_session(caller) for match in principals)
 
     def names_account(self, caller: Caller) -> bool:
         """Return whether it hands the decision to the identity policies of the caller's account."""

@@ -76,6 +76,15 @@ class AccountState:
         inline = {name: _text(document) for name, document in list(role.policies.items())}
         return inline | attached
 
+    def find_boundary(self, role_arn: str) -> tuple[str, str] | None:
+        """Return ARN and text of a role's permissions boundary; None where it has none."""
+        role = next((role for role in self._read_roles() if role.arn == role_arn), None)
+        arn = role.permissions_boundary_arn if role else None
+        if not arn:
+            return None
+        versions = iam_backends[self.account_id][self._place.partition].managed_policies[arn].versions
+        return arn, next(_text(entry.document) for entry in versions if entry.is_default)
+
     def find_role_tags(self, role_arn: str) -> dict[str, str]:
         """Return the tags of a role, which its sessions have too; none where there is no such role."""
         role = next((role for role in self._read_roles() if role.arn == role_arn), None)

@@ -19,6 +19,7 @@ from cdk_rehearsal.embedded_aws.base.stack_record import StackResource
 from cdk_rehearsal.errors import PolicyError, UnknownOperationError
 from cdk_rehearsal.iam.call_record import CallRecord
 from cdk_rehearsal.iam.evaluation import Decision, evaluate, explain_denial
+from cdk_rehearsal.iam.limits import NO_LIMITS, Document, Limits
 from cdk_rehearsal.iam.operations import RequiredAction, find_needs
 from cdk_rehearsal.iam.policy import Statement, read_policy_text
 from cdk_rehearsal.iam.request import Caller, Request, make_context
@@ -173,13 +174,19 @@ class Authorizer:
 
     def _evaluate(self, request: Request, kind: str) -> Decision:
         own: tuple[Statement, ...] = ()
+        limits = NO_LIMITS
         if kind == "service" and request.caller.role_arn:
             own = read_policy_text(read_managed_policy(AUTO_SCALING_POLICY), "identity")
         elif kind != "service":
             texts = self.state.list_identity_policies(request.caller.role_arn).values()
             own = tuple(chain.from_iterable(read_policy_text(text, "identity") for text in texts))
+            limits = self._find_limits(request.caller.role_arn)
         policy = self.state.find_resource_policy(request.resource) if request.resource != "*" else None
-        return evaluate(request, own, None if policy is None else read_policy_text(policy, "resource"))
+        return evaluate(request, own, None if policy is None else read_policy_text(policy, "resource"), limits)
+
+    def _find_limits(self, role_arn: str) -> Limits:
+        found = self.state.find_boundary(role_arn)
+        return Limits(Document(found[0], read_policy_text(found[1], "identity")) if found else None)
 
     def _describe(self, principal: Principal) -> Caller:
         role = principal.role_arn

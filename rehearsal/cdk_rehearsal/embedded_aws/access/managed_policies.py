@@ -4,6 +4,7 @@ import json
 from functools import lru_cache
 from typing import Any
 
+from botocore.exceptions import ClientError
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 from moto.iam.models import AWSManagedPolicy, iam_backends
 
@@ -20,6 +21,14 @@ def admit_managed_policy(place: Place, arn: str) -> None:
     policy = AWSManagedPolicy.from_data(arn.rpartition("/")[2], place.account, place.region, data)
     if policy.arn == arn:  # the path is part of the ARN, and a wrong one is an error on AWS
         backend.managed_policies[arn] = policy
+
+
+def require_boundary(place: Place, arn: str) -> None:
+    """Raise ClientError, in IAM's words, unless the account or AWS has the policy of a permissions boundary."""
+    admit_managed_policy(place, arn)
+    if arn not in iam_backends[place.account][place.partition].managed_policies:
+        message = f"Scope ARN: {arn} does not exist or is not attachable."
+        raise ClientError({"Error": {"Code": "NoSuchEntity", "Message": message}}, "CreateRole")
 
 
 @lru_cache(maxsize=16)
