@@ -25,7 +25,7 @@ _KINDS: Mapping[str, str] = {
     "function": "arn:{partition}:lambda:{region}:{account}:function:{name}",
     "log_group": "arn:{partition}:logs:{region}:{account}:log-group:{name}",
     "bucket": "arn:{partition}:s3:::{name}",
-    "role": "arn:{partition}:iam::{account}:role/{name}",
+    "role": "arn:{partition}:iam::{account}:role/{name}",  # one with a path is found among the roles
 }
 
 
@@ -124,9 +124,11 @@ class Rights:
         return text.replace(self.account, "<account>")
 
     def _format(self, kind: str, name: str) -> str:
-        return _KINDS[kind].format(
+        arn = _KINDS[kind].format(
             partition=self.partition, region=self.region, account=self.account, name=_last_part(name)
         )
+        ending = f"/{_last_part(name)}"
+        return next((role for role in self.roles if kind == "role" and role.endswith(ending)), arn)
 
 
 def _last_part(physical_id: str) -> str:

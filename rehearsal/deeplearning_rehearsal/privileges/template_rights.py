@@ -44,6 +44,7 @@ _PROPERTIES = frozenset(
 """Properties that have to do with rights; others may refer to what has no value here."""
 _OWN: Mapping[str, str] = {"AWS::KMS::Key": "KeyPolicy", "AWS::EFS::FileSystem": "FileSystemPolicy"}
 _ROLE_POLICIES = {"AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"}
+_WITH_PATHS = {"AWS::IAM::Role", "AWS::IAM::ManagedPolicy"}
 _KINDS = {"AWS::IAM::Role", *_ROLE_POLICIES, *_ATTACHED, *_OWN}
 
 
@@ -79,10 +80,12 @@ class TemplateScope:
         return pseudo.get(name) or self._template.get("Parameters", {}).get(name, {}).get("Default", name)
 
     def attribute(self, name: str, attribute: str) -> Any:
-        prefix = _ARNS.get(self.resources[name]["Type"])
+        kind = self.resources[name]["Type"]
+        prefix = _ARNS.get(kind)
         if not attribute.endswith("Arn") or prefix is None:
             return f"{self.name(name)}.{attribute}"
-        return prefix + self.name(name) + (":*" if self.resources[name]["Type"] == "AWS::Logs::LogGroup" else "")
+        path = self.resources[name].get("Properties", {}).get("Path", "/") if kind in _WITH_PATHS else "/"
+        return prefix + str(evaluate(path, self))[1:] + self.name(name) + (":*" if kind == "AWS::Logs::LogGroup" else "")
 
     def condition(self, name: str) -> bool:
         return bool(evaluate(self._template["Conditions"][name], self))
@@ -105,6 +108,11 @@ def read_template_rights(template: Mapping[str, Any], stack_name: str = "sample"
     scope = TemplateScope(template, stack_name)
     roles: dict[str, dict[str, Any]] = defaultdict(dict)
     policies: dict[str, Any] = {}
+    arns = {
+        scope.name(logical_id): scope.attribute(logical_id, "Arn")
+        for logical_id, resource in scope.resources.items()
+        if resource["Type"] == "AWS::IAM::Role"
+    }
     for logical_id, resource in scope.resources.items():
         kind, given = resource["Type"], resource.get("Properties", {})
         if kind not in _KINDS:
@@ -114,7 +122,7 @@ def read_template_rights(template: Mapping[str, Any], stack_name: str = "sample"
             roles[scope.attribute(logical_id, "Arn")] |= dict(_list_role_policies(properties))
         elif kind in _ROLE_POLICIES:
             for role in properties.get("Roles", []):
-                roles[f"{_ARNS['AWS::IAM::Role']}{role}"][logical_id] = properties["PolicyDocument"]
+                roles[arns.get(role, f"{_ARNS['AWS::IAM::Role']}{role}")][logical_id] = properties["PolicyDocument"]
         elif kind in _ATTACHED:
             listed, target = _ATTACHED[kind]
             for name in properties[listed]:
