@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 DEFAULT_ACCOUNT = "123456789012"
 DEFAULT_REGION = "us-east-1"
 """Account and region of a stack whose assembly leaves them open."""
+DEFAULT_EXECUTION_ROLE = (
+    "arn:${AWS::Partition}:iam::${AWS::AccountId}:role/cdk-hnb659fds-cfn-exec-role-${AWS::AccountId}-${AWS::Region}"
+)
 _NESTED_TEMPLATE = ".nested.template.json"
 """End of the files in which the CDK writes the templates of nested stacks."""
 
@@ -66,6 +69,8 @@ class AssemblyStack:
         nested: File name -> template of the nested stacks at any depth.
         needs: Stacks that must be deployed before, in that order.
         path: Its path in the app, such as `Prod/training`.
+        execution_role: ARN of the role with which CloudFormation creates resources, which may hold placeholders.
+            Default: that of the CDK's own bootstrap stack.
     """
 
     name: str
@@ -78,6 +83,7 @@ class AssemblyStack:
     nested: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     needs: "tuple[AssemblyStack, ...]" = ()
     path: str = ""
+    execution_role: str = DEFAULT_EXECUTION_ROLE
 
     @property
     def templates(self) -> tuple[Mapping[str, Any], ...]:
@@ -166,6 +172,7 @@ def _read_stack(stack: StackArtifact, place: tuple[str, str], needs: tuple[Assem
         nested={each.path.name: read_object(each.path) for each in assets if each.path.name.endswith(_NESTED_TEMPLATE)},
         needs=needs,
         path=stack.path,
+        execution_role=stack.entry["properties"].get("cloudFormationExecutionRoleArn", DEFAULT_EXECUTION_ROLE),
     )
 
 

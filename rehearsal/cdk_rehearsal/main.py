@@ -11,6 +11,7 @@ from cdk_rehearsal.assembly import read_stacks, require_parameters
 from cdk_rehearsal.error_report import report_error, run_command
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.extras import require_rehearsal
+from cdk_rehearsal.iam.policy_arguments import add_policies, read_pair
 from cdk_rehearsal.run.progress import report_warnings
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from cdk_rehearsal.report.report import Report
 
 PROGRAM = "cdk-rehearse"
+_POLICIES = ("organization_policies", "deployment_boundary")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,10 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _rehearse(options: argparse.Namespace) -> int:
     from cdk_rehearsal.plan import Plan, rehearse  # noqa: PLC0415 - slow, which --help need not wait for
 
-    names = ("assembly", "stacks", "expect", "check", "referees", "seed", "minutes", "out", "cache")
+    names = ("assembly", "stacks", "expect", "check", "referees", "seed", "minutes", "out", "cache", *_POLICIES)
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     try:
-        plan = Plan(parameters=dict(options.parameter), **given).resolve()
+        policies = dict(options.account_policies)
+        plan = Plan(parameters=dict(options.parameter), account_policies=policies, **given).resolve()
         if options.orders is not None:
             return _try_orders(plan, options)
         report = rehearse(plan)
@@ -56,6 +59,7 @@ def _end(plan: "Plan", report: "Report") -> str:
 def _try_orders(plan: "Plan", options: argparse.Namespace) -> int:
     require_rehearsal()
     # moto takes a second, which a rehearsal loads in the process of its embedded AWS.
+    from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions  # noqa: PLC0415
     from cdk_rehearsal.orders import print_failures, try_orders  # noqa: PLC0415
     from cdk_rehearsal.referees.judge import require_acceptance  # noqa: PLC0415
 
@@ -64,7 +68,13 @@ def _try_orders(plan: "Plan", options: argparse.Namespace) -> int:
     require_parameters(stacks, parameters)
     if plan.referees:
         require_acceptance(stacks, Path(str(plan.cache)), parameters)
-    failures = try_orders(plan.assembly, options.orders, stacks=plan.stacks, parameters=parameters)
+    failures = try_orders(
+        plan.assembly,
+        options.orders,
+        stacks=plan.stacks,
+        parameters=parameters,
+        options=CloudOptions(policies=plan.read_policies()),
+    )
     return print_failures(failures, as_json=options.json)
 
 
@@ -87,11 +97,12 @@ def _make_parser() -> argparse.ArgumentParser:
     add(
         "--parameter",
         action="append",
-        type=_pair,
+        type=read_pair,
         default=[],
         metavar="NAME=VALUE",
         help="of the templates; repeatable",
     )
+    add_policies(parser)
     add(
         "--no-referees",
         action="store_false",
@@ -110,13 +121,6 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--cache", metavar="DIR", help="keeps downloads and images (default: below $XDG_CACHE_HOME or ~/.cache)")
     add("--json", action="store_true", help="print the report as JSON")
     return parser
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, got {text!r}")
-    return name, value
 
 
 if __name__ == "__main__":

@@ -49,7 +49,12 @@ def carry_out(argument: str, _lab_pid: int) -> int:
 def _rehearse(plan: Plan, timeline: Timeline) -> None:
     keep_progress(timeline, Path(plan.out))
     stacks = read_stacks(Path(plan.assembly), plan.stacks)
-    options = CloudOptions(key_pairs=assume_key_pairs(stacks), faults=plan.launch_faults, seed=plan.seed)
+    options = CloudOptions(
+        key_pairs=assume_key_pairs(stacks),
+        faults=plan.launch_faults,
+        seed=plan.seed,
+        policies=plan.read_policies(),
+    )
     cache = Path(plan.cache or "")
     base = prepare_base_root(cache, report_line)
     layers = prepare_layers(find_image_parts(stacks), base, None, cache, report_line)

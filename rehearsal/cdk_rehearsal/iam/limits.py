@@ -45,10 +45,13 @@ class Limits:
     boundary: Document | None = None
     organization: tuple[Document, ...] = ()
 
+    def list_documents(self) -> tuple[Document, ...]:
+        """Return all documents."""
+        return (*self.organization, *([self.boundary] if self.boundary else []))
+
     def list_statements(self) -> Iterator[Statement]:
         """Return the statements of all documents."""
-        documents = (*self.organization, *([self.boundary] if self.boundary else []))
-        return chain.from_iterable(document.statements for document in documents)
+        return chain.from_iterable(document.statements for document in self.list_documents())
 
     def find_organization_denial(self, request: Request) -> str:
         """Return the name of a service control policy that denies a request; empty when none does."""

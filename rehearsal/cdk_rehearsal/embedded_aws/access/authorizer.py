@@ -43,10 +43,17 @@ class Denial:
 class Authorizer:
     """Decides calls by the policies of the deployed account, and records each decision."""
 
-    def __init__(self, state: AccountState, record: CallRecord, observations: Observations) -> None:
+    def __init__(
+        self,
+        state: AccountState,
+        record: CallRecord,
+        observations: Observations,
+        organization: tuple[Document, ...] = (),
+    ) -> None:
         self.state = state
         self.record = record
         self._observations = observations
+        self._organization = organization
 
     def check(self, principal: Principal, operation: str, request: SignedRequest) -> Denial | None:
         """Decide a call, `service.Operation`: return why it is refused, None when it may go on."""
@@ -160,6 +167,8 @@ class Authorizer:
     def _decide(self, kind: str, caller: Caller, need: RequiredAction, name: str) -> Denial | None:
         tags = self.state.find_role_tags(caller.role_arn)
         context = {**need.context, "aws:RequestedRegion": self.state.region}
+        # IAM user guide, "AWS global condition context keys": true where a service calls on the caller's behalf.
+        context["aws:ViaAWSService"] = str(need.is_implied).lower()
         context |= {f"aws:PrincipalTag/{key}": value for key, value in tags.items()}
         if name.startswith("i-"):
             context["ec2:SourceInstanceARN"] = self.state.arn("ec2", f"instance/{name}")
@@ -186,7 +195,8 @@ class Authorizer:
 
     def _find_limits(self, role_arn: str) -> Limits:
         found = self.state.find_boundary(role_arn)
-        return Limits(Document(found[0], read_policy_text(found[1], "identity")) if found else None)
+        boundary = Document(found[0], read_policy_text(found[1], "identity")) if found else None
+        return Limits(boundary, self._organization)
 
     def _describe(self, principal: Principal) -> Caller:
         role = principal.role_arn

@@ -1,6 +1,7 @@
 """AWS's own managed policies, one at a time: loading all of moto's takes a second."""
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -29,6 +30,13 @@ def require_boundary(place: Place, arn: str) -> None:
     if arn not in iam_backends[place.account][place.partition].managed_policies:
         message = f"Scope ARN: {arn} does not exist or is not attachable."
         raise ClientError({"Error": {"Code": "NoSuchEntity", "Message": message}}, "CreateRole")
+
+
+def add_policies(place: Place, policies: Mapping[str, str]) -> None:
+    """Add managed policies to the account, by their names with their paths."""
+    for name, text in policies.items():
+        path, _, last = f"/{name}".rpartition("/")
+        place.client("iam").create_policy(PolicyName=last, Path=f"{path}/", PolicyDocument=text)
 
 
 @lru_cache(maxsize=16)

@@ -16,7 +16,9 @@ def _create_role(creation: Creation) -> Created:
     role = iam.create_role(
         RoleName=properties.get("RoleName") or creation.name(64),
         AssumeRolePolicyDocument=json.dumps(properties["AssumeRolePolicyDocument"]),
-        **properties.select("Path", "Description", "MaxSessionDuration", "PermissionsBoundary", "Tags"),
+        **properties.select("Path", "Description", "MaxSessionDuration", "PermissionsBoundary"),
+        # CloudFormation user guide, "Resource tag": tags of the stack reach the resources that take tags.
+        Tags=[tag for tag in creation.tags() if not tag["Key"].startswith("aws:")],
     )["Role"]
     for arn in properties.get("ManagedPolicyArns", []):
         admit_managed_policy(creation.services.place, arn)

@@ -1,4 +1,4 @@
-"""What permissions boundaries and service control policies limit, case by case of the user guides."""
+"""The limits that permissions boundaries and service control policies set, after the user guides of AWS."""
 
 import pytest
 
