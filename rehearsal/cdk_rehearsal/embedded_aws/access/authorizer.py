@@ -228,6 +228,7 @@ def write_rights(authorizer: Authorizer, case: str, resources: Iterable[StackRes
 
 def _describe(authorizer: Authorizer) -> dict[str, Any]:
     record, state = authorizer.record, authorizer.state
+    roles = state.list_roles()
     counts = sorted(record.counts().items(), key=lambda entry: (entry[0].kind, entry[0].action, entry[0].resource))
     return {
         "account": state.account_id,
@@ -235,7 +236,8 @@ def _describe(authorizer: Authorizer) -> dict[str, Any]:
         "calls": [call.to_document() | {"count": count} for call, count in counts],
         "left_out": record.left_out,
         "denials": dict(record.denials()),
-        "roles": {role: _parse(state.list_identity_policies(role)) for role in state.list_roles()},
+        "roles": {role: _parse(state.list_identity_policies(role)) for role in roles},
+        "boundaries": {role: _parse(dict([found])) for role in roles if (found := state.find_boundary(role))},
         "resources": _parse(state.list_resource_policies()),
     }
 
