@@ -169,6 +169,18 @@ DEPLOYER = (
             f"iam::{ACCOUNT}:role/corp/team/node with an explicit deny in a service control policy: roles.json",
         ),
         (
+            add_group,
+            {
+                "organization": {
+                    "tokens.json": write(
+                        deny("ec2:RunInstances", Condition={"StringNotEquals": {"ec2:MetadataHttpTokens": "required"}})
+                        | {"Resource": "arn:aws:ec2:*:*:instance/*"}
+                    )
+                }
+            },
+            "with an explicit deny in a service control policy: tokens.json",
+        ),
+        (
             add_network,
             {"deployment_boundary": ["deploy.json", write(allow("sqs:*"))]},
             "because no permissions boundary allows the ec2:CreateVpc action: deploy.json",
@@ -219,7 +231,14 @@ def test_a_deployment_within_the_policies_is_complete(synthesize, start_cloud):
     cloud = start_cloud(
         policies={
             "account": {"corp/boundary": write(allow("*"))},
-            "organization": {"roles.json": write(ONLY_WITH_BOUNDARY)},
+            "organization": {
+                "roles.json": write(ONLY_WITH_BOUNDARY),
+                # AWS Organizations user guide, "Service control policy examples": credentials of instances.
+                "instances.json": write(
+                    deny("*", Condition={"NumericLessThan": {"ec2:RoleDelivery": "2.0"}}),
+                    deny("s3:*") | {"Resource": ["arn:aws:s3:::company-logs", "arn:aws:s3:::company-logs/*"]},
+                ),
+            },
             "deployment_boundary": ["deploy.json", write(allow("sqs:*", "s3:*"), given)],
         }
     )

@@ -17,6 +17,10 @@ _BOUNDARY, _POLICY = "iam:PermissionsBoundary", "iam:PolicyARN"
 _PASSED = "iam:PassedToService"
 
 
+_OF_OTHERS = frozenset({"ec2:roledelivery", "ec2:sourceinstancearn", "lambda:sourcefunctionarn"})
+"""Condition keys of the credentials of instances and functions, in lower case, which CloudFormation never has."""
+
+
 @dataclass(frozen=True)
 class DeploymentNeed:
     """
@@ -29,7 +33,7 @@ class DeploymentNeed:
 
     need: RequiredAction
     is_resource_known: bool = True
-    absent: frozenset[str] = frozenset()
+    absent: frozenset[str] = _OF_OTHERS
 
 
 def is_read(operation: str) -> bool:
@@ -54,7 +58,7 @@ def _find_own_needs(action: str, row: "_Row", parameters: Parameters, account: A
     own = tuple(
         DeploymentNeed(
             RequiredAction(row.action or action, arn, {**tags, **context}),
-            absent=frozenset(key.lower() for key in row.keys - context.keys()),
+            absent=_OF_OTHERS | frozenset(key.lower() for key in row.keys - context.keys()),
         )
         for arn, context in row.targets(parameters, account)
     )
@@ -201,13 +205,20 @@ def _launch(parameters: Parameters, account: Account) -> Iterator[Target]:
     """
     Name what an instance is made of, with its type.
 
-    Who creates a group with a launch template needs `ec2:RunInstances` too (EC2 Auto Scaling user guide, "Control
-    Amazon EC2 launch template usage in Auto Scaling groups").
+    A launch that does not ask for tokens has no such key (EC2 user guide, "Control access with IAM", example "Require
+    the use of IMDSv2"); of a volume that only the image names, nothing is known. Who creates a group with a launch
+    template needs `ec2:RunInstances` too (EC2 Auto Scaling user guide, "Control Amazon EC2 launch template usage in
+    Auto Scaling groups").
     """
     tokens = parameters.get("MetadataOptions", {}).get("HttpTokens")
     known = {"ec2:InstanceType": parameters.get("InstanceType"), "ec2:MetadataHttpTokens": tokens}
     yield account.arn("ec2", "instance/*"), {key: str(value) for key, value in known.items() if value}
-    yield from ((account.arn("ec2", f"{kind}/*"), {}) for kind in ("network-interface", "volume"))
+    yield account.arn("ec2", "network-interface/*"), {}
+    volumes = [each["Ebs"] for each in parameters.get("BlockDeviceMappings", ()) if "Ebs" in each]
+    for volume in volumes or [{}]:
+        kind = {"ec2:VolumeType": str(volume["VolumeType"])} if "VolumeType" in volume else {}
+        encrypted = {"ec2:Encrypted": str(volume.get("Encrypted", False)).lower()} if volume else {}
+        yield account.arn("ec2", "volume/*"), {**kind, **encrypted}
     cards = [parameters, *parameters.get("NetworkInterfaces", ())]
     for card in cards:
         if subnet := card.get("SubnetId"):
@@ -258,7 +269,7 @@ def _list_rows() -> Iterator[tuple[str, _Row]]:
     yield "cloudwatch.PutMetricAlarm", alarm
     group = _name("autoscaling", "autoScalingGroup:*:autoScalingGroupName/{AutoScalingGroupName}")
     yield "autoscaling.CreateAutoScalingGroup", _Row(group)
-    yield "ec2.RunInstances", _Row(_launch, passes=_launch_role)
+    yield "ec2.RunInstances", _Row(_launch, frozenset({"ec2:MetadataHttpTokens"}), _launch_role)
     for name, created in _CREATED.items():
         yield f"ec2.{name}", _Row(_in_ec2(*created.split()))
 

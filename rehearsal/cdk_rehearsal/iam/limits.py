@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 
+from cdk_rehearsal.errors import PolicyError
 from cdk_rehearsal.iam.policy import Statement
 from cdk_rehearsal.iam.request import Request
 
@@ -23,13 +24,16 @@ class Document:
     statements: tuple[Statement, ...]
 
     def has(self, request: Request, *, is_allow: bool) -> bool:
-        """Return whether it allows a request, or denies it."""
-        return any(
-            statement.is_allow == is_allow
-            and statement.is_about(request.action)
-            and statement.covers(request.resource, request.context)
-            for statement in self.statements
-        )
+        """Return whether it allows a request, or denies it; PolicyError names it where that cannot be judged."""
+        try:
+            return any(
+                statement.is_allow == is_allow
+                and statement.is_about(request.action)
+                and statement.covers(request.resource, request.context)
+                for statement in self.statements
+            )
+        except PolicyError as error:
+            raise PolicyError(f"{self.name}: {error}") from error
 
 
 @dataclass(frozen=True)

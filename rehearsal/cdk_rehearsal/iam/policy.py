@@ -99,6 +99,11 @@ class Statement:
         """Return whether it is about an action."""
         return any(pattern.is_match(action.lower(), {}) for pattern in self.actions) != self.excludes_actions
 
+    def is_about_resource(self, resource: str, context: Context) -> bool:
+        """Return whether it is about a resource; one without resources is about that which it belongs to."""
+        is_listed = any(pattern.is_match(resource, context) for pattern in self.resources)
+        return not self.resources or is_listed != self.excludes_resources
+
     def names(self, caller: Caller) -> bool:
         """Return whether a resource policy's statement names the caller, rather than its whole account."""
         if self.principals is None:
@@ -123,10 +128,8 @@ class Statement:
         pass over a Deny.
         """
         _require_known(frozenset().union(*(pattern.keys for pattern in self.resources)) - context.keys())
-        if self.resources:
-            is_listed = any(pattern.is_match(resource, context) for pattern in self.resources)
-            if is_listed == self.excludes_resources:
-                return False
+        if not self.is_about_resource(resource, context):
+            return False
         _require_known(self.keys - context.keys())
         return all(condition.is_met(context) for condition in self.conditions)
 

@@ -105,6 +105,8 @@ def _require_decidable(document: str, statement: Statement, each: DeploymentNeed
     names_resources = statement.excludes_resources or not all(pattern.is_all for pattern in statement.resources)
     if names_resources and not each.is_resource_known:
         raise PolicyError(f"{document} must not decide {request.action} by its resource, which is not known here")
+    if not statement.is_about_resource(request.resource, request.context):
+        return
     for key in sorted({condition.key for condition in statement.conditions} - request.context.keys() - each.absent):
         if not key.startswith("aws:") or key.startswith("aws:resourcetag/"):
             raise PolicyError(f"{document} must not decide {request.action} by {key}, which is not known here")

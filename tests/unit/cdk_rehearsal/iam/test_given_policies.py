@@ -83,7 +83,7 @@ def test_creation_of_a_role_is_decided_by_its_path_its_boundary_and_its_tags():
         ("iam:CreateRole", ROLE, {"aws:RequestTag/team": "a", "aws:TagKeys": ("team",), "iam:PermissionsBoundary": "b"})
     ]
     (need,) = find_deployment_needs("iam.CreateRole", {"RoleName": "node"}, Account())
-    assert need.absent == {"iam:permissionsboundary"}
+    assert "iam:permissionsboundary" in need.absent
 
 
 def test_a_policy_for_a_role_is_decided_by_the_boundary_of_the_role():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cdk_rehearsal.errors import PolicyError
 from cdk_rehearsal.iam.evaluation import evaluate, explain_denial
 from cdk_rehearsal.iam.limits import Document, Limits
 from cdk_rehearsal.iam.policy import read_policy
@@ -172,3 +173,17 @@ def test_a_denial_names_the_document_in_the_words_of_aws(policies, cause):
     request, decision = decide([allow()], **policies)
     expected = f"User: {SESSION} is not authorized to perform: sqs:SendMessage on resource: {QUEUE} {cause}"
     assert explain_denial(request, decision) == expected
+
+
+def test_a_document_that_decides_by_what_is_not_known_is_named():
+    guard = [*FULL, deny(Condition={"StringNotEquals": {"aws:SourceVpc": "vpc-1"}})]
+    with pytest.raises(PolicyError, match=r"^guard\.json: a condition key must be one that the rehearsal decides by"):
+        decide([allow()], organization={"guard.json": guard})
+
+
+def test_a_call_that_no_service_makes_for_its_caller_says_so():
+    """IAM user guide, "AWS global condition context keys": `aws:ViaAWSService`."""
+    guard = [*FULL, deny(Condition={"Bool": {"aws:ViaAWSService": "false"}})]
+    for value, expected in (("false", False), ("true", True)):
+        context = {"aws:ViaAWSService": value}
+        assert is_allowed([allow()], organization={"guard.json": guard}, context=context) == expected
