@@ -35,6 +35,7 @@ def rehearse(arguments: argparse.Namespace) -> int:
         return print_cases(as_json=arguments.json)
     try:
         options = _read_options(arguments)
+        options.read_policies()
         cases = read_chosen(arguments.case, arguments) if arguments.case else ()
         if arguments.app is None:
             options = _require_assembly(options, arguments.gpus_per_node)
@@ -69,7 +70,7 @@ def _try_orders(options: RehearsalOptions, count: int) -> int:
     if options.referees:
         require_acceptance(stack.deployment, options.cache)
     find_order = find_usual_order if options.referees else no_usual_order
-    cloud = make_cloud_options(find_usual_order=find_order)
+    cloud = make_cloud_options(find_usual_order=find_order, policies=options.read_policies())
     failures = try_orders(options.assembly, count, stacks=[stack.path], options=cloud)
     return print_failures(failures, as_json=options.json)
 
@@ -94,6 +95,9 @@ def _read_options(arguments: argparse.Namespace) -> RehearsalOptions:
         cache=Path(arguments.cache).resolve() if arguments.cache else find_cache(),
         referees=arguments.referees,
         lustre_client=bool(arguments.lustre_client),
+        organization_policies=arguments.organization_policies or (),
+        deployment_boundary=arguments.deployment_boundary,
+        account_policies=dict(arguments.account_policies),
         verbose=arguments.verbose,
     )
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 DEFAULT_ACCOUNT = "123456789012"
 DEFAULT_REGION = "us-east-1"
 """Account and region of a stack whose assembly leaves them open."""
+DEFAULT_EXECUTION_ROLE = (
+    "arn:${AWS::Partition}:iam::${AWS::AccountId}:role/cdk-hnb659fds-cfn-exec-role-${AWS::AccountId}-${AWS::Region}"
+)
 _NESTED_TEMPLATE = ".nested.template.json"
 """End of the files in which the CDK writes the templates of nested stacks."""
 
@@ -67,6 +70,8 @@ class AssemblyStack:
         needs: Stacks that must be deployed before, in that order.
         path: Its path in the app, such as `Prod/training`.
         constructs: Logical id -> path of the construct in the app.
+        execution_role: ARN of the role with which CloudFormation creates resources, which may hold placeholders.
+            Default: that of the CDK's own bootstrap stack.
     """
 
     name: str
@@ -80,6 +85,7 @@ class AssemblyStack:
     needs: "tuple[AssemblyStack, ...]" = ()
     path: str = ""
     constructs: Mapping[str, str] = field(default_factory=dict)
+    execution_role: str = DEFAULT_EXECUTION_ROLE
 
     @property
     def templates(self) -> tuple[Mapping[str, Any], ...]:
@@ -171,6 +177,7 @@ def _read_stack(stack: StackArtifact, place: tuple[str, str], needs: tuple[Assem
         constructs={
             logical_id: path.removeprefix("/") for path, kind, logical_id in stack.list_metadata() if kind == LOGICAL_ID
         },
+        execution_role=stack.entry["properties"].get("cloudFormationExecutionRoleArn", DEFAULT_EXECUTION_ROLE),
     )
 
 

@@ -11,6 +11,7 @@ from cdk_rehearsal.assembly import read_stacks, require_parameters
 from cdk_rehearsal.error_report import report_error, run_command
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.extras import require_rehearsal
+from cdk_rehearsal.iam.policy_arguments import add_policies, read_pair
 from cdk_rehearsal.run.progress import report_warnings
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from cdk_rehearsal.report.report import Report
 
 PROGRAM = "cdk-rehearse"
+_POLICIES = ("organization_policies", "deployment_boundary")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,10 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _rehearse(options: argparse.Namespace) -> int:
     from cdk_rehearsal.plan import Plan, rehearse  # noqa: PLC0415 - slow, which --help need not wait for
 
-    names = ("assembly", "stacks", "expect", "check", "apt", "referees", "seed", "minutes", "out", "cache")
+    names = ("assembly", "stacks", "expect", "check", "apt", "referees", "seed", "minutes", "out", "cache", *_POLICIES)
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    given |= {"parameters": dict(options.parameter), "accept": dict(options.accept)}
     try:
-        plan = Plan(parameters=dict(options.parameter), accept=dict(options.accept), **given).resolve()
+        plan = Plan(account_policies=dict(options.account_policies), **given).resolve()
         if options.orders is not None:
             return _try_orders(plan, options)
         report = rehearse(plan)
@@ -56,7 +59,7 @@ def _end(plan: "Plan", report: "Report") -> str:
 def _try_orders(plan: "Plan", options: argparse.Namespace) -> int:
     require_rehearsal()
     # moto takes a second, which a rehearsal loads in the process of its embedded AWS.
-    from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions  # noqa: PLC0415
+    from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, no_usual_order  # noqa: PLC0415
     from cdk_rehearsal.orders import print_failures, try_orders  # noqa: PLC0415
     from cdk_rehearsal.referees.judge import require_acceptance  # noqa: PLC0415
     from cdk_rehearsal.referees.order import find_usual_order  # noqa: PLC0415
@@ -64,10 +67,11 @@ def _try_orders(plan: "Plan", options: argparse.Namespace) -> int:
     report_warnings(Path(plan.assembly), plan.stacks)
     stacks, parameters = read_stacks(Path(plan.assembly), plan.stacks), dict(options.parameter)
     require_parameters(stacks, parameters)
-    cloud = CloudOptions()
     if plan.referees:
         require_acceptance(stacks, Path(str(plan.cache)), parameters, plan.accept)
-        cloud = CloudOptions(find_usual_order=find_usual_order)
+    cloud = CloudOptions(
+        policies=plan.read_policies(), find_usual_order=find_usual_order if plan.referees else no_usual_order
+    )
     failures = try_orders(plan.assembly, options.orders, stacks=plan.stacks, parameters=parameters, options=cloud)
     return print_failures(failures, as_json=options.json)
 
@@ -91,21 +95,15 @@ def _make_parser() -> argparse.ArgumentParser:
     add(
         "--parameter",
         action="append",
-        type=_pair,
+        type=read_pair,
         default=[],
         metavar="NAME=VALUE",
         help="of the templates; repeatable",
     )
-    add(
-        "--no-referees",
-        action="store_false",
-        dest="referees",
-        help="deploy a template that breaks a rule of AWS (default: refuse it, with all findings)",
-    )
+    add_policies(parser)
+    _add_rules(parser)
     apt_help = "Debian packages that machines may install, such as unzip,jq, beside those that user data names"
     add("--apt", type=lambda text: text.split(","), metavar="NAMES", help=apt_help)
-    accept_help = "take the findings of a rule of AWS, such as E3030, for this reason; the report shows it; repeatable"
-    add("--accept", action="append", type=_pair, default=[], metavar="RULE=REASON", help=accept_help)
     add("--seed", type=int, metavar="N", help="order in which resources are created (default: drawn, and shown)")
     add(
         "--orders",
@@ -120,11 +118,21 @@ def _make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, got {text!r}")
-    return name, value
+def _add_rules(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--no-referees",
+        action="store_false",
+        dest="referees",
+        help="deploy a template that breaks a rule of AWS (default: refuse it, with all findings)",
+    )
+    parser.add_argument(
+        "--accept",
+        action="append",
+        type=read_pair,
+        default=[],
+        metavar="RULE=REASON",
+        help="take the findings of a rule of AWS, such as E3030, for this reason; the report shows it; repeatable",
+    )
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from cdk_rehearsal.error_report import INTERRUPTED
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.extras import require_rehearsal
+from cdk_rehearsal.iam.given_policies import GivenPolicies, read_given_policies
 from cdk_rehearsal.image_families import find_image_parts
 from cdk_rehearsal.lab.images.app_packages import add_packages, find_app_packages
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
@@ -41,6 +42,10 @@ class Plan:
         expect: `complete`, or `rolled-back` when the last stack must fail. Default: `complete`.
         check: Python file with a function `check(run: Run)`, which is called when all stacks are complete; an
             AssertionError is a problem of the report. Default: none.
+        organization_policies: Files of service control policies, as the policies of one level. Default: none.
+        deployment_boundary: File of the permissions boundary of the role with which CloudFormation creates resources.
+            Default: it has none.
+        account_policies: Managed policies that the account has before: name with its path -> file. Default: none.
         launch_faults: Launches that fail on purpose. Default: none.
         apt: Debian packages that machines may install, beside those that user data names. Default: none.
         referees: Whether the templates are first held against the rules of AWS. Default: they are.
@@ -60,6 +65,9 @@ class Plan:
     parameters: Mapping[str, str] = field(default_factory=dict)
     expect: Expectation = "complete"
     check: Path | str | None = None
+    organization_policies: Sequence[Path | str] = ()
+    deployment_boundary: Path | str | None = None
+    account_policies: Mapping[str, Path | str] = field(default_factory=dict)
     launch_faults: Sequence[LaunchFault] = ()
     apt: Sequence[str] = ()
     referees: bool = True
@@ -79,6 +87,10 @@ class Plan:
     def work(self) -> Path:
         """Folder of the lab; what is in it is in memory, and ends with the lab."""
         return Path(self.out) / "lab"
+
+    def read_policies(self) -> GivenPolicies:
+        """Read the files of policies; UnavailableError for one that is none."""
+        return read_given_policies(self.organization_policies, self.deployment_boundary, self.account_policies)
 
     def resolve(self) -> "Plan":
         """Return the plan with absolute paths."""
@@ -126,6 +138,7 @@ def rehearse(plan: Plan) -> Report:
     assembly, out, cache = Path(plan.assembly), Path(plan.out), Path(plan.cache or find_cache())
     if plan.check is not None and not Path(plan.check).is_file():
         raise UnavailableError(f"check must be a Python file, got {plan.check}; there is no such file")
+    plan.read_policies()
     stacks = read_stacks(assembly, plan.stacks)
     for stack in stacks:
         require_no_images(stack)

@@ -59,6 +59,7 @@ def _rehearse(plan: Plan, acceptance: Acceptance, timeline: Timeline) -> None:
         faults=plan.launch_faults,
         seed=plan.seed,
         find_usual_order=find_usual_order if acceptance.races else no_usual_order,
+        policies=plan.read_policies(),
     )
     cache = Path(plan.cache or "")
     packages = find_app_packages(stacks) | set(plan.apt)

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.embedded_aws.access.authorizer import write_rights
-from cdk_rehearsal.embedded_aws.base.cloud_options import no_usual_order
+from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, no_usual_order
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError
@@ -104,8 +104,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
         copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, report_line))
         fleet = make_fleet(lab, timeline, _prepare(copy_program, kept, lab), platform.events_lane)
         key_pairs = assume_key_pairs(stack.deployment)
-        find_order = find_usual_order if options.referees else no_usual_order
-        sound = make_cloud_options(key_pairs=key_pairs, seed=options.seed, find_usual_order=find_order)
+        sound = _make_cloud_options(options, key_pairs)
         cloud = sound if case is None else add_faults(sound, case, kept)
         aws_parts = EmbeddedAws(
             address=ROUTER,
@@ -223,6 +222,16 @@ def _prepare(first: Callable[[Machine], None] | None, kept: KeptEnvironments, la
             first(machine)
 
     return prepare
+
+
+def _make_cloud_options(options: RehearsalOptions, key_pairs: Mapping[str, str]) -> CloudOptions:
+    """Return the options of an embedded AWS without a fault."""
+    return make_cloud_options(
+        key_pairs=key_pairs,
+        seed=options.seed,
+        find_usual_order=find_usual_order if options.referees else no_usual_order,
+        policies=options.read_policies(),
+    )
 
 
 def _record(options: RehearsalOptions, stack: AssemblyStack, lab_pid: int) -> None:

@@ -27,6 +27,7 @@ from cdk_rehearsal.embedded_aws.base.training_limits import TrainingLimits
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.embedded_aws.sagemaker.containers import MountError
 from cdk_rehearsal.errors import AssemblyError, RehearsalError
+from cdk_rehearsal.iam.given_policies import GivenPolicies
 from cdk_rehearsal.kubernetes.control_plane import ControlPlane
 from deeplearning_rehearsal.lab_pods import KubernetesHost
 
@@ -292,6 +293,8 @@ def open_cloud(options):
         options["message_faults"] = MessageFaults(**options["message_faults"])
     if "training_limits" in options:
         options["training_limits"] = TrainingLimits(**options["training_limits"])
+    if "policies" in options:
+        options["policies"] = GivenPolicies(**options["policies"])
     retries = tuple(options.pop("retry_seconds", (60.0, 120.0)))
     aws = EmbeddedAws(
         address="127.0.0.1",

@@ -171,6 +171,7 @@ class EmbeddedAws:
             if self._clusters is None:
                 _require_no_clusters(each)
         services = self._services or self._open(Place(source.account, source.region, self.endpoint))
+        services.deployer.role_arn = fill_place(source.execution_role, services.place)
         stack = self._open_stack(source.name, template, parameters or {}, source.tags)
         _upload_assets(source, services.place)
         self._deployments.append(stack)

@@ -2,6 +2,8 @@
 
 from cdk_rehearsal.embedded_aws.access.account_state import AccountState
 from cdk_rehearsal.embedded_aws.access.authorizer import Authorizer, install_bucket_decisions
+from cdk_rehearsal.embedded_aws.access.deployer import Deployer
+from cdk_rehearsal.embedded_aws.access.managed_policies import add_policies
 from cdk_rehearsal.embedded_aws.autoscaling.api import install_scaling_api
 from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
 from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotifications
@@ -74,7 +76,10 @@ class Services:
             pace=options.pace,
             faults=options.faults,
         )
-        self.authorizer = Authorizer(AccountState(place, self.scaling.groups), CallRecord(), observations)
+        state = AccountState(place, self.scaling.groups)
+        self.authorizer = Authorizer(state, CallRecord(), observations, options.policies.list_organization())
+        self.deployer = Deployer(place, state, options.policies)
+        add_policies(place, options.policies.account)
         notifications.admits = self.authorizer.admits_notification
         self.launcher.admits_volume = self.authorizer.admits_volume
         self.emr = self._open_emr(machines, channels)

@@ -7,6 +7,7 @@ from typing import Any
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.base.message_faults import MessageFaults
 from cdk_rehearsal.embedded_aws.base.training_limits import TrainingLimits
+from cdk_rehearsal.iam.given_policies import GivenPolicies
 from cdk_rehearsal.place import Place
 
 ASYNCHRONOUS_RETRY_SECONDS = (60.0, 120.0)
@@ -62,6 +63,7 @@ class CloudOptions:
         label_instance: Returns the kind of an instance in counts of calls, by its tags and the name of its group.
             Default: the name of the group.
         training_limits: Quotas and capacity of training jobs. Default: enough for every job.
+        policies: Policies of the account and of its organization. Default: none.
         check_metric: Raises AssemblyError for a metric of an alarm or a dashboard that nothing writes, by its
             namespace, name and names of dimensions. Default: takes every metric.
     """
@@ -83,4 +85,5 @@ class CloudOptions:
     prepare: Callable[[Place], None] = lambda _: None
     label_instance: Callable[[Mapping[str, str], str], str] = lambda _tags, group: group
     training_limits: TrainingLimits = field(default_factory=TrainingLimits)
+    policies: GivenPolicies = field(default_factory=GivenPolicies)
     check_metric: MetricCheck = lambda _namespace, _name, _dimensions: None

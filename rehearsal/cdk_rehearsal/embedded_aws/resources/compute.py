@@ -1,6 +1,7 @@
 """Creates launch templates, placement groups and Auto Scaling groups."""
 
 import uuid
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -38,6 +39,7 @@ def _create_group(creation: Creation) -> Created:
     scaling = creation.services.scaling
     group = _build_group(creation)
     data = creation.services.launcher.describe_template(group)
+    _require_launch(creation, group, data)
     check_launch(group, data, creation.services.place, scaling.faults)
     scaling.add_group(group)
     topics = {
@@ -49,6 +51,15 @@ def _create_group(creation: Creation) -> Created:
     scaling.set_notifications_later(group, topics)
     delete = partial(scaling.delete_group, group.name)
     return Created(group.name, settle=partial(scaling.settle_group, group), delete=delete)
+
+
+def _require_launch(creation: Creation, group: ScalingGroup, data: Mapping[str, Any]) -> None:
+    """Raise ClientError unless CloudFormation may create a group, and launch instances of its template."""
+    tags = [{"Key": tag.key, "Value": tag.value} for tag in group.tags]
+    creation.require("autoscaling.CreateAutoScalingGroup", {"AutoScalingGroupName": group.name, "Tags": tags})
+    passed = [each for each, tag in zip(tags, group.tags, strict=True) if tag.propagate]
+    for subnet in group.subnet_ids:
+        creation.require("ec2.RunInstances", {**data, "SubnetId": subnet, "TagSpecifications": [{"Tags": passed}]})
 
 
 def _build_group(creation: Creation) -> ScalingGroup:

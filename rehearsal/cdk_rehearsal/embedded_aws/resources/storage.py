@@ -50,7 +50,9 @@ def _create_lustre(creation: Creation) -> Created:
         "SecurityGroupIds",
         "LustreConfiguration",
     )
-    file_system = creation.services.launcher.lustre.create({**request, "Tags": creation.tags()})
+    request["Tags"] = creation.tags()
+    creation.require("fsx.CreateFileSystem", request)
+    file_system = creation.services.launcher.lustre.create(request)
     identity = file_system["FileSystemId"]
     attributes = {
         "DNSName": file_system["DNSName"],
