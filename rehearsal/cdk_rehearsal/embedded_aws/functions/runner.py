@@ -19,9 +19,9 @@ from cdk_rehearsal.embedded_aws.functions.environment import (
     ExecutionEnvironment,
     Function,
     Outcome,
-    link_runtime,
     unpack_code,
 )
+from cdk_rehearsal.embedded_aws.functions.interpreters import NODE, Interpreters
 from cdk_rehearsal.place import Credentials, Place
 
 LOG_STREAM = "rehearsal"
@@ -87,12 +87,13 @@ class FunctionRunner:
         retry_seconds: tuple[float, ...] = ASYNCHRONOUS_RETRY_SECONDS,
         *,
         loses_answers: bool = False,
+        node_modules: Path | None = None,
     ) -> None:
         self._observations = observations
         self._retry_seconds = retry_seconds
         self._loses_answers = loses_answers
         self._folder = tempfile.TemporaryDirectory(prefix="rehearsal-functions-")
-        self._runtime = link_runtime(Path(self._folder.name) / "runtime")
+        self._interpreters = Interpreters(Path(self._folder.name), node_modules)
         self._lock = threading.Lock()
         self._functions: dict[str, Function] = {}
         self._permissions: dict[str, list[Permission]] = defaultdict(list)
@@ -104,8 +105,10 @@ class FunctionRunner:
 
     def add_function(self, function: Function, zipped: bytes) -> None:
         """Unpack a function's code, so that it can be invoked."""
-        code = unpack_code(zipped, Path(self._folder.name) / "code" / function.name)
+        code = unpack_code(zipped, self._interpreters.find_code(function.name))
         environment = {**function.environment, "LAMBDA_TASK_ROOT": str(code)}
+        if function.runtime.startswith(NODE):
+            environment = {"NODE_PATH": str(code), **environment}
         with self._lock:
             self._functions[function.name] = replace(function, code=code, environment=environment)
 
@@ -197,7 +200,7 @@ class FunctionRunner:
         if environment is None:
             if refusal := function.decrypt():
                 return Outcome(0.0, None, refusal, "")
-            environment = ExecutionEnvironment(function, self._runtime)
+            environment = ExecutionEnvironment(function, self._interpreters)
             with self._lock:
                 self._all.append(environment)
         outcome = environment.invoke(event)

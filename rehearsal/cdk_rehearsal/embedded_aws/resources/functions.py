@@ -44,6 +44,7 @@ def _create_function(creation: Creation) -> Created:
         timeout,
         {key: str(value) for key, value in variables.items()} | _runtime_variables(creation, name, memory, credentials),
         Path(),
+        properties["Runtime"],
     )
     if "DeadLetterConfig" in properties:
         queue = properties["DeadLetterConfig"]["TargetArn"]
