@@ -66,7 +66,9 @@ def _try_orders(options: RehearsalOptions, count: int) -> int:
     stack = read_cluster(options.assembly, options.stack)
     if options.referees:
         require_acceptance(stack.deployment, options.cache)
-    failures = try_orders(options.assembly, count, stacks=[stack.path], options=make_cloud_options())
+    failures = try_orders(
+        options.assembly, count, stacks=[stack.path], options=make_cloud_options(), cache=options.cache
+    )
     return print_failures(failures, as_json=options.json)
 
 

@@ -64,7 +64,7 @@ def _try_orders(plan: "Plan", options: argparse.Namespace) -> int:
     require_parameters(stacks, parameters)
     if plan.referees:
         require_acceptance(stacks, Path(str(plan.cache)), parameters)
-    failures = try_orders(plan.assembly, options.orders, stacks=plan.stacks, parameters=parameters)
+    failures = try_orders(plan.assembly, options.orders, stacks=plan.stacks, parameters=parameters, cache=plan.cache)
     return print_failures(failures, as_json=options.json)
 
 

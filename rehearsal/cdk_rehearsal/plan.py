@@ -15,6 +15,7 @@ from cdk_rehearsal.error_report import INTERRUPTED
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.extras import require_rehearsal
 from cdk_rehearsal.image_families import find_image_parts
+from cdk_rehearsal.javascript_sdk import prepare_sdk
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import prepare_layers
 from cdk_rehearsal.referees.judge import require_acceptance
@@ -107,7 +108,8 @@ def rehearse(plan: Plan) -> Report:
     Deploy stacks to an embedded AWS on this machine, boot their instances, and judge what became of them.
 
     Shows progress on standard error and writes report.txt and report.json. Needs Linux and root. The first call makes
-    the machines' root file system, which takes a minute and 190 MB of downloads.
+    the machines' root file system, which takes a minute and 190 MB of downloads, and fetches what functions of Node.js
+    name of the AWS SDK.
 
     Args:
         plan: What to rehearse.
@@ -134,6 +136,7 @@ def rehearse(plan: Plan) -> Report:
     out.mkdir(parents=True, exist_ok=True)
     (out / REPORT).unlink(missing_ok=True)
     prepare_layers(find_image_parts(stacks), prepare_base_root(cache, report_line), None, cache, report_line)
+    prepare_sdk(stacks, cache, report_line)
     status = run_enclosed("cdk_rehearsal.rehearsal:carry_out", plan.to_json())
     if status == INTERRUPTED:
         raise KeyboardInterrupt

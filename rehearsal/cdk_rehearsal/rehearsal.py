@@ -14,6 +14,7 @@ from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.image_families import find_image_parts
+from cdk_rehearsal.javascript_sdk import prepare_sdk
 from cdk_rehearsal.key_pairs import assume_key_pairs
 from cdk_rehearsal.lab import open_lab
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
@@ -49,8 +50,13 @@ def carry_out(argument: str, _lab_pid: int) -> int:
 def _rehearse(plan: Plan, timeline: Timeline) -> None:
     keep_progress(timeline, Path(plan.out))
     stacks = read_stacks(Path(plan.assembly), plan.stacks)
-    options = CloudOptions(key_pairs=assume_key_pairs(stacks), faults=plan.launch_faults, seed=plan.seed)
     cache = Path(plan.cache or "")
+    options = CloudOptions(
+        key_pairs=assume_key_pairs(stacks),
+        faults=plan.launch_faults,
+        seed=plan.seed,
+        node_modules=prepare_sdk(stacks, cache, report_line),
+    )
     base = prepare_base_root(cache, report_line)
     layers = prepare_layers(find_image_parts(stacks), base, None, cache, report_line)
     with open_lab(plan.work, base, layers) as lab, MemoryWatch(plan.work) as memory:

@@ -102,7 +102,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
         copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, report_line))
         fleet = make_fleet(lab, timeline, _prepare(copy_program, kept, lab), platform.events_lane)
         key_pairs = assume_key_pairs(stack.deployment)
-        sound = make_cloud_options(key_pairs=key_pairs, seed=options.seed)
+        sound = make_cloud_options(key_pairs=key_pairs, seed=options.seed, node_modules=software.node_modules)
         cloud = sound if case is None else add_faults(sound, case, kept)
         aws_parts = EmbeddedAws(
             address=ROUTER,
