@@ -11,9 +11,9 @@ from cdk_rehearsal.cache import find_cache
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, ScalingPace
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.embedded_aws.eks.host import ClusterNode, ClusterOrder, RunningCluster
+from cdk_rehearsal.embedded_aws.functions.javascript_sdk import prepare_sdk
 from cdk_rehearsal.embedded_aws.sagemaker.containers import ContainerOrder, RunningContainer
 from cdk_rehearsal.errors import RehearsalError
-from cdk_rehearsal.javascript_sdk import prepare_sdk
 from cdk_rehearsal.key_pairs import assume_key_pairs
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.run.progress import report_line

@@ -11,11 +11,11 @@ from typing import Literal, get_args
 from cdk_rehearsal.assembly import read_stacks, require_no_images, require_parameters
 from cdk_rehearsal.cache import find_cache, require_cache
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
+from cdk_rehearsal.embedded_aws.functions.javascript_sdk import prepare_sdk
 from cdk_rehearsal.error_report import INTERRUPTED
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.extras import require_rehearsal
 from cdk_rehearsal.image_families import find_image_parts
-from cdk_rehearsal.javascript_sdk import prepare_sdk
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import prepare_layers
 from cdk_rehearsal.referees.judge import require_acceptance

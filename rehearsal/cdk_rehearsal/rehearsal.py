@@ -11,10 +11,10 @@ from cdk_rehearsal.assembly import AssemblyStack, read_stacks
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
+from cdk_rehearsal.embedded_aws.functions.javascript_sdk import prepare_sdk
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.image_families import find_image_parts
-from cdk_rehearsal.javascript_sdk import prepare_sdk
 from cdk_rehearsal.key_pairs import assume_key_pairs
 from cdk_rehearsal.lab import open_lab
 from cdk_rehearsal.lab.images.base_root import prepare_base_root

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdk_rehearsal.assembly import AssemblyStack
+from cdk_rehearsal.embedded_aws.functions.javascript_sdk import prepare_sdk
 from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.image_families import find_image_parts
-from cdk_rehearsal.javascript_sdk import prepare_sdk
 from cdk_rehearsal.lab.images.base_root import BaseRoot, prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import PYTORCH, prepare_layers
 from cdk_rehearsal.lab.packages import prepare_index

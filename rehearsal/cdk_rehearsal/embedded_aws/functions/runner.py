@@ -66,7 +66,7 @@ _LOST_ANSWER = "Runtime exited with error: signal: killed"
 
 @dataclass(frozen=True)
 class Invocation:
-    """One invocation that ended (`attempt` from 1), or was refused (0), by `sns`, `events` or `cloudformation`."""
+    """One that ended (`attempt` from 1), or was refused (0), by `sns`, `events`, `cloudformation` or `invoke`."""
 
     at: float
     """Monotonic time of its begin, in seconds."""
@@ -155,6 +155,22 @@ class FunctionRunner:
             raise ValueError(f"there is no function {function_arn}")
         self._submit(lambda: self._attempt(function, event, source, 1))
 
+    def find_arn(self, name: str) -> str:
+        """Return the ARN of a function; empty where there is none."""
+        with self._lock:
+            function = self._functions.get(name)
+        return function.arn if function else ""
+
+    def invoke(self, function_arn: str, event: Any) -> Outcome:
+        """Run a function for a caller that waits; Lambda repeats nothing of it, and keeps no failed event."""
+        with self._lock:
+            function = self._functions[function_arn.split(":")[6]]
+        begin = time.monotonic()
+        outcome = self._run(function, event)
+        self._hand_over("the log", function, partial(function.log, outcome.log))
+        self._record(Invocation(begin, function.name, "invoke", 1, outcome.seconds, outcome.error, outcome.log))
+        return outcome
+
     def invocations(self) -> tuple[Invocation, ...]:
         """Return what was invoked or refused, oldest end first."""
         with self._lock:
@@ -199,7 +215,8 @@ class FunctionRunner:
             environment = warm.pop() if warm else None
         if environment is None:
             if refusal := function.decrypt():
-                return Outcome(0.0, None, refusal, "")
+                kind, _, message = refusal.partition(": ")
+                return Outcome(0.0, None, refusal, "", {"errorType": kind, "errorMessage": message})
             environment = ExecutionEnvironment(function, self._interpreters)
             with self._lock:
                 self._all.append(environment)

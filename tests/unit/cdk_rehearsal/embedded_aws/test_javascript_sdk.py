@@ -4,10 +4,10 @@ import zipfile
 
 import pytest
 
-from cdk_rehearsal import javascript_sdk
 from cdk_rehearsal.assembly import AssemblyStack, FileAsset
+from cdk_rehearsal.embedded_aws.functions import javascript_sdk
+from cdk_rehearsal.embedded_aws.functions.javascript_sdk import find_packages, prepare_sdk
 from cdk_rehearsal.errors import UnavailableError
-from cdk_rehearsal.javascript_sdk import find_packages, prepare_sdk
 
 
 def make_stack(*resources, assets=()):
