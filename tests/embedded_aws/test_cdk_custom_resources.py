@@ -11,6 +11,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import custom_resources as custom
+from botocore.exceptions import ClientError
 
 from cdk_rehearsal.assembly import read_stacks
 from cdk_rehearsal.cache import find_cache
@@ -81,6 +82,7 @@ def assembly(tmp_path_factory):
         "Digest": sent.get_response_field("MD5OfMessageBody"),
         "BucketName": bucket.bucket_name,
         "QueueUrl": queue.queue_url,
+        "OnEventArn": stack.node.find_child("OnEvent").function_arn,
         "NodeName": node.function_name,
     }
     for name, value in outputs.items():
@@ -145,6 +147,22 @@ def test_a_client_invokes_a_function_and_waits(cloud):
         client.invoke(FunctionName=arn, Payload=b"{")
 
 
+def test_a_client_whose_role_lacks_the_right_invokes_nothing(cloud):
+    resources = cloud.client("cloudformation").describe_stack_resources(StackName="custom")["StackResources"]
+    roles = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in resources}
+    arn = cloud.outputs["OnEventArn"]
+
+    def invoke(role):
+        (name,) = (physical for logical, physical in roles.items() if logical.rstrip("0123456789ABCDEF") == role)
+        role_arn = cloud.client("iam").get_role(RoleName=name)["Role"]["Arn"]
+        client = cloud.client("lambda", cloud.command("mint", role=role_arn))
+        return client.invoke(FunctionName=arn, Payload=b'{"RequestType": "Delete"}')
+
+    assert json.loads(invoke("ProviderframeworkonEventServiceRole")["Payload"].read()) == {}
+    with pytest.raises(ClientError, match="is not authorized to perform: lambda:InvokeFunction on resource: arn:aws:"):
+        invoke("NodeServiceRole")
+
+
 def test_the_stack_is_deleted_with_the_objects_of_its_bucket(cloud):
     """AWS CDK, `auto_delete_objects`; the last test of the deployed app, which ends it."""
     client = cloud.client("s3")
@@ -187,7 +205,7 @@ def take_away(template, action):
     return count
 
 
-@pytest.mark.parametrize("action", ["ec2:RevokeSecurityGroupEgress", "logs:PutRetentionPolicy", "sqs:SendMessage"])
+@pytest.mark.parametrize("action", ["ec2:RevokeSecurityGroupEgress", "sqs:SendMessage"])
 def test_a_right_that_a_handlers_role_lacks_fails_the_stack_with_the_reason(
     start_cloud, assembly, node_modules, tmp_path, action
 ):

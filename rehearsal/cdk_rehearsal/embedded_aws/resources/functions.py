@@ -27,10 +27,10 @@ def _create_function(creation: Creation) -> Created:
     timeout = int(properties.get("Timeout", _DEFAULT_TIMEOUT))
     memory = int(properties.get("MemorySize", _DEFAULT_MEMORY))
     variables = properties.get("Environment", {}).get("Variables", {})
-    zipped = _read_code(creation)
+    code, zipped = _read_code(creation)
     arn = creation.client("lambda").create_function(
         FunctionName=name,
-        Code={"ZipFile": zipped},
+        Code=code,
         Timeout=timeout,
         MemorySize=memory,
         Environment={"Variables": variables},
@@ -57,13 +57,15 @@ def _create_function(creation: Creation) -> Created:
     return Created(name, {"Arn": arn}, delete=partial(services.functions.remove_function, name))
 
 
-def _read_code(creation: Creation) -> bytes:
-    """Return a function's deployment package."""
+def _read_code(creation: Creation) -> tuple[dict[str, Any], bytes]:
+    """Return a function's code as Lambda's API takes it, and its deployment package."""
     code = creation.properties["Code"]
     if "ZipFile" in code:
-        return pack_inline_code(code["ZipFile"], creation.properties["Runtime"])
-    body: bytes = creation.client("s3").get_object(Bucket=code["S3Bucket"], Key=code["S3Key"])["Body"].read()
-    return body
+        zipped = pack_inline_code(code["ZipFile"], creation.properties["Runtime"])
+        return {"ZipFile": zipped}, zipped
+    place = {"Bucket": code["S3Bucket"], "Key": code["S3Key"]}
+    zipped = creation.client("s3").get_object(**place)["Body"].read()
+    return {f"S3{name}": value for name, value in place.items()}, zipped
 
 
 def _decrypt_environment(creation: Creation, name: str) -> str:

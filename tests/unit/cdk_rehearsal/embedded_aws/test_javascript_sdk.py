@@ -1,4 +1,4 @@
-"""What functions of Node.js name of the AWS SDK for JavaScript, and how it is fetched."""
+"""Packages of the AWS SDK for JavaScript: those that functions of Node.js name, and how they are fetched."""
 
 import zipfile
 
