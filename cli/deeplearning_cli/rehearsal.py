@@ -71,7 +71,7 @@ def _try_orders(options: RehearsalOptions, count: int) -> int:
         require_acceptance(stack.deployment, options.cache)
     find_order = find_usual_order if options.referees else no_usual_order
     cloud = make_cloud_options(find_usual_order=find_order, policies=options.read_policies())
-    failures = try_orders(options.assembly, count, stacks=[stack.path], options=cloud)
+    failures = try_orders(options.assembly, count, stacks=[stack.path], options=cloud, cache=options.cache)
     return print_failures(failures, as_json=options.json)
 
 

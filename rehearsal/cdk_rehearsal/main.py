@@ -72,7 +72,9 @@ def _try_orders(plan: "Plan", options: argparse.Namespace) -> int:
     cloud = CloudOptions(
         policies=plan.read_policies(), find_usual_order=find_usual_order if plan.referees else no_usual_order
     )
-    failures = try_orders(plan.assembly, options.orders, stacks=plan.stacks, parameters=parameters, options=cloud)
+    failures = try_orders(
+        plan.assembly, options.orders, stacks=plan.stacks, parameters=parameters, options=cloud, cache=plan.cache
+    )
     return print_failures(failures, as_json=options.json)
 
 

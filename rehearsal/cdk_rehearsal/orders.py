@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from cdk_rehearsal.assembly import AssemblyStack, read_stacks
+from cdk_rehearsal.cache import find_cache
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, ScalingPace
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.embedded_aws.eks.host import ClusterNode, ClusterOrder, RunningCluster
+from cdk_rehearsal.embedded_aws.functions.javascript_sdk import prepare_sdk
 from cdk_rehearsal.embedded_aws.sagemaker.containers import ContainerOrder, RunningContainer
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.key_pairs import assume_key_pairs
@@ -77,6 +79,7 @@ def try_orders(
     stacks: Sequence[str] = (),
     parameters: Mapping[str, str] | None = None,
     options: CloudOptions | None = None,
+    cache: Path | str | None = None,
 ) -> tuple[str, ...]:
     """
     Create and delete stacks with their resources in different orders, and return the failures.
@@ -91,11 +94,14 @@ def try_orders(
         stacks: Names, paths or patterns of stacks; what they need is with them. Default: all, those of Stages too.
         parameters: Values of the templates' parameters, each for all stacks that declare it. Default: their defaults.
         options: Options of the embedded AWS. Default: an empty account, and every order that the templates allow.
+        cache: Folder that keeps what is downloaded once: what functions name of the AWS SDK for JavaScript.
+            Default: that of this user.
 
     Raises:
         ValueError: The count is less than 1.
         UnsupportedError: The rehearsal does not implement all of the template.
         AssemblyError: The assembly cannot be deployed here.
+        UnavailableError: The AWS SDK for JavaScript cannot be fetched.
     """
     if count < 1:
         raise ValueError(f"orders must be at least 1, got {count}")
@@ -103,6 +109,7 @@ def try_orders(
     options = replace(
         options or CloudOptions(),
         key_pairs=assume_key_pairs(chosen),
+        node_modules=prepare_sdk(chosen, find_cache() if cache is None else Path(cache), report_line),
         pace=_AT_ONCE,
         waits_for_signals=False,
         lose_notifications=True,

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 from cdk_rehearsal.assembly import read_stacks, require_no_images, require_parameters
 from cdk_rehearsal.cache import find_cache, require_cache
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
+from cdk_rehearsal.embedded_aws.functions.javascript_sdk import prepare_sdk
 from cdk_rehearsal.error_report import INTERRUPTED
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.extras import require_rehearsal
@@ -124,7 +125,8 @@ def rehearse(plan: Plan) -> Report:
     Deploy stacks to an embedded AWS on this machine, boot their instances, and judge what became of them.
 
     Shows progress on standard error and writes report.txt and report.json. Needs Linux and root. The first call makes
-    the machines' root file system, which takes a minute and 190 MB of downloads.
+    the machines' root file system, which takes a minute and 190 MB of downloads, and fetches what functions of Node.js
+    name of the AWS SDK.
 
     Args:
         plan: What to rehearse.
@@ -153,6 +155,7 @@ def rehearse(plan: Plan) -> Report:
     base = prepare_base_root(cache, report_line)
     add_packages(base, find_app_packages(stacks) | set(plan.apt), cache, report_line)
     prepare_layers(find_image_parts(stacks), base, None, cache, report_line)
+    prepare_sdk(stacks, cache, report_line)
     argument = json.dumps({"plan": plan.to_json(), "acceptance": asdict(acceptance)})
     status = run_enclosed("cdk_rehearsal.rehearsal:carry_out", argument)
     if status == INTERRUPTED:

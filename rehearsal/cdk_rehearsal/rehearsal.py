@@ -11,6 +11,7 @@ from cdk_rehearsal.assembly import AssemblyStack, read_stacks
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, no_usual_order
 from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
+from cdk_rehearsal.embedded_aws.functions.javascript_sdk import prepare_sdk
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.image_families import find_image_parts
@@ -54,14 +55,15 @@ def carry_out(argument: str, _lab_pid: int) -> int:
 def _rehearse(plan: Plan, acceptance: Acceptance, timeline: Timeline) -> None:
     keep_progress(timeline, Path(plan.out))
     stacks = read_stacks(Path(plan.assembly), plan.stacks)
+    cache = Path(plan.cache or "")
     options = CloudOptions(
         key_pairs=assume_key_pairs(stacks),
         faults=plan.launch_faults,
         seed=plan.seed,
         find_usual_order=find_usual_order if acceptance.races else no_usual_order,
         policies=plan.read_policies(),
+        node_modules=prepare_sdk(stacks, cache, report_line),
     )
-    cache = Path(plan.cache or "")
     packages = find_app_packages(stacks) | set(plan.apt)
     base = add_packages(prepare_base_root(cache, report_line), packages, cache, lambda _: None)
     layers = prepare_layers(find_image_parts(stacks), base, None, cache, report_line)

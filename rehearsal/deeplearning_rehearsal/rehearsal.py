@@ -104,7 +104,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
         copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, report_line))
         fleet = make_fleet(lab, timeline, _prepare(copy_program, kept, lab), platform.events_lane)
         key_pairs = assume_key_pairs(stack.deployment)
-        sound = _make_cloud_options(options, key_pairs)
+        sound = _make_cloud_options(options, key_pairs, software)
         cloud = sound if case is None else add_faults(sound, case, kept)
         aws_parts = EmbeddedAws(
             address=ROUTER,
@@ -224,13 +224,16 @@ def _prepare(first: Callable[[Machine], None] | None, kept: KeptEnvironments, la
     return prepare
 
 
-def _make_cloud_options(options: RehearsalOptions, key_pairs: Mapping[str, str]) -> CloudOptions:
+def _make_cloud_options(
+    options: RehearsalOptions, key_pairs: Mapping[str, str], software: NodeSoftware
+) -> CloudOptions:
     """Return the options of an embedded AWS without a fault."""
     return make_cloud_options(
         key_pairs=key_pairs,
         seed=options.seed,
         find_usual_order=find_usual_order if options.referees else no_usual_order,
         policies=options.read_policies(),
+        node_modules=software.node_modules,
     )
 
 

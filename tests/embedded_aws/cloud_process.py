@@ -295,6 +295,8 @@ def open_cloud(options):
         options["training_limits"] = TrainingLimits(**options["training_limits"])
     if "policies" in options:
         options["policies"] = GivenPolicies(**options["policies"])
+    if "node_modules" in options:
+        options["node_modules"] = Path(options["node_modules"])
     retries = tuple(options.pop("retry_seconds", (60.0, 120.0)))
     aws = EmbeddedAws(
         address="127.0.0.1",

@@ -14,7 +14,8 @@ from cdk_rehearsal.embedded_aws.base.request import SignedRequest, name_operatio
 from cdk_rehearsal.embedded_aws.base.scaling_group import GroupInstance, ScalingGroup
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls, SignalHandle, WaitCondition
 from cdk_rehearsal.embedded_aws.ec2.launcher import collect_tags
-from cdk_rehearsal.embedded_aws.functions.environment import ExecutionEnvironment, Function, link_runtime
+from cdk_rehearsal.embedded_aws.functions.environment import ExecutionEnvironment, Function
+from cdk_rehearsal.embedded_aws.functions.interpreters import Interpreters
 from cdk_rehearsal.embedded_aws.messaging.event_bus import parse_rate
 from cdk_rehearsal.errors import AssemblyError
 from cdk_rehearsal.place import Place
@@ -177,10 +178,10 @@ def test_refuses_a_tag_that_instance_metadata_cannot_show():
 def environment(tmp_path):
     """Return a function that starts an execution environment for a handler's source; all are closed."""
     environments = []
-    runtime = link_runtime(tmp_path / "runtime")
+    interpreters = Interpreters(tmp_path)
 
     def start(source, timeout=GENEROUS_SECONDS):
-        code = tmp_path / f"code{len(environments)}"
+        code = interpreters.find_code(f"code{len(environments)}")
         code.mkdir()
         (code / "module.py").write_text(source)
         variables = {
@@ -190,8 +191,8 @@ def environment(tmp_path):
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "128",
             "AWS_LAMBDA_LOG_STREAM_NAME": "stream",
         }
-        function = Function("function", "arn", timeout, variables, code)
-        environments.append(ExecutionEnvironment(function, runtime))
+        function = Function("function", "arn", timeout, variables, code, "python3.13")
+        environments.append(ExecutionEnvironment(function, interpreters))
         return environments[-1]
 
     yield start

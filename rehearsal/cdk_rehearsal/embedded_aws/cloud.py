@@ -25,6 +25,7 @@ from cdk_rehearsal.embedded_aws.cloudformation.stack_api import install_stack_ap
 from cdk_rehearsal.embedded_aws.cloudformation.stack_registry import StackRegistry
 from cdk_rehearsal.embedded_aws.eks.host import ClusterHost
 from cdk_rehearsal.embedded_aws.emr.node_channel import NodeChannels
+from cdk_rehearsal.embedded_aws.functions.invoke_api import InvokeApi
 from cdk_rehearsal.embedded_aws.functions.runner import Invocation
 from cdk_rehearsal.embedded_aws.messaging.event_bus import build_event
 from cdk_rehearsal.embedded_aws.sagemaker.containers import ContainerHost
@@ -193,6 +194,7 @@ class EmbeddedAws:
         )
         services.open_stack = self._open_stack
         self._server.authorizer = services.authorizer
+        self._server.outside["lambda.Invoke"] = InvokeApi(services.functions).answer
         self._options.prepare(place)
         services.install()
         install_stack_api(self._stacks)

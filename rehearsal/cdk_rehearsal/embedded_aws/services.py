@@ -62,7 +62,12 @@ class Services:
     ) -> None:
         self.place, self.observations, self.options = place, observations, options
         self.principals, self.presigned = principals, presigned
-        self.functions = FunctionRunner(observations, options.retry_seconds, loses_answers=options.lose_answers)
+        self.functions = FunctionRunner(
+            observations,
+            options.retry_seconds,
+            loses_answers=options.lose_answers,
+            node_modules=options.node_modules,
+        )
         self.images = ImageCatalogue(place, options.login_users)
         self.launcher = InstanceLauncher(place, principals, self.images, options.label_instance)
         for name, key in options.key_pairs.items():

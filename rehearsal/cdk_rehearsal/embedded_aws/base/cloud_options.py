@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
@@ -59,6 +60,7 @@ class CloudOptions:
         object_seconds: Delay of S3's answer to a request for an object, in seconds. Default: none.
         waits_for_desired: Whether a new group is complete when its desired capacity is in service, as CloudFormation
             documents, or already with its minimum. Default: with its desired capacity.
+        node_modules: Packages beside those of functions of Node.js. Default: none.
         prepare: Fills the account before the stack is created. Default: it is empty.
         label_instance: Returns the kind of an instance in counts of calls, by its tags and the name of its group.
             Default: the name of the group.
@@ -82,6 +84,7 @@ class CloudOptions:
     lose_answers: bool = False
     object_seconds: float = 0.0
     waits_for_desired: bool = True
+    node_modules: Path | None = None
     prepare: Callable[[Place], None] = lambda _: None
     label_instance: Callable[[Mapping[str, str], str], str] = lambda _tags, group: group
     training_limits: TrainingLimits = field(default_factory=TrainingLimits)

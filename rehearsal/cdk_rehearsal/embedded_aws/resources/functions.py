@@ -9,6 +9,7 @@ from typing import Any
 
 from cdk_rehearsal.embedded_aws.base.principals import Principal
 from cdk_rehearsal.embedded_aws.functions.environment import Function
+from cdk_rehearsal.embedded_aws.functions.inline_code import pack_inline_code
 from cdk_rehearsal.embedded_aws.functions.runner import LOG_STREAM, FunctionLog, Permission
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
 from cdk_rehearsal.place import Credentials, Place
@@ -26,17 +27,16 @@ def _create_function(creation: Creation) -> Created:
     timeout = int(properties.get("Timeout", _DEFAULT_TIMEOUT))
     memory = int(properties.get("MemorySize", _DEFAULT_MEMORY))
     variables = properties.get("Environment", {}).get("Variables", {})
-    code = properties["Code"]
+    code, zipped = _read_code(creation)
     arn = creation.client("lambda").create_function(
         FunctionName=name,
-        Code={"S3Bucket": code["S3Bucket"], "S3Key": code["S3Key"]},
+        Code=code,
         Timeout=timeout,
         MemorySize=memory,
         Environment={"Variables": variables},
         Tags={tag["Key"]: tag["Value"] for tag in creation.tags()},
         **properties.select("Handler", "Runtime", "Role", "Description", "DeadLetterConfig", KMSKeyArn="KmsKeyArn"),
     )["FunctionArn"]
-    zipped = creation.client("s3").get_object(Bucket=code["S3Bucket"], Key=code["S3Key"])["Body"].read()
     credentials = services.principals.mint(services.place, role_arn=properties["Role"], session=name, kind="lambda")
     function = Function(
         name,
@@ -44,17 +44,28 @@ def _create_function(creation: Creation) -> Created:
         timeout,
         {key: str(value) for key, value in variables.items()} | _runtime_variables(creation, name, memory, credentials),
         Path(),
+        properties["Runtime"],
     )
     if "DeadLetterConfig" in properties:
         queue = properties["DeadLetterConfig"]["TargetArn"]
         function = replace(function, dead_letters=_bury(services.place, credentials, queue))
-    if "LoggingConfig" in properties:
-        group = properties["LoggingConfig"]["LogGroup"]
+    if group := properties.get("LoggingConfig", {}).get("LogGroup"):
         function = replace(function, log=FunctionLog(services.place, credentials, group).write)
     if variables:
         function = replace(function, decrypt=partial(_decrypt_environment, creation, name))
     services.functions.add_function(function, zipped)
     return Created(name, {"Arn": arn}, delete=partial(services.functions.remove_function, name))
+
+
+def _read_code(creation: Creation) -> tuple[dict[str, Any], bytes]:
+    """Return a function's code as Lambda's API takes it, and its deployment package."""
+    code = creation.properties["Code"]
+    if "ZipFile" in code:
+        zipped = pack_inline_code(code["ZipFile"], creation.properties["Runtime"])
+        return {"ZipFile": zipped}, zipped
+    place = {"Bucket": code["S3Bucket"], "Key": code["S3Key"]}
+    zipped = creation.client("s3").get_object(**place)["Body"].read()
+    return {f"S3{name}": value for name, value in place.items()}, zipped
 
 
 def _decrypt_environment(creation: Creation, name: str) -> str:

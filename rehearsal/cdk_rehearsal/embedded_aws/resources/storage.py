@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from functools import partial
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
@@ -142,6 +143,7 @@ def _create_bucket(creation: Creation) -> Created:
             "DomainName": f"{name}.s3.{suffix}",
             "RegionalDomainName": f"{name}.s3.{region}.{suffix}",
         },
+        delete=partial(s3.delete_bucket, Bucket=name),
     )
 
 
