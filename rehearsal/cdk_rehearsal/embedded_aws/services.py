@@ -12,6 +12,7 @@ from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
 from cdk_rehearsal.embedded_aws.base.stack_record import OpenStack
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
+from cdk_rehearsal.embedded_aws.ec2.instances import SingleInstances
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
 from cdk_rehearsal.embedded_aws.eks.api import install_eks_api
 from cdk_rehearsal.embedded_aws.eks.driver import EksDriver
@@ -65,6 +66,13 @@ class Services:
         self.launcher = InstanceLauncher(place, principals, self.images, options.label_instance)
         for name, key in options.key_pairs.items():
             place.client("ec2").import_key_pair(KeyName=name, PublicKeyMaterial=key.encode())
+        self.instances = SingleInstances(
+            place=place,
+            launcher=self.launcher,
+            machines=machines,
+            observations=observations,
+            faults=options.faults,
+        )
         notifications = GroupNotifications(place, observations, lost=options.lose_notifications)
         self.scaling = ScalingDriver(
             launcher=self.launcher,
@@ -150,4 +158,5 @@ class Services:
         self.emr.close()
         self.eks.close()
         self.scaling.close()
+        self.instances.close()
         self.functions.close()
