@@ -26,6 +26,11 @@ AWS_STAND_INS = (
         f"an instance is in service after about {_PACE.launch:g} s, where EC2 takes minutes",
     ),
     StandIn(
+        "scaling policies",
+        "policies, scheduled actions and alarms",
+        "checked and created; none of them ever acts, because the lab has no metrics and ends before a schedule",
+    ),
+    StandIn(
         "cluster engine",
         "Amazon EMR",
         "uniform instance groups on demand with one primary; a failed bootstrap action ends the cluster on whatever "

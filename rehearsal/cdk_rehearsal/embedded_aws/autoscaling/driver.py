@@ -17,7 +17,14 @@ from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotificati
 from cdk_rehearsal.embedded_aws.base.cloud_options import ScalingPace
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError, LaunchFault, find_fault
 from cdk_rehearsal.embedded_aws.base.observation import Observations
-from cdk_rehearsal.embedded_aws.base.scaling_group import Activity, GroupInstance, HealthCheck, ScalingGroup, now
+from cdk_rehearsal.embedded_aws.base.scaling_group import (
+    Activity,
+    GroupInstance,
+    HealthCheck,
+    LaunchConfiguration,
+    ScalingGroup,
+    now,
+)
 from cdk_rehearsal.embedded_aws.base.signals import Outcome
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
 from cdk_rehearsal.machine import Machine, MachineHost
@@ -92,6 +99,7 @@ class ScalingDriver:
         self.pace = pace
         self.lock = threading.RLock()
         self.groups: dict[str, ScalingGroup] = {}
+        self.launch_configurations: dict[str, LaunchConfiguration] = {}
         self.deleted: list[ScalingGroup] = []
 
     def add_group(self, group: ScalingGroup) -> None:

@@ -32,7 +32,7 @@ def check_launch(group: ScalingGroup, data: Mapping[str, Any], place: Place, fau
     )
     found = (planted, _find_wrong_tags(group, data), find_missing(data, place), find_wrong_interfaces(data, place))
     for message in chain.from_iterable(found):
-        raise ValueError(PREFIX + message)
+        raise ValueError(message if group.launch_configuration else PREFIX + message)
 
 
 def _find_wrong_tags(group: ScalingGroup, data: Mapping[str, Any]) -> Iterator[str]:

@@ -107,7 +107,9 @@ class InstanceLauncher:
         self._lock = threading.Lock()
 
     def describe_template(self, group: ScalingGroup) -> dict[str, Any]:
-        """Return the data of the group's launch template, with the image resolved."""
+        """Return the data of the group's launch template or configuration, with the image resolved."""
+        if group.launch_configuration is not None:
+            return dict(group.launch_configuration.data)
         return self.read_template(group.launch_template_id, group.launch_template_version)
 
     def read_template(self, template_id: str, version: str) -> dict[str, Any]:

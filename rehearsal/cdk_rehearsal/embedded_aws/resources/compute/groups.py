@@ -1,7 +1,11 @@
 """Creates Auto Scaling groups."""
 
 import uuid
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
+
+from botocore.exceptions import ClientError
 
 from cdk_rehearsal.embedded_aws.autoscaling.notifications import NOTIFICATION_TYPES
 from cdk_rehearsal.embedded_aws.base.scaling_group import GroupTag, ScalingGroup
@@ -42,7 +46,8 @@ def _build_group(creation: Creation) -> ScalingGroup:
     policies = tuple(properties.get("TerminationPolicies", ("Default",)))
     if not set(policies) <= _TERMINATION_POLICIES:
         raise ValueError(f"TerminationPolicies must be of {sorted(_TERMINATION_POLICIES)} here, got {policies}")
-    template = find_template(creation, properties["LaunchTemplate"])
+    target_groups = tuple(properties.get("TargetGroupARNs", ()))
+    _require_target_groups(creation, target_groups)
     subnets = tuple(properties["VPCZoneIdentifier"])
     answer = creation.client("ec2").describe_subnets(SubnetIds=list(subnets))["Subnets"]
     given = properties.get("Tags", [])
@@ -54,9 +59,7 @@ def _build_group(creation: Creation) -> ScalingGroup:
         max_size=high,
         desired=desired,
         awaited=desired if creation.services.options.waits_for_desired else low,
-        launch_template_id=template["LaunchTemplateId"],
-        launch_template_name=template["LaunchTemplateName"],
-        launch_template_version=str(properties["LaunchTemplate"]["Version"]),
+        **_find_launch(creation),
         subnet_ids=subnets,
         tags=tuple(
             GroupTag(tag["Key"], str(tag["Value"]), is_true(tag.get("PropagateAtLaunch", False))) for tag in tags
@@ -68,7 +71,42 @@ def _build_group(creation: Creation) -> ScalingGroup:
         health_check_grace_period=int(properties.get("HealthCheckGracePeriod", 0)),
         termination_policies=policies,
         protect_new_instances=is_true(properties.get("NewInstancesProtectedFromScaleIn", False)),
+        target_groups=target_groups,
     )
+
+
+def _find_launch(creation: Creation) -> dict[str, Any]:
+    """Return what a group launches, as fields of it; exactly one of the ways must be given (CreateAutoScalingGroup)."""
+    properties = creation.properties
+    given = [name for name in ("LaunchTemplate", "LaunchConfigurationName") if name in properties]
+    if len(given) != 1:
+        raise ValueError(
+            "Valid requests must contain either LaunchTemplate, LaunchConfigurationName, InstanceId or "
+            "MixedInstancesPolicy parameter."
+        )
+    if given == ["LaunchTemplate"]:
+        template = find_template(creation, properties["LaunchTemplate"])
+        return {
+            "launch_template_id": template["LaunchTemplateId"],
+            "launch_template_name": template["LaunchTemplateName"],
+            "launch_template_version": str(properties["LaunchTemplate"]["Version"]),
+        }
+    name = properties["LaunchConfigurationName"]
+    configuration = creation.services.scaling.launch_configurations.get(name)
+    if configuration is None:
+        raise ValueError(f"Launch configuration name not found - Launch configuration {name} not found")
+    empty = dict.fromkeys(("launch_template_id", "launch_template_name", "launch_template_version"), "")
+    return empty | {"launch_configuration": configuration}
+
+
+def _require_target_groups(creation: Creation, arns: Sequence[str]) -> None:
+    """Refuse a target group that is not there in the words of zalando-incubator/kube-ingress-aws-controller#254."""
+    try:
+        for arn in arns:
+            creation.client("elbv2").describe_target_groups(TargetGroupArns=[arn])
+    except ClientError as error:
+        message = "Provided Target Groups may not be valid. Please ensure they exist and try again."
+        raise ValueError(message) from error
 
 
 CREATORS: dict[str, Creator] = {

@@ -1,8 +1,11 @@
-"""Creates launch templates and placement groups."""
+"""Creates launch templates, launch configurations and placement groups."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
+from cdk_rehearsal.embedded_aws.base.scaling_group import LaunchConfiguration
+from cdk_rehearsal.embedded_aws.ec2.launch_check import find_missing, find_wrong_interfaces
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
 from cdk_rehearsal.embedded_aws.resources.simple import is_true
 
@@ -20,6 +23,31 @@ def _create_launch_template(creation: Creation) -> Created:
     template = ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=typed(data))["LaunchTemplate"]
     names = ("LaunchTemplateId", "LatestVersionNumber", "DefaultVersionNumber")
     return Created(template["LaunchTemplateId"], {name: str(template[name]) for name in names})
+
+
+def _create_launch_configuration(creation: Creation) -> Created:
+    """
+    Create a launch configuration, which an account of today may be too young for.
+
+    Accounts of October 2024 and later cannot create one (Auto Scaling user guide, "Launch configurations").
+    """
+    properties, services = creation.properties, creation.services
+    data = properties.select("ImageId", "InstanceType", "KeyName", "UserData", "BlockDeviceMappings", "MetadataOptions")
+    if profile := str(properties.get("IamInstanceProfile", "")):
+        data["IamInstanceProfile"] = {"Arn" if profile.startswith("arn:") else "Name": profile}
+    groups = properties.get("SecurityGroups", [])
+    if "AssociatePublicIpAddress" in properties:
+        card = {"DeviceIndex": 0, "Groups": groups, **properties.select("AssociatePublicIpAddress")}
+        data["NetworkInterfaces"] = [card]
+    elif groups:
+        data["SecurityGroupIds"] = groups
+    data = typed(data)
+    admit_launch(creation, data)
+    for message in (*find_missing(data, services.place), *find_wrong_interfaces(data, services.place)):
+        raise ValueError(message)
+    name = properties.get("LaunchConfigurationName") or creation.name(255)
+    services.scaling.launch_configurations[name] = LaunchConfiguration(name, data)
+    return Created(name, delete=partial(services.scaling.launch_configurations.__delitem__, name))
 
 
 def admit_launch(creation: Creation, data: Mapping[str, Any]) -> None:
@@ -58,6 +86,7 @@ def typed(value: Any) -> Any:
 
 
 CREATORS: dict[str, Creator] = {
+    "AWS::AutoScaling::LaunchConfiguration": _create_launch_configuration,
     "AWS::EC2::LaunchTemplate": _create_launch_template,
     # moto has no placement groups; the lab needs no more than that launch templates can name one.
     "AWS::EC2::PlacementGroup": lambda creation: Created(creation.name(255)),
