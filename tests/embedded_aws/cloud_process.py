@@ -292,6 +292,8 @@ def open_cloud(options):
         options["message_faults"] = MessageFaults(**options["message_faults"])
     if "training_limits" in options:
         options["training_limits"] = TrainingLimits(**options["training_limits"])
+    if options.pop("has_local_targets", False):
+        options["find_target"] = lambda _: "127.0.0.1"
     retries = tuple(options.pop("retry_seconds", (60.0, 120.0)))
     aws = EmbeddedAws(
         address="127.0.0.1",

@@ -5,6 +5,8 @@ from cdk_rehearsal.embedded_aws.access.authorizer import Authorizer, install_buc
 from cdk_rehearsal.embedded_aws.autoscaling.api import install_scaling_api
 from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
 from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotifications
+from cdk_rehearsal.embedded_aws.balancing.health import TargetHealth
+from cdk_rehearsal.embedded_aws.balancing.probe import probe
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.base.message_faults import MessageDisturbance
 from cdk_rehearsal.embedded_aws.base.observation import Observations
@@ -82,6 +84,13 @@ class Services:
             pace=options.pace,
             faults=options.faults,
         )
+        self.health = TargetHealth(
+            place,
+            self.scaling,
+            observations,
+            lambda address, port, check: probe(options.find_target(address), port, check),
+            options.minute_seconds / 60,
+        )
         self.authorizer = Authorizer(AccountState(place, self.scaling.groups), CallRecord(), observations)
         notifications.admits = self.authorizer.admits_notification
         self.launcher.admits_volume = self.authorizer.admits_volume
@@ -145,6 +154,7 @@ class Services:
         install_topic_delivery(self._delivery, self._disturbance)
         install_event_delivery(self.bus, self.place)
         install_scaling_api(self.scaling)
+        self.health.install()
         install_emr_api(self.emr, self.place)
         install_training_api(self.training)
         install_eks_api(self.eks)
@@ -157,6 +167,7 @@ class Services:
         self.training.close()
         self.emr.close()
         self.eks.close()
+        self.health.close()
         self.scaling.close()
         self.instances.close()
         self.functions.close()

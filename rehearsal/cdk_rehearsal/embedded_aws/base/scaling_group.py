@@ -10,8 +10,8 @@ from cdk_rehearsal.machine import MachineHost
 
 LifecycleState = Literal["Pending", "InService", "Terminating"]
 HealthStatus = Literal["Healthy", "Unhealthy"]
-HealthCheck = Literal["stopped", "impaired", "user"]
-"""Check that an instance failed: of its state, EC2's status checks, or `SetInstanceHealth`."""
+HealthCheck = Literal["stopped", "impaired", "user", "balancer"]
+"""Check that an instance failed: of its state, EC2's status checks, `SetInstanceHealth`, or its load balancer's."""
 PROCESSES = (
     "Launch",
     "Terminate",
