@@ -297,6 +297,8 @@ def open_cloud(options):
         options["policies"] = GivenPolicies(**options["policies"])
     if "node_modules" in options:
         options["node_modules"] = Path(options["node_modules"])
+    if options.pop("has_local_targets", False):
+        options["find_target"] = lambda _: "127.0.0.1"
     retries = tuple(options.pop("retry_seconds", (60.0, 120.0)))
     aws = EmbeddedAws(
         address="127.0.0.1",

@@ -235,12 +235,14 @@ class EmbeddedAws:
 
     def fail_instance(self, instance_id: str, check: HealthCheck = "stopped") -> bool:
         """
-        Fail a check of EC2 for an instance; return whether a group or cluster had it that does not end it already.
+        Fail a check of EC2 for an instance; return whether it was there and nobody ends it already.
 
-        To EMR, whatever check an instance fails, it is gone.
+        To EMR, whatever check an instance fails, it is gone; a single one stays, stopped where that is the check.
         """
         services = self._deployed()
-        return services.emr.fail_instance(instance_id) or services.scaling.fail_instance(instance_id, check)
+        if services.emr.fail_instance(instance_id) or services.scaling.fail_instance(instance_id, check):
+            return True
+        return check == "stopped" and services.instances.stop(instance_id)
 
     def age_groups(self, seconds: float) -> None:
         """Date the creation of every group back, by seconds."""

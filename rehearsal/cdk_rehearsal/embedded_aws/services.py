@@ -7,6 +7,8 @@ from cdk_rehearsal.embedded_aws.access.managed_policies import add_policies
 from cdk_rehearsal.embedded_aws.autoscaling.api import install_scaling_api
 from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
 from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotifications
+from cdk_rehearsal.embedded_aws.balancing.health import TargetHealth
+from cdk_rehearsal.embedded_aws.balancing.probe import probe
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.base.message_faults import MessageDisturbance
 from cdk_rehearsal.embedded_aws.base.observation import Observations
@@ -14,6 +16,7 @@ from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
 from cdk_rehearsal.embedded_aws.base.stack_record import OpenStack
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
+from cdk_rehearsal.embedded_aws.ec2.instances import SingleInstances
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
 from cdk_rehearsal.embedded_aws.eks.api import install_eks_api
 from cdk_rehearsal.embedded_aws.eks.driver import EksDriver
@@ -72,6 +75,13 @@ class Services:
         self.launcher = InstanceLauncher(place, principals, self.images, options.label_instance)
         for name, key in options.key_pairs.items():
             place.client("ec2").import_key_pair(KeyName=name, PublicKeyMaterial=key.encode())
+        self.instances = SingleInstances(
+            place=place,
+            launcher=self.launcher,
+            machines=machines,
+            observations=observations,
+            faults=options.faults,
+        )
         notifications = GroupNotifications(place, observations, lost=options.lose_notifications)
         self.scaling = ScalingDriver(
             launcher=self.launcher,
@@ -80,6 +90,13 @@ class Services:
             observations=observations,
             pace=options.pace,
             faults=options.faults,
+        )
+        self.health = TargetHealth(
+            place,
+            self.scaling,
+            observations,
+            lambda address, port, check: probe(options.find_target(address), port, check),
+            options.minute_seconds / 60,
         )
         state = AccountState(place, self.scaling.groups)
         self.authorizer = Authorizer(state, CallRecord(), observations, options.policies.list_organization())
@@ -147,6 +164,7 @@ class Services:
         install_topic_delivery(self._delivery, self._disturbance)
         install_event_delivery(self.bus, self.place)
         install_scaling_api(self.scaling)
+        self.health.install()
         install_emr_api(self.emr, self.place)
         install_training_api(self.training)
         install_eks_api(self.eks)
@@ -159,5 +177,7 @@ class Services:
         self.training.close()
         self.emr.close()
         self.eks.close()
+        self.health.close()
         self.scaling.close()
+        self.instances.close()
         self.functions.close()

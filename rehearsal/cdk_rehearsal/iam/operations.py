@@ -64,6 +64,10 @@ def _targets_of_topic(parameters: Parameters, _account: Account) -> Iterator[Tar
     yield str(parameters.get("TopicArn") or parameters["TargetArn"]), {}
 
 
+def _targets_of_target_group(parameters: Parameters, _account: Account) -> Iterator[Target]:
+    yield str(parameters["TargetGroupArn"]), {}
+
+
 def _targets_of_group(parameters: Parameters, account: Account) -> Iterator[Target]:
     yield from _targets_of_tagged(account.find_group(str(parameters["AutoScalingGroupName"])))
 
@@ -299,6 +303,9 @@ _ROWS = (
     # No API and no action of its own: SageMaker encrypts the volumes of instances by a grant (developer guide,
     # "CreateTrainingJob API: Execution role permissions").
     _Row(_no_targets, "sagemaker", "EncryptVolume", "CreateGrant", None),
+    _Row(_no_targets, "elasticloadbalancing", "DescribeListeners DescribeLoadBalancers DescribeRules"),
+    _Row(_no_targets, "elasticloadbalancing", "DescribeTargetGroups DescribeTargetHealth"),
+    _Row(_targets_of_target_group, "elasticloadbalancing", "RegisterTargets DeregisterTargets"),
     _Row(_no_targets, "ecr", "GetAuthorizationToken"),
     _Row(targets_of_repository, "ecr", "BatchCheckLayerAvailability GetDownloadUrlForLayer BatchGetImage"),
     _Row(targets_of_metrics, "cloudwatch", "PutMetricData"),

@@ -51,7 +51,7 @@ class TypeSupport:
 _CREATION_POLICY = TypeSupport(
     acts=("ResourceSignal.Count", "ResourceSignal.Timeout", "AutoScalingCreationPolicy.MinSuccessfulInstancesPercent")
 )
-_SIGNALLED = ("AWS::AutoScaling::AutoScalingGroup",)
+_SIGNALLED = ("AWS::AutoScaling::AutoScalingGroup", "AWS::EC2::Instance")
 """Types whose creation policy acts."""
 
 

@@ -26,6 +26,17 @@ AWS_STAND_INS = (
         f"an instance is in service after about {_PACE.launch:g} s, where EC2 takes minutes",
     ),
     StandIn(
+        "scaling policies",
+        "policies, scheduled actions and alarms",
+        "checked and created; none of them ever acts, because the lab has no metrics and ends before a schedule",
+    ),
+    StandIn(
+        "target checks",
+        "load balancers",
+        "balancers, listeners and rules carry no traffic; security groups decide whether a health check gets through, "
+        "which then asks the machine",
+    ),
+    StandIn(
         "cluster engine",
         "Amazon EMR",
         "uniform instance groups on demand with one primary; a failed bootstrap action ends the cluster on whatever "

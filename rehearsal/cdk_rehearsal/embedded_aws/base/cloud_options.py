@@ -51,8 +51,8 @@ class CloudOptions:
         waits_for_signals: Whether wait conditions and creation policies wait. Default: they do; where no instance
             boots, nobody sends a signal.
         lose_notifications: Lose every message of Auto Scaling, as its best effort may. Default: none is lost.
-        minute_seconds: Length of EventBridge's minute, of an idle EMR cluster's, and of the stop and the warm pool of a
-            training job, in seconds. Default: 60.
+        minute_seconds: Length of EventBridge's minute, of an idle EMR cluster's, of the stop and the warm pool of a
+            training job, and of the intervals of load balancers' health checks, in seconds. Default: 60.
         retry_seconds: Pauses before Lambda's retries, in seconds. Default: one and two minutes.
         login_users: Image id -> login user, for the user's own images. Default: `ec2-user`.
         key_pairs: Name -> OpenSSH public key of the account's key pairs. Default: none.
@@ -68,6 +68,7 @@ class CloudOptions:
         policies: Policies of the account and of its organization. Default: none.
         check_metric: Raises AssemblyError for a metric of an alarm or a dashboard that nothing writes, by its
             namespace, name and names of dimensions. Default: takes every metric.
+        find_target: Returns where the machine with a private address is reached from here. Default: at that address.
     """
 
     seed: int = 0
@@ -90,3 +91,4 @@ class CloudOptions:
     training_limits: TrainingLimits = field(default_factory=TrainingLimits)
     policies: GivenPolicies = field(default_factory=GivenPolicies)
     check_metric: MetricCheck = lambda _namespace, _name, _dimensions: None
+    find_target: Callable[[str], str] = lambda address: address

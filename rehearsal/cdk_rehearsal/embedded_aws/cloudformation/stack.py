@@ -31,6 +31,7 @@ from cdk_rehearsal.referees.resource_support import find_row, load_support
 
 STACK_TYPE = "AWS::CloudFormation::Stack"
 _WAIT_CONDITION = "AWS::CloudFormation::WaitCondition"
+GROUP_TYPE = "AWS::AutoScaling::AutoScalingGroup"
 _SETTLE_SECONDS = 0.1
 _KEPT_BY_ROLLBACK = ("Retain",)
 """The one deletion policy that outlives a failed creation: `RetainExceptOnCreate` does not, nor does `Snapshot`."""
@@ -227,7 +228,7 @@ class Stack:
             return None
         policy = self._template.resources[name].get("CreationPolicy")
         if policy and self._services.options.waits_for_signals:
-            self._signals[name] = ResourceSignals(self._template.evaluate(policy))
+            self._signals[name] = ResourceSignals(self._template.evaluate(policy), is_group=resource_type == GROUP_TYPE)
             created = replace(created, settle=_settle_both(created.settle, self._signals[name].settle))
         self._begun[name] = created
         if created.settle is not None:

@@ -8,6 +8,7 @@ from cdk_rehearsal.embedded_aws.resources import (
     functions,
     identity,
     kubernetes,
+    load_balancers,
     messaging,
     nested_stacks,
     network,
@@ -22,6 +23,7 @@ CREATORS: dict[str, Creator] = (
     | clusters.CREATORS
     | identity.CREATORS
     | kubernetes.CREATORS
+    | load_balancers.CREATORS
     | storage.CREATORS
     | backups.CREATORS
     | messaging.CREATORS
