@@ -100,7 +100,7 @@ def _no_roles(_parameters: Parameters, _account: Account) -> Iterator[Target]:
 @dataclass(frozen=True)
 class _Row:
     """
-    What a call needs.
+    Needs of a call.
 
     Attributes:
         targets: Resources that it names.
