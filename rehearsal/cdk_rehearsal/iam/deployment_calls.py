@@ -100,7 +100,7 @@ def _no_roles(_parameters: Parameters, _account: Account) -> Iterator[Target]:
 @dataclass(frozen=True)
 class _Row:
     """
-    The rights of a call.
+    Needs of a call.
 
     Attributes:
         targets: Resources that it names.
