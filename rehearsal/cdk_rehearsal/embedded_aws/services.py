@@ -6,7 +6,7 @@ from cdk_rehearsal.embedded_aws.autoscaling.api import install_scaling_api
 from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
 from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotifications
 from cdk_rehearsal.embedded_aws.balancing.health import TargetHealth
-from cdk_rehearsal.embedded_aws.balancing.probe import probe
+from cdk_rehearsal.embedded_aws.balancing.probe import Failure, HealthCheck, probe
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.base.message_faults import MessageDisturbance
 from cdk_rehearsal.embedded_aws.base.observation import Observations
@@ -84,13 +84,7 @@ class Services:
             pace=options.pace,
             faults=options.faults,
         )
-        self.health = TargetHealth(
-            place,
-            self.scaling,
-            observations,
-            lambda address, port, check: probe(options.find_target(address), port, check),
-            options.minute_seconds / 60,
-        )
+        self.health = self._open_health()
         self.authorizer = Authorizer(AccountState(place, self.scaling.groups), CallRecord(), observations)
         notifications.admits = self.authorizer.admits_notification
         self.launcher.admits_volume = self.authorizer.admits_volume
@@ -107,6 +101,13 @@ class Services:
         self.training.events.send = self.bus.deliver
         faults = options.message_faults
         self._disturbance = MessageDisturbance(faults, observations) if faults else None
+
+    def _open_health(self) -> TargetHealth:
+        def ask(address: str, port: int, check: HealthCheck) -> Failure | None:
+            return probe(self.options.find_target(address), port, check)
+
+        second = self.options.minute_seconds / 60
+        return TargetHealth(self.place, self.scaling, self.observations, ask, second)
 
     def _open_emr(self, machines: MachineHost, channels: NodeChannels) -> EmrDriver:
         return EmrDriver(
