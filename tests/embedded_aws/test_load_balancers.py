@@ -50,7 +50,7 @@ class Machines:
 
 @pytest.fixture
 def machines():
-    """What answers for the machines."""
+    """The server that answers for the machines."""
     machines = Machines()
     yield machines
     machines.close()

@@ -8,7 +8,7 @@ from cdk_rehearsal.embedded_aws.autoscaling.api import install_scaling_api
 from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
 from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotifications
 from cdk_rehearsal.embedded_aws.balancing.health import TargetHealth
-from cdk_rehearsal.embedded_aws.balancing.probe import probe
+from cdk_rehearsal.embedded_aws.balancing.probe import Failure, HealthCheck, probe
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.base.message_faults import MessageDisturbance
 from cdk_rehearsal.embedded_aws.base.observation import Observations
@@ -75,29 +75,9 @@ class Services:
         self.launcher = InstanceLauncher(place, principals, self.images, options.label_instance)
         for name, key in options.key_pairs.items():
             place.client("ec2").import_key_pair(KeyName=name, PublicKeyMaterial=key.encode())
-        self.instances = SingleInstances(
-            place=place,
-            launcher=self.launcher,
-            machines=machines,
-            observations=observations,
-            faults=options.faults,
-        )
         notifications = GroupNotifications(place, observations, lost=options.lose_notifications)
-        self.scaling = ScalingDriver(
-            launcher=self.launcher,
-            machines=machines,
-            notifications=notifications,
-            observations=observations,
-            pace=options.pace,
-            faults=options.faults,
-        )
-        self.health = TargetHealth(
-            place,
-            self.scaling,
-            observations,
-            lambda address, port, check: probe(options.find_target(address), port, check),
-            options.minute_seconds / 60,
-        )
+        self._open_machines(machines, notifications)
+        self.health = self._open_health()
         state = AccountState(place, self.scaling.groups)
         self.authorizer = Authorizer(state, CallRecord(), observations, options.policies.list_organization())
         self.deployer = Deployer(place, state, options.policies)
@@ -117,6 +97,31 @@ class Services:
         self.training.events.send = self.bus.deliver
         faults = options.message_faults
         self._disturbance = MessageDisturbance(faults, observations) if faults else None
+
+    def _open_machines(self, machines: MachineHost, notifications: GroupNotifications) -> None:
+        """Open what launches machines."""
+        self.instances = SingleInstances(
+            place=self.place,
+            launcher=self.launcher,
+            machines=machines,
+            observations=self.observations,
+            faults=self.options.faults,
+        )
+        self.scaling = ScalingDriver(
+            launcher=self.launcher,
+            machines=machines,
+            notifications=notifications,
+            observations=self.observations,
+            pace=self.options.pace,
+            faults=self.options.faults,
+        )
+
+    def _open_health(self) -> TargetHealth:
+        def ask(address: str, port: int, check: HealthCheck) -> Failure | None:
+            return probe(self.options.find_target(address), port, check)
+
+        second = self.options.minute_seconds / 60
+        return TargetHealth(self.place, self.scaling, self.observations, ask, second)
 
     def _open_emr(self, machines: MachineHost, channels: NodeChannels) -> EmrDriver:
         return EmrDriver(

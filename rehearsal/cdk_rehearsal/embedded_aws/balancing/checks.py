@@ -1,4 +1,4 @@
-"""What Elastic Load Balancing refuses and moto takes, in its words where they are public."""
+"""Refusals of Elastic Load Balancing that moto lacks, in the words of AWS where they are public."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -11,7 +11,7 @@ _TRAFFIC = "ELB-HealthChecker/2.0"
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a target is not healthy: reason code and description (Elastic Load Balancing API, `TargetHealth`)."""
+    """Reason why a target is not healthy, with its description (Elastic Load Balancing API, `TargetHealth`)."""
 
     reason: str
     description: str

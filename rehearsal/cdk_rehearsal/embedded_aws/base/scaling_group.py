@@ -121,7 +121,7 @@ class GroupTag:
 
 @dataclass(frozen=True)
 class LaunchConfiguration:
-    """What older groups launch instead of a launch template, with the data that such a template would have."""
+    """A launch configuration, with the data that a launch template would have."""
 
     name: str
     data: Mapping[str, Any]
