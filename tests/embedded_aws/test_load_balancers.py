@@ -186,7 +186,9 @@ def close_ingress(stack):
 def test_targets_whose_security_group_is_closed_to_the_balancer_time_out_and_are_not_asked(deploy, machines):
     cloud = deploy(close_ingress)
     assert cloud.end()["status"] == "CREATE_COMPLETE"
-    wait_for(cloud, ("unhealthy", "Target.Timeout"), ("unhealthy", "Target.Timeout"))
+    cloud.observation("target ")
+    cloud.observation("target ")
+    assert list(describe(cloud).values()) == [("unhealthy", "Target.Timeout")] * 2
     assert machines.asked == []
 
 
