@@ -81,9 +81,13 @@ def _judge_groups(template: ResolvedTemplate) -> Iterator[_Race]:
 
 
 def _judge_functions(template: ResolvedTemplate) -> Iterator[_Race]:
+    """Yield functions before their roles' policies, unless custom resources alone use them, and wait for the policies."""
     for name, _ in template.list_type("AWS::Lambda::Function"):
+        requests = [each for each in template.resources if name in template.list_references(each, "ServiceToken")]
         for role in sorted(template.list_references(name, "Role")):
             for policy, _ in template.list_type("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"):
+                if requests and all(policy in template.find_needs(each) for each in requests):
+                    continue
                 if {role} & (template.list_references(policy, "Roles") | template.list_references(policy, "RoleName")):
                     yield from _require(template, name, policy, "its role lacks rights before")
 
