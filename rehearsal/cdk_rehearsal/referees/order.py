@@ -81,15 +81,23 @@ def _judge_groups(template: ResolvedTemplate) -> Iterator[_Race]:
 
 
 def _judge_functions(template: ResolvedTemplate) -> Iterator[_Race]:
-    """Yield functions before their roles' policies, unless custom resources alone use them, and wait for the policies."""
+    """Yield functions before the policies of their roles; those that only custom resources call may wait less long."""
     for name, _ in template.list_type("AWS::Lambda::Function"):
-        requests = [each for each in template.resources if name in template.list_references(each, "ServiceToken")]
+        callers = _list_callers(template, name)
         for role in sorted(template.list_references(name, "Role")):
             for policy, _ in template.list_type("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"):
-                if requests and all(policy in template.find_needs(each) for each in requests):
+                if callers and all(policy in template.find_needs(each) for each in callers):
                     continue
                 if {role} & (template.list_references(policy, "Roles") | template.list_references(policy, "RoleName")):
                     yield from _require(template, name, policy, "its role lacks rights before")
+
+
+def _list_callers(template: ResolvedTemplate, function: str) -> list[str]:
+    """Return the custom resources that call a function; none where a service may call it too."""
+    others = ("AWS::Lambda::Permission", "AWS::Lambda::EventSourceMapping")
+    if any(function in template.list_references(name, "FunctionName") for name, _ in template.list_type(*others)):
+        return []
+    return [name for name in template.resources if function in template.list_references(name, "ServiceToken")]
 
 
 def _find_routes(template: ResolvedTemplate, subnets: set[str]) -> set[str]:

@@ -99,3 +99,19 @@ def test_names_the_resources_of_a_circle() -> None:
     )
     found = judge({"First": first, "Second": second})
     assert any("Circular Dependencies" in finding and "Second" in finding for finding in found), found
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("is_called", [True, False])
+def test_a_function_that_custom_resources_alone_call_waits_as_they_do(*, waits: bool, is_called: bool) -> None:
+    """The CDK's AwsCustomResource waits for its policy itself, and its function does not."""
+    resources = {
+        "Role": make("AWS::IAM::Role"),
+        "Policy": make("AWS::IAM::Policy", Roles=[{"Ref": "Role"}]),
+        "Function": make("AWS::Lambda::Function", Role="@Role"),
+        "Request": make("Custom::AWS", ServiceToken="@Function") | ({"DependsOn": ["Policy"]} if waits else {}),
+    }
+    if is_called:
+        resources["Permission"] = make("AWS::Lambda::Permission", FunctionName="@Function")
+    found = list(judge_order(ResolvedTemplate({"Resources": resources}, "us-east-1")))
+    assert len(found) == (0 if waits and not is_called else 1)
