@@ -33,6 +33,14 @@ def handler(event, context):
         raise ValueError("said no")
     return {"PhysicalResourceId": "mine", "Data": {"Said": said}}
 """
+SILENT = """
+import cfnresponse
+def handler(event, context):
+    if event["RequestType"] == "Delete":
+        reason = "has a name" if event.get("PhysicalResourceId") else "has no name"
+        cfnresponse.send(event, context, "FAILED", {}, "any", reason=reason)
+"""
+"""It answers a deletion alone, with what the request has, in its reason."""
 
 
 def make_app(folder):
@@ -234,6 +242,24 @@ def test_a_function_of_a_provider_that_fails_fails_the_stack_with_its_words(star
     outcome = cloud.end()
     assert outcome["status"] == "ROLLBACK_COMPLETE"
     assert "Message returned: Error: said no" in outcome["reason"]
+
+
+def test_the_deletion_names_a_resource_whose_function_never_answered(start_cloud, tmp_path):
+    """CloudFormation user guide, "Delete" of custom resource requests: the request has a `PhysicalResourceId`."""
+    app = make_app(tmp_path / "cdk.out")
+    stack = cdk.Stack(app, "silent")
+    code = functions.Code.from_inline(SILENT)
+    silent = functions.Function(
+        stack, "Silent", runtime=functions.Runtime.PYTHON_3_13, handler="index.handler", code=code
+    )
+    timeout = cdk.Duration.seconds(1)
+    cdk.CustomResource(stack, "Own", service_token=silent.function_arn, service_timeout=timeout)
+    cloud = start_cloud()
+    cloud.deploy(app.synth().directory)
+    outcome = cloud.end()
+    assert outcome["reason"] == "CloudFormation did not receive a response from your Custom Resource."
+    deleted = [each["reason"] for each in outcome["events"] if each["status"] == "DELETE_FAILED"]
+    assert deleted == ["Received response status [FAILED] from custom resource. Message returned: has a name"]
 
 
 def test_a_provider_that_waits_is_refused_by_name(tmp_path):

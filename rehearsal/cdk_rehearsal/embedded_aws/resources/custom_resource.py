@@ -65,6 +65,8 @@ class _CustomResource:
     def __init__(self, creation: Creation) -> None:
         self._creation = creation
         self.attributes: dict[str, Any] = {}
+        self._given_id = f"{creation.logical_id}-{secrets.token_hex(6).upper()}"
+        """CloudFormation's own, for a function that answered nothing: each request but the first names the resource."""
         self._latest = self._request("Create", creation.properties)
 
     def settle(self) -> Outcome | None:
@@ -95,8 +97,8 @@ class _CustomResource:
             raise ValueError(f"ServiceToken must be the ARN of a function of this stack, got {token!r}")
         answer = _Answer(creation.logical_id, float(properties.get("ServiceTimeout", _SERVICE_TIMEOUT_SECONDS)))
         key = f"{creation.stack_arn}/{secrets.token_hex(8)}"
-        if request_type != "Create" and self._latest.physical_id:
-            more["PhysicalResourceId"] = self._latest.physical_id
+        if request_type != "Create":
+            more["PhysicalResourceId"] = self._latest.physical_id or self._given_id
         event = {
             "RequestType": request_type,
             "ResponseURL": services.presigned.open(services.place, "custom-resource-response", key, answer),

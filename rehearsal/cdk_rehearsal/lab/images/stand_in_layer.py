@@ -92,7 +92,7 @@ PACKAGE_INDEX = StandIn(
 DEBIAN_ARCHIVE = StandIn(
     "Debian archive",
     "the distribution's archive",
-    "serves the compilers, pip and OpenMPI that this machine downloaded with the nodes' root, and no other package; "
+    "serves the compilers, pip, OpenMPI and packages of the app that this machine downloaded, and no other package; "
     "apt takes it unsigned",
 )
 
