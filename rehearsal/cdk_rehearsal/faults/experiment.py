@@ -160,7 +160,7 @@ def _name_group(group: GroupTarget) -> str:
 
 
 def _list_zones(groups: Sequence[GroupTarget]) -> Any:
-    """The zones of the groups' subnets where the templates tell, or else all of the region."""
+    """Return the zones of the groups' subnets where the templates have them, or else all of the region."""
     subnets = [
         group.stack.template["Resources"].get(subnet["Ref"]) if isinstance(subnet, dict) and "Ref" in subnet else None
         for group in groups
@@ -173,7 +173,7 @@ def _list_zones(groups: Sequence[GroupTarget]) -> Any:
 
 
 def _stands_alone(value: Any) -> bool:
-    """Whether a value means the same in a template of its own."""
+    """Return whether a value means the same in a template of its own."""
     if isinstance(value, dict):
         return all(key in ("Fn::Select", "Fn::GetAZs") and _stands_alone(each) for key, each in value.items())
     return all(map(_stands_alone, value)) if isinstance(value, list) else True
@@ -215,7 +215,7 @@ def _cut_network(groups: Sequence[GroupTarget]) -> _Experiment:
 
 
 def _find_subnet(group: GroupTarget) -> dict[str, Any]:
-    """The group's first subnet, by its tags where the template has it, or else by its id."""
+    """Return the group's first subnet, by its tags where the template has it, or else by its id."""
     first = next(iter(_list_subnets(group)), None)
     if isinstance(first, dict) and first.get("Ref") in group.stack.template["Resources"]:
         return {"ResourceTags": {STACK_TAG: group.stack.name, LOGICAL_ID_TAG: first["Ref"]}}

@@ -1,4 +1,4 @@
-"""What a fault strikes: Auto Scaling groups of an assembly's stacks, by the tags that CloudFormation gives them."""
+"""Targets of faults: Auto Scaling groups of an assembly's stacks, by the tags that CloudFormation gives them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
