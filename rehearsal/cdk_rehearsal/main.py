@@ -5,14 +5,15 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from cdk_rehearsal.assembly import read_stacks, require_parameters
 from cdk_rehearsal.error_report import report_error, run_command
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.extras import require_rehearsal
+from cdk_rehearsal.faults.target import Fault
 from cdk_rehearsal.iam.policy_arguments import add_policies, read_pair
-from cdk_rehearsal.run.progress import report_warnings
+from cdk_rehearsal.run.progress import report_line, report_warnings
 
 if TYPE_CHECKING:
     from cdk_rehearsal.plan import Plan
@@ -30,10 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _rehearse(options: argparse.Namespace) -> int:
     from cdk_rehearsal.plan import Plan, rehearse  # noqa: PLC0415 - slow, which --help need not wait for
 
-    names = ("assembly", "stacks", "expect", "check", "apt", "referees", "seed", "minutes", "out", "cache", *_POLICIES)
-    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    names = ("assembly", "stacks", "expect", "check", "fault", "apt", "referees", "seed", "minutes", "out", "cache")
+    values = {name: getattr(options, name) for name in (*names, *_POLICIES)}
+    given = {name: value for name, value in values.items() if value is not None}
     given |= {"parameters": dict(options.parameter), "accept": dict(options.accept)}
     try:
+        _write_experiment(options)
         plan = Plan(account_policies=dict(options.account_policies), **given).resolve()
         if options.orders is not None:
             return _try_orders(plan, options)
@@ -44,6 +47,17 @@ def _rehearse(options: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(report.to_document(), indent=2) + "\n")
     (sys.stderr if options.json else sys.stdout).write(_end(plan, report) + "\n")
     return int(report.verdict != "pass")
+
+
+def _write_experiment(options: argparse.Namespace) -> None:
+    if options.fis is None:
+        return
+    from cdk_rehearsal.faults.experiment import write_experiment  # noqa: PLC0415 - for this option alone
+
+    if options.fault is None:
+        raise ValueError("--fis must come with --fault, whose experiment it writes")
+    stacks = read_stacks(Path(options.assembly), options.stacks or ())
+    report_line(f"fis: {write_experiment(Path(options.fis), options.fault, stacks)}")
 
 
 def _end(plan: "Plan", report: "Report") -> str:
@@ -107,17 +121,30 @@ def _make_parser() -> argparse.ArgumentParser:
     apt_help = "Debian packages that machines may install, such as unzip,jq, beside those that user data names"
     add("--apt", type=lambda text: text.split(","), metavar="NAMES", help=apt_help)
     add("--seed", type=int, metavar="N", help="order in which resources are created (default: drawn, and shown)")
-    add(
-        "--orders",
-        type=int,
-        metavar="N",
-        help="create and delete the stacks in N orders, seeds 1 to N, without booting an instance; needs no root",
-    )
+    _add_faults(parser)
     add("--minutes", type=float, default=10.0, metavar="M", help="judge the stacks after M minutes (default: 10)")
     add("--out", default="build/rehearsal", metavar="DIR", help="where reports go (default: %(default)s)")
     add("--cache", metavar="DIR", help="keeps downloads and images (default: below $XDG_CACHE_HOME or ~/.cache)")
     add("--json", action="store_true", help="print the report as JSON")
     return parser
+
+
+def _add_faults(parser: argparse.ArgumentParser) -> None:
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument(
+        "--orders",
+        type=int,
+        metavar="N",
+        help="create and delete the stacks in N orders, seeds 1 to N, without booting an instance; needs no root",
+    )
+    kind.add_argument(
+        "--fault",
+        choices=get_args(Fault),
+        help="let launches of groups fail for want of capacity; or, when the stacks are complete, end an instance of a "
+        "group, which must replace it, or cut its subnet off",
+    )
+    fis = "write that fault as a CloudFormation template for AWS Fault Injection Service, with its role and its cost"
+    parser.add_argument("--fis", metavar="FILE", help=fis)
 
 
 def _add_rules(parser: argparse.ArgumentParser) -> None:

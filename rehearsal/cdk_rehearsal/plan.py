@@ -15,6 +15,7 @@ from cdk_rehearsal.embedded_aws.functions.javascript_sdk import prepare_sdk
 from cdk_rehearsal.error_report import INTERRUPTED
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.extras import require_rehearsal
+from cdk_rehearsal.faults.target import Fault, find_groups
 from cdk_rehearsal.iam.given_policies import GivenPolicies, read_given_policies
 from cdk_rehearsal.image_families import find_image_parts
 from cdk_rehearsal.lab.images.app_packages import add_packages, find_app_packages
@@ -48,6 +49,9 @@ class Plan:
             Default: it has none.
         account_policies: Managed policies that the account has before: name with its path -> file. Default: none.
         launch_faults: Launches that fail on purpose. Default: none.
+        fault: `capacity`: no launch of a group succeeds. `instance`: once the stacks are complete, an instance of a
+            group loses its power, and the group must replace it. `network`: once they are complete, the subnet of such
+            an instance is cut off, and the check is called then. Default: none.
         apt: Debian packages that machines may install, beside those that user data names. Default: none.
         referees: Whether the templates are first held against the rules of AWS. Default: they are.
         accept: Name of such a rule -> reason why its findings are no obstacle; the report shows both. Default: none.
@@ -70,6 +74,7 @@ class Plan:
     deployment_boundary: Path | str | None = None
     account_policies: Mapping[str, Path | str] = field(default_factory=dict)
     launch_faults: Sequence[LaunchFault] = ()
+    fault: Fault | None = None
     apt: Sequence[str] = ()
     referees: bool = True
     accept: Mapping[str, str] = field(default_factory=dict)
@@ -81,6 +86,8 @@ class Plan:
     def __post_init__(self) -> None:
         if self.expect not in get_args(Expectation):
             raise ValueError(f"expect must be one of {', '.join(get_args(Expectation))}, got {self.expect!r}")
+        if self.fault not in (None, *get_args(Fault)):
+            raise ValueError(f"fault must be one of {', '.join(get_args(Fault))}, got {self.fault!r}")
         if self.minutes <= 0:
             raise ValueError(f"minutes must be more than 0, got {self.minutes:g}")
 
@@ -144,6 +151,8 @@ def rehearse(plan: Plan) -> Report:
     stacks = read_stacks(assembly, plan.stacks)
     for stack in stacks:
         require_no_images(stack)
+    if plan.fault is not None:
+        find_groups(stacks)
     require_parameters(stacks, plan.parameters)
     report_warnings(assembly, plan.stacks)
     require_namespaces()

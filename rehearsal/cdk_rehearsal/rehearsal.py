@@ -14,6 +14,7 @@ from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.embedded_aws.functions.javascript_sdk import prepare_sdk
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
+from cdk_rehearsal.faults.strike import make_launch_faults, strike
 from cdk_rehearsal.image_families import find_image_parts
 from cdk_rehearsal.key_pairs import assume_key_pairs
 from cdk_rehearsal.lab import open_lab
@@ -22,6 +23,7 @@ from cdk_rehearsal.lab.images.app_packages import add_packages, find_app_package
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import prepare_layers
 from cdk_rehearsal.lab.lab import PORT, ROUTER
+from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.plan import REPORT, Expectation, Plan
 from cdk_rehearsal.referees.judge import Acceptance
 from cdk_rehearsal.referees.order import find_usual_order
@@ -58,7 +60,7 @@ def _rehearse(plan: Plan, acceptance: Acceptance, timeline: Timeline) -> None:
     cache = Path(plan.cache or "")
     options = CloudOptions(
         key_pairs=assume_key_pairs(stacks),
-        faults=plan.launch_faults,
+        faults=(*plan.launch_faults, *make_launch_faults(plan.fault, stacks)),
         seed=plan.seed,
         find_usual_order=find_usual_order if acceptance.races else no_usual_order,
         policies=plan.read_policies(),
@@ -82,8 +84,9 @@ def _rehearse(plan: Plan, acceptance: Acceptance, timeline: Timeline) -> None:
             with timeline.phase("check"):
                 problems = [*_judge_stack(plan.expect, run.stack), *_find_denials(aws)]
                 if run.stack.status == "CREATE_COMPLETE":
-                    problems += [*_judge_user_data(run), *_call_check(plan, run)]
-        sections = (*_list_findings(acceptance), *_list_sections(run, timeline, memory))
+                    problems += [*_judge_machines(plan, run, stacks), *_call_check(plan, run)]
+        fault = Section("fault", () if plan.fault is None else (plan.fault,))
+        sections = (*_list_findings(acceptance), fault, *_list_sections(run, timeline, memory))
         report = Report(
             "fail" if problems else "pass",
             plan.expect,
@@ -120,10 +123,19 @@ def _find_denials(aws: EmbeddedAws) -> list[str]:
     return [f"{action} was denied: {said}" for action, said in denials if not action.startswith(AGENT_ACTIONS)]
 
 
-def _judge_user_data(run: Run) -> list[str]:
+def _judge_machines(plan: Plan, run: Run, stacks: Sequence[AssemblyStack]) -> list[str]:
+    first = run.machines
+    return [
+        *_judge_user_data(run, first),
+        *strike(plan.fault, run, stacks),
+        *_judge_user_data(run, tuple(each for each in run.machines if each not in first)),
+    ]
+
+
+def _judge_user_data(run: Run, machines: Sequence[Machine]) -> list[str]:
     problems = []
     deadline = time.monotonic() + _BOOT_SECONDS
-    for machine in run.machines:
+    for machine in machines:
         while run.execute(machine, ["test", "-s", _BOOT_RESULT]).returncode and time.monotonic() < deadline:
             time.sleep(0.2)
         answer = run.execute(machine, ["cat", _BOOT_RESULT])

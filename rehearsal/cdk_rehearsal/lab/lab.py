@@ -201,6 +201,10 @@ class Lab:
         for one, another in (pair, reversed(pair)):
             one.link.drop(another.address)
 
+    def cut_off(self, instance_id: str) -> None:
+        """Drop what a machine sends out of its subnet from now on; what comes from there has no answer then."""
+        self.node(instance_id).link.drop(self._network.gateway)
+
     def run(self, instance_id: str, argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
         """Run a program in the machine, or in the container, of that id, with the options of `Node.run`."""
         place = self._containers.get(instance_id) or self.node(instance_id)

@@ -76,7 +76,7 @@ class Network:
 
     def __init__(self, gateway: str) -> None:
         try:
-            self._gateway = str(ipaddress.IPv4Address(gateway))
+            self.gateway = str(ipaddress.IPv4Address(gateway))
         except ValueError as error:
             raise RehearsalError(f"gateway must be an IPv4 address, got {gateway!r}") from error
         self._numbers = itertools.count()
@@ -87,7 +87,7 @@ class Network:
             [
                 "link set lo up",
                 f"link add {_BRIDGE} type bridge",
-                f"addr add {self._gateway}/32 dev {_BRIDGE}",
+                f"addr add {self.gateway}/32 dev {_BRIDGE}",
                 f"addr add {CREDENTIALS_ADDRESS}/32 dev {_BRIDGE}",
                 f"addr add {POD_IDENTITY_ADDRESS}/32 dev {_BRIDGE}",
                 f"link set {_BRIDGE} up",
@@ -131,8 +131,8 @@ class Network:
             f"link add eth0 address {mac_address(address)} type veth peer name {interface} netns {os.getpid()}",
             f"addr add {address}/{prefix_length} dev eth0",
             "link set eth0 up",
-            f"route add {self._gateway}/32 dev eth0",
-            f"route add default via {self._gateway} dev eth0",
+            f"route add {self.gateway}/32 dev eth0",
+            f"route add default via {self.gateway} dev eth0",
             *own,
         ]
         namespace = _make_namespace(inside)

@@ -59,6 +59,25 @@ def test_no_order_is_not_a_success(end, capsys):
     assert "orders must be at least 1, got 0" in capsys.readouterr().err
 
 
+def test_an_experiment_is_written_before_the_rehearsal_for_a_fault_alone(end, capsys, tmp_path):
+    group = {"Type": "AWS::AutoScaling::AutoScalingGroup", "Properties": {"LaunchTemplate": {}}}
+    (tmp_path / "s.template.json").write_text(json.dumps({"Resources": {"Group": group}}))
+    assert end(130, "--fault", "instance", "--fis", str(tmp_path / "fis.json")) == 130
+    said = capsys.readouterr().err
+    assert f"aws cloudformation deploy --template-file {tmp_path / 'fis.json'} --stack-name fis-instance" in said
+    assert "Experiment" in json.loads((tmp_path / "fis.json").read_text())["Resources"]
+    assert end(130, "--fis", str(tmp_path / "other.json")) == 2
+    assert "--fis must come with --fault" in capsys.readouterr().err
+    assert not (tmp_path / "other.json").exists()
+
+
+def test_a_fault_without_a_group_is_refused_before_anything_is_deployed(end, capsys):
+    assert end(0, "--fault", "network") == 2
+    assert (
+        "a fault strikes an Auto Scaling group of a stack that is not nested, got none in s" in capsys.readouterr().err
+    )
+
+
 def test_a_template_that_aws_would_refuse_is_not_as_expected(end, capsys, monkeypatch):
     def refuse(*_):
         raise RefusedError(["Resources.Queue.Properties.DelaySeconds: must be at most 900, got 901"])
