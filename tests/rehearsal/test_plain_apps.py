@@ -112,13 +112,6 @@ def test_a_missing_right_fails_with_the_reason(assembly):
 
 
 def test_missing_capacity_fails_with_the_reason(assembly):
-    """The plan of the Python interface plants it."""
-    script = (
-        "import sys; from cdk_rehearsal import LaunchFault, Plan, rehearse; assembly, out = sys.argv[1:]\n"
-        'report = rehearse(Plan(assembly, launch_faults=[LaunchFault("InsufficientInstanceCapacity")], out=out))\n'
-        "print(*report.problems); sys.exit(report.verdict != 'pass')"
-    )
-    command = [sys.executable, "-c", script, assembly, assembly.with_name("out")]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert answer.returncode == 1, answer.stderr
-    assert "We currently do not have sufficient t3.micro capacity" in answer.stdout
+    rehearse(assembly, "--fault", "capacity", status=1)
+    (problem,) = read_problems(assembly)
+    assert "We currently do not have sufficient t3.micro capacity" in problem
