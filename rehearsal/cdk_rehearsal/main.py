@@ -97,8 +97,8 @@ def _make_parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         PROGRAM,
-        description="Deploy synthesized stacks to an embedded AWS on this machine, boot every instance of their Auto "
-        "Scaling groups with its user data, and judge what became of them. Needs Linux and root, and no AWS account.",
+        description="Deploy synthesized stacks to an embedded AWS on this machine, boot every instance with its user "
+        "data, and judge what became of them. Needs Linux and root, and no AWS account.",
         epilog="exit status: 0 as expected, 1 not as expected, 2 could not be tried, 130 interrupted",
     )
     add = parser.add_argument

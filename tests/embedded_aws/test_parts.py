@@ -16,6 +16,7 @@ from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls, SignalHandle,
 from cdk_rehearsal.embedded_aws.ec2.launcher import collect_tags
 from cdk_rehearsal.embedded_aws.functions.environment import ExecutionEnvironment, Function
 from cdk_rehearsal.embedded_aws.functions.interpreters import Interpreters
+from cdk_rehearsal.embedded_aws.messaging.cron import Cron
 from cdk_rehearsal.embedded_aws.messaging.event_bus import parse_rate
 from cdk_rehearsal.errors import AssemblyError
 from cdk_rehearsal.place import Place
@@ -117,6 +118,36 @@ def test_reads_rates(expression, minutes):
 def test_refuses_schedules_that_are_no_rate(expression):
     with pytest.raises(AssemblyError, match="ScheduleExpression must be a rate"):
         parse_rate(expression)
+
+
+@pytest.mark.parametrize(
+    ("expression", "due", "not_due"),
+    [
+        ("cron(0 10 * * ? *)", "2026-11-27 10:00", "2026-11-27 10:01"),
+        ("cron(15 12 * * ? *)", "2026-11-27 12:15", "2026-11-27 00:15"),
+        ("cron(0 18 ? * MON-FRI *)", "2026-11-27 18:00", "2026-11-28 18:00"),
+        ("cron(0 8 1 * ? *)", "2026-12-01 08:00", "2026-12-02 08:00"),
+        ("cron(0/15 * * * ? *)", "2026-11-27 10:45", "2026-11-27 10:50"),
+        ("cron(0/5 8-17 ? * 2-6 *)", "2026-11-27 17:55", "2026-11-29 17:55"),
+        ("cron(0 0 ? JAN,JUL SUN 2027)", "2027-07-04 00:00", "2026-07-05 00:00"),
+    ],
+)
+def test_a_cron_expression_comes_due_at_its_minutes(expression, due, not_due):
+    """EventBridge user guide, "Cron expressions": the first six are of its table, the week begins on Sunday."""
+    assert Cron(expression).is_due(datetime.fromisoformat(due))
+    assert not Cron(expression).is_due(datetime.fromisoformat(not_due))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *("cron(0 10 * * * *)", "cron(0 10 ? * ? *)", "cron(0 10 * * ?)", "cron(60 10 * * ? *)", "cron(0/0 * * * ? *)"),
+        *("cron(0 0 L * ? *)", "cron(0 0 ? * 3#2 *)", "cron(0 0 1 SMARCH ? *)", "cron(9-5 0 * * ? *)", "cron()"),
+    ],
+)
+def test_refuses_what_is_no_cron_expression_or_not_known(expression):
+    with pytest.raises(AssemblyError, match="ScheduleExpression must be a rate or a cron expression"):
+        Cron(expression)
 
 
 def test_strikes_the_chosen_launches_only():
