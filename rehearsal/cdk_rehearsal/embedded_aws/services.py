@@ -30,6 +30,7 @@ from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
 from cdk_rehearsal.embedded_aws.messaging.delivery import Delivery, install_topic_delivery
 from cdk_rehearsal.embedded_aws.messaging.event_bus import EventBus, Schedule, install_event_delivery
 from cdk_rehearsal.embedded_aws.messaging.queue_delivery import install_queue_delivery
+from cdk_rehearsal.embedded_aws.messaging.queue_pollers import QueuePollers
 from cdk_rehearsal.embedded_aws.sagemaker.api import install_training_api
 from cdk_rehearsal.embedded_aws.sagemaker.containers import ContainerHost
 from cdk_rehearsal.embedded_aws.sagemaker.driver import TrainingDriver
@@ -92,6 +93,7 @@ class Services:
         self.authorizer.state.find_part = self.eks.find_part
         self._delivery = Delivery(place, self.functions, self.authorizer)
         self.schedule = Schedule(place, self._delivery.deliver_event, options.minute_seconds)
+        self.pollers = QueuePollers(place, self.functions, observations)
         self.bus = EventBus(place, self._delivery.deliver_event, observations)
         self.emr.events.send = self.bus.deliver
         self.training.events.send = self.bus.deliver
@@ -179,6 +181,7 @@ class Services:
         if self._disturbance is not None:
             self._disturbance.close()
         self.schedule.close()
+        self.pollers.close()
         self.training.close()
         self.emr.close()
         self.eks.close()

@@ -46,6 +46,11 @@ class Delivery:
         if not self._invoke(function_arn, {"Records": [record]}, "sns", topic_arn):
             self._bury(dead_letters, notification, _SNS, topic_arn, {})
 
+    def admits_message(self, queue_arn: str, topic_arn: str) -> bool:
+        """Return whether a queue's policy admits a topic (SNS developer guide, "Fanout to Amazon SQS queues")."""
+        url = self._place.client("sqs").get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
+        return self._authorizer.admits_service(_SNS, "sqs.SendMessage", {"QueueUrl": url}, source_arn=topic_arn)
+
     def deliver_event(self, target: Mapping[str, Any], event: Mapping[str, Any], rule_arn: str) -> None:
         """
         Deliver an event to a function or topic, the target of a rule.
@@ -53,7 +58,8 @@ class Delivery:
         Of the attributes that EventBridge gives a dead letter, this one has the two that name rule and target.
         """
         is_topic = target["Arn"].split(":")[2] == "sns"
-        if self._publish(target, event) if is_topic else self._invoke(target["Arn"], event, "events", rule_arn):
+        content = json.loads(target["Input"]) if "Input" in target else event
+        if self._publish(target, content) if is_topic else self._invoke(target["Arn"], content, "events", rule_arn):
             return
         attributes = {"RULE_ARN": rule_arn, "TARGET_ARN": target["Arn"]}
         self._bury(target.get("DeadLetterConfig", {}).get("Arn", ""), event, _EVENTS, rule_arn, attributes)
@@ -103,8 +109,11 @@ def install_topic_delivery(delivery: Delivery, disturbance: MessageDisturbance |
         message_attributes: dict[str, Any] | None = None,
         **rest: Any,
     ) -> None:
+        if self.protocol == "email":
+            return  # nobody of the lab confirms the subscription
         if self.protocol != "lambda":
-            _moto_publish(self, message, message_id, subject, message_attributes, **rest)
+            if self.protocol != "sqs" or delivery.admits_message(self.endpoint, self.topic.arn):
+                _moto_publish(self, message, message_id, subject, message_attributes, **rest)
             return
         notification = {
             "Type": "Notification",

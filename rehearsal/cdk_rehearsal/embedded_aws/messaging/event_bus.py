@@ -197,18 +197,24 @@ _RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
 _MINUTES = {"minute": 1, "hour": 60, "day": 1440}
 
 
-def parse_rate(expression: str) -> int:
-    """Return the minutes of a rate expression; raise AssemblyError for any other expression."""
+def parse_rate(expression: str) -> int | None:
+    """Return the minutes of a rate expression, None for one of cron; raise AssemblyError for any other expression."""
+    if expression.startswith("cron("):
+        return None
     match = _RATE.fullmatch(expression)
     if match is None or int(match[1]) < 1:
         raise AssemblyError(
-            f"ScheduleExpression must be a rate in the rehearsal, got {expression!r}; use rate(n minutes)"
+            f"ScheduleExpression must be rate(n minutes) or cron(…), got {expression!r}; see EventBridge's user guide"
         )
     return int(match[1]) * _MINUTES[match[2]]
 
 
 class Schedule:
-    """Runs the rules with a rate, in minutes of so many seconds; a rule that is disabled at a tick is silent."""
+    """
+    Runs the rules with a rate, in minutes of so many seconds; a rule that is disabled at a tick is silent.
+
+    A rule of cron never comes due.
+    """
 
     def __init__(self, place: Place, deliver: EventDelivery, minute_seconds: float = 60.0) -> None:
         self._place = place
@@ -218,7 +224,10 @@ class Schedule:
 
     def add_rule(self, name: str, arn: str, expression: str) -> None:
         """Begin to tick a rule; the first tick comes one period after its creation."""
-        period = parse_rate(expression) * self._minute
+        minutes = parse_rate(expression)
+        if minutes is None:
+            return
+        period = minutes * self._minute
         threading.Thread(target=self._tick, args=(name, arn, period), name=f"rule-{name}", daemon=True).start()
 
     def close(self) -> None:
