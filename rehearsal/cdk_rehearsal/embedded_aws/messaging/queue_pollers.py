@@ -14,7 +14,7 @@ from cdk_rehearsal.place import Credentials, Place
 
 _POLL_SECONDS = 1
 _MOST_MESSAGES = 10
-"""That SQS gives at once."""
+"""Of one request, as SQS limits it."""
 
 
 @dataclass(frozen=True)
