@@ -9,6 +9,7 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_s3_notifications as notifications
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
@@ -239,3 +240,30 @@ def test_an_instance_has_the_address_that_is_associated_with_it(deploy):
         assert described["PublicIpAddress"] == address
     cloud.client("cloudformation").delete_stack(StackName="sample")
     assert cloud.end()["status"] == "DELETE_COMPLETE"
+
+
+def make_bucket(stack):
+    """Add a bucket that tells a function of its new objects and a queue of those removed."""
+    code = lambda_.Code.from_inline(
+        "def handler(event, context):\n    print(event['Records'][0]['s3']['object']['key'])\n"
+    )
+    reader = lambda_.Function(stack, "Reader", runtime=lambda_.Runtime.PYTHON_3_12, handler="index.handler", code=code)
+    bucket, queue = s3.Bucket(stack, "Bucket"), sqs.Queue(stack, "Queue")
+    bucket.add_event_notification(s3.EventType.OBJECT_CREATED, notifications.LambdaDestination(reader))
+    bucket.add_event_notification(s3.EventType.OBJECT_REMOVED, notifications.SqsDestination(queue))
+    for name, value in {"Bucket": bucket.bucket_name, "Queue": queue.queue_url}.items():
+        cdk.CfnOutput(stack, f"{name}Is", value=value)
+
+
+def test_a_bucket_tells_a_function_and_a_queue_of_its_objects(deploy):
+    cloud = deploy(make_bucket)
+    outcome = cloud.end()
+    assert (outcome["status"], outcome["reason"]) == ("CREATE_COMPLETE", "")
+    bucket, objects = outcome["outputs"]["BucketIs"], cloud.client("s3")
+    objects.put_object(Bucket=bucket, Key="new.json", Body=b"{}")
+    assert wait_until(lambda: [e for e in cloud.command("report")["invocations"] if "new.json" in e["log"]])
+    objects.delete_object(Bucket=bucket, Key="new.json")
+    (test,) = cloud.receive(outcome["outputs"]["QueueIs"])
+    assert "s3:TestEvent" in test["Body"]
+    (removed,) = cloud.receive(outcome["outputs"]["QueueIs"])
+    assert "ObjectRemoved:Delete" in removed["Body"]

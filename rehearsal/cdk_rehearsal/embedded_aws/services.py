@@ -27,7 +27,7 @@ from cdk_rehearsal.embedded_aws.emr.driver import EmrDriver
 from cdk_rehearsal.embedded_aws.emr.node_channel import NodeChannels
 from cdk_rehearsal.embedded_aws.emr.provisioning import Provisioner
 from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
-from cdk_rehearsal.embedded_aws.messaging.delivery import Delivery, install_topic_delivery
+from cdk_rehearsal.embedded_aws.messaging.delivery import Delivery, install_object_delivery, install_topic_delivery
 from cdk_rehearsal.embedded_aws.messaging.event_bus import EventBus, Schedule, install_event_delivery
 from cdk_rehearsal.embedded_aws.messaging.queue_delivery import install_queue_delivery
 from cdk_rehearsal.embedded_aws.messaging.queue_pollers import QueuePollers
@@ -169,6 +169,7 @@ class Services:
         install_bucket_decisions()
         install_queue_delivery(self._disturbance)
         install_topic_delivery(self._delivery, self._disturbance)
+        install_object_delivery(self._delivery)
         install_event_delivery(self.bus, self.place)
         install_scaling_api(self.scaling)
         self.health.install()

@@ -141,7 +141,7 @@ class FunctionRunner:
         Return whether the function's resource policy admits the service; when not, the refusal is recorded.
         """
         name = function_arn.split(":")[6]
-        account = source_arn.split(":")[4]
+        account = source_arn.split(":")[4] or function_arn.split(":")[4]  # the ARN of a bucket names none
         with self._lock:
             function = self._functions.get(name)
             allowed = any(
