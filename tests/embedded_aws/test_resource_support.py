@@ -41,7 +41,7 @@ def test_lists_everything_that_it_lacks_at_once(sample_template):
     resources = sample_template["Resources"]
     resources["Bucket"] = {"Type": "AWS::ECR::Repository"}
     resources["Alien"] = {"Type": "AWS::Alien::Thing", "Properties": {"ServiceToken": "x"}}
-    resources["Queue"]["Properties"]["FifoQueue"] = True
+    resources["Queue"]["Properties"]["RedriveAllowPolicy"] = {}
     resources["WorkerGroup"]["CreationPolicy"] = {"StartFleet": True}
     resources["WorkerTemplate"]["Properties"]["LaunchTemplateData"]["MetadataOptions"]["HttpProtocolIpv6"] = "enabled"
     resources["MasterTemplate"]["Properties"]["LaunchTemplateData"]["MetadataOptions"]["HttpTokens"] = "optional"
@@ -55,7 +55,7 @@ def test_lists_everything_that_it_lacks_at_once(sample_template):
         "Alien: type AWS::Alien::Thing",
         "Bucket: type AWS::ECR::Repository",
         f"MasterTemplate: {template}.HttpTokens = 'optional' (only 'required')",
-        "Queue: AWS::SQS::Queue property FifoQueue",
+        "Queue: AWS::SQS::Queue property RedriveAllowPolicy",
         "Vpc: AWS::EC2::VPC attribute Fn::GetAtt Ipv6CidrBlocks",
         "WorkerGroup: AWS::AutoScaling::AutoScalingGroup attribute CreationPolicy StartFleet",
         f"WorkerTemplate: {template}.HttpProtocolIpv6",

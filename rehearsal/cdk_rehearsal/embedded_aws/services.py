@@ -27,9 +27,10 @@ from cdk_rehearsal.embedded_aws.emr.driver import EmrDriver
 from cdk_rehearsal.embedded_aws.emr.node_channel import NodeChannels
 from cdk_rehearsal.embedded_aws.emr.provisioning import Provisioner
 from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
-from cdk_rehearsal.embedded_aws.messaging.delivery import Delivery, install_topic_delivery
+from cdk_rehearsal.embedded_aws.messaging.delivery import Delivery, install_object_delivery, install_topic_delivery
 from cdk_rehearsal.embedded_aws.messaging.event_bus import EventBus, Schedule, install_event_delivery
 from cdk_rehearsal.embedded_aws.messaging.queue_delivery import install_queue_delivery
+from cdk_rehearsal.embedded_aws.messaging.queue_pollers import QueuePollers
 from cdk_rehearsal.embedded_aws.sagemaker.api import install_training_api
 from cdk_rehearsal.embedded_aws.sagemaker.containers import ContainerHost
 from cdk_rehearsal.embedded_aws.sagemaker.driver import TrainingDriver
@@ -92,6 +93,7 @@ class Services:
         self.authorizer.state.find_part = self.eks.find_part
         self._delivery = Delivery(place, self.functions, self.authorizer)
         self.schedule = Schedule(place, self._delivery.deliver_event, options.minute_seconds)
+        self.pollers = QueuePollers(place, self.functions, observations)
         self.bus = EventBus(place, self._delivery.deliver_event, observations)
         self.emr.events.send = self.bus.deliver
         self.training.events.send = self.bus.deliver
@@ -167,6 +169,7 @@ class Services:
         install_bucket_decisions()
         install_queue_delivery(self._disturbance)
         install_topic_delivery(self._delivery, self._disturbance)
+        install_object_delivery(self._delivery)
         install_event_delivery(self.bus, self.place)
         install_scaling_api(self.scaling)
         self.health.install()
@@ -179,6 +182,7 @@ class Services:
         if self._disturbance is not None:
             self._disturbance.close()
         self.schedule.close()
+        self.pollers.close()
         self.training.close()
         self.emr.close()
         self.eks.close()

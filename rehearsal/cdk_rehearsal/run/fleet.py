@@ -167,7 +167,8 @@ class Fleet:
                 for line in lines[self.count_lines(machine.instance_id) :]:
                     self.spoke_at = time.monotonic()
                     self.timeline.report(self.lane(machine.instance_id), _LOG_PREFIX.sub("", line))
-                self._logs[machine.instance_id] = lines
+                if lines:  # else it was powered off just now, and its disk is gone
+                    self._logs[machine.instance_id] = lines
                 with suppress(RehearsalError):  # powered off just now
                     self._notice_end(machine.instance_id)
                     for text in self.follow(machine.instance_id, self.disk(machine.instance_id)):

@@ -28,6 +28,10 @@ _LIMITS = (
         "{} is not in the rehearsal, which the images of Amazon Linux have",
     ),
     (
+        re.compile(r"[0-9]+: ([^\s:]+): (?:command )?not found"),
+        "the rehearsal's Debian has no program {}, which the image of the template may have",
+    ),
+    (
         re.compile(
             r"Could not resolve host: ([^\s;]+)|unable to resolve host address .([^'\u2019\s]+)"
             r"|host='([^']+)'.*Failed to establish a new connection"

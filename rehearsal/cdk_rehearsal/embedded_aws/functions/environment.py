@@ -10,7 +10,7 @@ import tempfile
 import time
 import uuid
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ class Function:
         dead_letters: Takes an event that failed for good, and the last error. Default: it is dropped.
         log: Takes the text that an invocation printed. Default: it is dropped.
         decrypt: Decrypts the environment; returns why that is refused, empty when it is not.
+        layers: ARNs of its layers; of two files at one place, that of the later layer is there.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Function:
     dead_letters: Callable[[Any, str], None] = lambda _event, _error: None
     log: Callable[[str], None] = lambda _text: None
     decrypt: Callable[[], str] = lambda: ""
+    layers: Sequence[str] = ()
 
 
 class ExecutionEnvironment:
@@ -70,7 +72,7 @@ class ExecutionEnvironment:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         self._read, write = os.pipe()
         self._process = subprocess.Popen(
-            interpreters.command(function.runtime, write),
+            interpreters.command(function.runtime, interpreters.find_layers(function.name), write),
             cwd=function.code,
             env=dict(function.environment),
             stdin=subprocess.PIPE,

@@ -24,6 +24,7 @@ class Interpreters:
 
     def __init__(self, folder: Path, node_modules: Path | None = None) -> None:
         self._python = link_packages(folder / "runtime")
+        self._layers = folder / "layers"
         self._code = folder / "code"
         self._code.mkdir()
         if node_modules is not None:
@@ -34,13 +35,20 @@ class Interpreters:
         """Return the folder of a function's code."""
         return self._code / function
 
-    def command(self, runtime: str, answers: int) -> list[str]:
+    def find_layers(self, function: str) -> Path:
+        """Return the folder of a function's layers, which stands for `/opt`."""
+        return self._layers / function
+
+    def command(self, runtime: str, layers: Path, answers: int) -> list[str]:
         """Return the command of an execution environment, which answers on a file descriptor."""
         if runtime.startswith(NODE):
             return [str(find_node()), str(_HERE / "child.cjs"), str(answers)]
         child = str(_HERE / "child.py")
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        # Lambda developer guide, "Packaging your layer content": where the layers of Python have their modules.
+        places = [layers / "python" / "lib" / version / "site-packages", layers / "python", self._python]
         bootstrap = (
-            f"import sys, runpy; sys.path[:0] = [{str(self._python)!r}]; sys.argv[0] = {child!r}; "
+            f"import sys, runpy; sys.path[:0] = {list(map(str, places))!r}; sys.argv[0] = {child!r}; "
             f"runpy.run_path({child!r}, run_name='__main__')"
         )
         # -I -S: neither this environment's packages nor the checkout's source roots may help the function.

@@ -66,7 +66,7 @@ _LOST_ANSWER = "Runtime exited with error: signal: killed"
 
 @dataclass(frozen=True)
 class Invocation:
-    """One that ended (`attempt` from 1), or was refused (0), by `sns`, `events`, `cloudformation` or `invoke`."""
+    """One that ended (`attempt` from 1), or was refused (0): of `sns`, `sqs`, `events`, `cloudformation`, `invoke`."""
 
     at: float
     """Monotonic time of its begin, in seconds."""
@@ -96,6 +96,7 @@ class FunctionRunner:
         self._interpreters = Interpreters(Path(self._folder.name), node_modules)
         self._lock = threading.Lock()
         self._functions: dict[str, Function] = {}
+        self._layers: dict[str, bytes] = {}
         self._permissions: dict[str, list[Permission]] = defaultdict(list)
         self._warm: dict[str, list[ExecutionEnvironment]] = defaultdict(list)
         self._all: list[ExecutionEnvironment] = []
@@ -106,11 +107,20 @@ class FunctionRunner:
     def add_function(self, function: Function, zipped: bytes) -> None:
         """Unpack a function's code, so that it can be invoked."""
         code = unpack_code(zipped, self._interpreters.find_code(function.name))
+        layers = self._interpreters.find_layers(function.name)
+        for layer in function.layers:
+            if layer not in self._layers:
+                raise ValueError(f"Layers must be layers of the app in the rehearsal, got {layer}")
+            unpack_code(self._layers[layer], layers)
         environment = {**function.environment, "LAMBDA_TASK_ROOT": str(code)}
         if function.runtime.startswith(NODE):
-            environment = {"NODE_PATH": str(code), **environment}
+            environment = {"NODE_PATH": f"{layers / 'nodejs' / 'node_modules'}:{code}", **environment}
         with self._lock:
             self._functions[function.name] = replace(function, code=code, environment=environment)
+
+    def add_layer(self, arn: str, zipped: bytes) -> None:
+        """Take a layer, which functions can have from now on."""
+        self._layers[arn] = zipped
 
     def remove_function(self, name: str) -> None:
         """Forget a function; running invocations end by themselves."""
@@ -131,7 +141,7 @@ class FunctionRunner:
         Return whether the function's resource policy admits the service; when not, the refusal is recorded.
         """
         name = function_arn.split(":")[6]
-        account = source_arn.split(":")[4]
+        account = source_arn.split(":")[4] or function_arn.split(":")[4]  # the ARN of a bucket names none
         with self._lock:
             function = self._functions.get(name)
             allowed = any(
@@ -161,14 +171,14 @@ class FunctionRunner:
             function = self._functions.get(name)
         return function.arn if function else ""
 
-    def invoke(self, function_arn: str, event: Any) -> Outcome:
+    def invoke(self, function_arn: str, event: Any, source: str = "invoke") -> Outcome:
         """Run a function for a caller that waits; Lambda repeats nothing of it, and keeps no failed event."""
         with self._lock:
             function = self._functions[function_arn.split(":")[6]]
         begin = time.monotonic()
         outcome = self._run(function, event)
         self._hand_over("the log", function, partial(function.log, outcome.log))
-        self._record(Invocation(begin, function.name, "invoke", 1, outcome.seconds, outcome.error, outcome.log))
+        self._record(Invocation(begin, function.name, source, 1, outcome.seconds, outcome.error, outcome.log))
         return outcome
 
     def invocations(self) -> tuple[Invocation, ...]:

@@ -207,7 +207,7 @@ def parse_rate(expression: str) -> int:
     match = _RATE.fullmatch(expression)
     if match is None or int(match[1]) < 1:
         raise AssemblyError(
-            f"ScheduleExpression must be a rate in the rehearsal, got {expression!r}; use rate(n minutes)"
+            f"ScheduleExpression must be rate(n minutes) or cron(…), got {expression!r}; see EventBridge's user guide"
         )
     return int(match[1]) * _MINUTES[match[2]]
 

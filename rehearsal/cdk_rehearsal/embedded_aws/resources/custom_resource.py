@@ -60,7 +60,12 @@ class _Answer:
 
 
 class _CustomResource:
-    """A custom resource of any type: its function acts on all properties and returns the attributes."""
+    """
+    A custom resource of any type: its function acts on all properties and returns the attributes.
+
+    Every request but the first has a physical id (CloudFormation user guide, "Custom resource request objects"); one of
+    CloudFormation's own stands for that which the function did not give.
+    """
 
     def __init__(self, creation: Creation) -> None:
         self._creation = creation

@@ -12,6 +12,7 @@ from cdk_rehearsal.embedded_aws.functions.environment import Function
 from cdk_rehearsal.embedded_aws.functions.inline_code import pack_inline_code
 from cdk_rehearsal.embedded_aws.functions.runner import LOG_STREAM, FunctionLog, Permission
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
+from cdk_rehearsal.embedded_aws.resources.event_sources import create_mapping
 from cdk_rehearsal.place import Credentials, Place
 
 _DEFAULT_TIMEOUT = 3
@@ -36,6 +37,7 @@ def _create_function(creation: Creation) -> Created:
         Environment={"Variables": variables},
         Tags={tag["Key"]: tag["Value"] for tag in creation.tags()},
         **properties.select("Handler", "Runtime", "Role", "Description", "DeadLetterConfig", KMSKeyArn="KmsKeyArn"),
+        **properties.select("Layers"),
     )["FunctionArn"]
     credentials = services.principals.mint(services.place, role_arn=properties["Role"], session=name, kind="lambda")
     function = Function(
@@ -45,6 +47,7 @@ def _create_function(creation: Creation) -> Created:
         {key: str(value) for key, value in variables.items()} | _runtime_variables(creation, name, memory, credentials),
         Path(),
         properties["Runtime"],
+        layers=properties.get("Layers", ()),
     )
     if "DeadLetterConfig" in properties:
         queue = properties["DeadLetterConfig"]["TargetArn"]
@@ -119,6 +122,19 @@ def _runtime_variables(creation: Creation, name: str, memory: int, credentials: 
     }
 
 
+def _create_layer(creation: Creation) -> Created:
+    services, properties = creation.services, creation.properties
+    place = {"Bucket": properties["Content"]["S3Bucket"], "Key": properties["Content"]["S3Key"]}
+    answer = creation.client("lambda").publish_layer_version(
+        LayerName=properties.get("LayerName") or creation.name(64),
+        Content={f"S3{name}": value for name, value in place.items()},
+        **properties.select("Description", "CompatibleRuntimes", "LicenseInfo"),
+    )
+    arn = answer["LayerVersionArn"]
+    services.functions.add_layer(arn, creation.client("s3").get_object(**place)["Body"].read())
+    return Created(arn, {"LayerVersionArn": arn})
+
+
 def _create_permission(creation: Creation) -> Created:
     properties = creation.properties
     name = str(properties["FunctionName"]).rpartition(":")[2]
@@ -144,7 +160,7 @@ def _create_rule(creation: Creation) -> Created:
     )["RuleArn"]
     if pattern:
         creation.services.bus.add_rule(name, arn, pattern)
-    names = ("Id", "Arn", "InputTransformer", "DeadLetterConfig")
+    names = ("Id", "Arn", "Input", "InputTransformer", "DeadLetterConfig")
     targets = [{name: target[name] for name in names if name in target} for target in properties.get("Targets", [])]
     if targets:
         events.put_targets(Rule=name, Targets=targets)
@@ -160,6 +176,8 @@ def _create_rule(creation: Creation) -> Created:
 
 CREATORS: dict[str, Creator] = {
     "AWS::Lambda::Function": _create_function,
+    "AWS::Lambda::LayerVersion": _create_layer,
     "AWS::Lambda::Permission": _create_permission,
+    "AWS::Lambda::EventSourceMapping": create_mapping,
     "AWS::Events::Rule": _create_rule,
 }

@@ -141,6 +141,7 @@ def write_image_part(folder: Path, part: ImagePart) -> None:
 def _write_amazon_linux(folder: Path) -> None:
     launchers = {
         "usr/bin/dnf": ("dnf", "sys.argv[1:]"),
+        "usr/bin/yum": ("dnf", "sys.argv[1:]"),  # the same program (AL2023 user guide, "Package management tool")
         "opt/aws/bin/cfn-signal": ("cfn_signal", "sys.argv[1:]"),
         f"{PACKAGES}/amazon-efs-utils/usr/sbin/mount.efs": ("mount_helper", '"mount.efs", sys.argv[1:]'),
     }

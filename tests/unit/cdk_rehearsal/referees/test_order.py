@@ -46,6 +46,10 @@ ORDERED = {
     "Role": make("AWS::IAM::Role"),
     "Policy": make("AWS::IAM::Policy", PolicyName="p", Roles=[{"Ref": "Role"}]),
     "Function": make("AWS::Lambda::Function", "Policy", Role={"Fn::GetAtt": ["Role", "Arn"]}),
+    "Flows": make("AWS::EC2::FlowLog", "Policy", DeliverLogsPermissionArn={"Fn::GetAtt": ["Role", "Arn"]}),
+    "Server": make("AWS::EC2::Instance", SubnetId="@Subnet"),
+    "Address": make("AWS::EC2::EIP", "Attachment", InstanceId="@Server"),
+    "Bound": make("AWS::EC2::EIPAssociation", "Attachment", InstanceId="@Server", AllocationId="eipalloc-1"),
 }
 
 
@@ -55,7 +59,16 @@ def test_finds_nothing_where_each_resource_waits() -> None:
 
 @pytest.mark.parametrize(
     ("name", "forgotten"),
-    [("Out", "Attachment"), ("Nat", "Out"), ("Group", "InnerOut"), ("Group", "InnerWay"), ("Function", "Policy")],
+    [
+        ("Out", "Attachment"),
+        ("Nat", "Out"),
+        ("Group", "InnerOut"),
+        ("Group", "InnerWay"),
+        ("Function", "Policy"),
+        ("Flows", "Policy"),
+        ("Address", "Attachment"),
+        ("Bound", "Attachment"),
+    ],
 )
 def test_names_what_a_resource_does_not_wait_for(name: str, forgotten: str) -> None:
     resources = copy.deepcopy(ORDERED)

@@ -102,6 +102,8 @@ def test_a_stack_that_waits_for_no_signal_or_has_instances_that_still_boot_is_no
             "there is no pypi.example",
         ),
         ("part-001: line 9: /opt/aws/bin/cfn-init: No such file or directory", "cfn-init is not in the rehearsal"),
+        ("part-001: line 3: aws: command not found", "the rehearsal's Debian has no program aws"),
+        ("/var/lib/cloud/instance/scripts/part-001: 3: aws: not found", "Debian has no program aws"),
         ("all is well", ""),
     ],
 )
