@@ -53,7 +53,9 @@ def find_limit(line: str) -> str:
 
 def list_limits(fleet: Fleet) -> tuple[str, ...]:
     """Return limits of the lab that the machines ran into, each once."""
-    lines = (line for machine in fleet.launched() for line in fleet.lines(machine.instance_id))
+    names = [machine.instance_id for machine in fleet.launched()]
+    # The log itself has lines that nobody has followed yet; that of a machine which is no more was followed.
+    lines = (line for name in names for line in fleet.read_log(name).splitlines() or fleet.lines(name))
     return tuple(dict.fromkeys(filter(None, map(find_limit, lines))))
 
 
