@@ -12,6 +12,8 @@ from cdk_rehearsal.errors import UnknownOperationError
 from cdk_rehearsal.iam.account import Account, Parameters, Target, Targets, Values
 from cdk_rehearsal.iam.ec2_resources import (
     targets_of_ec2_resource,
+    targets_of_group,
+    targets_of_group_of_instance,
     targets_of_launch,
     targets_of_new_interface,
     targets_of_new_volume,
@@ -66,20 +68,6 @@ def _targets_of_topic(parameters: Parameters, _account: Account) -> Iterator[Tar
 
 def _targets_of_target_group(parameters: Parameters, _account: Account) -> Iterator[Target]:
     yield str(parameters["TargetGroupArn"]), {}
-
-
-def _targets_of_group(parameters: Parameters, account: Account) -> Iterator[Target]:
-    yield from _targets_of_tagged(account.find_group(str(parameters["AutoScalingGroupName"])))
-
-
-def _targets_of_group_of_instance(parameters: Parameters, account: Account) -> Iterator[Target]:
-    yield from _targets_of_tagged(account.find_group_of(str(parameters["InstanceId"])))
-
-
-def _targets_of_tagged(group: tuple[str, Mapping[str, str]] | None) -> Iterator[Target]:
-    if group is not None:  # of one that is not there the service itself says so, whoever calls
-        arn, tags = group
-        yield arn, {f"{name}:ResourceTag/{key}": tags[key] for key in tags for name in ("autoscaling", "aws")}
 
 
 def _targets_of_log_stream(parameters: Parameters, account: Account) -> Iterator[Target]:
@@ -242,11 +230,9 @@ _ROWS = (
     _Row(_targets_of_topic, "sns", "Publish", "GenerateDataKey Decrypt"),
     _Row(_no_targets, "autoscaling", "DescribeAutoScalingGroups DescribeAutoScalingInstances DescribeWarmPool"),
     _Row(_no_targets, "autoscaling", "DescribeScalingActivities DescribeTags"),
-    _Row(
-        _targets_of_group, "autoscaling", "SetDesiredCapacity UpdateAutoScalingGroup SuspendProcesses ResumeProcesses"
-    ),
-    _Row(_targets_of_group, "autoscaling", "DeleteWarmPool PutWarmPool"),
-    _Row(_targets_of_group_of_instance, "autoscaling", "SetInstanceHealth TerminateInstanceInAutoScalingGroup"),
+    _Row(targets_of_group, "autoscaling", "SetDesiredCapacity UpdateAutoScalingGroup SuspendProcesses ResumeProcesses"),
+    _Row(targets_of_group, "autoscaling", "DeleteWarmPool PutWarmPool"),
+    _Row(targets_of_group_of_instance, "autoscaling", "SetInstanceHealth TerminateInstanceInAutoScalingGroup"),
     _Row(targets_of_object, "s3", "GetObject HeadObject", "Decrypt", "GetObject"),
     _Row(targets_of_object, "s3", "PutObject", "GenerateDataKey"),
     _Row(targets_of_object, "s3", "CreateMultipartUpload UploadPart", "Decrypt GenerateDataKey", "PutObject"),

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cdk_rehearsal.assembly import AssemblyStack
-from cdk_rehearsal.kubernetes.certificates import make_certificates
 from cdk_rehearsal.lab.images.stand_in_layer import make_launchers
 from cdk_rehearsal.lab.packages import PackageServer
 
@@ -35,6 +34,8 @@ class Downloads:
     """The download in a new folder, and the certificate of its host."""
 
     def __init__(self, folder: Path) -> None:
+        from cdk_rehearsal.kubernetes.certificates import make_certificates  # noqa: PLC0415 - of the extra `rehearsal`
+
         self._files = folder / "files"
         (self._files / _FOLDER).mkdir(parents=True)
         _write_package(self._files / _FOLDER / f"{_PACKAGE}-py3-latest.tar.gz")

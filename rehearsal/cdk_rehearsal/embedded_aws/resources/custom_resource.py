@@ -70,7 +70,7 @@ class _CustomResource:
     def __init__(self, creation: Creation) -> None:
         self._creation = creation
         self.attributes: dict[str, Any] = {}
-        self._given_id = f"{creation.logical_id}-{secrets.token_hex(6).upper()}"
+        self._given_id = creation.name(64)
         """CloudFormation's own, for a function that answered nothing: each request but the first names the resource."""
         self._latest = self._request("Create", creation.properties)
 
