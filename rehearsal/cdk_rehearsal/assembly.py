@@ -1,5 +1,6 @@
 """Stacks of a cloud assembly, as `cdk deploy` reads them."""
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ DEFAULT_REGION = "us-east-1"
 DEFAULT_EXECUTION_ROLE = (
     "arn:${AWS::Partition}:iam::${AWS::AccountId}:role/cdk-hnb659fds-cfn-exec-role-${AWS::AccountId}-${AWS::Region}"
 )
+_DUMMY_ZONE = '"dummy1a"'
 _NESTED_TEMPLATE = ".nested.template.json"
 """End of the files in which the CDK writes the templates of nested stacks."""
 
@@ -162,12 +164,18 @@ def _read_environment(stack: StackArtifact) -> str:
 
 def _read_stack(stack: StackArtifact, place: tuple[str, str], needs: tuple[AssemblyStack, ...]) -> AssemblyStack:
     account, region = place
+    template = stack.read_template()
+    if _DUMMY_ZONE in json.dumps(template):
+        raise AssemblyError(
+            f"stack {stack.path} must have the zones of its region, got dummy1a, the CDK's stand-in for a lookup; "
+            "synthesize once with credentials (cdk.context.json keeps the answer), or name availability_zones"
+        )
     assets = tuple(_read_assets(stack))
     return AssemblyStack(
         name=stack.name,
         account=account,
         region=region,
-        template=stack.read_template(),
+        template=template,
         assets=assets,
         tags=stack.entry["properties"].get("tags", {}),
         images=tuple(_read_images(stack)),

@@ -2,6 +2,7 @@
 
 import aws_cdk as cdk
 import pytest
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 
@@ -146,6 +147,16 @@ def test_stacks_of_two_regions_are_refused_by_name(synthesize):
     with pytest.raises(AssemblyError, match=r"must be of one account and region, got eu-west-1 in 111122223333/eu-we"):
         read_stacks(assembly)
     assert read_stack(assembly, "us-west-2").region == "us-west-2"
+
+
+def test_zones_that_nobody_has_looked_up_are_refused_by_name(synthesize):
+    """The CDK writes dummy values for a context that it lacks (CDK guide, "Context values and the AWS CDK")."""
+
+    def add(app):
+        ec2.Vpc(cdk.Stack(app, "web", env=cdk.Environment(account="111122223333", region="eu-west-1")), "Vpc")
+
+    with pytest.raises(AssemblyError, match="stack web must have the zones of its region, got dummy1a"):
+        read_stacks(synthesize(add))
 
 
 def test_of_several_stacks_one_must_be_named(synthesize):
