@@ -110,6 +110,21 @@ class CloudProcess:
         name = self.physical_id(logical_id)
         self.client("autoscaling").set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=desired)
 
+    def listen(self, topic, url):
+        """Subscribe a queue to a topic, which its policy admits from now on."""
+        sqs = self.client("sqs")
+        arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        statement = {
+            "Effect": "Allow",
+            "Principal": {"Service": "sns.amazonaws.com"},
+            "Action": "sqs:SendMessage",
+            "Resource": arn,
+            "Condition": {"ArnEquals": {"aws:SourceArn": topic}},
+        }
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
+        self.client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+
     def receive(self, url, machine=None, **options):
         """Wait for messages of a queue, which stay in it and do not come again; return them."""
         ask = partial(self.client("sqs", machine).receive_message, QueueUrl=url, WaitTimeSeconds=20)

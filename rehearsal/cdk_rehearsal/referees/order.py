@@ -42,7 +42,7 @@ def find_usual_order(template: Mapping[str, Any], region: str) -> Mapping[str, f
     """Return which resources come before others when nothing goes wrong, though the template does not say so."""
     resolved = ResolvedTemplate(template, region)
     found: dict[str, set[str]] = defaultdict(set)
-    for name, other, _ in _list_races(resolved):
+    for name, other, _ in (*_list_races(resolved), *_judge_flow_logs(resolved)):
         if name not in resolved.find_needs(other):
             found[name].add(other)
     return {name: frozenset(others) for name, others in found.items()}
@@ -52,7 +52,6 @@ def _list_races(template: ResolvedTemplate) -> Iterator[_Race]:
     yield from _judge_gateways(template)
     yield from _judge_groups(template)
     yield from _judge_functions(template)
-    yield from _judge_flow_logs(template)
 
 
 def _judge_gateways(template: ResolvedTemplate) -> Iterator[_Race]:
@@ -99,6 +98,7 @@ def _judge_functions(template: ResolvedTemplate) -> Iterator[_Race]:
 
 
 def _judge_flow_logs(template: ResolvedTemplate) -> Iterator[_Race]:
+    """Yield flow logs before the policies of their roles: AWS delivers later, and the rehearsal at once."""
     for name, _ in template.list_type("AWS::EC2::FlowLog"):
         for policy in _find_policies(template, template.list_references(name, "DeliverLogsPermissionArn")):
             yield from _require(template, name, policy, _NO_RIGHTS)
