@@ -1,6 +1,6 @@
 """
-Generator of documentation: parts of CHANGELOG.md and of pages of docs, docs/faults.md, and docs/reference/api.md and
-commands.md.
+Generator of documentation: parts of CHANGELOG.md and of pages of docs, docs/faults.md, and api.md, commands.md and
+rehearsed-resources.md of docs/reference.
 
     python -m docs.generate
 
@@ -46,12 +46,14 @@ from docs.fault_table import (
     render_table,
 )
 from docs.fault_trials import find_trials
+from docs.rehearsed_resources import render_rehearsed_resources
 from stacks.reader import list_hints
 from stacks.shorthands import SHORTHANDS
 
 ROOT = Path(__file__).parents[1]
 API = ROOT / "docs" / "reference" / "api.md"
 COMMANDS = ROOT / "docs" / "reference" / "commands.md"
+RESOURCES = ROOT / "docs" / "reference" / "rehearsed-resources.md"
 CONSUMER_APP = ROOT / "examples" / "consumer_app" / "app.py"
 ARCHITECTURE, IMPORT = ROOT / "docs" / "architecture.md", ROOT / "docs" / "guides" / "import.md"
 PROPS, CHANGELOG = ROOT / "docs" / "props.md", ROOT / "CHANGELOG.md"
@@ -65,6 +67,7 @@ def main() -> None:
     IMPORT.write_text(fill(IMPORT.read_text(), "consumer app", f"```python\n{consumer_app()}\n```"))
     API.write_text(api_reference())
     COMMANDS.write_text(commands_reference())
+    RESOURCES.write_text(render_rehearsed_resources())
     PROPS.write_text(fill(PROPS.read_text(), "props", props_reference()))
     CHANGELOG.write_text(fill(CHANGELOG.read_text(), "renamed props", renamed_table()))
     ERRORS.write_text(fill(ERRORS.read_text(), "launch failures", launch_failures_table()))

@@ -81,7 +81,7 @@ PARTS = (
     Part("rehearsal-broken", ("tests/rehearsal/test_rehearsals.py",), ("base",), FORMS_MIB),
     Part("rehearsal-jobs", ("tests/rehearsal/test_submission.py",), ("base",), FORMS_MIB),
     Part("rehearsal-emr", ("tests/rehearsal/test_emr_cluster.py",), ("base",), FORMS_MIB),
-    Part("fleet", ("tests/rehearsal/test_fleet.py",), ("base",), 1000),
+    Part("fleet", ("tests/rehearsal/test_fleet.py", "tests/rehearsal/test_plain_apps.py"), ("base",), 1500),
     Part(
         "lab",
         (

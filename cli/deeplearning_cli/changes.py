@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.assembly import AssemblyStack, read_stack
 from cdk_rehearsal.errors import AssemblyError
+from cdk_rehearsal.manifest import find_stacks
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_cli.errors import UnavailableError, report_error
 from deeplearning_cli.template_changes import EMR_CLUSTER, Change, Effect, compare_templates
+from deeplearning_rehearsal.template import read_cluster
 
 _HEADINGS = {
     Effect.REFUSE: "CloudFormation refuses to update",
@@ -52,7 +54,7 @@ def add_parser(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compare an assembly with the deployed stack; return 0 if nothing is lost, else 1, and 2 on failure."""
     try:
-        wanted = read_stack(Path(arguments.assembly), arguments.stack)
+        wanted = _read_wanted(Path(arguments.assembly), arguments.stack)
         deployed = _read_deployed(arguments, wanted.name, lambda: open_cloud(arguments))
         changes = compare_templates(deployed, wanted.template)
     except (AssemblyError, UnavailableError) as error:
@@ -62,6 +64,13 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(render_changes(wanted.name, changes)))
     return int(any(_is_harmful(change) or change.effect is Effect.REFUSE for change in changes))
+
+
+def _read_wanted(assembly: Path, name: str | None) -> AssemblyStack:
+    """Return the stack that is meant: by default the only one, or of several the one with a cluster."""
+    if name is None and len(find_stacks(assembly)) > 1:
+        return read_cluster(assembly, None)
+    return read_stack(assembly, name)
 
 
 def render_changes(stack: str, changes: Sequence[Change]) -> list[str]:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.cache import find_cache, require_cache
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
@@ -22,7 +21,7 @@ from deeplearning_rehearsal.cases.verdict.results import render_results
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.platforms.registry import find_platform
 from deeplearning_rehearsal.software.node_software import prepare_software
-from deeplearning_rehearsal.template import count_gpus, require_cluster
+from deeplearning_rehearsal.template import count_gpus, read_cluster
 
 _MINUTES = 15.0
 _GPUS_PER_NODE = 1
@@ -36,6 +35,7 @@ def rehearse(arguments: argparse.Namespace) -> int:
         return print_cases(as_json=arguments.json)
     try:
         options = _read_options(arguments)
+        options.read_policies()
         cases = read_chosen(arguments.case, arguments) if arguments.case else ()
         if arguments.app is None:
             options = _require_assembly(options, arguments.gpus_per_node)
@@ -47,9 +47,10 @@ def rehearse(arguments: argparse.Namespace) -> int:
         options.out.mkdir(parents=True, exist_ok=True)
         if cases:
             return rehearse_cases(cases, arguments.app, options, jobs=arguments.jobs, again=arguments.again)
+        stack = read_cluster(options.assembly, options.stack)
         if options.referees:
-            require_acceptance(options.assembly, options.stack, options.cache)
-        prepare_software(options.assembly, options.stack, options.cache, report_line)
+            require_acceptance(stack.deployment, options.cache)
+        prepare_software(stack, options.cache, report_line)
         return run_enclosed("deeplearning_rehearsal.rehearsal:carry_out", options.to_json())
     except RehearsalError as error:
         return report_error(error, as_json=arguments.json)
@@ -60,12 +61,17 @@ def rehearse(arguments: argparse.Namespace) -> int:
 
 def _try_orders(options: RehearsalOptions, count: int) -> int:
     # moto takes two seconds to load, which the enclosed rehearsal spends in its own process.
+    from cdk_rehearsal.embedded_aws.base.cloud_options import no_usual_order  # noqa: PLC0415
     from cdk_rehearsal.orders import print_failures, try_orders  # noqa: PLC0415
+    from cdk_rehearsal.referees.order import find_usual_order  # noqa: PLC0415
     from deeplearning_rehearsal.cases.run.cloud_faults import make_cloud_options  # noqa: PLC0415
 
+    stack = read_cluster(options.assembly, options.stack)
     if options.referees:
-        require_acceptance(options.assembly, options.stack, options.cache)
-    failures = try_orders(options.assembly, count, stack=options.stack, options=make_cloud_options())
+        require_acceptance(stack.deployment, options.cache)
+    find_order = find_usual_order if options.referees else no_usual_order
+    cloud = make_cloud_options(find_usual_order=find_order, policies=options.read_policies())
+    failures = try_orders(options.assembly, count, stacks=[stack.path], options=cloud, cache=options.cache)
     return print_failures(failures, as_json=options.json)
 
 
@@ -89,6 +95,9 @@ def _read_options(arguments: argparse.Namespace) -> RehearsalOptions:
         cache=Path(arguments.cache).resolve() if arguments.cache else find_cache(),
         referees=arguments.referees,
         lustre_client=bool(arguments.lustre_client),
+        organization_policies=arguments.organization_policies or (),
+        deployment_boundary=arguments.deployment_boundary,
+        account_policies=dict(arguments.account_policies),
         verbose=arguments.verbose,
     )
 
@@ -99,11 +108,10 @@ def _require_assembly(options: RehearsalOptions, gpus: int | None) -> RehearsalO
 
     Returns the options with the GPUs of a node: by default one, where the type of an instance has any.
     """
-    stack = read_stack(options.assembly, options.stack)
-    require_cluster(stack)
+    stack = read_cluster(options.assembly, options.stack)
     if options.nodes is not None:
         find_platform(stack.template).require_nodes(stack.template, options.nodes)
-    report_warnings(options.assembly, options.stack)
+    report_warnings(options.assembly, [options.stack] if options.stack else [])
     if gpus is not None:
         return options
     default = find_platform(stack.template).gpus_per_node

@@ -2,6 +2,7 @@
 
 import argparse
 
+from cdk_rehearsal.iam.policy_arguments import add_policies
 from deeplearning_cli.arguments import Commands, whole_number
 
 _GPUS = "GPUs that nvidia-smi shows (default: 1 where the type of an instance has GPUs, else none)"
@@ -30,6 +31,7 @@ def add_parser(commands: Commands) -> None:
         default=None,
         help="let the nodes' image have a client of FSx for Lustre",
     )
+    add_policies(parser)
     add(
         "--no-referees",
         action="store_false",

@@ -35,8 +35,7 @@ class RefusedError(RehearsalError):
 
     def __init__(self, findings: Sequence[str]) -> None:
         self.findings = tuple(findings)
-        listing = "\n".join(f"  {finding}" for finding in self.findings)
-        super().__init__(f"AWS would refuse {len(self.findings)} properties of this template:\n{listing}")
+        super().__init__(_list_refused(self.findings))
 
 
 class AssemblyError(RehearsalError):
@@ -52,9 +51,21 @@ class UnknownOperationError(RehearsalError):
 
 
 class UnsupportedError(AssemblyError):
-    """The template holds what the rehearsal does not implement: logical id, type and property of each finding."""
+    """
+    The template holds what the rehearsal does not implement: logical id, type and property of each finding.
 
-    def __init__(self, findings: Sequence[str]) -> None:
+    The message lists what AWS would refuse of it too.
+    """
+
+    def __init__(self, findings: Sequence[str], refused: Sequence[str] = ()) -> None:
         self.findings = tuple(findings)
         listing = "\n".join(f"  {finding}" for finding in self.findings)
-        super().__init__(f"the rehearsal does not implement {len(self.findings)} things of this template:\n{listing}")
+        things = "1 thing" if len(self.findings) == 1 else f"{len(self.findings)} things"
+        message = f"the rehearsal does not implement {things} of this template:\n{listing}"
+        super().__init__(f"{message}\n{_list_refused(refused)}" if refused else message)
+
+
+def _list_refused(findings: Sequence[str]) -> str:
+    listing = "\n".join(f"  {finding}" for finding in findings)
+    properties = "1 property" if len(findings) == 1 else f"{len(findings)} properties"
+    return f"AWS would refuse {properties} of this template:\n{listing}"

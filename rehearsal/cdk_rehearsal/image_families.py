@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
 
+from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.machine import ImagePart
 
 _FAMILIES = (
@@ -23,6 +23,7 @@ _PARTS: tuple[tuple[re.Pattern[str], ImagePart], ...] = (
     (re.compile(r"/aws/service/deeplearning/ami/[^/]+/base-[^/]*amazon-linux-2023/.*"), "python3.12"),
     (re.compile(r"/aws/service/deeplearning/ami/[^/]+/[^/]*amazon-linux-2023/.*"), "amazon-linux"),
     (re.compile(r"/aws/service/ami-amazon-linux-latest/al2023-.*"), "amazon-linux"),
+    (re.compile(r"/aws/service/canonical/ubuntu/server(-minimal)?/(20|22)[.]04/.*"), "ubuntu-22.04"),
 )
 """
 Public parameters, and what their images have beyond what all images have.
@@ -74,6 +75,7 @@ def takes_instance_store(parameter: str) -> bool:
     return parameter.startswith("/aws/service/deeplearning/ami/")
 
 
-def find_template_parts(template: Mapping[str, Any]) -> frozenset[ImagePart]:
-    """Return what the images have that a template names by public parameters, in whatever place."""
-    return frozenset(part for name in _PARAMETER.findall(json.dumps(template)) for part in find_parts(name))
+def find_image_parts(stacks: Iterable[AssemblyStack]) -> frozenset[ImagePart]:
+    """Return what the images have that templates name by public parameters, in whatever place."""
+    texts = (json.dumps(template) for stack in stacks for template in stack.templates)
+    return frozenset(part for text in texts for name in _PARAMETER.findall(text) for part in find_parts(name))

@@ -35,6 +35,9 @@ class Scope(Protocol):
     def dynamic(self, reference: str) -> str:
         """Return the value of a dynamic reference, without its braces and `resolve:`."""
 
+    def read_other_stack(self, function: str, argument: Any) -> str:
+        """Return a value of another stack: of `Fn::ImportValue`, or of `Fn::GetStackOutput`."""
+
 
 def evaluate(value: Any, scope: Scope) -> Any:
     """Evaluate a part of a template; raise AssemblyError for a function that the rehearsal does not implement."""
@@ -143,6 +146,10 @@ _FUNCTIONS: dict[str, Callable[[Any, Scope], Any]] = {
     "Fn::If": lambda argument, scope: evaluate(argument[1 if scope.condition(argument[0]) else 2], scope),
     "Fn::FindInMap": _find_in_map,
     "Fn::Cidr": _cidr,
+    "Fn::ImportValue": lambda argument, scope: scope.read_other_stack("Fn::ImportValue", evaluate(argument, scope)),
+    "Fn::GetStackOutput": lambda argument, scope: scope.read_other_stack(
+        "Fn::GetStackOutput", evaluate(argument, scope)
+    ),
     "Fn::GetAZs": lambda argument, scope: scope.zones(str(evaluate(argument, scope) or "")),
     "Fn::Base64": lambda argument, scope: base64.b64encode(_text(evaluate(argument, scope)).encode()).decode(),
     "Fn::Equals": lambda argument, scope: _text(evaluate(argument[0], scope)) == _text(evaluate(argument[1], scope)),

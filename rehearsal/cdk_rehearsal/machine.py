@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-ImagePart = Literal["compilers", "pytorch", "python3.12", "amazon-linux", "emr"]
+ImagePart = Literal["compilers", "pytorch", "python3.12", "ubuntu-22.04", "amazon-linux", "emr"]
 """Something that some images have and others have not."""
 
 

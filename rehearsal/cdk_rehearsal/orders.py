@@ -1,4 +1,4 @@
-"""Creates and deletes a stack in several orders, without booting an instance."""
+"""Creates and deletes stacks in several orders, without booting an instance."""
 
 import json
 import sys
@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.assembly import AssemblyStack, read_stacks
+from cdk_rehearsal.cache import find_cache
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, ScalingPace
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.embedded_aws.eks.host import ClusterNode, ClusterOrder, RunningCluster
+from cdk_rehearsal.embedded_aws.functions.javascript_sdk import prepare_sdk
 from cdk_rehearsal.embedded_aws.sagemaker.containers import ContainerOrder, RunningContainer
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.key_pairs import assume_key_pairs
@@ -74,12 +76,13 @@ def try_orders(
     assembly: Path | str,
     count: int,
     *,
-    stack: str | None = None,
+    stacks: Sequence[str] = (),
     parameters: Mapping[str, str] | None = None,
     options: CloudOptions | None = None,
+    cache: Path | str | None = None,
 ) -> tuple[str, ...]:
     """
-    Create and delete a stack in different orders, and return the failures.
+    Create and delete stacks with their resources in different orders, and return the failures.
 
     CloudFormation creates resources that do not depend on each other in any order, so a missing dependency fails some
     deployments only. No instance boots, and the stack does not wait for signals; functions run. Reports each order on
@@ -88,27 +91,32 @@ def try_orders(
     Args:
         assembly: Folder that `cdk synth` wrote.
         count: Number of orders. Their seeds are 1 to `count`, the seeds of `Plan`.
-        stack: Name of the stack. Default: the only one of the assembly.
-        parameters: Values of the template's parameters. Default: their defaults.
-        options: Options of the embedded AWS. Default: an empty account.
+        stacks: Names, paths or patterns of stacks; what they need is with them. Default: all, those of Stages too.
+        parameters: Values of the templates' parameters, each for all stacks that declare it. Default: their defaults.
+        options: Options of the embedded AWS. Default: an empty account, and every order that the templates allow.
+        cache: Folder that keeps what is downloaded once: what functions name of the AWS SDK for JavaScript.
+            Default: that of this user.
 
     Raises:
         ValueError: The count is less than 1.
         UnsupportedError: The rehearsal does not implement all of the template.
         AssemblyError: The assembly cannot be deployed here.
+        UnavailableError: The AWS SDK for JavaScript cannot be fetched.
     """
     if count < 1:
         raise ValueError(f"orders must be at least 1, got {count}")
+    chosen = read_stacks(Path(assembly), stacks)
     options = replace(
         options or CloudOptions(),
-        key_pairs=assume_key_pairs(read_stack(Path(assembly), stack).template),
+        key_pairs=assume_key_pairs(chosen),
+        node_modules=prepare_sdk(chosen, find_cache() if cache is None else Path(cache), report_line),
         pace=_AT_ONCE,
         waits_for_signals=False,
         lose_notifications=True,
     )
     failures = []
     for seed in range(1, count + 1):
-        failure = _try_order(Path(assembly), stack, replace(options, seed=seed), parameters)
+        failure = _try_order(chosen, replace(options, seed=seed), parameters)
         report_line(f"seed {seed} of {count}: {failure or 'created and deleted'}")
         failures += [f"seed {seed}: {failure}"] if failure else []
     return tuple(failures)
@@ -123,8 +131,8 @@ def print_failures(failures: Sequence[str], *, as_json: bool) -> int:
     return int(len(failures) > 0)
 
 
-def _try_order(assembly: Path, stack: str | None, options: CloudOptions, parameters: Mapping[str, str] | None) -> str:
-    """Return why a stack could not be created or deleted; empty when it could."""
+def _try_order(stacks: Sequence[AssemblyStack], options: CloudOptions, parameters: Mapping[str, str] | None) -> str:
+    """Return why a stack could not be created or deleted; empty when all could."""
     with EmbeddedAws(
         address="127.0.0.1",
         port=0,
@@ -133,13 +141,15 @@ def _try_order(assembly: Path, stack: str | None, options: CloudOptions, paramet
         clusters=_NoClusters(),
         options=options,
     ) as aws:
-        aws.deploy(assembly, stack, parameters=parameters)
-        outcome = aws.wait(_SECONDS)
-        if outcome.status != "CREATE_COMPLETE":
-            failed = [f"{e.logical_id}: {e.reason}" for e in outcome.events if e.status == "CREATE_FAILED"]
-            return failed[0] if failed else f"the stack is in {outcome.status} after {_SECONDS:g} s"
-        aws.place.client("cloudformation").delete_stack(StackName=aws.stack_name)
-        outcome = aws.wait(_SECONDS)
-        if outcome.status != "DELETE_COMPLETE":
-            return f"{outcome.status}: {outcome.reason}"
+        for stack in stacks:
+            aws.deploy(stack, parameters=parameters)
+            outcome = aws.wait(_SECONDS)
+            if outcome.status != "CREATE_COMPLETE":
+                failed = [f"{e.logical_id}: {e.reason}" for e in outcome.events if e.status == "CREATE_FAILED"]
+                return failed[0] if failed else f"stack {stack.name} is in {outcome.status} after {_SECONDS:g} s"
+        for stack in reversed(stacks):
+            aws.place.client("cloudformation").delete_stack(StackName=stack.name)
+            outcome = aws.wait(_SECONDS, stack.name)
+            if outcome.status != "DELETE_COMPLETE":
+                return f"{outcome.status}: {outcome.reason}"
         return next((f"denied {action}: {said}" for action, said in aws.authorizer.record.denials().items()), "")

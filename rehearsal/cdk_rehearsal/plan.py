@@ -1,4 +1,4 @@
-"""A rehearsal of a stack as one value, and the function that carries it out."""
+"""A rehearsal of stacks as one value, and the function that carries it out."""
 
 import json
 import secrets
@@ -8,16 +8,20 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
-from cdk_rehearsal.assembly import read_stack, require_no_images
+from cdk_rehearsal.assembly import read_stacks, require_no_images, require_parameters
 from cdk_rehearsal.cache import find_cache, require_cache
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
+from cdk_rehearsal.embedded_aws.functions.javascript_sdk import prepare_sdk
 from cdk_rehearsal.error_report import INTERRUPTED
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.extras import require_rehearsal
-from cdk_rehearsal.image_families import find_template_parts
+from cdk_rehearsal.faults.target import Fault, find_groups
+from cdk_rehearsal.iam.given_policies import GivenPolicies, read_given_policies
+from cdk_rehearsal.image_families import find_image_parts
+from cdk_rehearsal.lab.images.app_packages import add_packages, find_app_packages
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import prepare_layers
-from cdk_rehearsal.referees.judge import require_acceptance
+from cdk_rehearsal.referees.judge import Acceptance, require_acceptance
 from cdk_rehearsal.report.report import Report
 from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
 from cdk_rehearsal.run.progress import report_line, report_warnings
@@ -30,17 +34,27 @@ _VERDICTS = (0, 1)
 @dataclass(frozen=True)
 class Plan:
     """
-    A stack to rehearse, and its expected end.
+    Stacks to rehearse, and their expected end.
 
     Attributes:
         assembly: Folder of the cloud assembly, as `cdk synth` writes it.
-        stack: Name of the stack. Default: the only one of the assembly.
-        parameters: Values of the template's parameters. Default: their defaults.
-        expect: `complete`, or `rolled-back` for a stack that must fail. Default: `complete`.
-        check: Python file with a function `check(run: Run)`, which is called when the stack is complete; an
+        stacks: Names, paths or patterns of stacks, as `cdk deploy` takes them; what they need is deployed before them.
+            Default: all stacks of the assembly, those of Stages too.
+        parameters: Values of the templates' parameters, each for all stacks that declare it. Default: their defaults.
+        expect: `complete`, or `rolled-back` when the last stack must fail. Default: `complete`.
+        check: Python file with a function `check(run: Run)`, which is called when all stacks are complete; an
             AssertionError is a problem of the report. Default: none.
+        organization_policies: Files of service control policies, as the policies of one level. Default: none.
+        deployment_boundary: File of the permissions boundary of the role with which CloudFormation creates resources.
+            Default: it has none.
+        account_policies: Managed policies that the account has before: name with its path -> file. Default: none.
         launch_faults: Launches that fail on purpose. Default: none.
-        referees: Whether the template is first held against the rules of AWS. Default: it is.
+        fault: `capacity`: no launch of a group succeeds. `instance`: once the stacks are complete, an instance of a
+            group loses its power, and the group must replace it. `network`: once they are complete, the subnet of such
+            an instance is cut off, and the check is called then. Default: none.
+        apt: Debian packages that machines may install, beside those that user data names. Default: none.
+        referees: Whether the templates are first held against the rules of AWS. Default: they are.
+        accept: Name of such a rule -> reason why its findings are no obstacle; the report shows both. Default: none.
         seed: Draws the order in which resources are created and deleted, as far as their dependencies leave it open;
             progress shows it. Default: a random number below 1,000,000.
         minutes: Time after which the stack is judged as it stands. Default: 10.
@@ -52,12 +66,18 @@ class Plan:
     """
 
     assembly: Path | str
-    stack: str | None = None
+    stacks: Sequence[str] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
     expect: Expectation = "complete"
     check: Path | str | None = None
+    organization_policies: Sequence[Path | str] = ()
+    deployment_boundary: Path | str | None = None
+    account_policies: Mapping[str, Path | str] = field(default_factory=dict)
     launch_faults: Sequence[LaunchFault] = ()
+    fault: Fault | None = None
+    apt: Sequence[str] = ()
     referees: bool = True
+    accept: Mapping[str, str] = field(default_factory=dict)
     seed: int = field(default_factory=partial(secrets.randbelow, 1_000_000))
     minutes: float = 10.0
     out: Path | str = "build/rehearsal"
@@ -66,6 +86,8 @@ class Plan:
     def __post_init__(self) -> None:
         if self.expect not in get_args(Expectation):
             raise ValueError(f"expect must be one of {', '.join(get_args(Expectation))}, got {self.expect!r}")
+        if self.fault not in (None, *get_args(Fault)):
+            raise ValueError(f"fault must be one of {', '.join(get_args(Fault))}, got {self.fault!r}")
         if self.minutes <= 0:
             raise ValueError(f"minutes must be more than 0, got {self.minutes:g}")
 
@@ -73,6 +95,10 @@ class Plan:
     def work(self) -> Path:
         """Folder of the lab; what is in it is in memory, and ends with the lab."""
         return Path(self.out) / "lab"
+
+    def read_policies(self) -> GivenPolicies:
+        """Read the files of policies; UnavailableError for one that is none."""
+        return read_given_policies(self.organization_policies, self.deployment_boundary, self.account_policies)
 
     def resolve(self) -> "Plan":
         """Return the plan with absolute paths."""
@@ -103,16 +129,17 @@ class Plan:
 
 def rehearse(plan: Plan) -> Report:
     """
-    Deploy a stack to an embedded AWS on this machine, boot its instances, and judge what became of it.
+    Deploy stacks to an embedded AWS on this machine, boot their instances, and judge what became of them.
 
     Shows progress on standard error and writes report.txt and report.json. Needs Linux and root. The first call makes
-    the machines' root file system, which takes a minute and 190 MB of downloads.
+    the machines' root file system, which takes a minute and 190 MB of downloads, and fetches what functions of Node.js
+    name of the AWS SDK.
 
     Args:
         plan: What to rehearse.
 
     Raises:
-        RefusedError: AWS would refuse the template; the message lists all findings.
+        RefusedError: AWS would refuse a template; the message lists all findings.
         RehearsalError: It could not be tried; the message says why, and what to do.
         KeyboardInterrupt: The user interrupted it.
     """
@@ -120,18 +147,26 @@ def rehearse(plan: Plan) -> Report:
     assembly, out, cache = Path(plan.assembly), Path(plan.out), Path(plan.cache or find_cache())
     if plan.check is not None and not Path(plan.check).is_file():
         raise UnavailableError(f"check must be a Python file, got {plan.check}; there is no such file")
-    stack = read_stack(assembly, plan.stack)
-    require_no_images(stack)
-    report_warnings(assembly, plan.stack)
+    plan.read_policies()
+    stacks = read_stacks(assembly, plan.stacks)
+    for stack in stacks:
+        require_no_images(stack)
+    if plan.fault is not None:
+        find_groups(stacks)
+    require_parameters(stacks, plan.parameters)
+    report_warnings(assembly, plan.stacks)
     require_namespaces()
     require_cache(cache)
     require_rehearsal()
-    if plan.referees:
-        require_acceptance(assembly, plan.stack, cache, plan.parameters)
+    acceptance = require_acceptance(stacks, cache, plan.parameters, plan.accept) if plan.referees else Acceptance()
     out.mkdir(parents=True, exist_ok=True)
     (out / REPORT).unlink(missing_ok=True)
-    prepare_layers(find_template_parts(stack.template), prepare_base_root(cache, report_line), None, cache, report_line)
-    status = run_enclosed("cdk_rehearsal.rehearsal:carry_out", plan.to_json())
+    base = prepare_base_root(cache, report_line)
+    add_packages(base, find_app_packages(stacks) | set(plan.apt), cache, report_line)
+    prepare_layers(find_image_parts(stacks), base, None, cache, report_line)
+    prepare_sdk(stacks, cache, report_line)
+    argument = json.dumps({"plan": plan.to_json(), "acceptance": asdict(acceptance)})
+    status = run_enclosed("cdk_rehearsal.rehearsal:carry_out", argument)
     if status == INTERRUPTED:
         raise KeyboardInterrupt
     if status not in _VERDICTS or not (out / REPORT).is_file():

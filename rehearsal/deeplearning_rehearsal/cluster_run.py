@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.errors import PromiseError, RehearsalError
 from cdk_rehearsal.lab import Lab
@@ -39,6 +39,7 @@ class ClusterRun:
     """The parts of one rehearsal."""
 
     options: RehearsalOptions
+    stack: AssemblyStack
     timeline: Timeline
     lab: Lab
     fleet: Fleet
@@ -54,15 +55,20 @@ class ClusterRun:
 
     def gather(self) -> Evidence:
         """Deploy the stack, wait for its end, and examine the result."""
-        options = self.options
-        template = read_stack(options.assembly, options.stack).template
+        options, stack = self.options, self.stack
+        template = stack.template
         platform = find_platform(template)
         if options.nodes is not None:
             platform.require_nodes(template, options.nodes)
         with self.timeline.phase("deploy"):
             workers = None if options.nodes is None else options.nodes - 1
             change = partial(apply_overrides, workers=workers, gpus=options.gpus_per_node)
-            self.aws.deploy(options.assembly, options.stack, change_template=change)
+            for need in stack.needs:
+                self.aws.deploy(need)
+                if self.aws.wait(self.give_up - time.monotonic()).status != "CREATE_COMPLETE":
+                    break
+            else:
+                self.aws.deploy(stack, change_template=change)
         with self.timeline.phase("form"):
             outcome = self.aws.wait(self.give_up - time.monotonic())
         evidence = Evidence(

@@ -2,10 +2,13 @@
 
 import json
 import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Literal
+
+from cdk_rehearsal.iam.given_policies import GivenPolicies, read_given_policies
 
 Expectation = Literal["trained", "formed", "failed", "stopped", "job"]
 """
@@ -30,6 +33,10 @@ class RehearsalOptions:
         cache: Folder that keeps what is made or downloaded once, for all rehearsals.
         referees: Whether the template is first held against the rules of AWS. Default: it is.
         lustre_client: Whether the nodes' image has a client of FSx for Lustre. Default: it has none.
+        organization_policies: Files of service control policies, as the policies of one level. Default: none.
+        deployment_boundary: File of the permissions boundary of the role with which CloudFormation creates resources.
+            Default: it has none.
+        account_policies: Managed policies that the account has before: name with its path -> file. Default: none.
         seed: Draws the order in which resources are created and deleted, as far as their dependencies leave it open.
             Default: a random number below 1,000,000.
         verbose: Whether progress shows routine, too. Default: it does not.
@@ -48,6 +55,9 @@ class RehearsalOptions:
     json: bool = False
     referees: bool = True
     lustre_client: bool = False
+    organization_policies: Sequence[str] = ()
+    deployment_boundary: str | None = None
+    account_policies: Mapping[str, str] = field(default_factory=dict)
     seed: int = field(default_factory=partial(secrets.randbelow, 1_000_000))
     verbose: bool = False
     case: Path | None = None
@@ -62,6 +72,10 @@ class RehearsalOptions:
         """Folder of the lab; what is in it is in memory, seen by the lab only, and ends with it."""
         return self.folder / "lab"
 
+    def read_policies(self) -> GivenPolicies:
+        """Read the files of policies; UnavailableError for one that is none."""
+        return read_given_policies(self.organization_policies, self.deployment_boundary, self.account_policies)
+
     def to_json(self) -> str:
         """Return the text that `from_json` reads in the enclosed process."""
         document = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
@@ -74,4 +88,5 @@ class RehearsalOptions:
         paths = {
             name: Path(document[name]) for name in ("assembly", "out", "cache", "case") if document[name] is not None
         }
-        return cls(**document | paths)
+        policies = tuple(document["organization_policies"])
+        return cls(**document | paths | {"organization_policies": policies})

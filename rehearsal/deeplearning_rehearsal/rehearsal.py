@@ -12,8 +12,9 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NoReturn
 
-from cdk_rehearsal.assembly import AssemblyStack, read_stack
+from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.embedded_aws.access.authorizer import write_rights
+from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, no_usual_order
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError
@@ -22,6 +23,7 @@ from cdk_rehearsal.lab import Lab, open_lab
 from cdk_rehearsal.lab.lab import ENDPOINT, PORT, ROUTER
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.place import OPERATOR_KEY, OPERATOR_SECRET
+from cdk_rehearsal.referees.order import find_usual_order
 from cdk_rehearsal.report.dashboard_page import read_dashboard
 from cdk_rehearsal.report.report import list_ending, name_following, name_path, render_text
 from cdk_rehearsal.report.stand_ins import AWS_STAND_INS
@@ -61,7 +63,7 @@ from deeplearning_rehearsal.software.downloads import prepare_digits
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 from deeplearning_rehearsal.software.node_software import NodeSoftware, prepare_software
 from deeplearning_rehearsal.submitted_jobs import SubmittedJobs
-from deeplearning_rehearsal.template import find_environment, override_environment
+from deeplearning_rehearsal.template import find_environment, override_environment, read_cluster
 from deeplearning_rehearsal.training_jobs import TrainingJobs
 
 _UNREAL_METRICS = {GPU_UTILIZATION.name: "the nodes have no GPU, and the stand-in shows the load of their processor"}
@@ -92,19 +94,17 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
     """
     case = None if options.case is None else read_case(options.case)
     keep_progress(timeline, options.folder)
-    software = prepare_software(
-        options.assembly, options.stack, options.cache, lambda line: timeline.report("rehearsal", line)
-    )
-    stack = read_stack(options.assembly, options.stack)
-    template, platform = stack.template, find_platform(stack.template)
+    stack = read_cluster(options.assembly, options.stack)
+    software = prepare_software(stack, options.cache, lambda line: timeline.report("rehearsal", line))
+    platform = find_platform(stack.template)
     images = prepare_images(stack, software.base, options.cache, lambda line: timeline.report("image", line))
     with _open_lab(options, software) as lab, MemoryWatch(options.work) as memory:
         kept = _open_kept(options, case, stack)
         hosts = open_hosts(platform, lab, stack, images, report=timeline.report, options=options)
         copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, report_line))
         fleet = make_fleet(lab, timeline, _prepare(copy_program, kept, lab), platform.events_lane)
-        key_pairs = assume_key_pairs(template)
-        sound = make_cloud_options(key_pairs=key_pairs, seed=options.seed)
+        key_pairs = assume_key_pairs(stack.deployment)
+        sound = _make_cloud_options(options, key_pairs, software)
         cloud = sound if case is None else add_faults(sound, case, kept)
         aws_parts = EmbeddedAws(
             address=ROUTER,
@@ -119,8 +119,8 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
             fleet.on_end = aws.fail_instance
             give_up = time.monotonic() + options.minutes * 60
             if options.keep:
-                _record(options, lab_pid)
-            cluster = ClusterRun(options, timeline, lab, fleet, aws, key_pairs, kept, give_up)
+                _record(options, stack, lab_pid)
+            cluster = ClusterRun(options, stack, timeline, lab, fleet, aws, key_pairs, kept, give_up)
             run = _choose_run(cluster, case, hosts, stack.template)
             with show_progress(timeline, verbose=options.verbose):
                 evidence = run.gather()
@@ -224,10 +224,22 @@ def _prepare(first: Callable[[Machine], None] | None, kept: KeptEnvironments, la
     return prepare
 
 
-def _record(options: RehearsalOptions, lab_pid: int) -> None:
+def _make_cloud_options(
+    options: RehearsalOptions, key_pairs: Mapping[str, str], software: NodeSoftware
+) -> CloudOptions:
+    """Return the options of an embedded AWS without a fault."""
+    return make_cloud_options(
+        key_pairs=key_pairs,
+        seed=options.seed,
+        find_usual_order=find_usual_order if options.referees else no_usual_order,
+        policies=options.read_policies(),
+        node_modules=software.node_modules,
+    )
+
+
+def _record(options: RehearsalOptions, stack: AssemblyStack, lab_pid: int) -> None:
     """Write where the lab is, for commands that look at it while it forms and while it is kept."""
-    source = read_stack(options.assembly, options.stack)
-    record = LabRecord(lab_pid, read_network(), ENDPOINT, source.region, source.name, OPERATOR_KEY, OPERATOR_SECRET)
+    record = LabRecord(lab_pid, read_network(), ENDPOINT, stack.region, stack.name, OPERATOR_KEY, OPERATOR_SECRET)
     record.write(options.out)
 
 
@@ -252,8 +264,9 @@ def _end(report: Document, options: RehearsalOptions) -> str:
     """Return the last lines of a rehearsal: its verdict, where the report is, and what to do next."""
     following = ""
     if options.case is None and options.expect != "failed" and not options.keep:
-        has_passed, place = report["verdict"] == "pass", (options.assembly, options.stack)
-        following = name_following(*place, has_passed=has_passed, seed=options.seed)
+        patterns = [options.stack] if options.stack else []
+        has_passed = report["verdict"] == "pass"
+        following = name_following(options.assembly, patterns, has_passed=has_passed, seed=options.seed)
     path = f"{name_path(options.folder / 'report.html')} (also .json and .txt)"
     return render_text(list_ending(list_text(report), path, following))
 

@@ -3,11 +3,13 @@
 import copy
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from cdk_rehearsal.assembly import AssemblyStack, require_no_images
+from cdk_rehearsal.assembly import AssemblyStack, read_stacks, require_no_images
 from cdk_rehearsal.errors import AssemblyError
+from cdk_rehearsal.manifest import StackArtifact, find_stacks
 from deeplearning_contract.document import read_record
 from deeplearning_contract.names import ROLE_TAG, NodeRole
 from deeplearning_contract.setting_parts import EnvironmentSettings
@@ -23,15 +25,36 @@ _CAPABILITY = re.compile(r'("compute_capability":\s*)"([^"]+)"')
 _KEY = '"environment":'
 
 
-def require_cluster(stack: AssemblyStack) -> None:
-    """Raise AssemblyError if no platform has a cluster of the stack, or nothing would run its container images."""
-    if not any(platform.owns(stack.template) for platform in PLATFORMS.values()):
+def read_cluster(assembly: Path, name: str | None) -> AssemblyStack:
+    """
+    Read the stack with a cluster, by its name, path or pattern, with the stacks that it needs; None for the only one.
+
+    Raises:
+        AssemblyError: The folder is no assembly, there is not exactly one such stack, or nothing would run its
+            container images.
+    """
+    fitting = [each for each in find_stacks(assembly, [name] if name else ()) if name is None or each.fits(name)]
+    owning = [each for each in fitting if _has_cluster(each.read_template())]
+    if not owning:
         raise AssemblyError(
-            f"stack must have a cluster, got {stack.name} without an Auto Scaling group that is tagged {ROLE_TAG}="
-            f"{NodeRole.MASTER.value}; choose another one with --stack NAME, or add a TrainingCluster to it"
+            f"stack must have a cluster, got {_list_paths(fitting)} without an Auto Scaling group that is tagged "
+            f"{ROLE_TAG}={NodeRole.MASTER.value}; choose another one with --stack NAME, or add a TrainingCluster to it"
         )
-    if not find_platform(stack.template).runs_containers:
-        require_no_images(stack)
+    if len(owning) > 1:
+        raise AssemblyError(f"stack must name one of {_list_paths(owning)}, got {name!r}; choose one with --stack NAME")
+    stack = read_stacks(assembly, [owning[0].path])[-1]
+    for each in stack.deployment:
+        if each is not stack or not find_platform(stack.template).runs_containers:
+            require_no_images(each)
+    return stack
+
+
+def _has_cluster(template: Mapping[str, Any]) -> bool:
+    return any(platform.owns(template) for platform in PLATFORMS.values())
+
+
+def _list_paths(stacks: Sequence[StackArtifact]) -> str:
+    return ", ".join(each.path for each in stacks)
 
 
 def count_gpus(template: Mapping[str, Any]) -> int:

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, ScalingPace
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.base.message_faults import MessageFaults
@@ -26,6 +27,7 @@ from cdk_rehearsal.embedded_aws.base.training_limits import TrainingLimits
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.embedded_aws.sagemaker.containers import MountError
 from cdk_rehearsal.errors import AssemblyError, RehearsalError
+from cdk_rehearsal.iam.given_policies import GivenPolicies
 from cdk_rehearsal.kubernetes.control_plane import ControlPlane
 from deeplearning_rehearsal.lab_pods import KubernetesHost
 
@@ -226,10 +228,11 @@ def observe(observation):
 def answer(aws, command):
     """Carry out one command."""
     if command["do"] == "deploy":
-        aws.deploy(Path(command["assembly"]), change_template=partial(set_size, size=command["size"]))
+        stack = read_stack(Path(command["assembly"]), command.get("stack"))
+        aws.deploy(stack, change_template=partial(set_size, size=command["size"]))
         return {"endpoint": aws.endpoint, "overrides": aws.overrides}
     if command["do"] == "wait":
-        return dataclasses.asdict(aws.wait(command["seconds"]))
+        return dataclasses.asdict(aws.wait(command["seconds"], command.get("stack", "")))
     if command["do"] == "report":
         return {
             "calls": dataclasses.asdict(aws.calls()),
@@ -290,6 +293,12 @@ def open_cloud(options):
         options["message_faults"] = MessageFaults(**options["message_faults"])
     if "training_limits" in options:
         options["training_limits"] = TrainingLimits(**options["training_limits"])
+    if "policies" in options:
+        options["policies"] = GivenPolicies(**options["policies"])
+    if "node_modules" in options:
+        options["node_modules"] = Path(options["node_modules"])
+    if options.pop("has_local_targets", False):
+        options["find_target"] = lambda _: "127.0.0.1"
     retries = tuple(options.pop("retry_seconds", (60.0, 120.0)))
     aws = EmbeddedAws(
         address="127.0.0.1",

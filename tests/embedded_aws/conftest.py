@@ -51,9 +51,9 @@ class CloudProcess:
         line = self.next(lambda entry: entry["kind"] in ("answer", "error"))
         return line["value"] if line["kind"] == "answer" else line["text"]
 
-    def deploy(self, assembly, size=None):
-        """Deploy an assembly and return the answer."""
-        value = self.command("deploy", assembly=str(assembly), size=size)
+    def deploy(self, assembly, size=None, stack=None):
+        """Deploy a stack of an assembly, by default the only one, and return the answer."""
+        value = self.command("deploy", assembly=str(assembly), size=size, stack=stack)
         if isinstance(value, dict):
             self.endpoint = value["endpoint"]
         return value
@@ -110,14 +110,29 @@ class CloudProcess:
         name = self.physical_id(logical_id)
         self.client("autoscaling").set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=desired)
 
+    def listen(self, topic, url):
+        """Subscribe a queue to a topic, which its policy admits from now on."""
+        sqs = self.client("sqs")
+        arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        statement = {
+            "Effect": "Allow",
+            "Principal": {"Service": "sns.amazonaws.com"},
+            "Action": "sqs:SendMessage",
+            "Resource": arn,
+            "Condition": {"ArnEquals": {"aws:SourceArn": topic}},
+        }
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
+        self.client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+
     def receive(self, url, machine=None, **options):
         """Wait for messages of a queue, which stay in it and do not come again; return them."""
         ask = partial(self.client("sqs", machine).receive_message, QueueUrl=url, WaitTimeSeconds=20)
         return wait_until(lambda: ask(**{"VisibilityTimeout": LONGEST_SECONDS} | options).get("Messages"))
 
-    def end(self):
-        """Wait for the end of what CloudFormation does with the sample stack, and return its outcome."""
-        return self.command("wait", seconds=GENEROUS_SECONDS)
+    def end(self, stack=""):
+        """Wait for the end of what CloudFormation does with a stack, by default the last; return its outcome."""
+        return self.command("wait", seconds=GENEROUS_SECONDS, stack=stack)
 
     def complete(self):
         """Let the sample stack become complete by the signal for which it waits."""

@@ -10,7 +10,7 @@ from cdk_rehearsal.embedded_aws.cloud import zip_folder
 from cdk_rehearsal.errors import AssemblyError
 from cdk_rehearsal.place import Place
 from cdk_rehearsal.plan import Plan, rehearse
-from deeplearning_rehearsal.template import require_cluster
+from deeplearning_rehearsal.template import read_cluster
 
 
 def test_takes_place_and_assets_from_the_manifest(assemble, sample_template, tmp_path):
@@ -28,7 +28,7 @@ def test_takes_the_tags_of_the_stack_from_the_manifest(assemble, sample_template
 
 def test_says_which_stacks_there_are(assemble, sample_template, tmp_path):
     folder = assemble(tmp_path / "here", sample_template)
-    with pytest.raises(AssemblyError, match=r"stack must name one of \['sample'\], got 'other'"):
+    with pytest.raises(AssemblyError, match=r"stack must name one of sample, got 'other'"):
         read_stack(folder, "other")
 
 
@@ -88,7 +88,7 @@ def test_rehearsals_that_boot_nodes_refuse_an_image(assemble, sample_template, t
     with pytest.raises(AssemblyError, match="no container engine"):
         rehearse(Plan(assembly=str(folder), out=str(tmp_path / "out")))
     with pytest.raises(AssemblyError, match="no container engine"):
-        require_cluster(read_stack(folder, None))
+        read_cluster(folder, None)
 
 
 def test_an_image_without_its_dockerfile_or_of_another_program_is_refused(assemble, sample_template, tmp_path):

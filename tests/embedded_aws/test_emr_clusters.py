@@ -311,10 +311,8 @@ def test_a_failed_step_and_a_failed_end_are_events_that_rules_match(deploy):
     template["Resources"] |= ALARMS
     sample = deploy(template).bootstrap()
     sample.cloud.observation("Alarms CREATE_COMPLETE")
-    sqs, sns = sample.cloud.client("sqs"), sample.cloud.client("sns")
-    queue = sqs.create_queue(QueueName="seen")["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    sns.subscribe(TopicArn=sample.cloud.physical_id("Topic"), Protocol="sqs", Endpoint=arn)
+    queue = sample.cloud.client("sqs").create_queue(QueueName="seen")["QueueUrl"]
+    sample.cloud.listen(sample.cloud.physical_id("Topic"), queue)
     failing, _ = sample.add_steps(make_step("bad", "false", action="TERMINATE_CLUSTER"), make_step("next", "true"))
     sample.master.order("step")
     sample.master.end_step(failing, code=1)

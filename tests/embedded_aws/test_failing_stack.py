@@ -155,11 +155,11 @@ def test_a_function_without_permission_is_not_invoked(deploy_template, sample_te
 
 def test_deploys_nothing_of_a_template_that_it_cannot_rehearse(deploy_template, sample_template):
     sample_template["Resources"]["Bucket"] = {"Type": "AWS::ECR::Repository"}
-    sample_template["Resources"]["Queue"]["Properties"]["FifoQueue"] = True
+    sample_template["Resources"]["Queue"]["Properties"]["RedriveAllowPolicy"] = {}
     cloud = deploy_template(sample_template)
 
     assert "Bucket: type AWS::ECR::Repository" in cloud.answer
-    assert "Queue: AWS::SQS::Queue property FifoQueue" in cloud.answer
+    assert "Queue: AWS::SQS::Queue property RedriveAllowPolicy" in cloud.answer
     assert cloud.command("report")["activities"] == []
     assert cloud.command("wait", seconds=0) == "a stack must have been deployed; call deploy first"
 

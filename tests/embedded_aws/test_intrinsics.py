@@ -27,6 +27,9 @@ class Scope:
     def dynamic(self, reference):
         return f"[{reference}]"
 
+    def read_other_stack(self, function, argument):
+        return f"{function} {argument}"
+
 
 @pytest.mark.parametrize(
     ("expression", "value"),
@@ -36,6 +39,11 @@ class Scope:
         ({"Fn::Sub": "${AWS::Region} ${Queue.Arn} ${!literal} $plain"}, "eu-west-1 <Queue.Arn> ${literal} $plain"),
         ({"Fn::Sub": ["${Here}-${There}", {"Here": {"Ref": "AWS::Region"}, "There": "x"}]}, "eu-west-1-x"),
         ({"Fn::GetAtt": ["Queue", "Arn"]}, "<Queue.Arn>"),
+        ({"Fn::ImportValue": {"Fn::Sub": "${AWS::Region}-x"}}, "Fn::ImportValue eu-west-1-x"),
+        (
+            {"Fn::GetStackOutput": {"StackName": "s", "OutputName": "o"}},
+            "Fn::GetStackOutput {'StackName': 's', 'OutputName': 'o'}",
+        ),
         ({"Fn::GetAtt": "Table.Stream.Arn"}, "<Table.Stream.Arn>"),
         ({"Fn::Select": ["1", {"Fn::Split": ["/", "a/b/c"]}]}, "b"),
         ({"Fn::If": ["Yes", "then", {"Ref": "nobody"}]}, "then"),
@@ -55,8 +63,8 @@ def test_evaluates_each_function(expression, value):
 
 
 def test_refuses_what_it_does_not_implement():
-    with pytest.raises(AssemblyError, match="does not implement Fn::ImportValue"):
-        evaluate({"Fn::ImportValue": "x"}, Scope())
+    with pytest.raises(AssemblyError, match="does not implement Fn::Length"):
+        evaluate({"Fn::Length": ["x"]}, Scope())
     with pytest.raises(AssemblyError, match="nonexistent value at index 2"):
         evaluate({"Fn::Select": [2, ["a", "b"]]}, Scope())
 

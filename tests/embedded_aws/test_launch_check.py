@@ -45,6 +45,7 @@ def check():
                 "SecurityGroupIds": [ec2.describe_security_groups()["SecurityGroups"][0]["GroupId"]],
             }
             group = SimpleNamespace(name="workers", zones=["us-east-1a"], own_tags={}, launch_tags={"team/name": "x"})
+            group.launch_configuration = None
             yield lambda change: check_launch(group, data | change, SimpleNamespace(client=lambda _: ec2), [])
 
 

@@ -14,7 +14,9 @@ from cdk_rehearsal.embedded_aws.base.request import SignedRequest, name_operatio
 from cdk_rehearsal.embedded_aws.base.scaling_group import GroupInstance, ScalingGroup
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls, SignalHandle, WaitCondition
 from cdk_rehearsal.embedded_aws.ec2.launcher import collect_tags
-from cdk_rehearsal.embedded_aws.functions.environment import ExecutionEnvironment, Function, link_runtime
+from cdk_rehearsal.embedded_aws.functions.environment import ExecutionEnvironment, Function
+from cdk_rehearsal.embedded_aws.functions.interpreters import Interpreters
+from cdk_rehearsal.embedded_aws.messaging.cron import Cron
 from cdk_rehearsal.embedded_aws.messaging.event_bus import parse_rate
 from cdk_rehearsal.errors import AssemblyError
 from cdk_rehearsal.place import Place
@@ -112,10 +114,40 @@ def test_reads_rates(expression, minutes):
     assert parse_rate(expression) == minutes
 
 
-@pytest.mark.parametrize("expression", ["cron(0 12 * * ? *)", "rate(0 minutes)", "rate(1 fortnight)"])
-def test_refuses_schedules_that_are_no_rate(expression):
-    with pytest.raises(AssemblyError, match="ScheduleExpression must be a rate"):
+@pytest.mark.parametrize("expression", ["at(2030-01-01T00:00:00)", "rate(0 minutes)", "rate(1 fortnight)"])
+def test_refuses_other_schedules(expression):
+    with pytest.raises(AssemblyError, match=r"ScheduleExpression must be rate\(n minutes\) or cron"):
         parse_rate(expression)
+
+
+@pytest.mark.parametrize(
+    ("expression", "due", "not_due"),
+    [
+        ("cron(0 10 * * ? *)", "2026-11-27 10:00", "2026-11-27 10:01"),
+        ("cron(15 12 * * ? *)", "2026-11-27 12:15", "2026-11-27 00:15"),
+        ("cron(0 18 ? * MON-FRI *)", "2026-11-27 18:00", "2026-11-28 18:00"),
+        ("cron(0 8 1 * ? *)", "2026-12-01 08:00", "2026-12-02 08:00"),
+        ("cron(0/15 * * * ? *)", "2026-11-27 10:45", "2026-11-27 10:50"),
+        ("cron(0/5 8-17 ? * 2-6 *)", "2026-11-27 17:55", "2026-11-29 17:55"),
+        ("cron(0 0 ? JAN,JUL SUN 2027)", "2027-07-04 00:00", "2026-07-05 00:00"),
+    ],
+)
+def test_a_cron_expression_comes_due_at_its_minutes(expression, due, not_due):
+    """EventBridge user guide, "Cron expressions": the first six are of its table, the week begins on Sunday."""
+    assert Cron(expression).is_due(datetime.fromisoformat(due))
+    assert not Cron(expression).is_due(datetime.fromisoformat(not_due))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *("cron(0 10 * * * *)", "cron(0 10 ? * ? *)", "cron(0 10 * * ?)", "cron(60 10 * * ? *)", "cron(0/0 * * * ? *)"),
+        *("cron(0 0 L * ? *)", "cron(0 0 ? * 3#2 *)", "cron(0 0 1 SMARCH ? *)", "cron(9-5 0 * * ? *)", "cron()"),
+    ],
+)
+def test_refuses_what_is_no_cron_expression_or_not_known(expression):
+    with pytest.raises(AssemblyError, match="ScheduleExpression must be a rate or a cron expression"):
+        Cron(expression)
 
 
 def test_strikes_the_chosen_launches_only():
@@ -177,10 +209,10 @@ def test_refuses_a_tag_that_instance_metadata_cannot_show():
 def environment(tmp_path):
     """Return a function that starts an execution environment for a handler's source; all are closed."""
     environments = []
-    runtime = link_runtime(tmp_path / "runtime")
+    interpreters = Interpreters(tmp_path)
 
     def start(source, timeout=GENEROUS_SECONDS):
-        code = tmp_path / f"code{len(environments)}"
+        code = interpreters.find_code(f"code{len(environments)}")
         code.mkdir()
         (code / "module.py").write_text(source)
         variables = {
@@ -190,8 +222,8 @@ def environment(tmp_path):
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "128",
             "AWS_LAMBDA_LOG_STREAM_NAME": "stream",
         }
-        function = Function("function", "arn", timeout, variables, code)
-        environments.append(ExecutionEnvironment(function, runtime))
+        function = Function("function", "arn", timeout, variables, code, "python3.13")
+        environments.append(ExecutionEnvironment(function, interpreters))
         return environments[-1]
 
     yield start

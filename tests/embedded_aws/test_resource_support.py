@@ -3,9 +3,9 @@
 import pytest
 
 from cdk_rehearsal.embedded_aws.resources import CREATORS
-from cdk_rehearsal.embedded_aws.resources.resource_support import load_support, require_support
 from cdk_rehearsal.embedded_aws.resources.simple import Simple
 from cdk_rehearsal.errors import UnsupportedError
+from cdk_rehearsal.referees.resource_support import load_support, require_support
 
 
 def find_gaps(template):
@@ -41,12 +41,11 @@ def test_lists_everything_that_it_lacks_at_once(sample_template):
     resources = sample_template["Resources"]
     resources["Bucket"] = {"Type": "AWS::ECR::Repository"}
     resources["Alien"] = {"Type": "AWS::Alien::Thing", "Properties": {"ServiceToken": "x"}}
-    resources["Queue"]["Properties"]["FifoQueue"] = True
+    resources["Queue"]["Properties"]["RedriveAllowPolicy"] = {}
     resources["WorkerGroup"]["CreationPolicy"] = {"StartFleet": True}
     resources["WorkerTemplate"]["Properties"]["LaunchTemplateData"]["MetadataOptions"]["HttpProtocolIpv6"] = "enabled"
     resources["MasterTemplate"]["Properties"]["LaunchTemplateData"]["MetadataOptions"]["HttpTokens"] = "optional"
     sample_template["Transform"] = "AWS::LanguageExtensions"
-    sample_template["Outputs"]["Exported"] = {"Value": "x", "Export": {"Name": "y"}}
     sample_template["Outputs"]["Arn"] = {"Value": {"Fn::GetAtt": ["Vpc", "Ipv6CidrBlocks"]}}
     sample_template["Outputs"]["Length"] = {"Value": {"Fn::Length": [1, 2]}}
     sample_template["Outputs"]["Nobody"] = {"Value": {"Ref": "Nobody"}}
@@ -55,9 +54,8 @@ def test_lists_everything_that_it_lacks_at_once(sample_template):
     assert find_gaps(sample_template) == (
         "Alien: type AWS::Alien::Thing",
         "Bucket: type AWS::ECR::Repository",
-        "Exported: output key Export",
         f"MasterTemplate: {template}.HttpTokens = 'optional' (only 'required')",
-        "Queue: AWS::SQS::Queue property FifoQueue",
+        "Queue: AWS::SQS::Queue property RedriveAllowPolicy",
         "Vpc: AWS::EC2::VPC attribute Fn::GetAtt Ipv6CidrBlocks",
         "WorkerGroup: AWS::AutoScaling::AutoScalingGroup attribute CreationPolicy StartFleet",
         f"WorkerTemplate: {template}.HttpProtocolIpv6",

@@ -485,10 +485,8 @@ def test_another_operation_is_refused_by_name(sample):
 
 def test_a_failed_job_is_an_event(sample):
     """Developer guide, "Events that Amazon SageMaker AI sends to Amazon EventBridge"."""
-    sqs, sns = sample.cloud.client("sqs"), sample.cloud.client("sns")
-    queue = sqs.create_queue(QueueName="seen")["QueueUrl"]
-    queue_arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    sns.subscribe(TopicArn=sample.cloud.physical_id("Topic"), Protocol="sqs", Endpoint=queue_arn)
+    queue = sample.cloud.client("sqs").create_queue(QueueName="seen")["QueueUrl"]
+    sample.cloud.listen(sample.cloud.physical_id("Topic"), queue)
     arn = sample.start(script="exit 1")
     sample.end()
     (message,) = sample.cloud.receive(queue)

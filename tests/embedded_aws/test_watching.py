@@ -71,8 +71,7 @@ def test_publishes_the_text_to_the_topic_of_the_rule_where_its_policy_admits_eve
     for name in ("Rule", "ToldPolicy", "Heard"):
         cloud.observation(f"{name} CREATE_COMPLETE")
     sqs, queue = cloud.client("sqs"), cloud.physical_id("Heard")
-    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    cloud.client("sns").subscribe(TopicArn=cloud.physical_id("Told"), Protocol="sqs", Endpoint=arn)
+    cloud.listen(cloud.physical_id("Told"), queue)
     detail = EVENT["detail"]
     assert cloud.command("send_event", source="deeplearning-cdk", detail_type="Failed", detail=detail) == 1
     messages = sqs.receive_message(QueueUrl=queue).get("Messages", [])  # a target gets an event before the call ends

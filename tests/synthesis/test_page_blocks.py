@@ -44,8 +44,8 @@ BLOCK = re.compile(
 NOT_RUN = ("mermaid", "text")
 FOREIGN = frozenset(
     {
-        *("aws", "lsblk", "mpirun", "npm", "nvidia-smi", "pipx", "pytest", "sudo", "uv", "xargs"),
-        *("cd", "do", "done", "echo", "sha256sum", "source", "tar", "while"),
+        *("apt-get", "aws", "lsblk", "mpirun", "npm", "nvidia-smi", "pipx", "pytest", "python3", "sudo", "uv", "xargs"),
+        *("cd", "do", "done", "echo", "sha256sum", "source", "tar", "test", "while"),
     }
 )
 """First words of commands that are not ours."""
@@ -83,6 +83,7 @@ APPS = {page: text for page, text in PROGRAMS.items() if "def test_" not in text
 def test_blocks_that_cannot_run_are_few_and_say_why() -> None:
     assert [(block.page, block.language) for block in BLOCKS if block.reason is not None] == [
         ("docs/tutorials/first-hour-on-aws.md", "python"),
+        ("docs/tutorials/rehearse-your-app.md", "python"),
         ("rehearsal/cdk_rehearsal/README.md", "python"),
         ("rehearsal/cdk_rehearsal/README.md", "python"),
     ]
@@ -142,7 +143,7 @@ def test_the_json_of_a_page_is_read(block: Block) -> None:
 
 
 def test_the_queue_of_a_page_has_what_the_jobs_of_the_default_cluster_ask_for() -> None:
-    (block,) = (block for block in RUN if block.language == "yaml")
+    (block,) = (block for block in RUN if (block.page, block.language) == ("docs/guides/eks.md", "yaml"))
     flavor, cluster_queue, queue = yaml.safe_load_all(block.text)
     facts = describe_instance_type("instance_type", DEFAULT_INSTANCE_TYPE)
     members = 2
@@ -154,6 +155,17 @@ def test_the_queue_of_a_page_has_what_the_jobs_of_the_default_cluster_ask_for() 
     assert queue["metadata"]["namespace"] == DEFAULT_NAMESPACE
     assert queue["spec"]["clusterQueue"] == cluster_queue["metadata"]["name"]
     assert group["flavors"][0]["name"] == flavor["metadata"]["name"]
+
+
+def test_the_jobs_of_the_page_about_ci_have_the_same_commands_that_are_read() -> None:
+    github, gitlab = (
+        yaml.safe_load(block.text) for block in RUN if (block.page, block.language) == ("docs/guides/ci.md", "yaml")
+    )
+    steps = [step["run"] for step in github["jobs"]["rehearse"]["steps"] if "run" in step]
+    script = gitlab["rehearse"]["script"]
+    read_commands(Block("docs/guides/ci.md", "", "\n".join([*steps, *script]), None))
+    as_root = [line.replace('sudo "$(which cdk-rehearse)"', "cdk-rehearse").replace("sudo ", "") for line in steps]
+    assert script[-len(steps) :] == as_root
 
 
 def test_rehearsals_on_pages_have_enough_nodes_for_the_readmes_app(synthesize: Callable[[str], Path]) -> None:
@@ -218,7 +230,8 @@ def _read_command(words: list[str]) -> None:
         case "cdk-rehearse":
             make_rehearse_parser().parse_args(arguments)
         case "npx" | "cdk":
-            _read_cdk(arguments[1:] if program == "npx" else arguments)
+            words = [word for word in arguments if word != "--yes"]
+            _read_cdk(words[1:] if program == "npx" else words)
         case "pip":
             assert all("/" in word or word[0] in ".$" for word in arguments if "deeplearning" in word)
         case "python":
@@ -237,7 +250,7 @@ def _read_make(arguments: list[str]) -> None:
 
 
 def _read_cdk(arguments: list[str]) -> None:
-    assert arguments[0] in {"bootstrap", "deploy", "destroy", "synth"}
+    assert arguments[0] in {"bootstrap", "deploy", "destroy", "init", "synth"}
     if "--app" not in arguments:
         _read_context(arguments[1:])
 

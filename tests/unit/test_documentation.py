@@ -44,6 +44,7 @@ def test_generated_pages_are_up_to_date(generator: ModuleType) -> None:
     assert generator.render(text) == text, "run: make docs"
     assert all(len(row.split("|")[2].split()) > 2 for row in generator.folders_table().splitlines()[2:])
     assert generator.COMMANDS.read_text() == generator.commands_reference(), "run: make docs"
+    assert generator.RESOURCES.read_text() == generator.render_rehearsed_resources(), "run: make docs"
     text = generator.ERRORS.read_text()
     assert generator.fill(text, "launch failures", generator.launch_failures_table()) == text, "run: make docs"
     text, example = generator.IMPORT.read_text(), f"```python\n{generator.consumer_app()}\n```"

@@ -1,10 +1,8 @@
-"""The embedded AWS as a whole: starts, deploys a cloud assembly, waits for the stack, returns the records."""
+"""The embedded AWS as a whole: starts, deploys stacks of a cloud assembly, waits for each, returns the records."""
 
 import io
 import os
 import threading
-import time
-import uuid
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -13,23 +11,23 @@ from typing import Any, ClassVar, Self
 
 from moto.moto_api._internal.models import moto_api_backend
 
-from cdk_rehearsal.assembly import DEFAULT_REGION, AssemblyStack, fill_place, read_stack, require_no_images
+from cdk_rehearsal.assembly import DEFAULT_REGION, AssemblyStack, fill_place, require_no_images
 from cdk_rehearsal.embedded_aws.access.authorizer import Authorizer
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.base.observation import Observations, Observer
 from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.base.scaling_group import HealthCheck
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
-from cdk_rehearsal.embedded_aws.base.stack_record import StackEvent, StackOutcome
+from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome
 from cdk_rehearsal.embedded_aws.base.training_limits import TrainingLimits
 from cdk_rehearsal.embedded_aws.cloudformation.stack import Stack
 from cdk_rehearsal.embedded_aws.cloudformation.stack_api import install_stack_api
-from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate
+from cdk_rehearsal.embedded_aws.cloudformation.stack_registry import StackRegistry
 from cdk_rehearsal.embedded_aws.eks.host import ClusterHost
 from cdk_rehearsal.embedded_aws.emr.node_channel import NodeChannels
+from cdk_rehearsal.embedded_aws.functions.invoke_api import InvokeApi
 from cdk_rehearsal.embedded_aws.functions.runner import Invocation
 from cdk_rehearsal.embedded_aws.messaging.event_bus import build_event
-from cdk_rehearsal.embedded_aws.resources.resource_support import require_support
 from cdk_rehearsal.embedded_aws.sagemaker.containers import ContainerHost
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts, CallLog
 from cdk_rehearsal.embedded_aws.server.server import Server
@@ -37,15 +35,16 @@ from cdk_rehearsal.embedded_aws.services import Services
 from cdk_rehearsal.errors import RehearsalError, UnsupportedError
 from cdk_rehearsal.machine import MachineHost
 from cdk_rehearsal.place import Credentials, Place
+from cdk_rehearsal.referees.resource_support import require_support
 
 ChangeTemplate = Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], Mapping[str, str]]]
-_POLL_SECONDS = 0.1
+_ACCOUNT_VARIABLE = "MOTO_ACCOUNT_ID"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class EmbeddedAws:
     """
-    AWS in this process, for one stack; `observer` is called from several threads.
+    AWS in this process, for stacks of one account and region; `observer` is called from several threads.
 
     moto's state belongs to the process: a second one raises RehearsalError until the first is stopped. Each begins
     empty. Nodes and functions must reach `address`; port 0 takes a free one.
@@ -76,7 +75,8 @@ class EmbeddedAws:
         self._presigned = PresignedUrls(self._observations)
         self._channels = NodeChannels()
         self._services: Services | None = None
-        self._stack: Stack | None = None
+        self._stacks = StackRegistry[Stack]()
+        self._deployments: list[Stack] = []
         self._server = Server(
             address,
             port,
@@ -102,12 +102,12 @@ class EmbeddedAws:
 
     @property
     def stack_name(self) -> str:
-        """Name of the deployed stack; empty before."""
-        return self._stack.name if self._stack else ""
+        """Name of the stack that was deployed last; empty before."""
+        return self._deployments[-1].name if self._deployments else ""
 
     @property
     def place(self) -> Place:
-        """Account, region and endpoint of the deployed stack, with the operator's clients."""
+        """Account, region and endpoint of the deployed stacks, with the operator's clients."""
         return self._deployed().place
 
     @property
@@ -117,7 +117,7 @@ class EmbeddedAws:
 
     def sign_in(self, role: str) -> Callable[[str], Any]:
         """
-        Return clients of services that call as a role of the stack, whose policies decide; its trust is not asked.
+        Return clients of services that call as a role of the stacks, whose policies decide; its trust is not asked.
 
         Args:
             role: Its logical id.
@@ -126,10 +126,10 @@ class EmbeddedAws:
         return cache(lambda service: place.client_as(service, credentials))
 
     def mint(self, role: str) -> Credentials:
-        """Return credentials of a role of the stack, by its logical id; its trust is not asked."""
+        """Return credentials of a role of the stacks, by its logical id; its trust is not asked."""
         place = self.place
-        assert self._stack is not None
-        (name,) = (each.physical_id for each in self._stack.outcome().resources if each.logical_id == role)
+        resources = (each for stack in self._stacks.list() for each in stack.resources())
+        (name,) = (each.physical_id for each in resources if each.logical_id == role)
         arn = place.client("iam").get_role(RoleName=name)["Role"]["Arn"]
         return self._principals.mint(place, role_arn=arn, session=role, kind=role)
 
@@ -142,8 +142,7 @@ class EmbeddedAws:
 
     def deploy(
         self,
-        assembly: Path,
-        stack_name: str | None = None,
+        source: AssemblyStack,
         *,
         change_template: ChangeTemplate = lambda template: (template, {}),
         parameters: Mapping[str, str] | None = None,
@@ -152,27 +151,36 @@ class EmbeddedAws:
         Upload the assets of a stack and begin to create it.
 
         Args:
-            stack_name: Default: the only stack of the assembly.
+            source: The stack; those that it needs must have been created.
             change_template: Returns a changed copy of the template, and the changes: path -> new value.
                 Default: changes nothing.
-            parameters: Default: those of the template.
+            parameters: Values of parameters, as far as the template declares them. Default: theirs.
 
         Raises:
             UnsupportedError: The rehearsal does not implement all of the template; nothing was deployed.
             AssemblyError: The assembly cannot be deployed here.
-            RehearsalError: A stack was deployed before.
+            RehearsalError: A stack is still being created.
         """
-        if self._services is not None:
-            raise RehearsalError("an embedded AWS must have one stack; stop it and make another one")
-        source = read_stack(assembly, stack_name)
+        if self._deployments and not self._deployments[-1].join(0):
+            raise RehearsalError(f"stacks must be deployed one after the other, {self.stack_name} is not complete yet")
         if self._containers is None and self._clusters is None:
             require_no_images(source)
         template, changes = change_template(source.template)
         self.overrides = {f"Parameters.{name}": value for name, value in (parameters or {}).items()} | dict(changes)
-        require_support(template)
-        if self._clusters is None:
-            _require_no_clusters(template)
-        place = Place(source.account, source.region, self.endpoint)
+        for each in (template, *source.nested.values()):
+            require_support(each)
+            if self._clusters is None:
+                _require_no_clusters(each)
+        services = self._services or self._open(Place(source.account, source.region, self.endpoint))
+        services.deployer.role_arn = fill_place(source.execution_role, services.place)
+        stack = self._open_stack(source.name, template, parameters or {}, source.tags)
+        _upload_assets(source, services.place)
+        self._deployments.append(stack)
+        stack.start()
+
+    def _open(self, place: Place) -> Services:
+        """Open the account."""
+        os.environ[_ACCOUNT_VARIABLE] = place.account  # moto takes it for the account of every caller
         services = self._services = Services(
             place,
             self._machines,
@@ -184,30 +192,34 @@ class EmbeddedAws:
             observations=self._observations,
             options=self._options,
         )
+        services.open_stack = self._open_stack
         self._server.authorizer = services.authorizer
-        arn = place.arn("cloudformation", f"stack/{source.name}/{uuid.uuid4()}")
-        bound = BoundTemplate(template, services, stack_name=source.name, stack_arn=arn, parameters=parameters)
-        bound.require_order()
+        self._server.outside["lambda.Invoke"] = InvokeApi(services.functions).answer
         self._options.prepare(place)
-        _upload_assets(source, place)
-        self._stack = Stack(source.name, arn, bound, services, source.tags)
         services.install()
-        install_stack_api(self._stack)
-        self._stack.start()
+        install_stack_api(self._stacks)
+        return services
 
-    def wait(self, seconds: float, on_event: Callable[[StackEvent], None] | None = None) -> StackOutcome:
-        """Wait for the stack's end, up to a time in seconds, and return its outcome; `on_event` takes each event."""
-        deadline, seen = time.monotonic() + seconds, 0
+    def _open_stack(
+        self, name: str, template: Mapping[str, Any], parameters: Mapping[str, str], tags: Mapping[str, str]
+    ) -> Stack:
+        return Stack(name, template, self._deployed(), self._stacks, parameters=parameters, tags=tags)
+
+    def wait(self, seconds: float, name: str = "") -> StackOutcome:
+        """Wait for the end of what is done to a stack, by default the last that was deployed; return its outcome."""
         self._deployed()
-        assert self._stack is not None
-        while True:
-            has_ended = self._stack.join(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
-            for event in self._stack.events()[seen:]:
-                seen += 1
-                if on_event is not None:
-                    on_event(event)
-            if has_ended or time.monotonic() >= deadline:
-                return self._stack.outcome()
+        stack = next(each for each in reversed(self._deployments) if name in ("", each.name))
+        stack.join(seconds)
+        return stack.outcome()
+
+    def awaits_signals(self) -> bool:
+        """Return whether a resource of any stack waits for signals."""
+        return any(stack.awaits_signals() for stack in self._stacks.list())
+
+    def give_up_signals(self, reason: str) -> None:
+        """Let the resources that wait for signals fail, for a reason."""
+        for stack in self._stacks.list():
+            stack.give_up_signals(reason)
 
     def calls(self, *, until: float | None = None) -> CallCounts:
         """Count the calls of nodes and functions, up to a monotonic time or all."""
@@ -223,12 +235,14 @@ class EmbeddedAws:
 
     def fail_instance(self, instance_id: str, check: HealthCheck = "stopped") -> bool:
         """
-        Fail a check of EC2 for an instance; return whether a group or cluster had it that does not end it already.
+        Fail a check of EC2 for an instance; return whether it was there and nobody ends it already.
 
-        To EMR, whatever check an instance fails, it is gone.
+        To EMR, whatever check an instance fails, it is gone; a single one stays, stopped where that is the check.
         """
         services = self._deployed()
-        return services.emr.fail_instance(instance_id) or services.scaling.fail_instance(instance_id, check)
+        if services.emr.fail_instance(instance_id) or services.scaling.fail_instance(instance_id, check):
+            return True
+        return check == "stopped" and services.instances.stop(instance_id)
 
     def age_groups(self, seconds: float) -> None:
         """Date the creation of every group back, by seconds."""
@@ -288,8 +302,9 @@ class EmbeddedAws:
 
     def stop(self) -> None:
         """End everything, machines excepted: those are their host's."""
-        if self._stack is not None:
-            self._stack.close()
+        for stack in reversed(self._stacks.list()):
+            stack.close()
+        os.environ.pop(_ACCOUNT_VARIABLE, None)
         if self._services is not None:
             self._services.close()
         self._server.stop()

@@ -2,15 +2,21 @@
 
 from cdk_rehearsal.embedded_aws.access.account_state import AccountState
 from cdk_rehearsal.embedded_aws.access.authorizer import Authorizer, install_bucket_decisions
+from cdk_rehearsal.embedded_aws.access.deployer import Deployer
+from cdk_rehearsal.embedded_aws.access.managed_policies import add_policies
 from cdk_rehearsal.embedded_aws.autoscaling.api import install_scaling_api
 from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
 from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotifications
+from cdk_rehearsal.embedded_aws.balancing.health import TargetHealth
+from cdk_rehearsal.embedded_aws.balancing.probe import Failure, HealthCheck, probe
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.base.message_faults import MessageDisturbance
 from cdk_rehearsal.embedded_aws.base.observation import Observations
 from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
+from cdk_rehearsal.embedded_aws.base.stack_record import OpenStack
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
+from cdk_rehearsal.embedded_aws.ec2.instances import SingleInstances
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
 from cdk_rehearsal.embedded_aws.eks.api import install_eks_api
 from cdk_rehearsal.embedded_aws.eks.driver import EksDriver
@@ -21,9 +27,10 @@ from cdk_rehearsal.embedded_aws.emr.driver import EmrDriver
 from cdk_rehearsal.embedded_aws.emr.node_channel import NodeChannels
 from cdk_rehearsal.embedded_aws.emr.provisioning import Provisioner
 from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
-from cdk_rehearsal.embedded_aws.messaging.delivery import Delivery, install_topic_delivery
+from cdk_rehearsal.embedded_aws.messaging.delivery import Delivery, install_object_delivery, install_topic_delivery
 from cdk_rehearsal.embedded_aws.messaging.event_bus import EventBus, Schedule, install_event_delivery
 from cdk_rehearsal.embedded_aws.messaging.queue_delivery import install_queue_delivery
+from cdk_rehearsal.embedded_aws.messaging.queue_pollers import QueuePollers
 from cdk_rehearsal.embedded_aws.sagemaker.api import install_training_api
 from cdk_rehearsal.embedded_aws.sagemaker.containers import ContainerHost
 from cdk_rehearsal.embedded_aws.sagemaker.driver import TrainingDriver
@@ -35,7 +42,14 @@ from cdk_rehearsal.place import Place
 
 
 class Services:
-    """Parts with which resources are created; opening them imports the key pairs of the account."""
+    """
+    Parts with which resources are created; opening them imports the key pairs of the account.
+
+    Attributes:
+        open_stack: Opens a nested stack.
+    """
+
+    open_stack: OpenStack
 
     def __init__(
         self,
@@ -52,21 +66,23 @@ class Services:
     ) -> None:
         self.place, self.observations, self.options = place, observations, options
         self.principals, self.presigned = principals, presigned
-        self.functions = FunctionRunner(observations, options.retry_seconds, loses_answers=options.lose_answers)
+        self.functions = FunctionRunner(
+            observations,
+            options.retry_seconds,
+            loses_answers=options.lose_answers,
+            node_modules=options.node_modules,
+        )
         self.images = ImageCatalogue(place, options.login_users)
         self.launcher = InstanceLauncher(place, principals, self.images, options.label_instance)
         for name, key in options.key_pairs.items():
             place.client("ec2").import_key_pair(KeyName=name, PublicKeyMaterial=key.encode())
         notifications = GroupNotifications(place, observations, lost=options.lose_notifications)
-        self.scaling = ScalingDriver(
-            launcher=self.launcher,
-            machines=machines,
-            notifications=notifications,
-            observations=observations,
-            pace=options.pace,
-            faults=options.faults,
-        )
-        self.authorizer = Authorizer(AccountState(place, self.scaling.groups), CallRecord(), observations)
+        self._open_machines(machines, notifications)
+        self.health = self._open_health()
+        state = AccountState(place, self.scaling.groups)
+        self.authorizer = Authorizer(state, CallRecord(), observations, options.policies.list_organization())
+        self.deployer = Deployer(place, state, options.policies)
+        add_policies(place, options.policies.account)
         notifications.admits = self.authorizer.admits_notification
         self.launcher.admits_volume = self.authorizer.admits_volume
         self.emr = self._open_emr(machines, channels)
@@ -77,11 +93,37 @@ class Services:
         self.authorizer.state.find_part = self.eks.find_part
         self._delivery = Delivery(place, self.functions, self.authorizer)
         self.schedule = Schedule(place, self._delivery.deliver_event, options.minute_seconds)
+        self.pollers = QueuePollers(place, self.functions, observations)
         self.bus = EventBus(place, self._delivery.deliver_event, observations)
         self.emr.events.send = self.bus.deliver
         self.training.events.send = self.bus.deliver
         faults = options.message_faults
         self._disturbance = MessageDisturbance(faults, observations) if faults else None
+
+    def _open_machines(self, machines: MachineHost, notifications: GroupNotifications) -> None:
+        """Open what launches machines."""
+        self.instances = SingleInstances(
+            place=self.place,
+            launcher=self.launcher,
+            machines=machines,
+            observations=self.observations,
+            faults=self.options.faults,
+        )
+        self.scaling = ScalingDriver(
+            launcher=self.launcher,
+            machines=machines,
+            notifications=notifications,
+            observations=self.observations,
+            pace=self.options.pace,
+            faults=self.options.faults,
+        )
+
+    def _open_health(self) -> TargetHealth:
+        def ask(address: str, port: int, check: HealthCheck) -> Failure | None:
+            return probe(self.options.find_target(address), port, check)
+
+        second = self.options.minute_seconds / 60
+        return TargetHealth(self.place, self.scaling, self.observations, ask, second)
 
     def _open_emr(self, machines: MachineHost, channels: NodeChannels) -> EmrDriver:
         return EmrDriver(
@@ -127,8 +169,10 @@ class Services:
         install_bucket_decisions()
         install_queue_delivery(self._disturbance)
         install_topic_delivery(self._delivery, self._disturbance)
+        install_object_delivery(self._delivery)
         install_event_delivery(self.bus, self.place)
         install_scaling_api(self.scaling)
+        self.health.install()
         install_emr_api(self.emr, self.place)
         install_training_api(self.training)
         install_eks_api(self.eks)
@@ -138,8 +182,11 @@ class Services:
         if self._disturbance is not None:
             self._disturbance.close()
         self.schedule.close()
+        self.pollers.close()
         self.training.close()
         self.emr.close()
         self.eks.close()
+        self.health.close()
         self.scaling.close()
+        self.instances.close()
         self.functions.close()

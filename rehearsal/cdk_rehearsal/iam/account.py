@@ -33,6 +33,12 @@ class Account(Protocol):
     def find_role(self, name: str) -> str:
         """Return the ARN of a role, by its name or ARN; empty when there is no such role."""
 
+    def find_boundary(self, role_arn: str) -> tuple[str, str] | None:
+        """Return ARN and text of a role's permissions boundary; None where it has none."""
+
+    def find_profile(self, name: str) -> str:
+        """Return the ARN of an instance profile; empty when there is none."""
+
     def find_profile_role(self, name: str) -> str:
         """Return the ARN of the role of an instance profile, by its name or ARN; empty when there is none."""
 

@@ -1,4 +1,4 @@
-"""Resources that calls of EC2 name, from the Service Authorization Reference, "Amazon EC2"."""
+"""Resources that calls of EC2 and Auto Scaling name, from the pages of the Service Authorization Reference."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -76,3 +76,19 @@ def _describe_tags(parameters: Parameters) -> Values:
 def _tag_target(account: Account, kind: str, name: str) -> Target:
     arn = account.arn("ec2", f"{kind}/{name}")
     return arn, {f"aws:ResourceTag/{key}": value for key, value in account.find_tags(arn).items()}
+
+
+def targets_of_group(parameters: Parameters, account: Account) -> Iterator[Target]:
+    """Name an Auto Scaling group, with its tags."""
+    yield from _targets_of_tagged(account.find_group(str(parameters["AutoScalingGroupName"])))
+
+
+def targets_of_group_of_instance(parameters: Parameters, account: Account) -> Iterator[Target]:
+    """Name the Auto Scaling group of an instance, with its tags."""
+    yield from _targets_of_tagged(account.find_group_of(str(parameters["InstanceId"])))
+
+
+def _targets_of_tagged(group: tuple[str, Mapping[str, str]] | None) -> Iterator[Target]:
+    if group is not None:  # of one that is not there the service itself says so, whoever calls
+        arn, tags = group
+        yield arn, {f"{name}:ResourceTag/{key}": tags[key] for key in tags for name in ("autoscaling", "aws")}

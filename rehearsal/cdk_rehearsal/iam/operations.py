@@ -12,6 +12,8 @@ from cdk_rehearsal.errors import UnknownOperationError
 from cdk_rehearsal.iam.account import Account, Parameters, Target, Targets, Values
 from cdk_rehearsal.iam.ec2_resources import (
     targets_of_ec2_resource,
+    targets_of_group,
+    targets_of_group_of_instance,
     targets_of_launch,
     targets_of_new_interface,
     targets_of_new_volume,
@@ -19,6 +21,12 @@ from cdk_rehearsal.iam.ec2_resources import (
     targets_of_vpc,
 )
 from cdk_rehearsal.iam.eks_resources import targets_of_cluster_part, targets_of_eks_cluster
+from cdk_rehearsal.iam.s3_resources import (
+    list_deleted_versions,
+    targets_of_bucket,
+    targets_of_object,
+    targets_of_objects,
+)
 from cdk_rehearsal.iam.sagemaker_resources import (
     list_execution_roles,
     list_new_tags,
@@ -58,38 +66,8 @@ def _targets_of_topic(parameters: Parameters, _account: Account) -> Iterator[Tar
     yield str(parameters.get("TopicArn") or parameters["TargetArn"]), {}
 
 
-def _targets_of_group(parameters: Parameters, account: Account) -> Iterator[Target]:
-    yield from _targets_of_tagged(account.find_group(str(parameters["AutoScalingGroupName"])))
-
-
-def _targets_of_group_of_instance(parameters: Parameters, account: Account) -> Iterator[Target]:
-    yield from _targets_of_tagged(account.find_group_of(str(parameters["InstanceId"])))
-
-
-def _targets_of_tagged(group: tuple[str, Mapping[str, str]] | None) -> Iterator[Target]:
-    if group is not None:  # of one that is not there the service itself says so, whoever calls
-        arn, tags = group
-        yield arn, {f"{name}:ResourceTag/{key}": tags[key] for key in tags for name in ("autoscaling", "aws")}
-
-
-def _targets_of_object(parameters: Parameters, account: Account) -> Iterator[Target]:
-    """Name an object, and the headers of its upload by which policies decide."""
-    names = {"ACL": "acl", "ServerSideEncryption": "server-side-encryption"}
-    names["SSEKMSKeyId"] = "server-side-encryption-aws-kms-key-id"
-    context = {f"s3:x-amz-{key}": str(parameters[name]) for name, key in names.items() if name in parameters}
-    yield f"{_format_bucket(parameters, account)}/{parameters['Key']}", context
-
-
-def _targets_of_bucket(parameters: Parameters, account: Account) -> Iterator[Target]:
-    """Name a bucket, and what is listed of it."""
-    names = {"prefix": "s3:prefix", "delimiter": "s3:delimiter", "max-keys": "s3:max-keys"}
-    context = {key: str(parameters[name]) for name, key in names.items() if name in parameters}
-    yield _format_bucket(parameters, account), context
-
-
-def _format_bucket(parameters: Parameters, account: Account) -> str:
-    partition = account.arn("s3", "").split(":")[1]
-    return f"arn:{partition}:s3:::{parameters['Bucket']}"
+def _targets_of_target_group(parameters: Parameters, _account: Account) -> Iterator[Target]:
+    yield str(parameters["TargetGroupArn"]), {}
 
 
 def _targets_of_log_stream(parameters: Parameters, account: Account) -> Iterator[Target]:
@@ -170,7 +148,10 @@ def _targets_of_vault(parameters: Parameters, account: Account) -> Iterator[Targ
 
 
 def _targets_of_function(parameters: Parameters, account: Account) -> Iterator[Target]:
-    yield account.arn("lambda", f"function:{parameters['FunctionName']}"), {}
+    """Name a function, by its name or ARN, with the qualifier that either has or the call has beside it."""
+    name = str(parameters["FunctionName"])
+    arn = name if name.startswith("arn:") else account.arn("lambda", f"function:{name.rpartition('function:')[2]}")
+    yield f"{arn}:{parameters['Qualifier']}" if "Qualifier" in parameters else arn, {}
 
 
 def _targets_of_passed_role(parameters: Parameters, _account: Account) -> Iterator[Target]:
@@ -249,19 +230,39 @@ _ROWS = (
     _Row(_targets_of_topic, "sns", "Publish", "GenerateDataKey Decrypt"),
     _Row(_no_targets, "autoscaling", "DescribeAutoScalingGroups DescribeAutoScalingInstances DescribeWarmPool"),
     _Row(_no_targets, "autoscaling", "DescribeScalingActivities DescribeTags"),
+    _Row(targets_of_group, "autoscaling", "SetDesiredCapacity UpdateAutoScalingGroup SuspendProcesses ResumeProcesses"),
+    _Row(targets_of_group, "autoscaling", "DeleteWarmPool PutWarmPool"),
+    _Row(targets_of_group_of_instance, "autoscaling", "SetInstanceHealth TerminateInstanceInAutoScalingGroup"),
+    _Row(targets_of_object, "s3", "GetObject HeadObject", "Decrypt", "GetObject"),
+    _Row(targets_of_object, "s3", "PutObject", "GenerateDataKey"),
+    _Row(targets_of_object, "s3", "CreateMultipartUpload UploadPart", "Decrypt GenerateDataKey", "PutObject"),
+    _Row(targets_of_object, "s3", "CompleteMultipartUpload", "Decrypt GenerateDataKey", "PutObject"),
+    _Row(targets_of_object, "s3", "AbortMultipartUpload"),
+    _Row(targets_of_bucket, "s3", "ListObjects ListObjectsV2 HeadBucket", action="ListBucket"),
+    _Row(targets_of_bucket, "s3", "ListObjectVersions", action="ListBucketVersions"),
+    _Row(targets_of_bucket, "s3", "GetBucketLocation GetBucketPolicy GetBucketTagging PutBucketPolicy DeleteBucket"),
     _Row(
-        _targets_of_group, "autoscaling", "SetDesiredCapacity UpdateAutoScalingGroup SuspendProcesses ResumeProcesses"
+        targets_of_bucket,
+        "s3",
+        "GetBucketNotification GetBucketNotificationConfiguration",
+        action="GetBucketNotification",
     ),
-    _Row(_targets_of_group, "autoscaling", "DeleteWarmPool PutWarmPool"),
-    _Row(_targets_of_group_of_instance, "autoscaling", "SetInstanceHealth TerminateInstanceInAutoScalingGroup"),
-    _Row(_targets_of_object, "s3", "GetObject HeadObject", "Decrypt", "GetObject"),
-    _Row(_targets_of_object, "s3", "PutObject", "GenerateDataKey"),
-    _Row(_targets_of_object, "s3", "CreateMultipartUpload UploadPart", "Decrypt GenerateDataKey", "PutObject"),
-    _Row(_targets_of_object, "s3", "CompleteMultipartUpload", "Decrypt GenerateDataKey", "PutObject"),
-    _Row(_targets_of_object, "s3", "AbortMultipartUpload"),
-    _Row(_targets_of_bucket, "s3", "ListObjects ListObjectsV2 HeadBucket", action="ListBucket"),
-    _Row(_targets_of_bucket, "s3", "GetBucketLocation"),
-    _Row(_targets_of_log_group, "logs", "CreateLogGroup DescribeLogStreams"),
+    _Row(
+        targets_of_bucket,
+        "s3",
+        "PutBucketNotification PutBucketNotificationConfiguration",
+        action="PutBucketNotification",
+    ),
+    _Row(targets_of_object, "s3", "DeleteObject"),
+    _Row(
+        targets_of_objects,
+        "s3",
+        "DeleteObjects",
+        action="DeleteObject",
+        more=(("s3:DeleteObjectVersion", list_deleted_versions),),
+    ),
+    _Row(_targets_of_log_group, "logs", "CreateLogGroup DeleteLogGroup DescribeLogStreams"),
+    _Row(_targets_of_log_group, "logs", "PutRetentionPolicy DeleteRetentionPolicy"),
     _Row(_targets_of_log_stream, "logs", "CreateLogStream GetLogEvents PutLogEvents"),
     _Row(_targets_of_event_bus, "events", "PutEvents"),
     _Row(_targets_of_instance, "ssm", "UpdateInstanceInformation"),
@@ -278,6 +279,8 @@ _ROWS = (
     _Row(_targets_of_vault, "backup", "EncryptRecoveryPoint", "DescribeKey CreateGrant", None),
     # No API and no action of its own: Lambda decrypts the environment at a cold start, as the function's role.
     _Row(_targets_of_function, "lambda", "DecryptEnvironment", "Decrypt", None),
+    _Row(_targets_of_function, "lambda", "Invoke", action="InvokeFunction"),
+    _Row(_targets_of_function, "lambda", "GetFunction GetFunctionConfiguration"),
     _Row(
         _targets_of_cluster, "elasticmapreduce", "DescribeCluster ListInstances ListInstanceGroups ListBootstrapActions"
     ),
@@ -298,6 +301,9 @@ _ROWS = (
     # No API and no action of its own: SageMaker encrypts the volumes of instances by a grant (developer guide,
     # "CreateTrainingJob API: Execution role permissions").
     _Row(_no_targets, "sagemaker", "EncryptVolume", "CreateGrant", None),
+    _Row(_no_targets, "elasticloadbalancing", "DescribeListeners DescribeLoadBalancers DescribeRules"),
+    _Row(_no_targets, "elasticloadbalancing", "DescribeTargetGroups DescribeTargetHealth"),
+    _Row(_targets_of_target_group, "elasticloadbalancing", "RegisterTargets DeregisterTargets"),
     _Row(_no_targets, "ecr", "GetAuthorizationToken"),
     _Row(targets_of_repository, "ecr", "BatchCheckLayerAvailability GetDownloadUrlForLayer BatchGetImage"),
     _Row(targets_of_metrics, "cloudwatch", "PutMetricData"),
@@ -308,6 +314,7 @@ _ROWS = (
     _Row(targets_of_new_interface, "ec2", "CreateNetworkInterface"),
     _Row(targets_of_tagged_resources, "ec2", "CreateTags DeleteTags"),
     _Row(targets_of_ec2_resource, "ec2", "AuthorizeSecurityGroupIngress AuthorizeSecurityGroupEgress"),
+    _Row(targets_of_ec2_resource, "ec2", "RevokeSecurityGroupIngress RevokeSecurityGroupEgress"),
     _Row(targets_of_ec2_resource, "ec2", "DeleteNetworkInterface ModifyInstanceAttribute TerminateInstances"),
     _Row(_no_targets, "ec2", "DescribeAccountAttributes DescribeDhcpOptions DescribeImages DescribeInstances"),
     _Row(_no_targets, "ec2", "DescribeNetworkAcls DescribeRouteTables DescribeSecurityGroups DescribeSubnets"),

@@ -33,6 +33,10 @@ class PrincipalMatch:
             return bool(caller.service) and self.name == caller.service
         return self.kind == "AWS" and not caller.service and self.name in {"*", caller.arn, caller.role_arn}
 
+    def is_session(self, caller: Caller) -> bool:
+        """Return whether it is the caller's session or everybody, and not the role of the session."""
+        return self.is_caller(caller) and self.name != caller.role_arn
+
     def is_account(self, caller: Caller) -> bool:
         """Return whether it is the caller's account, whose identity policies then decide."""
         match = _ROOT.fullmatch(self.name)
@@ -95,11 +99,21 @@ class Statement:
         """Return whether it is about an action."""
         return any(pattern.is_match(action.lower(), {}) for pattern in self.actions) != self.excludes_actions
 
+    def is_about_resource(self, resource: str, context: Context) -> bool:
+        """Return whether it is about a resource; one without resources is about that which it belongs to."""
+        is_listed = any(pattern.is_match(resource, context) for pattern in self.resources)
+        return not self.resources or is_listed != self.excludes_resources
+
     def names(self, caller: Caller) -> bool:
         """Return whether a resource policy's statement names the caller, rather than its whole account."""
         if self.principals is None:
             return True
         return any(match.is_caller(caller) for match in self.principals) != self.excludes_principals
+
+    def names_session(self, caller: Caller) -> bool:
+        """Return whether a resource policy's statement names the caller's session or everybody, and not its role."""
+        principals = () if self.principals is None or self.excludes_principals else self.principals
+        return any(match.is_session(caller) for match in principals)
 
     def names_account(self, caller: Caller) -> bool:
         """Return whether it hands the decision to the identity policies of the caller's account."""
@@ -114,10 +128,8 @@ class Statement:
         pass over a Deny.
         """
         _require_known(frozenset().union(*(pattern.keys for pattern in self.resources)) - context.keys())
-        if self.resources:
-            is_listed = any(pattern.is_match(resource, context) for pattern in self.resources)
-            if is_listed == self.excludes_resources:
-                return False
+        if not self.is_about_resource(resource, context):
+            return False
         _require_known(self.keys - context.keys())
         return all(condition.is_met(context) for condition in self.conditions)
 

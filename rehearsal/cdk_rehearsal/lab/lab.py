@@ -20,10 +20,11 @@ from typing import Any, Self
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.lab.container import CONTAINER, Container, ContainerOrder
 from cdk_rehearsal.lab.disk import check_run
+from cdk_rehearsal.lab.downloads import HOST, Downloads
 from cdk_rehearsal.lab.file_systems import FileSystems
 from cdk_rehearsal.lab.images.base_root import BaseRoot
 from cdk_rehearsal.lab.images.image_parts import PART_STAND_INS, SOFTWARE, write_image_part
-from cdk_rehearsal.lab.images.stand_in_layer import Image, StandIn
+from cdk_rehearsal.lab.images.stand_in_layer import AUTHORITIES, Image, StandIn
 from cdk_rehearsal.lab.network import Network
 from cdk_rehearsal.lab.node import Node
 from cdk_rehearsal.lab.node_faults import MetadataFault, NodeFaults
@@ -115,7 +116,7 @@ class Lab:
             self._parts |= machine.image_parts
         try:
             parts = [self._layers[part] for part in sorted(machine.image_parts)]
-            node.make_disk([*parts, self._work / "image", self._base_root], faults)
+            node.make_disk([*parts, self._work / "image", self._base_root], faults, self._image.hosts)
             self._start(node)
         except RehearsalError:
             node.lock.release()
@@ -200,6 +201,10 @@ class Lab:
         for one, another in (pair, reversed(pair)):
             one.link.drop(another.address)
 
+    def cut_off(self, instance_id: str) -> None:
+        """Drop what a machine sends out of its subnet from now on; what comes from there has no answer then."""
+        self.node(instance_id).link.drop(self._network.gateway)
+
     def run(self, instance_id: str, argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
         """Run a program in the machine, or in the container, of that id, with the options of `Node.run`."""
         place = self._containers.get(instance_id) or self.node(instance_id)
@@ -243,6 +248,7 @@ def open_lab(
     index: Path | None = None,
     gpus_per_node: int = 0,
     has_lustre_client: bool = False,
+    has_downloads: bool = False,
 ) -> Iterator[Lab]:
     """
     Open a lab whose nodes reach the embedded AWS at `ENDPOINT`, and serve them the packages that they may install.
@@ -254,13 +260,21 @@ def open_lab(
         index: Folder of a package index. Default: none is served.
         gpus_per_node: GPUs that `nvidia-smi` lists. Default: 0, which leaves the program out.
         has_lustre_client: Whether the image has `mount.lustre`. Default: it has not, like Ubuntu's.
+        has_downloads: Whether machines reach what `Downloads` has. Default: they do not.
     """
     image = Image(ENDPOINT, gpus_per_node, has_lustre_client, archive_url=f"http://{ROUTER}:{_ARCHIVE_PORT}/")
     if index is not None:
         image = replace(image, index_url=f"http://{ROUTER}:{_INDEX_PORT}/simple/")
     with ExitStack() as opened:
+        downloads = None
+        if has_downloads:
+            downloads = Downloads(Path(opened.enter_context(tempfile.TemporaryDirectory())))
+            authorities = (base.root / AUTHORITIES).read_text() + downloads.authority
+            image = replace(image, authorities=authorities, hosts={HOST: ROUTER})
         lab = opened.enter_context(Lab(base_root=base.root, work=work, gateway=ROUTER, image=image, layers=layers))
         opened.enter_context(PackageServer(ROUTER, _ARCHIVE_PORT, base.archive))
+        if downloads is not None:
+            opened.enter_context(downloads.open(ROUTER))
         if index is not None:
             opened.enter_context(PackageServer(ROUTER, _INDEX_PORT, index))
         # The lab's folder is in memory and in this mount namespace only: not even SIGKILL leaves a temporary file.

@@ -1,7 +1,7 @@
 """
 The instance metadata service of every node: IMDSv2 only, in one process.
 
-Each node's requests arrive on a socket that listens in its own network namespace, so who asks is known by the socket.
+Each node's requests arrive on a socket of its own, so who asks is known by the socket.
 The hop limit is not emulated.
 """
 
@@ -86,7 +86,7 @@ class MetadataSession:
 
 
 class MetadataServer:
-    """HTTP server of one machine on a socket that listens in the node's network namespace already."""
+    """HTTP server of one machine on a socket that listens already."""
 
     def __init__(self, listener: socket.socket, machine: Machine) -> None:
         session = self.session = MetadataSession(machine)

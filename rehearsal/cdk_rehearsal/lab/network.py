@@ -22,6 +22,8 @@ CREDENTIALS_ADDRESS = "169.254.170.2"
 POD_IDENTITY_ADDRESS = "169.254.170.23"
 """Likewise in a pod (EKS user guide, "Learn how EKS Pod Identity grants pods access to AWS services")."""
 _BRIDGE = "rehearsal0"
+_METADATA = "metadata0"
+"""A node's interface to its metadata service, without an address."""
 _NOBODY = "02:ff:ff:ff:ff:ff"
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -37,7 +39,7 @@ class Link:
     @property
     def namespace_path(self) -> str:
         """Path by which other programs enter the namespace, while this process lives."""
-        return f"/proc/{os.getpid()}/fd/{self.namespace}"
+        return _name_namespace(self.namespace)
 
     def set_up(self, *, up: bool) -> None:
         """Let all packets through, or drop them all."""
@@ -54,8 +56,14 @@ class Link:
 
 @dataclass(frozen=True)
 class NodeLink(Link):
-    """A node's link, with its metadata listener."""
+    """
+    A node's link, with its metadata service.
 
+    The service has a namespace of its own, so that the node can serve at any port of any address of its own, and
+    reaches the service whatever becomes of its other packets.
+    """
+
+    service: int
     metadata_socket: socket.socket
 
 
@@ -68,7 +76,7 @@ class Network:
 
     def __init__(self, gateway: str) -> None:
         try:
-            self._gateway = str(ipaddress.IPv4Address(gateway))
+            self.gateway = str(ipaddress.IPv4Address(gateway))
         except ValueError as error:
             raise RehearsalError(f"gateway must be an IPv4 address, got {gateway!r}") from error
         self._numbers = itertools.count()
@@ -79,7 +87,7 @@ class Network:
             [
                 "link set lo up",
                 f"link add {_BRIDGE} type bridge",
-                f"addr add {self._gateway}/32 dev {_BRIDGE}",
+                f"addr add {self.gateway}/32 dev {_BRIDGE}",
                 f"addr add {CREDENTIALS_ADDRESS}/32 dev {_BRIDGE}",
                 f"addr add {POD_IDENTITY_ADDRESS}/32 dev {_BRIDGE}",
                 f"link set {_BRIDGE} up",
@@ -90,8 +98,15 @@ class Network:
 
     def add_node(self, address: str, prefix_length: int) -> NodeLink:
         """Return a node's link: a namespace with its interface up, and a listening socket on the metadata address."""
-        link = self._add(address, prefix_length, [f"addr add {METADATA_ADDRESS}/32 dev lo"])
-        return NodeLink(link.namespace, link.interface, _listen(link))
+        service = _make_namespace(["link set lo up"])
+        path = _name_namespace(service)
+        route = f"route add {METADATA_ADDRESS}/32 dev {_METADATA} src {address}"
+        add = f"link add {_METADATA} type veth peer name node netns {path}"
+        pair = [add, f"link set {_METADATA} addrgenmode none", f"link set {_METADATA} up", route]
+        link = self._add(address, prefix_length, pair)
+        there = [f"addr add {METADATA_ADDRESS}/32 dev node", "link set node up", f"route add {address}/32 dev node"]
+        run_ip(there, "nsenter", f"--net={path}", "--")
+        return NodeLink(link.namespace, link.interface, service, _listen(service))
 
     def add_container(self, address: str, prefix_length: int) -> Link:
         """Return a container's link: a namespace with its interface up, and nothing on the metadata address."""
@@ -106,22 +121,27 @@ class Network:
         run_ip([f"link del {link.interface}", f"route del {address}/32 dev {_BRIDGE}"])
         if isinstance(link, NodeLink):
             link.metadata_socket.close()
+            os.close(link.service)
         os.close(link.namespace)
 
     def _add(self, address: str, prefix_length: int, own: list[str]) -> Link:
         interface = f"node{next(self._numbers)}"
         inside = [
             "link set lo up",
-            *own,
             f"link add eth0 address {mac_address(address)} type veth peer name {interface} netns {os.getpid()}",
             f"addr add {address}/{prefix_length} dev eth0",
             "link set eth0 up",
-            f"route add {self._gateway}/32 dev eth0",
-            f"route add default via {self._gateway} dev eth0",
+            f"route add {self.gateway}/32 dev eth0",
+            f"route add default via {self.gateway} dev eth0",
+            *own,
         ]
         namespace = _make_namespace(inside)
         run_ip([f"link set {interface} master {_BRIDGE} up", f"route add {address}/32 dev {_BRIDGE}"])
         return Link(namespace, interface)
+
+
+def _name_namespace(descriptor: int) -> str:
+    return f"/proc/{os.getpid()}/fd/{descriptor}"
 
 
 def mac_address(address: str) -> str:
@@ -154,11 +174,11 @@ def _make_namespace(inside: list[str]) -> int:
         raise RehearsalError(f"a network namespace could not be made: {error}") from error
 
 
-def _listen(link: Link) -> socket.socket:
+def _listen(namespace: int) -> socket.socket:
     """Listen on the metadata address of a namespace, in a thread of its own."""
 
     def listen() -> socket.socket:
-        if _libc.setns(link.namespace, _CLONE_NEWNET) != 0:
+        if _libc.setns(namespace, _CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), "setns to the network namespace failed")
         return socket.create_server((METADATA_ADDRESS, 80), backlog=64)
 

@@ -69,15 +69,20 @@ class Node:
         """Its metadata service, which announces interruptions and may have a fault."""
         return self._metadata.session
 
-    def make_disk(self, lower: Sequence[Path], faults: NodeFaults) -> None:
-        """Mount its disk over the layers of the image, the uppermost first; RehearsalError when the kernel refused."""
+    def make_disk(self, lower: Sequence[Path], faults: NodeFaults, known_hosts: Mapping[str, str]) -> None:
+        """
+        Mount its disk over the layers of the image, the uppermost first; RehearsalError when the kernel refused.
+
+        It knows hosts by their names: name -> address.
+        """
         machine_id = make_machine_id(self.machine.instance_id)
         name = host_name(self.machine)
         hosts = f"127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n{self.machine.address} "
+        others = "".join(f"{address} {known}\n" for known, address in known_hosts.items())
         files = {
             "etc/hostname": f"{name}\n",
             "etc/machine-id": f"{machine_id}\n",
-            "etc/hosts": f"{hosts}{private_dns_name(self.machine)} {name}\n",
+            "etc/hosts": f"{hosts}{private_dns_name(self.machine)} {name}\n{others}",
             "etc/cloud/cloud.cfg.d/95-image.cfg": _CLOUD.format(user=self.machine.login_user),
             "usr/lib/lab/login-user": f"{self.machine.login_user}\n",
             "usr/lib/lab/sys/hypervisor/uuid": f"ec2{str(uuid.UUID(machine_id))[3:]}\n",

@@ -12,6 +12,7 @@ it fetches hundreds of megabytes.
 import hashlib
 import html
 import re
+import ssl
 import subprocess
 import threading
 import zipfile
@@ -35,10 +36,18 @@ _EPOCH = "%3a"
 
 
 class PackageServer:
-    """HTTP server of a folder's files while it is entered; port 0 chooses a free one."""
+    """
+    HTTP server of a folder's files while it is entered; port 0 chooses a free one.
 
-    def __init__(self, address: str, port: int, folder: Path) -> None:
+    With `identity`, the files of its certificate and its key, it is an HTTPS server.
+    """
+
+    def __init__(self, address: str, port: int, folder: Path, identity: tuple[Path, Path] | None = None) -> None:
         self._server = ThreadingHTTPServer((address, port), partial(_Handler, directory=str(folder)))
+        if identity is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(*identity)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, name="packages", daemon=True)
 
     def __enter__(self) -> Self:

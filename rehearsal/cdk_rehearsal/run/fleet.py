@@ -32,6 +32,12 @@ _TELLING_TYPES = (
 )
 
 
+AGENT_ACTIONS = ("ssm:UpdateInstanceInformation", "ssmmessages:")
+"""Calls of the agent of Session Manager, which runs on each image, whatever the role allows."""
+SIGNAL = "signal with UniqueId"
+"""Part of the events of signals to a resource."""
+
+
 @dataclass(eq=False)
 class Fleet:
     """
@@ -67,6 +73,8 @@ class Fleet:
         self._stop = threading.Event()
         self.launched_at: float | None = None
         self.signalled_at: float | None = None
+        self.last_signal_at: float | None = None
+        self._reported_agent = False
         self.refused_at: float | None = None
         self.booted_at: dict[str, float] = {}
         self.spoke_at = time.monotonic()
@@ -104,11 +112,13 @@ class Fleet:
 
     def observe(self, observation: Observation) -> None:
         """Put what the embedded AWS observed on the timeline."""
+        if observation.topic == "signal" or SIGNAL in observation.text:
+            self.last_signal_at = observation.at
         if observation.topic == "signal":
             self.signalled_at = self.signalled_at or observation.at
         if observation.topic == "scaling" and observation.text.startswith("launch failed"):
             self.refused_at = self.refused_at or observation.at
-        if not _is_telling(observation):
+        if not _is_telling(observation) or self._is_repeated_denial(observation):
             return
         is_machine = observation.subject in self._launched
         lane = self.lane(observation.subject) if is_machine else _LANES.get(observation.topic, self.events_lane)
@@ -153,11 +163,12 @@ class Fleet:
     def _follow_logs(self) -> None:
         while not self._stop.wait(_INTERVAL_SECONDS):
             for machine in self.machines():
-                lines = self._lines(machine.instance_id, self.log_file)
+                lines = self._lines(machine.instance_id)
                 for line in lines[self.count_lines(machine.instance_id) :]:
                     self.spoke_at = time.monotonic()
                     self.timeline.report(self.lane(machine.instance_id), _LOG_PREFIX.sub("", line))
-                self._logs[machine.instance_id] = lines
+                if lines:  # else it was powered off just now, and its disk is gone
+                    self._logs[machine.instance_id] = lines
                 with suppress(RehearsalError):  # powered off just now
                     self._notice_end(machine.instance_id)
                     for text in self.follow(machine.instance_id, self.disk(machine.instance_id)):
@@ -186,11 +197,26 @@ class Fleet:
             return observation.text.replace(observation.subject, self.events_lane)
         return observation.text
 
-    def _lines(self, instance_id: str, path: str) -> list[str]:
+    def lines(self, instance_id: str) -> tuple[str, ...]:
+        """Return the lines that a machine has logged, as far as they were read."""
+        return tuple(self._logs.get(instance_id, ()))
+
+    def read_log(self, instance_id: str) -> str:
+        """Return the log file of a machine as it is; empty where it is not there yet, or the machine no more."""
         try:
-            text = (self.lab.disk(instance_id) / path.lstrip("/")).read_text(errors="replace")
+            return (self.lab.disk(instance_id) / self.log_file.lstrip("/")).read_text(errors="replace")
         except (OSError, RehearsalError):
-            return []  # not there yet, or powered off just now
+            return ""
+
+    def _is_repeated_denial(self, observation: Observation) -> bool:
+        """Of the denials of the agent of Session Manager, which tries again and again, the first is reported."""
+        if observation.topic != "refusal" or not any(action in observation.text for action in AGENT_ACTIONS):
+            return False
+        is_repeated, self._reported_agent = self._reported_agent, True
+        return is_repeated
+
+    def _lines(self, instance_id: str) -> list[str]:
+        text = self.read_log(instance_id)
         if self.log_part is not None:
             part = self.log_part.search(text)
             text = part[1] if part else ""

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -26,14 +26,14 @@ def report_line(line: str) -> None:
     _write(sys.stderr, line)
 
 
-def report_warnings(assembly: Path, stack: str | None) -> None:
+def report_warnings(assembly: Path, patterns: Sequence[str]) -> None:
     """
-    Write the warnings that an app attached to a stack, as the CDK CLI does before it deploys.
+    Write the warnings that an app attached to stacks, as the CDK CLI does before it deploys.
 
     Raises:
         AssemblyError: The app attached errors, too.
     """
-    for warning in require_no_errors(assembly, stack):
+    for warning in require_no_errors(assembly, patterns):
         report_line(f"warning of the app: {warning}")
 
 

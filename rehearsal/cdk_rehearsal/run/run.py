@@ -1,7 +1,7 @@
-"""A rehearsal as a check sees it: the machines, the stack, and clients of the embedded AWS."""
+"""A rehearsal as a check sees it: the machines, the stacks, and clients of the embedded AWS."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,19 +24,24 @@ _CONNECT_SECONDS = 15.0
 @dataclass(frozen=True)
 class Run:
     """
-    A rehearsal whose stack has ended, and whose machines run.
+    A rehearsal whose stacks have ended, and whose machines run.
 
     Attributes:
-        stack: How the stack ended.
+        stacks: How the stacks ended, by their names in the order of their deployment.
         lab: The machines' lab, with further faults.
         fleet: The machines as the timeline names them.
         aws: The embedded AWS.
     """
 
-    stack: StackOutcome
+    stacks: Mapping[str, StackOutcome]
     lab: Lab
     fleet: Fleet
     aws: EmbeddedAws
+
+    @property
+    def stack(self) -> StackOutcome:
+        """The end of the last stack."""
+        return tuple(self.stacks.values())[-1]
 
     @property
     def machines(self) -> tuple[Machine, ...]:

@@ -15,6 +15,7 @@ from cdk_rehearsal.embedded_aws.access.authorizer import AUTO_SCALING_POLICY
 from cdk_rehearsal.embedded_aws.access.managed_policies import read_managed_policy
 from cdk_rehearsal.iam.call_record import RecordedCall
 from cdk_rehearsal.iam.evaluation import evaluate
+from cdk_rehearsal.iam.limits import Limits
 from cdk_rehearsal.iam.policy import Statement, list_texts, read_policy, read_policy_text
 from cdk_rehearsal.iam.request import Caller, Request
 from deeplearning_rehearsal.privileges.rights import Document, Rights
@@ -48,13 +49,21 @@ class HeldGrant:
 
 
 def expand_roles(rights: Rights) -> tuple[HeldGrant, ...]:
-    """Return every grant of every role; what is denied is no grant."""
+    """Return every grant of every role; what is denied, or outside of the role's boundary, is no grant."""
     return tuple(
         held
         for role_arn, policies in rights.roles.items()
         for document in policies.values()
         for held in _expand_document(rights, role_arn, document)
+        if _is_within(held, rights.find_limits(role_arn))
     )
+
+
+def _is_within(held: HeldGrant, limits: Limits) -> bool:
+    """Return whether a boundary has an allow for the action of a grant, or may have one for some of its actions."""
+    if limits.boundary is None or set(held.grant.action) & set("*?"):
+        return True
+    return any(statement.is_allow and statement.is_about(held.grant.action) for statement in limits.list_statements())
 
 
 def _expand_document(rights: Rights, role_arn: str, document: Document) -> Iterator[HeldGrant]:
@@ -143,4 +152,4 @@ def _is_allowed(rights: Rights, request: Request, own: list[HeldGrant], without:
     mine = [held.statement for held in own if held is not without]
     if _SERVICE_ROLE in request.caller.role_arn:
         mine += read_policy_text(read_managed_policy(AUTO_SCALING_POLICY), "identity")
-    return evaluate(request, mine, theirs).is_allowed
+    return evaluate(request, mine, theirs, rights.find_limits(request.caller.role_arn)).is_allowed

@@ -80,7 +80,8 @@ def judge_call(rights: Rights, call: ForbiddenCall) -> Iterator[CallOutcome]:
         extra = {key: _fill(rights, value) for key, value in call.context.items()}
         context = make_context(caller, extra, is_secure=call.is_secure)
         own = chain.from_iterable(read_policy(document, "identity") for document in rights.roles[arn].values())
-        yield CallOutcome(call, name, evaluate(Request(caller, call.action, resource, context), own, theirs))
+        request = Request(caller, call.action, resource, context)
+        yield CallOutcome(call, name, evaluate(request, own, theirs, rights.find_limits(arn)))
 
 
 def _describe_foreign_policy(rights: Rights, resource: str) -> dict[str, Any] | None:

@@ -77,7 +77,7 @@ def prove(folders: Iterable[Path]) -> Proof:
 
 
 def _merge(proof: Proof, document: Mapping[str, Any]) -> None:
-    rights = Rights(*(document[name] for name in ("account", "region", "roles", "resources", "names")))
+    rights = Rights(*(document[name] for name in ("account", "region", "roles", "resources", "names", "boundaries")))
     calls = {RecordedCall.from_document(entry): int(entry["count"]) for entry in document["calls"]}
     held = expand_roles(rights)
     needed = find_needed(rights, held, calls)

@@ -9,7 +9,9 @@ from typing import Any
 
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.iam.eks_resources import find_image_policy
-from cdk_rehearsal.iam.policy import list_texts
+from cdk_rehearsal.iam.limits import Document as PolicyDocument
+from cdk_rehearsal.iam.limits import Limits
+from cdk_rehearsal.iam.policy import list_texts, read_policy
 from deeplearning_contract.jobs.submission import source_prefix
 from deeplearning_contract.names import CLUSTER_TAG
 
@@ -25,7 +27,7 @@ _KINDS: Mapping[str, str] = {
     "function": "arn:{partition}:lambda:{region}:{account}:function:{name}",
     "log_group": "arn:{partition}:logs:{region}:{account}:log-group:{name}",
     "bucket": "arn:{partition}:s3:::{name}",
-    "role": "arn:{partition}:iam::{account}:role/{name}",
+    "role": "arn:{partition}:iam::{account}:role/{name}",  # one with a path is found among the roles
 }
 
 
@@ -38,6 +40,7 @@ class Rights:
         roles: Role ARN -> name of a policy -> its document.
         resources: ARN -> its own policy's document.
         names: Physical name -> logical id.
+        boundaries: Role ARN -> ARN of its permissions boundary -> that policy's document. Default: no role has one.
     """
 
     account: str
@@ -45,6 +48,12 @@ class Rights:
     roles: Mapping[str, Mapping[str, Document]]
     resources: Mapping[str, Document]
     names: Mapping[str, str] = field(default_factory=dict)
+    boundaries: Mapping[str, Mapping[str, Document]] = field(default_factory=dict)
+
+    def find_limits(self, role_arn: str) -> Limits:
+        """Return what limits a role: its permissions boundary, if it has one."""
+        found = next(iter(self.boundaries.get(role_arn, {}).items()), None)
+        return Limits(PolicyDocument(found[0], read_policy(found[1], "identity")) if found else None)
 
     @property
     def partition(self) -> str:
@@ -124,9 +133,11 @@ class Rights:
         return text.replace(self.account, "<account>")
 
     def _format(self, kind: str, name: str) -> str:
-        return _KINDS[kind].format(
+        arn = _KINDS[kind].format(
             partition=self.partition, region=self.region, account=self.account, name=_last_part(name)
         )
+        ending = f"/{_last_part(name)}"
+        return next((role for role in self.roles if kind == "role" and role.endswith(ending)), arn)
 
 
 def _last_part(physical_id: str) -> str:

@@ -44,6 +44,7 @@ _PROPERTIES = frozenset(
 """Properties that have to do with rights; others may refer to what has no value here."""
 _OWN: Mapping[str, str] = {"AWS::KMS::Key": "KeyPolicy", "AWS::EFS::FileSystem": "FileSystemPolicy"}
 _ROLE_POLICIES = {"AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"}
+_WITH_PATHS = {"AWS::IAM::Role", "AWS::IAM::ManagedPolicy"}
 _KINDS = {"AWS::IAM::Role", *_ROLE_POLICIES, *_ATTACHED, *_OWN}
 
 
@@ -79,10 +80,13 @@ class TemplateScope:
         return pseudo.get(name) or self._template.get("Parameters", {}).get(name, {}).get("Default", name)
 
     def attribute(self, name: str, attribute: str) -> Any:
-        prefix = _ARNS.get(self.resources[name]["Type"])
+        kind = self.resources[name]["Type"]
+        prefix = _ARNS.get(kind)
         if not attribute.endswith("Arn") or prefix is None:
             return f"{self.name(name)}.{attribute}"
-        return prefix + self.name(name) + (":*" if self.resources[name]["Type"] == "AWS::Logs::LogGroup" else "")
+        path = self.resources[name].get("Properties", {}).get("Path", "/") if kind in _WITH_PATHS else "/"
+        ending = ":*" if kind == "AWS::Logs::LogGroup" else ""
+        return prefix + str(evaluate(path, self))[1:] + self.name(name) + ending
 
     def condition(self, name: str) -> bool:
         return bool(evaluate(self._template["Conditions"][name], self))
@@ -96,22 +100,30 @@ class TemplateScope:
     def dynamic(self, reference: str) -> str:
         return reference
 
+    def read_other_stack(self, function: str, argument: Any) -> str:
+        return f"{function}:{argument}"
+
 
 def read_template_rights(template: Mapping[str, Any], stack_name: str = "sample") -> Rights:
-    """Return the rights that a template gives."""
+    """Return the rights that a template gives; RehearsalError for a boundary that is not in it."""
     scope = TemplateScope(template, stack_name)
     roles: dict[str, dict[str, Any]] = defaultdict(dict)
     policies: dict[str, Any] = {}
+    arns = {
+        scope.name(logical_id): scope.attribute(logical_id, "Arn")
+        for logical_id, resource in scope.resources.items()
+        if resource["Type"] == "AWS::IAM::Role"
+    }
     for logical_id, resource in scope.resources.items():
         kind, given = resource["Type"], resource.get("Properties", {})
         if kind not in _KINDS:
             continue
         properties = evaluate({name: given[name] for name in _PROPERTIES & given.keys()}, scope)
         if kind == "AWS::IAM::Role":
-            roles[scope.attribute(logical_id, "Arn")] |= dict(_list_role_policies(properties))
+            roles[arns[scope.name(logical_id)]] |= dict(_list_role_policies(properties))
         elif kind in _ROLE_POLICIES:
             for role in properties.get("Roles", []):
-                roles[f"{_ARNS['AWS::IAM::Role']}{role}"][logical_id] = properties["PolicyDocument"]
+                roles[arns.get(role, f"{_ARNS['AWS::IAM::Role']}{role}")][logical_id] = properties["PolicyDocument"]
         elif kind in _ATTACHED:
             listed, target = _ATTACHED[kind]
             for name in properties[listed]:
@@ -120,7 +132,31 @@ def read_template_rights(template: Mapping[str, Any], stack_name: str = "sample"
         elif _OWN[kind] in properties:
             policies[scope.attribute(logical_id, "Arn")] = properties[_OWN[kind]]
     names = {scope.name(logical_id): logical_id for logical_id in scope.resources}
-    return Rights(_ACCOUNT, _REGION, dict(roles), policies, names)
+    return Rights(_ACCOUNT, _REGION, dict(roles), policies, names, _read_boundaries(scope))
+
+
+def _read_boundaries(scope: TemplateScope) -> dict[str, dict[str, Any]]:
+    """Return role ARN -> ARN of its permissions boundary -> that policy's document."""
+    managed = {
+        scope.attribute(logical_id, "Arn"): evaluate(resource["Properties"]["PolicyDocument"], scope)
+        for logical_id, resource in scope.resources.items()
+        if resource["Type"] == "AWS::IAM::ManagedPolicy"
+    }
+    bounded = {
+        scope.attribute(logical_id, "Arn"): evaluate(resource["Properties"]["PermissionsBoundary"], scope)
+        for logical_id, resource in scope.resources.items()
+        if resource["Type"] == "AWS::IAM::Role" and "PermissionsBoundary" in resource["Properties"]
+    }
+    return {role: {arn: _find_boundary(arn, managed)} for role, arn in bounded.items()}
+
+
+def _find_boundary(arn: str, managed: Mapping[str, Any]) -> Any:
+    """Return the document of a boundary; RehearsalError for one that the account has and the template does not make."""
+    if arn not in managed and ":aws:policy/" not in arn:
+        raise RehearsalError(
+            f"a boundary must be a policy of the template or of AWS, got {arn}; its rights are not known"
+        )
+    return managed.get(arn) or json.loads(read_managed_policy(arn.rpartition("/")[2]))
 
 
 def _list_role_policies(properties: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cdk_rehearsal.assembly import AssemblyStack, read_stack
+from cdk_rehearsal.assembly import AssemblyStack
+from cdk_rehearsal.embedded_aws.functions.javascript_sdk import prepare_sdk
 from cdk_rehearsal.errors import UnavailableError
-from cdk_rehearsal.image_families import find_template_parts
+from cdk_rehearsal.image_families import find_image_parts
 from cdk_rehearsal.lab.images.base_root import BaseRoot, prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import PYTORCH, prepare_layers
 from cdk_rehearsal.lab.packages import prepare_index
@@ -19,31 +20,34 @@ from deeplearning_rehearsal.template import TORCH, choose_framework, find_enviro
 
 @dataclass(frozen=True)
 class NodeSoftware:
-    """Base of all images, layers over it, and package index; no index where nodes need no packages."""
+    """
+    Base of all images, layers over it, and package index; no index where nodes need no packages.
+
+    Attributes:
+        node_modules: What functions of Node.js name of the AWS SDK; None where they name nothing.
+    """
 
     base: BaseRoot
     layers: Mapping[ImagePart, Path]
     index: Path | None
+    node_modules: Path | None
 
 
-def prepare_software(
-    assembly: Path, stack_name: str | None, cache: Path, report: Callable[[str], None]
-) -> NodeSoftware:
+def prepare_software(stack: AssemblyStack, cache: Path, report: Callable[[str], None]) -> NodeSoftware:
     """
     Return the software of a stack's nodes; what the cache has not is made or downloaded, which needs a network.
 
     Raises:
-        RehearsalError: The assembly cannot be read, its nodes ask for what no rehearsal has, or this machine can
-            neither make nor fetch it.
+        RehearsalError: The nodes ask for what no rehearsal has, or this machine can neither make nor fetch it.
     """
-    stack = read_stack(assembly, stack_name)
     prepare_digits(cache, report)
     base = prepare_base_root(cache, report)
-    parts = find_template_parts(stack.template)
+    parts = find_image_parts(stack.deployment)
     wheels = prepare_horovod(cache, TORCH, HOROVOD_VERSION, report) if PYTORCH in parts else None
     layers = prepare_layers(parts, base, wheels, cache, report)
     packages = prepare_job_packages(stack, cache, report)
-    return NodeSoftware(base, layers, prepare_index(cache, packages, report) if packages else None)
+    index = prepare_index(cache, packages, report) if packages else None
+    return NodeSoftware(base, layers, index, prepare_sdk(stack.deployment, cache, report))
 
 
 def prepare_job_packages(stack: AssemblyStack, cache: Path, report: Callable[[str], None]) -> tuple[Path, ...]:

@@ -2,7 +2,12 @@
 
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
+from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.key_pairs import assume_key_pairs
+
+
+def _assume(resources: dict[str, object]) -> dict[str, str]:
+    return assume_key_pairs([AssemblyStack("s", "123456789012", "us-east-1", {"Resources": resources}, ())])
 
 
 def _launch_template(**data: object) -> dict[str, object]:
@@ -16,10 +21,10 @@ def test_each_key_pair_that_a_template_names_gets_a_key() -> None:
         "Others": _launch_template(),
         "Queue": {"Type": "AWS::SQS::Queue"},
     }
-    (pair,) = assume_key_pairs({"Resources": resources}).items()
+    (pair,) = _assume(resources).items()
     assert pair[0] == "mine"
     assert load_ssh_public_key(pair[1].encode())
 
 
 def test_a_key_pair_of_the_template_itself_is_not_made_up() -> None:
-    assert assume_key_pairs({"Resources": {"Master": _launch_template(KeyName={"Ref": "KeyPair"})}}) == {}
+    assert _assume({"Master": _launch_template(KeyName={"Ref": "KeyPair"})}) == {}

@@ -8,16 +8,19 @@ from cdk_rehearsal import orders, plan
 from cdk_rehearsal.errors import RefusedError
 from cdk_rehearsal.main import main
 from cdk_rehearsal.referees import judge
+from cdk_rehearsal.referees.judge import Acceptance
 from cdk_rehearsal.report.report import STAND_IN, Report, Section, StackReport
 
 
 @pytest.fixture
 def end(monkeypatch, tmp_path):
     """A function that runs the command on an assembly whose enclosed process ends with a status."""
-    (tmp_path / "manifest.json").write_text('{"artifacts": {}}')
-    names = ("require_namespaces", "read_stack", "find_template_parts", "prepare_base_root", "prepare_layers")
-    for name in (*names, "require_acceptance"):
-        monkeypatch.setattr(plan, name, lambda *_: type("Stack", (), {"template": {}, "images": ()})())
+    artifact = {"type": "aws:cloudformation:stack", "properties": {"templateFile": "s.template.json"}}
+    (tmp_path / "manifest.json").write_text(json.dumps({"artifacts": {"s": artifact}}))
+    (tmp_path / "s.template.json").write_text('{"Resources": {}}')
+    for name in ("require_namespaces", "prepare_base_root", "prepare_layers"):
+        monkeypatch.setattr(plan, name, lambda *_: None)
+    monkeypatch.setattr(plan, "require_acceptance", lambda *_: Acceptance())
 
     def run(status, *options):
         monkeypatch.setattr(plan, "run_enclosed", lambda *_: status)
@@ -56,6 +59,25 @@ def test_no_order_is_not_a_success(end, capsys):
     assert "orders must be at least 1, got 0" in capsys.readouterr().err
 
 
+def test_an_experiment_is_written_before_the_rehearsal_for_a_fault_alone(end, capsys, tmp_path):
+    group = {"Type": "AWS::AutoScaling::AutoScalingGroup", "Properties": {"LaunchTemplate": {}}}
+    (tmp_path / "s.template.json").write_text(json.dumps({"Resources": {"Group": group}}))
+    assert end(130, "--fault", "instance", "--fis", str(tmp_path / "fis.json")) == 130
+    said = capsys.readouterr().err
+    assert f"aws cloudformation deploy --template-file {tmp_path / 'fis.json'} --stack-name fis-instance" in said
+    assert "Experiment" in json.loads((tmp_path / "fis.json").read_text())["Resources"]
+    assert end(130, "--fis", str(tmp_path / "other.json")) == 2
+    assert "--fis must come with --fault" in capsys.readouterr().err
+    assert not (tmp_path / "other.json").exists()
+
+
+def test_a_fault_without_a_group_is_refused_before_anything_is_deployed(end, capsys):
+    assert end(0, "--fault", "network") == 2
+    assert (
+        "a fault strikes an Auto Scaling group of a stack that is not nested, got none in s" in capsys.readouterr().err
+    )
+
+
 def test_a_template_that_aws_would_refuse_is_not_as_expected(end, capsys, monkeypatch):
     def refuse(*_):
         raise RefusedError(["Resources.Queue.Properties.DelaySeconds: must be at most 900, got 901"])
@@ -83,7 +105,7 @@ def test_the_last_lines_are_the_verdict_the_report_and_what_to_do_next(
     capsys, monkeypatch, tmp_path, *, verdict, problems, following
 ):
     sections = (Section("calls", ("lambda: 3",)), Section(STAND_IN, ("a for b: c", "d for e: f")))
-    report = Report(verdict, "complete", StackReport("fleet", "X_COMPLETE", "", {}), problems, sections)
+    report = Report(verdict, "complete", (StackReport("fleet", "X_COMPLETE", "", {}),), problems, sections)
     monkeypatch.setattr(plan, "rehearse", lambda _: report)
     monkeypatch.chdir(tmp_path)
     assert main(["cdk.out", "--seed", "7", "--cache", str(tmp_path)]) == len(problems)

@@ -126,12 +126,12 @@ def test_warnings_are_printed_once_with_their_construct_and_those_of_stages_too(
 ) -> None:
     notes = (_warn("costs\nmoney"), lambda annotations: annotations.add_info("all is well"))
     folder = _synthesize(tmp_path / "out", {"Prod/training": (_warn("never stops"),), "plain": notes})
-    report_warnings(folder, None)
+    report_warnings(folder, [])
     plain = "warning of the app: /plain/Queue: costs money [ack: trial:id]\n"
     staged = "warning of the app: /Prod/training/Queue: never stops [ack: trial:id]\n"
     assert capsys.readouterr().err == staged + plain
     for name, line in (("plain", plain), ("Prod/training", staged), ("Prod-training", staged)):
-        report_warnings(folder, name)
+        report_warnings(folder, [name])
         assert capsys.readouterr().err == line
 
 
@@ -140,7 +140,7 @@ def test_warnings_within_a_manifest_are_read_as_those_of_a_file_are(tmp_path: Pa
     warning = {"type": "aws:cdk:warning", "data": "costs money"}
     artifact = {**STACK, "metadata": {"/s/Queue": [warning, {"type": "aws:cdk:logicalId", "data": "Queue"}, warning]}}
     folder = _write(tmp_path / "out", {"version": "36.0.0", "artifacts": {"s": artifact}})
-    assert [str(message) for message in read_messages(folder, "s")] == ["/s/Queue: costs money"]
+    assert [str(message) for message in read_messages(folder, ["s"])] == ["/s/Queue: costs money"]
 
 
 def test_a_stack_with_an_error_of_the_app_is_refused_as_the_cdk_cli_refuses_it(tmp_path: Path) -> None:
@@ -149,5 +149,5 @@ def test_a_stack_with_an_error_of_the_app_is_refused_as_the_cdk_cli_refuses_it(t
         tmp_path / "out", {"good": (_warn("costs"),), "bad": (lambda annotations: annotations.add_error("is broken"),)}
     )
     with pytest.raises(AssemblyError, match=r"reports 1 errors, with which `cdk deploy` .*:\n  /bad/Queue: is broken$"):
-        require_no_errors(folder, "bad")
-    assert [str(warning) for warning in require_no_errors(folder, "good")] == ["/good/Queue: costs [ack: trial:id]"]
+        require_no_errors(folder, ["bad"])
+    assert [str(warning) for warning in require_no_errors(folder, ["good"])] == ["/good/Queue: costs [ack: trial:id]"]

@@ -11,7 +11,7 @@ import tomllib
 
 ROOT = Path(__file__).parents[3]
 TARGET = ROOT / "cli/deeplearning_cli/replacement_rules.json"
-SUPPORT = ROOT / "rehearsal/cdk_rehearsal/embedded_aws/resources/resource_support.toml"
+SUPPORT = ROOT / "rehearsal/cdk_rehearsal/referees/resource_support.toml"
 CUSTOM = {
     name: {"always": ["ServiceToken"], "sometimes": []} for name in ("Custom::PinnedImage", "Custom::RequestedCapacity")
 }

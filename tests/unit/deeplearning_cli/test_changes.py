@@ -190,7 +190,7 @@ def test_the_command_ends_with_0_and_json_when_nothing_goes(assembly, tmp_path, 
             {"assembly": "/nowhere"},
             "must be the folder of a synthesized app, got /nowhere, which does not exist; run: CDK",
         ),
-        ({"stack": "other"}, "stack must name one of ['training'], got 'other'"),
+        ({"stack": "other"}, "stack must name one of training, got 'other'"),
         ({"deployed": "/nowhere"}, "--deployed must be a template in JSON"),
     ],
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cdk_rehearsal.assembly import AssemblyStack
 from deeplearning_cli.main import main
 from deeplearning_cli.rehearsal import read_chosen, rehearse_cases
 from deeplearning_rehearsal.cases.format.case import Case
@@ -82,6 +83,7 @@ def options(tmp_path: Path) -> RehearsalOptions:
 @pytest.fixture(autouse=True)
 def _nothing_to_download(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no assembly here to look for packages in."""
+    monkeypatch.setattr(one_case, "read_cluster", lambda *_: AssemblyStack("s", "123456789012", "us-east-1", {}, ()))
     monkeypatch.setattr(one_case, "prepare_software", lambda *_: ())
     monkeypatch.setattr(one_case, "require_acceptance", lambda *_: None)
 

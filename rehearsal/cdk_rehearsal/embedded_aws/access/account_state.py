@@ -76,6 +76,15 @@ class AccountState:
         inline = {name: _text(document) for name, document in list(role.policies.items())}
         return inline | attached
 
+    def find_boundary(self, role_arn: str) -> tuple[str, str] | None:
+        """Return ARN and text of a role's permissions boundary; None where it has none."""
+        role = next((role for role in self._read_roles() if role.arn == role_arn), None)
+        arn = role.permissions_boundary_arn if role else None
+        if not arn:
+            return None
+        versions = iam_backends[self.account_id][self._place.partition].managed_policies[arn].versions
+        return arn, next(_text(entry.document) for entry in versions if entry.is_default)
+
     def find_role_tags(self, role_arn: str) -> dict[str, str]:
         """Return the tags of a role, which its sessions have too; none where there is no such role."""
         role = next((role for role in self._read_roles() if role.arn == role_arn), None)
@@ -92,9 +101,12 @@ class AccountState:
 
     def find_profile_role(self, name: str) -> str:
         """Return the ARN of the role of an instance profile, by its name or ARN; empty when there is none."""
-        profiles = iam_backends[self.account_id][self._place.partition].instance_profiles.values()
-        found = next((profile for profile in list(profiles) if name in (profile.arn, profile.name)), None)
+        found = self._read_profile(name)
         return str(found.roles[0].arn) if found and found.roles else ""
+
+    def find_profile(self, name: str) -> str:
+        """Return the ARN of an instance profile; empty when there is none."""
+        return str(getattr(self._read_profile(name), "arn", ""))
 
     def find_tags(self, arn: str) -> Mapping[str, str]:
         """Return the tags of a resource of EC2, of a cluster of EMR, or of a training job of SageMaker."""
@@ -128,6 +140,10 @@ class AccountState:
         yield from (arn("lambda", f"function:{function.function_name}") for function in _functions(self._place))
         buckets = list(s3_backends[account][self._place.partition].buckets)
         yield from (f"arn:{self._place.partition}:s3:::{name}" for name in buckets)
+
+    def _read_profile(self, name: str) -> Any:
+        profiles = iam_backends[self.account_id][self._place.partition].instance_profiles.values()
+        return next((profile for profile in list(profiles) if name in (profile.arn, profile.name)), None)
 
     def _read_roles(self) -> list[Any]:
         return list(iam_backends[self.account_id][self._place.partition].roles.values())

@@ -19,6 +19,7 @@ from cdk_rehearsal.embedded_aws.base.stack_record import StackResource
 from cdk_rehearsal.errors import PolicyError, UnknownOperationError
 from cdk_rehearsal.iam.call_record import CallRecord
 from cdk_rehearsal.iam.evaluation import Decision, evaluate, explain_denial
+from cdk_rehearsal.iam.limits import NO_LIMITS, Document, Limits
 from cdk_rehearsal.iam.operations import RequiredAction, find_needs
 from cdk_rehearsal.iam.policy import Statement, read_policy_text
 from cdk_rehearsal.iam.request import Caller, Request, make_context
@@ -42,10 +43,17 @@ class Denial:
 class Authorizer:
     """Decides calls by the policies of the deployed account, and records each decision."""
 
-    def __init__(self, state: AccountState, record: CallRecord, observations: Observations) -> None:
+    def __init__(
+        self,
+        state: AccountState,
+        record: CallRecord,
+        observations: Observations,
+        organization: tuple[Document, ...] = (),
+    ) -> None:
         self.state = state
         self.record = record
         self._observations = observations
+        self._organization = organization
 
     def check(self, principal: Principal, operation: str, request: SignedRequest) -> Denial | None:
         """Decide a call, `service.Operation`: return why it is refused, None when it may go on."""
@@ -159,6 +167,8 @@ class Authorizer:
     def _decide(self, kind: str, caller: Caller, need: RequiredAction, name: str) -> Denial | None:
         tags = self.state.find_role_tags(caller.role_arn)
         context = {**need.context, "aws:RequestedRegion": self.state.region}
+        # IAM user guide, "AWS global condition context keys": true where a service calls on the caller's behalf.
+        context["aws:ViaAWSService"] = str(need.is_implied).lower()
         context |= {f"aws:PrincipalTag/{key}": value for key, value in tags.items()}
         if name.startswith("i-"):
             context["ec2:SourceInstanceARN"] = self.state.arn("ec2", f"instance/{name}")
@@ -173,13 +183,20 @@ class Authorizer:
 
     def _evaluate(self, request: Request, kind: str) -> Decision:
         own: tuple[Statement, ...] = ()
+        limits = NO_LIMITS
         if kind == "service" and request.caller.role_arn:
             own = read_policy_text(read_managed_policy(AUTO_SCALING_POLICY), "identity")
         elif kind != "service":
             texts = self.state.list_identity_policies(request.caller.role_arn).values()
             own = tuple(chain.from_iterable(read_policy_text(text, "identity") for text in texts))
+            limits = self._find_limits(request.caller.role_arn)
         policy = self.state.find_resource_policy(request.resource) if request.resource != "*" else None
-        return evaluate(request, own, None if policy is None else read_policy_text(policy, "resource"))
+        return evaluate(request, own, None if policy is None else read_policy_text(policy, "resource"), limits)
+
+    def _find_limits(self, role_arn: str) -> Limits:
+        found = self.state.find_boundary(role_arn)
+        boundary = Document(found[0], read_policy_text(found[1], "identity")) if found else None
+        return Limits(boundary, self._organization)
 
     def _describe(self, principal: Principal) -> Caller:
         role = principal.role_arn
@@ -211,6 +228,7 @@ def write_rights(authorizer: Authorizer, case: str, resources: Iterable[StackRes
 
 def _describe(authorizer: Authorizer) -> dict[str, Any]:
     record, state = authorizer.record, authorizer.state
+    roles = state.list_roles()
     counts = sorted(record.counts().items(), key=lambda entry: (entry[0].kind, entry[0].action, entry[0].resource))
     return {
         "account": state.account_id,
@@ -218,7 +236,8 @@ def _describe(authorizer: Authorizer) -> dict[str, Any]:
         "calls": [call.to_document() | {"count": count} for call, count in counts],
         "left_out": record.left_out,
         "denials": dict(record.denials()),
-        "roles": {role: _parse(state.list_identity_policies(role)) for role in state.list_roles()},
+        "roles": {role: _parse(state.list_identity_policies(role)) for role in roles},
+        "boundaries": {role: _parse(dict([found])) for role in roles if (found := state.find_boundary(role))},
         "resources": _parse(state.list_resource_policies()),
     }
 

@@ -1,9 +1,11 @@
 """AWS's own managed policies, one at a time: loading all of moto's takes a second."""
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from botocore.exceptions import ClientError
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 from moto.iam.models import AWSManagedPolicy, iam_backends
 
@@ -20,6 +22,21 @@ def admit_managed_policy(place: Place, arn: str) -> None:
     policy = AWSManagedPolicy.from_data(arn.rpartition("/")[2], place.account, place.region, data)
     if policy.arn == arn:  # the path is part of the ARN, and a wrong one is an error on AWS
         backend.managed_policies[arn] = policy
+
+
+def require_boundary(place: Place, arn: str) -> None:
+    """Raise ClientError, in IAM's words, unless the account or AWS has the policy of a permissions boundary."""
+    admit_managed_policy(place, arn)
+    if arn not in iam_backends[place.account][place.partition].managed_policies:
+        message = f"Scope ARN: {arn} does not exist or is not attachable."
+        raise ClientError({"Error": {"Code": "NoSuchEntity", "Message": message}}, "CreateRole")
+
+
+def add_policies(place: Place, policies: Mapping[str, str]) -> None:
+    """Add managed policies to the account, by their names with their paths."""
+    for name, text in policies.items():
+        path, _, last = f"/{name}".rpartition("/")
+        place.client("iam").create_policy(PolicyName=last, Path=f"{path}/", PolicyDocument=text)
 
 
 @lru_cache(maxsize=16)

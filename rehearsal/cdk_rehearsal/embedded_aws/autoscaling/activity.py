@@ -11,6 +11,7 @@ _CAUSES: dict[HealthCheck, str] = {
     "stopped": "an EC2 health check indicating it has been terminated or stopped",
     "impaired": "an EC2 instance status checks failure",
     "user": "a user health-check",
+    "balancer": "an ELB system health check failure",
 }
 
 

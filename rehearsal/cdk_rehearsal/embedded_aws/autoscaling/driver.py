@@ -17,7 +17,14 @@ from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotificati
 from cdk_rehearsal.embedded_aws.base.cloud_options import ScalingPace
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError, LaunchFault, find_fault
 from cdk_rehearsal.embedded_aws.base.observation import Observations
-from cdk_rehearsal.embedded_aws.base.scaling_group import Activity, GroupInstance, HealthCheck, ScalingGroup, now
+from cdk_rehearsal.embedded_aws.base.scaling_group import (
+    Activity,
+    GroupInstance,
+    HealthCheck,
+    LaunchConfiguration,
+    ScalingGroup,
+    now,
+)
 from cdk_rehearsal.embedded_aws.base.signals import Outcome
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
 from cdk_rehearsal.machine import Machine, MachineHost
@@ -92,7 +99,10 @@ class ScalingDriver:
         self.pace = pace
         self.lock = threading.RLock()
         self.groups: dict[str, ScalingGroup] = {}
+        self.launch_configurations: dict[str, LaunchConfiguration] = {}
         self.deleted: list[ScalingGroup] = []
+        self.enter_balancers: Callable[[ScalingGroup, str], None] = lambda _group, _id: None
+        self.leave_balancers: Callable[[ScalingGroup, str], None] = lambda _group, _id: None
 
     def add_group(self, group: ScalingGroup) -> None:
         """Take over a new group and begin to launch its instances."""
@@ -122,6 +132,7 @@ class ScalingDriver:
             instances = [entry.instance_id for entry in group.instances]
             group.instances.clear()
         for instance_id in instances:
+            self.leave_balancers(group, instance_id)
             self._find_host(group).power_off(instance_id)
             self._launcher.terminate(instance_id)
             self._observations.report("scaling", instance_id, "terminated with its group", group=name)
@@ -158,6 +169,19 @@ class ScalingDriver:
                 entry.failed_check = check
                 self.reconcile_soon(group, after=scaling_activity.grace_left(group, entry))
             return found is not None
+
+    def judge_target(self, instance_id: str, target_group: str, *, is_healthy: bool) -> None:
+        """Take what a load balancer says of a target, where the group of the instance asks it."""
+        with self.lock:
+            found = self.find_instance(instance_id)
+            if found is None or found[0].health_check_type != "ELB" or target_group not in found[0].target_groups:
+                return
+            group, entry = found
+            if is_healthy and entry.failed_check == "balancer":
+                entry.failed_check = None
+            elif not is_healthy and entry.failed_check is None:
+                entry.failed_check = "balancer"
+                self.reconcile_soon(group, after=scaling_activity.grace_left(group, entry))
 
     def age_groups(self, seconds: float) -> None:
         """Date the creation of every group back, by seconds."""
@@ -268,6 +292,7 @@ class ScalingDriver:
             entry.lifecycle_state, entry.in_service_at = "InService", time.monotonic()
             group.failures = 0
             scaling_activity.end(activity, "Successful")
+        self.enter_balancers(group, entry.instance_id)
         self._observations.report("scaling", entry.instance_id, "in service", group=group.name)
         self._notifications.publish(group, "autoscaling:EC2_INSTANCE_LAUNCH", activity)
         self.reconcile_soon(group)
@@ -298,6 +323,7 @@ class ScalingDriver:
         self._jobs.after(pause, partial(self._reconcile, group))
 
     def _terminate(self, group: ScalingGroup, entry: GroupInstance, activity: Activity) -> None:
+        self.leave_balancers(group, entry.instance_id)
         self._find_host(group).power_off(entry.instance_id)
         self._launcher.terminate(entry.instance_id)
         with self.lock:

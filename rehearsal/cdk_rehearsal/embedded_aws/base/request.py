@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, unquote
+from xml.sax.saxutils import unescape
 
 import botocore.session
 from botocore.auth import S3SigV4Auth, SigV4Auth
@@ -21,7 +22,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.model import ServiceModel
 
-REST_JSON = frozenset({"eks", "eks-auth"})
+REST_JSON = frozenset({"eks", "eks-auth", "lambda"})
 """Services with parameters in the path, and answers in JSON."""
 CHANNEL_SERVICE = "ssmmessages"
 """Signing name of the channels of Session Manager, which is no API that botocore knows."""
@@ -106,13 +107,21 @@ def read_parameters(service: str, request: SignedRequest) -> Mapping[str, Any]:
     if service == "s3":
         bucket, _, key = unquote(request.path).lstrip("/").partition("/")
         headers = {name: request.headers[header] for header, name in _S3_HEADERS.items() if header in request.headers}
-        return {"Bucket": bucket, "Key": key, **query, **headers}
+        keys = {"Keys": _read_keys(request.body)} if "delete" in query else {}
+        return {"Bucket": bucket, "Key": key, **query, **headers, **keys}
     if service in REST_JSON:
         return {**query, **_read_json(request.body), **_read_path(service, request)}
     if "x-amz-target" in request.headers or request.body[:1] == b"{":
         return _read_json(request.body)
     form = parse_qs(request.body.decode(errors="replace"), keep_blank_values=True)
     return query | {name: values[0] for name, values in form.items()}
+
+
+def _read_keys(body: bytes) -> list[tuple[str, bool]]:
+    """Return the keys of S3's `DeleteObjects`, and whether a version of each is named."""
+    objects = re.findall(r"<Object>(.*?)</Object>", body.decode(errors="replace"), re.DOTALL)
+    keys = (re.search(r"<Key>(.*?)</Key>", each, re.DOTALL) for each in objects)
+    return [(unescape(key[1]), "<VersionId>" in each) for key, each in zip(keys, objects, strict=True) if key]
 
 
 def _read_json(body: bytes) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """An Auto Scaling group as data: its sizes, instances, activities and suspended processes."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Literal
@@ -10,8 +10,8 @@ from cdk_rehearsal.machine import MachineHost
 
 LifecycleState = Literal["Pending", "InService", "Terminating"]
 HealthStatus = Literal["Healthy", "Unhealthy"]
-HealthCheck = Literal["stopped", "impaired", "user"]
-"""Check that an instance failed: of its state, EC2's status checks, or `SetInstanceHealth`."""
+HealthCheck = Literal["stopped", "impaired", "user", "balancer"]
+"""Check that an instance failed: of its state, EC2's status checks, `SetInstanceHealth`, or its load balancer's."""
 PROCESSES = (
     "Launch",
     "Terminate",
@@ -119,6 +119,14 @@ class GroupTag:
         return {"ResourceType": "auto-scaling-group", **own}
 
 
+@dataclass(frozen=True)
+class LaunchConfiguration:
+    """A launch configuration, with the data that a launch template would have."""
+
+    name: str
+    data: Mapping[str, Any]
+
+
 @dataclass
 class ScalingGroup:
     """State of a group; the driver's lock guards it."""
@@ -154,6 +162,8 @@ class ScalingGroup:
     deleting: bool = False
     capacity_cause: str = ""
     host: MachineHost | None = None  # of its instances, where that is not the lab
+    launch_configuration: LaunchConfiguration | None = None  # instead of a launch template
+    target_groups: Sequence[str] = ()  # ARNs
 
     @property
     def own_tags(self) -> dict[str, str]:
@@ -192,20 +202,23 @@ class ScalingGroup:
             "LaunchTemplateName": self.launch_template_name,
             "Version": self.launch_template_version,
         }
+        source: dict[str, Any] = {"LaunchTemplate": template}
+        if self.launch_configuration is not None:
+            source = {"LaunchConfigurationName": self.launch_configuration.name}
         document: dict[str, Any] = {
             "AutoScalingGroupName": self.name,
             "AutoScalingGroupARN": self.arn,
-            "LaunchTemplate": template,
+            **source,
             "MinSize": self.min_size,
             "MaxSize": self.max_size,
             "DesiredCapacity": self.desired,
             "DefaultCooldown": self.default_cooldown,
             "AvailabilityZones": list(self.zones),
             "LoadBalancerNames": [],
-            "TargetGroupARNs": [],
+            "TargetGroupARNs": list(self.target_groups),
             "HealthCheckType": self.health_check_type,
             "HealthCheckGracePeriod": self.health_check_grace_period,
-            "Instances": [entry.to_api() | {"LaunchTemplate": template} for entry in self.instances],
+            "Instances": [entry.to_api() | source for entry in self.instances],
             "CreatedTime": self.created,
             "SuspendedProcesses": [
                 {"ProcessName": process, "SuspensionReason": reason} for process, reason in self.suspended.items()

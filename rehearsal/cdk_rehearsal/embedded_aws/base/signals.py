@@ -158,11 +158,18 @@ class WaitCondition:
 
 
 class ResourceSignals:
-    """Signals that complete a resource, by its `CreationPolicy` (defaults: CloudFormation template reference)."""
+    """
+    Signals that complete a resource, by its `CreationPolicy` (defaults: CloudFormation template reference).
 
-    def __init__(self, policy: Mapping[str, Any]) -> None:
+    A group takes the percentage of its policy, in the words of public issues such as
+    aws-quickstart/quickstart-linux-bastion#144. Anything else, such as an instance, fails by one failure, in those of
+    widdix/aws-ec2-ssh#137 and, for a time-out, of aws/aws-cli#7133.
+    """
+
+    def __init__(self, policy: Mapping[str, Any], *, is_group: bool) -> None:
         wanted = policy.get("ResourceSignal", {})
         self._count = int(wanted.get("Count", 1))
+        self._is_group = is_group
         scaling = policy.get("AutoScalingCreationPolicy", {})
         self._percent = int(scaling.get("MinSuccessfulInstancesPercent", 100))
         self._deadline = time.monotonic() + read_duration(str(wanted.get("Timeout", "PT5M")))
@@ -177,17 +184,22 @@ class ResourceSignals:
     def settle(self) -> Outcome | None:
         """Return how the wait ended, None while it lasts; what is missing in the end counts as a failure."""
         with self._lock:
-            statuses = tuple(self._statuses.values())
-        successes, failures = statuses.count("SUCCESS"), statuses.count("FAILURE")
+            statuses = dict(self._statuses)
+        failed = [name for name, status in statuses.items() if status == "FAILURE"]
+        successes = len(statuses) - len(failed)
         needed = math.ceil(self._count * self._percent / 100)
-        if successes >= needed:
+        if successes >= needed and (self._is_group or not failed):
             return Outcome()
-        if failures > self._count - needed:
-            return self._fail(failures, "FAILURE")
-        return self._fail(successes, "SUCCESS") if time.monotonic() >= self._deadline else None
+        is_late = time.monotonic() >= self._deadline
+        if not self._is_group:
+            late = f"Failed to receive {needed - successes} resource signal(s) within the specified duration"
+            reason = f"Received FAILURE signal with UniqueId {failed[0]}" if failed else late
+            return Outcome(reason) if failed or is_late else None
+        if len(failed) > self._count - needed:
+            return self._fail(len(failed), "FAILURE")
+        return self._fail(successes, "SUCCESS") if is_late else None
 
     def _fail(self, number: int, status: str) -> Outcome:
-        """The words are those of public issues, such as aws-quickstart/quickstart-linux-bastion#144."""
         return Outcome(
             f"Received {number} {status} signal(s) out of {self._count}. Unable to satisfy {self._percent}% "
             "MinSuccessfulInstancesPercent requirement"

@@ -10,6 +10,7 @@ see `Update` for any property, and again when it is rolled back.
 
 import random
 import threading
+import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -21,13 +22,16 @@ from botocore.exceptions import ClientError
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError
 from cdk_rehearsal.embedded_aws.base.signals import Outcome, ResourceSignals
 from cdk_rehearsal.embedded_aws.base.stack_record import StackEvent, StackOutcome, StackResource
+from cdk_rehearsal.embedded_aws.cloudformation.stack_registry import StackRegistry
 from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate
 from cdk_rehearsal.embedded_aws.resources import CREATORS
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Properties
-from cdk_rehearsal.embedded_aws.resources.resource_support import find_row, load_support
 from cdk_rehearsal.embedded_aws.services import Services
+from cdk_rehearsal.referees.resource_support import find_row, load_support
 
-_STACK_TYPE = "AWS::CloudFormation::Stack"
+STACK_TYPE = "AWS::CloudFormation::Stack"
+_WAIT_CONDITION = "AWS::CloudFormation::WaitCondition"
+GROUP_TYPE = "AWS::AutoScaling::AutoScalingGroup"
 _SETTLE_SECONDS = 0.1
 _KEPT_BY_ROLLBACK = ("Retain",)
 """The one deletion policy that outlives a failed creation: `RetainExceptOnCreate` does not, nor does `Snapshot`."""
@@ -35,28 +39,51 @@ _KEPT_BY_DELETION = (*_KEPT_BY_ROLLBACK, "RetainExceptOnCreate")
 
 
 class Stack:
-    """A stack that is created, updated and deleted in a thread of its own."""
+    """
+    A stack that is created, updated and deleted in a thread of its own.
+
+    Raises AssemblyError for parameters without values, and for resources that depend on each other in a circle.
+    """
 
     def __init__(
-        self, name: str, arn: str, template: BoundTemplate, services: Services, tags: Mapping[str, str]
+        self,
+        name: str,
+        template: Mapping[str, Any],
+        services: Services,
+        stacks: StackRegistry[Any],
+        *,
+        parameters: Mapping[str, str],
+        tags: Mapping[str, str],
     ) -> None:
         self.name = name
-        self.arn = arn
+        self.arn = services.place.arn("cloudformation", f"stack/{name}/{uuid.uuid4()}")
         self.created_at = datetime.now(timezone.utc)
         self.status = self.reason = ""
-        self.description = template.description
         self.outputs: Mapping[str, str] = {}
-        self._template = template
+        self.exports: Mapping[str, str] = {}
+        self._template = BoundTemplate(
+            template, services, stacks, stack_name=name, stack_arn=self.arn, parameters=parameters
+        )
+        self._template.require_order()
+        self.description = self._template.description
         self._services = services
+        self._stacks = stacks
         self._tags = tags
         self._lock = threading.Lock()
         self._events: list[StackEvent] = []
         self._resources: dict[str, StackResource] = {}
         self._begun: dict[str, Created] = {}
         self._signals: dict[str, ResourceSignals] = {}
+        self._given_up = ""
         self._closing = threading.Event()
         self._ended = threading.Event()
         self._thread = threading.Thread()
+        stacks.add(self)
+
+    @property
+    def imports(self) -> Collection[str]:
+        """Names of the exports of other stacks that it uses."""
+        return self._template.imports
 
     def start(self) -> None:
         """Begin to create the resources."""
@@ -76,6 +103,11 @@ class Stack:
     def delete(self) -> None:
         """Begin to delete the resources, once more those that could not be deleted before."""
         if self.status.startswith("DELETE_") and self.status != "DELETE_FAILED":
+            return
+        if importers := self._stacks.find_importers(self):
+            name, importer = next(iter(importers.items()))
+            reason = f"Delete canceled. Cannot delete export {name} as it is in use by {importer.name}."
+            self._report_event(self.name, self.arn, STACK_TYPE, self.status, reason)
             return
         self.close()
         self._begin("DELETE_IN_PROGRESS", self._delete)
@@ -107,10 +139,22 @@ class Stack:
         text = f"Received {status} signal with UniqueId {unique_id}"
         self._note(logical_id, entry.physical_id, "CREATE_IN_PROGRESS", text)
 
+    def awaits_signals(self) -> bool:
+        """Return whether a resource waits for signals."""
+        return any(self._awaits_signal(entry) for entry in self.resources())
+
+    def give_up_signals(self, reason: str) -> None:
+        """Let resources that wait for signals fail, for a reason."""
+        self._given_up = reason
+
+    def _awaits_signal(self, entry: StackResource) -> bool:
+        is_signalled = entry.logical_id in self._signals or entry.resource_type == _WAIT_CONDITION
+        return is_signalled and entry.status == "CREATE_IN_PROGRESS"
+
     def _begin(self, status: str, work: Callable[[], None]) -> None:
         self.status, self.reason = status, ""
         self._ended.clear()
-        self._report_event(self.name, self.arn, _STACK_TYPE, status, "User Initiated")
+        self._report_event(self.name, self.arn, STACK_TYPE, status, "User Initiated")
         self._thread = threading.Thread(target=work, name=f"stack-{self.name}", daemon=True)
         self._thread.start()
 
@@ -155,6 +199,8 @@ class Stack:
         for name in tuple(settling):
             settle = settling[name].settle
             outcome = settle() if settle else Outcome()
+            if outcome is None and self._given_up and self._awaits_signal(self._resources[name]):
+                outcome = Outcome(self._given_up)
             if outcome is None:
                 continue
             created = _rename(settling.pop(name), outcome)
@@ -182,7 +228,7 @@ class Stack:
             return None
         policy = self._template.resources[name].get("CreationPolicy")
         if policy and self._services.options.waits_for_signals:
-            self._signals[name] = ResourceSignals(self._template.evaluate(policy))
+            self._signals[name] = ResourceSignals(self._template.evaluate(policy), is_group=resource_type == GROUP_TYPE)
             created = replace(created, settle=_settle_both(created.settle, self._signals[name].settle))
         self._begun[name] = created
         if created.settle is not None:
@@ -192,11 +238,19 @@ class Stack:
     def _complete(self) -> None:
         try:
             self.outputs = self._template.outputs()
+            exports = self._template.exports(self.outputs)
+            self._require_new(exports)
+            self.exports = exports
         except Exception as error:  # noqa: BLE001 - an output that cannot be computed fails the stack
             self.reason = f"outputs: {error}"
             self._end("CREATE_FAILED", self.reason)
             return
         self._end("CREATE_COMPLETE", "")
+
+    def _require_new(self, exports: Collection[str]) -> None:
+        for name, (stack, _) in self._stacks.find_exports().items():
+            if name in exports:
+                raise ValueError(f"Export with name {name} is already exported by stack {stack.name}")
 
     def _roll_back(self, failed: str, settling: Mapping[str, Created]) -> None:
         for name, created in settling.items():
@@ -206,7 +260,7 @@ class Stack:
         self.reason = next(entry.reason for entry in failures if entry.logical_id == failed)
         self.status = "ROLLBACK_IN_PROGRESS"
         text = f"The following resource(s) failed to create: [{names}]. Rollback requested by user."
-        self._report_event(self.name, self.arn, _STACK_TYPE, "ROLLBACK_IN_PROGRESS", text)
+        self._report_event(self.name, self.arn, STACK_TYPE, "ROLLBACK_IN_PROGRESS", text)
         failed = self._remove(_KEPT_BY_ROLLBACK)
         self._end("ROLLBACK_FAILED" if failed else "ROLLBACK_COMPLETE", failed)
 
@@ -226,7 +280,7 @@ class Stack:
         self._end(status, self.reason)
 
     def _roll_update_back(self, before: Mapping[str, Mapping[str, Any]], done: Sequence[str]) -> str:
-        self._report_event(self.name, self.arn, _STACK_TYPE, "UPDATE_ROLLBACK_IN_PROGRESS", self.reason)
+        self._report_event(self.name, self.arn, STACK_TYPE, "UPDATE_ROLLBACK_IN_PROGRESS", self.reason)
         after, self._template.resources = self._template.resources, dict(before)
         failed = [name for name in reversed(done) if self._change(name, before[name], after[name])]
         return "UPDATE_ROLLBACK_FAILED" if failed else "UPDATE_ROLLBACK_COMPLETE"
@@ -279,7 +333,7 @@ class Stack:
 
     def _end(self, status: str, reason: str) -> None:
         self.status = status
-        self._report_event(self.name, self.arn, _STACK_TYPE, status, reason)
+        self._report_event(self.name, self.arn, STACK_TYPE, status, reason)
         self._ended.set()
 
     def _note(self, name: str, physical_id: str, status: str, reason: str = "") -> None:

@@ -1,4 +1,4 @@
-"""The CloudFormation API, as far as it describes, updates, signals and deletes the stack of the rehearsal."""
+"""The CloudFormation API, as far as it describes, updates, signals and deletes the stacks of the rehearsal."""
 
 import json
 from typing import Any, ClassVar
@@ -10,19 +10,20 @@ from moto.core.responses import ActionResult
 from cdk_rehearsal.embedded_aws.base.stack_record import StackResource
 from cdk_rehearsal.embedded_aws.base.stand_in_api import StandInApi
 from cdk_rehearsal.embedded_aws.cloudformation.stack import Stack
+from cdk_rehearsal.embedded_aws.cloudformation.stack_registry import StackRegistry
 
 
 class StackApi(StandInApi):
-    """Operations of CloudFormation on the one stack."""
+    """Operations of CloudFormation on the stacks."""
 
     service = "cloudformation"
     error = CloudFormationError
-    stack: ClassVar[Stack]
+    stacks: ClassVar[StackRegistry[Stack]]
 
     def delete_stack(self) -> ActionResult:
         """Begin to delete the stack; one that is not there counts as deleted."""
-        if self._get_param("StackName") in (self.stack.name, self.stack.arn):
-            self.stack.delete()
+        if stack := self.stacks.find(self._get_param("StackName")):
+            stack.delete()
         return ActionResult({})
 
     def update_stack(self) -> ActionResult:
@@ -43,8 +44,8 @@ class StackApi(StandInApi):
         return ActionResult({})
 
     def describe_stacks(self) -> ActionResult:
-        stack = self._find() if self._get_param("StackName") else self.stack
-        return ActionResult({"Stacks": [_describe(stack)]})
+        stacks = [self._find()] if self._get_param("StackName") else self._list()
+        return ActionResult({"Stacks": [_describe(stack) for stack in stacks]})
 
     def describe_stack_events(self) -> ActionResult:
         """Return the events, newest first, all on one page."""
@@ -69,26 +70,38 @@ class StackApi(StandInApi):
         return ActionResult({"StackResourceSummaries": summaries})
 
     def list_stacks(self) -> ActionResult:
-        stack, wanted = self.stack, self._get_param("StackStatusFilter", [])
-        summary = {
-            "StackId": stack.arn,
-            "StackName": stack.name,
-            "CreationTime": stack.created_at,
-            "StackStatus": stack.status,
-        }
-        return ActionResult({"StackSummaries": [summary] if not wanted or stack.status in wanted else []})
+        wanted = self._get_param("StackStatusFilter", [])
+        summaries = [
+            {
+                "StackId": stack.arn,
+                "StackName": stack.name,
+                "CreationTime": stack.created_at,
+                "StackStatus": stack.status,
+            }
+            for stack in reversed(self.stacks.list())
+            if not wanted or stack.status in wanted
+        ]
+        return ActionResult({"StackSummaries": summaries})
+
+    def list_exports(self) -> ActionResult:
+        """Return the exports of all stacks, all on one page."""
+        exports = self.stacks.find_exports().items()
+        listed = [{"ExportingStackId": stack.arn, "Name": name, "Value": value} for name, (stack, value) in exports]
+        return ActionResult({"Exports": listed})
+
+    def _list(self) -> list[Stack]:
+        return [stack for stack in reversed(self.stacks.list()) if stack.status != "DELETE_COMPLETE"]
 
     def _find(self) -> Stack:
-        name, stack = self._get_param("StackName"), self.stack
-        # A deleted stack is found by its ARN alone.
-        if name == stack.arn or (name == stack.name and stack.status != "DELETE_COMPLETE"):
+        name = self._get_param("StackName")
+        if stack := self.stacks.find(name):
             return stack
         raise CloudFormationError("ValidationError", f"Stack with id {name} does not exist")
 
 
-def install_stack_api(stack: Stack) -> None:
-    """Replace moto's API with one that shows a stack."""
-    StackApi.stack = stack
+def install_stack_api(stacks: StackRegistry[Stack]) -> None:
+    """Replace moto's API with one that shows the stacks."""
+    StackApi.stacks = stacks
     StackApi.install(moto.cloudformation.urls.url_paths)
 
 

@@ -1,11 +1,12 @@
 """A CloudFormation template with its parameters bound: conditions, references and the order of its resources."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from botocore.exceptions import ClientError
 
+from cdk_rehearsal.embedded_aws.cloudformation.stack_registry import StackRegistry
 from cdk_rehearsal.embedded_aws.resources.creation import Created
 from cdk_rehearsal.embedded_aws.services import Services
 from cdk_rehearsal.errors import AssemblyError
@@ -23,15 +24,18 @@ class BoundTemplate:
         self,
         template: Mapping[str, Any],
         services: Services,
+        stacks: StackRegistry[Any],
         *,
         stack_name: str,
         stack_arn: str,
-        parameters: Mapping[str, str] | None = None,
+        parameters: Mapping[str, str],
     ) -> None:
         self._template = template
         self._place = place = services.place
         self._images = services.images
+        self._stacks = stacks
         self.created = dict[str, Created]()
+        self.imports = set[str]()
         self.description = str(template.get("Description", ""))
         self._values: dict[str, Any] = {
             "AWS::AccountId": place.account,
@@ -43,8 +47,9 @@ class BoundTemplate:
             "AWS::NotificationARNs": [],
         }
         for name, declaration in template.get("Parameters", {}).items():
-            self._values[name] = self._bind(name, declaration, (parameters or {}).get(name))
+            self._values[name] = self._bind(name, declaration, parameters.get(name))
         self._check_rules()
+        self._usual = services.options.find_usual_order(template, place.region)
         self.resources: dict[str, Mapping[str, Any]] = {
             name: resource
             for name, resource in template["Resources"].items()
@@ -57,6 +62,7 @@ class BoundTemplate:
         explicit = resource.get("DependsOn", [])
         names = {explicit} if isinstance(explicit, str) else set(explicit)
         names |= {name for name, _ in find_references(resource.get("Properties", {}))}
+        names |= set(self._usual.get(logical_id, ()))
         return frozenset(names & self.resources.keys())
 
     def require_order(self) -> None:
@@ -80,12 +86,17 @@ class BoundTemplate:
 
     def outputs(self) -> dict[str, str]:
         """Return the evaluated outputs."""
-        declared = {
-            name: output
-            for name, output in self._template.get("Outputs", {}).items()
-            if "Condition" not in output or self.condition(output["Condition"])
-        }
-        return {name: str(evaluate(output["Value"], self)) for name, output in declared.items()}
+        return {name: str(evaluate(output["Value"], self)) for name, output in self._list_outputs()}
+
+    def exports(self, outputs: Mapping[str, str]) -> dict[str, str]:
+        """Return what the stack exports: name -> value of its output."""
+        exporting = ((name, output["Export"]["Name"]) for name, output in self._list_outputs() if "Export" in output)
+        return {str(evaluate(export, self)): outputs[name] for name, export in exporting}
+
+    def _list_outputs(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for name, output in self._template.get("Outputs", {}).items():
+            if "Condition" not in output or self.condition(output["Condition"]):
+                yield name, output
 
     def ref(self, name: str) -> Any:
         """Return the value of a parameter, pseudo parameter or resource."""
@@ -121,6 +132,17 @@ class BoundTemplate:
             raise AssemblyError(f"Fn::GetAZs must be of the stack's region in the rehearsal, got {region}")
         answer = self._place.client("ec2").describe_availability_zones()["AvailabilityZones"]
         return sorted(entry["ZoneName"] for entry in answer)
+
+    def read_other_stack(self, function: str, argument: Any) -> str:
+        """Return an export of another stack, which can then not be deleted before this one, or any other output."""
+        if function == "Fn::ImportValue":
+            self.imports.add(str(argument))
+            return self._stacks.import_value(str(argument))
+        if argument.get("Region", self._place.region) != self._place.region or "RoleArn" in argument:
+            raise AssemblyError(
+                f"{function} must be of the stack's account and region in the rehearsal, got {argument}"
+            )
+        return self._stacks.read_output(str(argument["StackName"]), str(argument["OutputName"]))
 
     def dynamic(self, reference: str) -> str:
         """Return the value of an SSM dynamic reference."""

@@ -30,9 +30,9 @@ def check_launch(group: ScalingGroup, data: Mapping[str, Any], place: Place, fau
         for fault in faults
         if fault.at_creation and fault.concerns(tags=group.own_tags, group=group.name)
     )
-    found = (planted, _find_wrong_tags(group, data), _find_missing(data, place), _find_wrong_interfaces(data, place))
+    found = (planted, _find_wrong_tags(group, data), find_missing(data, place), find_wrong_interfaces(data, place))
     for message in chain.from_iterable(found):
-        raise ValueError(PREFIX + message)
+        raise ValueError(message if group.launch_configuration else PREFIX + message)
 
 
 def _find_wrong_tags(group: ScalingGroup, data: Mapping[str, Any]) -> Iterator[str]:
@@ -42,7 +42,8 @@ def _find_wrong_tags(group: ScalingGroup, data: Mapping[str, Any]) -> Iterator[s
         yield error.message
 
 
-def _find_missing(data: Mapping[str, Any], place: Place) -> Iterator[str]:
+def find_missing(data: Mapping[str, Any], place: Place) -> Iterator[str]:
+    """Yield EC2's words for what a launch names and nobody has."""
     ec2 = place.client("ec2")
     if key := data.get("KeyName"):
         yield from _ask(ec2.describe_key_pairs, {"KeyNames": [key]}, f"The key pair '{key}' does not exist")
@@ -63,7 +64,8 @@ def _ask(describe: Callable[..., Any], names: Mapping[str, Any], missing: str) -
         yield missing
 
 
-def _find_wrong_interfaces(data: Mapping[str, Any], place: Place) -> Iterator[str]:
+def find_wrong_interfaces(data: Mapping[str, Any], place: Place) -> Iterator[str]:
+    """Yield why EC2 refuses the type or the interfaces of a launch."""
     kind, interfaces = str(data.get("InstanceType", "m1.small")), data.get("NetworkInterfaces", [])
     try:
         facts = place.client("ec2").describe_instance_types(InstanceTypes=[kind])["InstanceTypes"][0]["NetworkInfo"]

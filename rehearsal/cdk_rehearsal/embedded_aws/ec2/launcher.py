@@ -1,4 +1,4 @@
-"""Launches and terminates EC2 instances, for Auto Scaling groups and for EMR clusters."""
+"""Launches and terminates EC2 instances, single ones and those of Auto Scaling groups and EMR clusters."""
 
 import base64
 import ipaddress
@@ -29,7 +29,7 @@ class LaunchOrder:
     One instance to launch.
 
     Attributes:
-        name: The group or the cluster that the instance belongs to.
+        name: The group or the cluster that the instance belongs to; a single one's logical id.
         data: The data of a launch template, with the image resolved.
         subnet_ids: The subnets to choose from.
         tags: Tags of the instance beside those of the data.
@@ -107,9 +107,15 @@ class InstanceLauncher:
         self._lock = threading.Lock()
 
     def describe_template(self, group: ScalingGroup) -> dict[str, Any]:
-        """Return the data of the group's launch template, with the image resolved."""
+        """Return the data of the group's launch template or configuration, with the image resolved."""
+        if group.launch_configuration is not None:
+            return dict(group.launch_configuration.data)
+        return self.read_template(group.launch_template_id, group.launch_template_version)
+
+    def read_template(self, template_id: str, version: str) -> dict[str, Any]:
+        """Return the data of a version of a launch template, with the image resolved."""
         answer = self._place.client("ec2").describe_launch_template_versions(
-            LaunchTemplateId=group.launch_template_id, Versions=[group.launch_template_version]
+            LaunchTemplateId=template_id, Versions=[version]
         )
         data: dict[str, Any] = answer["LaunchTemplateVersions"][0]["LaunchTemplateData"]
         image = str(data.get("ImageId", ""))

@@ -38,12 +38,27 @@ def lets_through(
 
     `blocks` are the IPv4 blocks of all these interfaces, for rules that name addresses. The groups of each side add up.
     """
+    return lets_connect(ec2, (sources, blocks), (targets, blocks), port)
+
+
+def lets_connect(
+    ec2: Any,
+    source: tuple[Collection[str], Sequence[str]],
+    target: tuple[Collection[str], Sequence[str]],
+    port: int,
+) -> bool:
+    """
+    Return whether interfaces reach a TCP port (0: all) of others, each given with their groups and IPv4 blocks.
+
+    A source without groups, such as a Network Load Balancer that has none, is not held back itself.
+    """
     ports = (port, port) if port else _ALL_PORTS
-    outbound = _list_rules(ec2, sources, "IpPermissionsEgress")
-    inbound = _list_rules(ec2, targets, "IpPermissions")
-    return any(_covers(rule, ports) and _meets(rule, targets, blocks) for rule in outbound) and any(
-        _covers(rule, ports) and _meets(rule, sources, blocks) for rule in inbound
-    )
+    (sources, source_blocks), (targets, target_blocks) = source, target
+    outbound = _list_rules(ec2, sources, "IpPermissionsEgress") if sources else ()
+    if sources and not any(_covers(rule, ports) and _meets(rule, targets, target_blocks) for rule in outbound):
+        return False
+    inbound = _list_rules(ec2, targets, "IpPermissions") if targets else ()
+    return any(_covers(rule, ports) and _meets(rule, sources, source_blocks) for rule in inbound)
 
 
 def lets_out(ec2: Any, groups: Collection[str], port: int) -> bool:

@@ -44,14 +44,19 @@ def answer_events(answers: int) -> None:
     handler = None
     for line in sys.stdin:
         request = json.loads(line)
-        answer = {"request_id": request["request_id"], "result": None, "error": ""}
+        answer = {"request_id": request["request_id"], "result": None, "error": None}
         try:
             if handler is None:
                 handler = getattr(importlib.import_module(module_name.replace("/", ".")), function_name)
             answer["result"] = json.loads(json.dumps(handler(request["event"], Context(request))))
         except BaseException as error:  # noqa: BLE001 - the real runtime reports whatever the handler raises, SystemExit too
             traceback.print_exc()
-            answer["error"] = f"{type(error).__name__}: {error}"
+            answer["error"] = {
+                "errorMessage": str(error),
+                "errorType": type(error).__name__,
+                "requestId": request["request_id"],
+                "stackTrace": traceback.format_tb(error.__traceback__)[1:],
+            }
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(ValueError):
                 stream.flush()

@@ -1,34 +1,42 @@
 """One Lambda execution environment: a child process that answers one event at a time."""
 
-import importlib.util
 import io
 import json
 import os
 import select
+import signal
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
 import zipfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-_RUNTIME_PACKAGES = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "urllib3", "six")
-"""Packages of Lambda's Python runtime beside the standard library."""
+from cdk_rehearsal.embedded_aws.functions.interpreters import Interpreters
+
 _LOG_TAIL = 64_000
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of one invocation: the handler's result, the error or an empty text, and the end of its output."""
+    """
+    Outcome of one invocation.
+
+    Attributes:
+        result: What the handler returned.
+        error: Kind and message of the error; empty without one.
+        log: The end of its output.
+        failure: The error as Lambda answers a caller who waits. Default: there was none.
+    """
 
     seconds: float
     result: Any
     error: str
     log: str
+    failure: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -37,9 +45,11 @@ class Function:
     A function as it was created, with its timeout in seconds and the folder of its code.
 
     Attributes:
+        runtime: Name of its runtime, such as `python3.13`.
         dead_letters: Takes an event that failed for good, and the last error. Default: it is dropped.
         log: Takes the text that an invocation printed. Default: it is dropped.
         decrypt: Decrypts the environment; returns why that is refused, empty when it is not.
+        layers: ARNs of its layers; of two files at one place, that of the later layer is there.
     """
 
     name: str
@@ -47,25 +57,22 @@ class Function:
     timeout: float
     environment: Mapping[str, str]
     code: Path
+    runtime: str
     dead_letters: Callable[[Any, str], None] = lambda _event, _error: None
     log: Callable[[str], None] = lambda _text: None
     decrypt: Callable[[], str] = lambda: ""
+    layers: Sequence[str] = ()
 
 
 class ExecutionEnvironment:
     """Runs a function's code in a process of its own, reused like a warm environment."""
 
-    def __init__(self, function: Function, runtime: Path) -> None:
+    def __init__(self, function: Function, interpreters: Interpreters) -> None:
         self._function = function
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         self._read, write = os.pipe()
-        bootstrap = (
-            f"import sys, runpy; sys.path[:0] = [{str(runtime)!r}]; sys.argv[0] = {str(_CHILD)!r}; "
-            f"runpy.run_path({str(_CHILD)!r}, run_name='__main__')"
-        )
-        # -I -S: neither this environment's packages nor the checkout's source roots may help the function.
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", bootstrap, str(write)],
+            interpreters.command(function.runtime, interpreters.find_layers(function.name), write),
             cwd=function.code,
             env=dict(function.environment),
             stdin=subprocess.PIPE,
@@ -87,26 +94,40 @@ class ExecutionEnvironment:
         log_start = self._log.seek(0, io.SEEK_END)
         deadline, request_id = start + self._function.timeout, str(uuid.uuid4())
         request = {"event": event, "deadline": deadline, "request_id": request_id, "arn": self._function.arn}
-        result, error = None, ""
+        failure: Mapping[str, Any] = {}
+        line, result, error = b"", None, ""
         try:
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
             line = self._read_line(deadline)
         except BrokenPipeError:
-            line = b""
+            pass
         except TimeoutError:
             self.close()
-            line, error = b"", f"Task timed out after {self._function.timeout:.2f} seconds"
+            error = f"Task timed out after {self._function.timeout:.2f} seconds"
+            failure = _describe("Sandbox.Timedout", error, request_id)
         if line:
             answer = json.loads(line)
-            result, error = answer["result"], answer["error"]
+            result, failure = answer["result"], answer["error"] or {}
+            error = f"{failure['errorType']}: {failure['errorMessage']}" if failure else ""
+            if answer.get("is_final"):
+                self.close()
         elif not error:
-            self.close()
-            error = f"Runtime exited with error: exit status {self._process.returncode}"
+            error = self._explain_end()
+            failure = _describe("Runtime.ExitError", error, request_id)
         self._log.seek(log_start)
         log = self._log.read().decode(errors="replace")[-_LOG_TAIL:]
-        return Outcome(time.monotonic() - start, result, error, log)
+        return Outcome(time.monotonic() - start, result, error, log, failure)
+
+    def _explain_end(self) -> str:
+        """Return Lambda's words for a process that ended without an answer."""
+        self.close()
+        status = self._process.returncode
+        if status == 0:
+            return "Runtime exited without providing a reason"
+        how = f"signal: {(signal.strsignal(-status) or '').lower()}" if status < 0 else f"exit status {status}"
+        return f"Runtime exited with error: {how}"
 
     def close(self) -> None:
         """Kill the process."""
@@ -126,17 +147,8 @@ class ExecutionEnvironment:
         return line
 
 
-def link_runtime(folder: Path) -> Path:
-    """Make a folder with links to the packages of the Lambda runtime, and return it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in _RUNTIME_PACKAGES:
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.origin is None:
-            raise ModuleNotFoundError(f"the Lambda runtime needs {name}")
-        origin = Path(spec.origin)
-        source = origin.parent if spec.submodule_search_locations else origin
-        (folder / source.name).symlink_to(source)
-    return folder
+def _describe(kind: str, error: str, request_id: str) -> Mapping[str, str]:
+    return {"errorType": kind, "errorMessage": f"RequestId: {request_id} Error: {error}"}
 
 
 def unpack_code(zipped: bytes, folder: Path) -> Path:
@@ -144,6 +156,3 @@ def unpack_code(zipped: bytes, folder: Path) -> Path:
     with zipfile.ZipFile(io.BytesIO(zipped)) as archive:
         archive.extractall(folder)
     return folder
-
-
-_CHILD = Path(__file__).with_name("child.py")

@@ -19,9 +19,9 @@ from cdk_rehearsal.embedded_aws.functions.environment import (
     ExecutionEnvironment,
     Function,
     Outcome,
-    link_runtime,
     unpack_code,
 )
+from cdk_rehearsal.embedded_aws.functions.interpreters import NODE, Interpreters
 from cdk_rehearsal.place import Credentials, Place
 
 LOG_STREAM = "rehearsal"
@@ -66,7 +66,7 @@ _LOST_ANSWER = "Runtime exited with error: signal: killed"
 
 @dataclass(frozen=True)
 class Invocation:
-    """One invocation that ended (`attempt` from 1), or was refused (0), by `sns`, `events` or `cloudformation`."""
+    """One that ended (`attempt` from 1), or was refused (0): of `sns`, `sqs`, `events`, `cloudformation`, `invoke`."""
 
     at: float
     """Monotonic time of its begin, in seconds."""
@@ -87,14 +87,16 @@ class FunctionRunner:
         retry_seconds: tuple[float, ...] = ASYNCHRONOUS_RETRY_SECONDS,
         *,
         loses_answers: bool = False,
+        node_modules: Path | None = None,
     ) -> None:
         self._observations = observations
         self._retry_seconds = retry_seconds
         self._loses_answers = loses_answers
         self._folder = tempfile.TemporaryDirectory(prefix="rehearsal-functions-")
-        self._runtime = link_runtime(Path(self._folder.name) / "runtime")
+        self._interpreters = Interpreters(Path(self._folder.name), node_modules)
         self._lock = threading.Lock()
         self._functions: dict[str, Function] = {}
+        self._layers: dict[str, bytes] = {}
         self._permissions: dict[str, list[Permission]] = defaultdict(list)
         self._warm: dict[str, list[ExecutionEnvironment]] = defaultdict(list)
         self._all: list[ExecutionEnvironment] = []
@@ -104,10 +106,21 @@ class FunctionRunner:
 
     def add_function(self, function: Function, zipped: bytes) -> None:
         """Unpack a function's code, so that it can be invoked."""
-        code = unpack_code(zipped, Path(self._folder.name) / "code" / function.name)
+        code = unpack_code(zipped, self._interpreters.find_code(function.name))
+        layers = self._interpreters.find_layers(function.name)
+        for layer in function.layers:
+            if layer not in self._layers:
+                raise ValueError(f"Layers must be layers of the app in the rehearsal, got {layer}")
+            unpack_code(self._layers[layer], layers)
         environment = {**function.environment, "LAMBDA_TASK_ROOT": str(code)}
+        if function.runtime.startswith(NODE):
+            environment = {"NODE_PATH": f"{layers / 'nodejs' / 'node_modules'}:{code}", **environment}
         with self._lock:
             self._functions[function.name] = replace(function, code=code, environment=environment)
+
+    def add_layer(self, arn: str, zipped: bytes) -> None:
+        """Take a layer, which functions can have from now on."""
+        self._layers[arn] = zipped
 
     def remove_function(self, name: str) -> None:
         """Forget a function; running invocations end by themselves."""
@@ -128,7 +141,7 @@ class FunctionRunner:
         Return whether the function's resource policy admits the service; when not, the refusal is recorded.
         """
         name = function_arn.split(":")[6]
-        account = source_arn.split(":")[4]
+        account = source_arn.split(":")[4] or function_arn.split(":")[4]  # the ARN of a bucket names none
         with self._lock:
             function = self._functions.get(name)
             allowed = any(
@@ -151,6 +164,22 @@ class FunctionRunner:
         if function is None:
             raise ValueError(f"there is no function {function_arn}")
         self._submit(lambda: self._attempt(function, event, source, 1))
+
+    def find_arn(self, name: str) -> str:
+        """Return the ARN of a function; empty where there is none."""
+        with self._lock:
+            function = self._functions.get(name)
+        return function.arn if function else ""
+
+    def invoke(self, function_arn: str, event: Any, source: str = "invoke") -> Outcome:
+        """Run a function for a caller that waits; Lambda repeats nothing of it, and keeps no failed event."""
+        with self._lock:
+            function = self._functions[function_arn.split(":")[6]]
+        begin = time.monotonic()
+        outcome = self._run(function, event)
+        self._hand_over("the log", function, partial(function.log, outcome.log))
+        self._record(Invocation(begin, function.name, source, 1, outcome.seconds, outcome.error, outcome.log))
+        return outcome
 
     def invocations(self) -> tuple[Invocation, ...]:
         """Return what was invoked or refused, oldest end first."""
@@ -196,8 +225,9 @@ class FunctionRunner:
             environment = warm.pop() if warm else None
         if environment is None:
             if refusal := function.decrypt():
-                return Outcome(0.0, None, refusal, "")
-            environment = ExecutionEnvironment(function, self._runtime)
+                kind, _, message = refusal.partition(": ")
+                return Outcome(0.0, None, refusal, "", {"errorType": kind, "errorMessage": message})
+            environment = ExecutionEnvironment(function, self._interpreters)
             with self._lock:
                 self._all.append(environment)
         outcome = environment.invoke(event)

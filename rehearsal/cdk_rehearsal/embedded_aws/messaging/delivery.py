@@ -1,12 +1,14 @@
 """Delivery of messages of topics and events of rules, with their dead-letter queues."""
 
 import json
+import threading
 import uuid
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
+from moto.s3 import notifications
 from moto.sns.models import Subscription
 
 from cdk_rehearsal.embedded_aws.access.authorizer import Authorizer
@@ -15,7 +17,7 @@ from cdk_rehearsal.embedded_aws.functions.runner import FunctionRunner
 from cdk_rehearsal.embedded_aws.messaging.event_bus import transform
 from cdk_rehearsal.place import Place
 
-_SNS, _EVENTS = "sns.amazonaws.com", "events.amazonaws.com"
+_SNS, _EVENTS, _S3 = "sns.amazonaws.com", "events.amazonaws.com", "s3.amazonaws.com"
 
 
 class Delivery:
@@ -28,7 +30,7 @@ class Delivery:
     """
 
     def __init__(self, place: Place, functions: FunctionRunner, authorizer: Authorizer) -> None:
-        self._place = place
+        self.place = place
         self._functions = functions
         self._authorizer = authorizer
 
@@ -46,6 +48,31 @@ class Delivery:
         if not self._invoke(function_arn, {"Records": [record]}, "sns", topic_arn):
             self._bury(dead_letters, notification, _SNS, topic_arn, {})
 
+    def admits_message(self, queue_arn: str, topic_arn: str) -> bool:
+        """Return whether a queue's policy admits a topic (SNS developer guide, "Fanout to Amazon SQS queues")."""
+        url = self.place.client("sqs").get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
+        return self._authorizer.admits_service(_SNS, "sqs.SendMessage", {"QueueUrl": url}, source_arn=topic_arn)
+
+    def deliver_notification(self, destination: str, content: Mapping[str, Any]) -> None:
+        """
+        Deliver a notification of a bucket to a function, queue or topic that admits it.
+
+        S3 refuses to save a destination that does not admit it (S3 user guide, "Granting permissions to publish event
+        notification messages to a destination"); here the denial is reported when something is to be delivered.
+        """
+        name = content["Bucket"] if "Bucket" in content else content["Records"][0]["s3"]["bucket"]["name"]
+        bucket = f"arn:{self.place.partition}:s3:::{name}"
+        service, text = destination.split(":")[2], json.dumps(content)
+        if service == "lambda":
+            self._invoke(destination, content, "s3", bucket)
+        elif service == "sqs":
+            sqs = self.place.client("sqs")
+            url = sqs.get_queue_url(QueueName=destination.rpartition(":")[2])["QueueUrl"]
+            if self._authorizer.admits_service(_S3, "sqs.SendMessage", {"QueueUrl": url}, source_arn=bucket):
+                sqs.send_message(QueueUrl=url, MessageBody=text)
+        elif self._authorizer.admits_service(_S3, "sns.Publish", {"TopicArn": destination}, source_arn=bucket):
+            self.place.client("sns").publish(TopicArn=destination, Message=text)
+
     def deliver_event(self, target: Mapping[str, Any], event: Mapping[str, Any], rule_arn: str) -> None:
         """
         Deliver an event to a function or topic, the target of a rule.
@@ -53,7 +80,8 @@ class Delivery:
         Of the attributes that EventBridge gives a dead letter, this one has the two that name rule and target.
         """
         is_topic = target["Arn"].split(":")[2] == "sns"
-        if self._publish(target, event) if is_topic else self._invoke(target["Arn"], event, "events", rule_arn):
+        content = json.loads(target["Input"]) if "Input" in target else event
+        if self._publish(target, content) if is_topic else self._invoke(target["Arn"], content, "events", rule_arn):
             return
         attributes = {"RULE_ARN": rule_arn, "TARGET_ARN": target["Arn"]}
         self._bury(target.get("DeadLetterConfig", {}).get("Arn", ""), event, _EVENTS, rule_arn, attributes)
@@ -73,7 +101,7 @@ class Delivery:
             return False
         transformer = target.get("InputTransformer")
         text = transform(event, transformer) if transformer else json.dumps(event)
-        self._place.client("sns").publish(TopicArn=topic_arn, Message=text)
+        self.place.client("sns").publish(TopicArn=topic_arn, Message=text)
         return True
 
     def _bury(
@@ -81,7 +109,7 @@ class Delivery:
     ) -> None:
         if not queue_arn:
             return
-        sqs = self._place.client("sqs")
+        sqs = self.place.client("sqs")
         url = sqs.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
         if self._authorizer.admits_service(service, "sqs.SendMessage", {"QueueUrl": url}, source_arn=source_arn):
             texts = {name: {"StringValue": text, "DataType": "String"} for name, text in attributes.items()}
@@ -103,8 +131,11 @@ def install_topic_delivery(delivery: Delivery, disturbance: MessageDisturbance |
         message_attributes: dict[str, Any] | None = None,
         **rest: Any,
     ) -> None:
+        if self.protocol == "email":
+            return  # nobody of the lab confirms the subscription
         if self.protocol != "lambda":
-            _moto_publish(self, message, message_id, subject, message_attributes, **rest)
+            if self.protocol != "sqs" or delivery.admits_message(self.endpoint, self.topic.arn):
+                _moto_publish(self, message, message_id, subject, message_attributes, **rest)
             return
         notification = {
             "Type": "Notification",
@@ -128,3 +159,23 @@ def install_topic_delivery(delivery: Delivery, disturbance: MessageDisturbance |
             disturbance.pass_on(self.topic.name, deliver)
 
     Subscription.publish = publish  # type: ignore[assignment,method-assign]
+
+
+def install_object_delivery(delivery: Delivery) -> None:
+    """Replace moto's delivery of the notifications of buckets, which asks no policy and knows no functions."""
+
+    def send(content: Any, destination: str) -> None:
+        threading.Thread(
+            target=delivery.deliver_notification, args=(destination, content), name="notify of an object", daemon=True
+        ).start()
+
+    # Account, content, destination and region, as moto gives them.
+    def send_to_queue(_account: str, content: Any, queue: str, _region: str) -> None:
+        send(content, delivery.place.arn("sqs", queue))
+
+    def send_by_arn(_account: str, content: Any, arn: str, _region: str) -> None:
+        send(content, arn)
+
+    notifications._send_sqs_message = send_to_queue  # type: ignore[assignment]  # noqa: SLF001 - moto has no other place
+    notifications._send_sns_message = send_by_arn  # type: ignore[assignment]  # noqa: SLF001
+    notifications._invoke_awslambda = send_by_arn  # type: ignore[assignment]  # noqa: SLF001

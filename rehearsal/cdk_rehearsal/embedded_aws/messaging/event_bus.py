@@ -4,14 +4,17 @@ import copy
 import json
 import re
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 from moto.events.models import EventsBackend, Rule
 
 from cdk_rehearsal.embedded_aws.base.observation import Observations
+from cdk_rehearsal.embedded_aws.messaging.cron import Cron
 from cdk_rehearsal.errors import AssemblyError
 from cdk_rehearsal.place import Place
 
@@ -194,6 +197,8 @@ def install_event_delivery(bus: EventBus, place: Place) -> None:
 
 
 _RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
+_LATE_SECONDS = 0.1
+"""After the begin of a minute, so that no wait ends in the one before; EventBridge may be a minute late."""
 _MINUTES = {"minute": 1, "hour": 60, "day": 1440}
 
 
@@ -202,13 +207,17 @@ def parse_rate(expression: str) -> int:
     match = _RATE.fullmatch(expression)
     if match is None or int(match[1]) < 1:
         raise AssemblyError(
-            f"ScheduleExpression must be a rate in the rehearsal, got {expression!r}; use rate(n minutes)"
+            f"ScheduleExpression must be rate(n minutes) or cron(…), got {expression!r}; see EventBridge's user guide"
         )
     return int(match[1]) * _MINUTES[match[2]]
 
 
 class Schedule:
-    """Runs the rules with a rate, in minutes of so many seconds; a rule that is disabled at a tick is silent."""
+    """
+    Runs the rules with a schedule; a rule that is disabled at a tick is silent.
+
+    The minutes of rates have so many seconds; cron expressions come due by this machine's clock.
+    """
 
     def __init__(self, place: Place, deliver: EventDelivery, minute_seconds: float = 60.0) -> None:
         self._place = place
@@ -217,16 +226,26 @@ class Schedule:
         self._closing = threading.Event()
 
     def add_rule(self, name: str, arn: str, expression: str) -> None:
-        """Begin to tick a rule; the first tick comes one period after its creation."""
-        period = parse_rate(expression) * self._minute
-        threading.Thread(target=self._tick, args=(name, arn, period), name=f"rule-{name}", daemon=True).start()
+        """Begin to tick a rule; the first tick of a rate comes one period after its creation."""
+        if expression.startswith("cron("):
+            wait: Callable[[], bool] = partial(self._wait_until_due, Cron(expression))
+        else:
+            wait = partial(self._closing.wait, parse_rate(expression) * self._minute)
+        threading.Thread(target=self._tick, args=(name, arn, wait), name=f"rule-{name}", daemon=True).start()
 
     def close(self) -> None:
         """Stop every rule."""
         self._closing.set()
 
-    def _tick(self, name: str, arn: str, period: float) -> None:
-        while not self._closing.wait(period):
+    def _wait_until_due(self, cron: Cron) -> bool:
+        """Wait for the next minute at which a rule comes due; return whether the schedule ends before."""
+        while not self._closing.wait(60 - time.time() % 60 + _LATE_SECONDS):
+            if cron.is_due(datetime.now(timezone.utc)):
+                return False
+        return True
+
+    def _tick(self, name: str, arn: str, wait: Callable[[], bool]) -> None:
+        while not wait():
             targets = find_targets(self._place, name)
             if targets is None:
                 return  # deleted by a rollback

@@ -8,7 +8,9 @@ from cdk_rehearsal.embedded_aws.resources import (
     functions,
     identity,
     kubernetes,
+    load_balancers,
     messaging,
+    nested_stacks,
     network,
     operations,
     storage,
@@ -21,10 +23,12 @@ CREATORS: dict[str, Creator] = (
     | clusters.CREATORS
     | identity.CREATORS
     | kubernetes.CREATORS
+    | load_balancers.CREATORS
     | storage.CREATORS
     | backups.CREATORS
     | messaging.CREATORS
     | functions.CREATORS
     | custom_resource.CREATORS
     | operations.CREATORS
+    | nested_stacks.CREATORS
 )

@@ -51,8 +51,12 @@ class Creation:
     stack_tags: Mapping[str, str] = field(default_factory=dict)
 
     def client(self, service: str) -> Any:
-        """Return the operator's client of a service."""
-        return self.services.place.client(service)
+        """Return the client of a service with which CloudFormation creates resources."""
+        return self.services.deployer.client(service)
+
+    def require(self, operation: str, parameters: Mapping[str, Any]) -> None:
+        """Raise ClientError unless CloudFormation may make a call, `service.Operation`, that no client makes."""
+        self.services.deployer.require(operation, parameters)
 
     def name(self, limit: int, *, lower: bool = False) -> str:
         """Make up a physical name, as CloudFormation does: stack, logical id and a random ending."""

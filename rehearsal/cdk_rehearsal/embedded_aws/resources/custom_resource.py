@@ -9,7 +9,7 @@ from typing import Any
 
 from cdk_rehearsal.embedded_aws.base.signals import Outcome
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
-from cdk_rehearsal.embedded_aws.resources.resource_support import CUSTOM_RESOURCE
+from cdk_rehearsal.referees.resource_support import CUSTOM_RESOURCE
 
 _MAX_RESPONSE = 4096
 """Bytes of an answer, as CloudFormation's user guide says."""
@@ -60,11 +60,18 @@ class _Answer:
 
 
 class _CustomResource:
-    """A custom resource of any type: its function acts on all properties and returns the attributes."""
+    """
+    A custom resource of any type: its function acts on all properties and returns the attributes.
+
+    Every request but the first has a physical id (CloudFormation user guide, "Custom resource request objects"); one of
+    CloudFormation's own stands for that which the function did not give.
+    """
 
     def __init__(self, creation: Creation) -> None:
         self._creation = creation
         self.attributes: dict[str, Any] = {}
+        self._given_id = creation.name(64)
+        """CloudFormation's own, for a function that answered nothing: each request but the first names the resource."""
         self._latest = self._request("Create", creation.properties)
 
     def settle(self) -> Outcome | None:
@@ -95,8 +102,8 @@ class _CustomResource:
             raise ValueError(f"ServiceToken must be the ARN of a function of this stack, got {token!r}")
         answer = _Answer(creation.logical_id, float(properties.get("ServiceTimeout", _SERVICE_TIMEOUT_SECONDS)))
         key = f"{creation.stack_arn}/{secrets.token_hex(8)}"
-        if request_type != "Create" and self._latest.physical_id:
-            more["PhysicalResourceId"] = self._latest.physical_id
+        if request_type != "Create":
+            more["PhysicalResourceId"] = self._latest.physical_id or self._given_id
         event = {
             "RequestType": request_type,
             "ResponseURL": services.presigned.open(services.place, "custom-resource-response", key, answer),

@@ -9,8 +9,10 @@ from typing import Any
 
 from cdk_rehearsal.embedded_aws.base.principals import Principal
 from cdk_rehearsal.embedded_aws.functions.environment import Function
+from cdk_rehearsal.embedded_aws.functions.inline_code import pack_inline_code
 from cdk_rehearsal.embedded_aws.functions.runner import LOG_STREAM, FunctionLog, Permission
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
+from cdk_rehearsal.embedded_aws.resources.event_sources import create_mapping
 from cdk_rehearsal.place import Credentials, Place
 
 _DEFAULT_TIMEOUT = 3
@@ -26,17 +28,17 @@ def _create_function(creation: Creation) -> Created:
     timeout = int(properties.get("Timeout", _DEFAULT_TIMEOUT))
     memory = int(properties.get("MemorySize", _DEFAULT_MEMORY))
     variables = properties.get("Environment", {}).get("Variables", {})
-    code = properties["Code"]
+    code, zipped = _read_code(creation)
     arn = creation.client("lambda").create_function(
         FunctionName=name,
-        Code={"S3Bucket": code["S3Bucket"], "S3Key": code["S3Key"]},
+        Code=code,
         Timeout=timeout,
         MemorySize=memory,
         Environment={"Variables": variables},
         Tags={tag["Key"]: tag["Value"] for tag in creation.tags()},
         **properties.select("Handler", "Runtime", "Role", "Description", "DeadLetterConfig", KMSKeyArn="KmsKeyArn"),
+        **properties.select("Layers"),
     )["FunctionArn"]
-    zipped = creation.client("s3").get_object(Bucket=code["S3Bucket"], Key=code["S3Key"])["Body"].read()
     credentials = services.principals.mint(services.place, role_arn=properties["Role"], session=name, kind="lambda")
     function = Function(
         name,
@@ -44,17 +46,29 @@ def _create_function(creation: Creation) -> Created:
         timeout,
         {key: str(value) for key, value in variables.items()} | _runtime_variables(creation, name, memory, credentials),
         Path(),
+        properties["Runtime"],
+        layers=properties.get("Layers", ()),
     )
     if "DeadLetterConfig" in properties:
         queue = properties["DeadLetterConfig"]["TargetArn"]
         function = replace(function, dead_letters=_bury(services.place, credentials, queue))
-    if "LoggingConfig" in properties:
-        group = properties["LoggingConfig"]["LogGroup"]
+    if group := properties.get("LoggingConfig", {}).get("LogGroup"):
         function = replace(function, log=FunctionLog(services.place, credentials, group).write)
     if variables:
         function = replace(function, decrypt=partial(_decrypt_environment, creation, name))
     services.functions.add_function(function, zipped)
     return Created(name, {"Arn": arn}, delete=partial(services.functions.remove_function, name))
+
+
+def _read_code(creation: Creation) -> tuple[dict[str, Any], bytes]:
+    """Return a function's code as Lambda's API takes it, and its deployment package."""
+    code = creation.properties["Code"]
+    if "ZipFile" in code:
+        zipped = pack_inline_code(code["ZipFile"], creation.properties["Runtime"])
+        return {"ZipFile": zipped}, zipped
+    place = {"Bucket": code["S3Bucket"], "Key": code["S3Key"]}
+    zipped = creation.client("s3").get_object(**place)["Body"].read()
+    return {f"S3{name}": value for name, value in place.items()}, zipped
 
 
 def _decrypt_environment(creation: Creation, name: str) -> str:
@@ -108,6 +122,19 @@ def _runtime_variables(creation: Creation, name: str, memory: int, credentials: 
     }
 
 
+def _create_layer(creation: Creation) -> Created:
+    services, properties = creation.services, creation.properties
+    place = {"Bucket": properties["Content"]["S3Bucket"], "Key": properties["Content"]["S3Key"]}
+    answer = creation.client("lambda").publish_layer_version(
+        LayerName=properties.get("LayerName") or creation.name(64),
+        Content={f"S3{name}": value for name, value in place.items()},
+        **properties.select("Description", "CompatibleRuntimes", "LicenseInfo"),
+    )
+    arn = answer["LayerVersionArn"]
+    services.functions.add_layer(arn, creation.client("s3").get_object(**place)["Body"].read())
+    return Created(arn, {"LayerVersionArn": arn})
+
+
 def _create_permission(creation: Creation) -> Created:
     properties = creation.properties
     name = str(properties["FunctionName"]).rpartition(":")[2]
@@ -133,7 +160,7 @@ def _create_rule(creation: Creation) -> Created:
     )["RuleArn"]
     if pattern:
         creation.services.bus.add_rule(name, arn, pattern)
-    names = ("Id", "Arn", "InputTransformer", "DeadLetterConfig")
+    names = ("Id", "Arn", "Input", "InputTransformer", "DeadLetterConfig")
     targets = [{name: target[name] for name in names if name in target} for target in properties.get("Targets", [])]
     if targets:
         events.put_targets(Rule=name, Targets=targets)
@@ -149,6 +176,8 @@ def _create_rule(creation: Creation) -> Created:
 
 CREATORS: dict[str, Creator] = {
     "AWS::Lambda::Function": _create_function,
+    "AWS::Lambda::LayerVersion": _create_layer,
     "AWS::Lambda::Permission": _create_permission,
+    "AWS::Lambda::EventSourceMapping": create_mapping,
     "AWS::Events::Rule": _create_rule,
 }

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from cdk_rehearsal.embedded_aws.access.managed_policies import admit_managed_policy
+from cdk_rehearsal.embedded_aws.access.managed_policies import admit_managed_policy, require_boundary
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
 from cdk_rehearsal.embedded_aws.resources.simple import Simple
 
@@ -11,10 +11,14 @@ from cdk_rehearsal.embedded_aws.resources.simple import Simple
 def _create_role(creation: Creation) -> Created:
     iam = creation.client("iam")
     properties = creation.properties
+    if boundary := properties.get("PermissionsBoundary"):
+        require_boundary(creation.services.place, boundary)
     role = iam.create_role(
         RoleName=properties.get("RoleName") or creation.name(64),
         AssumeRolePolicyDocument=json.dumps(properties["AssumeRolePolicyDocument"]),
-        **properties.select("Path", "Description", "MaxSessionDuration", "Tags"),
+        **properties.select("Path", "Description", "MaxSessionDuration", "PermissionsBoundary"),
+        # CloudFormation user guide, "Resource tag": tags of the stack reach the resources that take tags.
+        Tags=[tag for tag in creation.tags() if not tag["Key"].startswith("aws:")],
     )["Role"]
     for arn in properties.get("ManagedPolicyArns", []):
         admit_managed_policy(creation.services.place, arn)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
-from cdk_rehearsal.embedded_aws.resources.simple import Simple
+from cdk_rehearsal.embedded_aws.resources.simple import Simple, is_true
 
 _NUMBERS = (
     "VisibilityTimeout",
@@ -14,6 +14,7 @@ _NUMBERS = (
     "MaximumMessageSize",
     "KmsDataKeyReusePeriodSeconds",
 )
+_TRUTHS = ("SqsManagedSseEnabled", "FifoQueue", "ContentBasedDeduplication")
 
 
 def _create_queue(creation: Creation) -> Created:
@@ -25,8 +26,9 @@ def _create_queue(creation: Creation) -> Created:
         attributes["RedrivePolicy"] = json.dumps(properties["RedrivePolicy"])
     if "KmsMasterKeyId" in properties:
         attributes["KmsMasterKeyId"] = properties["KmsMasterKeyId"]
-    if "SqsManagedSseEnabled" in properties:
-        attributes["SqsManagedSseEnabled"] = str(properties["SqsManagedSseEnabled"]).lower()
+    attributes |= {attribute: str(properties[attribute]).lower() for attribute in _TRUTHS if attribute in properties}
+    if attributes.get("FifoQueue") == "true" and "QueueName" not in properties:
+        name = f"{creation.name(75)}.fifo"  # SQS API, "CreateQueue": the name of a FIFO queue ends so
     tags = {tag["Key"]: tag["Value"] for tag in creation.tags()}
     url = sqs.create_queue(QueueName=name, Attributes=attributes, tags=tags)["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
@@ -57,8 +59,10 @@ def _create_topic_policy(creation: Creation) -> Created:
 
 
 def _describe_subscription(creation: Creation) -> dict[str, Any]:
-    redrive = creation.properties.select("RedrivePolicy")
-    return {"Attributes": {name: json.dumps(value) for name, value in redrive.items()}, "ReturnSubscriptionArn": True}
+    attributes = {name: json.dumps(value) for name, value in creation.properties.select("RedrivePolicy").items()}
+    if is_true(creation.properties.get("RawMessageDelivery", False)):
+        attributes["RawMessageDelivery"] = "true"  # moto takes any value for true
+    return {"Attributes": attributes, "ReturnSubscriptionArn": True}
 
 
 CREATORS: dict[str, Creator] = {

@@ -117,6 +117,46 @@ def _create_nat_gateway(creation: Creation) -> Created:
     return created
 
 
+def _create_address(creation: Creation) -> Created:
+    """Allocate an Elastic IP address, and associate it with an instance if the template names one."""
+    ec2, request = creation.client("ec2"), creation.properties.select("Domain")
+    address = ec2.allocate_address(**request, **specify_tags(creation, "elastic-ip"))
+    if instance := creation.properties.get("InstanceId"):
+        _associate(creation, address["AllocationId"], InstanceId=instance)
+    names = ("AllocationId", "PublicIp")
+    return Created(address["PublicIp"], {name: address[name] for name in names})
+
+
+def _create_address_association(creation: Creation) -> Created:
+    request = creation.properties.select("InstanceId", "NetworkInterfaceId")
+    identity = _associate(creation, creation.properties["AllocationId"], **request)
+    delete = partial(creation.client("ec2").disassociate_address, AssociationId=identity)
+    return Created(identity, {"Id": identity}, delete=delete)
+
+
+def _associate(creation: Creation, allocation: str, **target: str) -> str:
+    """
+    Associate an address, and return the association's id.
+
+    Words for a VPC without an internet gateway: hashicorp/terraform-provider-aws pull 2181; why a template must wait
+    for the gateway: template reference, "AWS::EC2::EIP".
+    """
+    ec2 = creation.client("ec2")
+    vpc = _find_network(ec2, **target)
+    if not _list_gateways(creation, vpc):
+        message = f"Network {vpc} is not attached to any internet gateway"
+        raise ClientError({"Error": {"Code": "Gateway.NotAttached", "Message": message}}, "AssociateAddress")
+    return str(ec2.associate_address(AllocationId=allocation, **target)["AssociationId"])
+
+
+def _find_network(ec2: Any, **target: str) -> str:
+    if instance := target.get("InstanceId"):
+        (reservation,) = ec2.describe_instances(InstanceIds=[instance])["Reservations"]
+        return str(reservation["Instances"][0]["VpcId"])
+    answer = ec2.describe_network_interfaces(NetworkInterfaceIds=[target["NetworkInterfaceId"]])
+    return str(answer["NetworkInterfaces"][0]["VpcId"])
+
+
 def _list_gateways(creation: Creation, vpc: str) -> set[str]:
     """Return the internet gateways that are attached to a VPC."""
     attached = [{"Name": "attachment.vpc-id", "Values": [vpc]}]
@@ -162,6 +202,8 @@ def _permission(rule: Any, peer: str) -> dict[str, Any]:
     described = {"Description": rule["Description"]} if "Description" in rule else {}
     if "CidrIp" in rule:
         permission["IpRanges"] = [{"CidrIp": rule["CidrIp"], **described}]
+    elif "CidrIpv6" in rule:
+        permission["Ipv6Ranges"] = [{"CidrIpv6": rule["CidrIpv6"], **described}]
     else:
         permission["UserIdGroupPairs"] = [{"GroupId": rule[f"{peer}SecurityGroupId"], **described}]
     return permission
@@ -202,7 +244,8 @@ CREATORS: dict[str, Creator] = {
         "ec2", "create_internet_gateway", id="{InternetGatewayId}", tagged="internet-gateway"
     ),
     "AWS::EC2::VPCGatewayAttachment": Simple("ec2", "attach_internet_gateway", id="IGW|{VpcId}"),
-    "AWS::EC2::EIP": Simple("ec2", "allocate_address", id="{PublicIp}", tagged="elastic-ip"),
+    "AWS::EC2::EIP": _create_address,
+    "AWS::EC2::EIPAssociation": _create_address_association,
     "AWS::EC2::NatGateway": _create_nat_gateway,
     "AWS::EC2::VPCEndpoint": Simple(
         "ec2",

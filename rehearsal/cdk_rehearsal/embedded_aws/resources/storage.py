@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from functools import partial
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
@@ -50,7 +51,9 @@ def _create_lustre(creation: Creation) -> Created:
         "SecurityGroupIds",
         "LustreConfiguration",
     )
-    file_system = creation.services.launcher.lustre.create({**request, "Tags": creation.tags()})
+    request["Tags"] = creation.tags()
+    creation.require("fsx.CreateFileSystem", request)
+    file_system = creation.services.launcher.lustre.create(request)
     identity = file_system["FileSystemId"]
     attributes = {
         "DNSName": file_system["DNSName"],
@@ -74,11 +77,20 @@ def _create_association(creation: Creation) -> Created:
 def _create_table(creation: Creation) -> Created:
     properties = creation.properties
     encryption = _describe_encryption(properties["SSESpecification"]) if "SSESpecification" in properties else {}
-    created = _make_table(creation, properties.get("Tags", []), **encryption)
+    indexes = properties.select("GlobalSecondaryIndexes", "LocalSecondaryIndexes")
+    if "StreamSpecification" in properties:
+        indexes["StreamSpecification"] = {"StreamEnabled": True, **properties["StreamSpecification"]}
+    created = _make_table(creation, properties.get("Tags", []), **encryption, **indexes)
     if "PointInTimeRecoverySpecification" in properties:
         creation.client("dynamodb").update_continuous_backups(
             TableName=created.physical_id,
             PointInTimeRecoverySpecification=properties["PointInTimeRecoverySpecification"],
+        )
+    if "TimeToLiveSpecification" in properties:
+        specification = dict(properties["TimeToLiveSpecification"])
+        specification["Enabled"] = is_true(specification["Enabled"])
+        creation.client("dynamodb").update_time_to_live(
+            TableName=created.physical_id, TimeToLiveSpecification=specification
         )
     return created
 
@@ -104,7 +116,8 @@ def _make_table(creation: Creation, tags: list[dict[str, str]], **more: Any) -> 
         **properties.select("KeySchema", "AttributeDefinitions", "BillingMode"),
         **more,
     )["TableDescription"]
-    return Created(name, {"Arn": table["TableArn"], "TableId": table.get("TableId", "")})
+    names = {"Arn": "TableArn", "TableId": "TableId", "StreamArn": "LatestStreamArn"}
+    return Created(name, {attribute: table.get(original, "") for attribute, original in names.items()})
 
 
 def _create_bucket(creation: Creation) -> Created:
@@ -130,6 +143,8 @@ def _create_bucket(creation: Creation) -> Created:
     if "PublicAccessBlockConfiguration" in properties:
         block = {key: is_true(value) for key, value in properties["PublicAccessBlockConfiguration"].items()}
         s3.put_public_access_block(Bucket=name, PublicAccessBlockConfiguration=block)
+    if "CorsConfiguration" in properties:
+        s3.put_bucket_cors(Bucket=name, CORSConfiguration={"CORSRules": _rename_cors(properties["CorsConfiguration"])})
     if "VersioningConfiguration" in properties:
         s3.put_bucket_versioning(Bucket=name, VersioningConfiguration=properties["VersioningConfiguration"])
     suffix = creation.services.place.url_suffix
@@ -140,7 +155,15 @@ def _create_bucket(creation: Creation) -> Created:
             "DomainName": f"{name}.s3.{suffix}",
             "RegionalDomainName": f"{name}.s3.{region}.{suffix}",
         },
+        delete=partial(s3.delete_bucket, Bucket=name),
     )
+
+
+def _rename_cors(configuration: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return rules of cross-origin access under the names of S3's API."""
+    renamed = {"ExposedHeaders": "ExposeHeaders", "MaxAge": "MaxAgeSeconds", "Id": "ID"}
+    rules = [{renamed.get(name, name): value for name, value in rule.items()} for rule in configuration["CorsRules"]]
+    return [rule | ({"MaxAgeSeconds": int(rule["MaxAgeSeconds"])} if "MaxAgeSeconds" in rule else {}) for rule in rules]
 
 
 def _free_tags(creation: Creation) -> list[dict[str, str]]:

@@ -119,7 +119,8 @@ class Server:
     """
     Serves AWS on one address and port (0: a free one).
 
-    S3 returns objects `object_seconds` late. `authorizer` is None until a stack is deployed.
+    S3 returns objects `object_seconds` late. `authorizer` is None until a stack is deployed. What is in `outside`,
+    `service.Operation`, is answered without the lock of its service: a function that is invoked may call it too.
     """
 
     def __init__(
@@ -139,6 +140,7 @@ class Server:
         self._channels = channels
         self._object_seconds = object_seconds
         self.authorizer: Authorizer | None = None
+        self.outside: dict[str, Callable[[SignedRequest], Refusal]] = {}
         self._sessions = session_manager.SessionManager()
         self._moto = DomainDispatcherApplication(_create_app)
         self._locks: dict[str, threading.RLock] = {}
@@ -220,6 +222,10 @@ class Server:
 
         if operation.startswith(f"{CHANNEL_SERVICE}.") or operation in session_manager.OPERATIONS:
             return self._answer_session(environ, start, operation, principal)
+        if operation in self.outside:
+            status[0], headers, text = self.outside[operation](request)
+            self._calls.record(time.monotonic(), operation, principal, status[0])
+            return _answer(start, status[0], text, headers)
         if operation in _RIGHTS:
             return _answer(start, _OK, b"")
         if operation == "s3.GetObject":

@@ -43,6 +43,7 @@ PART_STAND_INS: Mapping[ImagePart, StandIn] = {
         "3.11 where the image has a later one",
     ),
     "python3.12": StandIn("/usr/bin/python3.12", "the Python of the base images", f"Debian's Python {NODE_PYTHON}"),
+    "ubuntu-22.04": StandIn("Debian's pip", "the pip of Ubuntu 22.04", "installs for the whole system without asking"),
     "amazon-linux": StandIn(
         "python3, dnf, mount.efs, cfn-signal",
         "Amazon Linux 2023, efs-utils and aws-cfn-bootstrap",
@@ -129,6 +130,8 @@ def write_image_part(folder: Path, part: ImagePart) -> None:
     if part == "python3.12":
         (folder / "usr/bin").mkdir(parents=True, exist_ok=True)
         (folder / "usr/bin/python3.12").symlink_to(DEBIAN_PYTHON)
+    elif part == "ubuntu-22.04":
+        _hide(folder, f"usr/lib/python{NODE_PYTHON}/EXTERNALLY-MANAGED")  # of PEP 668, which Ubuntu has since 23.04
     elif part == "amazon-linux":
         _write_amazon_linux(folder)
     elif part == "emr":
@@ -138,6 +141,7 @@ def write_image_part(folder: Path, part: ImagePart) -> None:
 def _write_amazon_linux(folder: Path) -> None:
     launchers = {
         "usr/bin/dnf": ("dnf", "sys.argv[1:]"),
+        "usr/bin/yum": ("dnf", "sys.argv[1:]"),  # the same program (AL2023 user guide, "Package management tool")
         "opt/aws/bin/cfn-signal": ("cfn_signal", "sys.argv[1:]"),
         f"{PACKAGES}/amazon-efs-utils/usr/sbin/mount.efs": ("mount_helper", '"mount.efs", sys.argv[1:]'),
     }
@@ -147,10 +151,14 @@ def _write_amazon_linux(folder: Path) -> None:
         f"{PACKAGES}/python3-devel/usr/include/python3.9/Python.h": "#error a stand-in for the headers of Python 3.9\n",
     }
     write_files(folder, {**files, **make_launchers(launchers)})
-    # Whiteouts: overlayfs shows nothing where an upper layer has this device.
-    for hidden in ("usr/bin/apt-get", f"usr/include/python{NODE_PYTHON}/Python.h"):
-        (folder / hidden).parent.mkdir(parents=True, exist_ok=True)
-        os.mknod(folder / hidden, stat.S_IFCHR, os.makedev(0, 0))
+    _hide(folder, "usr/bin/apt-get", f"usr/include/python{NODE_PYTHON}/Python.h")
+
+
+def _hide(folder: Path, *paths: str) -> None:
+    """Write whiteouts: overlayfs shows nothing where an upper layer has this device."""
+    for path in paths:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        os.mknod(folder / path, stat.S_IFCHR, os.makedev(0, 0))
 
 
 def _write_emr(folder: Path) -> None:

@@ -7,7 +7,7 @@ machine-wide environment says where it is, as an image for a private cloud would
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,6 +17,8 @@ from cdk_rehearsal.lab.packages import source_line
 
 _PROGRAMS = Path(__file__).parents[1] / "node_programs"
 _LIBRARY = "usr/lib/lab"
+AUTHORITIES = "etc/ssl/certs/ca-certificates.crt"
+"""File of the certificates that programs trust."""
 _NVIDIA_SMI = ("nvidia_smi", "sys.argv[1:]")
 FI_INFO = "opt/amazon/efa/bin/fi_info"
 NCCL_PLUGIN = "opt/amazon/ofi-nccl/lib/libnccl-net.so"
@@ -90,9 +92,16 @@ PACKAGE_INDEX = StandIn(
 DEBIAN_ARCHIVE = StandIn(
     "Debian archive",
     "the distribution's archive",
-    "serves the compilers, pip and OpenMPI that this machine downloaded with the nodes' root, and no other package; "
+    "serves the compilers, pip, OpenMPI and packages of the app that this machine downloaded, and no other package; "
     "apt takes it unsigned",
 )
+
+DOWNLOAD = StandIn(
+    "aws-cfn-bootstrap",
+    "the download from CloudFormation's examples in S3",
+    "a package for pip with cfn-signal alone; the machines know the host by /etc/hosts and trust its certificate",
+)
+"""Only where a template names the download."""
 
 LUSTRE_CLIENT = StandIn(
     "mount.lustre",
@@ -113,6 +122,8 @@ class Image:
         has_lustre_client: Whether the image has `mount.lustre`. Default: it has not, like Ubuntu's.
         index_url: Package index in pip's configuration. Default: none.
         archive_url: Debian archive in apt's. Default: none.
+        authorities: Certificates that the image trusts, PEM. Default: those of the base root.
+        hosts: Name -> address of hosts that its machines know beside their own. Default: none.
     """
 
     endpoint_url: str
@@ -120,6 +131,8 @@ class Image:
     has_lustre_client: bool = False
     index_url: str = ""
     archive_url: str = ""
+    authorities: str = ""
+    hosts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def stand_ins(self) -> tuple[StandIn, ...]:
@@ -128,6 +141,7 @@ class Image:
             (self.archive_url, DEBIAN_ARCHIVE),
             (self.index_url, PACKAGE_INDEX),
             (self.has_lustre_client, LUSTRE_CLIENT),
+            (self.authorities, DOWNLOAD),
         )
         return (*STAND_INS, *(extra for is_there, extra in extras if is_there))
 
@@ -155,6 +169,8 @@ class Image:
             # Plain HTTP to a host of the private network: pip wants to be told that it is meant.
             host = urlsplit(self.index_url).hostname
             files["etc/pip.conf"] = f"[global]\nindex-url = {self.index_url}\ntrusted-host = {host}\n"
+        if self.authorities:
+            files[AUTHORITIES] = self.authorities
         if self.archive_url:
             files["etc/apt/sources.list"] = source_line(self.archive_url)
         write_files(folder, files)

@@ -21,19 +21,25 @@ DEBIAN = {
 }
 """Package of Amazon Linux -> packages of Debian."""
 _FAILED = 1
+_UPDATES = ("check-update", "makecache", "update", "upgrade")
 _APT = ("env", "DEBIAN_FRONTEND=noninteractive", "apt")
 _INSTALL = ("install", "--yes", "--quiet", "--no-install-recommends", "--reinstall")
 
 
 def main(arguments: Sequence[str], packages: Path = PACKAGES, root: Path = Path("/"), apt: Sequence[str] = _APT) -> int:
     """
-    Serve `dnf install --assumeyes PACKAGE...`; return 0, or dnf's status for a failure.
+    Serve `dnf install --assumeyes PACKAGE...` and `dnf update`; return 0, or dnf's status for a failure.
 
-    Nothing is installed when one package is unknown. `apt` is Debian's program with its variables.
+    Nothing is installed when one package is unknown. An update finds nothing: an image is locked to its version of the
+    repository (AL2023 user guide, "Deterministic upgrades through versioned repositories"). `apt` is Debian's program
+    with its variables.
     """
-    names = [word for word in arguments[1:] if not word.startswith("-")]
-    if arguments[:1] != ["install"] or not names:
-        sys.stderr.write(f"dnf stand-in: only install is implemented, got {' '.join(arguments)}\n")
+    command, *names = [word for word in arguments if not word.startswith("-")] or [""]
+    if command in _UPDATES and not names:
+        sys.stdout.write("Nothing to do.\nComplete!\n")
+        return 0
+    if command != "install" or not names:
+        sys.stderr.write(f"dnf stand-in: only install and update are implemented, got {' '.join(arguments)}\n")
         return _FAILED
     if not {"-y", "--assumeyes"} & set(arguments):
         sys.stderr.write("Operation aborted.\n")  # What dnf does when nobody answers its question.

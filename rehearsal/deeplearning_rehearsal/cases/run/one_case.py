@@ -23,6 +23,7 @@ from deeplearning_rehearsal.cases.run.synthesis import synthesize_case
 from deeplearning_rehearsal.cases.verdict.results import Result, summarize_report
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.software.node_software import prepare_software
+from deeplearning_rehearsal.template import read_cluster
 
 UNAVAILABLE = 2
 
@@ -79,9 +80,10 @@ def rehearse_case(case: Case, task: CaseTask) -> tuple[int, Result]:
     try:
         if task.app is not None:
             options = replace(options, assembly=_synthesize(case, task.app, options.folder, task.assemblies))
+        stack = read_cluster(options.assembly, options.stack)
         if options.referees:
-            require_acceptance(options.assembly, options.stack, options.cache)
-        prepare_software(options.assembly, options.stack, options.cache, report_line)
+            require_acceptance(stack.deployment, options.cache)
+        prepare_software(stack, options.cache, report_line)
     except (PromiseError, RefusedError) as error:
         report_line(f"deeplearning-cdk: {error}")
         return 1, fail(str(error))

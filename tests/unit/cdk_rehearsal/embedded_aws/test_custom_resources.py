@@ -12,7 +12,7 @@ from cdk_rehearsal.embedded_aws.base.observation import Observations
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
 from cdk_rehearsal.embedded_aws.resources import CREATORS
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Properties
-from cdk_rehearsal.embedded_aws.resources.resource_support import find_row
+from cdk_rehearsal.referees.resource_support import find_row
 
 TOKEN = "arn:aws:lambda:us-east-1:123456789012:function:thing"
 

@@ -6,17 +6,17 @@ import json
 import pytest
 
 from cdk_rehearsal.embedded_aws.base.signals import Outcome, ResourceSignals, read_duration
-from cdk_rehearsal.embedded_aws.resources.resource_support import require_support
 from cdk_rehearsal.errors import UnsupportedError
 from cdk_rehearsal.identity_document import read_instance, sign_document
+from cdk_rehearsal.referees.resource_support import require_support
 
 GROUP = "AWS::AutoScaling::AutoScalingGroup"
 WAITS = {"ResourceSignal": {"Count": 4, "Timeout": "PT10M"}}
 
 
-def settle(policy, *statuses):
+def settle(policy, *statuses, is_group=True):
     """Return how a resource ended that each status was sent for, by an instance of its own."""
-    signals = ResourceSignals(policy)
+    signals = ResourceSignals(policy, is_group=is_group)
     for number, status in enumerate(statuses):
         signals.take(f"i-{number}", status)
     return signals.settle()
@@ -29,7 +29,7 @@ def test_a_resource_is_complete_with_as_many_signals_as_its_policy_counts():
 
 
 def test_an_instance_counts_once():
-    signals = ResourceSignals(WAITS)
+    signals = ResourceSignals(WAITS, is_group=True)
     for _ in range(4):
         signals.take("i-0", "SUCCESS")
     assert signals.settle() is None
@@ -47,12 +47,26 @@ def test_a_failure_ends_the_wait_when_the_percentage_cannot_be_reached_any_more(
 def test_signals_that_are_missing_at_the_time_out_count_as_failures(monkeypatch):
     now = 100.0
     monkeypatch.setattr("time.monotonic", lambda: now)
-    signals = ResourceSignals(WAITS)
+    signals = ResourceSignals(WAITS, is_group=True)
     signals.take("i-0", "SUCCESS")
     now += 599
     assert signals.settle() is None
     now += 1
     assert signals.settle().reason.startswith("Received 1 SUCCESS signal(s) out of 4. Unable to satisfy 100%")
+
+
+def test_one_failure_ends_the_wait_for_a_single_instance_and_so_does_the_time_out(monkeypatch):
+    """The words: widdix/aws-ec2-ssh#137 and aws/aws-cli#7133."""
+    policy = {"ResourceSignal": {"Count": 2, "Timeout": "PT10M"}}
+    assert settle(policy, "SUCCESS", is_group=False) is None
+    assert settle(policy, "SUCCESS", "SUCCESS", is_group=False) == Outcome()
+    assert settle(policy, "SUCCESS", "FAILURE", is_group=False).reason == "Received FAILURE signal with UniqueId i-1"
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    signals = ResourceSignals(policy, is_group=False)
+    signals.take("i-0", "SUCCESS")
+    now += 600
+    assert signals.settle().reason == "Failed to receive 1 resource signal(s) within the specified duration"
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("PT15M", 900), ("PT1H30M10S", 5410), ("PT12H", 43200), ("PT1S", 1)])
@@ -66,8 +80,9 @@ def test_an_invalid_duration_is_refused(text):
         read_duration(text)
 
 
-def test_a_creation_policy_acts_on_groups_and_is_refused_elsewhere():
-    require_support({"Resources": {"Group": {"Type": GROUP, "CreationPolicy": WAITS}}})
+def test_a_creation_policy_acts_on_groups_and_instances_and_is_refused_elsewhere():
+    for kind in (GROUP, "AWS::EC2::Instance"):
+        require_support({"Resources": {"Group": {"Type": kind, "CreationPolicy": WAITS}}})
     for kind, policy, path in (
         ("AWS::SQS::Queue", WAITS, "CreationPolicy"),
         (GROUP, {"StartFleet": True}, "CreationPolicy StartFleet"),

@@ -169,7 +169,7 @@ def test_an_interrupt_reaches_the_process_alone_and_force_all_that_it_started(no
     step.start()
     wait_until((tmp_path / "ready").exists)
     child = int((tmp_path / "child").read_text())
-    assert list_descendants(node._running["s-1"].pid) == [child]
+    assert list_descendants(wait_until(lambda: node._running.get("s-1")).pid) == [child]
     node.carry_out({"do": "cancel", "id": "s-1", "by_force": by_force})
     step.join()
     assert node.reports == [{"event": "step", "id": "s-1", "code": -9 if by_force else 5}]

@@ -16,7 +16,7 @@ from cdk_rehearsal.lab.node_faults import (
     write_gpus,
     write_mount_fault,
 )
-from cdk_rehearsal.lab.node_programs import nvidia_smi
+from cdk_rehearsal.lab.node_programs import cfn_signal, nvidia_smi
 from cdk_rehearsal.lab.node_programs.mount_helper import Mount, MountError, check_efs, check_nfs, suffer
 from cdk_rehearsal.lab.node_programs.nvidia_smi import UsageError, answer_call, list_gpus
 from tests.real_time import GENEROUS_SECONDS
@@ -233,3 +233,13 @@ def test_a_mount_hangs_until_it_is_mended(root):
     write_mount_fault(root, None)
     mount.join(GENEROUS_SECONDS)
     assert not mount.is_alive()
+
+
+def test_cfn_signal_takes_the_options_of_the_cdk_for_who_calls_and_where(monkeypatch):
+    """As `include_url` and `include_role` of the CDK's `ApplyCloudFormationInitOptions` write them."""
+    sent = []
+    monkeypatch.setattr(cfn_signal, "read_metadata", lambda _path: "i-1")
+    monkeypatch.setattr(cfn_signal, "_signal", lambda *words: sent.append(words))
+    place = ["--region", "us-east-1", "--url", "https://cloudformation.us-east-1.amazonaws.com", "--role", "r"]
+    assert cfn_signal.main(["-e", "127", "--stack", "web", "--resource", "Server", *place]) == 0
+    assert sent == [("web", "Server", "i-1", "FAILURE")]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cdk_rehearsal.referees.order import judge_order
+from cdk_rehearsal.referees.order import find_usual_order, judge_order
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate
 from tests.unit.cdk_rehearsal.referees.test_referees import judge
 
@@ -46,7 +46,19 @@ ORDERED = {
     "Role": make("AWS::IAM::Role"),
     "Policy": make("AWS::IAM::Policy", PolicyName="p", Roles=[{"Ref": "Role"}]),
     "Function": make("AWS::Lambda::Function", "Policy", Role={"Fn::GetAtt": ["Role", "Arn"]}),
+    "Flows": make("AWS::EC2::FlowLog", "Policy", DeliverLogsPermissionArn={"Fn::GetAtt": ["Role", "Arn"]}),
+    "Server": make("AWS::EC2::Instance", SubnetId="@Subnet"),
+    "Address": make("AWS::EC2::EIP", "Attachment", InstanceId="@Server"),
+    "Bound": make("AWS::EC2::EIPAssociation", "Attachment", InstanceId="@Server", AllocationId="eipalloc-1"),
 }
+
+
+def test_a_flow_log_waits_for_its_policy_in_the_usual_order_and_is_no_race() -> None:
+    """AWS delivers minutes after the creation, the rehearsal at once."""
+    resources = copy.deepcopy(ORDERED)
+    resources["Flows"]["DependsOn"].remove("Policy")
+    assert list(judge_order(ResolvedTemplate({"Resources": resources}, "us-east-1"))) == []
+    assert find_usual_order({"Resources": resources}, "us-east-1") == {"Flows": {"Policy"}}
 
 
 def test_finds_nothing_where_each_resource_waits() -> None:
@@ -55,7 +67,15 @@ def test_finds_nothing_where_each_resource_waits() -> None:
 
 @pytest.mark.parametrize(
     ("name", "forgotten"),
-    [("Out", "Attachment"), ("Nat", "Out"), ("Group", "InnerOut"), ("Group", "InnerWay"), ("Function", "Policy")],
+    [
+        ("Out", "Attachment"),
+        ("Nat", "Out"),
+        ("Group", "InnerOut"),
+        ("Group", "InnerWay"),
+        ("Function", "Policy"),
+        ("Address", "Attachment"),
+        ("Bound", "Attachment"),
+    ],
 )
 def test_names_what_a_resource_does_not_wait_for(name: str, forgotten: str) -> None:
     resources = copy.deepcopy(ORDERED)
@@ -81,7 +101,10 @@ def test_a_group_that_nothing_waits_for_may_lack_a_network_at_first() -> None:
     del resources["Group"]["DependsOn"], resources["Nodes"]["Properties"]["LaunchTemplateData"]
     assert list(judge_order(ResolvedTemplate({"Resources": resources}, "us-east-1"))) == []
     resources["Group"]["CreationPolicy"] = {"ResourceSignal": {"Count": 1}}
-    assert len(list(judge_order(ResolvedTemplate({"Resources": resources}, "us-east-1")))) == 2
+    assert [
+        each.rule.partition(", because")[0]
+        for each in judge_order(ResolvedTemplate({"Resources": resources}, "us-east-1"))
+    ] == ["must wait for InnerOut, InnerWay"]
 
 
 def test_names_the_resources_of_a_circle() -> None:
@@ -96,3 +119,19 @@ def test_names_the_resources_of_a_circle() -> None:
     )
     found = judge({"First": first, "Second": second})
     assert any("Circular Dependencies" in finding and "Second" in finding for finding in found), found
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("is_called", [True, False])
+def test_a_function_that_custom_resources_alone_call_waits_as_they_do(*, waits: bool, is_called: bool) -> None:
+    """The CDK's AwsCustomResource waits for its policy itself, and its function does not."""
+    resources = {
+        "Role": make("AWS::IAM::Role"),
+        "Policy": make("AWS::IAM::Policy", Roles=[{"Ref": "Role"}]),
+        "Function": make("AWS::Lambda::Function", Role="@Role"),
+        "Request": make("Custom::AWS", ServiceToken="@Function") | ({"DependsOn": ["Policy"]} if waits else {}),
+    }
+    if is_called:
+        resources["Permission"] = make("AWS::Lambda::Permission", FunctionName="@Function")
+    found = list(judge_order(ResolvedTemplate({"Resources": resources}, "us-east-1")))
+    assert len(found) == (0 if waits and not is_called else 1)

@@ -1,13 +1,15 @@
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cdk_rehearsal.assembly import AssemblyStack
-from cdk_rehearsal.errors import RefusedError
+from cdk_rehearsal.errors import RefusedError, UnsupportedError
 from cdk_rehearsal.intrinsics import find_references
 from cdk_rehearsal.referees.judge import JUDGES, judge_template, require_acceptance
+from cdk_rehearsal.referees.order import find_usual_order
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, is_known, make_token, measure, show
 from tests.unit.cdk_rehearsal.referees.planted import PLANTED, VALID, Planted
 
@@ -192,20 +194,72 @@ def test_takes_a_block_with_host_bits_as_ec2_does() -> None:
     assert judge(VALID | {"Subnet": subnet}) == []
 
 
-def test_refuses_with_every_finding_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    resources = VALID | {
-        name: {"Type": "AWS::SQS::Queue", "Properties": {"DelaySeconds": 901}} for name in ("Late", "Later")
-    }
-    stack = AssemblyStack("s", "123456789012", "us-east-1", {"Resources": resources}, ())
-    monkeypatch.setattr("cdk_rehearsal.referees.judge.read_stack", lambda *_: stack)
+BASIC = {name: VALID[name] for name in ("Vpc", "Subnet")}
+LATE = {name: {"Type": "AWS::SQS::Queue", "Properties": {"DelaySeconds": 901}} for name in ("Late", "Later")}
+RACE = {
+    "Gateway": {"Type": "AWS::EC2::InternetGateway"},
+    "Attachment": {
+        "Type": "AWS::EC2::VPCGatewayAttachment",
+        "Properties": {"VpcId": {"Ref": "Vpc"}, "InternetGatewayId": {"Ref": "Gateway"}},
+    },
+    "Table": {"Type": "AWS::EC2::RouteTable", "Properties": {"VpcId": {"Ref": "Vpc"}}},
+    "Route": {
+        "Type": "AWS::EC2::Route",
+        "Properties": {
+            "RouteTableId": {"Ref": "Table"},
+            "DestinationCidrBlock": "0.0.0.0/0",
+            "GatewayId": {"Ref": "Gateway"},
+        },
+    },
+}
+
+
+def make_stack(resources: dict[str, Any], region: str = "us-east-1", name: str = "s") -> AssemblyStack:
+    return AssemblyStack(name, "123456789012", region, {"Resources": resources}, ())
+
+
+def test_refuses_with_every_finding_at_once(tmp_path: Path) -> None:
     for _ in range(2):  # a refusal is not remembered
         with pytest.raises(RefusedError) as error:
-            require_acceptance(Path("cdk.out"), None, tmp_path)
+            require_acceptance([make_stack(BASIC | LATE)], tmp_path)
         assert [finding.partition(":")[0] for finding in error.value.findings] == [
             "Resources.Late.Properties.DelaySeconds",
             "Resources.Later.Properties.DelaySeconds",
         ]
     assert error.value.exit_status == 1
+
+
+def test_what_is_refused_and_what_is_not_implemented_are_listed_together(tmp_path: Path) -> None:
+    alien = {"Alien": {"Type": "AWS::ECR::Repository"}}
+    with pytest.raises(UnsupportedError, match=r"does not implement 1 thing .*\n  Alien: type AWS::ECR::R") as error:
+        require_acceptance([make_stack(BASIC | LATE | alien), make_stack(LATE, name="other")], tmp_path)
+    assert "AWS would refuse 4 properties of this template:\n  s: Resources.Late.Properties" in str(error.value)
+    assert error.value.exit_status == 2
+
+
+def test_a_race_is_no_refusal_and_names_all_that_is_missed_and_both_remedies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Some orders of creation alone fail (CloudFormation reference, "DependsOn attribute")."""
+    paths = {"Route": "web/Vpc/PublicSubnet1/DefaultRoute", "Attachment": "web/Vpc/VPCGW", "Again": "web/Vpc/VPCGW2"}
+    stack = replace(make_stack(BASIC | RACE | {"Again": RACE["Attachment"]}), constructs=paths)
+    for _ in range(2):  # a race is said each time
+        (said,) = require_acceptance([stack], tmp_path).races
+        assert said.startswith(
+            "Resources.Route.DependsOn (web/Vpc/PublicSubnet1/DefaultRoute): must wait for Attachment, Again, because "
+        )
+        assert "; add them to its DependsOn, or let web/Vpc/PublicSubnet1 call node.add_dependency with web/Vpc" in said
+        assert capsys.readouterr().err == f"may fail, depending on the order of creation: {said}\n"
+    assert find_usual_order(stack.template, "us-east-1") == {"Route": {"Attachment", "Again"}}
+
+
+def test_the_user_accepts_findings_of_a_rule_with_a_reason(tmp_path: Path) -> None:
+    stack = make_stack(BASIC | LATE | RACE)
+    accepted = require_acceptance([stack], tmp_path, accept={"E3034": "AWS takes it", "order": "never failed"})
+    assert accepted.races == ()
+    assert [each.rpartition(": ")[2] for each in accepted.accepted] == ["AWS takes it", "AWS takes it", "never failed"]
+    with pytest.raises(RefusedError, match="AWS would refuse 2 properties"):
+        require_acceptance([stack], tmp_path, accept={"order": "never failed"})
 
 
 def test_remembers_an_accepted_template_until_it_or_its_region_or_a_parameter_changes(
@@ -215,14 +269,36 @@ def test_remembers_an_accepted_template_until_it_or_its_region_or_a_parameter_ch
     monkeypatch.setattr("cdk_rehearsal.referees.judge.judge_template", lambda *given: judged.append(given) or ())
 
     def accept(resources: dict[str, Any], region: str, **parameters: str) -> None:
-        stack = AssemblyStack("s", "123456789012", region, {"Resources": resources}, ())
-        monkeypatch.setattr("cdk_rehearsal.referees.judge.read_stack", lambda *_: stack)
-        require_acceptance(Path("cdk.out"), None, tmp_path, parameters)
+        require_acceptance([make_stack(resources, region)], tmp_path, parameters)
 
     for _ in range(2):
-        accept(VALID, "us-east-1")
+        accept(BASIC, "us-east-1")
         accept({}, "us-east-1")
         accept({}, "eu-west-1")
         accept({}, "eu-west-1", Size="huge")
     assert len(judged) == 4
     assert capsys.readouterr().err.count("without a finding, as before") == 4
+
+
+@pytest.mark.parametrize(
+    ("zone", "is_taken"),
+    [("us-west-2-lax-1a", True), ("us-west-2a", False), ({"Fn::Select": [0, {"Fn::GetAZs": ""}]}, False)],
+)
+def test_a_load_balancer_takes_one_subnet_of_a_local_zone_alone(zone: Any, *, is_taken: bool) -> None:
+    """Elastic Load Balancing API, CreateLoadBalancer: subnets of two zones, or of one or more Local Zones."""
+    subnet = {**VALID["Subnet"], "Properties": {**VALID["Subnet"]["Properties"], "AvailabilityZone": zone}}
+    balancer = {"Type": "AWS::ElasticLoadBalancingV2::LoadBalancer", "Properties": {"Subnets": [{"Ref": "Subnet"}]}}
+    resources = {"Vpc": VALID["Vpc"], "Subnet": subnet, "Balancer": balancer}
+    findings = judge_template({"Resources": resources}, "us-west-2", {})
+    assert [each.name for each in findings] == ([] if is_taken else ["E3680"])
+
+
+def test_cfn_lints_own_directives_are_honoured() -> None:
+    """cfn-lint's README, "Metadata": a template or a resource names checks to ignore."""
+    ignored = {"Metadata": {"cfn-lint": {"config": {"ignore_checks": ["E3034"]}}}}
+    assert judge_template({"Resources": {"Late": LATE["Late"] | ignored}}, "us-east-1", {}) == ()
+    assert judge_template({"Resources": LATE} | ignored, "us-east-1", {}) == ()
+    assert (
+        len(judge_template({"Resources": {"Late": LATE["Late"] | ignored, "Later": LATE["Later"]}}, "us-east-1", {}))
+        == 1
+    )

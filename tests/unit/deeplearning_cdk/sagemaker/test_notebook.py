@@ -10,8 +10,8 @@ from typing import Any
 import botocore.session
 import pytest
 
-from cdk_rehearsal.embedded_aws.resources.resource_support import require_support
 from cdk_rehearsal.errors import UnsupportedError
+from cdk_rehearsal.referees.resource_support import require_support
 from deeplearning_cdk.coordination.payload import find_payload, pack_notebook
 from deeplearning_cdk.sagemaker.notebook import MOST_CHARACTERS
 from tests.unit.deeplearning_cdk.conftest import render

@@ -78,6 +78,7 @@ def run(tmp_path: Path) -> CaseRun:
     lab: Any = SimpleNamespace(disk=lambda _: tmp_path, file_system=lambda _: Path("/nonexistent"))
     return CaseRun(
         options=nothing,
+        stack=nothing,
         timeline=Timeline(),
         lab=lab,
         fleet=fleet,

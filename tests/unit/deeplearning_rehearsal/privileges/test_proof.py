@@ -107,7 +107,10 @@ def folder(tmp_path, monkeypatch):
         "calls": [call.to_document() | {"count": count} for call, count in make_calls(rights).items()],
         "left_out": 0,
         "denials": {},
-        **{field: getattr(rights, field) for field in ("account", "region", "roles", "resources", "names")},
+        **{
+            field: getattr(rights, field)
+            for field in ("account", "region", "roles", "resources", "names", "boundaries")
+        },
     }
     (tmp_path / "calls.json").write_text(json.dumps(document))
     return tmp_path

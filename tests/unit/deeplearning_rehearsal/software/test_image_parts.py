@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
-from cdk_rehearsal.image_families import find_template_parts
+from cdk_rehearsal.image_families import find_image_parts
 from cdk_rehearsal.lab.images.base_root import NODE_PYTHON
 from cdk_rehearsal.lab.images.image_parts import PACKAGES, PART_STAND_INS, SOFTWARE, write_image_part
 from cdk_rehearsal.lab.images.stand_in_layer import FI_INFO, NCCL_PLUGIN, STAND_INS, Image
@@ -92,6 +93,7 @@ def test_amazon_linux_has_dnf_and_hides_apt_and_headers_and_has_no_efs_utils_yet
         assert stat.S_ISCHR(hidden.st_mode)
         assert hidden.st_rdev == 0
     assert (tmp_path / "layer/usr/bin/dnf").stat().st_mode & 0o111
+    assert (tmp_path / "layer/usr/bin/yum").read_text() == (tmp_path / "layer/usr/bin/dnf").read_text()
     assert not (tmp_path / "layer/usr/sbin/mount.efs").exists()
 
 
@@ -125,6 +127,13 @@ def test_dnf_brings_the_compilers_of_debian_by_the_names_of_amazon_linux(tmp_pat
     assert dnf.main(install, tmp_path / "layer" / PACKAGES, tmp_path / "node", [str(program)]) == 1
 
 
+@pytest.mark.parametrize("arguments", [["update", "-y"], ["-y", "upgrade"]])
+def test_an_update_finds_nothing(tmp_path, capsys, arguments):
+    """AL2023 user guide, "Deterministic upgrades through versioned repositories"."""
+    assert dnf.main(arguments, tmp_path, tmp_path / "node") == 0
+    assert capsys.readouterr().out == "Nothing to do.\nComplete!\n"
+
+
 @pytest.mark.parametrize("name", ["python3.12-devel", "python3.13-devel", "python3-dev", "g++"])
 def test_dnf_knows_no_package_of_another_python_or_of_debian(tmp_path, capsys, name):
     write_image_part(tmp_path / "layer", "amazon-linux")
@@ -138,8 +147,8 @@ def test_dnf_knows_no_package_of_another_python_or_of_debian(tmp_path, capsys, n
     [
         ([*EFS_UTILS, "amazon-efs-util"], "Error: Unable to find a match: amazon-efs-util\n"),
         (["install", "amazon-efs-utils"], "Operation aborted.\n"),
-        (["upgrade", "--assumeyes"], "only install is implemented"),
-        (["install", "--assumeyes"], "only install is implemented"),
+        (["groupinstall", "--assumeyes", "tools"], "only install and update are implemented"),
+        (["install", "--assumeyes"], "only install and update are implemented"),
     ],
 )
 def test_dnf_refuses_the_rest_and_installs_nothing(tmp_path, capsys, arguments, rule):
@@ -154,10 +163,15 @@ def test_an_image_named_anywhere_in_a_template_decides_which_layers_are_made():
         "Parameters": {"Image": {"Default": NodeImage.deep_learning_ubuntu().parameter}},
         "Resources": {"Template": {"ImageId": "{{resolve:ssm:" + NodeImage.ubuntu().parameter + "}}"}},
     }
-    assert find_template_parts(template) == {"compilers", "pytorch"}
-    assert find_template_parts({"Resources": template["Resources"]}) == set()
+
+    def find(*templates):
+        stack = AssemblyStack("s", "123456789012", "us-east-1", templates[0], (), nested=dict(enumerate(templates[1:])))
+        return find_image_parts([stack])
+
+    assert find(template) == find({}, template) == {"compilers", "pytorch"}
+    assert find({"Resources": template["Resources"]}) == set()
     resolved = {"ImageId": f"{{{{resolve:ssm:{AMI}/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id:3}}}}"}
-    assert find_template_parts(resolved) == {"compilers"}
+    assert find(resolved) == {"compilers"}
 
 
 def _list(folder: Path) -> set[Path]:

@@ -15,7 +15,7 @@ _SECTIONS = {
     *("AWSTemplateFormatVersion", "Description", "Metadata", "Parameters", "Rules", "Mappings", "Conditions"),
     *("Resources", "Outputs"),
 }
-_RESOURCE_KEYS = {
+RESOURCE_KEYS = {
     "Type": "",
     "Properties": "",
     "DependsOn": "",
@@ -27,7 +27,7 @@ _RESOURCE_KEYS = {
     "CreationPolicy": "",
 }
 """Keys of a resource, and why those without an effect are honest."""
-_OUTPUT_KEYS = frozenset({"Value", "Description", "Condition"})
+_OUTPUT_KEYS = frozenset({"Value", "Description", "Condition", "Export"})
 _MAX_RESOURCES = 500
 CUSTOM_RESOURCE = "AWS::CloudFormation::CustomResource"
 _ALL = "*"
@@ -48,10 +48,10 @@ class TypeSupport:
         return frozenset(self.acts) | frozenset(self.without_effect)
 
 
-_CREATION_POLICY = TypeSupport(
+CREATION_POLICY = TypeSupport(
     acts=("ResourceSignal.Count", "ResourceSignal.Timeout", "AutoScalingCreationPolicy.MinSuccessfulInstancesPercent")
 )
-_SIGNALLED = ("AWS::AutoScaling::AutoScalingGroup",)
+SIGNALLED = ("AWS::AutoScaling::AutoScalingGroup", "AWS::EC2::Instance")
 """Types whose creation policy acts."""
 
 
@@ -77,9 +77,13 @@ def find_row(resource_type: str) -> str:
 
 def require_support(template: Mapping[str, Any]) -> None:
     """Raise UnsupportedError with everything of a template that the rehearsal does not implement."""
-    findings = sorted(set(_find_gaps(template)))
-    if findings:
+    if findings := find_gaps(template):
         raise UnsupportedError(findings)
+
+
+def find_gaps(template: Mapping[str, Any]) -> list[str]:
+    """Return everything of a template that the rehearsal does not implement, sorted."""
+    return sorted(set(_find_gaps(template)))
 
 
 def _find_gaps(template: Mapping[str, Any]) -> Iterator[str]:
@@ -103,11 +107,11 @@ def _find_resource_gaps(logical_id: str, resource: Mapping[str, Any]) -> Iterato
     if support is None:
         yield f"{logical_id}: type {kind}"
         return
-    yield from (f"{logical_id}: {kind} attribute {key}" for key in set(resource) - set(_RESOURCE_KEYS))
+    yield from (f"{logical_id}: {kind} attribute {key}" for key in set(resource) - set(RESOURCE_KEYS))
     for path in () if _ALL in support.acts else _find_property_gaps(resource.get("Properties", {}), "", support):
         yield f"{logical_id}: {kind} property {path}"
     if policy := resource.get("CreationPolicy"):
-        gaps = _find_property_gaps(policy, "", _CREATION_POLICY) if kind in _SIGNALLED else [""]
+        gaps = _find_property_gaps(policy, "", CREATION_POLICY) if kind in SIGNALLED else [""]
         yield from (f"{logical_id}: {kind} attribute CreationPolicy {path}".rstrip() for path in gaps)
     for path, allowed in support.values.items():
         for value in _values_at(resource.get("Properties", {}), path.split(".")):
