@@ -28,3 +28,11 @@ def test_each_key_pair_that_a_template_names_gets_a_key() -> None:
 
 def test_a_key_pair_of_the_template_itself_is_not_made_up() -> None:
     assert _assume({"Master": _launch_template(KeyName={"Ref": "KeyPair"})}) == {}
+
+
+def test_instances_and_launch_configurations_name_key_pairs_too() -> None:
+    kinds = ("AWS::EC2::Instance", "AWS::AutoScaling::LaunchConfiguration")
+    resources: dict[str, object] = {
+        kind.rpartition(":")[2]: {"Type": kind, "Properties": {"KeyName": kind}} for kind in kinds
+    }
+    assert _assume(resources).keys() == set(kinds)
