@@ -135,7 +135,7 @@ def read_stack(assembly: Path, name: str | None) -> AssemblyStack:
     chosen = [each for each in find_stacks(assembly, [name] if name else ()) if name is None or each.fits(name)]
     if len(chosen) != 1:
         known = ", ".join(each.path for each in chosen)
-        raise AssemblyError(f"stack must name one of {known}, got {name!r}; choose one with --stack NAME")
+        raise AssemblyError(f"stack must name one of {known}, got {name!r}")
     return read_stacks(assembly, [chosen[0].path])[-1]
 
 

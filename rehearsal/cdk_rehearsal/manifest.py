@@ -96,7 +96,7 @@ def find_stacks(assembly: Path, patterns: Sequence[str] = ()) -> tuple[StackArti
     for pattern in patterns:
         if not any(stack.fits(pattern) for stack in stacks):
             known = ", ".join(stack.path for stack in stacks) or "no stack at all"
-            raise AssemblyError(f"stack must name one of {known}, got {pattern!r}; choose one with --stack NAME")
+            raise AssemblyError(f"stack must name one of {known}, got {pattern!r}")
     if not stacks:
         raise AssemblyError(f"assembly must have a stack, got {assembly} without one; add one to the app")
     found: dict[tuple[Path, str], StackArtifact] = {}

@@ -41,7 +41,7 @@ def read_cluster(assembly: Path, name: str | None) -> AssemblyStack:
             f"{ROLE_TAG}={NodeRole.MASTER.value}; choose another one with --stack NAME, or add a TrainingCluster to it"
         )
     if len(owning) > 1:
-        raise AssemblyError(f"stack must name one of {_list_paths(owning)}, got {name!r}; choose one with --stack NAME")
+        raise AssemblyError(f"stack must name one of {_list_paths(owning)}, got {name!r}")
     stack = read_stacks(assembly, [owning[0].path])[-1]
     for each in stack.deployment:
         if each is not stack or not find_platform(stack.template).runs_containers:

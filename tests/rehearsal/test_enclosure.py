@@ -204,7 +204,7 @@ def test_a_kept_cluster_is_reported_can_be_entered_and_ends_with_its_verdict(sta
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--stack", "other"], "stack must name one of deeplearning-cluster, got 'other'; choose one with --stack"),
+        (["--stack", "other"], "stack must name one of deeplearning-cluster, got 'other'"),
         (["--nodes", "1"], "--nodes must be at least 2, the master and the stack's workers.min_capacity of 1, got 1"),
     ],
 )
