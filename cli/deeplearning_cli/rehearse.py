@@ -46,7 +46,8 @@ def add_parser(commands: Commands) -> None:
     add("--minutes", type=_minutes, metavar="M", help="give up after M minutes (default: 15)")
     add("--seed", type=int, metavar="N", help="order in which resources are created (default: drawn, and shown)")
     add("--orders", type=whole_number(1, 1000), metavar="N", help=_ORDERS)
-    add("--case", metavar="NAMES", help="inject fault cases and judge them: names or .toml files (a,b,c), or all")
+    cases = "names, or all; of your own my_cases.py, or my_cases.py::my-case"
+    add("--case", metavar="NAMES", help=f"inject fault cases and judge them, with commas: {cases}")
     add("--jobs", type=whole_number(1, 64), metavar="N", help="cases at once, as far as memory allows (default: 2)")
     add("--again", action="store_true", help="repeat cases that passed on the same sources, too")
     add("--list-cases", action="store_true", help="list the fault cases and end")

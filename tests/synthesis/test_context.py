@@ -31,7 +31,7 @@ from deeplearning_cdk.eks.training import EksTraining
 from deeplearning_cdk.emr.training import EmrTraining
 from deeplearning_cdk.props.check import show_value
 from deeplearning_cdk.sagemaker.training import SageMakerTraining
-from deeplearning_rehearsal.cases.format.case_file import list_cases, read_case
+from deeplearning_rehearsal.cases.loader import list_cases
 from stacks.cluster_stack import PLATFORMS, make_stack
 from stacks.context import read_choices, read_context
 from stacks.reader import list_keys, read_props
@@ -532,7 +532,7 @@ def test_the_app_ends_with_one_line_for_what_the_cdk_itself_refuses(tmp_path: Pa
 # --- Fault cases --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", [read_case(path) for path in list_cases()], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", list_cases(), ids=lambda case: case.name)
 def test_the_context_of_every_fault_case_is_read(case):
     given = dict(case.context)
     given.pop("software.environment", None)  # Its file is found when the case is rehearsed.

@@ -39,7 +39,7 @@ class CaseReport:
         name: Its name.
         title: What it shows.
         faults: Rows of the fault catalogue.
-        injections: What was injected: `at` in seconds since the beginning, `when`, `what`, `instance_id`, `problem`,
+        injections: What was injected: `at` in seconds since the beginning, `when`, `what`, `instance_id`,
             `recovery_seconds` as below, for this one.
         findings: Each expectation: `expectation`, `held`, `found`.
         failure_seconds: From the cause to the stack's failure; None where it did not fail, or without a cause.
@@ -56,7 +56,7 @@ class CaseReport:
     findings: Sequence[Mapping[str, Any]]
     failure_seconds: float | None
     recovery_seconds: float | None
-    lost_commits: int | None
+    lost_commits: float | None
     problems: Sequence[str]
     progress: Sequence[Mapping[str, Any]] = ()
 

@@ -113,7 +113,6 @@ def _list_case(case: Mapping[str, Any]) -> Iterator[Section]:
     yield Section("case", (f"{case['name']}: {case['title']}",))
     injections = [
         f"{entry['at']:.1f} s: {entry['what']} ({entry['when']}) {entry['instance_id']}".rstrip()
-        + (f", but {entry['problem']}" if entry["problem"] else "")
         for entry in case["injections"]
     ]
     yield Section("injected", tuple(injections))
