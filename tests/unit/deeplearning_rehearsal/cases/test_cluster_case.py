@@ -179,7 +179,7 @@ def test_a_moment_has_come_when_what_it_waits_for_is_seen(
 
 
 def test_a_case_waits_until_its_moment_comes(run: ClusterCase, recorder: Recorder) -> None:
-    waiting = threading.Thread(target=run.wait_for_formation)
+    waiting = threading.Thread(daemon=True, target=run.wait_for_formation)
     waiting.start()
     assert waiting.is_alive()
     recorder.formed.set()
@@ -314,7 +314,7 @@ def test_poison_comes_to_every_queue_and_topic_of_the_stack(
 def _tell(run: ClusterCase, outcome: Outcome | None) -> str:
     """Carry out the function of a case as a rehearsal does."""
     troubles: list[str] = []
-    thread = threading.Thread(target=lambda: troubles.append(run.tell_story()))
+    thread = threading.Thread(daemon=True, target=lambda: troubles.append(run.tell_story()))
     thread.start()
     run.stop_waiting()
     run.end(outcome)
@@ -382,7 +382,7 @@ def test_the_job_begins_when_the_function_waits_for_it_or_for_the_end(
         run.inject("while it runs")
 
     run = make(story)
-    thread = threading.Thread(target=run.tell_story)
+    thread = threading.Thread(daemon=True, target=run.tell_story)
     thread.start()
     assert not run._awaits_job.is_set()
     recorder.formed.set()

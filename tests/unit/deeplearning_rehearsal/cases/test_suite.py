@@ -133,6 +133,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(runner, "COMMAND", (sys.executable, "-c", CHILD))
     monkeypatch.setattr(runner, "prepare_base_root", lambda *_: None)
     monkeypatch.setattr(runner, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(runner, "read_free_mib", lambda _meminfo: 64_000)
     (tmp_path / "out").mkdir()
     return tmp_path / "out"
 
