@@ -40,7 +40,7 @@ class CaseReport:
         title: What it shows.
         faults: Rows of the fault catalogue.
         injections: What was injected: `at` in seconds since the beginning, `when`, `what`, `instance_id`,
-            `recovery_seconds` as below, for this one.
+            `recovery_seconds` as below and `regained_seconds` until all ranks trained again, for this one.
         findings: Each expectation: `expectation`, `held`, `found`.
         failure_seconds: From the cause to the stack's failure; None where it did not fail, or without a cause.
         recovery_seconds: From the fault to new progress of training, the longest; None when there was none to measure.

@@ -3,17 +3,18 @@
 import math
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome
+from cdk_rehearsal.run.timeline import Span
 from deeplearning_rehearsal.cases.case import Case, Launchers
 from deeplearning_rehearsal.cases.case_parts import Injected
 from deeplearning_rehearsal.cases.cluster_case import ClusterCase
 from deeplearning_rehearsal.cases.node_files import NodeFiles
 from deeplearning_rehearsal.cases.outcome import Outcome
-from deeplearning_rehearsal.cases.recovery import ElasticJob, Recovery, measure_recovery
+from deeplearning_rehearsal.cases.recovery import ElasticJob, Recovery, list_elastic_spans, measure_recovery
 from deeplearning_rehearsal.cases.situation import LiveSituation, is_at_rest, is_settled
 from deeplearning_rehearsal.checks.results import CaseReport
 from deeplearning_rehearsal.checks.training import (
@@ -136,6 +137,15 @@ class CaseRun(ClusterRun):
         if self.case.expect == "trained":
             evidence.training = make_training_report(LAUNCHER, read_result(output))
             self.timeline.report("training", f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
+
+    def list_job_spans(self, evidence: Evidence) -> Sequence[Span]:
+        """Return what the job did, the elastic one by its progress."""
+        if not self.case.is_elastic:
+            return super().list_job_spans(evidence)
+        began = time.time() - self.timeline.now()
+        formed = self.timeline.at(self.fleet.signalled_at or time.monotonic())
+        faults = [item.epoch for item in self.live.injected if item.stops_ranks]
+        return list_elastic_spans(self.job.steps(), faults, formed, began)
 
     def _await_stop(self, limit: float) -> list[str]:
         """Wait until no machine runs and no group asks for any; return what does not end."""
@@ -260,6 +270,7 @@ class CaseRun(ClusterRun):
             "what": item.what,
             "instance_id": item.instance_id,
             "recovery_seconds": recoveries[0].seconds if recoveries else None,
+            "regained_seconds": recoveries[0].regained_seconds if recoveries else None,
         }
 
 
