@@ -97,7 +97,7 @@ setup: build/stamps/venv build/stamps/cli build/stamps/vendor ## Set everything 
 # --- What users run -----------------------------------------------------------------------------
 
 .PHONY: rehearse
-rehearse: setup ## Deploy to an embedded AWS on this machine, boot the nodes, form, train (root; PLATFORM=emr, NODES=, GPUS_PER_NODE=, CONTEXT="-c key=value"; CASE=a,b or all injects faults, JOBS=2 at once, AGAIN=1 repeats passes; ORDERS=20 creates and deletes it in 20 orders without nodes)
+rehearse: setup ## Deploy to an embedded AWS on this machine, boot the nodes, form, train (root; PLATFORM=emr, NODES=, GPUS_PER_NODE=, CONTEXT="-c key=value"; CASE=a,b or all injects faults, JOBS=3 at once, AGAIN=1 repeats passes; ORDERS=20 creates and deletes it in 20 orders without nodes)
 ifneq ($(CASE),)
 	@$(BIN)/deeplearning-cdk rehearse --app "$(BIN)/python app.py $(CONTEXT)" --case "$(CASE)" $(if $(JOBS),--jobs $(JOBS)) $(if $(AGAIN),--again)
 else

@@ -157,8 +157,8 @@ def rehearse_cases(
     """
     Rehearse cases, and continue after one that fails.
 
-    A single case is always rehearsed, and shown while it runs. Several run at once, `jobs` of them (default: two,
-    where there are two cores), and those that passed on the same sources are repeated only with `again`. With `app`
+    A single case is always rehearsed, and shown while it runs. Several run at once, `jobs` of them (default: one more
+    than there are cores), and those that passed on the same sources are repeated only with `again`. With `app`
     each case has a stack of its own; without one, the assembly of the options is deployed.
 
     Returns:
