@@ -95,13 +95,13 @@ def emr_mount_target_absent(run: "ClusterCase") -> None:
     "both sizes",
     faults=[6],
     expect="failed",
-    context=EMR | {"image": "ami-0123456789abcdef0", "root_volume": 20},
+    context=EMR | {"image": "ami-0123456789abcdef0", "root_volume": 80},
     minutes=4,
     cloud=CloudFaults(
         launch_faults=[
             LaunchFault(
                 "InvalidBlockDeviceMapping",
-                message="Volume of size 20GB is smaller than snapshot 'snap-0123456789abcdef0', expect size >= 75GB",
+                message="Volume of size 80GB is smaller than snapshot 'snap-0123456789abcdef0', expect size >= 90GB",
             )
         ]
     ),
@@ -109,8 +109,8 @@ def emr_mount_target_absent(run: "ClusterCase") -> None:
 def emr_root_volume_too_small(run: "ClusterCase") -> None:
     seen = run.finish()
     assert "VALIDATION_ERROR" in seen.reason
-    assert "Volume of size 20GB is smaller than snapshot" in seen.reason
-    assert "expect size >= 75GB" in seen.reason
+    assert "Volume of size 80GB is smaller than snapshot" in seen.reason
+    assert "expect size >= 90GB" in seen.reason
     assert seen.launches == 0
 
 

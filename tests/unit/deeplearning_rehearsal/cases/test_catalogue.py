@@ -208,3 +208,10 @@ def test_a_case_that_cannot_be_found_is_refused(text: str | None, name: str, mes
     with pytest.raises(CaseError) as refused:
         find_cases(name.format(file=tmp_path / "own.py"))
     assert message in str(refused.value)
+
+
+def test_the_case_of_the_tutorial_can_be_found(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[4] / "docs/tutorials/rehearse.md").read_text()
+    (tmp_path / "my_cases.py").write_text(page.partition("```python\n")[2].partition("```")[0])
+    (found,) = find_cases(str(tmp_path / "my_cases.py"))
+    assert (found.name, found.formed_nodes) == ("full-disk", 3)
