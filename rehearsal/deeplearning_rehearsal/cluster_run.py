@@ -92,18 +92,20 @@ class ClusterRun:
         return evidence
 
     def reckon_paid(self, evidence: Evidence) -> Mapping[str, float]:
-        """Return cause -> seconds of all nodes; empty where jobs bring their nodes."""
-        if not evidence.has_nodes:
-            return {}
+        """Return cause -> seconds of all nodes."""
         now, at = self.timeline.now(), self.timeline.at
         events: dict[str, list[Event]] = defaultdict(list)
         for event in self.timeline.events:
             events[event.lane].append(event)
         nodes = [
-            read_node(at(bill.since), min(at(bill.until), now), at(bill.died), events[self.fleet.lane(name)])
+            read_node(at(bill.since), min(at(bill.until), now), at(bill.died), events[self.name_lane(name)])
             for name, bill in self.fleet.billed.items()
         ]
         return reckon(nodes, self.list_job_spans(evidence))
+
+    def name_lane(self, instance_id: str) -> str:
+        """Return the track of the timeline that says when a node could join, and was a member."""
+        return self.fleet.lane(instance_id)
 
     def list_job_spans(self, _evidence: Evidence) -> Sequence[Span]:
         """Return what the job did, each span with its cause."""

@@ -15,10 +15,11 @@ from cdk_rehearsal.run.timeline import Event, Span
 
 SET_UP, WAITING, DATA, SOFTWARE = "set-up", "waiting for nodes", "data", "software"
 STARTING, TRAINING, DETECTION, RESTART, REPLAY = "starting the job", "training", "detection", "restart", "replay"
-NO_JOB = "no job"
-CAUSES = (SET_UP, WAITING, DATA, SOFTWARE, STARTING, TRAINING, DETECTION, RESTART, REPLAY, NO_JOB)
+UPLOAD, NO_JOB = "upload", "no job"
+CAUSES = (SET_UP, WAITING, DATA, SOFTWARE, STARTING, TRAINING, DETECTION, RESTART, REPLAY, UPLOAD, NO_JOB)
 _IS_SET_UP = re.compile(r"run the set-up script: done.*")
-_IS_MEMBER = re.compile(r"install generation [0-9]+: done.*")
+_IS_MEMBER = re.compile(r"install generation [0-9]+: done.*|node is Ready")
+"""The second is of a node of Kubernetes."""
 _IS_BROUGHT = re.compile(r"(data:\S+|environment) is (?:done|failed).*")
 
 

@@ -1,6 +1,7 @@
 """One run of a fault case of training jobs: a job runs while faults are injected, and may be submitted again."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from cdk_rehearsal.errors import PromiseError
@@ -32,6 +33,10 @@ class JobCaseRun(CaseRun):
             while not self.jobs.has_ended() and time.monotonic() < self.last_moment:
                 time.sleep(_POLL_SECONDS)
         self.read_training(evidence, self.jobs.read_output())
+
+    def reckon_paid(self, _evidence: Evidence) -> Mapping[str, float]:
+        """Return cause -> seconds of all instances of training jobs."""
+        return self.jobs.reckon_paid() if self.situation.formed.is_set() else {}
 
     def _look(self, evidence: Evidence) -> Outcome:
         if not evidence.has_formed:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from deeplearning_rehearsal.cases.outcome import Outcome
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
+from deeplearning_rehearsal.kubernetes_jobs import name_node
 from deeplearning_rehearsal.report.assessment import Evidence
 from deeplearning_rehearsal.submitted_jobs import SubmittedJobs
 
@@ -46,6 +47,10 @@ class PodCaseRun(CaseRun):
         finally:
             submitted.close()
         self.read_training(evidence, submitted.read_output())
+
+    def name_lane(self, instance_id: str) -> str:
+        """Return the track of a node of Kubernetes."""
+        return name_node(self.fleet.launched(), instance_id)
 
     def _look(self, evidence: Evidence) -> Outcome:
         if not evidence.has_formed:

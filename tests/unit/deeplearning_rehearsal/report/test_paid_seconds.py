@@ -1,13 +1,17 @@
 """Paid seconds by cause: each second of each node has one cause, and their sum is what is billed."""
 
 import math
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdk_rehearsal.run.timeline import Event, Span
+from deeplearning_rehearsal.kubernetes_jobs import name_node
 from deeplearning_rehearsal.report.paid_seconds import (
     CAUSES,
     DATA,
@@ -16,14 +20,17 @@ from deeplearning_rehearsal.report.paid_seconds import (
     SET_UP,
     SOFTWARE,
     TRAINING,
+    UPLOAD,
     WAITING,
     PaidNode,
     read_node,
     reckon,
 )
+from deeplearning_rehearsal.training_jobs import TrainingJobs
 from tests.depth import EXAMPLES, IS_DEEP
 
 NODE = PaidNode(10.0, 100.0, set_up=20.0, joined=30.0, brought={"data:coco": 40.0, "environment": 45.0})
+MACHINE: Any = SimpleNamespace(instance_id="i-1", address="10.0.0.5", region="us-east-1")
 MOMENTS = st.floats(0, 1000, allow_nan=False)
 
 
@@ -78,3 +85,32 @@ def test_the_agent_has_a_step_of_the_name_that_is_read() -> None:
     steps = Path("userdata/deeplearning_agent/boot/steps.py").read_text()
     assert 'run("run the set-up script"' in steps
     assert 'f"install generation {' in steps
+
+
+def test_a_node_of_kubernetes_is_set_up_when_it_is_ready() -> None:
+    node = read_node(0.0, 9.0, math.inf, [Event(3.0, "ip-10-0-0-5.ec2.internal", "node is Ready")])
+    assert (node.set_up, node.joined) == (3.0, 3.0)
+    assert name_node([MACHINE], MACHINE.instance_id) == "ip-10-0-0-5.ec2.internal"
+
+
+def test_instances_of_a_training_job_are_billed_while_it_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+    def at(seconds: float) -> datetime:
+        return begin + timedelta(seconds=seconds)
+
+    statuses = (("Starting", 0, 10), ("Downloading", 10, 14), ("Training", 14, 44), ("Uploading", 44, None))
+    transitions = [
+        {"Status": status, "StartTime": at(start)} | ({"EndTime": at(end)} if end else {})
+        for status, start, end in statuses
+    ]
+    job = {"TrainingStartTime": at(10), "TrainingEndTime": at(46), "ResourceConfig": {"InstanceCount": 2}}
+    nothing: Any = None
+    jobs = TrainingJobs(nothing, nothing, nothing, nothing, nothing, nothing)
+    monkeypatch.setattr(jobs, "names", lambda: ["ended", "refused"])
+    monkeypatch.setattr(jobs, "describe", {"ended": job | {"SecondaryStatusTransitions": transitions}}.get)
+    assert {cause: seconds for cause, seconds in jobs.reckon_paid().items() if seconds} == {
+        DATA: 8.0,
+        TRAINING: 60.0,
+        UPLOAD: 4.0,
+    }
