@@ -214,4 +214,4 @@ def test_the_case_of_the_tutorial_can_be_found(tmp_path: Path) -> None:
     page = (Path(__file__).parents[4] / "docs/tutorials/rehearse.md").read_text()
     (tmp_path / "my_cases.py").write_text(page.partition("```python\n")[2].partition("```")[0])
     (found,) = find_cases(str(tmp_path / "my_cases.py"))
-    assert (found.name, found.formed_nodes) == ("full-disk", 3)
+    assert (found.name, found.formed_nodes) == ("idle-worker-dies", 3)
