@@ -93,7 +93,7 @@ class Launchers:
 
 
 Job = Digits | Elastic | Launchers
-Story = Callable[[Any], None]
+Function = Callable[[Any], None]
 """The function of a case, which takes a `ClusterCase`."""
 
 
@@ -105,7 +105,7 @@ class Case:
     Attributes:
         name: Name of its function, with hyphens.
         title: What it shows, in a sentence.
-        story: Its function, which injects, waits for the end with `run.finish()`, and asserts what must hold.
+        function: Its function, which injects, waits for the end with `run.finish()`, and asserts what must hold.
         reference: What `find_case` finds it by.
         faults: Rows of the fault catalogue.
         expect: End of the rehearsal.
@@ -127,7 +127,7 @@ class Case:
 
     name: str
     title: str
-    story: Story
+    function: Function
     reference: str
     faults: Sequence[int] = ()
     expect: Expectation = "trained"
@@ -178,7 +178,7 @@ class Case:
 
 def case(
     title: str, *, workers: int | None = None, min_capacity: int | None = None, **keys: Any
-) -> Callable[[Story], Case]:
+) -> Callable[[Function], Case]:
     """
     Make a case of a function, which stands at the top level of a file; its asserts become findings of the report.
 
@@ -194,11 +194,11 @@ def case(
     capacity = {_WORKERS: workers, _MINIMUM: min_capacity}
     context = {name: count for name, count in capacity.items() if count is not None} | dict(keys.pop("context", {}))
 
-    def make(story: Story) -> Case:
-        name = story.__name__.replace("_", "-")
+    def make(function: Function) -> Case:
+        name = function.__name__.replace("_", "-")
         try:
-            recorded, count = record_asserts(story)
-            made = Case(name=name, title=title, story=recorded, reference=name, context=context, **keys)
+            recorded, count = record_asserts(function)
+            made = Case(name=name, title=title, function=recorded, reference=name, context=context, **keys)
         except (TypeError, ValueError) as error:
             raise CaseError(f"case {name}: {str(error).removeprefix('Case.__init__() ')}") from error
         if not count and made.expect in {"stopped", "job"}:

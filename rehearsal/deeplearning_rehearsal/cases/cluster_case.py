@@ -145,10 +145,10 @@ class ClusterCase(CaseParts):
 
     # --- For the rehearsal ------------------------------------------------------------------------------
 
-    def tell_story(self) -> str:
+    def carry_out(self) -> str:
         """Carry out the case's function; return why that failed, empty where it did not."""
         try:
-            self.case.story(self)
+            self.case.function(self)
         except Exception as error:  # noqa: BLE001 - whatever it was, the case has not shown what it says
             words = str(error) if isinstance(error, RehearsalError) else f"{type(error).__name__}: {error}"
             return f"{self.injected[-1].what} was injected last; {words}" if self.injected else words

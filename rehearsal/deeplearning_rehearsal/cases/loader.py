@@ -60,7 +60,7 @@ def find_case(reference: str) -> Case:
 
 def find_file(case: Case) -> Path:
     """Return the file of a case."""
-    return Path(case.story.__code__.co_filename)
+    return Path(case.function.__code__.co_filename)
 
 
 def _load(file: Path) -> ModuleType:

@@ -82,7 +82,7 @@ class CaseRun(ClusterRun):
     def gather(self) -> Evidence:
         """Do what any run does while the case injects, and judge it."""
         live, troubles = self.live, []
-        thread = threading.Thread(target=lambda: troubles.append(live.tell_story()), name="case", daemon=True)
+        thread = threading.Thread(target=lambda: troubles.append(live.carry_out()), name="case", daemon=True)
         thread.start()
         outcome = None
         try:

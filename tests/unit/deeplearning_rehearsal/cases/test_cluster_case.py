@@ -128,7 +128,7 @@ def make(recorder: Recorder) -> Callable[..., ClusterCase]:
     def make_case(story: Callable[..., None] = lambda run: run.finish(), **parts: Any) -> ClusterCase:
         lab: Any = recorder
         parts = {"stacks": {}, "lab": lab, "fleet": lab, "aws": lab, "situation": lab} | parts
-        chosen: Any = SimpleNamespace(story=story)
+        chosen: Any = SimpleNamespace(function=story)
         return ClusterCase(case=chosen, timeline=Timeline(), files=NodeFiles(recorder.disk), **parts)
 
     return make_case
@@ -314,7 +314,7 @@ def test_poison_comes_to_every_queue_and_topic_of_the_stack(
 def _tell(run: ClusterCase, outcome: Outcome | None) -> str:
     """Carry out the function of a case as a rehearsal does."""
     troubles: list[str] = []
-    thread = threading.Thread(daemon=True, target=lambda: troubles.append(run.tell_story()))
+    thread = threading.Thread(daemon=True, target=lambda: troubles.append(run.carry_out()))
     thread.start()
     run.stop_waiting()
     run.end(outcome)
@@ -331,7 +331,7 @@ def test_a_function_injects_waits_for_the_end_and_judges(make: Callable[..., Clu
         assert seen.formed == 2
         assert seen.launches == 2
 
-    run = make(story.story)
+    run = make(story.function)
     assert _tell(run, Outcome(formed=2, launches=3)) == ""
     assert [(f.expectation, f.is_held, f.found) for f in run.findings.recorded] == [
         ("seen.formed == 2", True, "2"),
@@ -382,7 +382,7 @@ def test_the_job_begins_when_the_function_waits_for_it_or_for_the_end(
         run.inject("while it runs")
 
     run = make(story)
-    thread = threading.Thread(daemon=True, target=run.tell_story)
+    thread = threading.Thread(daemon=True, target=run.carry_out)
     thread.start()
     assert not run._awaits_job.is_set()
     recorder.formed.set()
