@@ -101,13 +101,19 @@ class ClusterCase(CaseParts):
         self._awaits_job.set()
         self.wait_for(f"submit prints {text}", lambda: self.situation.has_printed(text))
 
-    def wait_for_data(self, *sources: str, failed: str = "") -> None:
-        """Wait until every node has the data of sources, and a step of one node has failed for good if one is given."""
+    def wait_for_steps(self, *done: str, failed: str = "") -> None:
+        """
+        Wait until every node has done steps of what jobs need.
+
+        Args:
+            done: Steps, `data:<source>` or `environment`.
+            failed: Step that has failed for good on a node. Default: none.
+        """
         self.wait_for_formation()
         nodes = [machine.instance_id for machine in self.fleet.machines()]
         self.wait_for(
-            f"data {', '.join((*sources, failed))}",
-            lambda: has_provisioned([read_steps(self.lab, node) for node in nodes], sources, failed),
+            f"the steps {', '.join(filter(None, (*done, failed)))}",
+            lambda: has_provisioned([read_steps(self.lab, node) for node in nodes], done, failed),
         )
 
     def _require(self, is_held: bool, trouble: str) -> bool:  # noqa: FBT001 - of one lambda

@@ -46,11 +46,11 @@ def read_steps(disks: Disks, node: str) -> Steps:
     return steps
 
 
-def has_provisioned(nodes: Iterable[Steps], sources: Sequence[str], failed: str = "") -> bool:
-    """Return whether every node has the data of all sources, and one has failed the step `failed` if one is given."""
+def has_provisioned(nodes: Iterable[Steps], done: Sequence[str], failed: str = "") -> bool:
+    """Return whether every node has done all steps, and one has failed the step `failed` if one is given."""
     found = tuple(nodes)
-    done = all(steps.get(f"data:{name}", {}).get("state") == "done" for name in sources for steps in found)
-    return done and (not failed or bool(find_failure(found, failed)))
+    is_done = all(steps.get(name, {}).get("state") == "done" for name in done for steps in found)
+    return is_done and (not failed or bool(find_failure(found, failed)))
 
 
 def find_failure(nodes: Iterable[Steps], step: str) -> str:

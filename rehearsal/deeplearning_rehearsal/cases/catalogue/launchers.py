@@ -84,7 +84,7 @@ def launchers_tensorflow_mxnet(run: "ClusterCase") -> None:
     ],
 )
 def mask_rcnn(run: "ClusterCase") -> None:
-    run.wait_for_data("coco-2017", "tensorpack")
+    run.wait_for_steps("data:coco-2017", "data:tensorpack")
     run.finish()
     assert not run.find_incomplete("coco-2017")
     assert not run.find_incomplete("tensorpack")

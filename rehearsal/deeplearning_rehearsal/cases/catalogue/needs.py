@@ -30,7 +30,7 @@ WITHOUT_GPUS = {"workers.instance_type": "c5.2xlarge", "master.instance_type": "
     ],
 )
 def data_corrupt(run: "ClusterCase") -> None:
-    run.wait_for_data("plain", failed="data:digits")
+    run.wait_for_steps("data:plain", failed="data:digits")
     run.finish()
     assert not run.find_incomplete("plain")
     assert "the archive must be whole" in run.find_failure("data:digits")
@@ -47,7 +47,7 @@ def data_corrupt(run: "ClusterCase") -> None:
 def data_disk_full(run: "ClusterCase") -> None:
     run.worker(1).wait_for_boot()
     run.worker(1).fill_disk(free_mib=200)
-    run.wait_for_data(failed="data:digits")
+    run.wait_for_steps(failed="data:digits")
     run.finish()
     assert "must be free on" in run.find_failure("data:digits")
     assert set(run.find_incomplete("digits").values()) == {"absent"}
@@ -65,7 +65,7 @@ def data_disk_full(run: "ClusterCase") -> None:
     lustre_client=True,
 )
 def data_on_lustre(run: "ClusterCase") -> None:
-    run.wait_for_data("digits")
+    run.wait_for_steps("data:digits")
     run.finish()
     assert not run.find_incomplete("digits")
 
@@ -82,7 +82,7 @@ def data_on_lustre(run: "ClusterCase") -> None:
 def data_staged(run: "ClusterCase") -> None:
     run.master.wait_for_step("data:digits", 0.4)
     run.master.execute("pkill -KILL -f 'deeplearning_comman[d].* provision$'")
-    run.wait_for_data("digits")
+    run.wait_for_steps("data:digits")
     seen = run.finish()
     assert not run.find_incomplete("digits")
     assert seen.object_reads <= 680
@@ -102,7 +102,7 @@ def environment_build_fails(run: "ClusterCase") -> None:
     # Headers of a user's own, which compilers find before those of the system, lack what Horovod needs.
     run.master.wait_for_boot()
     run.master.execute("mkdir -p /usr/local/include && : > /usr/local/include/string.h")
-    run.wait_for_data(failed="environment")
+    run.wait_for_steps(failed="environment")
     seen = run.finish()
     assert seen.environment.state == "failed"
     assert (
@@ -135,6 +135,7 @@ def environment_build_fails(run: "ClusterCase") -> None:
 )
 def environment_cache_corrupt(run: "ClusterCase") -> None:
     # What the case before made: this cluster's shared file system has none of it.
+    run.wait_for_steps("environment")
     seen = run.finish()
     assert seen.environment.state == "built"
     assert "built here in" in seen.environment.detail
@@ -156,6 +157,7 @@ def environment_cache_corrupt(run: "ClusterCase") -> None:
 )
 def environment_cache_denied(run: "ClusterCase") -> None:
     # What the bucket does is the same for any environment: this one takes seconds to build.
+    run.wait_for_steps("environment")
     seen = run.finish()
     assert seen.environment.state == "built"
     assert "built here in" in seen.environment.detail
@@ -176,7 +178,7 @@ def environment_cache_denied(run: "ClusterCase") -> None:
 def environment_disk_full(run: "ClusterCase") -> None:
     run.master.wait_for_boot()
     run.master.fill_disk(free_mib=2000)
-    run.wait_for_data(failed="environment")
+    run.wait_for_steps(failed="environment")
     seen = run.finish()
     assert seen.environment.state == "failed"
     assert (

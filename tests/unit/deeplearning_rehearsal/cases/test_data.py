@@ -145,10 +145,10 @@ def test_a_failure_is_one_for_good() -> None:
 
 def test_data_is_waited_for_on_every_node_and_a_failure_on_one(tmp_path: Path) -> None:
     done, failed = {"data:coco": {"state": "done"}}, {"data:coco": {"state": "done"}, "environment": STEP}
-    assert has_provisioned([done, done], ["coco"])
-    assert not has_provisioned([done, {}], ["coco"])
-    assert not has_provisioned([done, done], ["coco"], "environment")
-    assert has_provisioned([done, failed], ["coco"], "environment")
+    assert has_provisioned([done, done], ["data:coco"])
+    assert not has_provisioned([done, {}], ["data:coco"])
+    assert not has_provisioned([done, done], ["data:coco"], "environment")
+    assert has_provisioned([done, failed], ["data:coco"], "environment")
     lab = Lab(tmp_path, {"i-0": "", "i-1": ""}, done)
     assert [read_steps(lab, name) for name in ("i-0", "i-2")] == [done, {}]
 
