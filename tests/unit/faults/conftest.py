@@ -41,7 +41,6 @@ def clock():
 @pytest.fixture
 def empty_moto(monkeypatch):
     """Return what hands a call to a moto with no trace of the last test."""
-    monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # as in tests/unit/conftest.py
     moto_api_backend.reset()
     return ask_moto
 
