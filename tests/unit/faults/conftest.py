@@ -39,7 +39,7 @@ def clock():
 
 
 @pytest.fixture
-def empty_moto(monkeypatch):
+def empty_moto():
     """Return what hands a call to a moto with no trace of the last test."""
     moto_api_backend.reset()
     return ask_moto
