@@ -104,7 +104,7 @@ IMPORTS = (
 
 @pytest.fixture(scope="module")
 def findings(copy):
-    """What import-linter reports of a copy with all of them, in one line; a run reads every module of the project."""
+    """Return the report of import-linter on a copy with all of them, in one line; a run reads every module."""
     paths = {copy / path for path, _, _ in IMPORTS}
     for planted in paths:
         planted.write_text("".join(f"{text}\n" for path, text, _ in IMPORTS if copy / path == planted))
