@@ -62,25 +62,6 @@ def test_workers_have_the_requested_capacity_and_may_grow(
     assert Workers(**fields).capacity == capacity
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (
-            {"min_capacity": 3, "desired_capacity": 2},
-            r"min_capacity must not exceed workers\.desired_capacity, got 3 > 2",
-        ),
-        (
-            {"desired_capacity": 3, "max_capacity": 2},
-            r"desired_capacity must not exceed workers\.max_capacity, got 3 > 2",
-        ),
-        ({"min_capacity": 3, "max_capacity": 2}, r"desired_capacity must not exceed workers\.max_capacity, got 3 > 2"),
-    ],
-)
-def test_capacities_that_contradict_each_other_are_refused(fields: dict[str, int], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^workers.{message}; lower it or raise workers"):
-        Workers(**fields)
-
-
 @pytest.mark.parametrize(("props", "wanted"), [({}, ("1", "3", "3")), (EVERYTHING, ("2", "4", "8"))])
 def test_the_adjuster_has_the_users_capacities_and_there_is_one_master_for_any_number_of_workers(
     synthesize: Any, props: dict[str, Any], wanted: tuple[str, str, str]

@@ -54,15 +54,6 @@ def test_new_vpc_reaches_s3_and_dynamodb_without_the_nat_gateway(synthesize: Any
     assert len(endpoints) == 2
 
 
-@pytest.mark.defect("D61")
-def test_nobody_may_open_a_connection_from_outside_by_default(synthesize: Any) -> None:
-    synthesis = synthesize()
-    for group in synthesis.of_type("AWS::EC2::SecurityGroup").values():
-        assert "SecurityGroupIngress" not in group["Properties"]
-    rules = [entry["Properties"] for entry in synthesis.of_type("AWS::EC2::SecurityGroupIngress").values()]
-    assert all("SourceSecurityGroupId" in rule for rule in rules)
-
-
 def _name(value: Any) -> str:
     """Return the short name of a security group by its reference."""
     name: str = value["Fn::GetAtt"][0] if isinstance(value, dict) else value
