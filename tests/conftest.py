@@ -117,7 +117,7 @@ class CpuMeter:
     """Adds up the CPU time of the unit tests by folder: of this process, its ended children and living descendants."""
 
     def __init__(self) -> None:
-        self.start = self.read()
+        self.start = self.last = self.read()
         self.collected = 0.0
         self.seconds: Counter[str] = Counter()
         self.unit_tests = 0
@@ -130,14 +130,15 @@ class CpuMeter:
 
     @pytest.hookimpl
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.collected = self.read() - self.start
+        self.last = self.read()
+        self.collected = self.last - self.start
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item):
-        before = self.read()
         result = yield
+        before, self.last = self.last, self.read()
         if item.path.is_relative_to(UNIT_TESTS):
-            self.seconds[item.path.relative_to(UNIT_TESTS).parts[0]] += self.read() - before
+            self.seconds[item.path.relative_to(UNIT_TESTS).parts[0]] += self.last - before
             self.unit_tests += 1
         return result
 

@@ -26,7 +26,7 @@ class Image:
     """A synthesized image: what Docker would build, and how."""
 
     def __init__(self, folder: Path, **props: Any) -> None:
-        app = App(outdir=str(folder / "cdk.out"))
+        app = App(outdir=str(folder / "cdk.out"), analytics_reporting=False, builtin_cloud_formation_validation=False)
         TrainingImage(Stack(app, "Images"), "Image", **props)
         assembly = Path(app.synth().directory)
         ((self.tag, asset),) = json.loads((assembly / "Images.assets.json").read_text())["dockerImages"].items()
