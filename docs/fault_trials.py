@@ -65,7 +65,10 @@ def find_trials(root: Path) -> list[Trial]:
 
 def read_tests(root: Path, path: Path) -> Iterator[Trial]:
     """Return the tests of a file that try a row."""
-    module = ast.parse(path.read_text(), str(path))
+    text = path.read_text()
+    if not any(f"pytest.mark.{name}" in text for name in _KINDS):
+        return  # Most files: to parse them all takes a second of each run of pytest.
+    module = ast.parse(text, str(path))
     place = path.relative_to(root).as_posix()
     common = [value for statement in module.body for value in _read_pytestmark(statement)]
     for function in module.body:
