@@ -1,23 +1,17 @@
 """A cluster that stops by itself, told as histories of the model, and the search for one that goes wrong."""
 
-import dataclasses
-
 import invariants
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
-from model_invocation import invoke, warn
+from model_invocation import invoke
 from scaling_model import World
 from stop_machine import BUDGET_TOPIC, LEASE_SECONDS, StopMachine
 from test_crashes import MOST_CALLS
-from test_histories import boot_in_vain, kill
 from test_scaling_model import THOROUGH
 
 from capacity_adjuster.policy.stop_policy import StopRecord
-from deeplearning_contract.cluster_event import EventKind
-from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.reason import Reason
 
 pytestmark = pytest.mark.usefixtures("silence")
 HOUR = 3600
@@ -40,31 +34,6 @@ def tick(world, minutes=1):
         invoke(world)
 
 
-def end_terminations(world):
-    for role in NodeRole:
-        world.react(role)
-        world.end_terminations(role)
-
-
-@pytest.mark.parametrize("phase", [Phase.LAUNCHED, Phase.PUBLISHED, Phase.FORMED, Phase.FAILED])
-def test_a_cluster_stops_in_any_phase_and_within_two_ticks(phase):
-    world = form()
-    world.state = dataclasses.replace(world.state, phase=phase)
-    tick(world, 59)
-    assert (world.master.desired, world.workers.desired) == (1, 3)
-    tick(world, 2)
-    assert (world.master.desired, world.workers.desired) == (0, 0)
-    (event,) = world.events
-    assert (event.kind, event.generation, event.nodes, event.reason) == (EventKind.FINISHED, 1, 4, Reason("deadline"))
-
-
-def test_the_workers_end_before_the_master():
-    world, order = form(), []
-    world.pass_time(HOUR)
-    invoke(world, meanwhile=[(n, lambda w: order.append((w.workers.desired, w.master.desired))) for n in range(20)])
-    assert list(dict.fromkeys(order)) == [(3, 1), (0, 1), (0, 0)]
-
-
 def test_the_nodes_get_the_notice_once_and_it_goes_with_the_stop():
     world = form()
     tick(world, 44)
@@ -74,76 +43,11 @@ def test_the_nodes_get_the_notice_once_and_it_goes_with_the_stop():
     assert world.state.notice.startswith("the cluster stops by itself at ")
     assert len(world.notifications) == rings + 1
     tick(world, 3)
-    end_terminations(world)
+    for role in NodeRole:
+        world.react(role)
+        world.end_terminations(role)
     tick(world, 2)
     assert world.state.notice == ""
-
-
-def test_a_longer_time_takes_the_notice_back_and_a_capacity_block_keeps_its_own():
-    world = form()
-    tick(world, 50)
-    assert world.state.notice
-    world.settings = dataclasses.replace(world.settings, stop_after_seconds=9 * HOUR)
-    tick(world, 1)
-    assert world.state.notice == ""
-    warn(world)
-    world.settings = dataclasses.replace(world.settings, stop_after_seconds=HOUR)
-    tick(world, 1)
-    assert "capacity block" in world.state.notice
-
-
-def test_a_minimum_that_the_user_has_raised_is_kept():
-    world = form()
-    world.user_sets_minimum(2)
-    tick(world, 62)
-    assert (world.master.desired, world.workers.desired) == (0, 2)
-    assert world.stop.is_stopped
-
-
-def test_a_cluster_that_was_ended_before_is_not_stopped_again_when_it_is_wanted():
-    world = form()
-    world.user_sets_desired(0)
-    world.master.desired = 0
-    world.forget_old_answers(world.master)
-    tick(world, 62)
-    assert world.events == []
-    world.user_starts_again(2)
-    tick(world, 59)
-    assert (world.master.desired, world.workers.desired) == (1, 2)
-    tick(world, 3)
-    assert (world.master.desired, world.workers.desired) == (0, 0)
-    assert len(world.events) == 1
-
-
-def test_a_tripped_breaker_does_not_keep_a_cluster_running():
-    world = form(HOUR // 2)
-    kill(world, NodeRole.WORKER)
-    boot_in_vain(world, 3)
-    assert world.workers.suspended == {"Launch"}
-    tick(world, 31)
-    assert (world.master.desired, world.workers.desired) == (0, 0)
-    assert world.workers.suspended == {"Launch"}, "the breaker's suspension is the user's to resume"
-
-
-@pytest.mark.fault(33, 34)
-@pytest.mark.parametrize("message_id", ["", "m-1"])
-def test_a_crash_around_any_call_of_a_stop_changes_nothing_in_the_end(message_id):
-    for crash_at in range(2 * MOST_CALLS):
-        world = form()
-        world.is_budget_spent = bool(message_id)
-        world.pass_time(60 if message_id else HOUR)
-        invocation = invoke(world, crash_at=crash_at, message_id=message_id)
-        world.pass_time(LEASE_SECONDS)
-        if invocation.outcome == "crashed":  # Lambda tries again; the timer does in any case.
-            invoke(world, message_id=message_id)
-        tick(world, 2)
-        invariants.s3_a_stop_comes(world)
-        assert 1 <= len(world.events) <= 2, "one that dies between event and stop tells it again"
-        end_terminations(world)
-        tick(world, 1)
-        before = world.record
-        tick(world, 3)
-        invariants.i10_again_is_the_same(before, world.record)
 
 
 def make_short_world():
@@ -187,14 +91,6 @@ def test_a_shrink_between_any_two_calls_of_a_stop_raises_nothing_again():
         tick(world, 2)
         invariants.s3_a_stop_comes(world)
         assert not world.workers.suspended
-
-
-def test_a_cluster_without_an_end_costs_no_read_more():
-    world = World(minimum=1, workers=3)
-    for role in NodeRole:
-        world.react(role)
-        world.end_launch(role, count=9)
-    assert "read_stop" not in invoke(world).log
 
 
 def test_no_history_breaks_a_promise_of_a_stop():

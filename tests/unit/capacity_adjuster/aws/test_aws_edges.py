@@ -375,20 +375,6 @@ def test_a_signal_that_is_not_taken_is_sent_again(failing):
     assert failing.state().phase is Phase.FAILED
 
 
-@pytest.mark.fault(42)
-@pytest.mark.parametrize("action", ["SuspendProcesses", "SetDesiredCapacity", "PutItem"])
-def test_a_denied_call_is_named_once_its_policy_has_had_its_time(cloud, action):
-    """FAULTS 42."""
-    cloud.create_groups()
-    cloud.is_short = True
-    with pytest.raises(ClientError):
-        cloud.run(SteppedClock(), denied=action)
-    assert cloud.signals.bodies == []
-    with pytest.raises(ClientError):
-        cloud.run(SteppedClock(age=400.0), denied=action)
-    assert f"is not authorized to perform: {action}" in cloud.signals.bodies[0]["Reason"]
-
-
 @pytest.mark.fault(24, 25)
 def test_only_this_clusters_groups_are_found_and_by_their_tags(cloud):
     cloud.create_groups()
