@@ -7,7 +7,7 @@ from deeplearning_agent.boot.mounts import LONGEST_SECONDS, mount_file_systems
 from deeplearning_contract.membership import Member
 from deeplearning_node import programs
 from deeplearning_node.deadline import LONGEST_PAUSE_SECONDS
-from deeplearning_node.failure import StageFailure
+from deeplearning_node.failure import StageFailure, describe_failure
 from deeplearning_node.packages import INSTALL_SECONDS, install_packages
 from deeplearning_node.programs import ProgramError, Programs
 from deeplearning_node.ssh import authorize, make_user_key, read_host_key, write_known_hosts
@@ -204,3 +204,8 @@ def test_preparing_a_node_twice_leaves_the_same_bytes(machine):
     assert len(first) >= 6
     assert prepare() == first
     assert len(machine.calls("mount")) == 1
+
+
+def test_a_failure_of_a_program_keeps_its_output_for_the_reason():
+    failure = describe_failure(ProgramError("mount ended with status 32", "access denied by server"), "mount")
+    assert "access denied by server" in str(failure.reason("worker i-1"))
