@@ -137,20 +137,6 @@ def test_props_that_cannot_work_are_refused(props: dict[str, Any], message: str)
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize(
-    "mount_point",
-    ["", "/", "/efs/", "//efs", "/efs/../etc", "/efs data", "/efs\nSETTINGS\nreboot", "/efs'", "/efs$(id)", "/.hidden"],
-)
-def test_mount_point_that_could_leave_its_place_in_user_data_is_refused(mount_point: str) -> None:
-    with pytest.raises(ValueError, match=r"storage.mount_point must"):
-        plan({"storage.mount_point": mount_point})
-
-
-@pytest.mark.parametrize("mount_point", ["/efs", "/mnt/efs", "/home/ubuntu/data-1", "/srv/a.b_c"])
-def test_clean_mount_points_are_taken(mount_point: str) -> None:
-    plan({"storage.mount_point": mount_point})
-
-
 @given(COUNTS, COUNTS, COUNTS)
 def test_capacities_are_in_order_or_refused(minimum: int | None, desired: int | None, maximum: int | None) -> None:
     try:
