@@ -1,10 +1,12 @@
 """A cluster that stops by itself, told as histories of the model, and the search for one that goes wrong."""
 
+import dataclasses
+
 import invariants
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
-from model_invocation import invoke
+from model_invocation import invoke, warn
 from scaling_model import World
 from stop_machine import BUDGET_TOPIC, LEASE_SECONDS, StopMachine
 from test_crashes import MOST_CALLS
@@ -32,6 +34,34 @@ def tick(world, minutes=1):
     for _ in range(minutes):
         world.pass_time(60)
         invoke(world)
+
+
+def test_the_workers_end_before_the_master():
+    world, order = form(), []
+    world.pass_time(HOUR)
+    invoke(world, meanwhile=[(n, lambda w: order.append((w.workers.desired, w.master.desired))) for n in range(20)])
+    assert list(dict.fromkeys(order)) == [(3, 1), (0, 1), (0, 0)]
+
+
+def test_a_longer_time_takes_the_notice_back_and_a_capacity_block_keeps_its_own():
+    world = form()
+    tick(world, 50)
+    assert world.state.notice
+    world.settings = dataclasses.replace(world.settings, stop_after_seconds=9 * HOUR)
+    tick(world, 1)
+    assert world.state.notice == ""
+    warn(world)
+    world.settings = dataclasses.replace(world.settings, stop_after_seconds=HOUR)
+    tick(world, 1)
+    assert "capacity block" in world.state.notice
+
+
+def test_a_minimum_that_the_user_has_raised_is_kept():
+    world = form()
+    world.user_sets_minimum(2)
+    tick(world, 62)
+    assert (world.master.desired, world.workers.desired) == (0, 2)
+    assert world.stop.is_stopped
 
 
 def test_the_nodes_get_the_notice_once_and_it_goes_with_the_stop():

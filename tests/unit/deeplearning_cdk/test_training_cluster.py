@@ -546,19 +546,6 @@ def test_existing_file_system_is_taken_by_its_id(synthesize: Any) -> None:
     assert synthesis.settings(NodeRole.MASTER).file_system.source.startswith("fs-0123abcd.efs.")
 
 
-@pytest.mark.fault(62, 66)
-@pytest.mark.defect("D54")
-def test_new_file_system_is_encrypted_elastic_and_kept_but_not_after_a_failed_creation(synthesize: Any) -> None:
-    (entry,) = synthesize().of_type("AWS::EFS::FileSystem").values()
-    assert entry["Properties"]["Encrypted"] is True
-    assert entry["Properties"]["ThroughputMode"] == "elastic"
-    assert (entry["DeletionPolicy"], entry["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
-
-
-def test_file_system_goes_with_the_stack_when_asked(synthesize: Any) -> None:
-    assert synthesize(**EVERYTHING).part("AWS::EFS::FileSystem", "")["DeletionPolicy"] == "Delete"
-
-
 # --- Encryption and names -----------------------------------------------------------------------------
 
 

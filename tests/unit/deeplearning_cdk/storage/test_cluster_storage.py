@@ -20,6 +20,7 @@ FILE_SYSTEM = "AWS::EFS::FileSystem"
 # --- Throughput ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(62)
 def test_throughput_is_elastic_by_default_and_a_size_per_second_is_provisioned(
     make_stack: Any, read_stack: Any
 ) -> None:
