@@ -57,3 +57,12 @@ def test_a_crash_around_any_call_of_a_shrink_changes_nothing_in_the_end():
             "3 of 4 workers launched, at least 1 were required: InsufficientInst"
         )
         assert not world.workers.suspended, "D15: a suspension was left behind"
+
+
+def test_a_users_suspension_survives_a_crash_around_any_call():
+    for crash_at in range(2 * MOST_CALLS):
+        world = make_world(["", "", "capacity", ""])
+        world.user_suspends("AZRebalance")
+        invoke(world, crash_at=crash_at)
+        tick(world)
+        assert world.workers.suspended == {"AZRebalance"}

@@ -13,7 +13,10 @@ from test_crashes import MOST_CALLS
 from test_scaling_model import THOROUGH
 
 from capacity_adjuster.policy.stop_policy import StopRecord
+from deeplearning_contract.cluster_event import EventKind
+from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
+from deeplearning_contract.reason import Reason
 
 pytestmark = pytest.mark.usefixtures("silence")
 HOUR = 3600
@@ -34,6 +37,33 @@ def tick(world, minutes=1):
     for _ in range(minutes):
         world.pass_time(60)
         invoke(world)
+
+
+@pytest.mark.parametrize("phase", [Phase.LAUNCHED, Phase.PUBLISHED, Phase.FORMED, Phase.FAILED])
+def test_a_cluster_stops_in_any_phase_and_within_two_ticks(phase):
+    world = form()
+    world.state = dataclasses.replace(world.state, phase=phase)
+    tick(world, 59)
+    assert (world.master.desired, world.workers.desired) == (1, 3)
+    tick(world, 2)
+    assert (world.master.desired, world.workers.desired) == (0, 0)
+    (event,) = world.events
+    assert (event.kind, event.generation, event.nodes, event.reason) == (EventKind.FINISHED, 1, 4, Reason("deadline"))
+
+
+def test_a_cluster_that_was_ended_before_is_not_stopped_again_when_it_is_wanted():
+    world = form()
+    world.user_sets_desired(0)
+    world.master.desired = 0
+    world.forget_old_answers(world.master)
+    tick(world, 62)
+    assert world.events == []
+    world.user_starts_again(2)
+    tick(world, 59)
+    assert (world.master.desired, world.workers.desired) == (1, 2)
+    tick(world, 3)
+    assert (world.master.desired, world.workers.desired) == (0, 0)
+    assert len(world.events) == 1
 
 
 def test_the_workers_end_before_the_master():
@@ -121,6 +151,14 @@ def test_a_shrink_between_any_two_calls_of_a_stop_raises_nothing_again():
         tick(world, 2)
         invariants.s3_a_stop_comes(world)
         assert not world.workers.suspended
+
+
+def test_a_cluster_without_an_end_costs_no_read_more():
+    world = World(minimum=1, workers=3)
+    for role in NodeRole:
+        world.react(role)
+        world.end_launch(role, count=9)
+    assert "read_stop" not in invoke(world).log
 
 
 def test_no_history_breaks_a_promise_of_a_stop():
