@@ -37,7 +37,6 @@ from stacks.context import read_choices, read_context
 from stacks.reader import list_keys, read_props
 
 ROOT = Path(__file__).parents[2]
-HAS_PACKAGES = {"kind": "ubuntu", "has_packages": True}
 VPC = {
     "vpc_id": "vpc-01234567",
     "availability_zones": ["us-east-1a"],
