@@ -183,7 +183,7 @@ def test_all_nodes_live_in_one_subnet_of_one_zone(synthesize: Any) -> None:
 # --- Order of creation --------------------------------------------------------------------------------
 
 
-@pytest.mark.fault(19)
+@pytest.mark.fault(19, 65)
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.defect("D49")
 def test_groups_come_after_everything_that_their_nodes_need(synthesize: Any, role: NodeRole) -> None:
@@ -200,8 +200,11 @@ def test_groups_come_after_everything_that_their_nodes_need(synthesize: Any, rol
         "AWS::EFS::MountTarget",
         "AWS::IAM::Role",
         "AWS::IAM::ManagedPolicy",
+        "AWS::CloudFormation::WaitConditionHandle",
         "AWS::KMS::Key",
+        "AWS::Lambda::Function",
         "AWS::Lambda::Permission",
+        "AWS::Logs::LogGroup",
         "AWS::SNS::Subscription",
         "AWS::SNS::TopicPolicy",
         "AWS::Events::Rule",
@@ -209,7 +212,7 @@ def test_groups_come_after_everything_that_their_nodes_need(synthesize: Any, rol
         "AWS::SQS::QueuePolicy",
         "AWS::DynamoDB::Table",
     ):
-        beside = re.compile("Monitoring|ImagePin|FlowLog|Backup")
+        beside = re.compile("Monitoring|Image|FlowLog|Backup")
         found = {name for name in synthesis.of_type(kind) if not beside.search(name)}
         assert found, kind
         assert found <= before, kind
@@ -539,19 +542,6 @@ def test_existing_file_system_is_taken_by_its_id(synthesize: Any) -> None:
     assert not synthesis.of_type("AWS::EFS::FileSystem")
     assert synthesis.only("AWS::EFS::MountTarget")["FileSystemId"] == "fs-0123abcd"
     assert synthesis.settings(NodeRole.MASTER).file_system.source.startswith("fs-0123abcd.efs.")
-
-
-@pytest.mark.fault(62, 66)
-@pytest.mark.defect("D54")
-def test_new_file_system_is_encrypted_elastic_and_kept_but_not_after_a_failed_creation(synthesize: Any) -> None:
-    (entry,) = synthesize().of_type("AWS::EFS::FileSystem").values()
-    assert entry["Properties"]["Encrypted"] is True
-    assert entry["Properties"]["ThroughputMode"] == "elastic"
-    assert (entry["DeletionPolicy"], entry["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
-
-
-def test_file_system_goes_with_the_stack_when_asked(synthesize: Any) -> None:
-    assert synthesize(**EVERYTHING).part("AWS::EFS::FileSystem", "")["DeletionPolicy"] == "Delete"
 
 
 # --- Encryption and names -----------------------------------------------------------------------------

@@ -217,12 +217,6 @@ def test_a_refusal_of_the_master_is_an_error_for_programs(cluster, capsys, comma
     assert "data must be declared by the cluster, got 'coco'; it declares none" in error["message"]
 
 
-def test_a_refusal_of_the_master_is_shown_with_status_2(cluster, capsys):
-    write_job(cluster, data=["coco"])
-    assert main(["submit", "job.toml"]) == 2
-    assert "data must be declared by the cluster, got 'coco'; it declares none" in capsys.readouterr().out
-
-
 def test_several_clusters_need_a_name(cluster, capsys):
     add_document("another-0123abcd")
     write_job(cluster)

@@ -55,10 +55,9 @@ class BriefClock(Clock):
 
 @dataclass
 class Fault:
-    """Fault that the proxy injects into a response: cut it after some bytes, stall there, or send a status instead."""
+    """Fault that the proxy injects into a response: cut it after some bytes, or send a status instead."""
 
     cut_after: int | None = None
-    stall: threading.Event | None = None
     status: int | None = None
     code: str = "SlowDown"
 
@@ -132,8 +131,6 @@ class Proxy(LoopbackServer):
         if is_counted:
             with self.lock:
                 self.served += len(sent)
-        if fault and fault.stall:
-            fault.stall.wait(GENEROUS_SECONDS)
         if cut is not None:
             handler.close_connection = True
 

@@ -1,7 +1,6 @@
 """Files that a membership is written to."""
 
 import re
-import resource
 import subprocess
 from dataclasses import replace
 
@@ -190,21 +189,6 @@ def test_bytes_of_others_that_are_not_utf_8_stay(tmp_path):
     path.write_bytes(b"# caf\xe9\n")
     write_block(path, "10.0.0.1 x")
     assert path.read_bytes().startswith(b"# caf\xe9\n")
-
-
-@pytest.mark.fault(55)
-def test_a_full_disk_names_the_path_and_leaves_the_old_file(tmp_path):
-    path = tmp_path / "folder" / "file"
-    write_file(path, "old")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2, limits[1]))
-    try:
-        with pytest.raises(OSError, match=f"cannot write {path}: .*; free or remount its disk"):
-            write_file(path, "new text")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert path.read_text() == "old"
-    assert [entry.name for entry in path.parent.iterdir()] == ["file"]
 
 
 def test_a_file_that_is_right_is_not_touched(tmp_path):
