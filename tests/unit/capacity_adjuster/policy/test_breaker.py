@@ -72,6 +72,8 @@ def test_three_workers_that_a_health_check_took_trip_it(cause):
     assert (decision.breaker.revision, decision.breaker.is_tripped) == (3, True)
     assert cause.partition("taken out")[2].rstrip(".") in str(decision.breaker.reason)
     assert "resume the process Launch of w" in str(decision.breaker.reason)
+    assert "(i-0000000b, i-0000000c, i-0000000d)" in decision.breaker.reason.cause
+    assert not decision.breaker.reason.cause.endswith(".")
 
 
 @pytest.mark.parametrize("cause", OTHER_CAUSES)
@@ -154,6 +156,7 @@ def test_its_record_is_read_only_where_it_can_matter():
     assert not needs_record(WORKERS, None, NOW)
     assert needs_record(WORKERS, FORMED, NOW)
     assert needs_record(HELD, None, NOW)
+    assert needs_record(replace(WORKERS, suspended=frozenset({"Launch"})), None, NOW)
     assert needs_record(LOST, None, NOW)
     assert len(find_failures(LOST, None, None, NOW)) == MOST_FAILURES
 
@@ -215,5 +218,6 @@ def test_some_bad_hosts_among_hundreds_do_not_trip_it():
     large = replace(LOST, desired=100)
     assert isinstance(judge_breaker(LOST, FORMED, ARMED, NOW), Trip)
     assert not isinstance(judge_breaker(large, FORMED, ARMED, NOW), Trip)
-    five = replace(large, activities=tuple(lose(number) for number in range(11, 16)))
-    assert isinstance(judge_breaker(five, FORMED, ARMED, NOW), Trip)
+    five = judge_breaker(replace(large, activities=tuple(lose(number) for number in range(11, 16))), FORMED, ARMED, NOW)
+    assert isinstance(five, Trip)
+    assert "(i-0000000b, i-0000000c, i-0000000d, …)" in five.breaker.reason.cause

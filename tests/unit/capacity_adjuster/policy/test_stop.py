@@ -100,6 +100,8 @@ def test_nodes_get_the_notice_a_quarter_of_an_hour_before():
     assert plan(START + HOUR - 900) == said
     assert plan(START + HOUR - 900, StopRecord(1, counted_from=int(START) + 60)) == ""
     assert plan(START + HOUR, StopRecord(1, stopped_at=int(START) + HOUR)) == ""
+    assert plan(START + HOUR, groups=(dataclasses.replace(GROUPS[0], is_deleting=True), GROUPS[1])) == ""
+    assert plan(START + HOUR, StopRecord(1, counted_from=int(START)), groups=()) == ""
 
 
 def publish(topic=BUDGET_TOPIC, message="AWS Budget Notification", source="aws:sns"):
