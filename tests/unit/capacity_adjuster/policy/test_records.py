@@ -12,7 +12,7 @@ from capacity_adjuster.policy.requested_capacity import (
     is_held,
     is_idle,
 )
-from capacity_adjuster.policy.shrink_record import Adjustment
+from capacity_adjuster.policy.shrink_record import LONGEST_LEASE_SECONDS, Adjustment
 from capacity_adjuster.policy.stop_policy import StopRecord
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.reason import Reason
@@ -27,32 +27,33 @@ STOP = StopRecord(7, cause="deadline", lease_until=UNTIL, stopped_at=UNTIL)
 
 
 @pytest.mark.parametrize(
-    ("following", "expected"),
+    ("record", "step", "changes"),
     [
-        (TRIP.confirm(), replace(TRIP, revision=3, lease_until=0)),
-        (TRIP.rearm(9), replace(TRIP, revision=3, is_tripped=False, counted_from=9, lease_until=0)),
-        (SHRINK.close(), replace(SHRINK, revision=5, processes=(), lease_until=0)),
-        (SHRINK.end_at(4), replace(SHRINK, revision=5, processes=(), lease_until=0, before=4, target=4)),
-        (ASKED.release(ASKS), replace(ASKED, revision=3, asks=tuple(ASKS), lease_until=0)),
-        (ASKED.close(), replace(ASKED, revision=3, is_open=False, lease_until=0)),
-        (ASKED.end(), replace(ASKED, revision=3, is_open=False, is_over=True, lease_until=0)),
-        (STOP.begin("budget", "m"), replace(STOP, revision=8, cause="budget", message_id="m", stopped_at=0)),
-        (STOP.allow(9), replace(STOP, revision=8, counted_from=9, lease_until=0, stopped_at=0)),
-        (STOP.close(9), replace(STOP, revision=8, lease_until=0, stopped_at=9)),
+        (TRIP, lambda record: record.confirm(), {"lease_until": 0}),
+        (TRIP, lambda record: record.rearm(9), {"is_tripped": False, "counted_from": 9, "lease_until": 0}),
+        (SHRINK, lambda record: record.close(), {"processes": (), "lease_until": 0}),
+        (SHRINK, lambda record: record.end_at(4), {"processes": (), "lease_until": 0, "before": 4, "target": 4}),
+        (ASKED, lambda record: record.release(ASKS), {"asks": tuple(ASKS), "lease_until": 0}),
+        (ASKED, lambda record: record.close(), {"is_open": False, "lease_until": 0}),
+        (ASKED, lambda record: record.end(), {"is_open": False, "is_over": True, "lease_until": 0}),
+        (STOP, lambda record: record.begin("b", "m"), {"cause": "b", "message_id": "m", "stopped_at": 0}),
+        (STOP, lambda record: record.allow(9), {"counted_from": 9, "lease_until": 0, "stopped_at": 0}),
+        (STOP, lambda record: record.close(9), {"lease_until": 0, "stopped_at": 9}),
     ],
-    ids=lambda record: type(record).__name__,
 )
-def test_a_step_changes_what_it_is_about_and_nothing_else(following, expected):
-    assert following == expected
-    assert following.revision == expected.revision
-    assert type(following.lease_until) is int
+def test_a_step_changes_what_it_is_about_and_nothing_else(record, step, changes):
+    assert step(record) == replace(record, revision=record.revision + 1, **changes)
 
 
-@pytest.mark.parametrize("record", [replace(STOP, counted_from=UNTIL), STOP])
-def test_invalid_times_are_believed_to_be_none(record):
-    now = UNTIL - 10**6
-    assert record.believe(now) == replace(record, counted_from=0, stopped_at=0, lease_until=0)
-    assert record.believe(UNTIL) == record
+def test_a_lease_of_the_longest_time_is_an_invocations():
+    assert SHRINK.is_held(UNTIL - LONGEST_LEASE_SECONDS)
+
+
+def test_invalid_times_are_believed_to_be_none():
+    far = replace(STOP, counted_from=UNTIL)
+    assert far.believe(UNTIL - 10**6) == replace(far, counted_from=0, stopped_at=0, lease_until=0)
+    assert far.believe(UNTIL) == far
+    assert far.believe(UNTIL - LONGEST_LEASE_SECONDS) == far
 
 
 def test_a_lease_ends_with_its_last_second():

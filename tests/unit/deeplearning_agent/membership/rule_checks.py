@@ -46,6 +46,7 @@ class Bench:
         self.node.path("/opt/deeplearning").mkdir(parents=True)
         self.keys = {}
         self.asked = 0
+        self.probed = None
         self.found = MemberHealth()
         self.ordered = []
         self.refusals = 0
@@ -61,13 +62,17 @@ class Bench:
         self.replacements = Replacements(self.node, self, self.reports)
         self.controller = MembershipController(self.node, self.reports, self, self.replacements)
 
-    def run(self, argv, **_):
+    def run(self, argv, *, timeout_seconds):
         """Stand for ssh-keyscan."""
+        assert (argv[:-2], timeout_seconds) == (["ssh-keyscan", "-T", "5", "-t"], 15)
+        assert argv[-2] == "ed25519"
         self.asked += 1
         key = self.keys.get(argv[-1])
-        return f"{argv[-1]} {key}\n" if key else ""
+        banner = f"# {argv[-1]}:22 SSH-2.0-OpenSSH_9.2\n"
+        return f"{banner}{argv[-1]} {key} comment\n" if key else banner
 
-    def probe(self, _members, _others=()):
+    def probe(self, members, others=()):
+        self.probed = (members, others)
         return self.found
 
     def collect(self, is_done, _until):
@@ -218,6 +223,49 @@ def the_first_of_two_claimants_has_no_better_right():
     bench.join(2, address="10.0.0.11")
     assert bench.reports.member(name(2)) == member(2, address="10.0.0.11")
     assert bench.reports.member(name(1)) is None
+    assert bench.reports.has_joined_after(name(2), name(1))
+
+
+@check
+def a_refuted_claimant_has_acknowledged_nothing_and_joins_last_when_it_returns():
+    bench = Bench(workers=2)
+    bench.acknowledge(1)
+    bench.keys["10.0.0.11"] = member(3).host_key
+    bench.join(3, address="10.0.0.11")
+    assert not bench.reports.is_ready(name(1), 1)
+    bench.join(1, sequence=2, address="10.0.0.99")
+    assert [m.instance_id for m in bench.reports.joined()] == [name(2), name(3), name(1)]
+
+
+@check
+def who_is_unknown_has_joined_after_nobody():
+    bench = Bench(workers=1)
+    assert bench.reports.has_joined_after(name(1), name(8))
+    assert not bench.reports.has_joined_after(name(8), name(1))
+    assert not bench.reports.has_joined_after(name(8), name(9))
+
+
+@check
+def a_worker_is_described_by_its_last_report():
+    bench = Bench()
+    bench.acknowledge(1)
+    bench.hear(3, ReportStage.FAILED, reason=Reason("broken"))
+    assert [bench.reports.describe(name(number)) for number in range(1, 5)] == [
+        f"{name(1)} (10.0.0.11) acknowledged generation 1",
+        f"{name(2)} (10.0.0.12) joined and acknowledged no generation",
+        f"{name(3)} failed: broken",
+        f"{name(4)} never reported",
+    ]
+
+
+@check
+def an_address_without_a_key_belongs_to_nobody():
+    bench = Bench(workers=1)
+    assert not bench.reports.has_lost_address(member(1))
+    bench.clock.now += 61
+    bench.keys["10.0.0.11"] = member(2).host_key
+    assert bench.reports.has_lost_address(member(1))
+    assert not bench.reports.has_lost_address(member(1, address="10.0.0.99")), "another claim waits for a minute"
 
 
 @check
@@ -368,6 +416,13 @@ def a_master_that_answers_is_not_vacant():
 
 
 @check
+def who_stands_by_probes_the_members():
+    bench, state = stand_by()
+    bench.controller.is_vacant(state, member(0))
+    assert bench.probed == ((member(0),), state.members)
+
+
+@check
 def a_silent_master_is_vacant_after_minutes():
     bench, state = stand_by()
     bench.found = MemberHealth(unanswered={name(9)})
@@ -472,6 +527,28 @@ def who_left_must_join_anew():
     bench.join(2, sequence=2)
     assert change_of(bench, 1) == (set(), [name(2)])
     assert not bench.reports.is_ready(name(2), 1)
+
+
+@check
+def who_returns_has_its_whole_minute_to_acknowledge():
+    bench = Bench()
+    bench.acknowledge(1)
+    change_of(bench)
+    bench.clock.now += 60
+    assert change_of(bench) == ({name(2)}, [])
+    bench.controller.forget_departed(succession.Change({name(2): Reason("late")}))
+    bench.join(2, sequence=2)
+    assert change_of(bench) == (set(), [])
+
+
+@check
+def who_failed_is_forgotten_once_its_replacement_is_ordered():
+    bench = Bench()
+    bench.acknowledge(1, 2)
+    bench.hear(2, ReportStage.FAILED, 2, reason=Reason("broken"))
+    assert change_of(bench) == ({name(2)}, [])
+    bench.controller.forget_departed(succession.Change({name(2): Reason("broken")}))
+    assert bench.reports.failed() == ()
 
 
 # --- Replacements -----------------------------------------------------------------------------------
@@ -608,7 +685,7 @@ def survivors_keep_their_order_and_newcomers_come_last():
     change = succession.Change({name(1): Reason("gone")}, (member(8), member(7)))
     following = succession.follow_up(Bench().state(3), change)
     assert [m.instance_id for m in following.members] == [name(n) for n in (0, 2, 3, 8, 7)]
-    assert (following.generation, following.revision) == (2, 4)
+    assert (following.generation, following.revision, following.phase) == (2, 4, Phase.FORMED)
     assert [(gone.instance_id, gone.generation, gone.reason) for gone in following.departed] == [
         (name(1), 2, Reason("gone"))
     ]
@@ -625,8 +702,8 @@ def a_cluster_that_is_whole_again_has_no_reason():
 def a_new_master_stands_first_and_asks_for_acknowledgements():
     following = succession.take_over(Bench().state(), member(9), "ssh-ed25519 key")
     assert [m.instance_id for m in following.members] == [name(9), name(1), name(2)]
-    assert (following.phase, following.generation) == (Phase.PUBLISHED, 2)
-    assert [gone.instance_id for gone in following.departed] == [name(0)]
+    assert (following.phase, following.generation, following.user_key) == (Phase.PUBLISHED, 2, "ssh-ed25519 key")
+    assert [(gone.instance_id, gone.generation) for gone in following.departed] == [(name(0), 2)]
     assert following.has_formed
 
 
@@ -645,6 +722,13 @@ def the_first_roster_says_who_was_left_out():
     assert following.reason.cause.startswith(f"left out {name(2)}: x")
     assert len(str(following.reason)) == MAX_REASON
     assert [gone.instance_id for gone in following.departed] == [name(2)]
+
+
+@check
+def several_reasons_are_one_with_all_causes_and_the_first_remedy_and_output():
+    reasons = [Reason("a"), Reason("b", "do", "1"), Reason("c", "or do", "2")]
+    assert succession.join_reasons(reasons) == Reason("a; b; c", "do", "1")
+    assert succession.join_reasons(reasons[:1]) == Reason("a")
 
 
 @check
