@@ -25,7 +25,7 @@ from capacity_adjuster.policy.decision import (
 )
 from capacity_adjuster.policy.observation import ClusterObservation, Instance, needs_activities
 from capacity_adjuster.policy.requested_capacity import RequestedCapacity
-from capacity_adjuster.policy.shrink_record import Adjustment
+from capacity_adjuster.policy.shrink_record import LONGEST_LEASE_SECONDS, Adjustment
 from capacity_adjuster.policy.stop_policy import StopRecord
 from deeplearning_contract.cluster_state import ClusterState, Departure, Phase
 from deeplearning_contract.membership import Member
@@ -131,6 +131,10 @@ def test_once_tripped_it_rests_until_the_user_resumes():
 def test_an_interrupted_trip_is_completed_once_its_invocation_cannot_be_alive():
     dying = replace(TRIPPED, lease_until=int(NOW) + 10)
     assert judge_breaker(LOST, FORMED, dying, NOW) is None
+    assert judge_breaker(LOST, FORMED, dying, NOW + 10 - LONGEST_LEASE_SECONDS) is None
+    assert isinstance(judge_breaker(LOST, FORMED, dying, NOW + 10), Trip)
+    completed = judge_breaker(replace(HELD, activities=()), FORMED, dying, NOW + 11)
+    assert completed == Trip(replace(TRIPPED, revision=5), ())
     for workers in (LOST, HELD, replace(HELD, activities=())):
         assert isinstance(judge_breaker(workers, FORMED, dying, NOW + 11), Trip)
     assert judge_breaker(replace(LOST, activities=()), FORMED, dying, NOW + 11) == Rearm(dying)

@@ -438,6 +438,18 @@ def cycle(times, message, *, workers):
 def test_a_key_that_refuses_every_attempt_fails_the_cluster_while_the_next_is_under_way(judge):
     assert isinstance(judge(cycle(1, KEY_REFUSED, workers=2)), Wait)
     assert_failed(judge(cycle(2, KEY_REFUSED, workers=2)), "InvalidKmsKey", "got 0 of 2")
+    assert_failed(judge(cycle(2, KEY_REFUSED, workers=1)), "InvalidKmsKey", "got 0 of 1")
+
+
+def test_of_launches_that_keep_dying_the_last_is_the_reason(judge):
+    dying = cycle(2, KEY_REFUSED, workers=2)
+    last = replace(dying.failed_launches[-1], activity_id="last", zone="eu-west-1c", end=NOW)
+    assert_failed(judge(replace(dying, activities=(last, *dying.activities))), "in eu-west-1c")
+
+
+def test_a_lack_of_capacity_beside_a_mistake_may_pass(judge):
+    mixed = replace(EMPTY, activities=(FAILED, *die(20, KEY_REFUSED)))
+    assert isinstance(judge(mixed, minimum=0), Shrink)
 
 
 def test_an_attempt_that_may_succeed_is_waited_for_however_many_died_before(judge):

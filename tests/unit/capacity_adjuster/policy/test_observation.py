@@ -43,7 +43,7 @@ def test_a_suspension_needs_a_decision_though_every_group_launches():
 
 
 def test_the_groups_of_a_role_are_the_sum_of_its_candidates():
-    first = replace(WORKERS, min_size=1, desired=1, instances=nodes(1), activities=(launch(0),), created=NOW - 9)
+    first = replace(WORKERS, min_size=1, desired=1, instances=nodes(1), activities=(launch(0),), created=NOW - 900)
     second = replace(WORKERS, name="w2", candidate="1", min_size=2, desired=4, max_size=7, activities=(FAILED,))
     assert ClusterObservation((MASTER, second, first)).workers == replace(
         second,
@@ -52,7 +52,7 @@ def test_the_groups_of_a_role_are_the_sum_of_its_candidates():
         max_size=11,
         instances=(*nodes(1), *nodes(3)),
         activities=(launch(0), FAILED),
-        created=NOW - 600,
+        created=NOW - 900,
         elsewhere=1,
     )
 
@@ -60,6 +60,10 @@ def test_the_groups_of_a_role_are_the_sum_of_its_candidates():
 def test_candidates_of_which_none_is_asked_have_the_name_of_the_first():
     groups = tuple(replace(WORKERS, name=f"w{n}", candidate=n, desired=0, instances=()) for n in ("0", "1"))
     assert ClusterObservation(groups).workers.name == "w0"
+
+
+def test_an_activity_without_an_end_ended_when_it_began():
+    assert replace(FAILED, end=None).last_moment == FAILED.start
 
 
 def test_the_last_of_several_failures_is_the_one_that_explains():

@@ -47,6 +47,7 @@ def test_a_step_changes_what_it_is_about_and_nothing_else(record, step, changes)
 
 def test_a_lease_of_the_longest_time_is_an_invocations():
     assert SHRINK.is_held(UNTIL - LONGEST_LEASE_SECONDS)
+    assert is_held(ASKED, UNTIL - LONGEST_LEASE_SECONDS)
 
 
 def test_invalid_times_are_believed_to_be_none():
