@@ -48,6 +48,7 @@ MEMBERSHIP_TESTS = (
     "formation",
     "head_node",
     "liveness",
+    "member_monitor",
     "membership_files",
     "minimum",
     "protocol_edges",
@@ -120,6 +121,8 @@ def configure(package: Package, top: str) -> str:
 source_paths = ["{top}"]
 only_mutate = ["{package.module.replace(".", "/")}/*"]
 also_copy = ["docs"]
+timeout_multiplier = 4.0
+timeout_constant = 5.0
 do_not_mutate_patterns = ["LOG\\\\."]  # Words of the log are for people.
 pytest_add_cli_args_test_selection = {json.dumps(tests)}
 

@@ -5,7 +5,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from botocore.exceptions import EndpointConnectionError
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
 from model_settings import CLUSTER, make_settings
 
 from deeplearning_agent.master import MasterEpoch
@@ -50,6 +51,7 @@ class Bench:
         self.found = MemberHealth()
         self.ordered = []
         self.refusals = 0
+        self.is_gone = False
         self.autoscaling = self
         self.read_again()
         for number in range(1, workers + 1):
@@ -78,7 +80,10 @@ class Bench:
     def collect(self, is_done, _until):
         return is_done()
 
-    def set_instance_health(self, *, InstanceId, **_):  # noqa: N803 - boto3's name
+    def set_instance_health(self, *, InstanceId, **health):  # noqa: N803 - boto3's name
+        assert health == {"HealthStatus": "Unhealthy", "ShouldRespectGracePeriod": False}
+        if self.is_gone:
+            raise ClientError({"Error": {"Code": "ValidationError", "Message": f"{InstanceId} not found"}}, "Set")
         if self.refusals:
             self.refusals -= 1
             raise EndpointConnectionError(endpoint_url="autoscaling")
@@ -341,7 +346,17 @@ def a_tie_leaves_everyone_in():
 def the_minimum_holds_for_who_failed():
     bench = Bench(workers=2, minimum=2)
     bench.hear(2, ReportStage.FAILED, 2, reason=Reason("broken"))
-    expect(lambda: bench.leave_out(1, 2), StageFailure, "broken")
+    expect(lambda: bench.leave_out(1, 2), StageFailure, f"worker {name(2)}: 1 of 2 workers failed and at least 2")
+
+
+@check
+def the_only_worker_is_blamed_alone_and_named_once():
+    for cause in ("broken", f"{name(1)} is broken"):
+        bench = Bench(workers=1, minimum=1)
+        bench.hear(1, ReportStage.FAILED, 2, reason=Reason(cause))
+        with pytest.raises(StageFailure) as failure:
+            bench.leave_out(1)
+        assert str(failure.value) == (cause if name(1) in cause else f"worker {name(1)}: {cause}")
 
 
 @check
@@ -625,6 +640,14 @@ def an_order_that_failed_is_made_again_and_one_that_did_not_is_not():
         bench.clock.now += 60
         change_of(bench, 1)
     assert bench.ordered == [name(2)]
+
+
+@check
+def an_order_for_a_node_that_auto_scaling_has_replaced_is_made():
+    bench = Bench()
+    bench.is_gone = True
+    assert bench.replacements._replace(name(2))
+    assert bench.replacements.has_ordered(name(2))
 
 
 @check
