@@ -244,7 +244,8 @@ def a_refuted_claimant_has_acknowledged_nothing_and_joins_last_when_it_returns()
 
 @check
 def who_is_unknown_has_joined_after_nobody():
-    bench = Bench(workers=1)
+    bench = Bench(workers=2)
+    assert not bench.reports.has_joined_after(name(1), name(2))
     assert bench.reports.has_joined_after(name(1), name(8))
     assert not bench.reports.has_joined_after(name(8), name(1))
     assert not bench.reports.has_joined_after(name(8), name(9))
