@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ALIVE = (0, 33)
-"""Exit statuses that mutmut gives a mutant for which no test fails, and one that no test reaches (mutmut.stats)."""
+ALIVE = (0, 33, None)
+"""mutmut's exit statuses of a mutant for which no test fails, that no test reaches, and that was not tried."""
 CONTEXT = 30
 """Characters around a change that name the mutant, with its function; numbers would change with every line of code."""
 
