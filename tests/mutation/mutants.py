@@ -1,4 +1,4 @@
-"""What mutmut made of a package: each mutant with what it changes, and whether a test found it."""
+"""Mutants of a package: the changes that mutmut made, and whether a test found each."""
 
 import ast
 import json

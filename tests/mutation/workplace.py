@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "build/mutmut"
 """The packages of mutmut.lock."""
 COPIED = ("tests/conftest.py", "tests/depth.py", "tests/events", "tests/fault_ledger.py", "tests/real_time.py", "docs")
-"""What the tests of both packages need besides their folder and the modules beside it."""
+"""Files that the tests of both packages need besides their own folder."""
 
 
 @dataclass(frozen=True)
