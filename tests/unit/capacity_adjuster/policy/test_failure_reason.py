@@ -132,3 +132,7 @@ def test_a_long_message_keeps_the_remedy():
     reason = str(explain_failure(SHORTFALL, fail("The key pair 'x' does not exist. " * 100)))
     assert len(reason) == MAX_REASON
     assert reason.endswith("...; choose a key_pair that exists in this region, or none")
+
+
+def test_only_the_full_stop_of_a_message_is_left_out():
+    assert explain_failure(SHORTFALL, fail("no capacity for type X.")).cause.endswith(": no capacity for type X")
