@@ -308,6 +308,35 @@ def an_address_outside_of_the_vpc_is_refused():
 
 
 @check
+def who_claims_a_foreign_address_fails_even_if_it_was_leaving():
+    bench = Bench()
+    bench.hear(1, ReportStage.LEAVING, 2, reason=Reason("spot"))
+    bench.join(1, sequence=3, address="10.1.0.1")
+    assert bench.reports.member(name(1)) is None
+    for _ in range(2):
+        assert bench.reports.failed() == (name(1),)
+        bench.read_again()
+
+
+@check
+def all_failures_are_told_one_after_the_other():
+    bench = Bench()
+    for number in (1, 2):
+        bench.hear(number, ReportStage.FAILED, 2, reason=Reason("broken"))
+    assert bench.reports.describe_failures() == f"; {name(1)} failed: broken; {name(2)} failed: broken"
+
+
+@check
+def what_is_known_already_is_not_written_again():
+    bench = Bench()
+    bench.acknowledge(1)
+    file = bench.node.instance_file("reports") / f"{name(1)}.json"
+    before = file.stat().st_ino
+    bench.acknowledge(1)
+    assert file.stat().st_ino == before
+
+
+@check
 def an_address_is_asked_once_a_minute_for_each_node():
     bench = Bench(workers=0)
     check = AddressCheck(bench.node)
@@ -364,7 +393,13 @@ def the_only_worker_is_blamed_alone_and_named_once():
 def the_minimum_holds_for_who_is_missing():
     bench = Bench(workers=2, minimum=3)
     bench.clock.now += 899
-    expect(lambda: bench.leave_out(1, 2, 3), StageFailure, "never reported")
+    with pytest.raises(StageFailure) as raised:
+        bench.leave_out(1, 2, 3, 4)
+    cause = "the set-up time of 900 s is over and 2 of 4 workers are missing: "
+    missing = f"{name(3)} never reported, {name(4)} never reported"
+    told = raised.value
+    assert (told.cause, told.stage, told.where) == (cause + missing, "form the cluster", None)
+    assert told.remedy == "read the agent's log on them, or allow more time"
 
 
 @check
@@ -373,6 +408,17 @@ def who_is_missing_is_waited_for_until_the_reserve():
     assert bench.leave_out(1, 2, 3) is None
     bench.clock.now += 900 - 89
     assert set(bench.leave_out(1, 2, 3)) == {name(3)}
+
+
+@check
+def the_end_of_the_set_up_time_has_a_cause_and_no_remedy():
+    bench = Bench()
+    bench.formation.check_deadline("nobody came")
+    bench.clock.now += 900
+    with pytest.raises(StageFailure) as raised:
+        bench.formation.check_deadline("nobody came")
+    told = (raised.value.cause, raised.value.remedy, raised.value.stage)
+    assert told == ("the set-up time of 900 s is over: nobody came", "", "form the cluster")
 
 
 @check

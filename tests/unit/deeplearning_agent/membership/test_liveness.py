@@ -135,6 +135,21 @@ def test_when_others_took_the_sockets_what_is_left_is_used(monkeypatch):
         assert find_silent(addresses, steps=[(port, 0.1)]) == set(addresses)
 
 
+@pytest.mark.parametrize("status", [0, errno.ECONNREFUSED, errno.ECONNRESET])
+def test_a_response_that_comes_at_once_is_an_answer(monkeypatch, status):
+    monkeypatch.setattr(liveness, "start_connecting", lambda *_: (status, None))
+    assert find_silent(["127.0.0.2"]) == set()
+
+
+@pytest.mark.parametrize(("error", "status"), [(OSError(errno.EACCES, "no"), errno.EACCES), (OSError(), errno.EMFILE)])
+def test_a_socket_that_cannot_be_made_has_its_error_number(monkeypatch, error, status):
+    def refuse(*_kind):
+        raise error
+
+    monkeypatch.setattr(liveness.socket, "socket", refuse)
+    assert liveness.start_connecting("127.0.0.2", 9) == (status, None)
+
+
 def test_without_any_socket_nobody_is_called_silent(monkeypatch, caplog):
     monkeypatch.setattr(liveness, "start_connecting", lambda *_: (errno.EMFILE, None))
     assert find_silent(["127.0.0.2"]) == set()
