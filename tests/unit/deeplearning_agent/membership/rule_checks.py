@@ -383,9 +383,10 @@ def the_minimum_holds_for_who_failed():
 def the_only_worker_is_blamed_alone_and_named_once():
     for cause in ("broken", f"{name(1)} is broken"):
         bench = Bench(workers=1, minimum=1)
-        bench.hear(1, ReportStage.FAILED, 2, reason=Reason(cause))
+        bench.hear(1, ReportStage.FAILED, 2, reason=Reason(cause, "mend it", "the last line"))
         with pytest.raises(StageFailure) as failure:
             bench.leave_out(1)
+        assert (failure.value.remedy, failure.value.output) == ("mend it", "the last line")
         assert str(failure.value) == (cause if name(1) in cause else f"worker {name(1)}: {cause}")
 
 

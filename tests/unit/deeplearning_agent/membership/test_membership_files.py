@@ -79,6 +79,18 @@ def test_discover_hosts_prints_names_that_mean_one_machine_for_ever(lab, node, s
     assert script == DISCOVER_SCRIPT
 
 
+@pytest.mark.parametrize(
+    ("index", "ready"), [(0, []), (1, [f"i-{number:017x}:{slots}\n" for number, slots in enumerate((2, 1, 1))])]
+)
+def test_all_members_are_hosts_and_a_worker_takes_them_all_as_ready(lab, state, index, ready):
+    node = lab.node(index)
+    write_host_files(node, state)
+    block = lab.read(index, "/etc/hosts").partition(f"{BEGIN}\n")[2].partition(f"{END}\n")[0]
+    assert block.splitlines() == hosts_lines(state.members)
+    found = node.path("/opt/deeplearning/ready_hosts")
+    assert (found.read_text() if found.exists() else "") == "".join(ready)
+
+
 def test_known_hosts_name_every_node_by_names_and_address():
     first, second, _ = known_hosts_lines(members(0, 0, 0))
     assert first == f"deeplearning-worker1,deeplearning-master,i-00000000000000000,10.0.0.9 {KEY}0"
