@@ -789,7 +789,8 @@ def a_worker_whose_address_the_new_master_has_is_gone():
 def the_first_roster_says_who_was_left_out():
     state = ClusterState(CLUSTER, 1, 0, Phase.LAUNCHED, 3, ())
     following = succession.publish(state, [member(0), member(1)], {name(2): Reason("x" * 5000)}, "ssh-ed25519 key")
-    assert (following.generation, following.phase) == (1, Phase.PUBLISHED)
+    assert (following.generation, following.phase, following.user_key) == (1, Phase.PUBLISHED, "ssh-ed25519 key")
+    assert following.members == (member(0), member(1))
     assert following.reason.cause.startswith(f"left out {name(2)}: x")
     assert len(str(following.reason)) == MAX_REASON
     assert [gone.instance_id for gone in following.departed] == [name(2)]

@@ -1,5 +1,6 @@
 """Files that a membership is written to."""
 
+import json
 import re
 import resource
 import subprocess
@@ -11,6 +12,7 @@ from deeplearning_agent.boot.steps import install_membership
 from deeplearning_agent.membership.host_files import (
     DISCOVER_SCRIPT,
     hosts_lines,
+    membership_text,
     write_host_files,
     write_ready_hosts,
 )
@@ -89,6 +91,11 @@ def test_all_members_are_hosts_and_a_worker_takes_them_all_as_ready(lab, state, 
     assert block.splitlines() == hosts_lines(state.members)
     found = node.path("/opt/deeplearning/ready_hosts")
     assert (found.read_text() if found.exists() else "") == "".join(ready)
+
+
+def test_a_membership_has_one_text_that_people_can_read(state):
+    text = membership_text(state)
+    assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
 
 
 def test_known_hosts_name_every_node_by_names_and_address():
