@@ -57,6 +57,7 @@ MEMBERSHIP_TESTS = (
     "membership_files",
     "minimum",
     "protocol_edges",
+    "report_collector",
 )
 PACKAGES = (
     Package(

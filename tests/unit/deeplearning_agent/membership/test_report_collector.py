@@ -6,7 +6,7 @@ import pytest
 from model_settings import CLUSTER, ROLE_IDS
 from rule_checks import Bench, name
 
-from deeplearning_agent.membership.report_collector import PAUSE_SECONDS, ReportCollector
+from deeplearning_agent.membership.report_collector import PAUSE_SECONDS, ReportCollector, newest_of_each
 from deeplearning_contract.messages import NodeReport, ReportStage
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.reason import Reason
@@ -96,3 +96,27 @@ def test_a_round_ends_at_its_deadline(bench):
     collector = ReportCollector(bench.node, SimpleNamespace(sqs=queue), POLL_SECONDS)
     assert collector.receive(bench.node.limit(0)) == 10
     assert queue.calls == [0, "delete 10"]
+
+
+@pytest.mark.parametrize(
+    ("sequences", "newest"),
+    [((1, 2), 1), ((2, 1), 0), ((2, 2), 1), ((5, 0), 1), ((0, 0), 1), ((0, 5), 1), ((3, 1, 2), 0)],
+)
+def test_the_newest_report_of_a_node_counts_and_the_last_of_those_without_a_number(sequences, newest):
+    causes = [Reason(f"cause {index}") for index in range(len(sequences))]
+    reports = [
+        NodeReport(CLUSTER, name(1), ReportStage.FAILED, sequence=sequence, reason=cause)
+        for sequence, cause in zip(sequences, causes, strict=True)
+    ]
+    assert newest_of_each(reports) == (reports[newest],)
+
+
+@pytest.mark.parametrize(("generations", "highest"), [((1, 2), 1), ((2, 1), 0), ((2, 0), 0), ((3, 3), 1)])
+def test_the_highest_acknowledgement_counts_beside_the_newest_report(generations, highest):
+    reports = [
+        NodeReport(CLUSTER, name(1), ReportStage.READY, generation=generation, sequence=sequence)
+        for sequence, generation in enumerate(generations)
+    ]
+    failed = NodeReport(CLUSTER, name(1), ReportStage.FAILED, sequence=1, reason=Reason("broken"))
+    other = NodeReport(CLUSTER, name(2), ReportStage.FAILED, sequence=1, reason=Reason("broken"))
+    assert newest_of_each([failed, reports[0], other, reports[1]]) == (failed, other, reports[highest])
