@@ -435,7 +435,7 @@ def a_silence_before_the_cluster_forms_is_a_reboot_at_first():
     bench = Bench()
     bench.acknowledge(1)
     state = bench.state(phase=Phase.PUBLISHED)
-    bench.found = MemberHealth(silent={name(2): "it is silent"})
+    bench.found = MemberHealth(silent=dict.fromkeys((name(1), name(2)), "it is silent"))
     ready = functools.partial(
         bench.formation.collect_ready, state, bench.formation.ready_by, bench.formation.ready_by, bench.probe
     )

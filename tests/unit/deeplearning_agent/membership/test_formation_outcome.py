@@ -1,4 +1,4 @@
-"""What a master says of a formation: to CloudFormation, in the state record, and to its group when it cannot go on."""
+"""Outcome of a formation: its signals, its state record, and the replacement of a master that keeps failing."""
 
 import email.message
 import http.client
