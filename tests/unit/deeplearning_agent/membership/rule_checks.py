@@ -539,6 +539,39 @@ def who_joins_is_admitted_unless_it_is_mute():
 
 
 @check
+def who_joined_and_is_no_member_is_probed_beside_the_members():
+    bench = Bench(workers=3)
+    bench.controller.probe(bench.state())
+    assert bench.probed == (bench.state().members, (member(3),))
+
+
+@check
+def a_member_that_joins_again_elsewhere_is_no_newcomer():
+    bench = Bench()
+    bench.join(1, sequence=2, address="10.0.0.99")
+    assert change_of(bench)[1] == []
+
+
+@check
+def who_joined_before_the_member_with_its_address_is_not_admitted():
+    bench = Bench(workers=0)
+    bench.join(3, address="10.0.0.12")
+    bench.join(2, address="10.0.0.99")
+    bench.keys["10.0.0.12"] = member(3).host_key
+    assert change_of(bench)[1] == []
+
+
+@check
+def who_proves_to_hold_a_members_address_is_admitted_in_its_place():
+    bench = Bench()
+    bench.keys["10.0.0.11"] = member(3).host_key
+    bench.join(3, address="10.0.0.11")
+    change = bench.controller.plan_change(bench.state())
+    assert change.joined == (member(3, address="10.0.0.11"),)
+    assert change.left == {name(1): Reason(f"its address 10.0.0.11 is {name(3)}'s now")}
+
+
+@check
 def a_condemned_newcomer_is_not_admitted_again():
     bench = Bench()
     bench.acknowledge(1, 2)
@@ -633,6 +666,18 @@ def a_short_silence_costs_no_instance():
     bench = silence()
     bench.clock.now += 60 - 1
     change_of(bench, 1)
+    assert (bench.ordered, bench.replacements.awaited()) == ([], (member(2),))
+    bench.clock.now += 1
+    change_of(bench, 1)
+    assert (bench.ordered, bench.replacements.awaited()) == ([name(2)], ())
+
+
+@check
+def a_silent_node_that_answers_again_has_ten_minutes_to_join():
+    bench = silence()
+    bench.found = MemberHealth()
+    bench.clock.now += 600 - 1
+    change_of(bench, 1)
     assert bench.ordered == []
     bench.clock.now += 1
     change_of(bench, 1)
@@ -717,10 +762,10 @@ def a_silent_node_whose_order_failed_may_come_back():
 def a_silent_node_whose_order_failed_is_replaced_a_minute_later():
     bench = silence()
     bench.refusals = 1
-    for _ in range(3):
-        bench.clock.now += 60
+    for pause, ordered in ((60, []), (60 - 1, []), (1, [name(2)]), (60, [name(2)])):
+        bench.clock.now += pause
         change_of(bench, 1)
-    assert bench.ordered == [name(2)]
+        assert bench.ordered == ordered
 
 
 # --- Liveness ---------------------------------------------------------------------------------------
