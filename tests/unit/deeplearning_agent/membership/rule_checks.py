@@ -1,5 +1,6 @@
 """Rules of formation and membership, each as a function that raises AssertionError when it does not hold."""
 
+import contextlib
 import functools
 import os
 import tempfile
@@ -52,6 +53,7 @@ class Bench:
         self.ordered = []
         self.refusals = 0
         self.is_gone = False
+        self.is_complete = None
         self.autoscaling = self
         self.read_again()
         for number in range(1, workers + 1):
@@ -78,7 +80,8 @@ class Bench:
         return self.found
 
     def collect(self, is_done, _until):
-        return is_done()
+        self.is_complete = is_done()
+        return self.is_complete
 
     def set_instance_health(self, *, InstanceId, **health):  # noqa: N803 - boto3's name
         assert health == {"HealthStatus": "Unhealthy", "ShouldRespectGracePeriod": False}
@@ -408,7 +411,7 @@ def who_is_missing_is_waited_for_until_the_reserve():
     bench = Bench(workers=2)
     assert bench.leave_out(1, 2, 3) is None
     bench.clock.now += 900 - 89
-    assert set(bench.leave_out(1, 2, 3)) == {name(3)}
+    assert bench.leave_out(1, 2, 3) == {name(3): Reason(f"{name(3)} never reported")}
 
 
 @check
@@ -423,6 +426,23 @@ def the_end_of_the_set_up_time_has_a_cause_and_no_remedy():
 
 
 @check
+def who_failed_is_not_waited_for_and_too_few_wait_for_nobody():
+    for minimum, expected, is_complete in (
+        (0, (1, 2), True),
+        (0, (1, 2, 3), False),
+        (3, (1, 3), False),
+        (0, (1, 2, 4), True),
+        (3, (1, 2, 3, 4), False),
+        (4, (1, 2, 3, 4), True),
+    ):
+        bench = Bench(minimum=minimum)
+        bench.hear(4, ReportStage.FAILED, reason=Reason("broken"))
+        with contextlib.suppress(StageFailure):
+            bench.leave_out(*expected)
+        assert bench.is_complete is is_complete, (minimum, expected)
+
+
+@check
 def a_minimum_of_zero_holds():
     bench = Bench(workers=2, minimum=0)
     for number in (1, 2):
@@ -432,9 +452,9 @@ def a_minimum_of_zero_holds():
 
 @check
 def a_silence_before_the_cluster_forms_is_a_reboot_at_first():
-    bench = Bench()
+    bench = Bench(workers=3)
     bench.acknowledge(1)
-    state = bench.state(phase=Phase.PUBLISHED)
+    state = bench.state(workers=3, phase=Phase.PUBLISHED)
     bench.found = MemberHealth(silent=dict.fromkeys((name(1), name(2)), "it is silent"))
     ready = functools.partial(
         bench.formation.collect_ready, state, bench.formation.ready_by, bench.formation.ready_by, bench.probe
@@ -443,17 +463,17 @@ def a_silence_before_the_cluster_forms_is_a_reboot_at_first():
     bench.clock.now += 45 - 1
     assert ready() is None
     bench.clock.now += 1
-    assert set(ready()) == {name(2)}
+    assert ready() == {name(2): Reason("it is silent")}, "the third is awaited"
 
 
 @check
 def nobody_is_too_many_to_lose_once_the_cluster_has_formed():
     bench = Bench(minimum=2)
-    bench.acknowledge(1)
-    bench.hear(2, ReportStage.FAILED, 2, reason=Reason("broken"))
+    for number in (1, 2):
+        bench.hear(number, ReportStage.FAILED, 2, reason=Reason("broken"))
     state = bench.state(phase=Phase.PUBLISHED, has_formed=True)
     limit = bench.formation.ready_by
-    assert set(bench.formation.collect_ready(state, limit, limit, bench.probe)) == {name(2)}
+    assert set(bench.formation.collect_ready(state, limit, limit, bench.probe)) == {name(1), name(2)}
 
 
 # --- MembershipController -----------------------------------------------------------------------------------------
