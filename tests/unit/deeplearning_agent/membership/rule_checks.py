@@ -183,10 +183,13 @@ def an_acknowledgement_never_falls():
 @check
 def who_joins_again_has_no_cause_any_more():
     bench = Bench()
-    bench.hear(1, ReportStage.FAILED, 2, reason=Reason("late"))
+    bench.hear(1, ReportStage.LEAVING, 2)
+    assert bench.reports.reason(name(1)) == Reason("leaving")
     bench.join(1, sequence=3)
-    assert not bench.reports.reason(name(1))
-    assert name(1) in {candidate.instance_id for candidate in bench.reports.joined()}
+    for _ in range(2):
+        assert (bench.reports.reason(name(1)), bench.reports.is_leaving(name(1))) == (NO_REASON, False)
+        assert name(1) in {candidate.instance_id for candidate in bench.reports.joined()}
+        bench.read_again()
 
 
 @check
