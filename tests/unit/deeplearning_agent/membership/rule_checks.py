@@ -448,6 +448,12 @@ def who_failed_is_not_waited_for_and_too_few_wait_for_nobody():
 
 
 @check
+def half_of_the_reserve_is_for_acknowledgements():
+    formation = Bench().formation
+    assert (formation.joined_by.at, formation.ready_by.at) == (formation.deadline.at - 90, formation.deadline.at - 45)
+
+
+@check
 def a_minimum_of_zero_holds():
     bench = Bench(workers=2, minimum=0)
     for number in (1, 2):
