@@ -5,6 +5,7 @@ import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import CodeType, FunctionType
 from typing import Any
 
 _LONGEST = 400
@@ -48,9 +49,9 @@ def record_asserts(function: Callable[..., Any]) -> tuple[Callable[..., Any], in
         argument.annotation = None  # A case may name types that only a type checker imports.
     recorder = _Recorder(definition.args.args[0].arg)
     ast.increment_lineno(ast.fix_missing_locations(recorder.visit(module)), first - 1)
-    made: dict[str, Any] = {}
-    exec(compile(module, inspect.getfile(function), "exec"), function.__globals__, made)  # noqa: S102 - its own source
-    return made[definition.name], recorder.count
+    compiled = compile(module, inspect.getfile(function), "exec").co_consts
+    code = next(each for each in compiled if isinstance(each, CodeType) and each.co_name == definition.name)
+    return FunctionType(code, function.__globals__, definition.name), recorder.count
 
 
 class _Recorder(ast.NodeTransformer):
