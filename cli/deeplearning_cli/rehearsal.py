@@ -14,10 +14,10 @@ from cdk_rehearsal.referees.judge import require_acceptance
 from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
 from cdk_rehearsal.run.lab_record import remove_record
 from cdk_rehearsal.run.progress import report_line, report_warnings
-from deeplearning_rehearsal.cases.format.case import Case, CaseError
-from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, read_case
+from deeplearning_rehearsal.cases.case import Case, CaseError
+from deeplearning_rehearsal.cases.loader import find_cases, list_cases
+from deeplearning_rehearsal.cases.results import render_results
 from deeplearning_rehearsal.cases.suite.runner import SuiteRun, count_jobs, rehearse_one
-from deeplearning_rehearsal.cases.verdict.results import render_results
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.platforms.registry import find_platform
 from deeplearning_rehearsal.software.node_software import prepare_software
@@ -120,7 +120,7 @@ def _require_assembly(options: RehearsalOptions, gpus: int | None) -> RehearsalO
 
 def print_cases(*, as_json: bool) -> int:
     """Print a line for each case of the package, or a JSON list of them; 0."""
-    cases = [read_case(path) for path in list_cases()]
+    cases = list_cases()
     if as_json:
         print(json.dumps([{"name": case.name, "title": case.title} for case in cases], indent=2))
         return 0
@@ -130,35 +130,35 @@ def print_cases(*, as_json: bool) -> int:
     return 0
 
 
-def read_chosen(names: str, arguments: argparse.Namespace) -> tuple[tuple[Path, Case], ...]:
+def read_chosen(names: str, arguments: argparse.Namespace) -> tuple[Case, ...]:
     """
-    Read the cases that `--case` names, each with its file; all files are checked before one is rehearsed.
+    Find the cases that `--case` names; all are checked before one is rehearsed.
 
     Raises:
-        CaseError: A file cannot be carried out, or contradicts the other arguments.
+        CaseError: A case cannot be carried out, or contradicts the other arguments.
     """
     chosen = [name.strip() for name in names.split(",")]
-    paths = list_cases() if chosen == [ALL] else tuple(dict.fromkeys(map(find_case, chosen)))
-    cases = tuple((path, read_case(path)) for path in paths)
+    found = list_cases() if chosen == [ALL] else [case for name in chosen for case in find_cases(name)]
+    cases = tuple({case.reference: case for case in found}.values())
     for option in ("nodes", "expect", "minutes", "gpus_per_node", "lustre_client", "orders"):
         if getattr(arguments, option) is not None:
-            raise CaseError(f"--{option.replace('_', '-')} must be left out with --case; the case's file says it")
+            raise CaseError(f"--{option.replace('_', '-')} must be left out with --case; the case says it")
     if len(cases) > 1 and arguments.keep:
         raise CaseError(f"--keep must be given with one case, got --case {names}; name a case")
-    for _, case in cases:
+    for case in cases:
         if arguments.app is None and case.needs_synthesis:
             raise CaseError(f"case {case.name} must have a stack of its own; give --app 'COMMAND' instead of assembly")
     return cases
 
 
 def rehearse_cases(
-    chosen: Sequence[tuple[Path, Case]], app: str | None, options: RehearsalOptions, *, jobs: int | None, again: bool
+    chosen: Sequence[Case], app: str | None, options: RehearsalOptions, *, jobs: int | None, again: bool
 ) -> int:
     """
     Rehearse cases, and continue after one that fails.
 
-    A single case is always rehearsed, and shown while it runs. Several run at once, `jobs` of them (default: two,
-    where there are two cores), and those that passed on the same sources are repeated only with `again`. With `app`
+    A single case is always rehearsed, and shown while it runs. Several run at once, `jobs` of them (default: one more
+    than there are cores), and those that passed on the same sources are repeated only with `again`. With `app`
     each case has a stack of its own; without one, the assembly of the options is deployed.
 
     Returns:

@@ -7,6 +7,8 @@ from deeplearning_cli.arguments import Commands, whole_number
 
 _GPUS = "GPUs that nvidia-smi shows (default: 1 where the type of an instance has GPUs, else none)"
 _ORDERS = "create and delete the stack in N orders, seeds 1 to N, without booting a node; needs no root"
+_CASES = "inject fault cases and judge them: names with commas, all, your own my_cases.py or my_cases.py::my-case"
+_JOBS = "cases at once, as far as memory allows (default: one more than there are cores)"
 MOST_MINUTES = 1440
 """A day; a rehearsal takes minutes."""
 
@@ -46,8 +48,8 @@ def add_parser(commands: Commands) -> None:
     add("--minutes", type=_minutes, metavar="M", help="give up after M minutes (default: 15)")
     add("--seed", type=int, metavar="N", help="order in which resources are created (default: drawn, and shown)")
     add("--orders", type=whole_number(1, 1000), metavar="N", help=_ORDERS)
-    add("--case", metavar="NAMES", help="inject fault cases and judge them: names or .toml files (a,b,c), or all")
-    add("--jobs", type=whole_number(1, 64), metavar="N", help="cases at once, as far as memory allows (default: 2)")
+    add("--case", metavar="NAMES", help=_CASES)
+    add("--jobs", type=whole_number(1, 64), metavar="N", help=_JOBS)
     add("--again", action="store_true", help="repeat cases that passed on the same sources, too")
     add("--list-cases", action="store_true", help="list the fault cases and end")
     add("--app", metavar="COMMAND", help="with --case: synthesize each case's own stack with this CDK app")

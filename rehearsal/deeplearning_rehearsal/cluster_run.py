@@ -1,7 +1,8 @@
 """One run of a cluster: deploy, wait, examine the nodes, train."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.run.fleet import Fleet
 from cdk_rehearsal.run.progress import report_line
 from cdk_rehearsal.run.run import check_sessions
-from cdk_rehearsal.run.timeline import Timeline
+from cdk_rehearsal.run.timeline import Event, Span, Timeline
 from deeplearning_contract.cluster_state import ClusterState, get_request
 from deeplearning_contract.names import AGENT_LOG, SETTINGS_FILE, NodeRole, find_role
 from deeplearning_contract.settings import NodeSettings
@@ -26,6 +27,7 @@ from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.platforms.registry import CLUSTER_PLATFORMS, find_platform
 from deeplearning_rehearsal.report.assessment import Evidence
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport, read_environment
+from deeplearning_rehearsal.report.paid_seconds import TRAINING, read_node, reckon
 from deeplearning_rehearsal.software.downloads import prepare_digits
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 from deeplearning_rehearsal.template import apply_overrides
@@ -85,8 +87,29 @@ class ClusterRun:
             except RehearsalError as error:
                 evidence.problems.append(str(error))
             evidence.environment = self.find_environment()
+        evidence.paid = self.reckon_paid(evidence)
         evidence.denials = self.aws.authorizer.record.denials()
         return evidence
+
+    def reckon_paid(self, evidence: Evidence) -> Mapping[str, float]:
+        """Return cause -> seconds of all nodes."""
+        now, at = self.timeline.now(), self.timeline.at
+        events: dict[str, list[Event]] = defaultdict(list)
+        for event in self.timeline.events:
+            events[event.lane].append(event)
+        nodes = [
+            read_node(at(bill.since), min(at(bill.until), now), at(bill.died), events[self.name_lane(name)])
+            for name, bill in self.fleet.billed.items()
+        ]
+        return reckon(nodes, self.list_job_spans(evidence))
+
+    def name_lane(self, instance_id: str) -> str:
+        """Return the track of the timeline that says when a node could join, and was a member."""
+        return self.fleet.lane(instance_id)
+
+    def list_job_spans(self, _evidence: Evidence) -> Sequence[Span]:
+        """Return what the job did, each span with its cause."""
+        return [Span(TRAINING, span.start, span.seconds) for span in self.timeline.spans if span.name == "train"]
 
     def examine(self, evidence: Evidence) -> None:
         """Look at the cluster that formed: its state, its nodes and its training; an error keeps what was found."""

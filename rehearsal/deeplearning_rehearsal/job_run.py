@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -70,6 +71,10 @@ class JobRun(ClusterRun):
             if newest not in names:
                 evidence.problems.append(f"the model must contain {newest}, got {', '.join(names) or 'nothing'}")
             self.timeline.report(_LANE, f"the model contains {', '.join(names)}")
+
+    def reckon_paid(self, evidence: Evidence) -> Mapping[str, float]:
+        """Return cause -> seconds of all instances of training jobs."""
+        return self.jobs.reckon_paid() if evidence.has_formed else {}
 
     def find_environment(self) -> EnvironmentReport | None:
         """Return what jobs run in; None when no container began."""

@@ -1,13 +1,14 @@
 """The jobs of a rehearsed stack on EKS: created as `deeplearning-cdk submit` does, and looked at from outside."""
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
+from cdk_rehearsal.machine import Machine, private_dns_name
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.kubernetes_cluster import START_FILES, get_kubernetes
 from deeplearning_contract.jobs.submission import SUBMISSION_PATH, KubernetesSettings, SubmissionSettings
@@ -100,3 +101,8 @@ def make_token(sts: Any, settings: KubernetesSettings) -> str:
     finally:
         events.unregister("before-sign.sts.GetCallerIdentity", add_cluster)
     return "k8s-aws-v1." + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
+
+
+def name_node(machines: Iterable[Machine], instance_id: str) -> str:
+    """Return the name of the node of Kubernetes on an instance, which is its track in the timeline."""
+    return next((private_dns_name(each) for each in machines if each.instance_id == instance_id), instance_id)

@@ -40,7 +40,7 @@ class RehearsalOptions:
         seed: Draws the order in which resources are created and deleted, as far as their dependencies leave it open.
             Default: a random number below 1,000,000.
         verbose: Whether progress shows routine, too. Default: it does not.
-        case: File of the fault case whose faults are injected; its report goes to a folder of its own. Default: none.
+        case: Reference of the fault case that is rehearsed; its report goes to a folder of its own. Default: none.
     """
 
     assembly: Path
@@ -60,12 +60,12 @@ class RehearsalOptions:
     account_policies: Mapping[str, str] = field(default_factory=dict)
     seed: int = field(default_factory=partial(secrets.randbelow, 1_000_000))
     verbose: bool = False
-    case: Path | None = None
+    case: str | None = None
 
     @property
     def folder(self) -> Path:
         """Folder of this rehearsal's reports."""
-        return self.out if self.case is None else self.out / self.case.stem
+        return self.out if self.case is None else self.out / self.case.rpartition("::")[2]
 
     @property
     def work(self) -> Path:
@@ -85,8 +85,6 @@ class RehearsalOptions:
     def from_json(cls, text: str) -> "RehearsalOptions":
         """Read what `to_json` wrote."""
         document = json.loads(text)
-        paths = {
-            name: Path(document[name]) for name in ("assembly", "out", "cache", "case") if document[name] is not None
-        }
+        paths = {name: Path(document[name]) for name in ("assembly", "out", "cache")}
         policies = tuple(document["organization_policies"])
         return cls(**document | paths | {"organization_policies": policies})

@@ -2,10 +2,12 @@
 
 import contextlib
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cdk_rehearsal.errors import PromiseError, RehearsalError
 from cdk_rehearsal.kubernetes.api_client import MERGE, locate
+from cdk_rehearsal.run.timeline import Span
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.kubernetes_cluster import CLAIM, MANAGER, VOLUME, make_cluster_objects
 from deeplearning_contract.jobs.kubernetes_job import make_job
@@ -14,10 +16,11 @@ from deeplearning_contract.names import MEMBERSHIP_FILE
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_membership
 from deeplearning_rehearsal.checks.training import ENDLESS_JOB, LAUNCHER, make_training_report, read_result
 from deeplearning_rehearsal.cluster_run import ClusterRun
-from deeplearning_rehearsal.kubernetes_jobs import KubernetesJobs
+from deeplearning_rehearsal.kubernetes_jobs import KubernetesJobs, name_node
 from deeplearning_rehearsal.platforms.eks import await_job, find_end, list_pods, read_log, require_success
 from deeplearning_rehearsal.report.assessment import Evidence
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport
+from deeplearning_rehearsal.report.paid_seconds import STARTING, TRAINING
 
 _POLL_SECONDS = 0.3
 _LANE = "training"
@@ -68,6 +71,17 @@ class PodRun(ClusterRun):
             if left:
                 evidence.problems.append(f"no pod must run after the end of the job, {', '.join(left)} does")
             evidence.kubernetes.append(f"Job {name} is {find_end(job)}, and {', '.join(left) or 'no pod'} runs")
+
+    def name_lane(self, instance_id: str) -> str:
+        """Return the track of a node of Kubernetes."""
+        return name_node(self.fleet.launched(), instance_id)
+
+    def list_job_spans(self, _evidence: Evidence) -> Sequence[Span]:
+        """Return what the jobs did: the first forms and is checked, the second trains."""
+        causes = {"form pods": STARTING, "train": TRAINING}
+        return [
+            Span(causes[each.name], each.start, each.seconds) for each in self.timeline.spans if each.name in causes
+        ]
 
     def find_environment(self) -> EnvironmentReport | None:
         """Return what jobs run in; None when no pod began."""

@@ -36,8 +36,8 @@ from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_contract.metrics import GPU_UTILIZATION
-from deeplearning_rehearsal.cases.format.case import Case
-from deeplearning_rehearsal.cases.format.case_file import read_case
+from deeplearning_rehearsal.cases.case import Case, Digits
+from deeplearning_rehearsal.cases.loader import find_case
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
 from deeplearning_rehearsal.cases.run.cloud_faults import add_faults, make_cloud_options
 from deeplearning_rehearsal.cases.run.job_case_run import JobCaseRun
@@ -92,7 +92,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
     Raises:
         RehearsalError: The rehearsal itself could not be carried out.
     """
-    case = None if options.case is None else read_case(options.case)
+    case = None if options.case is None else find_case(options.case)
     keep_progress(timeline, options.folder)
     stack = read_cluster(options.assembly, options.stack)
     software = prepare_software(stack, options.cache, lambda line: timeline.report("rehearsal", line))
@@ -170,7 +170,8 @@ def _choose_run(parts: ClusterRun, case: Case | None, hosts: JobHosts, template:
 
     def make_job(submission: SubmissionSettings) -> JobDefinition:
         job = upload_example(client, submission, parts.find_digits())
-        return replace(job, program=(*job.program, *(case.arguments if case else ())))
+        digits = case.job if case and isinstance(case.job, Digits) else None
+        return replace(job, program=(*job.program, *(digits.arguments if digits else ())))
 
     if hosts.pods is not None and hosts.clusters is not None:
         hosts.pods.aws = parts.aws
@@ -196,7 +197,7 @@ def _make_pod_case(parts: ClusterRun, case: Case, pods: KubernetesJobs, submitte
         jobs=pods,
         aws=parts.aws,
         lab=parts.lab,
-        values=case.job_keys,
+        values=case.job.keys if isinstance(case.job, Digits) else {},
         folder=parts.options.work / "job",
         digits=parts.find_digits(),
         submitter=submitter,

@@ -129,8 +129,8 @@ class SubmittedJobs:
         """Begin to submit the job, and to follow it."""
         return self._start(["submit", JOB_FILE], self.submitter)
 
-    def submit_other(self, name: str, queue: str, gpus_per_member: int) -> None:
-        """Submit another job of the same program without following it."""
+    def submit_other(self, name: str, *, queue: str = "", gpus_per_member: int = 0) -> None:
+        """Submit another job of the same program without following it, in a queue of Kueue if one is given."""
         text = (self.folder / JOB_FILE).read_text(encoding="utf-8")
         keys = f"gpus_per_member = {gpus_per_member}\n" if gpus_per_member else ""
         file = self.folder / f"{name}.toml"

@@ -3,7 +3,7 @@
 import contextlib
 import io
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,16 +12,38 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from cdk_rehearsal.errors import PromiseError
+from cdk_rehearsal.run.timeline import Span
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import SUBMISSION_PATH, SubmissionSettings
 from deeplearning_contract.jobs.training_job import get_training
 from deeplearning_rehearsal.checks.training import list_checkpoints
 from deeplearning_rehearsal.platforms.platform import Clients
 from deeplearning_rehearsal.platforms.sagemaker import ENDED, list_training_jobs, read_log, start_training_job
+from deeplearning_rehearsal.report.paid_seconds import (
+    DATA,
+    RESTART,
+    SOFTWARE,
+    STARTING,
+    TRAINING,
+    UPLOAD,
+    PaidNode,
+    reckon,
+)
 
 if TYPE_CHECKING:  # Reading a case needs no lab.
     from cdk_rehearsal.lab import Lab
     from deeplearning_rehearsal.containers import LabContainers
+
+_CAUSES = {
+    "Downloading": DATA,
+    "DownloadingTrainingImage": SOFTWARE,
+    "Training": TRAINING,
+    "Interrupted": RESTART,
+    "Starting": STARTING,
+    "Stopping": UPLOAD,
+    "Uploading": UPLOAD,
+}
+"""Secondary status -> what the seconds of its instances go into."""
 
 
 @dataclass
@@ -87,6 +109,26 @@ class TrainingJobs:
         """Return whether there is no training job that has not ended."""
         job = self.describe()
         return job is None or job["TrainingJobStatus"] in ENDED
+
+    def reckon_paid(self) -> Mapping[str, float]:
+        """
+        Return cause -> seconds of all instances.
+
+        SageMaker bills them from the start to the end of training, the download of data among it (API reference,
+        DescribeTrainingJob, TrainingStartTime).
+        """
+        nodes, spans = [], []
+        for name in self.names():
+            job = self.describe(name) or {}
+            if "TrainingStartTime" not in job or "TrainingEndTime" not in job:
+                continue
+            begin, end = job["TrainingStartTime"].timestamp(), job["TrainingEndTime"].timestamp()
+            nodes += [PaidNode(begin, end, set_up=begin, joined=begin)] * job["ResourceConfig"]["InstanceCount"]
+            for entry in job["SecondaryStatusTransitions"]:
+                if (cause := _CAUSES.get(entry["Status"])) is not None:
+                    start, stop = entry["StartTime"], entry.get("EndTime", job["TrainingEndTime"])
+                    spans.append(Span(cause, start.timestamp(), (stop - start).total_seconds()))
+        return reckon(nodes, spans)
 
     def list_checkpoints(self) -> list[Path]:
         """Return the checkpoints of the job on the shared file system, the newest last."""

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from docs.generate import fill
-from tests.bench.clusters import measure_formation, measure_recovery
+from tests.bench.clusters import measure_formation, measure_recovery, measure_rounds
 from tests.bench.figure import render_table
 from tests.bench.launching import measure_launching
 from tests.bench.synthesis import measure_synthesis
@@ -37,6 +37,7 @@ def main() -> int:
         *measure_formation(report),
         *measure_launching(report, OUT / "launching"),
         *measure_recovery(report, OUT / "cases"),
+        *measure_rounds(report, OUT / "rounds"),
     ]
     day = dt.datetime.now(tz=dt.UTC).date().isoformat()
     machine = f"{os.cpu_count()} cores, load average {load[0]:.1f} before"

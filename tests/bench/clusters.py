@@ -5,8 +5,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from tests.bench.figure import Figure
+from tests.bench.figure import Figure, take_percentiles
 
 MODEL = Path("tests/unit/deeplearning_agent/model")
 SIZES = (4, 64, 1_000)
@@ -14,6 +15,15 @@ FAILURE, KILLED, SILENT = "quota", "worker-killed", "worker-silent"
 CASES = (FAILURE, KILLED, SILENT)
 RECOVERY_SECONDS = 15
 """Longest recovery that the two cases accept."""
+ROUNDS = Path("tests/bench/recovery_cases.py")
+STRUCK = {
+    "killed-worker": "a worker is killed",
+    "silent-worker": "a worker falls silent",
+    "lost-master": "the master is lost",
+    "cut-network": "a worker's network is cut for 20 s",
+    "spot-notice": "EC2 takes a worker back",
+}
+"""Case of `ROUNDS` -> what happens in it."""
 
 
 def measure_formation(report: Callable[[str], None]) -> list[Figure]:
@@ -47,9 +57,7 @@ def measure_recovery(report: Callable[[str], None], out: Path) -> list[Figure]:
         subprocess.CalledProcessError: A case failed.
     """
     report(f"cases {', '.join(CASES)} are rehearsed")
-    program = [str(Path(sys.executable).with_name("deeplearning-cdk")), "rehearse", "--app", f"{sys.executable} app.py"]
-    subprocess.run([*program, "--case", ",".join(CASES), "--jobs", "1", "--again", "--out", str(out)], check=True)
-    results = json.loads((out / "cases.json").read_text())
+    results = _rehearse(",".join(CASES), out)
     nodes = results[KILLED]["formed"]
     return [
         Figure("from a refused launch to the reason in the stack", results[FAILURE]["failure_seconds"], "s"),
@@ -60,3 +68,32 @@ def measure_recovery(report: Callable[[str], None], out: Path) -> list[Figure]:
         ),
         Figure(f"peak memory of a rehearsal that trains on {nodes} nodes", results[KILLED]["peak_memory_mib"], "MiB"),
     ]
+
+
+def measure_rounds(report: Callable[[str], None], out: Path) -> list[Figure]:
+    """
+    Rehearse cases in each of which a fault strikes ten times.
+
+    Args:
+        report: Called with what is measured.
+        out: Where their reports go.
+
+    Raises:
+        subprocess.CalledProcessError: A case failed.
+    """
+    report(f"the cases of {ROUNDS} are rehearsed")
+    _rehearse(str(ROUNDS), out)
+    figures = []
+    for name, what in STRUCK.items():
+        rounds = json.loads((out / name / "report.json").read_text())["case"]["injections"]
+        for key, end in (("recovery_seconds", "to the next step"), ("regained_seconds", "to the full size")):
+            figures.append(take_percentiles(f"{what}: {end}", [entry[key] for entry in rounds]))
+    return figures
+
+
+def _rehearse(cases: str, out: Path) -> dict[str, Any]:
+    """Rehearse cases one after the other, and return the entry of each."""
+    program = [str(Path(sys.executable).with_name("deeplearning-cdk")), "rehearse", "--app", f"{sys.executable} app.py"]
+    subprocess.run([*program, "--case", cases, "--jobs", "1", "--again", "--out", str(out)], check=True)
+    results: dict[str, Any] = json.loads((out / "cases.json").read_text())
+    return results

@@ -17,6 +17,7 @@ class Figure:
         at_most: The bound above. None: there is none.
         at_least: The bound below. None: there is none.
         values: What the median was taken of.
+        percentile_95: The 95th percentile of the values. None: it is not asked for.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Figure:
     at_most: float | None = None
     at_least: float | None = None
     values: tuple[float, ...] = ()
+    percentile_95: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -48,6 +50,13 @@ def take_median(
     return Figure(name, round(statistics.median(values), 3), at_most=at_most, at_least=at_least, values=rounded)
 
 
+def take_percentiles(name: str, values: Sequence[float]) -> Figure:
+    """Return the figure of seconds that were measured several times: p50, and p95 between the two nearest values."""
+    rounded = tuple(round(value, 2) for value in values)
+    last = statistics.quantiles(values, n=20, method="inclusive")[-1]
+    return Figure(name, round(statistics.median(values), 2), "s", values=rounded, percentile_95=round(last, 2))
+
+
 def render_table(figures: Sequence[Figure]) -> str:
     """Return a Markdown table of figures."""
     rows = [
@@ -62,6 +71,8 @@ def _show_spread(figure: Figure) -> str:
     if not figure.values:
         return ""
     low, high = min(figure.values), max(figure.values)
+    if figure.percentile_95 is not None:
+        return f"p95 {_spell(figure.percentile_95)} s; {_spell(low)} to {_spell(high)} in {len(figure.values)} faults"
     return f"{_spell(low)} to {_spell(high)} in {len(figure.values)} pairs"
 
 

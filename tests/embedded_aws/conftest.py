@@ -11,6 +11,7 @@ import urllib.parse
 from functools import partial
 from pathlib import Path
 
+import aws_cdk as cdk
 import boto3
 import pytest
 from botocore.config import Config
@@ -210,6 +211,21 @@ def deploy_template(start_cloud, assemble, tmp_path):
     def deploy(template, tags=None, **options):
         cloud = start_cloud(**options)
         cloud.answer = cloud.deploy(assemble(tmp_path / "cdk.out", template, tags=tags))
+        return cloud
+
+    return deploy
+
+
+@pytest.fixture
+def deploy_app(start_cloud, tmp_path):
+    """Return the function that deploys a stack with what a function adds, and returns the AWS with its `answer`."""
+
+    def deploy(add, **options):
+        app = cdk.App(outdir=str(tmp_path / "cdk.out"), builtin_cloud_formation_validation=False)
+        add(cdk.Stack(app, "sample"))
+        app.synth()
+        cloud = start_cloud(**options)
+        cloud.answer = cloud.deploy(tmp_path / "cdk.out")
         return cloud
 
     return deploy

@@ -85,26 +85,10 @@ def make_app(stack, layer):
         cdk.CfnOutput(stack, f"{name}Is", value=value)
 
 
-@pytest.fixture
-def deploy(tmp_path, start_cloud):
-    """Return the function that deploys a stack with what a function adds to it."""
-
-    def synthesize(add, **options):
-        app = cdk.App(outdir=str(tmp_path / "cdk.out"))
-        add(cdk.Stack(app, "sample"))
-        app.synth()
-        cloud = start_cloud(**options)
-        answer = cloud.deploy(tmp_path / "cdk.out")
-        assert isinstance(answer, dict), answer
-        return cloud
-
-    return synthesize
-
-
-def test_a_function_with_a_layer_reads_its_queue_and_what_fails_goes_to_dead_letters(deploy, tmp_path):
+def test_a_function_with_a_layer_reads_its_queue_and_what_fails_goes_to_dead_letters(deploy_app, tmp_path):
     (tmp_path / "layer" / "python").mkdir(parents=True)
     (tmp_path / "layer" / "python" / "shared.py").write_text("TEXT = 'of the layer'\n")
-    cloud = deploy(lambda stack: make_app(stack, tmp_path / "layer"), minute_seconds=1.0)
+    cloud = deploy_app(lambda stack: make_app(stack, tmp_path / "layer"), minute_seconds=1.0)
     outcome = cloud.end()
     assert (outcome["status"], outcome["reason"]) == ("CREATE_COMPLETE", "")
     outputs, queues, topics = outcome["outputs"], cloud.client("sqs"), cloud.client("sns")
@@ -163,8 +147,8 @@ def make_reader(stack, *, seconds, grants):
         (60, True, "Queue visibility timeout: 30 seconds is less than Function timeout: 60 seconds"),
     ],
 )
-def test_lambda_refuses_to_read_a_queue_in_its_own_words(deploy, seconds, grants, words):
-    cloud = deploy(lambda stack: make_reader(stack, seconds=seconds, grants=grants))
+def test_lambda_refuses_to_read_a_queue_in_its_own_words(deploy_app, seconds, grants, words):
+    cloud = deploy_app(lambda stack: make_reader(stack, seconds=seconds, grants=grants))
     assert words in cloud.end()["reason"]
 
 
@@ -185,7 +169,7 @@ def send(event, body):
 """
 
 
-def test_the_deletion_of_a_resource_that_never_got_a_physical_id_has_one(deploy):
+def test_the_deletion_of_a_resource_that_never_got_a_physical_id_has_one(deploy_app):
     """CloudFormation user guide, "Custom resource request objects": each request but that of creation has the id."""
 
     def add(stack):
@@ -198,7 +182,7 @@ def test_the_deletion_of_a_resource_that_never_got_a_physical_id_has_one(deploy)
         )
         cdk.CustomResource(stack, "Made", service_token=function.function_arn)
 
-    cloud = deploy(add)
+    cloud = deploy_app(add)
     assert cloud.end()["status"] == "ROLLBACK_COMPLETE"
     (log,) = (entry["log"] for entry in cloud.command("report")["invocations"] if "deletes" in entry["log"])
     assert log.startswith("deletes sample-Made-")
@@ -230,8 +214,8 @@ def make_server(stack):
         cdk.CfnOutput(stack, f"{name}Is", value=cdk.Fn.join(" ", [server.instance_id, address.ref]))
 
 
-def test_an_instance_has_the_address_that_is_associated_with_it(deploy):
-    cloud = deploy(make_server)
+def test_an_instance_has_the_address_that_is_associated_with_it(deploy_app):
+    cloud = deploy_app(make_server)
     outcome = cloud.end()
     assert (outcome["status"], outcome["reason"]) == ("CREATE_COMPLETE", "")
     for name in ("First", "Second"):
@@ -255,8 +239,8 @@ def make_bucket(stack):
         cdk.CfnOutput(stack, f"{name}Is", value=value)
 
 
-def test_a_bucket_tells_a_function_and_a_queue_of_its_objects(deploy):
-    cloud = deploy(make_bucket)
+def test_a_bucket_tells_a_function_and_a_queue_of_its_objects(deploy_app):
+    cloud = deploy_app(make_bucket)
     outcome = cloud.end()
     assert (outcome["status"], outcome["reason"]) == ("CREATE_COMPLETE", "")
     bucket, objects = outcome["outputs"]["BucketIs"], cloud.client("s3")

@@ -107,7 +107,9 @@ def deploy(tmp_path, start_cloud, machines):
 
     def synthesize(change=lambda _: None):
         app = cdk.App(
-            outdir=str(tmp_path / "cdk.out"), context={"@aws-cdk/aws-ec2:restrictDefaultSecurityGroup": False}
+            outdir=str(tmp_path / "cdk.out"),
+            context={"@aws-cdk/aws-ec2:restrictDefaultSecurityGroup": False},
+            builtin_cloud_formation_validation=False,
         )
         stack = cdk.Stack(app, "sample")
         make_app(stack, machines.port)

@@ -56,28 +56,13 @@ def make_instances(stack):
     return stack
 
 
-@pytest.fixture
-def deploy(tmp_path, start_cloud):
-    """Return the function that deploys a stack with what a function adds to it."""
-
-    def synthesize(add, **options):
-        app = cdk.App(outdir=str(tmp_path / "cdk.out"))
-        add(cdk.Stack(app, "sample"))
-        app.synth()
-        cloud = start_cloud(**options)
-        cloud.answer = cloud.deploy(tmp_path / "cdk.out")
-        return cloud
-
-    return synthesize
-
-
 def find_logical_id(cloud, construct):
     """Wait until the instance of a construct is there, and return its logical id."""
     return cloud.observation(f"launched for {construct}")["text"].rpartition(" ")[2]
 
 
-def test_the_instances_of_the_cdk_run_and_say_what_they_are_and_end_with_the_stack(deploy):
-    cloud = deploy(make_instances)
+def test_the_instances_of_the_cdk_run_and_say_what_they_are_and_end_with_the_stack(deploy_app):
+    cloud = deploy_app(make_instances)
     logical_id = find_logical_id(cloud, "Plain")
     plain = cloud.physical_id(logical_id)
     cloud.client("cloudformation").signal_resource(
@@ -158,8 +143,8 @@ def use_foreign_group(stack, instance):
         (use_foreign_group, "belong to different networks."),
     ],
 )
-def test_a_launch_that_ec2_refuses_fails_the_resource_in_its_words(deploy, change, words):
-    cloud = deploy(make_one(change))
+def test_a_launch_that_ec2_refuses_fails_the_resource_in_its_words(deploy_app, change, words):
+    cloud = deploy_app(make_one(change))
     outcome = cloud.end()
     assert outcome["status"] == "ROLLBACK_COMPLETE"
     assert words in outcome["reason"]
@@ -173,13 +158,13 @@ def test_a_launch_that_ec2_refuses_fails_the_resource_in_its_words(deploy, chang
         ("Client.InternalError", "failed to stabilize. Current state: shutting-down. Reason: Client.InternalError: "),
     ],
 )
-def test_a_planted_launch_fault_strikes_a_single_instance(deploy, code, reason):
-    cloud = deploy(make_one(lambda *_: None), faults=[{"code": code}])
+def test_a_planted_launch_fault_strikes_a_single_instance(deploy_app, code, reason):
+    cloud = deploy_app(make_one(lambda *_: None), faults=[{"code": code}])
     assert reason in cloud.end()["reason"]
 
 
-def test_a_failure_signal_fails_the_instance_at_once_and_it_is_terminated(deploy):
-    cloud = deploy(make_one(wait_for_signal))
+def test_a_failure_signal_fails_the_instance_at_once_and_it_is_terminated(deploy_app):
+    cloud = deploy_app(make_one(wait_for_signal))
     logical_id = find_logical_id(cloud, "One")
     instance = cloud.physical_id(logical_id)
     cloud.client("cloudformation").signal_resource(
@@ -191,8 +176,8 @@ def test_a_failure_signal_fails_the_instance_at_once_and_it_is_terminated(deploy
     assert cloud.next(lambda line: line["kind"] == "power_off")["instance_id"] == instance
 
 
-def test_an_instance_whose_machine_ends_is_stopped_and_not_replaced(deploy):
-    cloud = deploy(make_one(lambda *_: None))
+def test_an_instance_whose_machine_ends_is_stopped_and_not_replaced(deploy_app):
+    cloud = deploy_app(make_one(lambda *_: None))
     instance = cloud.physical_id(find_logical_id(cloud, "One"))
     assert cloud.end()["status"] == "CREATE_COMPLETE"
     assert cloud.command("fail_instance", instance_id=instance)
@@ -201,8 +186,8 @@ def test_an_instance_whose_machine_ends_is_stopped_and_not_replaced(deploy):
     assert described["State"]["Name"] == "stopped"
 
 
-def test_a_protected_instance_keeps_its_stack_from_being_deleted(deploy):
-    cloud = deploy(make_one(lambda _, one: one.instance.add_property_override("DisableApiTermination", "true")))
+def test_a_protected_instance_keeps_its_stack_from_being_deleted(deploy_app):
+    cloud = deploy_app(make_one(lambda _, one: one.instance.add_property_override("DisableApiTermination", "true")))
     assert cloud.end()["status"] == "CREATE_COMPLETE"
     cloud.client("cloudformation").delete_stack(StackName="sample")
     outcome = cloud.end()

@@ -496,50 +496,46 @@ def test_a_failed_job_is_an_event(sample):
     assert isinstance(event["detail"]["CreationTime"], int)
 
 
-def test_a_role_that_sagemaker_may_not_assume_is_refused(sample):
+def list_wrong_requests(sample):
+    """Return what is wrong in requests, with the words that refuse them."""
     submitter = sample.cloud.client("iam").get_role(RoleName=sample.cloud.physical_id("Submitter"))["Role"]["Arn"]
-    code, message = sample.refuse(RoleArn=submitter)
-    assert (code, message.startswith(f"Could not assume role {submitter}.")) == ("ValidationException", True)
+    vpc = {"SecurityGroupIds": [sample.groups["members"]], "Subnets": [sample.subnet]}
+    elsewhere = {**vpc, "Subnets": [sample.cloud.physical_id("OtherSubnet")]}
+    local = {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1, "VolumeKmsKeyId": sample.key}
+    unknown, no_lustre = sample.file_channel(), sample.file_channel()
+    unknown["DataSource"]["FileSystemDataSource"]["FileSystemId"] = "fs-0123456789abcdef0"
+    no_lustre["DataSource"]["FileSystemDataSource"]["FileSystemType"] = "FSxLustre"
+    empty, part = f"s3://{BUCKET}/nothing/", f"s3://{BUCKET}/data/tra"
+    return [
+        ({"RoleArn": submitter}, f"Could not assume role {submitter}."),
+        (
+            {"InputDataConfig": [sample.s3_channel("train", empty)]},
+            f'No S3 objects found under S3 URL "{empty}" given in input data source.',
+        ),
+        (
+            {"InputDataConfig": [sample.s3_channel("train", part, "FastFile")]},
+            "S3Uri of a FastFile channel must be a folder",
+        ),
+        (
+            {"VpcConfig": elsewhere, "InputDataConfig": [sample.file_channel()]},
+            "FileSystemId must have a mount target in each zone of VpcConfig",
+        ),
+        ({"InputDataConfig": [unknown]}, "FileSystemId must name an EFS file system"),
+        ({"InputDataConfig": [no_lustre]}, "FileSystemId must name an FSx for Lustre file system"),
+        ({"VpcConfig": {**vpc, "Subnets": ["subnet-0123456789abcdef0"]}}, "VpcConfig is not valid"),
+        ({"VpcConfig": {**vpc, "SecurityGroupIds": ["sg-0123456789abcdef0"]}}, "VpcConfig is not valid"),
+        ({"ResourceConfig": local}, "VolumeKmsKeyId must be left out for ml.g5.xlarge"),
+    ]
 
 
-def test_an_empty_channel_is_refused(sample):
-    code, message = sample.refuse(InputDataConfig=[sample.s3_channel("train", f"s3://{BUCKET}/nothing/")])
-    assert code == "ValidationException"
-    assert message.startswith(f'No S3 objects found under S3 URL "s3://{BUCKET}/nothing/" given in input data source.')
+def test_a_request_that_names_a_wrong_role_channel_network_or_key_is_refused_in_sagemakers_words(sample):
+    found = [(sample.refuse(**changes), words) for changes, words in list_wrong_requests(sample)]
+    assert {code for (code, _), _ in found} == {"ValidationException"}
+    assert [(message, words) for (_, message), words in found if not message.startswith(words)] == []
 
 
 def test_a_channel_that_the_role_may_not_list_is_refused_as_an_empty_one(deploy):
     assert deploy(without("s3:ListBucket")).refuse()[1].startswith("No S3 objects found")
-
-
-def test_a_part_of_a_folders_name_is_no_channel_of_mode_fastfile(sample):
-    message = sample.refuse(InputDataConfig=[sample.s3_channel("train", f"s3://{BUCKET}/data/tra", "FastFile")])[1]
-    assert message.startswith("S3Uri of a FastFile channel must be a folder")
-
-
-def test_a_file_system_without_a_mount_target_in_the_zone_is_refused(sample):
-    other = sample.cloud.physical_id("OtherSubnet")
-    vpc = {"SecurityGroupIds": [sample.groups["members"]], "Subnets": [other]}
-    message = sample.refuse(VpcConfig=vpc, InputDataConfig=[sample.file_channel()])[1]
-    assert message.startswith("FileSystemId must have a mount target in each zone of VpcConfig")
-
-
-def test_an_unknown_file_system_is_refused(sample):
-    channel = sample.file_channel()
-    channel["DataSource"]["FileSystemDataSource"]["FileSystemId"] = "fs-0123456789abcdef0"
-    assert sample.refuse(InputDataConfig=[channel])[1].startswith("FileSystemId must name an EFS file system")
-
-
-@pytest.mark.parametrize("part", ["Subnets", "SecurityGroupIds"])
-def test_an_unknown_part_of_the_network_is_refused(sample, part):
-    vpc = {"SecurityGroupIds": [sample.groups["members"]], "Subnets": [sample.subnet]}
-    vpc[part] = [{"Subnets": "subnet-0123456789abcdef0", "SecurityGroupIds": "sg-0123456789abcdef0"}[part]]
-    assert sample.refuse(VpcConfig=vpc)[1].startswith("VpcConfig is not valid")
-
-
-def test_a_key_for_local_storage_is_refused(sample):
-    resources = {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1, "VolumeKmsKeyId": sample.key}
-    assert sample.refuse(ResourceConfig=resources)[1].startswith("VolumeKmsKeyId must be left out for ml.g5.xlarge")
 
 
 @pytest.mark.parametrize(("group", "count"), [("members", 0), ("members that do not admit each other", 2)])
@@ -665,10 +661,3 @@ def test_a_folder_of_lustre_is_named_below_its_mount_name(deploy):
     assert sample.run(InputDataConfig=[channel])["TrainingJobStatus"] == "Completed"
     (mount,) = sample.cloud.next(lambda line: line["kind"] == "container")["mounts"]
     assert (mount["folder"], mount["file_system_id"], mount["lustre"]["mount_name"]) == ("/data", identity, mount_name)
-
-
-def test_another_file_system_is_no_lustre(sample):
-    channel = sample.file_channel()
-    channel["DataSource"]["FileSystemDataSource"]["FileSystemType"] = "FSxLustre"
-    message = sample.refuse(InputDataConfig=[channel])[1]
-    assert message.startswith("FileSystemId must name an FSx for Lustre file system")

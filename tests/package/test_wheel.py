@@ -87,7 +87,7 @@ def test_wheel_holds_packages_and_payload_and_no_compiled_files(wheel: Path) -> 
     assert "environments/launchers.txt" in environments
     assert examples > {"run_elastic.sh", "run_horovod.sh", "train_digits.py", "train_elastic.py"}
     assert "deeplearning_rehearsal/report/templates/report.html.j2" in names
-    assert "deeplearning_rehearsal/cases/capacity-none.toml" in names
+    assert "deeplearning_rehearsal/cases/catalogue/capacity.py" in names
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
 
 

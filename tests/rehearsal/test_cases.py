@@ -9,10 +9,24 @@ from typing import Any
 
 import pytest
 
-from deeplearning_rehearsal.cases.format.case_file import find_case
-
 ROOT = Path(__file__).parents[2]
 Rehearsed = tuple[int, dict[str, Any]]
+PLANTED = """
+from cdk_rehearsal import LaunchFault
+from deeplearning_rehearsal.cases.case import WORKERS, CloudFaults, case
+
+@case(
+    "Nothing of this is as it says",
+    expect="failed",
+    workers=3,
+    min_capacity=1,
+    cloud=CloudFaults(launch_faults=[LaunchFault("InsufficientInstanceCapacity", tags=WORKERS)]),
+)
+def planted(run):
+    seen = run.finish()
+    assert "the moon is full" in seen.reason
+    run.wait_for_formation()
+"""
 
 
 @pytest.fixture
@@ -51,13 +65,11 @@ def test_one_of_three_workers_without_capacity_is_left_out_with_the_reason(
 def test_an_expectation_that_does_not_hold_turns_the_verdict(
     rehearse: Callable[[str], Rehearsed], tmp_path: Path
 ) -> None:
-    original = find_case("capacity-none").read_text()
-    planted = tmp_path / "planted.toml"
-    wrong = original.replace("We currently do not have sufficient", "the moon is full")
-    planted.write_text(f'{wrong}\n[[inject]]\nwhen = "state formed"\ndo = "send_poison"\n')
-    assert wrong != original
+    planted = tmp_path / "planted.py"
+    planted.write_text(PLANTED)
     status, seen = rehearse(str(planted))
     assert (status, seen["entry"]["verdict"], seen["report"]["stack"]["status"]) == (1, "fail", "ROLLBACK_COMPLETE")
-    expectation, injection = seen["entry"]["reasons"]
-    assert expectation.startswith("the reason says 'the moon is full' is expected, found: ")
-    assert injection == "send_poison was never injected: 'state formed' never came"
+    expectation, moment = seen["entry"]["reasons"]
+    assert expectation.startswith("'the moon is full' in seen.reason is expected, found: ")
+    assert "We currently do not have sufficient" in expectation
+    assert moment == "the case waits for formed, which never came"

@@ -84,6 +84,7 @@ def test_blocks_that_cannot_run_are_few_and_say_why() -> None:
     assert [(block.page, block.language) for block in BLOCKS if block.reason is not None] == [
         ("docs/tutorials/first-hour-on-aws.md", "python"),
         ("docs/tutorials/rehearse-your-app.md", "python"),
+        ("docs/tutorials/rehearse.md", "python"),
         ("rehearsal/cdk_rehearsal/README.md", "python"),
         ("rehearsal/cdk_rehearsal/README.md", "python"),
     ]

@@ -1,13 +1,12 @@
 """Properties that every preset of the gates has."""
 
-import json
 from typing import Any
 
 import pytest
 
 from tests.foreign_dependencies import find_foreign_dependencies
 from tests.gates.presets import PRESETS
-from tests.synthesis.logical_ids import GOLDEN, list_logical_ids
+from tests.synthesis.golden import WRITE, list_logical_ids, read_logical_ids
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -25,7 +24,4 @@ def test_a_dependency_on_what_is_not_there_would_be_seen() -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_logical_ids_are_those_that_deployed_stacks_have(synthesize: Any, preset: str) -> None:
     (template,) = synthesize(PRESETS[preset]).values()
-    golden = json.loads(GOLDEN.read_text())[preset]
-    assert list_logical_ids(template) == golden, (
-        f"a changed id replaces the resource; if that is meant, write {GOLDEN.name} anew"
-    )
+    assert list_logical_ids(template) == read_logical_ids(preset), f"a changed id replaces the resource; {WRITE}"

@@ -11,12 +11,18 @@ from tests.real_time import GENEROUS_SECONDS
 from tests.unit.loopback import SignalServer
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _without_images():
+    """Keep moto from making 1,300 images anew at each reset, a quarter of a second of CPU; no test reads one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
+        yield
+
+
 @pytest.fixture(scope="session")
 def aws_server_url():
     """Start moto on a free port of this machine; return its URL."""
     with pytest.MonkeyPatch.context() as patch:
-        # moto makes 1,300 images anew at each reset once EC2 was used, a quarter of a second of CPU; no test reads one.
-        patch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
         from moto.moto_server import threaded_moto_server  # noqa: PLC0415 - it takes a second, and few tests need it
 
         class OneAtATime(threaded_moto_server.DomainDispatcherApplication):

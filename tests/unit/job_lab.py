@@ -17,7 +17,7 @@ import pytest
 from deeplearning_contract.membership import Member
 from deeplearning_contract.setting_parts import HardwareSettings, JobNeeds
 from deeplearning_node.node_facts import NodeFacts
-from tests.real_time import GENEROUS_SECONDS
+from tests.real_time import GENEROUS_SECONDS, wait_until
 from tests.unit import job_node
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +68,18 @@ PROGRAMS = {
         """,
 }
 
+COMMAND_TEXT = """#!/bin/sh
+case "$1 $2" in "node-facts "*|"stop --here") exec "{python}" -S -E "{client}" "{socket}" {node} "$@" ;; esac
+unset PYTHONDONTWRITEBYTECODE
+export {variables}
+exec "{python}" -S "{program}" {node} "$@"
+"""
+
+
+def make_variables(compiled):
+    """Return the variables of a node's Python, whose modules are compiled once for all tests."""
+    return {"PYTHONPATH": f"{USERDATA}:{CONTRACT}:{PACKAGES}", "PYTHONPYCACHEPREFIX": str(compiled)}
+
 
 class JobLab:
     """Nodes of one cluster; the first is the master."""
@@ -94,10 +106,16 @@ class JobLab:
             (root / name).mkdir(parents=True)
         (root / "mnt/efs").symlink_to(self.folder / "efs")
         (root / "proc/sys/kernel/random/boot_id").write_text("boot\n")
-        command = f'exec "{sys.executable}" -S "{job_node.__file__}" "{self.folder}" {address} "$@"'
-        # Compiled once for all tests, whatever the tests' own environment says: it is most of a short command's time.
-        variables = f"PYTHONPATH='{USERDATA}:{CONTRACT}:{PACKAGES}' PYTHONPYCACHEPREFIX='{self.compiled}'"
-        (root / "deeplearning").write_text(f"#!/bin/sh\nunset PYTHONDONTWRITEBYTECODE\nexport {variables}\n{command}\n")
+        (root / "deeplearning").write_text(
+            COMMAND_TEXT.format(
+                python=sys.executable,
+                client=self.compiled / "client.py",
+                socket=self.compiled / "socket",
+                node=f'"{self.folder}" {address}',
+                variables=" ".join(f"{name}='{value}'" for name, value in make_variables(self.compiled).items()),
+                program=job_node.__file__,
+            )
+        )
         (root / "deeplearning").chmod(0o755)
         self.set_facts(index)
 
@@ -233,10 +251,23 @@ def list_commands():
     return found
 
 
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory):
+    """The folder of compiled modules, and of the socket where a process answers what hosts ask one another."""
+    folder = tmp_path_factory.mktemp("compiled")
+    (folder / "client.py").write_text(job_node.CLIENT)
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    words = [sys.executable, "-S", job_node.__file__, "--serve", folder / "socket"]
+    with subprocess.Popen(words, env={**kept, **make_variables(folder)}, cwd="/", stdin=subprocess.DEVNULL) as server:
+        wait_until((folder / "socket").exists)
+        yield folder
+        server.kill()
+
+
 @pytest.fixture
-def job_lab(tmp_path, tmp_path_factory):
+def job_lab(tmp_path, compiled):
     """A master and one worker without GPUs."""
-    lab = JobLab(tmp_path, 2, tmp_path_factory.getbasetemp() / "compiled")
+    lab = JobLab(tmp_path, 2, compiled)
     yield lab
     lab.close()
     shutil.rmtree(tmp_path, ignore_errors=True)

@@ -13,7 +13,6 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import botocore.loaders
 import pytest
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.sqs.models import sqs_backends
@@ -38,7 +37,6 @@ from tests.unit.virtual_time import Scheduler, VirtualClock
 CLUSTER = "master-of-names"
 """It holds the word master (D24): roles come from settings, never from names."""
 REGION = "eu-west-1"
-LOADER = botocore.loaders.create_loader()
 ROLE_ID = "AROAEXAMPLEEXAMPLE123"
 COREUTILS = ("sh", "mkdir", "mv", "ls", "chown", "test", "cat", "sed", "touch", "env", "sleep")
 PROGRAMS = {
@@ -220,7 +218,7 @@ class Lab:
 
     def agent(self, index, clock=None, poll_seconds=0, **changes):
         """Return the agent of a node, its AWS calls counted and its SenderId filled in, which moto keeps constant."""
-        clients = make_clients()
+        clients = AwsClients(REGION)
         clients.session.register("before-call", lambda model, **_: self.calls.update([model.name]))
         clients.session.register("after-call.sqs.ReceiveMessage", fill_sender)
         agent = (Worker if index else Master)(self.node(index, clock, **changes), clients, poll_seconds)
@@ -302,17 +300,10 @@ def check_variables(node, count, gpu_count):
     assert f'"DEEPLEARNING_WORKERS_COUNT={count}"' in read("/etc/systemd/system.conf.d/deeplearning.conf")
 
 
-def make_clients():
-    """Return clients whose service models are read once for all tests."""
-    clients = AwsClients(REGION)
-    clients.session.register_component("data_loader", LOADER)
-    return clients
-
-
 @functools.cache
 def make_shared_clients(_endpoint):
     """Return the clients by which the labs of an endpoint themselves call AWS; a lab changes a copy of its own."""
-    clients = make_clients()
+    clients = AwsClients(REGION)
     _ = clients.sqs, clients.dynamodb
     return clients
 

@@ -43,72 +43,80 @@ def copy(tmp_path_factory):
     return root
 
 
-@pytest.mark.parametrize(
-    ("path", "text", "finding"),
-    [
-        ("stacks/a.py", "from deeplearning_contract import names", "stacks.a -> deeplearning_contract.names"),
-        (
-            "constructs/deeplearning_cdk/a.py",
-            "import deeplearning_node.node",
-            "deeplearning_cdk.a -> deeplearning_node",
-        ),
-        ("constructs/deeplearning_cdk/a.py", "def f():\n    import boto3", "deeplearning_cdk.a -> boto3"),
-        (
-            "constructs/deeplearning_cdk/props/a.py",
-            "import deeplearning_cdk.warnings",
-            "cycles are allowed in deeplearning_cdk.",
-        ),
-        ("contract/deeplearning_contract/a.py", "import yaml", "deeplearning_contract.a -> yaml"),
-        ("userdata/deeplearning_agent/a.py", "import requests", "deeplearning_agent.a -> requests"),
-        (
-            "userdata/deeplearning_jobs/a.py",
-            "import deeplearning_agent.role",
-            "deeplearning_jobs.a -> deeplearning_agent",
-        ),
-        ("userdata/deeplearning_jobs/a.py", "import botocore", "deeplearning_jobs.a -> botocore"),
-        (
-            "userdata/deeplearning_member/a.py",
-            "import deeplearning_provision.disk",
-            "member.a -> deeplearning_provision",
-        ),
-        ("lambda/capacity_adjuster/a.py", "from deeplearning_agent import role", "adjuster.a -> deeplearning_agent"),
-        ("rehearsal/cdk_rehearsal/run/a.py", "import deeplearning_contract.names", "run.a -> deeplearning_contract"),
-        (
-            "rehearsal/cdk_rehearsal/kubernetes/a.py",
-            "import cdk_rehearsal.embedded_aws.cloud",
-            "kubernetes.a -> cdk_rehearsal.embedded_aws.cloud",
-        ),
-        (
-            "rehearsal/cdk_rehearsal/run/a.py",
-            "import cdk_rehearsal.kubernetes.stand_in.server",
-            "run.a -> cdk_rehearsal.kubernetes.stand_in.server",
-        ),
-        (
-            "rehearsal/cdk_rehearsal/kubernetes/stand_in/base/a.py",
-            "import cdk_rehearsal.kubernetes.stand_in.api.rights",
-            "base.a -> cdk_rehearsal.kubernetes.stand_in.api.rights",
-        ),
-        ("rehearsal/deeplearning_rehearsal/a.py", "import aws_cdk as cdk", "deeplearning_rehearsal.a -> aws_cdk"),
-        (
-            "rehearsal/deeplearning_rehearsal/a.py",
-            "import deeplearning_cdk",
-            "deeplearning_rehearsal.a -> deeplearning_cdk",
-        ),
-        ("cli/deeplearning_cli/a.py", "import deeplearning_agent.role", "deeplearning_cli.a -> deeplearning_agent"),
-        (
-            "view/deeplearning_view/a.py",
-            "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    import deeplearning_cli.main",
-            "deeplearning_view.a -> deeplearning_cli",
-        ),
-    ],
+IMPORTS = (
+    ("stacks/a.py", "from deeplearning_contract import names", "stacks.a -> deeplearning_contract.names"),
+    (
+        "constructs/deeplearning_cdk/a.py",
+        "import deeplearning_node.node",
+        "deeplearning_cdk.a -> deeplearning_node",
+    ),
+    ("constructs/deeplearning_cdk/a.py", "def f():\n    import boto3", "deeplearning_cdk.a -> boto3"),
+    (
+        "constructs/deeplearning_cdk/props/a.py",
+        "import deeplearning_cdk.warnings",
+        "cycles are allowed in deeplearning_cdk.",
+    ),
+    ("contract/deeplearning_contract/a.py", "import yaml", "deeplearning_contract.a -> yaml"),
+    ("userdata/deeplearning_agent/a.py", "import requests", "deeplearning_agent.a -> requests"),
+    (
+        "userdata/deeplearning_jobs/a.py",
+        "import deeplearning_agent.role",
+        "deeplearning_jobs.a -> deeplearning_agent",
+    ),
+    ("userdata/deeplearning_jobs/a.py", "import botocore", "deeplearning_jobs.a -> botocore"),
+    (
+        "userdata/deeplearning_member/a.py",
+        "import deeplearning_provision.disk",
+        "member.a -> deeplearning_provision",
+    ),
+    ("lambda/capacity_adjuster/a.py", "from deeplearning_agent import role", "adjuster.a -> deeplearning_agent"),
+    ("rehearsal/cdk_rehearsal/run/a.py", "import deeplearning_contract.names", "run.a -> deeplearning_contract"),
+    (
+        "rehearsal/cdk_rehearsal/kubernetes/a.py",
+        "import cdk_rehearsal.embedded_aws.cloud",
+        "kubernetes.a -> cdk_rehearsal.embedded_aws.cloud",
+    ),
+    (
+        "rehearsal/cdk_rehearsal/run/a.py",
+        "import cdk_rehearsal.kubernetes.stand_in.server",
+        "run.a -> cdk_rehearsal.kubernetes.stand_in.server",
+    ),
+    (
+        "rehearsal/cdk_rehearsal/kubernetes/stand_in/base/a.py",
+        "import cdk_rehearsal.kubernetes.stand_in.api.rights",
+        "base.a -> cdk_rehearsal.kubernetes.stand_in.api.rights",
+    ),
+    ("rehearsal/deeplearning_rehearsal/a.py", "import aws_cdk as cdk", "deeplearning_rehearsal.a -> aws_cdk"),
+    (
+        "rehearsal/deeplearning_rehearsal/a.py",
+        "import deeplearning_cdk",
+        "deeplearning_rehearsal.a -> deeplearning_cdk",
+    ),
+    ("cli/deeplearning_cli/a.py", "import deeplearning_agent.role", "deeplearning_cli.a -> deeplearning_agent"),
+    (
+        "view/deeplearning_view/a.py",
+        "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    import deeplearning_cli.main",
+        "deeplearning_view.a -> deeplearning_cli",
+    ),
 )
-def test_a_planted_import_is_found(copy, path, text, finding):
-    planted = copy / path
-    planted.write_text(text)
-    try:
-        assert finding in " ".join(lint_imports(copy).split())
-    finally:
+"""Modules that break a contract: path, text, and what import-linter says of it."""
+
+
+@pytest.fixture(scope="module")
+def findings(copy):
+    """Return the report of import-linter on a copy with all of them, in one line; a run reads every module."""
+    paths = {copy / path for path, _, _ in IMPORTS}
+    for planted in paths:
+        planted.write_text("".join(f"{text}\n" for path, text, _ in IMPORTS if copy / path == planted))
+    report = " ".join(lint_imports(copy).split())
+    for planted in paths:
         planted.unlink()
+    return report
+
+
+@pytest.mark.parametrize(("path", "text", "finding"), IMPORTS)
+def test_a_planted_import_is_found(findings, path, text, finding):
+    assert finding in findings, f"{path}: {text}"
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from deeplearning_rehearsal.cases.loader import find_cases
 from tests.bench import clusters, launching, synthesis
-from tests.bench.figure import Figure, render_table, take_median
+from tests.bench.figure import Figure, render_table, take_median, take_percentiles
 
 PAGE = Path(__file__).parents[2] / "docs" / "figures.md"
 
@@ -81,3 +82,28 @@ def test_requests_to_jsii_and_processor_time_of_a_synthesis_are_counted(tmp_path
 @pytest.mark.parametrize("nodes", clusters.SIZES)
 def test_the_page_has_the_figures_of_each_size(nodes):
     assert f"AWS calls with which {nodes:,} nodes form" in PAGE.read_text()
+
+
+def test_the_figures_of_ten_faults_are_their_p50_and_p95():
+    figure = take_percentiles(
+        "a worker is killed: to the next step", [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 20.0]
+    )
+    assert (figure.value, figure.percentile_95) == (6.5, 15.5)
+    assert render_table([figure]).endswith("| 6.5 s |  | p95 15.5 s; 2 to 20 in 10 faults |")
+
+
+def test_each_case_of_rounds_gives_two_figures(tmp_path, monkeypatch):
+    rehearsed = []
+    monkeypatch.setattr(clusters, "_rehearse", lambda cases, out: rehearsed.append((cases, out)))
+    for name in clusters.STRUCK:
+        (tmp_path / name).mkdir()
+        rounds = [{"recovery_seconds": number, "regained_seconds": 10 * number} for number in range(1, 11)]
+        (tmp_path / name / "report.json").write_text(json.dumps({"case": {"injections": rounds}}))
+    figures = clusters.measure_rounds(lambda _: None, tmp_path)
+    assert rehearsed == [("tests/bench/recovery_cases.py", tmp_path)]
+    assert [figure.name for figure in figures[:2]] == [
+        "a worker is killed: to the next step",
+        "a worker is killed: to the full size",
+    ]
+    assert (len(figures), figures[0].value, figures[1].value) == (10, 5.5, 55)
+    assert {found.name for found in find_cases("tests/bench/recovery_cases.py")} == set(clusters.STRUCK)

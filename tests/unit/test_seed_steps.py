@@ -21,11 +21,12 @@ from deeplearning_cdk import EksTraining, EmrTraining, SageMakerTraining
 from deeplearning_cli.main import make_parser as make_user_parser
 from deeplearning_command.main import make_parser as make_node_parser
 from deeplearning_contract import names
+from deeplearning_rehearsal.cases.loader import find_file, list_cases
 from stacks.reader import list_keys
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "from-deeplearning-cfn.md"
-CASES = ROOT / "rehearsal" / "deeplearning_rehearsal" / "cases"
+CASES = {case.name: find_file(case) for case in list_cases()}
 LEAST_STEPS = {"Mask R-CNN with TensorPack and Horovod": 20, "MXNet and TensorFlow": 17}
 STACK_KEYS = {"regions", "stack_name", "tags", "availability_zones"}
 EXAMPLES = ROOT / "examples"
@@ -96,7 +97,7 @@ def find_mistakes(cells: list[str]) -> list[str]:
         mistakes.append("the last cell must name a test or a case")
     for name in found:
         path, _, test = name.partition("::")
-        file = CASES / f"{name}.toml" if trial.startswith("case") else ROOT / path
+        file = CASES.get(name, ROOT / name) if trial.startswith("case") else ROOT / path
         if not file.is_file() or f"\ndef {test}(" not in file.read_text() + "\ndef (":
             mistakes.append(f"{name} does not exist")
     return mistakes

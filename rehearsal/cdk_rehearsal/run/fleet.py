@@ -1,5 +1,6 @@
 """The machines of a rehearsal: boots them in the lab, remembers them, and reads what they log and bring."""
 
+import math
 import re
 import threading
 import time
@@ -36,6 +37,15 @@ AGENT_ACTIONS = ("ssm:UpdateInstanceInformation", "ssmmessages:")
 """Calls of the agent of Session Manager, which runs on each image, whatever the role allows."""
 SIGNAL = "signal with UniqueId"
 """Part of the events of signals to a resource."""
+
+
+@dataclass
+class Billed:
+    """The time for which EC2 bills a machine: monotonic moments of its launch, its loss of power and its end."""
+
+    since: float
+    died: float = math.inf
+    until: float = math.inf
 
 
 @dataclass(eq=False)
@@ -77,6 +87,7 @@ class Fleet:
         self._reported_agent = False
         self.refused_at: float | None = None
         self.booted_at: dict[str, float] = {}
+        self.billed: dict[str, Billed] = {}
         self.spoke_at = time.monotonic()
         self._reader = threading.Thread(target=self._follow_logs, name="logs", daemon=True)
 
@@ -94,6 +105,7 @@ class Fleet:
         with self._lock:
             self._machines[machine.instance_id] = self._launched[machine.instance_id] = machine
             self.launched_at = self.launched_at or time.monotonic()
+            self.billed[machine.instance_id] = Billed(time.monotonic())
         self.timeline.report(self.lane(machine.instance_id), f"boots {machine.instance_type} at {machine.address}")
         self.lab.boot(machine)
         with self._lock:
@@ -103,12 +115,14 @@ class Fleet:
         """End a machine of the lab, which may have lost its power before."""
         if instance_id in self._machines:
             self._end(instance_id, "is powered off")
+        self.billed[instance_id].until = time.monotonic()
 
     def cut_power(self, instance_id: str) -> None:
         """End a machine of the lab, while EC2 goes on taking it for running; PromiseError when it does not run."""
         if instance_id not in self._machines:
             raise PromiseError(f"{instance_id} must run to lose its power, it does not")
         self._end(instance_id, "loses its power")
+        self.billed[instance_id].died = time.monotonic()
 
     def observe(self, observation: Observation) -> None:
         """Put what the embedded AWS observed on the timeline."""
@@ -181,6 +195,7 @@ class Fleet:
             self.lab.reboot(instance_id)
         elif end:
             self._end(instance_id, "powers itself off" if end == "off" else f"its first process ended with {end}")
+            self.billed[instance_id].until = time.monotonic()
             self.on_end(instance_id)
 
     def _end(self, instance_id: str, text: str) -> None:

@@ -1,1 +1,1 @@
-"""Fault cases: small TOML files that say what is injected into a rehearsal, when, and what must be seen then."""
+"""Fault cases: functions that inject faults into a rehearsal, and assert what must be seen then."""

@@ -3,8 +3,12 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from cdk_rehearsal.run.timeline import Span
+from deeplearning_rehearsal.report.paid_seconds import DETECTION, REPLAY, RESTART, STARTING, TRAINING
 
 PROGRESS_FILE = "progress.jsonl"
 RESULT_FILE = "result.json"
@@ -87,12 +91,14 @@ class Recovery:
         seconds: From the fault to the first progress of a new world beyond the last commit before it. None: none came.
         lost_commits: Commits before the fault that the new world did not go on from. None: there is no new world.
         sizes_after: Ranks of the worlds after it, in order.
+        regained_seconds: From the fault to the first line of a world with all ranks again. None: there was none.
     """
 
     seconds: float | None
     lost_commits: int | None
     size_before: int
     sizes_after: tuple[int, ...]
+    regained_seconds: float | None = None
 
     @property
     def has_regained_size(self) -> bool:
@@ -115,4 +121,38 @@ def measure_recovery(steps: Sequence[Step], epoch: float) -> Recovery:
     gained = next((step for step in steps[worlds[0] :] if step.event in {"commit", "done"} and step.batch > last), None)
     resumed = steps[worlds[0]].batch
     lost = len({batch for batch in committed if batch > resumed})
-    return Recovery(None if gained is None else gained.time - epoch, lost, size, sizes)
+    whole = next((steps[index].time - epoch for index in worlds if steps[index].size == size), None)
+    return Recovery(None if gained is None else gained.time - epoch, lost, size, sizes, whole)
+
+
+def list_elastic_spans(steps: Sequence[Step], faults: Iterable[float], begun: float, began: float) -> list[Span]:
+    """
+    Return what an elastic job did, its spans one after the other.
+
+    A new world without a fault is one that has grown.
+
+    Args:
+        steps: Its progress, by the wall clock.
+        faults: When it lost ranks, by the wall clock.
+        begun: When the cluster formed, in seconds since the rehearsal began.
+        began: When the rehearsal began, by the wall clock.
+    """
+    if not steps:
+        return []
+    struck = [fault - began for fault in faults]
+    spans = [Span(STARTING, begun, steps[0].time - began - begun)]
+    committed = 0
+    for before, after in pairwise(steps):
+        start, end = before.time - began, after.time - began
+        committed = max(committed, before.batch if before.event == "commit" else 0)
+        if after.event in {"start", "reset"}:
+            hit = next((fault for fault in struck if start <= fault < end), None)
+            if hit is not None:
+                spans += [Span(TRAINING, start, hit - start), Span(DETECTION, hit, end - hit)]
+            else:
+                spans.append(Span(RESTART if committed else STARTING, start, end - start))
+        elif before.event in {"start", "reset"} and committed:
+            spans.append(Span(RESTART, start, end - start))
+        else:
+            spans.append(Span(REPLAY if after.batch <= committed else TRAINING, start, end - start))
+    return spans

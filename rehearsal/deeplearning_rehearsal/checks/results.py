@@ -39,8 +39,8 @@ class CaseReport:
         name: Its name.
         title: What it shows.
         faults: Rows of the fault catalogue.
-        injections: What was injected: `at` in seconds since the beginning, `when`, `what`, `instance_id`, `problem`,
-            `recovery_seconds` as below, for this one.
+        injections: What was injected: `at` in seconds since the beginning, `when`, `what`, `instance_id`,
+            `recovery_seconds` as below and `regained_seconds` until all ranks trained again, for this one.
         findings: Each expectation: `expectation`, `held`, `found`.
         failure_seconds: From the cause to the stack's failure; None where it did not fail, or without a cause.
         recovery_seconds: From the fault to new progress of training, the longest; None when there was none to measure.
@@ -56,7 +56,7 @@ class CaseReport:
     findings: Sequence[Mapping[str, Any]]
     failure_seconds: float | None
     recovery_seconds: float | None
-    lost_commits: int | None
+    lost_commits: float | None
     problems: Sequence[str]
     progress: Sequence[Mapping[str, Any]] = ()
 

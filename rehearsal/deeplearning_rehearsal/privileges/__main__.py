@@ -16,8 +16,8 @@ from cdk_rehearsal.cache import find_cache
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.run.enclosure import require_namespaces
 from cdk_rehearsal.run.progress import report_line
-from deeplearning_rehearsal.cases.format.case import Case
-from deeplearning_rehearsal.cases.format.case_file import find_case, list_cases, read_case
+from deeplearning_rehearsal.cases.case import Case
+from deeplearning_rehearsal.cases.loader import find_case, list_cases
 from deeplearning_rehearsal.cases.run.one_case import CaseTask, choose_options, rehearse_case
 from deeplearning_rehearsal.cases.run.synthesis import synthesize_case
 from deeplearning_rehearsal.options import RehearsalOptions
@@ -58,13 +58,13 @@ def _parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--without", action="append", default=[], metavar="ROLE:ACTION", help="take this grant out too")
     arguments = parser.parse_args(words)
     arguments.out = arguments.out.resolve()
-    arguments.cases = arguments.cases or [file.stem for file in list_cases() if read_case(file).proves_rights]
+    arguments.cases = arguments.cases or [case.name for case in list_cases() if case.proves_rights]
     return arguments
 
 
 def _rehearse_all(arguments: argparse.Namespace) -> None:
     for number, name in enumerate(arguments.cases, start=1):
-        case = read_case(find_case(name))
+        case = find_case(name)
         report_line(f"=== {number} of {len(arguments.cases)}: {name}: {case.title}")
         status = _rehearse(arguments, case, arguments.out, None)
         if status != 0:
@@ -75,7 +75,7 @@ def _rehearse(arguments: argparse.Namespace, case: Case, out: Path, without: Gra
     assembly = synthesize_case(case, arguments.app, out / case.name)
     if without is not None:
         remove_grant(assembly, without)
-    options = choose_options(case, find_case(case.name), RehearsalOptions(assembly, out=out, cache=find_cache()))
+    options = choose_options(case, RehearsalOptions(assembly, out=out, cache=find_cache()))
     return rehearse_case(case, CaseTask(options, app=None))[0]
 
 
@@ -94,7 +94,7 @@ def _prove_by_removal(arguments: argparse.Namespace, proof: Proof) -> bool:
         report_line(f"=== {case} without {grant}")
         out = arguments.out.with_name(f"{arguments.out.name}-without")
         out.mkdir(exist_ok=True)
-        status = _rehearse(arguments, read_case(find_case(case)), out, grant)
+        status = _rehearse(arguments, find_case(case), out, grant)
         is_felt = status == _INCOMPLETE and _names_denial(out / case, grant)
         sys.stdout.write(f"{'fails' if is_felt else 'DOES NOT FAIL'}  {case} without {grant}\n")
         is_proved &= is_felt

@@ -48,6 +48,7 @@ class Evidence:
         launchers: What was found out about launchers, by name; empty where none was tried.
         environment: What jobs run in; None where the image's own is used.
         has_nodes: Whether there are nodes to check; a case of training jobs looks at the jobs alone.
+        paid: Cause -> seconds of all nodes that somebody pays for.
         kubernetes: What the control plane of Kubernetes showed, a line each; empty without one.
     """
 
@@ -68,6 +69,7 @@ class Evidence:
     launchers: dict[str, LauncherReport] = field(default_factory=dict)
     environment: EnvironmentReport | None = None
     has_nodes: bool = True
+    paid: Mapping[str, float] = field(default_factory=dict)
     kubernetes: list[str] = field(default_factory=list)
 
     @property
@@ -143,6 +145,7 @@ def judge(
         "training": evidence.training and asdict(evidence.training),
         "phases": [asdict(span) for span in _list_phases(timeline)],
         "stand_ins": [{"name": s.name, "replaces": s.replaces, "does": s.behaviour} for s in stand_ins],
+        "paid_seconds": {cause: round(seconds, 1) for cause, seconds in evidence.paid.items()},
         "peak_memory_mib": peak_memory_mib,
         "timeline": [asdict(event) for event in timeline.events],
         "case": evidence.case and asdict(evidence.case),

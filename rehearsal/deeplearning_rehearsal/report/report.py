@@ -42,6 +42,7 @@ def list_sections(report: Document) -> tuple[Section, ...]:
             tuple(describe_way(name, way) for name, tried in report["launchers"].items() for way in tried["ways"]),
         ),
         Section("phases", ("  ".join(f"{phase['name']} {phase['seconds']:.1f} s" for phase in report["phases"]),)),
+        Section("paid", _describe_paid(report["paid_seconds"])),
         Section("memory", (f"at most {report['peak_memory_mib']} MiB for the whole lab",)),
     )
 
@@ -49,6 +50,11 @@ def list_sections(report: Document) -> tuple[Section, ...]:
 def list_text(report: Document) -> tuple[Section, ...]:
     """Return all that report.txt has."""
     return (*list_sections(report), Section("run", (describe_run(report),)), Section(STAND_IN, _list_stand_ins(report)))
+
+
+def _describe_paid(seconds: Mapping[str, float]) -> tuple[str, ...]:
+    parts = [f"{cause} {value:.1f}" for cause, value in sorted(seconds.items(), key=lambda item: -item[1]) if value]
+    return (f"{sum(seconds.values()):.1f} seconds of all nodes: {', '.join(parts)}",) if parts else ()
 
 
 def describe_run(report: Document) -> str:
@@ -113,7 +119,6 @@ def _list_case(case: Mapping[str, Any]) -> Iterator[Section]:
     yield Section("case", (f"{case['name']}: {case['title']}",))
     injections = [
         f"{entry['at']:.1f} s: {entry['what']} ({entry['when']}) {entry['instance_id']}".rstrip()
-        + (f", but {entry['problem']}" if entry["problem"] else "")
         for entry in case["injections"]
     ]
     yield Section("injected", tuple(injections))

@@ -1,8 +1,7 @@
-"""Makes the model of Auto Scaling importable beside the tests, and prints the score of the planted defects."""
+"""Makes the model of Auto Scaling importable beside the tests."""
 
 import logging
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -10,23 +9,6 @@ import pytest
 sys.path.extend(str(Path(__file__).parent / folder) for folder in ("", "events", "model", "policy"))
 
 from deeplearning_contract.settings import AdjusterSettings
-
-
-@dataclass
-class Score:
-    """
-    Results of the planted defects.
-
-    Attributes:
-        planted: Number of planted defects.
-        lines: A line for each that was caught.
-    """
-
-    planted: int = 0
-    lines: list[str] = field(default_factory=list)
-
-
-SCORE = pytest.StashKey[Score]()
 
 
 @pytest.fixture
@@ -47,20 +29,3 @@ def silence():
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
-
-
-@pytest.fixture
-def score(pytestconfig):
-    return pytestconfig.stash.setdefault(SCORE, Score())
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    score = config.stash.get(SCORE, None)
-    if score is None:
-        return
-    for line in score.lines:
-        terminalreporter.write_line(line)
-    caught = len(score.lines)
-    terminalreporter.write_line(
-        f"capacity adjuster: {caught} of {score.planted} planted defects caught, score {caught / score.planted:.0%}"
-    )

@@ -84,19 +84,6 @@ def read_until_stable(world):
     return world.state
 
 
-@pytest.mark.fault(1, 3)
-@pytest.mark.defect("D01")
-def test_a_launch_error_while_others_are_under_way_changes_nothing():
-    world = lose_first(4)
-    assert not invoke(world).changes
-    world.end_launch(WORKER)
-    tick(world, 1)
-    assert world.state is None
-    for _ in range(2):
-        world.end_launch(WORKER)
-    assert len(read_until_stable(world).expected) == 4
-
-
 @pytest.mark.fault(3)
 @pytest.mark.defect("D02", "D16")
 @pytest.mark.parametrize("hook", [":Wait", ":Proceed", ":Something"])
@@ -151,17 +138,6 @@ def test_a_node_that_dies_before_the_roster_is_replaced_and_expected_anew(role):
     assert [notification.generation for notification in world.notifications] == [1, 2]
 
 
-@pytest.mark.fault(1, 43)
-def test_a_worker_that_cannot_be_replaced_before_the_roster_is_given_up():
-    world = launch()
-    kill(world, WORKER, replacement="capacity")
-    state = read_until_stable(world)
-    assert (state.generation, state.requested, len(state.expected), world.workers.desired) == (2, 4, 3, 2)
-    assert state.reason.cause.startswith(
-        "2 of 3 workers launched, at least 1 were required: InsufficientInstanceCapacity"
-    )
-
-
 @pytest.mark.fault(1)
 def test_a_second_shrink_remembers_what_was_asked_for_at_first():
     world = make_world(["", "", "capacity", ""])
@@ -182,41 +158,6 @@ def test_too_few_workers_after_the_verdict_fail_with_the_reason():
         "launched workers must be at least 3, got 2 of 3: InsufficientInstanceCapacity in eu-west-1a"
         in state.reason.cause
     )
-
-
-@pytest.mark.fault(13, 46)
-@pytest.mark.defect("D08")
-def test_a_master_that_cannot_be_replaced_before_the_roster_fails_the_cluster():
-    world = launch()
-    kill(world, MASTER, replacement="capacity")
-    state = read_until_stable(world)
-    assert state.phase is Phase.FAILED
-    assert world.signals == [str(state.reason)]
-    assert state.reason.cause.startswith("master did not launch: InsufficientInstanceCapacity in eu-west-1a")
-
-
-@pytest.mark.fault(4)
-def test_capacity_that_comes_back_after_a_shrink_is_not_taken_silently():
-    world = make_world(["", "", "capacity"])
-    shrunk = read_until_stable(world)
-    assert (shrunk.requested, len(shrunk.expected), world.workers.desired) == (4, 3, 2)
-    world.pass_time(600)
-    world.react(WORKER)
-    assert read_until_stable(world) == shrunk
-    assert (world.workers.desired, len(world.workers.nodes)) == (2, 2)
-
-
-@pytest.mark.fault(14)
-def test_capacity_that_a_user_adds_before_the_roster_is_expected_too():
-    world = launch(spare=2)
-    world.user_sets_desired(5)
-    world.react(WORKER)
-    invoke(world)
-    assert world.state.generation == 1
-    for _ in range(2):
-        world.end_launch(WORKER)
-    state = read_until_stable(world)
-    assert (state.generation, state.requested, len(state.expected)) == (2, 6, 6)
 
 
 @pytest.mark.fault(20)
@@ -251,43 +192,6 @@ def test_a_master_that_publishes_between_any_two_calls_keeps_what_it_published(r
         assert read_until_stable(world) == published
         assert not world.workers.suspended
         assert world.workers.desired >= len(world.workers.live)
-
-
-@pytest.mark.fault(33, 34)
-def test_a_crash_around_any_call_of_a_second_verdict_changes_nothing_in_the_end():
-    for crash_at in range(2 * MOST_CALLS):
-        world = launch()
-        kill(world, WORKER, replacement="capacity")
-        invoke(world, crash_at=crash_at)
-        state = read_until_stable(world)
-        assert (state.generation, state.requested, len(state.expected), world.workers.desired) == (2, 4, 3, 2)
-        assert not world.workers.suspended
-
-
-def test_three_workers_that_never_join_stop_the_launches():
-    world = form()
-    state = world.state
-    kill(world, WORKER)
-    boot_in_vain(world, 2)
-    assert "Launch" not in world.workers.suspended
-    boot_in_vain(world, 1)
-    assert world.workers.suspended == {"Launch"}
-    assert world.breaker.reason.cause.startswith(
-        "workers must join the cluster, got 3 that died before within 30 minutes (i-"
-    )
-    assert "taken out of service in response to an EC2 health check indicating; launches are suspended" in (
-        str(world.breaker.reason)
-    )
-    assert read_until_stable(world) == state, "the membership is the master's"
-
-
-def test_workers_that_never_join_before_the_roster_fail_the_cluster():
-    world = launch()
-    boot_in_vain(world, 3)
-    state = read_until_stable(world)
-    assert state.phase is Phase.FAILED
-    assert state.reason == world.breaker.reason
-    assert world.signals == [str(state.reason)]
 
 
 def test_members_that_die_trip_nothing():
@@ -387,34 +291,12 @@ def test_the_end_of_a_capacity_block_is_reported_in_any_phase():
     assert [state.notice != "" for state in world.writes] == [False, True, True, True]
 
 
-@pytest.mark.fault(33)
-def test_a_crash_around_any_call_of_a_notice_is_repaired():
-    for crash_at in range(8):
-        world = form()
-        warn(world, crash_at=crash_at)
-        warn(world)
-        assert RESERVATION in world.state.notice
-        assert len(world.notifications) > 1
-        assert world.state.revision == 4
-
-
 def test_a_notice_outlives_the_next_verdict():
     world = launch()
     warn(world)
     kill(world, WORKER)
     state = read_until_stable(world)
     assert (state.generation, RESERVATION in state.notice) == (2, True)
-
-
-def test_a_notice_for_no_cluster_changes_nothing():
-    world = make_world([""])
-    warn(world)
-    assert world.state is None
-    world = launch()
-    world.master_gives_up()
-    failed = world.state
-    warn(world)
-    assert world.state == failed
 
 
 CAUSES = {
@@ -442,17 +324,6 @@ def test_the_stack_hears_the_reason_within_a_minute_of_its_cause(cause, is_event
     assert world.state.phase is Phase.FAILED
     assert world.signals == [str(world.state.reason)]
     assert world.now - since <= 60
-
-
-@pytest.mark.fault(7)
-def test_a_denial_that_passes_by_itself_fails_nothing():
-    world = make_world(["", "", "denied"])
-    world.lambda_seconds = 120
-    retry = [(8, lambda world: world.react(WORKER)), (9, lambda world: world.end_launch(WORKER))]
-    invocation = invoke(world, meanwhile=retry)
-    assert invocation.log.index("sleep") < 9
-    assert len(read_until_stable(world).expected) == 4
-    assert world.state.requested == 4
 
 
 @pytest.mark.fault(7)

@@ -1,25 +1,20 @@
 """Capacity that the stack requests is requested of the groups once, despite crashes, duplicates and delays."""
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
-import invariants
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
-from model_invocation import Invocation, ask, invoke
+from model_invocation import ask, invoke
 from request_machine import LEASE_SECONDS, RequestMachine
 from scaling_model import World
 from test_crashes import tick
 from test_scaling_model import THOROUGH
 
-from capacity_adjuster.events.notifications import describe_event
-from capacity_adjuster.events.stack_request import is_stack_request
 from capacity_adjuster.policy.requested_capacity import CapacityRequest, RequestedCapacity, find_due, plan_targets
 from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.policy.stop_policy import StopRecord
 from deeplearning_contract.cluster_state import Phase
-from deeplearning_contract.document import parse_record
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.reason import Reason
 
@@ -74,21 +69,6 @@ def test_creation_asks_for_the_workers_first_and_the_master_last_and_is_answered
     assert answer["PhysicalResourceId"]
 
 
-def test_a_cluster_forms_after_its_creation_asked():
-    world = create()
-    launch_all(world)
-    tick(world)
-    assert world.state.phase is Phase.LAUNCHED
-    assert (world.state.requested, len(world.state.expected)) == (4, 4)
-
-
-def test_nothing_is_decided_before_capacity_was_asked_for():
-    world = make_world()
-    tick(world)
-    assert world.state is None
-    assert sizes(world) == (0, 0)
-
-
 @pytest.mark.parametrize("is_tried_again", [False, True])
 def test_a_crash_around_any_call_of_a_creation_asks_for_everything_in_the_end(is_tried_again):
     """By Lambda's second attempt, or by the timer once the request is recorded."""
@@ -110,14 +90,6 @@ def test_a_crash_around_any_call_of_a_creation_asks_for_everything_in_the_end(is
 def test_the_sweep_is_long_enough():
     world = make_world()
     assert len(ask(world, world.stack_request("Create", 3)).log) <= MOST_CALLS
-
-
-def test_another_count_of_a_later_deployment_is_asked_for_once():
-    world = create()
-    ask(world, world.stack_request("Update", 5))
-    assert sizes(world) == (1, 5)
-    ask(world, world.stack_request("Update", 2))
-    assert sizes(world) == (1, 2)
 
 
 def test_a_users_own_scaling_stays_whatever_is_delivered_again():
@@ -263,43 +235,6 @@ def test_a_stop_waits_for_capacity_that_is_being_asked_for():
         assert sizes(world) == (0, 0)
 
 
-def test_groups_that_are_not_to_be_seen_yet_are_asked_by_the_timer():
-    world = make_world()
-    world.workers.exists = False
-    world.forget_old_answers(world.workers)
-    ask(world, world.stack_request("Create", 3))
-    assert world.answers[-1]["Status"] == "SUCCESS"
-    assert sizes(world) == (0, 0)
-    world.workers.exists = True
-    world.forget_old_answers(world.workers)
-    tick(world, 2)
-    assert sizes(world) == (1, 3)
-
-
-@pytest.mark.parametrize(
-    "properties", [{}, {"Master": "1", "Workers": "-1"}, {"Master": "1", "Workers": "\u0663"}, None]
-)
-def test_properties_that_are_no_counts_fail_the_resource_with_a_reason(properties):
-    world = make_world()
-    ask(world, world.stack_request("Create", 3) | {"ResourceProperties": properties})
-    assert world.answers[-1]["Status"] == "FAILED"
-    assert "Master and Workers must be counts" in world.answers[-1]["Reason"]
-    assert world.requested is None
-
-
-def test_the_record_survives_its_document():
-    world = create()
-    assert parse_record(RequestedCapacity, json.dumps(asdict(world.requested)), "request") == world.requested
-
-
-def test_only_cloudformations_requests_are_taken_for_one():
-    event = make_world().stack_request("Create", 3)
-    assert is_stack_request(event)
-    assert "cloudformation.example" not in describe_event(event)
-    for other in ({}, None, {"RequestType": "Create"}, event | {"RequestType": "Describe"}, {"source": "aws.events"}):
-        assert not is_stack_request(other)
-
-
 def test_the_candidate_that_is_requested_is_asked_and_no_other():
     world = make_world()
     first, second = world.workers.observe(), replace(world.workers.observe(), name="second", candidate="1")
@@ -309,14 +244,3 @@ def test_the_candidate_that_is_requested_is_asked_and_no_other():
     assert [(each.group, each.target) for each in asks] == [("second", 3), ("master-group", 1)]
     assert [each.group for each in find_due(asks, (master, replace(second, desired=7), first))] == ["master-group"]
     assert plan_targets(RequestedCapacity(1, request, ("r",)), (world.master.observe(), first)) is None
-
-
-def test_an_event_while_instances_come_reads_no_request():
-    world = create()
-    for role in NodeRole:
-        world.react(role)
-    invocation = Invocation(world, crash_at=None, lag=0.0, meanwhile=[])
-    invocation.run()
-    assert invocation.log == ["find"]
-    assert invariants.INVARIANTS["W1"]
-    assert invoke(world).changes == []

@@ -1,4 +1,4 @@
-"""The adjuster keeps its promises in whatever order the world moves; planted defects are in `mutants.py`."""
+"""The adjuster keeps its promises in whatever order the world moves."""
 
 import itertools
 import random

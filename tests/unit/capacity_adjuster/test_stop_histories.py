@@ -10,7 +10,6 @@ from model_invocation import invoke, warn
 from scaling_model import World
 from stop_machine import BUDGET_TOPIC, LEASE_SECONDS, StopMachine
 from test_crashes import MOST_CALLS
-from test_histories import boot_in_vain, kill
 from test_scaling_model import THOROUGH
 
 from capacity_adjuster.policy.stop_policy import StopRecord
@@ -40,12 +39,6 @@ def tick(world, minutes=1):
         invoke(world)
 
 
-def end_terminations(world):
-    for role in NodeRole:
-        world.react(role)
-        world.end_terminations(role)
-
-
 @pytest.mark.parametrize("phase", [Phase.LAUNCHED, Phase.PUBLISHED, Phase.FORMED, Phase.FAILED])
 def test_a_cluster_stops_in_any_phase_and_within_two_ticks(phase):
     world = form()
@@ -58,25 +51,26 @@ def test_a_cluster_stops_in_any_phase_and_within_two_ticks(phase):
     assert (event.kind, event.generation, event.nodes, event.reason) == (EventKind.FINISHED, 1, 4, Reason("deadline"))
 
 
+def test_a_cluster_that_was_ended_before_is_not_stopped_again_when_it_is_wanted():
+    world = form()
+    world.user_sets_desired(0)
+    world.master.desired = 0
+    world.forget_old_answers(world.master)
+    tick(world, 62)
+    assert world.events == []
+    world.user_starts_again(2)
+    tick(world, 59)
+    assert (world.master.desired, world.workers.desired) == (1, 2)
+    tick(world, 3)
+    assert (world.master.desired, world.workers.desired) == (0, 0)
+    assert len(world.events) == 1
+
+
 def test_the_workers_end_before_the_master():
     world, order = form(), []
     world.pass_time(HOUR)
     invoke(world, meanwhile=[(n, lambda w: order.append((w.workers.desired, w.master.desired))) for n in range(20)])
     assert list(dict.fromkeys(order)) == [(3, 1), (0, 1), (0, 0)]
-
-
-def test_the_nodes_get_the_notice_once_and_it_goes_with_the_stop():
-    world = form()
-    tick(world, 44)
-    assert world.state.notice == ""
-    rings = len(world.notifications)
-    tick(world, 14)
-    assert world.state.notice.startswith("the cluster stops by itself at ")
-    assert len(world.notifications) == rings + 1
-    tick(world, 3)
-    end_terminations(world)
-    tick(world, 2)
-    assert world.state.notice == ""
 
 
 def test_a_longer_time_takes_the_notice_back_and_a_capacity_block_keeps_its_own():
@@ -100,50 +94,20 @@ def test_a_minimum_that_the_user_has_raised_is_kept():
     assert world.stop.is_stopped
 
 
-def test_a_cluster_that_was_ended_before_is_not_stopped_again_when_it_is_wanted():
+def test_the_nodes_get_the_notice_once_and_it_goes_with_the_stop():
     world = form()
-    world.user_sets_desired(0)
-    world.master.desired = 0
-    world.forget_old_answers(world.master)
-    tick(world, 62)
-    assert world.events == []
-    world.user_starts_again(2)
-    tick(world, 59)
-    assert (world.master.desired, world.workers.desired) == (1, 2)
+    tick(world, 44)
+    assert world.state.notice == ""
+    rings = len(world.notifications)
+    tick(world, 14)
+    assert world.state.notice.startswith("the cluster stops by itself at ")
+    assert len(world.notifications) == rings + 1
     tick(world, 3)
-    assert (world.master.desired, world.workers.desired) == (0, 0)
-    assert len(world.events) == 1
-
-
-def test_a_tripped_breaker_does_not_keep_a_cluster_running():
-    world = form(HOUR // 2)
-    kill(world, NodeRole.WORKER)
-    boot_in_vain(world, 3)
-    assert world.workers.suspended == {"Launch"}
-    tick(world, 31)
-    assert (world.master.desired, world.workers.desired) == (0, 0)
-    assert world.workers.suspended == {"Launch"}, "the breaker's suspension is the user's to resume"
-
-
-@pytest.mark.fault(33, 34)
-@pytest.mark.parametrize("message_id", ["", "m-1"])
-def test_a_crash_around_any_call_of_a_stop_changes_nothing_in_the_end(message_id):
-    for crash_at in range(2 * MOST_CALLS):
-        world = form()
-        world.is_budget_spent = bool(message_id)
-        world.pass_time(60 if message_id else HOUR)
-        invocation = invoke(world, crash_at=crash_at, message_id=message_id)
-        world.pass_time(LEASE_SECONDS)
-        if invocation.outcome == "crashed":  # Lambda tries again; the timer does in any case.
-            invoke(world, message_id=message_id)
-        tick(world, 2)
-        invariants.s3_a_stop_comes(world)
-        assert 1 <= len(world.events) <= 2, "one that dies between event and stop tells it again"
-        end_terminations(world)
-        tick(world, 1)
-        before = world.record
-        tick(world, 3)
-        invariants.i10_again_is_the_same(before, world.record)
+    for role in NodeRole:
+        world.react(role)
+        world.end_terminations(role)
+    tick(world, 2)
+    assert world.state.notice == ""
 
 
 def make_short_world():

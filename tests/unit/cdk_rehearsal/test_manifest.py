@@ -107,7 +107,7 @@ Notes = Sequence[Callable[[cdk.Annotations], None]]
 
 def _synthesize(folder: Path, stacks: dict[str, Notes]) -> Path:
     """Synthesize an app with a queue with notes in each stack; a name such as `Prod/training` is that of a stage."""
-    app = cdk.App(outdir=str(folder))
+    app = cdk.App(outdir=str(folder), analytics_reporting=False, builtin_cloud_formation_validation=False)
     for name, notes in stacks.items():
         stage, _, own = name.rpartition("/")
         queue = sqs.CfnQueue(cdk.Stack(cdk.Stage(app, stage) if stage else app, own), "Queue")

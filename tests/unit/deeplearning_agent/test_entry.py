@@ -10,7 +10,6 @@ import pytest
 from deeplearning_agent.__main__ import main
 from deeplearning_agent.membership.formation_outcome import FormationOutcome, signal_stack
 from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_node.deadline import Deadline
 from deeplearning_node.failure import StageFailure, describe_failure
 from deeplearning_node.instance_metadata import read_identity
 
@@ -61,25 +60,6 @@ def test_an_unforeseen_error_still_has_a_stage_and_a_kind():
 def test_identity_comes_from_metadata_version_2(imds):
     identity = read_identity(imds.clock, {"AWS_EC2_METADATA_SERVICE_ENDPOINT": imds.url})
     assert (identity.instance_id, identity.address) == ("i-0123456789abcdef0", "10.1.2.3")
-
-
-@pytest.mark.fault(52)
-def test_a_metadata_service_that_comes_late_is_waited_for_and_one_that_never_does_is_named(imds):
-    imds.refusals = 3
-    assert read_identity(imds.clock, {"AWS_EC2_METADATA_SERVICE_ENDPOINT": imds.url}).address == "10.1.2.3"
-    imds.refusals = 1000
-    with pytest.raises(StageFailure, match=r"returned no identity: HTTP Error 401: .* PUT .*/latest/api/token"):
-        read_identity(imds.clock, {"AWS_EC2_METADATA_SERVICE_ENDPOINT": imds.url})
-
-
-@pytest.mark.fault(53)
-@pytest.mark.defect("D38")
-def test_missing_credentials_end_the_preparation(lab, ticking_clock, monkeypatch):
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:9")
-    agent = lab.agent(0)
-    with pytest.raises(StageFailure, match="no AWS credentials"):
-        agent.clients.wait_for_credentials(Deadline.after(ticking_clock(), 3000))
 
 
 def test_check_tells_good_settings_from_bad_ones(lab, tmp_path, capsys):

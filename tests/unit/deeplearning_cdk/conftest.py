@@ -227,21 +227,21 @@ def synthesize(
     return make
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def make_once(
     make_app: Callable[..., cdk.App], read_stack: Callable[[cdk.Stack], Synthesis]
 ) -> Callable[..., Callable[..., Synthesis]]:
     """Return a function from a kind and its defaults to one from props to a synthesis; equal ones happen once."""
 
     def make_kind(kind: Any, **defaults: Any) -> Callable[..., Synthesis]:
-        known: dict[str, Synthesis] = {}
+        known: dict[str, tuple[Synthesis, Any]] = {}
 
         def synthesize(**props: Any) -> Synthesis:
             if repr(props) not in known:
                 stack = cdk.Stack(make_app(), "Stack")
                 kind(stack, "Training", **(defaults | props))
-                known[repr(props)] = read_stack(stack)
-            return known[repr(props)]
+                known[repr(props)] = read_stack(stack), props  # Kept: an object of jsii is named by its address.
+            return known[repr(props)][0]
 
         return synthesize
 

@@ -9,7 +9,6 @@ import aws_cdk as cdk
 import pytest
 
 from deeplearning_cdk import NodeImage
-from deeplearning_contract.names import NodeRole
 from tests.unit.deeplearning_cdk.clusters import WITH_LUSTRE
 from tests.unit.deeplearning_cdk.test_public_api import VARIANTS as PRESETS
 
@@ -51,27 +50,6 @@ def test_nothing_in_the_stack_can_hold_up_its_deletion(synthesize: Any, props: d
     assert int(held[0]["Properties"]["ServiceTimeout"]) <= MOST_SECONDS_TO_ANSWER
     protections = ("NewInstancesProtectedFromScaleIn", "DeletionProtectionEnabled", "DeletionProtection")
     assert not [name for entry in resources for name in protections if entry.get("Properties", {}).get(name)]
-
-
-@pytest.mark.fault(65)
-@pytest.mark.parametrize("role", NodeRole)
-def test_the_adjuster_and_what_it_uses_outlive_the_groups(synthesize: Any, role: NodeRole) -> None:
-    synthesis = synthesize()
-    outliving = synthesis.before(synthesis.group_id(role))
-    for kind in (
-        "AWS::Lambda::Function",
-        "AWS::Lambda::Permission",
-        "AWS::Logs::LogGroup",
-        "AWS::IAM::Role",
-        "AWS::SNS::Subscription",
-        "AWS::Events::Rule",
-        "AWS::DynamoDB::Table",
-        "AWS::SQS::Queue",
-        "AWS::CloudFormation::WaitConditionHandle",
-    ):
-        found = {name for name in synthesis.of_type(kind) if re.search("CapacityAdjuster|Coordination|Nodes", name)}
-        assert found, kind
-        assert found <= outliving, kind
 
 
 # --- Deletion -----------------------------------------------------------------------------------------

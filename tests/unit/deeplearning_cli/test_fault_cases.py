@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,13 +11,19 @@ import pytest
 from cdk_rehearsal.assembly import AssemblyStack
 from deeplearning_cli.main import main
 from deeplearning_cli.rehearsal import read_chosen, rehearse_cases
-from deeplearning_rehearsal.cases.format.case import Case
-from deeplearning_rehearsal.cases.format.case_file import list_cases
+from deeplearning_rehearsal.cases.case import Case
+from deeplearning_rehearsal.cases.loader import list_cases
+from deeplearning_rehearsal.cases.results import merge_result
 from deeplearning_rehearsal.cases.run import one_case
-from deeplearning_rehearsal.cases.verdict.results import merge_result
 from deeplearning_rehearsal.options import RehearsalOptions
 
-CASE = 'title = "Two nodes"\nexpect = "formed"\nnodes = 2\nminutes = 3\ngpus_per_node = 4\n[seen]\nformed = 2\n'
+CASES = """
+from deeplearning_rehearsal.cases.case import case
+
+@case("Two nodes", expect="formed", minutes=3, gpus_per_node=4)
+def pair(run):
+    run.finish()
+"""
 REPORT = {
     "verdict": "pass",
     "reasons": [],
@@ -33,7 +39,7 @@ Enclosure = Callable[[str, str], int]
 def test_the_list_has_a_line_for_each_case(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rehearse", "--list-cases"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == [path.stem for path in list_cases()]
+    assert [line.split()[0] for line in lines] == [case.name for case in list_cases()]
     assert any("Every message comes twice and out of order" in line for line in lines)
     assert main(["rehearse", "--list-cases", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
@@ -93,7 +99,7 @@ def enclose(monkeypatch: pytest.MonkeyPatch) -> Callable[[Enclosure], None]:
     return lambda enclosure: monkeypatch.setattr(one_case, "run_enclosed", enclosure)
 
 
-def _choose(folder: Path, *names: str):
+def _choose(folder: Path) -> tuple[Case, ...]:
     arguments = argparse.Namespace(
         nodes=None,
         expect=None,
@@ -105,13 +111,12 @@ def _choose(folder: Path, *names: str):
         app=None,
         json=False,
     )
-    for name in names:
-        (folder / f"{name}.toml").write_text(CASE)
-        yield from read_chosen(str(folder / f"{name}.toml"), arguments)
+    (folder / "own.py").write_text(CASES)
+    return read_chosen(f"{folder / 'own.py'}::pair", arguments)
 
 
-def _rehearse(chosen: Iterable[tuple[Path, Case]], app: str | None, options: RehearsalOptions) -> int:
-    return rehearse_cases(list(chosen), app, options, jobs=None, again=False)
+def _rehearse(chosen: Sequence[Case], app: str | None, options: RehearsalOptions) -> int:
+    return rehearse_cases(chosen, app, options, jobs=None, again=False)
 
 
 def _write_report(argument: str, **changes: object) -> RehearsalOptions:
@@ -131,12 +136,12 @@ def test_a_case_runs_with_its_own_options_and_leaves_its_entry(
         return 0
 
     enclose(enclosure)
-    assert _rehearse(_choose(tmp_path, "pair"), None, options) == 0
+    assert _rehearse(_choose(tmp_path), None, options) == 0
     ((module, given),) = seen
     assert module == "deeplearning_rehearsal.rehearsal:carry_out"
-    assert (given.nodes, given.expect, given.minutes, given.gpus_per_node) == (2, "formed", 3.0, 4)
+    assert (given.nodes, given.expect, given.minutes, given.gpus_per_node) == (None, "formed", 3.0, 4)
     assert (given.folder, given.cache) == (tmp_path / "pair", tmp_path / "cache")
-    assert given.case == tmp_path / "pair.toml"
+    assert given.case == f"{tmp_path / 'own.py'}::pair"
     assert json.loads((tmp_path / "cases.json").read_text())["pair"]["verdict"] == "pass"
 
 
@@ -147,7 +152,7 @@ def test_a_case_that_leaves_no_report_fails_though_an_older_one_passed(
     (tmp_path / "pair" / "report.json").write_text(json.dumps(REPORT))
     merge_result(tmp_path, "pair", {"verdict": "pass", "seconds": 1.0, "reasons": []})
     enclose(lambda *_: 2)
-    assert _rehearse(_choose(tmp_path, "pair"), None, options) == 1
+    assert _rehearse(_choose(tmp_path), None, options) == 1
     entry = json.loads((tmp_path / "cases.json").read_text())["pair"]
     assert (entry["verdict"], entry["reasons"]) == (
         "fail",
@@ -159,7 +164,7 @@ def test_an_interrupted_case_ends_with_status_130(
     options: RehearsalOptions, enclose: Callable[[Enclosure], None], tmp_path: Path
 ) -> None:
     enclose(lambda *_: 130)
-    assert _rehearse(_choose(tmp_path, "pair"), None, options) == 130
+    assert _rehearse(_choose(tmp_path), None, options) == 130
 
 
 def test_a_named_case_is_rehearsed_though_it_passed_on_the_same_sources(
@@ -173,7 +178,7 @@ def test_a_named_case_is_rehearsed_though_it_passed_on_the_same_sources(
 
     enclose(enclosure)
     for _ in range(2):
-        assert _rehearse(_choose(tmp_path, "pair"), None, options) == 0
+        assert _rehearse(_choose(tmp_path), None, options) == 0
     assert len(ran) == 2
 
 
@@ -182,6 +187,6 @@ def test_an_app_that_fails_is_the_cases_failure(
 ) -> None:
     enclose(lambda *_: pytest.fail("nothing was synthesized"))
     command = f"{sys.executable} -c 'import sys; sys.exit(\"error: planted\")'"
-    assert _rehearse(_choose(tmp_path, "pair"), command, options) == 1
+    assert _rehearse(_choose(tmp_path), command, options) == 1
     assert "pair: the app failed: error: planted" in capsys.readouterr().err
     assert json.loads((tmp_path / "cases.json").read_text())["pair"]["verdict"] == "fail"

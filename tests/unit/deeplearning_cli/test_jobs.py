@@ -24,6 +24,7 @@ from tests.real_time import wait_until
 from tests.unit import job_lab as jobs
 from tests.unit.deeplearning_provision.data_lab import REGION, serve_s3
 
+compiled = jobs.compiled
 job_lab = jobs.job_lab
 CLUSTER, BUCKET = "training-c8bf7dbc", "assets"
 SESSION = """
@@ -216,12 +217,6 @@ def test_a_refusal_of_the_master_is_an_error_for_programs(cluster, capsys, comma
     assert "data must be declared by the cluster, got 'coco'; it declares none" in error["message"]
 
 
-def test_a_refusal_of_the_master_is_shown_with_status_2(cluster, capsys):
-    write_job(cluster, data=["coco"])
-    assert main(["submit", "job.toml"]) == 2
-    assert "data must be declared by the cluster, got 'coco'; it declares none" in capsys.readouterr().out
-
-
 def test_several_clusters_need_a_name(cluster, capsys):
     add_document("another-0123abcd")
     write_job(cluster)
@@ -326,9 +321,10 @@ def test_on_emr_a_job_is_a_step_and_prints_what_it_prints_on_ec2(cluster, emr, c
     assert step["HadoopJarStep"]["Args"][4:-1] == ["/usr/local/bin/deeplearning", "start-job", "--end-with-parent"]
     assert main(["submit", "job.toml", "training", "--env", "COLOUR=red"]) == 0
     on_ec2 = capsys.readouterr()
-    assert [_shorten(line) for line in on_emr.out.splitlines() if not line.endswith("] started")] == [
+    # Output and errors of a step are two files: nothing tells which of two lines came first.
+    assert sorted(_shorten(line) for line in on_emr.out.splitlines() if not line.endswith("] started")) == sorted(
         _shorten(line) for line in on_ec2.out.splitlines() if "] detached; follow it: " not in line
-    ]
+    )
     assert [line.replace("digits/1", "digits/2") for line in on_emr.err.splitlines()] == on_ec2.err.splitlines()
 
 

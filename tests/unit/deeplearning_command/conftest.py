@@ -6,6 +6,7 @@ from deeplearning_agent.boot.steps import install_command
 from tests.unit import job_lab as jobs
 from tests.unit import node_lab
 
+compiled = jobs.compiled
 job_lab = jobs.job_lab
 lab = node_lab.lab
 make_lab = node_lab.make_lab

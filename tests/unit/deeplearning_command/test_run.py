@@ -107,11 +107,6 @@ REFUSALS = {
             "ssh: connect to host 10.0.0.10 port 22: timed out"
         ),
     ),
-    "a host is behind": (
-        lambda lab: lab.install(2, only=0),
-        [],
-        "deeplearning-worker2: must have membership generation 2, got 1; ",
-    ),
     "GPU counts are unequal": (
         make_unequal,
         [],
@@ -137,8 +132,6 @@ REFUSALS = {
         [],
         "Horovod could not be compiled; add --without-environment to run in the image's own software\n",
     ),
-    "a number of ranks that fits no hosts": (lambda lab: None, ["--np", "3"], "--np must not exceed 2 hosts x 1 slots"),
-    "a name that is no name": (lambda lab: None, ["--name", "../x"], "--name must be at most 64 letters"),
 }
 
 

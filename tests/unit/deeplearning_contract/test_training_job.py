@@ -1,5 +1,6 @@
 """Training jobs of SageMaker: the request of any job fits the service, and containers read the same job from it."""
 
+import functools
 import json
 import re
 from dataclasses import replace
@@ -7,6 +8,7 @@ from dataclasses import replace
 import botocore.session
 import hypothesis.strategies as st
 import pytest
+from botocore.model import OperationModel
 from botocore.validate import ParamValidator
 from hypothesis import given
 
@@ -76,10 +78,15 @@ settings = st.builds(
 )
 
 
+@functools.cache
+def load_operation() -> OperationModel:
+    """Load the service model, 7 MB of JSON, once."""
+    return botocore.session.get_session().get_service_model("sagemaker").operation_model("CreateTrainingJob")
+
+
 def list_findings(request: dict[str, object]) -> list[str]:
     """Return what botocore refuses to send, and what is outside of the service's limits."""
-    shape = botocore.session.get_session().get_service_model("sagemaker").operation_model("CreateTrainingJob")
-    unsendable = ParamValidator().validate(request, shape.input_shape).generate_report()
+    unsendable = ParamValidator().validate(request, load_operation().input_shape).generate_report()
     outside = judge_request("sagemaker", "CreateTrainingJob", request, "request")
     return [*filter(None, [unsendable]), *map(str, outside)]
 

@@ -1,9 +1,11 @@
 """
 The jobs whose plans are kept in plans/, and what their tests build them from.
 
+The first sample of a launcher is kept as the page `<name>.txt`, each other as its difference from it, `<name>.diff`.
 Write the files anew, and read what changed, with `.venv/bin/python -m tests.unit.deeplearning_jobs.plan_samples`.
 """
 
+import difflib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -92,17 +94,26 @@ SAMPLES |= {f"{name}-p4d.24xlarge": Sample(name, "p4d.24xlarge") for name in LAU
 """A launcher without a sample of its own is shown on a type with several GPUs and network cards."""
 
 
-def read_page(name):
-    """Return a plan as it is kept."""
-    return (PLANS / f"{name}.txt").read_text()
+FIRST = {sample.launcher: name for name, sample in reversed(SAMPLES.items())}
+"""Launcher -> the sample that is kept as a page."""
+
+
+def keep(name):
+    """Return file and text of a plan, as the program makes it now."""
+    first = FIRST[SAMPLES[name].launcher]
+    if name == first:
+        return PLANS / f"{name}.txt", SAMPLES[name].render()
+    pages = [SAMPLES[each].render().splitlines() for each in (first, name)]
+    difference = difflib.unified_diff(*pages, first, name, n=0, lineterm="")
+    return PLANS / f"{name}.diff", "\n".join(difference) + "\n"
 
 
 def main():
     """Write all plans anew."""
-    for path in PLANS.glob("*.txt"):
+    for path in PLANS.iterdir():
         path.unlink()
-    for name, sample in SAMPLES.items():
-        (PLANS / f"{name}.txt").write_text(sample.render())
+    for path, text in map(keep, SAMPLES):
+        path.write_text(text)
 
 
 if __name__ == "__main__":

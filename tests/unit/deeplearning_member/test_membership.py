@@ -325,8 +325,7 @@ def busy_file(cluster):
     return path
 
 
-@pytest.mark.parametrize("index", [0, 2])
-@pytest.mark.parametrize("begin", [start_job, load_gpu, provision])
+@pytest.mark.parametrize(("begin", "index"), [(start_job, 0), (start_job, 2), (load_gpu, 2), (provision, 0)])
 def test_the_primary_node_touches_the_file_of_emr_while_a_node_is_busy(cluster, busy_file, index, begin):
     """EMR management guide, "Using an auto-termination policy": programs outside of YARN touch it periodically."""
     begin(cluster, index)

@@ -13,7 +13,6 @@ import zipfile
 from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 
-import botocore.loaders
 import botocore.session
 from moto.moto_api._internal.models import moto_api_backend
 
@@ -31,7 +30,6 @@ from tests.unit.loopback import LoopbackServer
 
 REGION = "eu-west-1"
 BUCKET = "training-data"
-LOADER = botocore.loaders.create_loader()
 SETTINGS = TransferSettings(part_bytes=256 * 1024, threads=4)
 MASTER, WORKER = "i-00000000000000001", "i-00000000000000002"
 _KEPT_OUT = {"connection", "transfer-encoding", "date", "server"}
@@ -57,10 +55,9 @@ class BriefClock(Clock):
 
 @dataclass
 class Fault:
-    """Fault that the proxy injects into a response: cut it after some bytes, stall there, or send a status instead."""
+    """Fault that the proxy injects into a response: cut it after some bytes, or send a status instead."""
 
     cut_after: int | None = None
-    stall: threading.Event | None = None
     status: int | None = None
     code: str = "SlowDown"
 
@@ -134,8 +131,6 @@ class Proxy(LoopbackServer):
         if is_counted:
             with self.lock:
                 self.served += len(sent)
-        if fault and fault.stall:
-            fault.stall.wait(GENEROUS_SECONDS)
         if cut is not None:
             handler.close_connection = True
 
@@ -144,7 +139,6 @@ class Proxy(LoopbackServer):
 def serve_s3(patch):
     """Lead S3's clients through a proxy to an empty moto."""
     moto_api_backend.reset()
-    patch.setattr(botocore.session, "create_loader", lambda _=None: LOADER)
     with contextlib.closing(Proxy()) as proxy:
         patch.setenv("AWS_ENDPOINT_URL", proxy.url)
         yield proxy
@@ -162,9 +156,7 @@ class DataLab:
         self.programs.mkdir()
         (self.programs / "mountpoint").write_text('#!/bin/sh\nexec /usr/bin/test -d "$2"\n')
         (self.programs / "mountpoint").chmod(0o755)
-        session = botocore.session.Session()
-        session.register_component("data_loader", LOADER)
-        self.client = session.create_client("s3", region_name=REGION, endpoint_url=proxy.url)
+        self.client = botocore.session.Session().create_client("s3", region_name=REGION, endpoint_url=proxy.url)
         self.client.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
 
     def put(self, key, data, bucket=BUCKET, **options):

@@ -48,7 +48,7 @@ def test_a_fault_case_has_a_folder_of_its_own_and_shares_the_cache() -> None:
         expect="failed",
         out=Path("/a/out"),
         cache=Path("/cache"),
-        case=Path("/cases/quota.toml"),
+        case="/cases/own.py::quota",
     )
     assert RehearsalOptions.from_json(options.to_json()) == options
     assert (options.folder, options.work) == (Path("/a/out/quota"), Path("/a/out/quota/lab"))

@@ -1,7 +1,8 @@
 """
 From a failed case the page alone tells cause and remedy: read on what AWS answered about rehearsed cases.
 
-Each sample is recorded from a rehearsal that was kept: `<case>.json` holds the responses, `<case>.txt` the page.
+Each sample is recorded from a rehearsal that was kept: `<case>.json` holds the responses,
+one record a line (`tests.records.write_records(document, 2)` of their JSON), `<case>.txt` the page.
 """
 
 from datetime import timedelta

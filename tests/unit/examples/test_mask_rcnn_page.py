@@ -8,7 +8,6 @@ run` is a program of the test.
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -80,25 +79,23 @@ def test_the_job_finds_what_the_pages_commands_have_staged(staged, tmp_path):
 
 
 @pytest.mark.defect("D77")
-@pytest.mark.parametrize(
-    "missing",
-    [
+def test_a_file_that_is_missing_ends_the_job_before_anything_starts(staged, tmp_path):
+    for missing in (
         "annotations/instances_train2017.json",
         "annotations/instances_val2017.json",
         "train2017",
         "val2017",
         "pretrained-models/ImageNet-R50-AlignPadding.npz",
-    ],
-)
-def test_a_file_that_is_missing_ends_the_job_before_anything_starts(staged, tmp_path, missing):
-    path = staged / "coco-2017" / missing
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
-    answer = run_job(staged, tmp_path)
-    assert answer.returncode == 2
-    assert f"must contain {missing}, got {staged}/coco-2017 without it" in answer.stderr
-    assert "stage_data.sh s3://BUCKET/PREFIX" in answer.stderr
-    assert not (tmp_path / "run").exists()
-    assert not (tmp_path / "efs/jobs").exists()
+    ):
+        path = staged / "coco-2017" / missing
+        path.rename(tmp_path / "aside")
+        answer = run_job(staged, tmp_path)
+        assert answer.returncode == 2
+        assert f"must contain {missing}, got {staged}/coco-2017 without it" in answer.stderr
+        assert "stage_data.sh s3://BUCKET/PREFIX" in answer.stderr
+        assert not (tmp_path / "run").exists()
+        assert not (tmp_path / "efs/jobs").exists()
+        (tmp_path / "aside").rename(path)
 
 
 def test_a_program_that_is_missing_ends_the_job_before_anything_starts(staged, tmp_path):

@@ -30,7 +30,6 @@ from tests.unit.local_aws import ask_moto, create_state_table
 CLUSTER = "training"
 INSTANCE = "i-0123456789abcdef0"
 SOURCE = "fs-0123.efs.eu-west-1.amazonaws.com:/"
-LOADER = botocore.loaders.create_loader()
 
 
 @pytest.fixture
@@ -39,9 +38,8 @@ def clock():
 
 
 @pytest.fixture
-def empty_moto(monkeypatch):
+def empty_moto():
     """Return what hands a call to a moto with no trace of the last test."""
-    monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # as in tests/unit/conftest.py
     moto_api_backend.reset()
     return ask_moto
 
@@ -59,18 +57,8 @@ def proxy(empty_moto, clock, monkeypatch):
 
 
 @pytest.fixture
-def make_clients():
-    def make():
-        clients = AwsClients("eu-west-1")
-        clients.session.register_component("data_loader", LOADER)
-        return clients
-
-    return make
-
-
-@pytest.fixture
-def clients(proxy, make_clients):
-    found = make_clients()
+def clients(proxy):
+    found = AwsClients("eu-west-1")
     found.session.register("before-send", proxy.answer)
     return found
 

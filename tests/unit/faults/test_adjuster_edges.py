@@ -2,30 +2,22 @@
 
 import contextlib
 import functools
-import json
-import re
-import urllib.parse
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 
 import boto3
 import botocore.endpoint
-import documents
 import pytest
 from botocore.exceptions import ClientError
-from fault_proxy import RESET_AFTER, RESET_BEFORE, Fault, FaultProxy, refuse
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from fault_proxy import RESET_AFTER, RESET_BEFORE, FaultProxy, refuse
 
 from capacity_adjuster import handler
-from capacity_adjuster.aws.auto_scaling_groups import AutoScalingGroups
 from capacity_adjuster.aws.state_table import StateTable
-from capacity_adjuster.events.notifications import describe_event, is_test
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG
 from deeplearning_contract.settings import AdjusterSettings
-from tests.unit.local_aws import Answer, ask_moto, create_state_table
+from tests.unit.local_aws import ask_moto, create_state_table
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=timezone.utc)
 LACK = "We currently do not have sufficient p3dn.24xlarge capacity in the Availability Zone you requested (us-east-1a)."
@@ -252,103 +244,6 @@ def test_an_invocation_whose_time_runs_out_within_a_shrink_leaves_nothing_suspen
     assert cloud.workers["SuspendedProcesses"] == []
     cloud.converge(Time(age=180))
     expect_one_shrink(cloud)
-
-
-# --- Pages ------------------------------------------------------------------------------------------
-
-
-def serve_pages(kind, wrap, entries, size):
-    """Return a fault that serves entries in pages, as Auto Scaling does."""
-
-    def respond(call, _answer):
-        sent = urllib.parse.parse_qs(call.body.decode())
-        first = int(sent.get("NextToken", ["0"])[0])
-        token = f"<NextToken>{first + size}</NextToken>" if first + size < len(entries) else ""
-        members = "".join(f"<member>{entry}</member>" for entry in entries[first : first + size])
-        result = f"<{kind}Result><{wrap}>{members}</{wrap}>{token}</{kind}Result>"
-        return Answer(200, (("Content-Type", "text/xml"),), f"<{kind}Response>{result}</{kind}Response>".encode())
-
-    return Fault(respond)
-
-
-@pytest.fixture
-def groups(proxy):
-    return AutoScalingGroups(make_client("autoscaling"), "training")
-
-
-@pytest.mark.fault(38)
-@pytest.mark.defect("D17")
-def test_2500_activities_are_read_though_pages_are_refused(groups, proxy):
-    entries = [
-        f"<ActivityId>a-{number}</ActivityId><AutoScalingGroupName>w</AutoScalingGroupName><Cause>c</Cause>"
-        f"<StartTime>2026-11-21T10:00:00Z</StartTime><StatusCode>{'Failed' if number == 2499 else 'Successful'}"
-        "</StatusCode><Description>Launching a new EC2 instance: i-1</Description>"
-        for number in range(2500)
-    ]
-    proxy.inject(refuse("Throttling"), "DescribeScalingActivities", on=(13, 14))
-    proxy.inject(serve_pages("DescribeScalingActivities", "Activities", entries, 100), "DescribeScalingActivities")
-    found = groups.read_activities("w")
-    assert [entry.activity_id for entry in found] == [f"a-{number}" for number in range(2500)]
-    assert found[-1].is_failed_launch
-    assert proxy.count("DescribeScalingActivities") == 25 + 2
-
-
-@pytest.mark.fault(38)
-def test_2500_instances_and_groups_on_every_page_are_read(groups, proxy):
-    instances = "".join(
-        f"<member><InstanceId>i-{number:08x}</InstanceId><LifecycleState>InService</LifecycleState>"
-        "<HealthStatus>Healthy</HealthStatus><ProtectedFromScaleIn>false</ProtectedFromScaleIn>"
-        "<AvailabilityZone>us-east-1a</AvailabilityZone></member>"
-        for number in range(2500)
-    )
-    tags = "".join(
-        f"<member><Key>{key}</Key><Value>{value}</Value></member>"
-        for key, value in ((CLUSTER_TAG, "training"), (ROLE_TAG, "worker"))
-    )
-    entries = [
-        f"<AutoScalingGroupName>g{number}</AutoScalingGroupName><MinSize>0</MinSize><MaxSize>2500</MaxSize>"
-        f"<DesiredCapacity>2500</DesiredCapacity><CreatedTime>2026-11-21T10:00:00Z</CreatedTime>"
-        f"<Instances>{instances if number == 120 else ''}</Instances><Tags>{tags if number == 120 else ''}</Tags>"
-        for number in range(121)
-    ]
-    proxy.inject(
-        serve_pages("DescribeAutoScalingGroups", "AutoScalingGroups", entries, 50), "DescribeAutoScalingGroups"
-    )
-    (group,) = groups.find()
-    assert (group.name, len(group.launched)) == ("g120", 2500)
-    assert proxy.count("DescribeAutoScalingGroups") == 3
-
-
-# --- Events -----------------------------------------------------------------------------------------
-
-messages = documents.json_values.map(json.dumps) | st.text(max_size=50)
-records = st.fixed_dictionaries({"Sns": st.fixed_dictionaries({"Message": messages}) | documents.json_values})
-events = documents.json_values | st.fixed_dictionaries(
-    {"Records": st.lists(records | documents.json_values, max_size=4)}
-)
-
-
-@pytest.mark.fault(21, 22)
-@pytest.mark.defect("D11")
-@settings(max_examples=60, deadline=None)
-@given(events)
-def test_any_event_at_all_is_described_in_a_line_and_none_is_taken_for_a_test(event):
-    described = describe_event(event)
-    assert len(described) < 3000
-    assert not re.search(r"[\n\r]", described)
-    assert not is_test(event)
-
-
-@pytest.mark.fault(22)
-@pytest.mark.parametrize("depth", [100, 900, 5000, 100_000])
-def test_an_event_nested_without_end_ends_nothing(depth):
-    for text in (
-        '{"Event":' + "[" * depth + "]" * depth + "}",
-        "[" * depth,
-        '{"StatusMessage":' * depth + "1" + "}" * depth,
-    ):
-        assert describe_event({"Records": [{"Sns": {"Message": text}}]})
-        assert not is_test({"Records": [{"Sns": {"Message": text}}]})
 
 
 def test_the_adjusters_waits_for_one_call_fit_into_an_invocation():

@@ -25,6 +25,7 @@ from deeplearning_node.aws_clients import (
     ATTEMPTS,
     DENIED_SECONDS,
     LONGEST_CALL_SECONDS,
+    AwsClients,
     AwsFailure,
     call_for,
     describe_aws_error,
@@ -100,9 +101,7 @@ def test_a_lost_answer_to_a_write_that_lost_its_race_is_a_lost_race(store, proxy
 
 @pytest.mark.fault(33, 41)
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_caller_that_dies_after_any_call_leaves_what_the_next_one_completes(
-    proxy, table, make_clients, clock, number
-):
+def test_a_caller_that_dies_after_any_call_leaves_what_the_next_one_completes(proxy, table, clock, number):
     def publish(clients):
         store = StateStore(clients, table, "training")
         state = store.read()
@@ -113,11 +112,11 @@ def test_a_caller_that_dies_after_any_call_leaves_what_the_next_one_completes(
             store.write(state.advance(Phase.PUBLISHED))
         return store.read()
 
-    doomed = make_clients()
+    doomed = AwsClients("eu-west-1")
     die_after(doomed.session, number)
     with pytest.raises(CallerDiedError):
         publish(doomed)
-    assert publish(make_clients()) == FIRST.advance(Phase.PUBLISHED)
+    assert publish(AwsClients("eu-west-1")) == FIRST.advance(Phase.PUBLISHED)
 
 
 @pytest.mark.fault(37)
@@ -140,9 +139,9 @@ def test_a_stale_read_cannot_overwrite_what_came_after_it(store, proxy):
     [stall(ANSWER_SECONDS), refuse("ThrottlingException"), refuse("ServiceUnavailable", 503), RESET_BEFORE],
     ids=["stall", "throttling", "unavailable", "reset"],
 )
-def test_a_call_that_never_succeeds_ends_with_its_deadline(proxy, make_clients, clock, fault):
+def test_a_call_that_never_succeeds_ends_with_its_deadline(proxy, clock, fault):
     proxy.inject(fault)
-    store = StateStore(make_clients(), "state", "training")
+    store = StateStore(AwsClients("eu-west-1"), "state", "training")
     began = clock.now
     with pytest.raises(AwsFailure) as raised:
         call_for(clock, 60, store.read)

@@ -21,7 +21,13 @@ from deeplearning_agent.membership.formation import reserve_seconds
 from deeplearning_cdk.training_cluster import _count_formation_seconds
 from deeplearning_contract import web
 from deeplearning_node import aws_clients, instance_metadata
-from deeplearning_node.aws_clients import ANSWER_SECONDS, CREDENTIALS_SECONDS, LONGEST_CALL_SECONDS, call_until
+from deeplearning_node.aws_clients import (
+    ANSWER_SECONDS,
+    CREDENTIALS_SECONDS,
+    LONGEST_CALL_SECONDS,
+    AwsClients,
+    call_until,
+)
 from deeplearning_node.deadline import LONGEST_PAUSE_SECONDS, Clock, Deadline
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.instance_metadata import LIMIT_SECONDS
@@ -75,9 +81,9 @@ def test_a_retry_loop_ends_no_later_than_its_deadline_and_one_call(seconds, dura
 
 
 @pytest.fixture
-def silent_table(proxy, make_clients):
+def silent_table(proxy):
     proxy.inject(stall(ANSWER_SECONDS))
-    return make_clients()
+    return AwsClients("eu-west-1")
 
 
 @pytest.mark.fault(63)
@@ -121,10 +127,10 @@ def silent_address(monkeypatch):
     ],
     ids=["aws", "metadata", "signal"],
 )
-def test_a_client_gives_up_a_server_that_never_answers(silent_address, make_clients, ask):
+def test_a_client_gives_up_a_server_that_never_answers(silent_address, ask):
     """For real: elsewhere a call that stalls ends without a wait, as this time-out would."""
     with pytest.raises((OSError, ReadTimeoutError), match=r"(?i)timed out|read timeout"):
-        ask(silent_address, make_clients())
+        ask(silent_address, AwsClients("eu-west-1"))
 
 
 @pytest.mark.fault(54)

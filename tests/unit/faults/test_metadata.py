@@ -20,7 +20,7 @@ from fault_proxy import (
 )
 
 from deeplearning_node import aws_clients, instance_metadata
-from deeplearning_node.aws_clients import CREDENTIALS_SECONDS, METADATA_SECONDS, call_for
+from deeplearning_node.aws_clients import CREDENTIALS_SECONDS, METADATA_SECONDS, AwsClients, call_for
 from deeplearning_node.deadline import LONGEST_PAUSE_SECONDS, Deadline
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.instance_metadata import ANSWER_SECONDS, LIMIT_SECONDS, read_identity
@@ -139,9 +139,9 @@ def test_one_that_never_recovers_is_named_with_its_cause_in_bounded_time(imds, c
 
 
 @pytest.mark.fault(53)
-def test_credentials_that_come_late_are_waited_for(imds, proxy, make_clients, clock):
+def test_credentials_that_come_late_are_waited_for(imds, proxy, clock):
     imds.inject(refuse("NotFound", 404), f"GET {ROLE}", on=(1, 2, 3))
-    clients = make_clients()
+    clients = AwsClients("eu-west-1")
     clients.wait_for_credentials(Deadline.after(clock, 3000))
     assert clients.session.get_credentials().access_key == "AKIDFIRST"
     assert imds.count(f"GET {ROLE}") == 4
@@ -159,20 +159,18 @@ def test_credentials_that_come_late_are_waited_for(imds, proxy, make_clients, cl
     ],
     ids=["no-role", "disabled", "not-json", "not-trusted"],
 )
-def test_credentials_that_never_come_end_the_preparation_with_the_cause(  # noqa: PLR0917 - one call is broken a case
-    imds, make_clients, clock, operation, fault, words
-):
+def test_credentials_that_never_come_end_the_preparation_with_the_cause(imds, clock, operation, fault, words):
     imds.inject(fault, operation)
     began = clock.now
     with pytest.raises(StageFailure, match="no AWS credentials") as raised:
-        make_clients().wait_for_credentials(Deadline.after(clock, 3000))
+        AwsClients("eu-west-1").wait_for_credentials(Deadline.after(clock, 3000))
     assert words in raised.value.cause
     assert clock.now - began < CREDENTIALS_SECONDS + LONGEST_PAUSE_SECONDS
     assert "instance profile" in raised.value.remedy
 
 
 @pytest.mark.fault(52)
-def test_a_metadata_service_that_takes_longer_than_a_second_still_gives_credentials(imds, make_clients, clock):
+def test_a_metadata_service_that_takes_longer_than_a_second_still_gives_credentials(imds, clock):
     """The one real wait of these tests: botocore by itself would give up after a second, and make one attempt."""
 
     def late(_call, answer):
@@ -181,14 +179,14 @@ def test_a_metadata_service_that_takes_longer_than_a_second_still_gives_credenti
 
     assert METADATA_SECONDS > 2
     imds.inject(Fault(late, has_effect=True), f"GET {ROLE}")
-    clients = make_clients()
+    clients = AwsClients("eu-west-1")
     clients.wait_for_credentials(Deadline.after(clock, 3000))
     assert imds.count(f"GET {ROLE}") == 1
 
 
 @pytest.mark.fault(53)
-def test_credentials_that_are_about_to_expire_are_refreshed_for_the_next_call(imds, proxy, make_clients, clock):
-    clients = make_clients()
+def test_credentials_that_are_about_to_expire_are_refreshed_for_the_next_call(imds, proxy, clock):
+    clients = AwsClients("eu-west-1")
     clients.wait_for_credentials(Deadline.after(clock, 3000))
     age_credentials(clients)
     call_for(clock, 300, clients.dynamodb.list_tables)
@@ -196,8 +194,8 @@ def test_credentials_that_are_about_to_expire_are_refreshed_for_the_next_call(im
 
 
 @pytest.mark.fault(53)
-def test_a_refresh_that_fails_is_tried_again_by_the_call_that_needs_it(imds, proxy, make_clients, clock):
-    clients = make_clients()
+def test_a_refresh_that_fails_is_tried_again_by_the_call_that_needs_it(imds, proxy, clock):
+    clients = AwsClients("eu-west-1")
     clients.wait_for_credentials(Deadline.after(clock, 3000))
     age_credentials(clients)
     imds.clear()
@@ -207,11 +205,9 @@ def test_a_refresh_that_fails_is_tried_again_by_the_call_that_needs_it(imds, pro
 
 
 @pytest.mark.fault(53, 54)
-def test_credentials_that_look_expired_to_a_wrong_clock_are_used_all_the_same(
-    imds, metadata, proxy, make_clients, clock
-):
+def test_credentials_that_look_expired_to_a_wrong_clock_are_used_all_the_same(imds, metadata, proxy, clock):
     """AWS, not this node's clock, says whether they are good."""
     metadata.lifetimes = iter([timedelta(minutes=-10)] * 3)
-    clients = make_clients()
+    clients = AwsClients("eu-west-1")
     clients.wait_for_credentials(Deadline.after(clock, 3000))
     assert call_for(clock, 300, clients.dynamodb.list_tables)["TableNames"] == []

@@ -51,19 +51,6 @@ def short(monkeypatch):
 
 
 @pytest.mark.fault(60)
-def test_a_name_that_resolves_late_is_waited_for(machine):
-    machine.program(
-        "mount",
-        'echo x >>"$FAKES/mount.calls"; n=0; while read -r _; do n=$((n+1)); done <"$FAKES/mount.calls"\n'
-        'test $n -ge 4 || { echo "mount.nfs4: Failed to resolve server fs-0123" >&2; exit 32; }\n'
-        'for target; do :; done; touch "$target/.mounted"',
-    )
-    node = machine.node()
-    mount_file_systems(node, node.limit(3000))
-    assert len(machine.calls("mount")) == 4
-
-
-@pytest.mark.fault(60)
 def test_a_name_that_never_resolves_is_the_reason(machine, clock):
     machine.program("mount", 'echo "mount.nfs4: Failed to resolve server fs-0123: Name or service not known"; exit 32')
     node = machine.node()
@@ -73,18 +60,6 @@ def test_a_name_that_never_resolves_is_the_reason(machine, clock):
     assert "Failed to resolve server" in raised.value.output
     assert "its name resolves" in raised.value.remedy
     assert clock.now - began < LONGEST_SECONDS + LONGEST_PAUSE_SECONDS
-
-
-@pytest.mark.fault(61)
-def test_a_mount_that_hangs_and_cannot_be_killed_is_left_behind_and_named(machine, short):
-    """A process that the kernel cannot kill keeps its end of the pipe open, like this child in another session."""
-    machine.program("setsid", None)
-    (machine.fakes / "setsid").symlink_to("/usr/bin/setsid")
-    machine.program("mount", 'echo x >>"$FAKES/mount.calls"; setsid sleep 3 & wait')
-    node = machine.node()
-    with pytest.raises(StageFailure, match=r"could not be mounted on /mnt/efs: mount .* took longer than 0 s"):
-        mount_file_systems(node, node.limit(30))
-    assert len(machine.calls("mount")) > 1
 
 
 @pytest.mark.fault(61)
@@ -105,13 +80,6 @@ def test_a_file_system_that_hangs_after_its_mount_is_not_called_another_users(ma
     with pytest.raises(StageFailure, match=r"could not be mounted on /mnt/efs: runuser .* took longer") as raised:
         mount_file_systems(node, node.limit(12))
     assert "contains files" not in str(raised.value)
-
-
-@pytest.mark.fault(61)
-def test_a_file_system_that_hangs_once_after_its_mount_is_looked_at_again(machine, short):
-    machine.program("runuser", 'test -e "$FAKES/hung" || { touch "$FAKES/hung"; sleep 30; }\nshift 3; exec "$@"')
-    node = machine.node()
-    mount_file_systems(node, node.limit(300))
 
 
 @pytest.mark.fault(61)
@@ -236,20 +204,6 @@ def test_preparing_a_node_twice_leaves_the_same_bytes(machine):
     assert len(first) >= 6
     assert prepare() == first
     assert len(machine.calls("mount")) == 1
-
-
-@pytest.mark.fault(56)
-def test_an_address_that_a_replaced_node_had_before_knows_only_the_new_key(machine):
-    node = machine.node()
-    known = node.path("/etc/ssh/ssh_known_hosts")
-    known.write_text("github.com ssh-ed25519 AAAAuser\n")
-    for number, instance in (("1", "i-00000002"), ("2", "i-00000003")):
-        members = (Member("i-00000001", "10.0.0.9", 1, KEY), Member(instance, "10.0.0.10", 1, KEY + number))
-        write_known_hosts(node, members)
-    entries = [line.split() for line in known.read_text().splitlines() if not line.startswith("#")]
-    assert {" ".join(entry[1:3]) for entry in entries if "10.0.0.10" in entry[0].split(",")} == {f"{KEY}2"}
-    assert f"{KEY}1" not in known.read_text()
-    assert known.read_text().startswith("github.com ")
 
 
 def test_a_failure_of_a_program_keeps_its_output_for_the_reason():

@@ -7,7 +7,7 @@ from fault_proxy import CUT_OFF, RESET_BEFORE, answer_with, refuse, stall
 
 from deeplearning_agent.workload.user_scripts import FETCH_SECONDS, fetch_script
 from deeplearning_contract.setting_parts import ScriptSettings
-from deeplearning_node.aws_clients import ANSWER_SECONDS, DENIED_SECONDS, LONGEST_CALL_SECONDS, AwsFailure
+from deeplearning_node.aws_clients import ANSWER_SECONDS, DENIED_SECONDS, LONGEST_CALL_SECONDS, AwsClients, AwsFailure
 from deeplearning_node.deadline import LONGEST_PAUSE_SECONDS
 from deeplearning_node.failure import StageFailure
 
@@ -50,12 +50,12 @@ def test_a_script_that_the_role_may_not_read_is_named_with_the_action(bucket, pr
 
 @pytest.mark.fault(63)
 @pytest.mark.usefixtures("bucket")
-def test_a_bucket_that_never_answers_ends_in_bounded_time(proxy, machine, clock, make_clients):
+def test_a_bucket_that_never_answers_ends_in_bounded_time(proxy, machine, clock):
     proxy.inject(stall(ANSWER_SECONDS), "GetObject")
     node = machine.node()
     began = clock.now
     with pytest.raises(AwsFailure):
-        fetch_script(node, make_clients(), SCRIPT, "setup", node.limit(100))
+        fetch_script(node, AwsClients("eu-west-1"), SCRIPT, "setup", node.limit(100))
     assert clock.now - began <= min(100, FETCH_SECONDS) + LONGEST_CALL_SECONDS
 
 

@@ -64,7 +64,7 @@ def take_over(state: ClusterState, master: Member, user_key: str) -> ClusterStat
 def explain(state: ClusterState, left_out: Mapping[str, Reason]) -> ClusterState:
     """Return the same revision with the nodes that were left out in its reason."""
     reasons = [state.reason, *(reason.prefix(f"left out {name}: ") for name, reason in left_out.items())]
-    return replace(state, reason=join_reasons([reason for reason in reasons if reason])) if left_out else state
+    return replace(state, reason=join_reasons([reason for reason in reasons if reason]))
 
 
 def join_reasons(reasons: Sequence[Reason]) -> Reason:

@@ -241,5 +241,5 @@ class WorkerReports:
     def _keep(self, instance_id: str, entry: WorkerReport) -> None:
         if entry != self._entries.get(instance_id):
             self._entries[instance_id] = entry
-            text = json.dumps(asdict(entry), sort_keys=True)
+            text = json.dumps(asdict(entry))
             write_file(self._directory / f"{instance_id}.json", text, 0o600)

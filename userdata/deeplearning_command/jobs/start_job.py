@@ -21,7 +21,6 @@ from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_provision.archives.extraction import extract
 from deeplearning_provision.archives.reader import TAR_GZIP
 from deeplearning_provision.archives.tree_writer import UnsafeNameError
-from deeplearning_provision.s3 import ObjectStore
 from deeplearning_provision.steps import ProvisionFailure
 
 SOURCE_FOLDER = "source"
@@ -90,6 +89,8 @@ def unpack_source(context: Context, name: str, source: ScriptSettings) -> Path:
     folder = context.jobs_path / name / SOURCE_FOLDER / source.sha256[:_DIGITS]
     if folder.is_dir():
         return folder
+    from deeplearning_provision.s3 import ObjectStore  # noqa: PLC0415 - half a second of botocore, for a new source alone
+
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=folder.parent))

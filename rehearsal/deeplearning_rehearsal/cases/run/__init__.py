@@ -1,1 +1,1 @@
-"""Runs of fault cases: actions, injections, data and programs."""
+"""Runs of fault cases: their stacks, the faults of AWS, and what each platform does while a case injects."""

@@ -5,14 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
-from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.base.message_faults import MessageFaults
 from cdk_rehearsal.embedded_aws.base.training_limits import TrainingLimits
 from cdk_rehearsal.errors import AssemblyError
 from deeplearning_contract.metrics import METRICS, NAMESPACE
-from deeplearning_contract.names import ROLE_TAG, find_role
-from deeplearning_rehearsal.cases.format.account import fill_account
-from deeplearning_rehearsal.cases.format.case import Case, CaseError, LaunchFaultWords
+from deeplearning_contract.names import find_role
+from deeplearning_rehearsal.cases.account import fill_account
+from deeplearning_rehearsal.cases.case import Case
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 
 _KNOWN_METRICS = {(metric.name, frozenset(names)) for metric in METRICS for names in metric.dimensions}
@@ -31,20 +30,12 @@ def _label_instance(tags: Mapping[str, str], group: str) -> str:
 
 
 def add_faults(options: CloudOptions, case: Case, kept: KeptEnvironments) -> CloudOptions:
-    """
-    Return options with the faults of a case.
-
-    Raises CaseError if a launch fault brings no message and its code has no known one.
-    """
+    """Return options with the faults of a case."""
     cloud = case.cloud
-    try:
-        faults = tuple(map(_make_launch_fault, cloud.launch_faults))
-    except ValueError as error:
-        raise CaseError(f"{case.name}.toml: cloud.launch_faults: {error}") from error
     gap = options.pace.notification_gap if cloud.notification_gap is None else cloud.notification_gap
     return replace(
         options,
-        faults=faults,
+        faults=tuple(cloud.launch_faults),
         lose_notifications=cloud.lose_notifications,
         pace=replace(options.pace, notification_gap=gap),
         message_faults=MessageFaults(**dict.fromkeys(cloud.messages, True)) if cloud.messages else None,
@@ -54,12 +45,6 @@ def add_faults(options: CloudOptions, case: Case, kept: KeptEnvironments) -> Clo
         retry_seconds=_QUICK_RETRIES if cloud.lose_answers else options.retry_seconds,
         prepare=lambda place: fill_account(place, case.objects, case.buckets, kept),
     )
-
-
-def _make_launch_fault(words: LaunchFaultWords) -> LaunchFault:
-    arguments: dict[str, Any] = {**words}
-    role = arguments.pop("role", None)
-    return LaunchFault(**arguments, tags={} if role is None else {ROLE_TAG: role})
 
 
 def require_known_metric(namespace: str, name: str, dimensions: Iterable[str]) -> None:

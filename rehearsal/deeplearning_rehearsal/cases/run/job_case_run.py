@@ -1,12 +1,12 @@
 """One run of a fault case of training jobs: a job runs while faults are injected, and may be submitted again."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from cdk_rehearsal.errors import PromiseError
-from deeplearning_rehearsal.cases.format.expectations import CaseObservations
+from deeplearning_rehearsal.cases.outcome import Outcome
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
-from deeplearning_rehearsal.cases.run.injector import Injected
 from deeplearning_rehearsal.report.assessment import Evidence
 from deeplearning_rehearsal.training_jobs import TrainingJobs
 
@@ -29,14 +29,18 @@ class JobCaseRun(CaseRun):
         self.begin_jobs(evidence)
         with self.timeline.phase("train"):
             self.jobs.start()
-            self.injector.wait(self.last_moment - time.monotonic())
+            self.live.await_injections(self.last_moment - time.monotonic())
             while not self.jobs.has_ended() and time.monotonic() < self.last_moment:
                 time.sleep(_POLL_SECONDS)
         self.read_training(evidence, self.jobs.read_output())
 
-    def _look(self, evidence: Evidence, injected: list[Injected]) -> CaseObservations:
+    def reckon_paid(self, _evidence: Evidence) -> Mapping[str, float]:
+        """Return cause -> seconds of all instances of training jobs."""
+        return self.jobs.reckon_paid() if self.situation.formed.is_set() else {}
+
+    def _look(self, evidence: Evidence) -> Outcome:
         if not evidence.has_formed:
-            return super()._look(evidence, injected)
+            return super()._look(evidence)
         jobs = [self.jobs.describe(name) or {} for name in self.jobs.names()]
         newest = jobs[0] if jobs else {}
         try:
@@ -44,7 +48,7 @@ class JobCaseRun(CaseRun):
         except PromiseError:
             model = ()
         return replace(
-            super()._look(evidence, injected),
+            super()._look(evidence),
             job_status=str(newest.get("TrainingJobStatus", "")),
             job_secondary=str(newest.get("SecondaryStatus", "")),
             job_reason=" ".join([*self.jobs.refusals, *(str(job.get("FailureReason", "")) for job in jobs)]),

@@ -17,10 +17,10 @@ from cdk_rehearsal.errors import PromiseError, RefusedError, RehearsalError
 from cdk_rehearsal.referees.judge import require_acceptance
 from cdk_rehearsal.run.enclosure import run_enclosed
 from cdk_rehearsal.run.progress import report_line
-from deeplearning_rehearsal.cases.format.case import Case
-from deeplearning_rehearsal.cases.format.case_file import read_case
+from deeplearning_rehearsal.cases.case import Case, Elastic
+from deeplearning_rehearsal.cases.loader import find_case
+from deeplearning_rehearsal.cases.results import Result, summarize_report
 from deeplearning_rehearsal.cases.run.synthesis import synthesize_case
-from deeplearning_rehearsal.cases.verdict.results import Result, summarize_report
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.software.node_software import prepare_software
 from deeplearning_rehearsal.template import read_cluster
@@ -55,12 +55,11 @@ class CaseTask:
         return cls(RehearsalOptions.from_json(document["options"]), document["app"], assemblies)
 
 
-def choose_options(case: Case, file: Path, options: RehearsalOptions) -> RehearsalOptions:
+def choose_options(case: Case, options: RehearsalOptions) -> RehearsalOptions:
     """Return options with what the case says."""
     return replace(
         options,
-        case=file,
-        nodes=case.nodes,
+        case=case.reference,
         gpus_per_node=case.gpus_per_node,
         lustre_client=case.lustre_client,
         expect=case.expect,
@@ -107,7 +106,9 @@ def fail(reason: str) -> Result:
 def _synthesize(case: Case, app: str, folder: Path, assemblies: Path | None) -> Path:
     if assemblies is None:
         return synthesize_case(case, app, folder)
-    key = hashlib.sha256(repr((case.is_elastic, case.arguments, sorted(case.context.items()))).encode()).hexdigest()
+    key = hashlib.sha256(
+        repr((case.job if isinstance(case.job, Elastic) else None, sorted(case.context.items()))).encode()
+    ).hexdigest()
     return fill_once(assemblies, key[:16], lambda work: synthesize_case(case, app, work), report_line)
 
 
@@ -117,7 +118,7 @@ def main(text: str) -> int:
     try:
         if task.options.case is None:
             raise ValueError("a task must have a case, got none")
-        return rehearse_case(read_case(task.options.case), task)[0]
+        return rehearse_case(find_case(task.options.case), task)[0]
     except RehearsalError as error:
         return report_error(error, as_json=False)
 

@@ -3,9 +3,9 @@
 import time
 from dataclasses import dataclass, field, replace
 
-from deeplearning_rehearsal.cases.format.expectations import CaseObservations
+from deeplearning_rehearsal.cases.outcome import Outcome
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
-from deeplearning_rehearsal.cases.run.injector import Injected
+from deeplearning_rehearsal.kubernetes_jobs import name_node
 from deeplearning_rehearsal.report.assessment import Evidence
 from deeplearning_rehearsal.submitted_jobs import SubmittedJobs
 
@@ -41,19 +41,23 @@ class PodCaseRun(CaseRun):
                 while not command.has_ended() and time.monotonic() < self.last_moment:
                     time.sleep(_POLL_SECONDS)
                 self.statuses.append(command.wait(0.0))
-                self.injector.wait(_LAST_INJECTION_SECONDS)
+                self.live.await_injections(_LAST_INJECTION_SECONDS)
             if left := submitted.jobs.pods.await_end(self.give_up):
                 evidence.problems.append(f"no pod must run after the end of the job, {', '.join(left)} does")
         finally:
             submitted.close()
         self.read_training(evidence, submitted.read_output())
 
-    def _look(self, evidence: Evidence, injected: list[Injected]) -> CaseObservations:
+    def name_lane(self, instance_id: str) -> str:
+        """Return the track of a node of Kubernetes."""
+        return name_node(self.fleet.launched(), instance_id)
+
+    def _look(self, evidence: Evidence) -> Outcome:
         if not evidence.has_formed:
-            return super()._look(evidence, injected)
+            return super()._look(evidence)
         submitted = self.submitted
         return replace(
-            super()._look(evidence, injected),
+            super()._look(evidence),
             job_status=submitted.find_status(),
             job_runs=len(submitted.list_jobs()),
             job_failures=submitted.count_failures(),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cdk_rehearsal.errors import PromiseError, UnavailableError
-from deeplearning_rehearsal.cases.format.case import Case
+from deeplearning_rehearsal.cases.case import Case, Elastic
 from deeplearning_rehearsal.checks.training import DATA_MODULE, example_folder
 
 if TYPE_CHECKING:  # A command that only synthesizes needs no lab.
@@ -38,8 +38,8 @@ def synthesize_case(case: Case, app: str, folder: Path) -> Path:
     context = _read_own_context(Path("cdk.json")) | dict(case.context)
     if _ENVIRONMENT in case.context:
         context[_ENVIRONMENT] = _find_environment(case.context[_ENVIRONMENT])
-    if case.is_elastic:
-        context["master.run_script"] = str(_write_launcher(case, folder))
+    if isinstance(case.job, Elastic):
+        context["master.run_script"] = str(_write_launcher(case.job, folder))
     environment = os.environ | {"CDK_OUTDIR": str(assembly), "CDK_CONTEXT_JSON": json.dumps(context)}
     try:
         answer = subprocess.run(shlex.split(app), env=environment, capture_output=True, text=True, check=False)
@@ -88,10 +88,10 @@ def _find_environment(value: str | dict[str, str]) -> str | dict[str, str]:
     return str(own if own.exists() else example_folder() / value)
 
 
-def _write_launcher(case: Case, folder: Path) -> Path:
+def _write_launcher(job: Elastic, folder: Path) -> Path:
     """Write the example launcher with the case's arguments: a cluster's run script is started without any."""
     first, _, rest = (example_folder() / ELASTIC_LAUNCHER).read_text(encoding="utf-8").partition("\n")
-    program = f'set -- "$EFS_MOUNT/{ELASTIC_PROGRAM}" {shlex.join(case.arguments)}'
+    program = f'set -- "$EFS_MOUNT/{ELASTIC_PROGRAM}" {shlex.join(job.arguments)}'
     launcher = folder / ELASTIC_LAUNCHER
     launcher.write_text(f"{first}\n{program}\n{rest}", encoding="utf-8")
     return launcher

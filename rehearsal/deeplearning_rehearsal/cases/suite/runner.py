@@ -11,11 +11,12 @@ from pathlib import Path
 
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.run.progress import report_line
-from deeplearning_rehearsal.cases.format.case import Case
+from deeplearning_rehearsal.cases.case import Case
+from deeplearning_rehearsal.cases.loader import find_file
+from deeplearning_rehearsal.cases.results import Result, merge_result, read_results, render_line
 from deeplearning_rehearsal.cases.run.one_case import CaseTask, choose_options, fail, read_entry, rehearse_case
 from deeplearning_rehearsal.cases.suite.schedule import Wanted, choose_next, estimate, read_free_mib
 from deeplearning_rehearsal.cases.suite.sources import digest_case, digest_sources
-from deeplearning_rehearsal.cases.verdict.results import Result, merge_result, read_results, render_line
 from deeplearning_rehearsal.options import RehearsalOptions
 
 LOG = "run.log"
@@ -23,7 +24,6 @@ LOG = "run.log"
 COMMAND = ("setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "deeplearning_rehearsal.cases.run.one_case")
 """Rehearses a case; however this process ends, so does that one, and with it the rehearsal."""
 _POLL_SECONDS = 0.2
-Chosen = tuple[Path, Case]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class SuiteRun:
         skipped: Cases that passed on the same sources before.
     """
 
-    chosen: Sequence[Chosen]
+    chosen: Sequence[Case]
     app: str | None
     options: RehearsalOptions
     jobs: int
@@ -64,10 +64,10 @@ class SuiteRun:
             sources = self._digest_sources()
             self.skipped = [
                 case.name
-                for file, case in self.chosen
-                if _has_passed(before.get(case.name), digest_case(sources, file))
+                for case in self.chosen
+                if _has_passed(before.get(case.name), digest_case(sources, find_file(case)))
             ]
-        waiting = [estimate(case, before.get(case.name)) for _, case in self.chosen if case.name not in self.skipped]
+        waiting = [estimate(case, before.get(case.name)) for case in self.chosen if case.name not in self.skipped]
         if not waiting:
             return
         report_line(
@@ -107,7 +107,7 @@ class SuiteRun:
                 report_line(f"{place:>10} {render_line(name, self.results[name])}")
 
     def _start(self, wanted: Wanted, running: Sequence[Running], assemblies: Path) -> Running:
-        options = choose_options(self._find(wanted.name)[1], self._find(wanted.name)[0], self.options)
+        options = choose_options(self._find(wanted.name), self.options)
         options.folder.mkdir(parents=True, exist_ok=True)
         (options.folder / "report.json").unlink(missing_ok=True)
         task = CaseTask(options, self.app, assemblies)
@@ -155,33 +155,32 @@ class SuiteRun:
 
     def digest(self, name: str) -> str:
         """Digest the sources of a case."""
-        return digest_case(self._digest_sources(), self._find(name)[0])
+        return digest_case(self._digest_sources(), find_file(self._find(name)))
 
-    def _find(self, name: str) -> Chosen:
-        return next(pair for pair in self.chosen if pair[1].name == name)
+    def _find(self, name: str) -> Case:
+        return next(case for case in self.chosen if case.name == name)
 
     def _digest_sources(self) -> str:
         assembly = "" if self.app is not None else digest_sources(self.options.assembly, self.options.out, ())
         return digest_sources(Path(), self.options.out, (self.app or assembly, str(self.options.stack)))
 
 
-def rehearse_one(chosen: Chosen, app: str | None, options: RehearsalOptions) -> tuple[int, Result]:
+def rehearse_one(case: Case, app: str | None, options: RehearsalOptions) -> tuple[int, Result]:
     """
     Rehearse one case in this process, with progress; write its result, and return exit status and entry.
 
     Raises RehearsalError if it cannot be tried on this machine.
     """
-    file, case = chosen
-    suite = SuiteRun([chosen], app, options, jobs=1)
+    suite = SuiteRun([case], app, options, jobs=1)
     digest = suite.digest(case.name)
-    status, entry = rehearse_case(case, CaseTask(choose_options(case, file, options), app))
+    status, entry = rehearse_case(case, CaseTask(choose_options(case, options), app))
     suite.keep(case.name, entry, digest)
     return status, entry
 
 
 def count_jobs(cores: Callable[[], int | None] = os.cpu_count) -> int:
-    """Return how many cases run at once by default: two, where there are two cores."""
-    return min(2, cores() or 1)
+    """Return how many cases run at once by default: one more than there are cores, since they mostly wait."""
+    return (cores() or 1) + 1
 
 
 def _has_passed(entry: Result | None, digest: str) -> bool:

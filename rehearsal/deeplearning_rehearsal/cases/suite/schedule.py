@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deeplearning_rehearsal.cases.format.case import Case
-from deeplearning_rehearsal.cases.verdict.results import Result
+from deeplearning_rehearsal.cases.case import Case
+from deeplearning_rehearsal.cases.results import Result
 
 _SPARE_MIB = 2048
 """Left for the machine itself."""
@@ -33,7 +33,7 @@ def estimate(case: Case, last: Result | None) -> Wanted:
     nodes = 0 if case.expect == "failed" else case.asked_nodes or _UNKNOWN_NODES
     usual = {"seconds": _UNKNOWN_SECONDS, "peak_memory_mib": _CLOUD_MIB + nodes * _NODE_MIB}
     known = usual | ({} if last is None else {name: last[name] for name in usual if last.get(name)})
-    return Wanted(case.name, known["seconds"], int(known["peak_memory_mib"]), case.is_alone, case.after)
+    return Wanted(case.name, known["seconds"], int(known["peak_memory_mib"]), case.alone, case.after)
 
 
 def choose_next(waiting: Sequence[Wanted], running: Sequence[Wanted], jobs: int, free_mib: int) -> Wanted | None:

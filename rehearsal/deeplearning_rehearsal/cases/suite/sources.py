@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from deeplearning_rehearsal.cases.format.case_file import FOLDER as CASES
+from deeplearning_rehearsal.cases import catalogue
 
 PACKAGES = (
     "capacity_adjuster",
@@ -26,6 +26,7 @@ PACKAGES = (
     "image_pin",
 )
 """The project's own; what nodes and functions run is part of deeplearning_cdk in a wheel, and a package elsewhere."""
+CASES = Path(catalogue.__file__).parent.resolve()
 _READ_BY_NO_APP = frozenset({"build", "cdk.out", "docs", "node_modules", "tests", "__pycache__"})
 _TEXT = (".py", ".json", ".toml", ".lock", ".txt", ".sh", ".yaml", ".yml", ".cfg")
 
@@ -42,7 +43,7 @@ def digest_sources(folder: Path, out: Path, words: Sequence[str]) -> str:
     own = [path for name in PACKAGES for path in _find_package(name)]
     theirs = [path for path in _walk(folder, out.resolve()) if path.suffix in _TEXT]
     for path in sorted({path.resolve() for path in (*own, *theirs)}):
-        if not (path.parent == CASES and path.suffix == ".toml"):
+        if path.parent != CASES:
             found.update(f"{path} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return found.hexdigest()
 

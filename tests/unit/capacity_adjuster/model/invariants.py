@@ -2,8 +2,7 @@
 The promises of the capacity controller, each a check of its own against the truth of the model.
 
 The numbers are those of the catalogue of faults; `B` is the breaker's, `S` the stop's, `E` the events'. A broken
-promise is an AssertionError that begins with its number, so that a planted defect can be held to be caught by the
-right one.
+promise is an AssertionError that begins with its number.
 """
 
 import functools

@@ -1,28 +1,17 @@
 """
-The histories that a search found beside the planted defects, with the least in them that still shows the defect.
+The histories that a search found for faults of the adjuster, with the least in them that still shows the fault.
 
-Each is played with the defect, and must break a promise, and without it, and must break none. One that has gone stale,
-because the adjuster or its model changed, is recorded anew from what the search finds today:
-
-    DEEPLEARNING_DEEP=1 .venv/bin/python -m pytest tests/unit/capacity_adjuster/test_mutants.py -k NAME_OF_THE_DEFECT
-
-Then the search is for the defect itself, and the report ends with the steps that it found: write them here.
+Each is played as a check, and must break no promise. A search seldom meets them by itself.
 """
 
 import functools
-import re
 
 from cluster_machine import ClusterMachine
-from hypothesis import Phase as SearchPhase
-from hypothesis import settings
-from hypothesis.stateful import run_state_machine_as_test
 from request_machine import RequestMachine
 from stop_machine import StopMachine
-from test_scaling_model import THOROUGH
 
 from deeplearning_contract.names import NodeRole
 
-HUNT = settings(THOROUGH, phases=[SearchPhase.generate, SearchPhase.shrink], print_blob=False)
 RECORDED = []
 """Every history of this module, to be played as a check."""
 
@@ -38,27 +27,10 @@ def record(machine):
             state.revisions_follow_each_other()
             state.teardown()
 
-        play.machine = machine
         RECORDED.append(play)
         return play
 
     return make_check
-
-
-def hunt(machine, promise):
-    """
-    Search for a history that breaks a certain promise; the search may find others as well.
-
-    Raises:
-        AssertionError: It was found; the steps are in its notes.
-    """
-    try:
-        run_state_machine_as_test(machine, settings=HUNT)
-    except Exception as found:
-        for error in getattr(found, "exceptions", ()):
-            if re.search(promise, str(error)):
-                raise error from None
-        raise
 
 
 begin_stop = functools.partial(StopMachine.begin, fate="", is_manned=False)

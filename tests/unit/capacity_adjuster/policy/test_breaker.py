@@ -25,7 +25,7 @@ from capacity_adjuster.policy.decision import (
 )
 from capacity_adjuster.policy.observation import ClusterObservation, Instance, needs_activities
 from capacity_adjuster.policy.requested_capacity import RequestedCapacity
-from capacity_adjuster.policy.shrink_record import Adjustment
+from capacity_adjuster.policy.shrink_record import LONGEST_LEASE_SECONDS, Adjustment
 from capacity_adjuster.policy.stop_policy import StopRecord
 from deeplearning_contract.cluster_state import ClusterState, Departure, Phase
 from deeplearning_contract.membership import Member
@@ -72,6 +72,8 @@ def test_three_workers_that_a_health_check_took_trip_it(cause):
     assert (decision.breaker.revision, decision.breaker.is_tripped) == (3, True)
     assert cause.partition("taken out")[2].rstrip(".") in str(decision.breaker.reason)
     assert "resume the process Launch of w" in str(decision.breaker.reason)
+    assert "(i-0000000b, i-0000000c, i-0000000d)" in decision.breaker.reason.cause
+    assert not decision.breaker.reason.cause.endswith(".")
 
 
 @pytest.mark.parametrize("cause", OTHER_CAUSES)
@@ -129,6 +131,10 @@ def test_once_tripped_it_rests_until_the_user_resumes():
 def test_an_interrupted_trip_is_completed_once_its_invocation_cannot_be_alive():
     dying = replace(TRIPPED, lease_until=int(NOW) + 10)
     assert judge_breaker(LOST, FORMED, dying, NOW) is None
+    assert judge_breaker(LOST, FORMED, dying, NOW + 10 - LONGEST_LEASE_SECONDS) is None
+    assert isinstance(judge_breaker(LOST, FORMED, dying, NOW + 10), Trip)
+    completed = judge_breaker(replace(HELD, activities=()), FORMED, dying, NOW + 11)
+    assert completed == Trip(replace(TRIPPED, revision=5), ())
     for workers in (LOST, HELD, replace(HELD, activities=())):
         assert isinstance(judge_breaker(workers, FORMED, dying, NOW + 11), Trip)
     assert judge_breaker(replace(LOST, activities=()), FORMED, dying, NOW + 11) == Rearm(dying)
@@ -154,6 +160,7 @@ def test_its_record_is_read_only_where_it_can_matter():
     assert not needs_record(WORKERS, None, NOW)
     assert needs_record(WORKERS, FORMED, NOW)
     assert needs_record(HELD, None, NOW)
+    assert needs_record(replace(WORKERS, suspended=frozenset({"Launch"})), None, NOW)
     assert needs_record(LOST, None, NOW)
     assert len(find_failures(LOST, None, None, NOW)) == MOST_FAILURES
 
@@ -215,5 +222,6 @@ def test_some_bad_hosts_among_hundreds_do_not_trip_it():
     large = replace(LOST, desired=100)
     assert isinstance(judge_breaker(LOST, FORMED, ARMED, NOW), Trip)
     assert not isinstance(judge_breaker(large, FORMED, ARMED, NOW), Trip)
-    five = replace(large, activities=tuple(lose(number) for number in range(11, 16)))
-    assert isinstance(judge_breaker(five, FORMED, ARMED, NOW), Trip)
+    five = judge_breaker(replace(large, activities=tuple(lose(number) for number in range(11, 16))), FORMED, ARMED, NOW)
+    assert isinstance(five, Trip)
+    assert "(i-0000000b, i-0000000c, i-0000000d, …)" in five.breaker.reason.cause

@@ -399,8 +399,28 @@ def test_a_key_that_refuses_names_the_key_the_principal_and_the_remedy(judge, se
     assert_failed(decision, "InvalidKmsKey", "incorrect state", *words)
 
 
-def test_a_master_that_a_key_refuses_fails_the_cluster(judge):
-    assert_failed(judge(WORKERS, replace(NO_MASTER, activities=die(0, KEY_REFUSED))), "master did not launch: Invalid")
+def test_a_master_that_a_key_refuses_fails_the_cluster(judge, settings):
+    refused = replace(NO_MASTER, activities=die(0, KEY_REFUSED))
+    assert_failed(judge(WORKERS, refused), "master did not launch: Invalid")
+    named = replace(settings, encryption_key="arn:aws:kms:eu-west-1:111122223333:key/1234")
+    observed = ClusterObservation((WORKERS, refused))
+    decision = decide(observed, state=None, adjustment=None, breaker=None, settings=named, now=NOW)
+    assert_failed(decision, named.encryption_key)
+
+
+@pytest.mark.fault(5)
+def test_the_remedy_of_a_smaller_cluster_names_the_quota_of_its_types_and_its_key(settings):
+    """The message of a quota names no instance type, so the remedy takes those that run."""
+    typed = nodes(2, instance_type="p3dn.24xlarge")
+    named = replace(settings, encryption_key="arn:aws:kms:eu-west-1:111122223333:key/1234")
+    records = {"state": None, "adjustment": None, "breaker": None}
+    for past, words in (
+        ((launch(0, "Failed", "VcpuLimitExceeded"),), "Running On-Demand P instances"),
+        (die(0, KEY_REFUSED), named.encryption_key),
+    ):
+        workers = replace(SHORT, instances=typed, activities=past)
+        decision = decide(ClusterObservation((MASTER, workers)), settings=named, now=NOW, **records)
+        assert words in decision.reason.remedy
 
 
 def cycle(times, message, *, workers):
@@ -418,6 +438,18 @@ def cycle(times, message, *, workers):
 def test_a_key_that_refuses_every_attempt_fails_the_cluster_while_the_next_is_under_way(judge):
     assert isinstance(judge(cycle(1, KEY_REFUSED, workers=2)), Wait)
     assert_failed(judge(cycle(2, KEY_REFUSED, workers=2)), "InvalidKmsKey", "got 0 of 2")
+    assert_failed(judge(cycle(2, KEY_REFUSED, workers=1)), "InvalidKmsKey", "got 0 of 1")
+
+
+def test_of_launches_that_keep_dying_the_last_is_the_reason(judge):
+    dying = cycle(2, KEY_REFUSED, workers=2)
+    last = replace(dying.failed_launches[-1], activity_id="last", zone="eu-west-1c", end=NOW)
+    assert_failed(judge(replace(dying, activities=(last, *dying.activities))), "in eu-west-1c")
+
+
+def test_a_lack_of_capacity_beside_a_mistake_may_pass(judge):
+    mixed = replace(EMPTY, activities=(FAILED, *die(20, KEY_REFUSED)))
+    assert isinstance(judge(mixed, minimum=0), Shrink)
 
 
 def test_an_attempt_that_may_succeed_is_waited_for_however_many_died_before(judge):
@@ -587,9 +619,12 @@ def test_a_denial_fails_the_cluster_once_a_new_policy_has_had_its_time(settings)
     late = judge_denial(observed, denial * 20, settings=settings, now=WORKERS.created + 180, since=NOW)
     assert_failed(late, "autoscaling:SetDesiredCapacity")
     assert len(str(late.state.reason)) == 1000
+    assert (late.state.requested, late.state.reason.remedy) == (4, "check the policies of its role")
     unseen = {"settings": settings, "now": NOW}
     assert isinstance(judge_denial(ClusterObservation(), denial, since=NOW - 179, **unseen), Wait)
-    assert_failed(judge_denial(ClusterObservation(), denial, since=NOW - 180, **unseen), "autoscaling:SetDesired")
+    blind = judge_denial(ClusterObservation(), denial, since=NOW - 180, **unseen)
+    assert_failed(blind, "autoscaling:SetDesired")
+    assert blind.state.requested == 1
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from capacity_adjuster.policy.breaker import Breaker, Rearm, RecordMembers, Trip
 from capacity_adjuster.policy.decision import (
     Outcome,
+    Resume,
     Shrink,
     Wait,
     describe_decision,
@@ -31,6 +32,7 @@ def verdict(phase, reason=NO_REASON):
             Shrink("workers", 1, ("i-2",), 3, Reason("full", "wait"), ()),
             "shrink from 3 to 1 workers: full; wait",
         ),
+        (Resume(None), "resume the processes that an interrupted shrink had suspended"),
         (Trip(replace(BREAKER, reason=Reason("three died")), ("i-1",)), "suspend the launches of workers: three died"),
         (Rearm(BREAKER), "count the losses of workers from zero, since its launches were resumed"),
         (RecordMembers(BREAKER), "record 2 members of workers"),

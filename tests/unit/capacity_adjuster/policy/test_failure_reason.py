@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capacity_adjuster.policy.activity import Activity
-from capacity_adjuster.policy.failure_reason import Shortfall, explain_failure, explain_shrink
+from capacity_adjuster.policy.failure_reason import (
+    Shortfall,
+    explain_failure,
+    explain_shrink,
+    explain_wait,
+)
 from deeplearning_contract.launch_failures import LAUNCH_FAILURE_KINDS, classify_failure
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.reason import MAX_REASON
@@ -60,7 +65,9 @@ def test_says_how_far_it_came_why_and_what_to_do():
 
 
 def test_a_smaller_cluster_is_explained_alike():
-    reason = str(explain_shrink(Shortfall(NodeRole.WORKER, 3, 4, 2), fail(MESSAGES["Unsupported"][1])))
+    explained = explain_shrink(Shortfall(NodeRole.WORKER, 3, 4, 2), fail(MESSAGES["Unsupported"][1]))
+    reason = str(explained)
+    assert explained.remedy == explain_failure(SHORTFALL, fail(MESSAGES["Unsupported"][1])).remedy != ""
     assert reason.startswith(
         "3 of 4 workers launched, at least 2 were required: Unsupported: The requested configuration"
     )
@@ -88,6 +95,22 @@ def test_a_type_that_the_message_names_comes_first():
     assert "Running On-Demand P instances" in reason
 
 
+@pytest.mark.parametrize(
+    ("launched", "minimum", "least", "may_lower"),
+    [(0, 0, 1, False), (0, 2, 2, False), (1, 2, 2, True), (2, 2, 2, False)],
+)
+def test_a_lower_minimum_is_a_remedy_only_where_some_workers_launched(launched, minimum, least, may_lower):
+    reason = explain_failure(Shortfall(NodeRole.WORKER, launched, 4, minimum), fail("InsufficientInstanceCapacity"))
+    assert f"must be at least {least}, got {launched} of 4" in reason.cause
+    assert ("workers.min_capacity" in reason.remedy) is may_lower
+
+
+def test_a_wait_says_who_retries():
+    waited = explain_wait(NodeRole.MASTER, fail("RequestLimitExceeded"))
+    assert waited.startswith("master has not launched yet: ")
+    assert waited.endswith("; Auto Scaling retries")
+
+
 def test_text_that_differs_at_each_attempt_is_left_out():
     texts = (
         f"You are not authorized. Encoded authorization failure message: {blob} Launching failed." for blob in "ab"
@@ -109,3 +132,7 @@ def test_a_long_message_keeps_the_remedy():
     reason = str(explain_failure(SHORTFALL, fail("The key pair 'x' does not exist. " * 100)))
     assert len(reason) == MAX_REASON
     assert reason.endswith("...; choose a key_pair that exists in this region, or none")
+
+
+def test_only_the_full_stop_of_a_message_is_left_out():
+    assert explain_failure(SHORTFALL, fail("no capacity for type X.")).cause.endswith(": no capacity for type X")

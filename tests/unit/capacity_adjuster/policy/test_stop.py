@@ -50,6 +50,7 @@ def test_a_redeployed_time_takes_effect_at_once():
 
 
 def test_groups_of_unknown_age_are_not_as_old_as_the_epoch():
+    assert isinstance(judge(START + HOUR, groups=(dataclasses.replace(GROUPS[0], created=0.0), GROUPS[1])), StartStop)
     assert judge(START, groups=tuple(dataclasses.replace(group, created=0.0) for group in GROUPS)) is None
 
 
@@ -69,6 +70,7 @@ def test_a_stopped_cluster_rests_until_it_is_scaled_up_and_then_has_all_of_its_t
     assert judge(START + HOUR + 59, stopped) == AlreadyStopped("the cluster is stopped"), (
         "the read may be older than the stop"
     )
+    assert isinstance(judge(START + HOUR + 60, stopped), ScaledUpAgain)
     allowed = judge(START + 9 * HOUR, stopped)
     assert allowed == ScaledUpAgain(StopRecord(3, counted_from=int(START) + 9 * HOUR, cause="deadline"))
     assert judge(START + 10 * HOUR - 1, allowed.record) is None
@@ -100,6 +102,8 @@ def test_nodes_get_the_notice_a_quarter_of_an_hour_before():
     assert plan(START + HOUR - 900) == said
     assert plan(START + HOUR - 900, StopRecord(1, counted_from=int(START) + 60)) == ""
     assert plan(START + HOUR, StopRecord(1, stopped_at=int(START) + HOUR)) == ""
+    assert plan(START + HOUR, groups=(dataclasses.replace(GROUPS[0], is_deleting=True), GROUPS[1])) == ""
+    assert plan(START + HOUR, StopRecord(1, counted_from=int(START)), groups=()) == ""
 
 
 def publish(topic=BUDGET_TOPIC, message="AWS Budget Notification", source="aws:sns"):

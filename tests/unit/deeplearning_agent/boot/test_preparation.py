@@ -48,17 +48,6 @@ def test_tries_again_while_the_name_does_not_resolve(lab, node):
     assert len(lab.calls_of("mount")) == 3
 
 
-@pytest.mark.fault(61, 63)
-def test_gives_up_on_a_mount_in_time_for_the_failure_to_travel(lab, node):
-    lab.program(0, "mount", 'echo "mount.nfs4: Connection timed out" >&2; exit 32')
-    began, deadline = node.clock.now, node.limit(900)
-    with pytest.raises(StageFailure, match="could not be mounted on /mnt/efs") as raised:
-        mount_file_systems(node, deadline)
-    assert "port 2049" in raised.value.remedy
-    assert "Connection timed out" in raised.value.output
-    assert node.clock.now - began < 400
-
-
 @pytest.mark.parametrize("mount_point", ["/mnt/e fs", "mnt/efs", "/mnt/efs\n/dev/sda1 / ext4", "/mnt/$(id)", ""])
 def test_refuses_a_mount_point_that_could_become_more_than_a_path(lab, ticking_clock, mount_point):
     node = lab.node(0, ticking_clock(), file_system=FileSystemSettings("nfs4", "fs:/", "ro", mount_point))

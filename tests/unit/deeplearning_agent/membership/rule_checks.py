@@ -1,11 +1,13 @@
 """Rules of formation and membership, each as a function that raises AssertionError when it does not hold."""
 
+import contextlib
 import functools
 import os
 import tempfile
 from pathlib import Path
 
-from botocore.exceptions import EndpointConnectionError
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
 from model_settings import CLUSTER, make_settings
 
 from deeplearning_agent.master import MasterEpoch
@@ -46,9 +48,12 @@ class Bench:
         self.node.path("/opt/deeplearning").mkdir(parents=True)
         self.keys = {}
         self.asked = 0
+        self.probed = None
         self.found = MemberHealth()
         self.ordered = []
         self.refusals = 0
+        self.is_gone = False
+        self.is_complete = None
         self.autoscaling = self
         self.read_again()
         for number in range(1, workers + 1):
@@ -61,19 +66,27 @@ class Bench:
         self.replacements = Replacements(self.node, self, self.reports)
         self.controller = MembershipController(self.node, self.reports, self, self.replacements)
 
-    def run(self, argv, **_):
+    def run(self, argv, *, timeout_seconds):
         """Stand for ssh-keyscan."""
+        assert (argv[:-2], timeout_seconds) == (["ssh-keyscan", "-T", "5", "-t"], 15)
+        assert argv[-2] == "ed25519"
         self.asked += 1
         key = self.keys.get(argv[-1])
-        return f"{argv[-1]} {key}\n" if key else ""
+        banner = f"# {argv[-1]}:22 SSH-2.0-OpenSSH_9.2\n"
+        return f"{banner}{argv[-1]} {key} comment\n" if key else banner
 
-    def probe(self, _members, _others=()):
+    def probe(self, members, others=()):
+        self.probed = (members, others)
         return self.found
 
     def collect(self, is_done, _until):
-        return is_done()
+        self.is_complete = is_done()
+        return self.is_complete
 
-    def set_instance_health(self, *, InstanceId, **_):  # noqa: N803 - boto3's name
+    def set_instance_health(self, *, InstanceId, **health):  # noqa: N803 - boto3's name
+        assert health == {"HealthStatus": "Unhealthy", "ShouldRespectGracePeriod": False}
+        if self.is_gone:
+            raise ClientError({"Error": {"Code": "ValidationError", "Message": f"{InstanceId} not found"}}, "Set")
         if self.refusals:
             self.refusals -= 1
             raise EndpointConnectionError(endpoint_url="autoscaling")
@@ -135,11 +148,12 @@ def check(function):
 
 @check
 def a_report_that_comes_twice_counts_once():
-    bench = Bench()
-    bench.join(1, sequence=3)
-    bench.reports.forget(name(1))
-    bench.join(1, sequence=3)
-    assert bench.reports.member(name(1)) is None
+    for sequence in (2, 1):
+        bench = Bench(workers=0)
+        bench.join(1, sequence=sequence)
+        bench.reports.forget(name(1))
+        bench.join(1, sequence=sequence)
+        assert bench.reports.member(name(1)) is None
 
 
 @check
@@ -169,10 +183,13 @@ def an_acknowledgement_never_falls():
 @check
 def who_joins_again_has_no_cause_any_more():
     bench = Bench()
-    bench.hear(1, ReportStage.FAILED, 2, reason=Reason("late"))
+    bench.hear(1, ReportStage.LEAVING, 2)
+    assert bench.reports.reason(name(1)) == Reason("leaving")
     bench.join(1, sequence=3)
-    assert not bench.reports.reason(name(1))
-    assert name(1) in {candidate.instance_id for candidate in bench.reports.joined()}
+    for _ in range(2):
+        assert (bench.reports.reason(name(1)), bench.reports.is_leaving(name(1))) == (NO_REASON, False)
+        assert name(1) in {candidate.instance_id for candidate in bench.reports.joined()}
+        bench.read_again()
 
 
 @check
@@ -218,6 +235,50 @@ def the_first_of_two_claimants_has_no_better_right():
     bench.join(2, address="10.0.0.11")
     assert bench.reports.member(name(2)) == member(2, address="10.0.0.11")
     assert bench.reports.member(name(1)) is None
+    assert bench.reports.has_joined_after(name(2), name(1))
+
+
+@check
+def a_refuted_claimant_has_acknowledged_nothing_and_joins_last_when_it_returns():
+    bench = Bench(workers=2)
+    bench.acknowledge(1)
+    bench.keys["10.0.0.11"] = member(3).host_key
+    bench.join(3, address="10.0.0.11")
+    assert not bench.reports.is_ready(name(1), 1)
+    bench.join(1, sequence=2, address="10.0.0.99")
+    assert [m.instance_id for m in bench.reports.joined()] == [name(2), name(3), name(1)]
+
+
+@check
+def who_is_unknown_has_joined_after_nobody():
+    bench = Bench(workers=2)
+    assert not bench.reports.has_joined_after(name(1), name(2))
+    assert bench.reports.has_joined_after(name(1), name(8))
+    assert not bench.reports.has_joined_after(name(8), name(1))
+    assert not bench.reports.has_joined_after(name(8), name(9))
+
+
+@check
+def a_worker_is_described_by_its_last_report():
+    bench = Bench()
+    bench.acknowledge(1)
+    bench.hear(3, ReportStage.FAILED, reason=Reason("broken"))
+    assert [bench.reports.describe(name(number)) for number in range(1, 5)] == [
+        f"{name(1)} (10.0.0.11) acknowledged generation 1",
+        f"{name(2)} (10.0.0.12) joined and acknowledged no generation",
+        f"{name(3)} failed: broken",
+        f"{name(4)} never reported",
+    ]
+
+
+@check
+def an_address_without_a_key_belongs_to_nobody():
+    bench = Bench(workers=1)
+    assert not bench.reports.has_lost_address(member(1))
+    bench.clock.now += 61
+    bench.keys["10.0.0.11"] = member(2).host_key
+    assert bench.reports.has_lost_address(member(1))
+    assert not bench.reports.has_lost_address(member(1, address="10.0.0.99")), "another claim waits for a minute"
 
 
 @check
@@ -251,6 +312,36 @@ def an_address_outside_of_the_vpc_is_refused():
     bench = Bench(workers=0)
     bench.join(1, address="10.1.0.1")
     assert "which is not in the VPC (10.0.0.0/16)" in bench.reports.reason(name(1)).cause
+
+
+@check
+def who_claims_a_foreign_address_fails_even_if_it_was_leaving():
+    bench = Bench()
+    bench.hear(1, ReportStage.LEAVING, 2, reason=Reason("spot"))
+    bench.join(1, sequence=3, address="10.1.0.1")
+    assert bench.reports.member(name(1)) is None
+    for _ in range(2):
+        assert bench.reports.failed() == (name(1),)
+        bench.read_again()
+
+
+@check
+def all_failures_are_told_one_after_the_other():
+    bench = Bench()
+    for number in (1, 2):
+        bench.hear(number, ReportStage.FAILED, 2, reason=Reason("broken"))
+    assert bench.reports.describe_failures() == f"; {name(1)} failed: broken; {name(2)} failed: broken"
+
+
+@check
+def a_report_is_private_and_not_written_again_when_it_is_known():
+    bench = Bench()
+    bench.acknowledge(1)
+    file = bench.node.instance_file("reports") / f"{name(1)}.json"
+    before = file.stat()
+    bench.acknowledge(1)
+    assert file.stat().st_ino == before.st_ino
+    assert before.st_mode & 0o777 == 0o600
 
 
 @check
@@ -293,14 +384,31 @@ def a_tie_leaves_everyone_in():
 def the_minimum_holds_for_who_failed():
     bench = Bench(workers=2, minimum=2)
     bench.hear(2, ReportStage.FAILED, 2, reason=Reason("broken"))
-    expect(lambda: bench.leave_out(1, 2), StageFailure, "broken")
+    expect(lambda: bench.leave_out(1, 2), StageFailure, f"worker {name(2)}: 1 of 2 workers failed and at least 2")
+
+
+@check
+def the_only_worker_is_blamed_alone_and_named_once():
+    for cause in ("broken", f"{name(1)} is broken"):
+        bench = Bench(workers=1, minimum=1)
+        bench.hear(1, ReportStage.FAILED, 2, reason=Reason(cause, "mend it", "the last line"))
+        with pytest.raises(StageFailure) as failure:
+            bench.leave_out(1)
+        assert (failure.value.remedy, failure.value.output) == ("mend it", "the last line")
+        assert str(failure.value) == (cause if name(1) in cause else f"worker {name(1)}: {cause}")
 
 
 @check
 def the_minimum_holds_for_who_is_missing():
     bench = Bench(workers=2, minimum=3)
     bench.clock.now += 899
-    expect(lambda: bench.leave_out(1, 2, 3), StageFailure, "never reported")
+    with pytest.raises(StageFailure) as raised:
+        bench.leave_out(1, 2, 3, 4)
+    cause = "the set-up time of 900 s is over and 2 of 4 workers are missing: "
+    missing = f"{name(3)} never reported, {name(4)} never reported"
+    told = raised.value
+    assert (told.cause, told.stage, told.where) == (cause + missing, "form the cluster", None)
+    assert told.remedy == "read the agent's log on them, or allow more time"
 
 
 @check
@@ -308,7 +416,41 @@ def who_is_missing_is_waited_for_until_the_reserve():
     bench = Bench(workers=2)
     assert bench.leave_out(1, 2, 3) is None
     bench.clock.now += 900 - 89
-    assert set(bench.leave_out(1, 2, 3)) == {name(3)}
+    assert bench.leave_out(1, 2, 3) == {name(3): Reason(f"{name(3)} never reported")}
+
+
+@check
+def the_end_of_the_set_up_time_has_a_cause_and_no_remedy():
+    bench = Bench()
+    bench.formation.check_deadline("nobody came")
+    bench.clock.now += 900
+    with pytest.raises(StageFailure) as raised:
+        bench.formation.check_deadline("nobody came")
+    told = (raised.value.cause, raised.value.remedy, raised.value.stage)
+    assert told == ("the set-up time of 900 s is over: nobody came", "", "form the cluster")
+
+
+@check
+def who_failed_is_not_waited_for_and_too_few_wait_for_nobody():
+    for minimum, expected, is_complete in (
+        (0, (1, 2), True),
+        (0, (1, 2, 3), False),
+        (3, (1, 3), False),
+        (0, (1, 2, 4), True),
+        (3, (1, 2, 3, 4), False),
+        (4, (1, 2, 3, 4), True),
+    ):
+        bench = Bench(minimum=minimum)
+        bench.hear(4, ReportStage.FAILED, reason=Reason("broken"))
+        with contextlib.suppress(StageFailure):
+            bench.leave_out(*expected)
+        assert bench.is_complete is is_complete, (minimum, expected)
+
+
+@check
+def half_of_the_reserve_is_for_acknowledgements():
+    formation = Bench().formation
+    assert (formation.joined_by.at, formation.ready_by.at) == (formation.deadline.at - 90, formation.deadline.at - 45)
 
 
 @check
@@ -321,10 +463,10 @@ def a_minimum_of_zero_holds():
 
 @check
 def a_silence_before_the_cluster_forms_is_a_reboot_at_first():
-    bench = Bench()
+    bench = Bench(workers=3)
     bench.acknowledge(1)
-    state = bench.state(phase=Phase.PUBLISHED)
-    bench.found = MemberHealth(silent={name(2): "it is silent"})
+    state = bench.state(workers=3, phase=Phase.PUBLISHED)
+    bench.found = MemberHealth(silent=dict.fromkeys((name(1), name(2)), "it is silent"))
     ready = functools.partial(
         bench.formation.collect_ready, state, bench.formation.ready_by, bench.formation.ready_by, bench.probe
     )
@@ -332,17 +474,17 @@ def a_silence_before_the_cluster_forms_is_a_reboot_at_first():
     bench.clock.now += 45 - 1
     assert ready() is None
     bench.clock.now += 1
-    assert set(ready()) == {name(2)}
+    assert ready() == {name(2): Reason("it is silent")}, "the third is awaited"
 
 
 @check
 def nobody_is_too_many_to_lose_once_the_cluster_has_formed():
     bench = Bench(minimum=2)
-    bench.acknowledge(1)
-    bench.hear(2, ReportStage.FAILED, 2, reason=Reason("broken"))
+    for number in (1, 2):
+        bench.hear(number, ReportStage.FAILED, 2, reason=Reason("broken"))
     state = bench.state(phase=Phase.PUBLISHED, has_formed=True)
     limit = bench.formation.ready_by
-    assert set(bench.formation.collect_ready(state, limit, limit, bench.probe)) == {name(2)}
+    assert set(bench.formation.collect_ready(state, limit, limit, bench.probe)) == {name(1), name(2)}
 
 
 # --- MembershipController -----------------------------------------------------------------------------------------
@@ -365,6 +507,13 @@ def a_master_that_answers_is_not_vacant():
     for _ in range(10):
         assert not bench.controller.is_vacant(state, member(0))
         bench.clock.now += 900
+
+
+@check
+def who_stands_by_probes_the_members():
+    bench, state = stand_by()
+    bench.controller.is_vacant(state, member(0))
+    assert bench.probed == ((member(0),), state.members)
 
 
 @check
@@ -421,6 +570,39 @@ def who_joins_is_admitted_unless_it_is_mute():
 
 
 @check
+def who_joined_and_is_no_member_is_probed_beside_the_members():
+    bench = Bench(workers=3)
+    bench.controller.probe(bench.state())
+    assert bench.probed == (bench.state().members, (member(3),))
+
+
+@check
+def a_member_that_joins_again_elsewhere_is_no_newcomer():
+    bench = Bench()
+    bench.join(1, sequence=2, address="10.0.0.99")
+    assert change_of(bench)[1] == []
+
+
+@check
+def who_joined_before_the_member_with_its_address_is_not_admitted():
+    bench = Bench(workers=0)
+    bench.join(3, address="10.0.0.12")
+    bench.join(2, address="10.0.0.99")
+    bench.keys["10.0.0.12"] = member(3).host_key
+    assert change_of(bench)[1] == []
+
+
+@check
+def who_proves_to_hold_a_members_address_is_admitted_in_its_place():
+    bench = Bench()
+    bench.keys["10.0.0.11"] = member(3).host_key
+    bench.join(3, address="10.0.0.11")
+    change = bench.controller.plan_change(bench.state())
+    assert change.joined == (member(3, address="10.0.0.11"),)
+    assert change.left == {name(1): Reason(f"its address 10.0.0.11 is {name(3)}'s now")}
+
+
+@check
 def a_condemned_newcomer_is_not_admitted_again():
     bench = Bench()
     bench.acknowledge(1, 2)
@@ -474,6 +656,28 @@ def who_left_must_join_anew():
     assert not bench.reports.is_ready(name(2), 1)
 
 
+@check
+def who_returns_has_its_whole_minute_to_acknowledge():
+    bench = Bench()
+    bench.acknowledge(1)
+    change_of(bench)
+    bench.clock.now += 60
+    assert change_of(bench) == ({name(2)}, [])
+    bench.controller.forget_departed(succession.Change({name(2): Reason("late")}))
+    bench.join(2, sequence=2)
+    assert change_of(bench) == (set(), [])
+
+
+@check
+def who_failed_is_forgotten_once_its_replacement_is_ordered():
+    bench = Bench()
+    bench.acknowledge(1, 2)
+    bench.hear(2, ReportStage.FAILED, 2, reason=Reason("broken"))
+    assert change_of(bench) == ({name(2)}, [])
+    bench.controller.forget_departed(succession.Change({name(2): Reason("broken")}))
+    assert bench.reports.failed() == ()
+
+
 # --- Replacements -----------------------------------------------------------------------------------
 
 
@@ -492,6 +696,18 @@ def silence(**findings):
 def a_short_silence_costs_no_instance():
     bench = silence()
     bench.clock.now += 60 - 1
+    change_of(bench, 1)
+    assert (bench.ordered, bench.replacements.awaited()) == ([], (member(2),))
+    bench.clock.now += 1
+    change_of(bench, 1)
+    assert (bench.ordered, bench.replacements.awaited()) == ([name(2)], ())
+
+
+@check
+def a_silent_node_that_answers_again_has_ten_minutes_to_join():
+    bench = silence()
+    bench.found = MemberHealth()
+    bench.clock.now += 600 - 1
     change_of(bench, 1)
     assert bench.ordered == []
     bench.clock.now += 1
@@ -551,6 +767,14 @@ def an_order_that_failed_is_made_again_and_one_that_did_not_is_not():
 
 
 @check
+def an_order_for_a_node_that_auto_scaling_has_replaced_is_made():
+    bench = Bench()
+    bench.is_gone = True
+    assert bench.replacements._replace(name(2))
+    assert bench.replacements.has_ordered(name(2))
+
+
+@check
 def a_silent_node_whose_order_failed_may_come_back():
     bench = silence()
     bench.refusals = 1
@@ -569,10 +793,10 @@ def a_silent_node_whose_order_failed_may_come_back():
 def a_silent_node_whose_order_failed_is_replaced_a_minute_later():
     bench = silence()
     bench.refusals = 1
-    for _ in range(3):
-        bench.clock.now += 60
+    for pause, ordered in ((60, []), (60 - 1, []), (1, [name(2)]), (60, [name(2)])):
+        bench.clock.now += pause
         change_of(bench, 1)
-    assert bench.ordered == [name(2)]
+        assert bench.ordered == ordered
 
 
 # --- Liveness ---------------------------------------------------------------------------------------
@@ -608,7 +832,7 @@ def survivors_keep_their_order_and_newcomers_come_last():
     change = succession.Change({name(1): Reason("gone")}, (member(8), member(7)))
     following = succession.follow_up(Bench().state(3), change)
     assert [m.instance_id for m in following.members] == [name(n) for n in (0, 2, 3, 8, 7)]
-    assert (following.generation, following.revision) == (2, 4)
+    assert (following.generation, following.revision, following.phase) == (2, 4, Phase.FORMED)
     assert [(gone.instance_id, gone.generation, gone.reason) for gone in following.departed] == [
         (name(1), 2, Reason("gone"))
     ]
@@ -625,8 +849,8 @@ def a_cluster_that_is_whole_again_has_no_reason():
 def a_new_master_stands_first_and_asks_for_acknowledgements():
     following = succession.take_over(Bench().state(), member(9), "ssh-ed25519 key")
     assert [m.instance_id for m in following.members] == [name(9), name(1), name(2)]
-    assert (following.phase, following.generation) == (Phase.PUBLISHED, 2)
-    assert [gone.instance_id for gone in following.departed] == [name(0)]
+    assert (following.phase, following.generation, following.user_key) == (Phase.PUBLISHED, 2, "ssh-ed25519 key")
+    assert [(gone.instance_id, gone.generation) for gone in following.departed] == [(name(0), 2)]
     assert following.has_formed
 
 
@@ -641,10 +865,18 @@ def a_worker_whose_address_the_new_master_has_is_gone():
 def the_first_roster_says_who_was_left_out():
     state = ClusterState(CLUSTER, 1, 0, Phase.LAUNCHED, 3, ())
     following = succession.publish(state, [member(0), member(1)], {name(2): Reason("x" * 5000)}, "ssh-ed25519 key")
-    assert (following.generation, following.phase) == (1, Phase.PUBLISHED)
+    assert (following.generation, following.phase, following.user_key) == (1, Phase.PUBLISHED, "ssh-ed25519 key")
+    assert following.members == (member(0), member(1))
     assert following.reason.cause.startswith(f"left out {name(2)}: x")
     assert len(str(following.reason)) == MAX_REASON
     assert [gone.instance_id for gone in following.departed] == [name(2)]
+
+
+@check
+def several_reasons_are_one_with_all_causes_and_the_first_remedy_and_output():
+    reasons = [Reason("a"), Reason("b", "do", "1"), Reason("c", "or do", "2")]
+    assert succession.join_reasons(reasons) == Reason("a; b; c", "do", "1")
+    assert succession.join_reasons(reasons[:1]) == Reason("a")
 
 
 @check

@@ -242,6 +242,11 @@ def test_the_master_is_never_told_to_leave(caplog):
     assert caplog.messages == [f"the master itself is unhealthy, {ECC}: bad"]
 
 
+def test_a_master_that_was_not_asked_has_no_fault():
+    asked, *answers = cluster(4, n1=[SSH])
+    assert causes([replace(asked, verdict="not asked"), *answers]) == {1: f"{SSH}: bad"}
+
+
 def test_one_fault_does_not_hide_another():
     assert causes(cluster(4, n1=[ECC, CLOCK], n2=[CLOCK])) == {1: f"{ECC}: bad"}
     assert causes(cluster(6, n1=[DISK, ECC])) == {1: f"{DISK}: bad; {ECC}: bad"}
@@ -282,6 +287,8 @@ def test_an_inspection_asks_the_nodes_and_names_the_unfit_one(node, ssh):
         member(3).instance_id: "SSH: connect to host 10.0.0.12 port 22: Connection refused"
     }
     ssh.answer(3, BAD)
+    assert find_unhealthy(node, members(4)) == {member(3).instance_id: f"{DISK}: /: is read-only"}
+    ssh.answer(0, BAD)
     assert find_unhealthy(node, members(4)) == {member(3).instance_id: f"{DISK}: /: is read-only"}
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import resource
+import selectors
 import socket
 import threading
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from deeplearning_agent.membership import liveness
 from deeplearning_agent.membership.liveness import STEPS, Watch, find_silent
+from tests.unit.node_lab import StillClock
 
 
 @contextlib.contextmanager
@@ -133,10 +135,39 @@ def test_when_others_took_the_sockets_what_is_left_is_used(monkeypatch):
         assert find_silent(addresses, steps=[(port, 0.1)]) == set(addresses)
 
 
+@pytest.mark.parametrize("status", [0, errno.ECONNREFUSED, errno.ECONNRESET])
+def test_a_response_that_comes_at_once_is_an_answer(monkeypatch, status):
+    monkeypatch.setattr(liveness, "start_connecting", lambda *_: (status, None))
+    assert find_silent(["127.0.0.2"]) == set()
+
+
+@pytest.mark.parametrize(("error", "status"), [(OSError(errno.EACCES, "no"), errno.EACCES), (OSError(), errno.EMFILE)])
+def test_a_socket_that_cannot_be_made_has_its_error_number(monkeypatch, error, status):
+    def refuse(*_kind):
+        raise error
+
+    monkeypatch.setattr(liveness.socket, "socket", refuse)
+    assert liveness.start_connecting("127.0.0.2", 9) == (status, None)
+
+
 def test_without_any_socket_nobody_is_called_silent(monkeypatch, caplog):
     monkeypatch.setattr(liveness, "start_connecting", lambda *_: (errno.EMFILE, None))
     assert find_silent(["127.0.0.2"]) == set()
     assert caplog.messages == ["cannot probe 127.0.0.2: Too many open files"]
+
+
+@pytest.mark.parametrize(("limit", "room"), [(resource.RLIM_INFINITY, liveness.MOST_SOCKETS), (10, 1), (200, None)])
+def test_room_is_left_for_other_files(monkeypatch, limit, room):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    assert liveness.count_room() == (room or 200 - liveness.KEPT_DESCRIPTORS)
+
+
+def test_a_node_has_the_whole_time_out_to_respond(monkeypatch):
+    sweep = liveness._Sweep(["127.0.0.2"], 9, 5.0, StillClock())
+    with selectors.DefaultSelector() as selector, socket.socket() as pending:
+        monkeypatch.setattr(liveness, "start_connecting", lambda *_: (errno.EINPROGRESS, pending))
+        sweep.start(selector)
+    assert list(sweep.pending.values()) == [("127.0.0.2", 1005.0)]
 
 
 @pytest.mark.filterwarnings("error")  # A socket that only the garbage collector closes warns.

@@ -1,7 +1,7 @@
 """Files that a membership is written to."""
 
+import json
 import re
-import resource
 import subprocess
 from dataclasses import replace
 
@@ -11,6 +11,7 @@ from deeplearning_agent.boot.steps import install_membership
 from deeplearning_agent.membership.host_files import (
     DISCOVER_SCRIPT,
     hosts_lines,
+    membership_text,
     write_host_files,
     write_ready_hosts,
 )
@@ -77,6 +78,23 @@ def test_discover_hosts_prints_names_that_mean_one_machine_for_ever(lab, node, s
     )
     assert done.stdout == b"i-00000000000000000:2\ni-00000000000000001:1\n"
     assert script == DISCOVER_SCRIPT
+
+
+@pytest.mark.parametrize(
+    ("index", "ready"), [(0, []), (1, [f"i-{number:017x}:{slots}\n" for number, slots in enumerate((2, 1, 1))])]
+)
+def test_all_members_are_hosts_and_a_worker_takes_them_all_as_ready(lab, state, index, ready):
+    node = lab.node(index)
+    write_host_files(node, state)
+    block = lab.read(index, "/etc/hosts").partition(f"{BEGIN}\n")[2].partition(f"{END}\n")[0]
+    assert block.splitlines() == hosts_lines(state.members)
+    found = node.path("/opt/deeplearning/ready_hosts")
+    assert (found.read_text() if found.exists() else "") == "".join(ready)
+
+
+def test_a_membership_has_one_text_that_people_can_read(state):
+    text = membership_text(state)
+    assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
 
 
 def test_known_hosts_name_every_node_by_names_and_address():
@@ -190,21 +208,6 @@ def test_bytes_of_others_that_are_not_utf_8_stay(tmp_path):
     path.write_bytes(b"# caf\xe9\n")
     write_block(path, "10.0.0.1 x")
     assert path.read_bytes().startswith(b"# caf\xe9\n")
-
-
-@pytest.mark.fault(55)
-def test_a_full_disk_names_the_path_and_leaves_the_old_file(tmp_path):
-    path = tmp_path / "folder" / "file"
-    write_file(path, "old")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2, limits[1]))
-    try:
-        with pytest.raises(OSError, match=f"cannot write {path}: .*; free or remount its disk"):
-            write_file(path, "new text")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert path.read_text() == "old"
-    assert [entry.name for entry in path.parent.iterdir()] == ["file"]
 
 
 def test_a_file_that_is_right_is_not_touched(tmp_path):

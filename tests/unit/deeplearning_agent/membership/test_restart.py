@@ -71,7 +71,8 @@ def test_a_failed_worker_reports_it_once_an_hour_and_makes_no_other_call(lab, ti
 def test_a_master_that_finds_failed_passes_the_reason_on_and_starts_nothing(lab):
     lab.write_state(3, Phase.FAILED, reason=Reason("only 1 of 2 workers launched: VcpuLimitExceeded"))
     lab.run(lab.agent(0))
-    assert [body["Reason"] for body in lab.signals.bodies] == ["only 1 of 2 workers launched: VcpuLimitExceeded"]
+    said = [(body["Status"], body["Reason"]) for body in lab.signals.bodies]
+    assert said == [("FAILURE", "only 1 of 2 workers launched: VcpuLimitExceeded")]
 
 
 def test_a_master_that_reboots_broken_does_not_undo_a_formed_cluster(lab, ticking_clock):

@@ -117,7 +117,8 @@ def put_in_place(patch, world):
         for name, replacement in replacements.items():
             if hasattr(module, name):
                 patch.setattr(module, name, replacement)
-    patch.setattr(liveness.Watch.__init__, "__defaults__", (model.probe, liveness.STRIKES))
+    watch = functools.partial(liveness.Watch, model.probe)
+    patch.setattr("deeplearning_agent.membership.member_monitor.Watch", watch)
     patch.setattr("deeplearning_agent.membership.member_monitor.threading", model)
     patch.setattr("deeplearning_agent.workload.interruption_notice.SpotNotices.read", model.read_notice)
     patch.setattr("os.killpg", model.kill_group)

@@ -6,6 +6,7 @@ import pytest
 from cluster_model import count_allowed_calls, form_world
 from hypothesis import HealthCheck, Phase, example, given, settings
 from model_history import Event, History, histories, play
+from told_histories import TOLD
 
 from deeplearning_contract.cluster_state import Phase as StatePhase
 from tests.depth import EXAMPLES, IS_DEEP
@@ -51,6 +52,12 @@ MASTER_CANNOT_PREPARE_ITSELF = History(
 @example(ORDER_IS_LOST)
 @example(ORDER_IS_LOST_AND_THE_NODE_COMES_BACK)
 def test_no_history_breaks_a_promise(history):
+    play(history)
+
+
+@pytest.mark.defect("D22", "D23", "D24", "D27", "D28", "D29", "D30", "D31", "D37", "D41", "D42", "D47")
+@pytest.mark.parametrize("history", TOLD.values(), ids=TOLD)
+def test_no_told_history_breaks_a_promise(history):
     play(history)
 
 

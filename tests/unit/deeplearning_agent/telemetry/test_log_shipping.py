@@ -30,9 +30,10 @@ from deeplearning_agent.telemetry.publisher import TelemetryPublisher
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind
 from deeplearning_contract.log_record import MOST_LINE_BYTES, LogLine, Speaker
 from deeplearning_contract.metrics import FORMATION_SECONDS, GPU_UTILIZATION
+from deeplearning_node.aws_clients import AwsClients
 from tests.depth import IS_DEEP
 from tests.real_time import GENEROUS_SECONDS
-from tests.unit.node_lab import StillClock, make_clients
+from tests.unit.node_lab import REGION, StillClock
 
 GROUP = "cats-nodes"
 SPEAKER = Speaker("cats", "i-0123456789abcdef0", "worker")
@@ -70,7 +71,7 @@ class Outlet:
     def __init__(self):
         self.clock = StillClock()
         self.faults = []
-        clients = make_clients()
+        clients = AwsClients(REGION)
         clients.logs.create_log_group(logGroupName=GROUP)
         self.moto = clients.logs
         self.logs = clients.__dict__["logs"] = Channel(clients.logs, self.faults)

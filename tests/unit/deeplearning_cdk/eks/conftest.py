@@ -12,7 +12,7 @@ ADMIN = "arn:aws:iam::111122223333:role/Admin"
 IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/team/train:1"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def make(make_once: Callable[..., Callable[..., Synthesis]]) -> Callable[..., Synthesis]:
     """Return a function from props to a synthesis."""
     return make_once(EksTraining, image=IMAGE, administrators=[ADMIN])

@@ -10,6 +10,8 @@ import pytest
 from aws_cdk import aws_ec2 as ec2
 
 from deeplearning_cdk import DataSource, EksTraining, Network, Purchase, Storage
+from deeplearning_cdk.catalog.instance_catalog import read_catalog
+from deeplearning_cdk.eks.nodes import name_ami_type
 from deeplearning_cdk.warnings import NEVER_STOPS, NO_ADMINISTRATOR
 from deeplearning_contract.setting_parts import DataSettings
 from tests.unit.deeplearning_cdk.conftest import read_submission, references, render
@@ -68,28 +70,27 @@ def test_name_of_the_cluster_is_another_one_in_each_creation_because_its_logs_st
 
 
 @pytest.mark.parametrize(
-    ("cidr", "second"), [(None, "10.0.255.240/28"), ("10.1.0.0/20", "10.1.15.240/28"), ("10.2.0.0/26", "10.2.0.48/28")]
+    ("cidr", "zone", "second", "position"),
+    [
+        (None, None, "10.0.255.240/28", 1),
+        ("10.1.0.0/20", "us-east-1a", "10.1.15.240/28", 1),
+        ("10.2.0.0/26", "us-east-1c", "10.2.0.48/28", 0),
+    ],
 )
-def test_control_plane_has_a_subnet_in_a_second_zone_that_overlaps_no_other(
-    make: Any, cidr: str | None, second: str
+def test_control_plane_has_a_subnet_in_the_first_zone_without_nodes_that_overlaps_no_other(
+    make: Any, cidr: str | None, zone: str | None, second: str, position: int
 ) -> None:
-    synthesis = make(network=Network(cidr=cidr))
+    synthesis = make(network=Network(cidr=cidr, availability_zone=zone))
     subnets = {name: entry["Properties"] for name, entry in synthesis.of_type("AWS::EC2::Subnet").items()}
     (extra,) = (name for name in subnets if "SecondZone" in name)
     assert subnets[extra]["CidrBlock"] == second
-    assert subnets[extra]["AvailabilityZone"] == {"Fn::Select": [1, {"Fn::GetAZs": ""}]}
+    assert subnets[extra]["AvailabilityZone"] == {"Fn::Select": [position, {"Fn::GetAZs": ""}]}
 
     ranges = [ip_network(each["CidrBlock"]) for each in subnets.values()]
     assert not any(one.overlaps(other) for one in ranges for other in ranges if one is not other)
     used = synthesis.only("AWS::EKS::Cluster")["ResourcesVpcConfig"]["SubnetIds"]
     (nodes,) = _group(synthesis, "NodesMembers")["Subnets"]
     assert used == [nodes, {"Ref": extra}]
-
-
-def test_second_zone_is_the_first_one_where_the_nodes_are_in_another(make: Any) -> None:
-    for zone, position in (("us-east-1a", 1), ("us-east-1c", 0)):
-        subnet = make(network=Network(availability_zone=zone)).part("AWS::EC2::Subnet", "SecondZone")["Properties"]
-        assert subnet["AvailabilityZone"] == {"Fn::Select": [position, {"Fn::GetAZs": ""}]}
 
 
 def test_a_subnet_of_an_existing_vpc_in_another_zone_is_used(make_stack: Any, read_stack: Any) -> None:
@@ -134,20 +135,19 @@ def test_every_further_card_of_a_member_has_an_interface_for_efa_alone(make: Any
 
 
 @pytest.mark.parametrize(
-    ("props", "kind"),
+    ("node_image", "instance_type", "kind"),
     [
-        (CPU, "BOTTLEROCKET_x86_64"),
-        ({"instance_type": "m7g.xlarge"}, "BOTTLEROCKET_ARM_64"),
-        ({**CPU, "node_image": "amazon-linux"}, "AL2023_x86_64_STANDARD"),
-        ({"instance_type": "m7g.xlarge", "node_image": "amazon-linux"}, "AL2023_ARM_64_STANDARD"),
-        ({"node_image": "amazon-linux"}, "AL2023_x86_64_NVIDIA"),
-        ({"instance_type": "g5g.xlarge", "node_image": "amazon-linux"}, "AL2023_ARM_64_NVIDIA"),
+        ("bottlerocket", "m5.xlarge", "BOTTLEROCKET_x86_64"),
+        ("bottlerocket", "m7g.xlarge", "BOTTLEROCKET_ARM_64"),
+        ("amazon-linux", "m5.xlarge", "AL2023_x86_64_STANDARD"),
+        ("amazon-linux", "m7g.xlarge", "AL2023_ARM_64_STANDARD"),
+        ("amazon-linux", "p3dn.24xlarge", "AL2023_x86_64_NVIDIA"),
+        ("amazon-linux", "g5g.xlarge", "AL2023_ARM_64_NVIDIA"),
     ],
-    ids=str,
 )
-def test_image_of_the_members_fits_their_type(make: Any, props: dict[str, Any], kind: str) -> None:
+def test_image_of_the_members_fits_their_type(node_image: Any, instance_type: str, kind: str) -> None:
     """EKS API reference, Nodegroup, amiType."""
-    assert _group(make(**props), "NodesMembers")["AmiType"] == kind
+    assert name_ami_type(node_image, read_catalog()[instance_type]) == kind
 
 
 def test_members_without_gpus_have_neither_a_taint_nor_a_placement_group(make: Any) -> None:
@@ -168,8 +168,10 @@ def test_one_node_runs_the_pods_of_the_system(make: Any) -> None:
     ("node_image", "disks"),
     [("bottlerocket", {"/dev/xvda": 8, "/dev/xvdb": 300}), ("amazon-linux", {"/dev/xvda": 300})],
 )
-def test_images_are_on_the_disk_that_the_system_has_for_them(make: Any, node_image: str, disks: dict[str, int]) -> None:
+def test_images_are_on_the_disk_that_the_system_has_for_them(make: Any, node_image: Any, disks: dict[str, int]) -> None:
     synthesis = make(node_image=node_image, image_disk=300)
+    kind = name_ami_type(node_image, read_catalog()["p3dn.24xlarge"])
+    assert _group(synthesis, "NodesMembers")["AmiType"] == kind
     for part in ("Members", "System"):
         for disk in _launch(synthesis, part)["BlockDeviceMappings"]:
             assert (disk["Ebs"]["Encrypted"], disk["Ebs"]["VolumeType"]) == (True, "gp3")

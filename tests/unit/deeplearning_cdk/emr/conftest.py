@@ -13,7 +13,7 @@ from tests.unit.deeplearning_cdk.conftest import Synthesis, render
 CLUSTER = "AWS::EMR::Cluster"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def make(make_once: Callable[..., Callable[..., Synthesis]]) -> Callable[..., Synthesis]:
     """Return a function from props to a synthesis."""
     return make_once(EmrTraining)

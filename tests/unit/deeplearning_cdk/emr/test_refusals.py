@@ -1,7 +1,5 @@
 """Choices that cannot work on EMR are refused at synthesis, with a way out."""
 
-import inspect
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -137,15 +135,6 @@ def test_wrong_choices_are_refused_with_a_way_out(
     with pytest.raises(ValueError, match="must") as caught:
         EmrTraining(make_stack(), "Training", **props)
     assert str(caught.value)[: len(message)] == message
-
-
-def test_every_prop_is_keyword_only_documented_and_has_a_default() -> None:
-
-    documented = inspect.getdoc(EmrTraining) or ""
-    for parameter in list(inspect.signature(EmrTraining.__init__).parameters.values())[3:]:
-        assert parameter.kind is parameter.KEYWORD_ONLY
-        assert parameter.default is not parameter.empty
-        assert re.search(rf"(?m)^    {parameter.name}: (?s:.*?)Default: ", documented), parameter.name
 
 
 def test_a_root_volume_below_that_of_the_deep_learning_ami_is_refused_with_an_image_of_ones_own(

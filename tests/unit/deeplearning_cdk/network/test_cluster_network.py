@@ -38,31 +38,6 @@ def _interfaces(synthesis: Any, role: NodeRole) -> list[Any]:
     return list(synthesis.launch_data(role)["NetworkInterfaces"])
 
 
-def test_new_vpc_has_nodes_in_a_private_subnet_behind_one_nat_gateway(synthesize: Any) -> None:
-    synthesis = synthesize()
-    assert len(synthesis.of_type("AWS::EC2::NatGateway")) == 1
-    for role in NodeRole:
-        (subnet,) = synthesis.group(role)["Properties"]["VPCZoneIdentifier"]
-        assert "PrivateSubnet" in subnet["Ref"]
-        assert _interfaces(synthesis, role)[0]["AssociatePublicIpAddress"] is False
-
-
-@pytest.mark.defect("D57")
-def test_new_vpc_reaches_s3_and_dynamodb_without_the_nat_gateway(synthesize: Any) -> None:
-    endpoints = [entry["Properties"] for entry in synthesize().of_type("AWS::EC2::VPCEndpoint").values()]
-    assert {entry["VpcEndpointType"] for entry in endpoints} == {"Gateway"}
-    assert len(endpoints) == 2
-
-
-@pytest.mark.defect("D61")
-def test_nobody_may_open_a_connection_from_outside_by_default(synthesize: Any) -> None:
-    synthesis = synthesize()
-    for group in synthesis.of_type("AWS::EC2::SecurityGroup").values():
-        assert "SecurityGroupIngress" not in group["Properties"]
-    rules = [entry["Properties"] for entry in synthesis.of_type("AWS::EC2::SecurityGroupIngress").values()]
-    assert all("SourceSecurityGroupId" in rule for rule in rules)
-
-
 def _name(value: Any) -> str:
     """Return the short name of a security group by its reference."""
     name: str = value["Fn::GetAtt"][0] if isinstance(value, dict) else value
@@ -108,77 +83,11 @@ LUSTRE = {
     ],
     ids=["default", "amazon-linux", "existing-file-system", "isolated", "ssh-peer", "lustre"],
 )
-@pytest.mark.defect("D61")
+@pytest.mark.defect("D59", "D61")
 def test_the_security_groups_of_a_cluster_have_these_ingress_rules_alone(
     synthesize: Any, props: dict[str, Any], more: set[Any]
 ) -> None:
     assert _ingress(synthesize(**props)) == {AMONG_NODES, NFS_FROM_NODES} | more
-
-
-@pytest.mark.parametrize("isolated", [False, True])
-def test_a_new_vpc_records_all_its_traffic_in_a_log_group_that_stays(synthesize: Any, isolated: bool) -> None:  # noqa: FBT001
-    synthesis = synthesize(**(ISOLATED if isolated else {}))
-    (vpc,) = synthesis.of_type("AWS::EC2::VPC")
-    log = synthesis.part("AWS::EC2::FlowLog", "FlowLog")
-    group, role, policy = (
-        next(name for name in synthesis.of_type(kind) if "FlowLog" in name)
-        for kind in ("AWS::Logs::LogGroup", "AWS::IAM::Role", "AWS::IAM::ManagedPolicy")
-    )
-    assert {name: value for name, value in log["Properties"].items() if name != "Tags"} == {
-        "DeliverLogsPermissionArn": {"Fn::GetAtt": [role, "Arn"]},
-        "LogDestinationType": "cloud-watch-logs",
-        "LogGroupName": {"Ref": group},
-        "ResourceId": {"Ref": vpc},
-        "ResourceType": "VPC",
-        "TrafficType": "ALL",
-    }
-    # Records of the first minutes would be lost otherwise.
-    assert log["DependsOn"] == [policy]
-    resources = synthesis.template["Resources"]
-    assert (resources[group]["DeletionPolicy"], resources[group]["UpdateReplacePolicy"]) == ("Retain", "Retain")
-
-
-def test_the_flow_log_writes_into_its_group_alone_and_for_this_account_alone(synthesize: Any) -> None:
-    synthesis = synthesize()
-    (group,) = (name for name in synthesis.of_type("AWS::Logs::LogGroup") if "FlowLog" in name)
-    (role,) = (name for name in synthesis.of_type("AWS::IAM::Role") if "FlowLog" in name)
-    policy = synthesis.part("AWS::IAM::ManagedPolicy", "FlowLog")["Properties"]
-    assert policy["Roles"] == [{"Ref": role}]
-    assert policy["PolicyDocument"]["Statement"] == [
-        {
-            "Action": ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
-            "Effect": "Allow",
-            "Resource": {"Fn::GetAtt": [group, "Arn"]},
-        }
-    ]
-    properties = synthesis.template["Resources"][role]["Properties"]
-    assert not {"Policies", "ManagedPolicyArns"} & set(properties)
-    arn = "arn:${AWS::Partition}:ec2:${AWS::Region}:${AWS::AccountId}:vpc-flow-log/*"
-    assert properties["AssumeRolePolicyDocument"]["Statement"] == [
-        {
-            "Action": "sts:AssumeRole",
-            "Condition": {
-                "ArnLike": {"aws:SourceArn": {"Fn::Sub": arn}},
-                "StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}},
-            },
-            "Effect": "Allow",
-            "Principal": {"Service": "vpc-flow-logs.amazonaws.com"},
-        }
-    ]
-
-
-@pytest.mark.defect("D59")
-def test_members_may_open_any_connection_to_each_other_in_both_directions(synthesize: Any) -> None:
-    synthesis = synthesize()
-    nodes = {"Fn::GetAtt": [next(n for n in synthesis.of_type("AWS::EC2::SecurityGroup") if "Nodes" in n), "GroupId"]}
-    egress = synthesis.only("AWS::EC2::SecurityGroupEgress")
-    assert (egress["GroupId"], egress["DestinationSecurityGroupId"], egress["IpProtocol"]) == (nodes, nodes, "-1")
-    inward = [
-        rule["Properties"]
-        for rule in synthesis.of_type("AWS::EC2::SecurityGroupIngress").values()
-        if rule["Properties"]["GroupId"] == nodes
-    ]
-    assert [(rule["SourceSecurityGroupId"], rule["IpProtocol"]) for rule in inward] == [(nodes, "-1")]
 
 
 def test_ssh_peer_puts_the_master_alone_into_the_public_subnet(synthesize: Any) -> None:
@@ -261,6 +170,7 @@ def _endpoint_statements(synthesis: Any) -> dict[str, list[Any]]:
     }
 
 
+@pytest.mark.defect("D57")
 def test_endpoints_of_a_new_vpc_let_anyone_read_public_objects_and_only_this_account_do_more(synthesize: Any) -> None:
     read = _allow(["s3:GetObject", "s3:GetObjectVersion", "s3:ListBucket"], "*")
     assert _endpoint_statements(synthesize()) == {
@@ -320,13 +230,6 @@ def test_isolated_nodes_may_start_from_an_image_that_has_its_packages_or_reaches
     props = {"software.image": image, "workers.instance_type": "g5.12xlarge"}
     planned = plan({"network.isolated": True, "software.environment": JobEnvironment.none(), **props})
     assert planned.image is image
-
-
-def test_isolated_and_ssh_peer_contradict_each_other() -> None:
-    with pytest.raises(
-        ValueError, match=r"master\.ssh_peer must be left out with network\.isolated, got both; log in "
-    ):
-        plan({"master.ssh_peer": "203.0.113.7/32", **ISOLATED})
 
 
 # --- Own VPC ------------------------------------------------------------------------------------------
@@ -459,20 +362,6 @@ def test_zone_of_another_region_is_refused(make_stack: Callable[..., cdk.Stack])
     said = r"network\.availability_zone must lie in the stack's region us-east-1, got eu-west-1a"
     with pytest.raises(ValueError, match=said):
         _choose(make_stack(region="us-east-1"), availability_zone="eu-west-1a")
-
-
-@pytest.mark.parametrize("prop", ["worker_subnet", "master_subnet"])
-def test_subnet_without_its_vpc_is_refused(make_stack: Callable[..., cdk.Stack], prop: str) -> None:
-    subnet = _import_vpc(make_stack()).private_subnets[0]
-    with pytest.raises(ValueError, match=r"network\.vpc must be given with network\.worker_subnet or network\.master_"):
-        Network(**{prop: subnet})
-
-
-def test_addresses_of_an_own_vpc_are_refused(make_stack: Callable[..., cdk.Stack]) -> None:
-    with pytest.raises(
-        ValueError, match=r"network\.cidr must be left out with network\.vpc, got '10\.0\.0\.0/16'; the "
-    ):
-        Network(vpc=_import_vpc(make_stack()), cidr="10.0.0.0/16")
 
 
 @pytest.mark.defect("D58")

@@ -171,7 +171,7 @@ def test_subnets_whose_routes_the_app_does_not_know_are_taken(make_stack: Make) 
 
 
 def test_a_vpc_that_the_cdk_has_yet_to_look_up_is_taken() -> None:
-    app = cdk.App(analytics_reporting=False)
+    app = cdk.App(analytics_reporting=False, builtin_cloud_formation_validation=False)
     stack = cdk.Stack(app, "Stack", env=cdk.Environment(account="111122223333", region="us-east-1"))
     named, looked_up = _import_vpc(stack), ec2.Vpc.from_lookup(stack, "LookedUp", vpc_id="vpc-0123456789abcdef1")
     # The first run knows no list of the account; the second judges the real ones.

@@ -26,7 +26,7 @@ class Image:
     """A synthesized image: what Docker would build, and how."""
 
     def __init__(self, folder: Path, **props: Any) -> None:
-        app = App(outdir=str(folder / "cdk.out"))
+        app = App(outdir=str(folder / "cdk.out"), analytics_reporting=False, builtin_cloud_formation_validation=False)
         TrainingImage(Stack(app, "Images"), "Image", **props)
         assembly = Path(app.synth().directory)
         ((self.tag, asset),) = json.loads((assembly / "Images.assets.json").read_text())["dockerImages"].items()
@@ -47,7 +47,7 @@ def requirements(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("instance_type", ["p3dn.24xlarge", "g5.12xlarge", "c6i.4xlarge"])
+@pytest.mark.parametrize("instance_type", ["p3dn.24xlarge", "c6i.4xlarge"])
 def test_the_environment_is_that_of_a_cluster_of_the_type(tmp_path: Path, instance_type: str) -> None:
     facts = Image(tmp_path, instance_type=instance_type).facts(tmp_path)
     nodes = plan({"workers.instance_type": instance_type})

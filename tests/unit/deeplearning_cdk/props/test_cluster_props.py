@@ -15,7 +15,7 @@ from deeplearning_cdk.nodes.values import SetupTimeout
 from deeplearning_cdk.props.check import check_prop
 from deeplearning_cdk.training_cluster import _check_timeout, _count_formation_seconds
 from deeplearning_contract.names import NodeRole
-from tests.unit.deeplearning_cdk.clusters import plan, props_of
+from tests.unit.deeplearning_cdk.clusters import plan
 
 COUNTS = st.one_of(st.none(), st.integers(min_value=0, max_value=50))
 
@@ -137,20 +137,6 @@ def test_props_that_cannot_work_are_refused(props: dict[str, Any], message: str)
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize(
-    "mount_point",
-    ["", "/", "/efs/", "//efs", "/efs/../etc", "/efs data", "/efs\nSETTINGS\nreboot", "/efs'", "/efs$(id)", "/.hidden"],
-)
-def test_mount_point_that_could_leave_its_place_in_user_data_is_refused(mount_point: str) -> None:
-    with pytest.raises(ValueError, match=r"storage.mount_point must"):
-        plan({"storage.mount_point": mount_point})
-
-
-@pytest.mark.parametrize("mount_point", ["/efs", "/mnt/efs", "/home/ubuntu/data-1", "/srv/a.b_c"])
-def test_clean_mount_points_are_taken(mount_point: str) -> None:
-    plan({"storage.mount_point": mount_point})
-
-
 @given(COUNTS, COUNTS, COUNTS)
 def test_capacities_are_in_order_or_refused(minimum: int | None, desired: int | None, maximum: int | None) -> None:
     try:
@@ -168,23 +154,6 @@ def test_capacities_are_in_order_or_refused(minimum: int | None, desired: int | 
 def test_capacity_that_is_known_only_at_deployment_is_refused() -> None:
     with pytest.raises(ValueError, match=r"workers\.desired_capacity must be known at synth, got a token"):
         Workers(desired_capacity=Token.as_number({"Ref": "Workers"}))
-
-
-@pytest.mark.parametrize(
-    ("given_", "expected"),
-    [
-        ((None, None, None), (1, 3, 3)),
-        ((5, None, None), (5, 5, 5)),
-        ((None, None, 2), (1, 2, 2)),
-        ((None, None, 8), (1, 3, 8)),
-        ((None, 0, None), (0, 0, 0)),
-    ],
-)
-def test_capacities_that_are_left_out_are_the_nearest_to_three_workers(
-    given_: tuple[int | None, ...], expected: tuple[int, ...]
-) -> None:
-    minimum, desired, maximum = given_
-    assert Workers(min_capacity=minimum, desired_capacity=desired, max_capacity=maximum).capacity == expected
 
 
 @pytest.mark.fault(63)
@@ -269,13 +238,6 @@ def test_a_cluster_refuses_its_own_props_before_anything_is_made(
         (
             lambda *_: Storage(file_system="fs-01234567", throughput="bursting"),
             "storage.throughput must be left out with storage.file_system, got both; the file system has its own",
-        ),
-        (
-            lambda *_: Storage(mount_point="/fsx/shared", lustre=Lustre()),
-            (
-                "storage.mount_point must not overlap with that of storage.lustre, got /fsx/shared and /fsx; "
-                "give one of them another mount_point"
-            ),
         ),
         (
             lambda *_: Lustre(deployment="scratch", throughput=125),
@@ -381,16 +343,6 @@ def test_script_must_be_a_file_that_names_its_interpreter(prop: str, tmp_path: P
     silent.write_text("echo hello\n")
     with pytest.raises(ValueError, match=f"{prop} must begin with #! and its interpreter"):
         plan({prop: str(silent)})
-
-
-def test_addresses_of_a_new_vpc_are_counted_when_it_is_made(make_stack: Any) -> None:
-    props = props_of({"workers.instance_type": "m5.large", "workers.max_capacity": 26, "network.cidr": "10.0.0.0/26"})
-    with pytest.raises(ValueError, match="must") as caught:
-        TrainingCluster(make_stack(), "Cluster", **props)
-    assert str(caught.value) == (
-        "workers.max_capacity must not exceed the 25 addresses that network.worker_subnet 10.0.0.0/27 has for workers, "
-        "got 26; lower workers.max_capacity or workers.desired_capacity, or take a larger subnet"
-    )
 
 
 @pytest.mark.parametrize(

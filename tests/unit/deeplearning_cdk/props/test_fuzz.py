@@ -242,6 +242,17 @@ def test_a_prop_of_a_cluster_takes_any_value_or_refuses_it_in_one_line(
     assert stack.node.try_find_child("Cluster") is None
 
 
+@pytest.mark.parametrize("platform", [TrainingCluster, EksTraining, EmrTraining, SageMakerTraining])
+def test_every_prop_of_a_platform_is_keyword_only_documented_and_has_a_default(platform: Any) -> None:
+    section = (inspect.getdoc(platform) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+    entries = re.split(r"(?m)^    (?=\w+: )", section)
+    documented = {name: text for name, _, text in (entry.partition(": ") for entry in entries[1:])}
+    for parameter in list(inspect.signature(platform.__init__).parameters.values())[3:]:
+        assert parameter.kind is parameter.KEYWORD_ONLY
+        assert parameter.default is not parameter.empty
+        assert "Default: " in re.sub(r"\s+", " ", documented[parameter.name]), parameter.name
+
+
 def test_every_public_class_is_fuzzed() -> None:
     tried = {label(callee).partition(".")[0] for callee in (*PLAIN, *CONSTRUCTS, *CLUSTERS)}
     assert set(deeplearning_cdk.__all__) == tried

@@ -15,7 +15,7 @@ from deeplearning_contract.settings import NodeSettings
 from tests.unit.deeplearning_cdk.conftest import Synthesis, read_submission
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def make(make_once: Callable[..., Callable[..., Synthesis]]) -> Callable[..., Synthesis]:
     """Return a function from props to a synthesis."""
     return make_once(SageMakerTraining)

@@ -46,21 +46,6 @@ def test_the_file_system_and_the_state_are_backed_up_every_day_and_kept_for_35_d
     assert selection["BackupSelection"]["Resources"] == [_file_system(synthesis), _arn(table)]
 
 
-def test_the_vault_is_encrypted_with_the_clusters_key_stays_and_has_a_name_that_no_other_stack_takes(
-    synthesize: Any,
-) -> None:
-    synthesis = synthesize(**CPU)
-    (vault,), (key,) = (synthesis.of_type(kind) for kind in (VAULT, "AWS::KMS::Key"))
-    entry = synthesis.template["Resources"][vault]
-    assert entry["Properties"]["EncryptionKeyArn"] == _arn(key)
-    assert (entry["DeletionPolicy"], entry["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
-    start, guid = entry["Properties"]["BackupVaultName"]["Fn::Join"][1]
-    assert guid == {"Fn::Select": [2, {"Fn::Split": ["/", {"Ref": "AWS::StackId"}]}]}
-    # AWS Backup: 2 to 50 letters, digits, hyphens and underscores; the guid has 36.
-    assert len(start) + 36 <= 50
-    assert start.replace("-", "").isalnum()
-
-
 @pytest.mark.parametrize("role", NodeRole)
 def test_a_backup_that_is_refused_fails_the_stack_before_a_node_costs_anything(synthesize: Any, role: NodeRole) -> None:
     synthesis = synthesize(**CPU)

@@ -20,6 +20,7 @@ FILE_SYSTEM = "AWS::EFS::FileSystem"
 # --- Throughput ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(62)
 def test_throughput_is_elastic_by_default_and_a_size_per_second_is_provisioned(
     make_stack: Any, read_stack: Any
 ) -> None:
@@ -45,10 +46,6 @@ def test_throughput_is_elastic_by_default_and_a_size_per_second_is_provisioned(
         (
             {"throughput": Size.mebibytes(4000)},
             "storage.throughput must be from 1 to 3414 MiB each second, got 4000 MiB; ",
-        ),
-        (
-            {"throughput": "bursting", "file_system": "fs-0123abcd"},
-            "storage.throughput must be left out with storage.file_system, got both; the file system has its own",
         ),
     ],
 )
@@ -122,10 +119,6 @@ def test_props_that_contradict_the_shared_file_system_are_refused(make_stack: An
         ValueError, match=r"^network\.vpc must be the VPC of storage\.file_system, got another or none; pass N"
     ):
         store(stack, other, "Elsewhere", file_system=shared)
-    with pytest.raises(
-        ValueError, match=r"^storage\.throughput must be left out with storage\.file_system, got both; "
-    ):
-        Storage(file_system=shared, throughput="bursting")
     message = r"^software\.image must have the file_system_mode nfs4 of storage\.file_system, got efs; use images "
     with pytest.raises(ValueError, match=message):
         store(stack, vpc, "WithIam", "efs", file_system=shared)
@@ -138,16 +131,6 @@ def test_nodes_in_another_zone_are_refused(make_stack: Any) -> None:
     said = r"^network\.worker_subnet must lie in the zone of storage\.file_system, got us-east-1a and us-east-1b; pass "
     with pytest.raises(ValueError, match=said):
         store(stack, shared.vpc, file_system=shared)
-
-
-def test_a_new_vpc_cannot_mount_the_file_system_of_another_cluster(make_stack: Any) -> None:
-    stack = make_stack()
-    vpc = import_vpc(stack)
-    shared = SharedFileSystem(stack, "Shared", vpc=vpc, subnet=vpc.private_subnets[0])
-    with pytest.raises(
-        ValueError, match=r"^network\.vpc must be the VPC of storage\.file_system, got another or none; pass N"
-    ):
-        TrainingCluster(stack, "Cluster", **props_of({"storage.file_system": shared, **CPU}))
 
 
 def test_two_masters_never_stage_into_one_folder(make_stack: Any) -> None:

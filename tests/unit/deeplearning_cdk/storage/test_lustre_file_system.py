@@ -298,7 +298,6 @@ def test_an_image_with_a_package_of_the_client_gets_no_warning(make_stack: Any) 
             "lustre.deployment must be one of persistent, scratch, got 'durable'; write one of ",
         ),
         ({"throughput": 200}, "lustre.throughput must be 125, 250, 500, 1000 MB/s for each TiB, got 200; take one of "),
-        ({"deployment": "scratch", "throughput": 125}, "lustre.throughput must be left out with deployment scratch, "),
         ({"export": "yes"}, "lustre.export must be True or False, got 'yes'; "),
         ({"mount_point": "/usr"}, "lustre.mount_point must not be or lie in a folder of the system, "),
     ],

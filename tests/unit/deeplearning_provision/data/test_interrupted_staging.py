@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -75,50 +74,12 @@ class Child:
             stderr=subprocess.STDOUT,
         )
 
-    def kill(self):
-        self.process.send_signal(signal.SIGKILL)
-        assert self.process.wait(GENEROUS_SECONDS) == -signal.SIGKILL
-
     def finish(self):
         """Return its status, what it wrote, and the files that it wrote, and forget them."""
         output, _ = self.process.communicate(timeout=GENEROUS_SECONDS)
         written = self.log.read_text().splitlines() if self.log.exists() else []
         self.log.unlink(missing_ok=True)
         return self.process.returncode, output.decode(), written
-
-
-def stall_after(lab, count):
-    """Let so many ranges of objects through and stall all further ones; return what tells that one stalls."""
-    stalled, release, ranges = threading.Event(), threading.Event(), []
-
-    def decide(method, path, _limits):
-        if method != "GET" or path.count("/") < 2 or path.endswith(".sha256"):
-            return None
-        ranges.append(path)
-        if len(ranges) <= count:
-            return None
-        stalled.set()
-        return Fault(cut_after=1000, stall=release)
-
-    lab.proxy.decide = decide
-    return stalled, release
-
-
-def test_a_killed_download_is_not_in_place_and_starts_again(data_lab):
-    tree = make_tree(100)
-    data_lab.put("set.tar", make_archive("tar", tree))
-    source = data_lab.source("set.tar")
-    stalled, release = stall_after(data_lab, 3)
-    child = Child(data_lab, source)
-    assert stalled.wait(GENEROUS_SECONDS)
-    child.kill()
-    release.set()
-    assert not os.path.lexists(data_lab.data())
-    assert not os.path.lexists(data_lab.shared / "data/set")
-    data_lab.proxy.decide = lambda *_: None
-    assert data_lab.stage(source)[0] == Outcome.DONE
-    assert read_tree(data_lab.data().resolve()) == tree
-    assert data_lab.leftovers() == []
 
 
 @pytest.mark.parametrize("kind", ["tar", "tar.gz", "zip"])

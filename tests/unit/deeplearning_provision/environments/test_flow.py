@@ -222,19 +222,6 @@ def test_an_archive_that_was_cut_off_counts_as_none(copy):
     assert worker.step.state == "waiting"
 
 
-def test_an_interrupted_installation_starts_again(copy):
-    node = copy.node(1, REQUIREMENTS)
-    (folder,) = copy.folders
-    for name in (folder.name, f".{folder.name}.making-{node.facts.instance_id}"):
-        half = node.current.parent / name
-        half.mkdir()
-        (half / "left").touch()
-    assert node.provide().state == "done"
-    assert node.ask("import pure; print(pure.version)") == "1.0"
-    assert {path.name for path in node.current.parent.iterdir() if path.is_dir()} == {folder.name, "current"}
-    assert not (node.current / "left").exists()
-
-
 def test_horovod_is_built_for_the_images_framework_and_the_link_follows(copy, parts, monkeypatch):
     _, source = parts
     monkeypatch.setitem(horovod_plan.SOURCES, "0.28.1", hashlib.sha256(source.read_bytes()).hexdigest())

@@ -155,39 +155,6 @@ def test_a_node_that_ends_at_any_moment_leaves_nothing_that_counts_and_goes_on(t
     assert 5 < ended < 60  # Some moments were met, and the last came after the end.
 
 
-def test_a_master_that_is_replaced_in_the_middle_is_followed_by_one_that_builds(lab, monkeypatch):
-    real = environment_archive._add
-
-    def die(*arguments):
-        real(*arguments)
-        raise Interruption
-
-    with monkeypatch.context() as patch:
-        patch.setattr(environment_archive, "_add", die)
-        _, flow = lab.flow(0)
-        with pytest.raises(Interruption):
-            flow.run()
-    # A dead node gives nothing back: its lock is there.
-    (lab.kept / f"{RECIPE.digest}.lock").write_text('{"instance": "i-lost"}\n')
-
-    class Aging(LookingClock):
-        now = 0.0
-
-        def read(self):
-            return self.now
-
-        def wait(self, seconds):
-            self.now += seconds
-
-    site, flow = lab.flow(0, clock=Aging(), instance="i-2222")
-    assert flow.run().startswith("1 package; built here in 1 s")
-    check(lab, [site])
-    assert lab.builds == 2
-    worker, flow = lab.flow(1)
-    assert flow.run() == "1 package; copied from the shared file system, built by i-2222"
-    check(lab, [worker])
-
-
 def test_a_master_that_has_it_packs_it_again_instead_of_building(lab):
     _, flow = lab.flow(0)
     flow.run()

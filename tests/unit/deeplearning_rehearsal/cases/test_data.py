@@ -6,44 +6,36 @@ import json
 import subprocess
 import tarfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from deeplearning_contract.names import DATA_SETS
-from deeplearning_rehearsal.cases.format.account import DIGEST_COMMAND, DataObject, digest_tree, fill_account
-from deeplearning_rehearsal.cases.format.case import Case, CaseError
-from deeplearning_rehearsal.cases.format.expectations import (
-    CaseObservations,
-    Expectations,
-    NodeObservations,
-    check_expectations,
+from deeplearning_rehearsal.cases.account import DIGEST_COMMAND, DataObject, digest_tree, fill_account
+from deeplearning_rehearsal.cases.case import CloudFaults
+from deeplearning_rehearsal.cases.provisioned_data import (
+    find_failure,
+    find_incomplete,
+    has_provisioned,
+    list_sources,
+    read_steps,
 )
-from deeplearning_rehearsal.cases.format.triggers import parse_target, parse_trigger
 from deeplearning_rehearsal.cases.run.cloud_faults import add_faults, make_cloud_options
-from deeplearning_rehearsal.cases.verdict.observations import list_sources, look_at_needs
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
-from tests.unit.deeplearning_rehearsal.trial import Account, parse_trial
+from tests.unit.deeplearning_rehearsal.trial import Account, make_trial
 
 OBJECT = DataObject("bucket", "coco.tar", files=10, file_bytes=100)
 NOTHING_KEPT = KeptEnvironments(Path("/nonexistent"), None, print)
-CASE = """
-title = "Data comes"
-expect = "formed"
-context = { "storage.data" = '[{"name": "coco", "bucket": "bucket", "key": "coco.tar"}]' }
-[[object]]
-bucket = "bucket"
-key = "coco.tar"
-files = 10
-file_bytes = 100
-[cloud]
-object_seconds = 0.5
-[seen]
-data_complete = ["coco"]
-"""
+CASE = make_trial(
+    expect="formed",
+    context={"storage.data": [{"name": "coco", "bucket": "bucket", "key": "coco.tar"}]},
+    objects=[OBJECT],
+    cloud=CloudFaults(object_seconds=0.5),
+)
 
 
 def test_each_archive_holds_the_same_made_up_files() -> None:
@@ -78,9 +70,7 @@ def test_the_digest_of_a_tree_is_what_a_shell_prints_in_its_folder(tmp_path: Pat
 
 
 def test_a_case_puts_its_objects_into_the_account_before_its_stack_is_there() -> None:
-    case = parse_trial(CASE)
-    assert case.objects == (OBJECT,)
-    options, account = add_faults(make_cloud_options(), case, NOTHING_KEPT), Account()
+    options, account = add_faults(make_cloud_options(), CASE, NOTHING_KEPT), Account()
     assert options.object_seconds == 0.5
     place: Any = account
     options.prepare(place)
@@ -93,24 +83,17 @@ def test_a_case_puts_its_objects_into_the_account_before_its_stack_is_there() ->
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("keys", "message"),
     [
-        ('key = "coco.tar"\nfiles', 'key = "coco.rar"\nfiles', r"object\[0\]\.key must end with / or one of \.tar"),
-        ("file_bytes = 100", "file_bytes = 100\nkept = 1.5", r"object\[0\]\.kept must be a part of an archive"),
-        ("file_bytes = 100", "file_bytes = 100\nsize = 1", r"object\[0\]\.size must be left out"),
-        ('["coco"]', "[1]", r"seen\.data_complete must be a list"),
-        ('data_complete = ["coco"]', "needs_failed = { environment = 1 }", r"seen\.needs_failed must be a table whose"),
-        (
-            'expect = "formed"',
-            'expect = "failed"',
-            r"seen\.data_complete must be left out: it needs a cluster that forms",
-        ),
+        ({"key": "coco.rar"}, r"key must end with / or one of \.tar"),
+        ({"kept": 1.5}, r"kept must be a part of an archive"),
+        ({"data_set": "coco-2017"}, "files must be left out with data_set, which has its own"),
+        ({"files": None}, "files must be given"),
     ],
 )
-def test_invalid_data_of_a_case_is_refused(old: str, new: str, message: str) -> None:
-    assert old in CASE
-    with pytest.raises(CaseError, match=message):
-        parse_trial(CASE.replace(old, new))
+def test_invalid_data_of_a_case_is_refused(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(OBJECT, **keys)
 
 
 class Lab:
@@ -135,63 +118,39 @@ class Lab:
         return subprocess.CompletedProcess(list(argv), 0 if digest else 1, digest + "\n", "")
 
 
-def _look(case: Case, lab: Lab) -> NodeObservations:
-    return look_at_needs(case, lab, ("i-0", "i-1"), "ubuntu")
-
-
-def _judge(case: Case, observations: NodeObservations) -> tuple[bool, str]:
-    (finding,) = check_expectations(case.seen, CaseObservations(needs=observations))
-    return finding.is_held, finding.found
+def _find_incomplete(folder: Path, **digests: str) -> Mapping[str, str]:
+    lab: Any = Lab(folder, {name.replace("_", "-"): digest for name, digest in digests.items()}, {})
+    machines = tuple(SimpleNamespace(instance_id=name.replace("_", "-")) for name in digests)
+    fleet: Any = SimpleNamespace(machines=lambda: machines)
+    return find_incomplete(CASE, lab, fleet, "ubuntu", "coco")
 
 
 def test_data_is_complete_when_each_node_has_what_s3_holds(tmp_path: Path) -> None:
-    case, digest = parse_trial(CASE), digest_tree(OBJECT.make_tree())
-    assert list_sources(case) == {"coco": OBJECT}
-    whole = _look(case, Lab(tmp_path / "a", {"i-0": digest, "i-1": digest}, {}))
-    assert _judge(case, whole) == (True, "2 nodes have it")
-    other = hashlib.sha256(b"other").hexdigest()
-    wrong = _look(case, Lab(tmp_path / "b", {"i-0": digest, "i-1": other}, {}))
-    assert _judge(case, wrong) == (False, f"i-1: {other}")
-    missing = _look(case, Lab(tmp_path / "c", {"i-0": digest, "i-1": ""}, {}))
-    assert _judge(case, missing) == (False, "i-1: absent")
-    assert _judge(case, NodeObservations()) == (False, "any node: absent")
+    digest, other = digest_tree(OBJECT.make_tree()), hashlib.sha256(b"other").hexdigest()
+    assert list_sources(CASE) == {"coco": OBJECT}
+    assert _find_incomplete(tmp_path / "a", i_0=digest, i_1=digest) == {}
+    assert _find_incomplete(tmp_path / "b", i_0=digest, i_1=other) == {"i-1": other}
+    assert _find_incomplete(tmp_path / "c", i_0=digest, i_1="") == {"i-1": "absent"}
+    assert _find_incomplete(tmp_path / "d") == {"any node": "absent"}
 
 
-def test_a_failure_for_good_is_seen_only_with_its_words_and_nothing_in_place(tmp_path: Path) -> None:
-    failing = replace(parse_trial(CASE), seen=Expectations(needs_failed={"data:coco": "is cut off"}))
-    step = {"state": "failed", "detail": "coco.tar is cut off; upload it again", "final": True}
-
-    def judge(name: str, digest: str, **changes: Any) -> bool:
-        lab = Lab(tmp_path / name, {"i-0": digest, "i-1": ""}, {"data:coco": step | changes})
-        return _judge(failing, _look(failing, lab))[0]
-
-    assert judge("as-promised", "")
-    assert not judge("half-extracted", "0" * 64)
-    assert not judge("tried-again", "", final=False)
-    assert not judge("other-words", "", detail="no route")
-    assert not judge("done", "", state="done")
+STEP = {"state": "failed", "detail": "coco.tar is cut off; upload it again", "final": True}
 
 
-def test_a_moment_of_provisioning_comes_with_its_part() -> None:
-    trigger = parse_trigger("master has 40 % of data:coco")
-    assert trigger is not None
-    assert trigger.values == {"target": parse_target("master"), "step": "data:coco", "percent": 40}
+def test_a_failure_is_one_for_good() -> None:
+    assert find_failure([{}, {"data:coco": STEP}], "data:coco") == "coco.tar is cut off; upload it again"
+    assert find_failure([{"data:coco": STEP | {"final": False}}], "data:coco") == ""
+    assert find_failure([{"data:coco": STEP | {"state": "done"}}], "data:coco") == ""
 
-    class Situation:
-        part = 0.39
 
-        def instance(self, _target: Any) -> str:
-            return "i-0"
-
-        def provisioned(self, instance_id: str, step: str) -> float:
-            assert (instance_id, step) == ("i-0", "data:coco")
-            return self.part
-
-    situation: Any = Situation()
-    assert not trigger.is_due(situation, 0.0)
-    situation.part = 0.4
-    assert trigger.is_due(situation, 0.0)
-    assert parse_trigger("somebody has 40 % of data:coco") is None
+def test_data_is_waited_for_on_every_node_and_a_failure_on_one(tmp_path: Path) -> None:
+    done, failed = {"data:coco": {"state": "done"}}, {"data:coco": {"state": "done"}, "environment": STEP}
+    assert has_provisioned([done, done], ["data:coco"])
+    assert not has_provisioned([done, {}], ["data:coco"])
+    assert not has_provisioned([done, done], ["data:coco"], "environment")
+    assert has_provisioned([done, failed], ["data:coco"], "environment")
+    lab = Lab(tmp_path, {"i-0": "", "i-1": ""}, done)
+    assert [read_steps(lab, name) for name in ("i-0", "i-2")] == [done, {}]
 
 
 def test_a_known_data_set_made_small_has_every_part_that_jobs_ask_for() -> None:
@@ -200,9 +159,3 @@ def test_a_known_data_set_made_small_has_every_part_that_jobs_ask_for() -> None:
         assert any(found == path or found.startswith(f"{path}/") for found in tree), path
     train = json.loads(tree["annotations/instances_train2017.json"])
     assert all(f"train2017/{image['file_name']}" in tree for image in train["images"])
-
-
-def test_made_up_files_and_those_of_a_data_set_are_not_asked_for_together() -> None:
-    text = CASE.replace("file_bytes = 100", 'file_bytes = 100\ndata_set = "coco-2017"')
-    with pytest.raises(CaseError, match="files"):
-        parse_trial(text)

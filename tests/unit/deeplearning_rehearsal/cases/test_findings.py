@@ -1,121 +1,100 @@
-"""Each expectation of a case holds or does not, and says what was found."""
+"""Each assert of a case is a finding: its text, whether it holds, and the values that were compared."""
 
-from dataclasses import replace
+import math
+from typing import Any
 
 import pytest
 
-from deeplearning_rehearsal.cases.format.expectations import CaseObservations, Expectations, check_expectations
+from deeplearning_rehearsal.cases.findings import Finding, Findings, record_asserts
+from deeplearning_rehearsal.cases.outcome import Outcome
 from deeplearning_rehearsal.cases.recovery import Recovery
-from deeplearning_rehearsal.report.environment_report import EnvironmentReport
 
 WENT_ON = Recovery(seconds=8.0, lost_commits=0, size_before=4, sizes_after=(3, 4))
-OBSERVED = CaseObservations(
-    stack="CREATE_COMPLETE",
-    reason="3 of 4: no capacity in eu-west-1a",
-    requested=4,
-    formed=3,
-    generation=2,
-    launches=5,
-    timeline=("boots", "event EC2_INSTANCE_LAUNCH (lost)"),
-    accuracy=0.96,
-    failure_seconds=17.5,
-    recoveries=(WENT_ON,),
-    replacements=("i-9",),
-    is_elastic=True,
-    changed_files={"i-1": ()},
-    calls=40,
-    call_bound=53,
-    environment=EnvironmentReport("built", detail="Horovod 0.28.1; built here in 90 s"),
-    status="cluster    FORMED\nbrings     environment failed: error:\n           no room",
-    commands={"true": "", "false": "status 1: no"},
-)
+NEVER = Recovery(seconds=None, lost_commits=None, size_before=4, sizes_after=())
+
+
+def _story(run: Any, seen: Outcome) -> None:
+    assert seen.formed >= 3
+    assert "no room" in seen.reason
+    assert seen.replacements
+    assert not seen.denials
+    if seen.formed == 2:
+        for name in seen.changed_files:
+            assert name == run.expected
+
+
+def _judge(seen: Outcome) -> list[Finding]:
+    class Run(Findings):
+        expected = "i-1"
+
+    run, (recorded, count) = Run(), record_asserts(_story)
+    assert count == 5
+    recorded(run, seen)
+    return run.recorded
+
+
+def test_asserts_that_hold_are_findings() -> None:
+    assert _judge(Outcome(formed=3, reason="no room", replacements=("i-9",))) == [
+        Finding("seen.formed >= 3", is_held=True, found="3"),
+        Finding("'no room' in seen.reason", is_held=True, found="'no room'"),
+        Finding("seen.replacements", is_held=True, found="('i-9',)"),
+        Finding("not seen.denials", is_held=True, found="{}"),
+    ]
+
+
+def test_asserts_that_fail_are_findings_and_the_next_ones_are_judged() -> None:
+    found = _judge(Outcome(formed=2, reason="no route", denials={"s3:Get": "no"}, changed_files={"i-1": (), "i-2": ()}))
+    assert [finding.is_held for finding in found] == [False, False, False, False, True, False]
+    assert found[1].found == "'no route'"
+    assert found[5] == Finding("name == run.expected", is_held=False, found="'i-2', 'i-1'")
+
+
+def test_a_long_value_is_cut() -> None:
+    findings = Findings()
+    findings.record("x", "", "y" * 1000)
+    assert len(findings.recorded[0].found) < 450
+
+
+def test_a_traceback_names_the_line_of_the_case() -> None:
+    def story(run: Any) -> None:
+        assert run.missing
+
+    line = story.__code__.co_firstlineno
+    with pytest.raises(AttributeError) as raised:
+        record_asserts(story)[0](Findings())
+    assert [(entry.path.name, entry.lineno + 1) for entry in raised.traceback][-1] == ("test_findings.py", line + 1)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
-    ("held", "broken"),
+    ("recoveries", "seconds", "lost", "has_regained"),
     [
-        (Expectations(stack="CREATE_COMPLETE"), Expectations(stack="ROLLBACK_COMPLETE")),
-        (Expectations(requested=4), Expectations(requested=3)),
-        (Expectations(formed=3), Expectations(formed=4)),
-        (Expectations(generation_at_least=2), Expectations(generation_at_least=3)),
-        (Expectations(reason_contains=("no capacity",)), Expectations(reason_contains=("quota",))),
-        (Expectations(timeline_contains=("LAUNCH (lost)",)), Expectations(timeline_contains=("reported leaving",))),
-        (Expectations(accuracy_at_least=0.9), Expectations(accuracy_at_least=0.97)),
-        (Expectations(within_seconds=60.0), Expectations(within_seconds=17.0)),
-        (Expectations(recovery_seconds_at_most=15.0), Expectations(recovery_seconds_at_most=7.9)),
-        (Expectations(launches_at_most=5), Expectations(launches_at_most=4)),
-        (Expectations(environment="built"), Expectations(environment="failed")),
-        (Expectations(environment_says=("built here",)), Expectations(environment_says=("copied from",))),
-        (Expectations(status_says=("failed: error: no room",)), Expectations(status_says=("no route",))),
-        (Expectations(commands=("true",)), Expectations(commands=("false",))),
+        ((WENT_ON,), 8.0, 0, True),
+        ((WENT_ON, Recovery(11.0, 1, 4, (3,))), 11.0, 1, True),
+        ((WENT_ON, NEVER), math.inf, math.inf, True),
+        ((NEVER,), math.inf, math.inf, False),
+        ((), math.inf, math.inf, False),
     ],
 )
-def test_an_expectation_holds_for_what_was_seen_and_for_nothing_else(held: Expectations, broken: Expectations) -> None:
-    assert [finding.is_held for finding in check_expectations(held, OBSERVED)] == [True]
-    assert [finding.is_held for finding in check_expectations(broken, OBSERVED)] == [False]
+def test_the_figures_are_those_of_the_worst_fault_and_what_never_came_holds_no_bound(
+    recoveries: tuple[Recovery, ...], seconds: float, lost: float, *, has_regained: bool
+) -> None:
+    seen = Outcome(recoveries=recoveries)
+    assert (seen.recovery_seconds, seen.lost_commits, seen.has_regained_size) == (seconds, lost, has_regained)
 
 
-@pytest.mark.parametrize(
-    ("seen", "changes"),
-    [
-        (Expectations(accuracy_at_least=0.0), {"accuracy": None}),
-        (Expectations(within_seconds=60.0), {"failure_seconds": None}),
-        (Expectations(recovery_seconds_at_most=15.0), {"recoveries": ()}),
-        (Expectations(recovery_seconds_at_most=15.0), {"recoveries": (WENT_ON, replace(WENT_ON, seconds=None))}),
-        (Expectations(recovery_seconds_at_most=15.0), {"recoveries": (WENT_ON, replace(WENT_ON, seconds=99.0))}),
-        (Expectations(lost_commits_at_most=0), {"recoveries": (replace(WENT_ON, lost_commits=1),)}),
-        (Expectations(lost_commits_at_most=0), {"recoveries": (replace(WENT_ON, lost_commits=None),)}),
-        (Expectations(lost_commits_at_most=0), {"recoveries": ()}),
-        (Expectations(replacement_joins=True), {"replacements": ()}),
-        (Expectations(replacement_joins=True), {"recoveries": (replace(WENT_ON, sizes_after=(3,)),)}),
-        (Expectations(identical_files=True), {"changed_files": {"i-1": (), "i-2": ("etc/hosts",)}}),
-        (Expectations(identical_files=True), {"changed_files": {}}),
-        (Expectations(calls_within_bound=True), {"calls": 54}),
-        (Expectations(calls_within_bound=True), {"call_bound": None}),
-        (Expectations(environment="built"), {"environment": None}),
-        (Expectations(environment_says=("built here",)), {"environment": None}),
-        (Expectations(status_says=("FORMED",)), {"status": ""}),
-        (Expectations(commands=("true",)), {"commands": {}}),
-    ],
-)
-def test_an_expectation_that_was_not_observed_does_not_hold(seen: Expectations, changes: dict[str, object]) -> None:
-    (good,) = check_expectations(seen, OBSERVED)
-    (bad,) = check_expectations(seen, replace(OBSERVED, **changes))
-    assert (good.is_held, bad.is_held) == (True, False)
+def test_nothing_was_seen_of_what_did_not_happen() -> None:
+    seen = Outcome()
+    assert seen.failure_seconds == math.inf
+    assert (seen.accuracy, seen.environment.state, seen.says("x"), seen.prints("x")) == (0.0, "absent", "", "")
+    assert not seen.goes_through("Training")
 
 
-def test_a_replacement_of_a_job_that_starts_later_needs_only_to_be_a_member() -> None:
-    (finding,) = check_expectations(
-        Expectations(replacement_joins=True), replace(OBSERVED, is_elastic=False, recoveries=())
+def test_lines_are_found_by_a_text_and_statuses_in_their_order() -> None:
+    seen = Outcome(
+        timeline=("boots", "event (lost)"),
+        job_output="one\ntwo words\n",
+        job_transitions=("Starting", "Training", "Interrupted", "Starting", "Completed"),
     )
-    assert (finding.is_held, finding.found) == (True, "i-9")
-
-
-def test_changed_files_are_named_with_their_node() -> None:
-    observations = replace(OBSERVED, changed_files={"i-2": ("etc/hosts", "opt/deeplearning/workers")})
-    (finding,) = check_expectations(Expectations(identical_files=True), observations)
-    assert finding.found == "i-2: etc/hosts, opt/deeplearning/workers"
-
-
-def test_the_figures_are_those_of_the_worst_fault() -> None:
-    observations = replace(OBSERVED, recoveries=(WENT_ON, replace(WENT_ON, seconds=11.0, lost_commits=1)))
-    assert (observations.recovery_seconds, observations.lost_commits) == (11.0, 1)
-
-
-def test_every_key_of_seen_is_judged() -> None:
-    """A key that nobody judges would hold whatever happens."""
-    texts = (
-        "reason_contains",
-        "timeline_contains",
-        "environment_says",
-        "status_says",
-        "job_reason_contains",
-        "job_output_contains",
-        "submit_prints",
-    )
-    lists = dict.fromkeys((*texts, "data_complete", "denied", "commands"), ("x",))
-    values = {"stack": "x", "job_goes_through": "x", **lists, "needs_failed": {"data:x": "full"}}
-    flags = {"replacement_joins", "identical_files", "calls_within_bound", "job_leaves_model"}
-    for key in Expectations.__dataclass_fields__:
-        value = values.get(key, True if key in flags else 1)
-        assert len(check_expectations(Expectations(**{key: value}), CaseObservations())) == 1, key
+    assert (seen.says("lost"), seen.prints("two")) == ("event (lost)", "two words")
+    assert seen.goes_through("Training", "Starting", "Completed")
+    assert not seen.goes_through("Training", "Starting", "Training")

@@ -2,11 +2,18 @@
 
 import json
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from deeplearning_rehearsal.cases.recovery import ElasticJob, Step, measure_recovery, parse_steps
+from deeplearning_rehearsal.cases.recovery import (
+    ElasticJob,
+    Step,
+    list_elastic_spans,
+    measure_recovery,
+    parse_steps,
+)
 
 
 def _steps(*rows: tuple[float, str, int, int]) -> tuple[Step, ...]:
@@ -21,6 +28,7 @@ def test_training_goes_on_at_the_first_new_commit_of_a_new_world() -> None:
     recovery = measure_recovery(_steps(*BEFORE, *after), 106.0)
     assert (recovery.seconds, recovery.lost_commits) == (8.0, 0)
     assert (recovery.size_before, recovery.sizes_after, recovery.has_regained_size) == (4, (3, 4), True)
+    assert recovery.regained_seconds == 34.0
 
 
 def test_a_commit_of_the_old_world_is_no_recovery() -> None:
@@ -46,6 +54,36 @@ def test_a_new_world_that_commits_nothing_has_not_gone_on() -> None:
 
 def test_the_end_of_training_is_progress_too() -> None:
     assert measure_recovery(_steps(*BEFORE, (112.0, "reset", 10, 3), (113.0, "done", 12, 3)), 106.0).seconds == 7.0
+
+
+def test_what_an_elastic_job_did_is_one_span_after_the_other() -> None:
+    after = (
+        (110.0, "start", 5, 3),
+        (113.0, "commit", 8, 3),
+        (115.0, "commit", 10, 3),
+        (118.0, "commit", 15, 3),
+        (120.0, "reset", 15, 4),
+        (121.0, "commit", 20, 4),
+        (125.0, "done", 30, 4),
+    )
+    spans = list_elastic_spans(_steps(*BEFORE, *after), [106.0], 50.0, 40.0)
+    assert [(span.name, span.seconds) for span in spans] == [
+        ("starting the job", 10.0),
+        ("starting the job", 1.0),
+        ("training", 2.0),
+        ("training", 2.0),
+        ("training", 1.0),
+        ("detection", 4.0),
+        ("restart", 3.0),
+        ("replay", 2.0),
+        ("training", 3.0),
+        ("restart", 2.0),
+        ("restart", 1.0),
+        ("training", 4.0),
+    ]
+    assert all(first.start + first.seconds == second.start for first, second in pairwise(spans))
+    assert (spans[0].start, spans[-1].start + spans[-1].seconds) == (50.0, 85.0)
+    assert list_elastic_spans((), [], 50.0, 40.0) == []
 
 
 @pytest.mark.parametrize(

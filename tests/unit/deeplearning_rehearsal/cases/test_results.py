@@ -4,7 +4,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,16 +12,16 @@ from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.errors import PromiseError, UnavailableError
 from cdk_rehearsal.report.report import render_text
 from cdk_rehearsal.run.timeline import Event, Span, Timeline
-from deeplearning_rehearsal.cases.format.case import Case
-from deeplearning_rehearsal.cases.format.case_file import parse_case
+from deeplearning_rehearsal.cases.case import Elastic
+from deeplearning_rehearsal.cases.results import merge_result, read_results, render_results, summarize_report
 from deeplearning_rehearsal.cases.run import synthesis
 from deeplearning_rehearsal.cases.run.synthesis import synthesize_case
-from deeplearning_rehearsal.cases.verdict.results import merge_result, read_results, render_results, summarize_report
 from deeplearning_rehearsal.checks.contract_check import Membership
 from deeplearning_rehearsal.checks.results import CaseReport
 from deeplearning_rehearsal.report.assessment import Evidence, judge
 from deeplearning_rehearsal.report.report import Document, list_sections
 from deeplearning_rehearsal.report.report_page import render_page
+from tests.unit.deeplearning_rehearsal.trial import make_trial
 
 APP = """
 import json, os, pathlib, sys
@@ -52,7 +51,6 @@ def report() -> Document:
                     "when": "formed",
                     "what": "silence worker 2",
                     "instance_id": "i-2",
-                    "problem": "no link",
                     "recovery_seconds": 8.25,
                 },
             ),
@@ -136,7 +134,7 @@ def test_the_table_names_what_does_not_hold_and_how_fast_training_went_on() -> N
 def test_the_text_shows_injections_and_each_expectation_with_its_finding(report: Document) -> None:
     text = render_text(list_sections(report))
     assert "case       worker-silent: A worker <b>falls</b> silent" in text
-    assert "injected   3.0 s: silence worker 2 (formed) i-2, but no link" in text
+    assert "injected   3.0 s: silence worker 2 (formed) i-2" in text
     assert "NOT SEEN   the generation is at least 2: 1" in text
     assert "seen       the stack is CREATE_COMPLETE: CREATE_COMPLETE" in text
 
@@ -150,11 +148,6 @@ def test_the_page_shows_the_case_and_marks_injections_on_the_timeline(report: Do
     assert 'class="fault"/>' not in render_page(report | {"case": None})
 
 
-def _case(**values: Any) -> Case:
-    document = {"title": "x", "expect": "trained", "nodes": 2, "seen": {"formed": 2}} | values
-    return parse_case(document, Path("trial.toml"))
-
-
 @pytest.fixture
 def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
@@ -164,7 +157,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_the_app_gets_its_own_context_with_the_cases_on_top(app: str, tmp_path: Path) -> None:
-    case = _case(context={"stack_name": "master", "workers.min_capacity": 1})
+    case = make_trial(context={"stack_name": "master", "workers.min_capacity": 1})
     assembly = synthesize_case(case, app, tmp_path / "trial")
     assert assembly == tmp_path / "trial" / "cdk.out"
     context, arguments = json.loads((assembly / "seen.json").read_text())
@@ -176,7 +169,7 @@ def test_an_assembly_of_an_earlier_run_is_removed_first(app: str, tmp_path: Path
     stale = tmp_path / "trial" / "cdk.out" / "stale.json"
     stale.parent.mkdir(parents=True)
     stale.touch()
-    synthesize_case(_case(), app, tmp_path / "trial")
+    synthesize_case(make_trial(), app, tmp_path / "trial")
     assert not stale.exists()
 
 
@@ -185,13 +178,13 @@ def test_an_elastic_job_is_the_run_script_with_the_cases_arguments(
 ) -> None:
     (tmp_path / "run_elastic.sh").write_text('#!/usr/bin/env bash\n# launcher\necho "$@"\n')
     monkeypatch.setattr(synthesis, "example_folder", lambda: tmp_path)
-    case = _case(job="elastic", arguments=["--epochs", "3", "--name", "two words"])
+    case = make_trial(job=Elastic(epochs=3))
     assembly = synthesize_case(case, app, tmp_path / "trial")
     (context, _) = json.loads((assembly / "seen.json").read_text())
     launcher = Path(context["master.run_script"])
     assert launcher.read_text().splitlines() == [
         "#!/usr/bin/env bash",
-        "set -- \"$EFS_MOUNT/train_elastic.py\" --epochs 3 --name 'two words'",
+        'set -- "$EFS_MOUNT/train_elastic.py" --epochs 3 --batch-seconds 0.4',
         "# launcher",
         'echo "$@"',
     ]
@@ -200,16 +193,16 @@ def test_an_elastic_job_is_the_run_script_with_the_cases_arguments(
 def test_an_app_that_fails_is_reported_with_its_last_output(tmp_path: Path) -> None:
     command = f"{sys.executable} -c 'import sys; sys.exit(\"error: no such key\")'"
     with pytest.raises(PromiseError, match="trial: the app failed: error: no such key"):
-        synthesize_case(_case(), command, tmp_path)
+        synthesize_case(make_trial(), command, tmp_path)
 
 
 def test_an_app_that_does_not_exist_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="--app must be a command that synthesizes, got 'no-such-app'"):
-        synthesize_case(_case(), "no-such-app", tmp_path)
+        synthesize_case(make_trial(), "no-such-app", tmp_path)
 
 
 def test_the_users_environment_reaches_the_app(app: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CDK_DEFAULT_REGION", "eu-west-1")
     (tmp_path / "app.py").write_text(APP + '(out / "region").write_text(os.environ["CDK_DEFAULT_REGION"])\n')
-    assembly = synthesize_case(_case(), app, tmp_path / "trial")
+    assembly = synthesize_case(make_trial(), app, tmp_path / "trial")
     assert (assembly / "region").read_text() == os.environ["CDK_DEFAULT_REGION"]

@@ -1,5 +1,6 @@
 """The run of a case: what it waits for, what it measures, and how it reads a rehearsal that goes on."""
 
+import math
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,24 +14,19 @@ from cdk_rehearsal.embedded_aws.server.call_log import CallCounts
 from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import CLUSTER_TAG, EMR_CLUSTER_TAG, ROLE_TAG
-from deeplearning_rehearsal.cases.format.case_file import parse_case
-from deeplearning_rehearsal.cases.format.triggers import Target, parse_target
+from deeplearning_rehearsal.cases import situation
+from deeplearning_rehearsal.cases.case import Digits, Elastic
+from deeplearning_rehearsal.cases.case_parts import Injected
+from deeplearning_rehearsal.cases.outcome import Outcome
 from deeplearning_rehearsal.cases.recovery import ElasticJob, Step
-from deeplearning_rehearsal.cases.run import situation, synthesis
+from deeplearning_rehearsal.cases.run import synthesis
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
-from deeplearning_rehearsal.cases.run.injector import Injected
-from deeplearning_rehearsal.cases.run.situation import LiveSituation, is_at_rest, is_settled
 from deeplearning_rehearsal.cases.run.synthesis import prepare_machines
+from deeplearning_rehearsal.cases.situation import LiveSituation, is_at_rest, is_settled
 from deeplearning_rehearsal.checks.contract_check import Membership
 from deeplearning_rehearsal.report.assessment import Evidence
+from tests.unit.deeplearning_rehearsal.trial import make_trial
 
-CASE = {
-    "title": "A worker dies",
-    "expect": "trained",
-    "job": "elastic",
-    "inject": [{"when": "formed", "do": "power_off", "target": "worker 1"}],
-    "seen": {"formed": 2},
-}
 OUTCOME = StackOutcome("CREATE_COMPLETE", "", (), {}, ())
 
 
@@ -61,9 +57,6 @@ class FakeFleet:
     def disk(self, _instance_id: str) -> Path:
         return self.folder
 
-    def has_said(self, instance_id: str, text: str) -> bool:
-        return (instance_id, text) == ("i-1", "joined")
-
 
 def _state(phase: Phase, *ids: str) -> ClusterState:
     members: Any = tuple(SimpleNamespace(instance_id=name) for name in ids)
@@ -86,7 +79,7 @@ def run(tmp_path: Path) -> CaseRun:
         key_pairs={},
         kept=nothing,
         give_up=0.0,
-        case=parse_case(CASE, Path("trial.toml")),
+        case=make_trial(job=Elastic(epochs=9)),
     )
 
 
@@ -183,8 +176,8 @@ def test_aws_is_at_rest_when_groups_are_complete_and_queues_empty_but_for_dead_l
     assert not is_at_rest(_place(ApproximateNumberOfMessagesNotVisible=1))
 
 
-def _injected(run: CaseRun, at: float, epoch: float = 0.0) -> Injected:
-    return Injected(run.case.injections[0], "i-1", at, epoch)
+def _injected(at: float, epoch: float = 0.0, *, stops_ranks: bool = True) -> Injected:
+    return Injected("power_off worker 1", "formed", "i-1", stops_ranks, at, epoch)
 
 
 def _evidence(**changes: Any) -> Evidence:
@@ -193,23 +186,24 @@ def _evidence(**changes: Any) -> Evidence:
 
 @pytest.mark.parametrize(
     ("refused_at", "injected_at", "seconds"),
-    [(100.0, None, 30.0), (None, 110.0, 20.0), (100.0, 110.0, 30.0), (120.0, 110.0, 20.0), (None, None, None)],
+    [(100.0, None, 30.0), (None, 110.0, 20.0), (100.0, 110.0, 30.0), (120.0, 110.0, 20.0), (None, None, math.inf)],
 )
 def test_a_failure_is_measured_from_its_first_cause(
-    run: CaseRun, refused_at: float | None, injected_at: float | None, seconds: float | None
+    run: CaseRun, refused_at: float | None, injected_at: float | None, seconds: float
 ) -> None:
     fleet: Any = FakeFleet(refused_at=refused_at)
     events = tuple(
         StackEvent("W", "w", "T", status, "", at=at)
         for status, at in (("CREATE_IN_PROGRESS", 90.0), ("CREATE_FAILED", 130.0), ("CREATE_FAILED", 140.0))
     )
-    injected = [] if injected_at is None else [_injected(run, injected_at)]
-    evidence = _evidence(outcome=replace(OUTCOME, events=events))
-    assert replace(run, fleet=fleet)._measure_failure(evidence, injected) == seconds
+    run = replace(run, fleet=fleet)
+    run.live.injected.extend([] if injected_at is None else [_injected(injected_at)])
+    assert run._measure_failure(_evidence(outcome=replace(OUTCOME, events=events))) == seconds
 
 
 def test_a_stack_that_did_not_fail_has_no_time_of_failure(run: CaseRun) -> None:
-    assert run._measure_failure(_evidence(), [_injected(run, 1.0)]) is None
+    run.live.injected.append(_injected(1.0))
+    assert run._measure_failure(_evidence()) == math.inf
 
 
 @pytest.mark.parametrize(
@@ -222,35 +216,45 @@ def test_members_launched_after_the_first_injection_beyond_those_asked_for_are_r
     booted: Any = {"i-0": 10.0, "i-1": 11.0, "i-9": 30.0}
     fleet: Any = FakeFleet(ids=tuple(booted), booted_at=booted)
     hosts = (("deeplearning-worker1", "i-0", "10.0.0.5"), ("deeplearning-worker2", "i-9", "10.0.0.6"))
-    injected = [] if injected_at is None else [_injected(run, injected_at)]
-    observations = replace(run, fleet=fleet)._look(_evidence(membership=Membership(2, hosts)), injected)
-    assert (observations.replacements, observations.formed, observations.generation) == (replacements, 2, 2)
-    assert (observations.launches, observations.calls, observations.call_bound) == (3, 30, None)
+    run = replace(run, fleet=fleet)
+    run.live.injected.extend([] if injected_at is None else [_injected(injected_at)])
+    seen = run._look(_evidence(membership=Membership(2, hosts)))
+    assert (seen.replacements, seen.formed, seen.generation) == (replacements, 2, 2)
+    assert (seen.launches, seen.calls, seen.call_bound) == (3, 30, 0)
 
 
 def test_recovery_is_measured_for_faults_that_training_feels(run: CaseRun, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = (Step(10.0, "commit", 5, 2), Step(21.0, "reset", 5, 1), Step(24.0, "commit", 10, 1))
     monkeypatch.setattr(run.job, "steps", lambda: steps)
-    felt, early = _injected(run, 0.0, epoch=20.0), _injected(run, 0.0, epoch=5.0)
-    restore = replace(felt, injection=replace(felt.injection, do="restore"))
-    notice = replace(felt, injection=replace(felt.injection, do="spot_notice"))
-    recovery, drained = run._measure_recoveries([felt, early, restore, notice])
-    assert drained == recovery
+    felt, early = _injected(0.0, epoch=20.0), _injected(0.0, epoch=5.0)
+    (recovery,) = run._measure_recoveries([felt, early, replace(felt, stops_ranks=False)])
     assert (recovery.seconds, recovery.size_before, recovery.sizes_after) == (4.0, 2, (1,))
 
 
-def test_the_report_tells_what_was_not_injected_and_what_did_not_strike(
+def test_the_report_tells_what_does_not_hold_and_what_ended_the_case(
     run: CaseRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run.job, "steps", lambda: ())
-    problems = run._report(_evidence()).problems
-    assert problems == (
-        "the number of nodes formed is 2 is expected, found: 0",
-        "the held-out accuracy is at least 0.9 is expected, found: none",
-        "power_off worker 1 was never injected: 'formed' never came",
+    run = replace(run, case=replace(run.case, formed=2, denied=["s3:GetObject"]))
+    report = run._report(Outcome(denials={"s3:GetObject": "explicitly denied"}), ["no such machine"])
+    assert report.problems == (
+        "2 nodes form is expected, found: 0",
+        "the held-out accuracy is at least 0.9 is expected, found: 0.0",
+        "no such machine",
     )
-    run.injector.injected.append(replace(_injected(run, 1.0), problem="no such machine"))
-    assert run._report(_evidence()).problems[-1] == "power_off worker 1 was injected, but no such machine"
+    assert report.findings[-1] == {
+        "expectation": "s3:GetObject is denied",
+        "held": True,
+        "found": "'explicitly denied'",
+    }
+    assert (report.failure_seconds, report.recovery_seconds, report.lost_commits) == (None, None, None)
+
+
+def test_a_stack_that_must_fail_and_did_not_is_a_problem(run: CaseRun) -> None:
+    run = replace(run, case=make_trial(expect="failed"))
+    assert run._report(Outcome(stack="CREATE_COMPLETE"), []).problems == (
+        "the stack is ROLLBACK_COMPLETE is expected, found: 'CREATE_COMPLETE'",
+    )
 
 
 @pytest.mark.parametrize(("running", "desired", "left"), [((), 0, []), (("i-1",), 0, ["i-1"]), ((), 2, ["workers"])])
@@ -295,7 +299,7 @@ def test_the_elastic_program_is_on_the_file_system_before_a_machine_boots(
         name: f"{name}\n" for name in ("train_elastic.py", "digits.py", "digits.csv.gz")
     }
     assert set(owners) == {(path, 1000, 1000) for path in (folder, *folder.iterdir())}
-    for case in (None, replace(run.case, job="digits")):
+    for case in (None, replace(run.case, job=Digits())):
         assert prepare_machines(case, lab, lambda: Path("/nonexistent")) is None
 
 
@@ -344,18 +348,3 @@ def test_on_emr_the_situation_reads_the_membership_on_the_shared_file_system(tmp
 @pytest.mark.parametrize("resources", [(), (TABLE,)])
 def test_without_table_or_item_there_is_no_phase(resources: tuple[StackResource, ...]) -> None:
     assert _situation(None, *resources)[0].phase() == ""
-
-
-def test_machines_are_found_by_role_and_order_of_launch() -> None:
-    situation, _ = _situation(None)
-
-    def find(text: str) -> str | None:
-        target = parse_target(text)
-        assert isinstance(target, Target)
-        return situation.instance(target)
-
-    assert [find(text) for text in ("worker 1", "worker 2", "worker 3")] == ["i-1", "i-2", None]
-    assert [find(text) for text in ("master", "master 1", "master 2", "master 3")] == ["i-0b", "i-0", "i-0b", None]
-    assert situation.has_said("i-1", "joined")
-    situation.formed.set()
-    assert situation.has_formed()

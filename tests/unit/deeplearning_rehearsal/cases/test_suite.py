@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,18 @@ import pytest
 import tomllib
 
 from deeplearning_cli.rehearsal import rehearse_cases
-from deeplearning_rehearsal.cases.format.case_file import list_cases, read_case
+from deeplearning_rehearsal.cases.loader import list_cases
 from deeplearning_rehearsal.cases.suite import runner
 from deeplearning_rehearsal.cases.suite.schedule import Wanted, choose_next, estimate, read_free_mib
 from deeplearning_rehearsal.cases.suite.sources import PACKAGES, digest_case, digest_sources
 from deeplearning_rehearsal.options import RehearsalOptions
+from tests.unit.deeplearning_rehearsal.trial import make_trial
 
 ROOT = Path(__file__).parents[4]
-CASE = 'title = "Two nodes"\nexpect = "formed"\nnodes = 2\n[seen]\nformed = 2\n'
 CHILD = """
 import json, os, pathlib, sys, time
 options = json.loads(json.loads(sys.argv[1])["options"])
-out, name = pathlib.Path(options["out"]), pathlib.Path(options["case"]).stem
+out, name = pathlib.Path(options["out"]), options["case"].rpartition("::")[2]
 with (out / "started").open("a") as started:
     started.write(name + "\\n")
 print("this is", name, flush=True)
@@ -81,7 +82,7 @@ def test_a_case_starts_when_a_place_and_its_memory_are_free(
 
 
 def test_a_case_is_expected_to_take_what_its_last_run_took() -> None:
-    case = next(case for case in map(read_case, list_cases()) if case.name == "worker-killed")
+    case = next(case for case in list_cases() if case.name == "worker-killed")
     assert estimate(case, None) == Wanted("worker-killed", 60.0, 700 + 4 * 1900, is_alone=True)
     assert estimate(case, {"seconds": 77.5, "peak_memory_mib": 5000}).memory_mib == 5000
     assert estimate(case, {"verdict": "fail", "seconds": 0.0}).seconds == 60.0
@@ -92,8 +93,8 @@ def test_free_memory_is_what_programs_can_have_without_swapping() -> None:
 
 
 def test_cases_that_measure_recovery_run_alone_and_a_predecessor_is_a_case_of_its_own() -> None:
-    cases = {case.name: case for case in map(read_case, list_cases())}
-    assert {"worker-killed", "worker-silent", "sixty-four-nodes"} <= {c.name for c in cases.values() if c.is_alone}
+    cases = {case.name: case for case in list_cases()}
+    assert {"worker-killed", "worker-silent", "sixty-four-nodes"} <= {c.name for c in cases.values() if c.alone}
     for case in cases.values():
         assert not case.after or cases[case.after].after == "", f"{case.name} must come after a case of its own"
 
@@ -120,10 +121,10 @@ def test_sources_are_the_projects_packages_and_the_files_of_the_app(tmp_path: Pa
 
 
 def test_a_case_has_the_digest_of_its_own_file(tmp_path: Path) -> None:
-    (tmp_path / "a.toml").write_text("1")
-    (tmp_path / "b.toml").write_text("2")
-    assert digest_case("x", tmp_path / "a.toml") != digest_case("x", tmp_path / "b.toml")
-    assert digest_case("x", tmp_path / "a.toml") != digest_case("y", tmp_path / "a.toml")
+    (tmp_path / "a.py").write_text("1")
+    (tmp_path / "b.py").write_text("2")
+    assert digest_case("x", tmp_path / "a.py") != digest_case("x", tmp_path / "b.py")
+    assert digest_case("x", tmp_path / "a.py") != digest_case("y", tmp_path / "a.py")
 
 
 @pytest.fixture
@@ -132,6 +133,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(runner, "COMMAND", (sys.executable, "-c", CHILD))
     monkeypatch.setattr(runner, "prepare_base_root", lambda *_: None)
     monkeypatch.setattr(runner, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(runner, "read_free_mib", lambda _meminfo: 64_000)
     (tmp_path / "out").mkdir()
     return tmp_path / "out"
 
@@ -141,11 +143,7 @@ def rehearse(out: Path, tmp_path: Path) -> Run:
     options = RehearsalOptions(tmp_path, out, tmp_path, minutes=15)
 
     def run(*names: str, jobs: int = 2, again: bool = False) -> int:
-        chosen = []
-        for name in names:
-            file = tmp_path / f"{name}.toml"
-            file.write_text(CASE)
-            chosen.append((file, read_case(file)))
+        chosen = [replace(make_trial(expect="formed"), name=name, reference=f"own.py::{name}") for name in names]
         return rehearse_cases(chosen, None, options, jobs=jobs, again=again)
 
     return run

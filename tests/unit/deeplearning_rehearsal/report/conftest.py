@@ -62,6 +62,7 @@ def report() -> Document:
         ],
         "run": {"at": "2026-11-26T20:04:30+00:00", "version": "0.1.0", "seed": 4711},
         "stand_ins": [{"name": "nvidia-smi", "replaces": "NVIDIA's tool", "does": "prints GPUs"}],
+        "paid_seconds": {"set-up": 30.0, "training": 90.5, "replay": 0.0},
         "peak_memory_mib": 900,
         "timeline": [{"at": 1.0, "lane": "stack", "text": "<b>created</b>"}],
         "case": None,

@@ -54,7 +54,7 @@ def test_a_cluster_that_keeps_every_promise_passes(evidence: Evidence) -> None:
     assert report["stand_ins"] == [{"name": "a", "replaces": "b", "does": "c"}]
     assert json.loads(json.dumps(report)).keys() == {
         *("verdict", "expected", "reasons", "stack", "cluster", "nodes", "training", "phases", "stand_ins"),
-        *("peak_memory_mib", "timeline", "case", "launchers", "environment", "run", "kubernetes"),
+        *("peak_memory_mib", "timeline", "case", "launchers", "environment", "run", "kubernetes", "paid_seconds"),
     }
     assert (report["run"]["version"], report["run"]["seed"]) == (VERSION, 7)
     assert datetime.fromisoformat(report["run"]["at"]).utcoffset() == timedelta(0)

@@ -38,9 +38,10 @@ def test_text_counts_checks_that_hold_and_keeps_to_its_width(report: Document) -
     text = _render(report | {"stand_ins": rows})
     assert "10.0.0.5        all 2 checks hold" in text
     assert max(len(line) for line in text.splitlines()) <= 110
+    assert "paid       120.5 seconds of all nodes: training 90.5, set-up 30.0\n" in text
     assert text.count(" for the thing: something else") == len(rows)
     assert [line[:11].strip() for line in text.splitlines() if line.strip() and line[0] != " "] == [
-        *("verdict", "stack", "cluster", "node", "training", "phases", "memory", "run", "stand-in"),
+        *("verdict", "stack", "cluster", "node", "training", "phases", "paid", "memory", "run", "stand-in"),
     ]
 
 
@@ -62,7 +63,7 @@ def test_a_terminal_ends_with_the_verdict_and_counts_the_stand_ins(report: Docum
         ]
         assert "stand-in   3 parts are not the real thing; the report lists each" in lines
         assert "part 1" not in text
-    assert "report" not in render_text(list_ending(list_text(report), "", "")).split("training ")[1]
+    assert "report" not in render_text(list_ending(list_text(report), "", "")).split("\ntraining ")[1]
 
 
 def test_what_is_changed_before_the_deployment_is_explained(report: Document) -> None:

@@ -34,7 +34,7 @@ BASE = BaseRoot(Path("/base/root"), Path("/base/archive"))
 @pytest.fixture
 def synthesize(tmp_path: Path) -> Any:
     def make(**props: Any) -> ImageAsset:
-        app = App(outdir=str(tmp_path / "cdk.out"))
+        app = App(outdir=str(tmp_path / "cdk.out"), analytics_reporting=False, builtin_cloud_formation_validation=False)
         TrainingImage(Stack(app, "Images"), "Image", **props)
         app.synth()
         (asset,) = read_stack(tmp_path / "cdk.out", None).images

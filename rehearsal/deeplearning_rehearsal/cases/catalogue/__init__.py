@@ -1,0 +1,1 @@
+"""The fault cases of this package, a function each."""

@@ -1,1 +1,0 @@
-"""The format of fault cases: how their TOML is read and checked."""

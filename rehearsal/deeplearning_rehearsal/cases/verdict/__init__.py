@@ -1,1 +1,0 @@
-"""Verdicts of fault cases: what was seen, and the results."""
