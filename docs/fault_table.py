@@ -1,14 +1,6 @@
-"""
-Pages about faults: the catalogue with its trials, and the last recorded results.
+"""The page about faults: the catalogue with its trials."""
 
-Results come from `build/faults`, in which tests record themselves, and from `build/rehearsal/cases.json`. A trial
-without a record is "not run".
-"""
-
-import json
 import re
-import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +11,6 @@ from docs.fault_trials import Trial
 
 CATALOGUE = Path("docs/fault_catalogue.toml")
 TABLE = Path("docs/faults.md")
-RESULTS = Path("docs/results.md")
-RECORDS = Path("build/faults")
-CASE_RESULTS = Path("build/rehearsal/cases.json")
-_NOT_RUN = "not run"
 _PREFIXES = {"test": "", "case": "rehearsal: ", "injector": "injector: "}
 
 _HEAD = """\
@@ -30,8 +18,7 @@ _HEAD = """\
 
 Everything that is known to go wrong in a cluster, the expected behaviour, and the tests and rehearsal cases that inject
 it. A trial with the prefix "injector" only proves that the fault can be injected, and does not count.
-[Results](results.md) has their last outcomes. `make docs` writes this page from `docs/fault_catalogue.toml`, the marks
-of the tests and the cases.
+`make docs` writes this page from `docs/fault_catalogue.toml`, the marks of the tests and the cases.
 
 """
 
@@ -71,25 +58,6 @@ def _exempt(entry: Mapping[str, str]) -> str:
     if "cannot_occur" in entry:
         return f"cannot occur: {entry['cannot_occur']}"
     return f"later: {entry['later']}" if "later" in entry else ""
-
-
-def read_outcomes(root: Path) -> dict[str, str]:
-    """Return the last recorded result of each test and case: `passed`, `failed` or `skipped`."""
-    outcomes: dict[str, str] = {}
-    for path in sorted((root / RECORDS).glob("*.json")):
-        outcomes |= json.loads(path.read_text())
-    if (root / CASE_RESULTS).exists():
-        for name, result in json.loads((root / CASE_RESULTS).read_text()).items():
-            outcomes[name] = "passed" if result["verdict"].upper() == "PASS" else "failed"
-    return outcomes
-
-
-def date_outcomes(root: Path) -> str:
-    """Return the days on which the results of tests and of cases were recorded last."""
-    records = [[*(root / RECORDS).glob("*.json")], [root / CASE_RESULTS]]
-    times = [[path.stat().st_mtime for path in paths if path.exists()] for paths in records]
-    tests, cases = (time.strftime("%Y-%m-%d", time.gmtime(max(found))) if found else "never" for found in times)
-    return f"{tests} by `make test`, {cases} by `make rehearse CASE=all`"
 
 
 def find_mistakes(rows: Sequence[Row], trials: Sequence[Trial]) -> list[str]:
@@ -143,26 +111,6 @@ def render_table(rows: Sequence[Row], trials: Sequence[Trial]) -> str:
         *(_describe_case(trial) for trial in trials if trial.kind == "case"),
     ]
     return "\n".join(parts) + "\n"
-
-
-def render_results(trials: Sequence[Trial], outcomes: Mapping[str, str], recorded: str) -> str:
-    """Return the page of results; `recorded` has the days of the records."""
-    ends = {kind: Counter(outcomes.get(t.key, _NOT_RUN) for t in trials if t.kind == kind) for kind in _PREFIXES}
-    bad = [trial for trial in trials if trial.kind != "case" and outcomes.get(trial.key, "passed") != "passed"]
-    counts = [f"| {kind} | {', '.join(f'{n} {end}' for end, n in sorted(ends[kind].items()))} |" for kind in _PREFIXES]
-    return "\n".join(
-        [
-            "# Results\n",
-            "Last outcomes of the trials of [faults](faults.md).\n",
-            f"Recorded {recorded}; `make docs` writes this page.\n",
-            "| kind of trial | results |\n|---|---|",
-            *counts,
-            *[f"\n`{trial.key}`: {outcomes[trial.key]}" for trial in bad],
-            "\n| case | result |\n|---|---|",
-            *(f"| {trial.key} | {outcomes.get(trial.key, _NOT_RUN)} |" for trial in trials if trial.kind == "case"),
-            "",
-        ]
-    )
 
 
 def _describe_case(case: Trial) -> str:

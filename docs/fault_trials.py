@@ -67,13 +67,13 @@ def read_tests(root: Path, path: Path) -> Iterator[Trial]:
     """Return the tests of a file that try a row."""
     text = path.read_text()
     if not any(f"pytest.mark.{name}" in text for name in _KINDS):
-        return  # Most files: to parse them all takes a second of each run of pytest.
+        return
     module = ast.parse(text, str(path))
     place = path.relative_to(root).as_posix()
     common = [value for statement in module.body for value in _read_pytestmark(statement)]
-    for function in module.body:
-        if not isinstance(function, _Function) or not function.name.startswith("test_"):
-            continue
+    functions = [each for each in module.body if isinstance(each, _Function) and each.name.startswith("test_")]
+    _refuse_others(module, [*common, *(mark for function in functions for mark in function.decorator_list)], place)
+    for function in functions:
         marks = [*common, *function.decorator_list]
         faults = frozenset(row for row in _read_marks(marks, "fault", place) if isinstance(row, int))
         defects = frozenset(row for row in _read_marks(marks, "defect", place) if isinstance(row, str))
@@ -93,6 +93,15 @@ def read_cases(root: Path, path: Path) -> Iterator[Trial]:
                 rows = [ast.literal_eval(key.value) for key in mark.keywords if key.arg == "faults"]
                 key, place = function.name.replace("_", "-"), path.relative_to(root).as_posix()
                 yield Trial(key, place, title, frozenset(*rows), frozenset(), "case")
+
+
+def _refuse_others(module: ast.Module, marks: Iterable[ast.expr], place: str) -> None:
+    """Refuse a mark that stands anywhere else."""
+    read = {node for mark in marks for node in ast.walk(mark)}
+    for node in ast.walk(module):
+        for name in _KINDS:
+            if node not in read and isinstance(node, ast.Attribute) and ast.unparse(node) == f"pytest.mark.{name}":
+                raise ValueError(f"{place}:{node.lineno}: {name} must decorate a function or stand in pytestmark")
 
 
 def _read_pytestmark(statement: ast.stmt) -> Iterator[ast.expr]:

@@ -36,13 +36,9 @@ from deeplearning_cli.main import make_parser as make_cdk_parser
 from deeplearning_command.main import make_parser as make_node_parser
 from deeplearning_contract.launch_failures import LAUNCH_FAILURE_KINDS, UNKNOWN_FAILURE
 from docs.fault_table import (
-    RESULTS,
     TABLE,
-    date_outcomes,
     find_mistakes,
     read_catalogue,
-    read_outcomes,
-    render_results,
     render_table,
 )
 from docs.fault_trials import find_trials
@@ -74,7 +70,6 @@ def main() -> None:
     ARCHITECTURE.write_text(render(ARCHITECTURE.read_text()))
     rows, trials = read_catalogue(ROOT), find_trials(ROOT)
     (ROOT / TABLE).write_text(render_table(rows, trials))
-    (ROOT / RESULTS).write_text(render_results(trials, read_outcomes(ROOT), date_outcomes(ROOT)))
     for mistake in find_mistakes(rows, trials):
         sys.stderr.write(f"{mistake}\n")
 

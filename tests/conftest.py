@@ -24,8 +24,6 @@ from botocore import hooks
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
-from tests.fault_ledger import FaultLedger
-
 UNIT_TESTS = Path(__file__).parent / "unit"
 NOBODY_LISTENS = "http://127.0.0.1:9"
 """The discard port of this machine: a call to AWS that no test expects is refused at once."""
@@ -193,7 +191,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "fault(*rows): tries these rows of docs/fault_catalogue.toml")
     config.addinivalue_line("markers", "defect(*ids): tries these defects of the predecessor")
     config.pluginmanager.register(CpuMeter(), "cpu-meter")
-    config.pluginmanager.register(FaultLedger(Path(__file__).parents[1]), "fault-ledger")
 
 
 @pytest.fixture(autouse=True)

@@ -21,8 +21,6 @@ from docs.fault_table import (
     Row,
     find_mistakes,
     read_catalogue,
-    read_outcomes,
-    render_results,
     render_table,
     summarize,
 )
@@ -221,14 +219,6 @@ def test_the_table_names_the_trials_of_each_row_or_why_there_is_none() -> None:
     assert "| D01 | It broke | [it goes on](../tests/a.py) |" in lines
 
 
-def test_the_page_of_results_has_those_that_were_recorded_and_no_others() -> None:
-    lines = render_results([BREAKS, BENDS], {BREAKS.key: "failed"}, "2026-11-25").splitlines()
-    assert "Recorded 2026-11-25; `make docs` writes this page." in lines
-    assert "| test | 1 failed |" in lines
-    assert "`tests/a.py::test_breaks`: failed" in lines
-    assert "| bend | not run |" in lines
-
-
 def test_mistakes_between_catalogue_and_marks_are_named() -> None:
     stranger = Trial("x", "tests/x.py", "strange", frozenset({3, 70}), frozenset({"D00"}))
     assert find_mistakes(ROWS, [BREAKS, BENDS]) == []
@@ -284,16 +274,14 @@ def test_a_mark_that_cannot_be_read_is_refused(tmp_path: Path, mark: str) -> Non
         list(read_tests(tmp_path, tmp_path / "test_one.py"))
 
 
-def test_recorded_results_are_those_of_tests_and_cases(tmp_path: Path) -> None:
-    (tmp_path / "build" / "faults").mkdir(parents=True)
-    (tmp_path / "build" / "rehearsal").mkdir()
-    (tmp_path / "build" / "faults" / "a.json").write_text('{"tests/a.py::test_breaks": "passed"}')
-    (tmp_path / "build" / "faults" / "b.json").write_text('{"tests/b.py::test_bends": "skipped"}')
-    cases = '{"bend": {"verdict": "FAIL", "seconds": 1}, "fly": {"verdict": "PASS", "seconds": 1}}'
-    (tmp_path / "build" / "rehearsal" / "cases.json").write_text(cases)
-    assert read_outcomes(tmp_path) == {
-        "tests/a.py::test_breaks": "passed",
-        "tests/b.py::test_bends": "skipped",
-        "bend": "failed",
-        "fly": "passed",
-    }
+@pytest.mark.parametrize(
+    "text",
+    [
+        "test_one = pytest.mark.fault(7)(test_one)",
+        "class TestOne:\n    @pytest.mark.fault(7)\n    def test_one(self): ...",
+    ],
+)
+def test_a_mark_that_the_table_would_miss_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "test_one.py").write_text(f"def test_one(): ...\n{text}\n")
+    with pytest.raises(ValueError, match=r"test_one.py:[23]: fault must decorate a function or stand in pytestmark"):
+        list(read_tests(tmp_path, tmp_path / "test_one.py"))
