@@ -135,7 +135,7 @@ mutation: setup build/stamps/mutmut ## Change the adjuster's policy and the memb
 	@$(BIN)/python -m tests.mutation $(if $(ONLY),--only $(ONLY))
 
 .PHONY: bench
-bench: setup ## Measure the figures of docs/figures.md anew: synthesis, AWS calls, launching, recovery, memory (root; ten minutes)
+bench: setup ## Measure the figures of docs/figures.md anew: synthesis, AWS calls, launching, recovery from fifty faults, memory (root; long)
 	@$(BIN)/python -m tests.bench
 
 .PHONY: gpu-trial

@@ -79,11 +79,6 @@ class Outcome:
         )
 
     @property
-    def later_sizes(self) -> list[tuple[int, ...]]:
-        """Ranks of the worlds after each injection that the elastic job felt."""
-        return [each.sizes_after for each in self.recoveries]
-
-    @property
     def has_regained_size(self) -> bool:
         """True if a later world of the elastic job had all ranks again."""
         return any(each.has_regained_size for each in self.recoveries)

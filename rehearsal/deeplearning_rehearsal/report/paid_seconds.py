@@ -1,8 +1,8 @@
 """
 The seconds of nodes that somebody pays for, by what they went into.
 
-EC2 bills an instance from its launch until it ends; one that has lost its power costs money until EC2 finds it dead
-(Amazon EC2 User Guide, "Amazon EC2 instance state changes").
+EC2 bills an instance while its state is `running` (Amazon EC2 User Guide, "Amazon EC2 instance state changes"), so one
+that has lost its power costs money until EC2 ends it. The minute that EC2 bills at least is left out.
 """
 
 import math

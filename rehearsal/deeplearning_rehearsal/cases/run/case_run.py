@@ -177,12 +177,12 @@ class CaseRun(ClusterRun):
 
     def _settle(self, nodes: int, limit: float) -> None:
         """Wait until the cluster has so many nodes, all have its generation, and nobody does anything any more."""
-        while not is_settled(self.situation.state(), self.fleet, nodes, self._is_done) and time.monotonic() < limit:
-            time.sleep(_INTERVAL_SECONDS)
 
-    def _is_done(self) -> bool:
-        """Return whether AWS has nothing to do any more."""
-        return is_at_rest(self.aws.place)
+        def is_done() -> bool:
+            return is_at_rest(self.aws.place)
+
+        while not is_settled(self.situation.state(), self.fleet, nodes, is_done) and time.monotonic() < limit:
+            time.sleep(_INTERVAL_SECONDS)
 
     def _report(self, outcome: Outcome, troubles: list[str]) -> CaseReport:
         case, live = self.case, self.live

@@ -37,7 +37,7 @@ def digest_sources(folder: Path, out: Path, words: Sequence[str]) -> str:
 
     Files of the app count when a program may read them: Python, JSON, TOML, YAML, shell, locks and texts, whether git
     knows them or not. Hidden folders, virtual environments, `build`, `cdk.out`, `docs`, `node_modules`, `tests` and the
-    folder of reports, `out`, do not. Nor do case files of the package, see `digest_case`.
+    folder of reports, `out`, do not. Nor do the files of the catalogue, see `digest_case`.
     """
     found = hashlib.sha256(repr((platform.python_version(), *words)).encode())
     own = [path for name in PACKAGES for path in _find_package(name)]
