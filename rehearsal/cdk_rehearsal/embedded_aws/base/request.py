@@ -16,7 +16,8 @@ from typing import Any
 from urllib.parse import parse_qs, parse_qsl, unquote
 from xml.sax.saxutils import unescape
 
-import botocore.session
+import botocore.exceptions
+import botocore.loaders
 from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
@@ -179,8 +180,8 @@ def _name_channel_operation(method: str, path: str) -> str | None:
 
 @lru_cache(maxsize=16)
 def _load_model(service: str) -> ServiceModel:
-    model: ServiceModel = botocore.session.get_session().get_service_model(service)
-    return model
+    # A loader of its own: clients of S3 take the bucket out of the paths in the document of theirs.
+    return ServiceModel(botocore.loaders.Loader().load_service_model(service, "service-2"), service)
 
 
 @lru_cache(maxsize=16)
