@@ -44,7 +44,7 @@ class Reservation:
 @dataclass(frozen=True)
 class Answers:
     """
-    What an account says.
+    Answers of an account.
 
     Attributes:
         zones: Names of the region's zones with their ids, in the order in which `Fn::GetAZs` has them.

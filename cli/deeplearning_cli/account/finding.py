@@ -11,7 +11,7 @@ State = Literal["ok", "wrong", "unknown"]
 @dataclass(frozen=True)
 class Finding:
     """
-    What is known of one thing that a deployment needs.
+    Result of a check of one thing that a deployment needs.
 
     Attributes:
         subject: The thing.

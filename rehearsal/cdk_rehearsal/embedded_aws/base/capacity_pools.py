@@ -55,7 +55,7 @@ class PlacedLaunch:
 @dataclass
 class Capacity:
     """
-    What EC2 has left; its owner holds a lock.
+    Capacity that EC2 has left; its owner holds a lock.
 
     Attributes:
         pools: The pools.
