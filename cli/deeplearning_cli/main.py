@@ -17,6 +17,7 @@ from deeplearning_contract.version import VERSION
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 COMMANDS = {
     "doctor": "doctor",
+    "preflight": "preflight",
     "rehearse": "rehearse",
     "prepare-cluster": "prepare_cluster",
     "submit": "jobs.submit",

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from cdk_rehearsal.assembly import read_stack
+from cdk_rehearsal.embedded_aws.base.capacity_pools import CapacityPool
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, ScalingPace
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.base.message_faults import MessageFaults
@@ -310,6 +311,7 @@ def open_cloud(options):
         options=CloudOptions(
             pace=pace,
             faults=faults,
+            pools=[CapacityPool(**pool) for pool in options.pop("pools", [])],
             retry_seconds=retries,
             label_instance=lambda tags, group: tags.get("deeplearning:role", group),
             check_metric=check_metric,

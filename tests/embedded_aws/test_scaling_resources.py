@@ -137,3 +137,16 @@ def test_a_launch_configuration_that_names_a_missing_key_is_refused(deploy):
 def test_a_lifecycle_hook_is_refused_by_name_because_it_would_hold_instances(deploy):
     cloud = deploy(lambda group: group.add_lifecycle_hook("Hook", lifecycle_transition=TERMINATING))
     assert "type AWS::AutoScaling::LifecycleHook" in cloud.answer
+
+
+def test_a_pool_without_capacity_refuses_what_goes_beyond_it_until_an_instance_ends(start_cloud, asking_assembly):
+    cloud = start_cloud(pools=[{"zone": "us-east-1a", "instances": 2}], pace={"retries": [0.05]})
+    cloud.deploy(asking_assembly)
+    cloud.ask("WorkerGroup", 3)
+    workers = [cloud.machine("worker") for _ in range(2)]
+    cloud.observation("launch failed: InsufficientInstanceCapacity")
+    assert len(cloud.seen("launched for worker")) == 2
+    cloud.client("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=workers[0]["instance_id"], ShouldDecrementDesiredCapacity=True
+    )
+    assert cloud.machine("worker")["zone"] == "us-east-1a"

@@ -73,7 +73,7 @@ class Services:
             node_modules=options.node_modules,
         )
         self.images = ImageCatalogue(place, options.login_users)
-        self.launcher = InstanceLauncher(place, principals, self.images, options.label_instance)
+        self.launcher = InstanceLauncher(place, principals, self.images, options.label_instance, options.pools)
         for name, key in options.key_pairs.items():
             place.client("ec2").import_key_pair(KeyName=name, PublicKeyMaterial=key.encode())
         notifications = GroupNotifications(place, observations, lost=options.lose_notifications)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
+from cdk_rehearsal.embedded_aws.base.capacity_pools import CapacityPool
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_contract.names import ROLE_TAG, NodeRole
@@ -29,6 +30,7 @@ class CloudFaults:
 
     Attributes:
         launch_faults: Launches that fail.
+        pools: Capacity of EC2 in zones; without a pool, it has enough.
         lose_notifications: Whether every message of Auto Scaling is lost.
         notification_gap: Seconds between the creation of a group and its notifications. None: as always.
         messages: Any of `duplicate`, `reorder` and `lose_first`.
@@ -40,6 +42,7 @@ class CloudFaults:
     """
 
     launch_faults: Sequence[LaunchFault] = ()
+    pools: Sequence[CapacityPool] = ()
     lose_notifications: bool = False
     notification_gap: float | None = None
     messages: Sequence[str] = ()

@@ -11,6 +11,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from cdk_rehearsal.embedded_aws.base.capacity_pools import Capacity, CapacityPool, PlacedLaunch
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError, LaunchFault, key_refusal
 from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.base.scaling_group import ScalingGroup
@@ -97,6 +98,7 @@ class InstanceLauncher:
         principals: PrincipalRegistry,
         images: ImageCatalogue,
         label: Callable[[Mapping[str, str], str], str],
+        pools: Sequence[CapacityPool] = (),
     ) -> None:
         self.label = label
         self.lustre = LustreFileSystems(place)
@@ -104,6 +106,7 @@ class InstanceLauncher:
         self._place = place
         self._principals = principals
         self._images = images
+        self._capacity = Capacity(pools)
         self._lock = threading.Lock()
 
     def describe_template(self, group: ScalingGroup) -> dict[str, Any]:
@@ -143,9 +146,12 @@ class InstanceLauncher:
             subnet = self._choose_subnet(order)
             if fault is not None and not fault.ends_instance:
                 raise fault.to_error(instance_type=order.data.get("InstanceType", "m1.small"), zone=subnet.zone)
-            with self._lock:  # a free address is found and taken at once
+            placed = PlacedLaunch.read(order.data, subnet.zone)
+            with self._lock:  # capacity and a free address are found and taken at once
+                self._capacity.require(placed)
                 address = self.free_address(subnet.id)
                 instance_id = self._run(order, subnet, address)
+                self._capacity.living[instance_id] = placed
             return self._describe(order, subnet, address, instance_id)
 
     def find_end(self, order: LaunchOrder, machine: Machine, fault: LaunchFault | None) -> LaunchError | None:
@@ -159,6 +165,8 @@ class InstanceLauncher:
     def terminate(self, instance_id: str) -> None:
         """Terminate an instance."""
         self._place.client("ec2").terminate_instances(InstanceIds=[instance_id])
+        with self._lock:
+            self._capacity.living.pop(instance_id, None)
 
     def free_address(self, subnet_id: str) -> str:
         """Return the lowest free address of a subnet that AWS does not keep for itself."""

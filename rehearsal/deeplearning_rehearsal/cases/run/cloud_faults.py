@@ -36,6 +36,7 @@ def add_faults(options: CloudOptions, case: Case, kept: KeptEnvironments) -> Clo
     return replace(
         options,
         faults=tuple(cloud.launch_faults),
+        pools=tuple(cloud.pools),
         lose_notifications=cloud.lose_notifications,
         pace=replace(options.pace, notification_gap=gap),
         message_faults=MessageFaults(**dict.fromkeys(cloud.messages, True)) if cloud.messages else None,

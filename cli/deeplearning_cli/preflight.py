@@ -1,0 +1,109 @@
+"""`deeplearning-cdk preflight`: asks the account whether a stack's nodes can launch, before anything is deployed."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from cdk_rehearsal.assembly import AssemblyStack
+from cdk_rehearsal.errors import AssemblyError
+from cdk_rehearsal.manifest import find_stacks
+from deeplearning_cli.account.answers import read_answers
+from deeplearning_cli.account.demand import list_demands
+from deeplearning_cli.account.finding import Finding
+from deeplearning_cli.account.judgement import judge
+from deeplearning_cli.account.quotas import list_names
+from deeplearning_cli.arguments import Commands
+from deeplearning_cli.cloud_access import open_cloud
+from deeplearning_cli.errors import UNAVAILABLE, UnavailableError, report_error
+from deeplearning_rehearsal.template import read_cluster
+
+WRONG = 1
+ACTIONS = (
+    "cloudwatch:GetMetricStatistics",
+    "ec2:DescribeAvailabilityZones",
+    "ec2:DescribeCapacityReservations",
+    "ec2:DescribeImages",
+    "ec2:DescribeInstanceTypeOfferings",
+    "ec2:DescribeInstanceTypes",
+    "ec2:DescribeKeyPairs",
+    "ec2:DescribeSubnets",
+    "servicequotas:ListServiceQuotas",
+    "ssm:GetParameter",
+)
+"""Rights that the command uses."""
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "preflight",
+        help="ask the account whether the nodes of a stack can launch, before it is deployed",
+        description="Compare what a synthesized cluster on EC2 asks for with the account: quotas and their use, "
+        "instance types in the zones, reservations and Capacity Blocks, images and key pairs. Read-only. Whether EC2 "
+        "has capacity, only a launch shows.",
+        epilog="exit status: 0 every line is ok, 1 a line is wrong, 2 none is wrong and some are unknown, or the "
+        "account could not be asked, 130 interrupted; example: cdk synth --quiet && deeplearning-cdk preflight; "
+        f"rights: {', '.join(ACTIONS)}",
+    )
+    add = parser.add_argument
+    add("assembly", nargs="?", default="cdk.out", help="the cloud assembly of `cdk synth` (default: %(default)s)")
+    add("--stack", metavar="NAME", help="which stack of the assembly (default: the only one that is a cluster)")
+    add("--region", metavar="REGION", help="AWS region (default: the stack's, AWS_REGION, or the profile's)")
+    add("--profile", metavar="NAME", help="profile of the AWS CLI (default: AWS_PROFILE, or the default one)")
+    add(
+        "--rehearsal",
+        nargs="?",
+        const="build/rehearsal",
+        metavar="DIR",
+        help="ask a rehearsal kept by --keep, never AWS (root; default DIR: build/rehearsal)",
+    )
+    add("--json", action="store_true", help="print a JSON list with an entry for each line")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print a line for each thing that the nodes need; return 0, 1 or 2 as the help says."""
+    try:
+        findings = _examine(arguments)
+    except (AssemblyError, UnavailableError) as error:
+        return report_error(error, as_json=arguments.json)
+    if arguments.json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        print("\n".join(render_findings(findings)))
+    states = {finding.state for finding in findings}
+    return WRONG if "wrong" in states else UNAVAILABLE if "unknown" in states else 0
+
+
+def render_findings(findings: Sequence[Finding]) -> list[str]:
+    """Return the findings as lines."""
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding.state:<8} {finding.subject}: {finding.detail}")
+        lines += [f"{'':<8} {finding.remedy}"] if finding.remedy else []
+    return lines
+
+
+def _examine(arguments: argparse.Namespace) -> list[Finding]:
+    assembly = Path(arguments.assembly).resolve()
+    stack = read_cluster(assembly, arguments.stack)
+    demands = list_demands(stack.templates)
+    if not demands:
+        raise UnavailableError(
+            f"stack {stack.name} must have Auto Scaling groups of nodes, got none; the Service Quotas console has the "
+            "quotas of SageMaker, EMR and EKS"
+        )
+    if arguments.rehearsal is None:
+        arguments.region = arguments.region or _find_region(assembly, stack)
+    access = open_cloud(arguments)
+    names = {name for demand in demands for name in list_names(demand.instance_type, demand.market)}
+    return judge(demands, read_answers(access.clients, demands, sorted(names)))
+
+
+def _find_region(assembly: Path, stack: AssemblyStack) -> str | None:
+    """Return the region that the assembly gives a stack; None where it leaves it open."""
+    entry = next(each.entry for each in find_stacks(assembly) if each.path == stack.path)
+    region = str(entry.get("environment", "")).rpartition("/")[2]
+    return None if region in ("", "unknown-region") else region

@@ -1,0 +1,83 @@
+"""Capacity that EC2 has of an instance type in a zone, and its words where there is none left."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError, LaunchFault
+
+_NO_SPOT = "There is no Spot capacity available that matches your request."
+"""EC2's message for Auto Scaling groups of spot instances (cortexlabs/cortex#1258)."""
+_MISSING = "InsufficientInstanceCapacity"
+
+
+@dataclass(frozen=True)
+class CapacityPool:
+    """
+    Instances that EC2 has in a zone; without a pool, it has enough.
+
+    Attributes:
+        zone: Availability Zone.
+        instances: How many can be there at a time.
+        instance_type: Instance type. Default: any.
+        is_spot: Whether it is about spot instances, or about others. Default: about both.
+        seconds: Time after its first refusal from which on EC2 has enough. Default: never.
+    """
+
+    zone: str
+    instances: int
+    instance_type: str = ""
+    is_spot: bool | None = None
+    seconds: float = float("inf")
+
+    def concerns(self, launch: "PlacedLaunch") -> bool:
+        """Return whether it is about a launch."""
+        is_type = self.instance_type in ("", launch.instance_type)
+        return is_type and self.zone == launch.zone and self.is_spot in (None, launch.is_spot)
+
+
+@dataclass(frozen=True)
+class PlacedLaunch:
+    """A launch with its type, its zone and its purchase."""
+
+    instance_type: str
+    zone: str
+    is_spot: bool
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any], zone: str) -> "PlacedLaunch":
+        """Read the data of a launch template."""
+        market = data.get("InstanceMarketOptions", {}).get("MarketType")
+        return cls(data.get("InstanceType", "m1.small"), zone, market == "spot")
+
+
+@dataclass
+class Capacity:
+    """
+    Capacity that EC2 has left; its owner holds a lock.
+
+    Attributes:
+        pools: The pools.
+        living: Instances that take capacity, by their ids.
+        refused: When each pool refused a launch first.
+    """
+
+    pools: Sequence[CapacityPool] = ()
+    living: dict[str, PlacedLaunch] = field(default_factory=dict)
+    refused: dict[CapacityPool, float] = field(default_factory=dict)
+
+    def require(self, launch: PlacedLaunch) -> None:
+        """Raise LaunchError, as EC2 would, where a pool has no instance left for a launch."""
+        now = time.monotonic()
+        for pool in self.pools:
+            taken = sum(map(pool.concerns, self.living.values()))
+            if not pool.concerns(launch) or taken < pool.instances:
+                continue
+            if now - self.refused.setdefault(pool, now) < pool.seconds:
+                raise _no_capacity(launch)
+
+
+def _no_capacity(launch: PlacedLaunch) -> LaunchError:
+    message = _NO_SPOT if launch.is_spot else ""
+    return LaunchFault(_MISSING, message=message).to_error(instance_type=launch.instance_type, zone=launch.zone)

@@ -1,0 +1,278 @@
+"""The preflight names what would keep the nodes of a stack from launching, and says `unknown` where it cannot know."""
+
+import dataclasses
+import datetime as dt
+import json
+
+import boto3
+import moto
+import pytest
+from botocore.stub import Stubber
+
+from deeplearning_cli import preflight
+from deeplearning_cli.account.answers import Answers, Quota, Refused, Reservation, _read_reservations, read_answers
+from deeplearning_cli.account.demand import NodeDemand, Zone, list_demands
+from deeplearning_cli.account.judgement import judge
+from deeplearning_cli.account.quotas import list_names
+from deeplearning_cli.cloud_access import CloudAccess
+from deeplearning_cli.main import main
+from deeplearning_contract.names import CANDIDATE_TAG, ROLE_TAG
+
+ON_DEMAND = "Running On-Demand P instances"
+WORKERS = NodeDemand(
+    "Workers", "worker", "0", "p4d.24xlarge", 3, Zone(index=0), image="ssm:/image", key_pair="mine", market="on-demand"
+)
+MASTER = dataclasses.replace(WORKERS, group="Master", role="master", count=1)
+WELL = Answers(
+    zones={"us-east-1a": "use1-az6", "us-east-1b": "use1-az1"},
+    vcpus={"p4d.24xlarge": 96},
+    offered={"p4d.24xlarge": frozenset({"us-east-1a"})},
+    quotas={ON_DEMAND: Quota(480.0, 96.0)},
+    images={"ssm:/image": "ami-1"},
+    key_pairs=frozenset({"mine"}),
+)
+
+
+def judged(answers=WELL, demands=(MASTER, WORKERS)):
+    """Return subject -> state, and all text, of what is not ok."""
+    found = [finding for finding in judge(demands, answers) if finding.state != "ok"]
+    return {finding.subject: finding.state for finding in found}, " ".join(f"{f.detail} {f.remedy}" for f in found)
+
+
+def test_nothing_is_wrong_with_an_account_that_has_all():
+    assert judged() == ({}, "")
+    assert len(judge((MASTER, WORKERS), WELL)) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "subject", "text"),
+    [
+        (
+            {"quotas": {ON_DEMAND: Quota(479.0, 96.0)}},
+            f"quota {ON_DEMAND}",
+            "1 p4d.24xlarge and 3 p4d.24xlarge need 384 vCPUs, the quota is 479, 96 are in use request at least 480",
+        ),
+        ({"quotas": {ON_DEMAND: Quota(0.0, None)}}, f"quota {ON_DEMAND}", "the quota is 0, its use is unknown"),
+        ({"offered": {"p4d.24xlarge": frozenset({"us-east-1b"})}}, "p4d.24xlarge in us-east-1a", "one of us-east-1b"),
+        ({"offered": {}}, "p4d.24xlarge in us-east-1a", "no zone of the region has p4d.24xlarge"),
+        ({"images": {"ssm:/image": None}}, "image /image", "this region has none"),
+        ({"key_pairs": frozenset({"other"})}, "key pair mine", "create-key-pair --key-name mine"),
+    ],
+)
+def test_what_a_launch_would_fail_with_is_wrong(change, subject, text):
+    states, words = judged(dataclasses.replace(WELL, **change))
+    assert states == {subject: "wrong"}
+    assert text in words
+
+
+@pytest.mark.parametrize("answer", ["offered", "quotas", "vcpus", "images", "key_pairs"])
+def test_what_the_account_refuses_to_say_is_unknown(answer):
+    states, words = judged(dataclasses.replace(WELL, **{answer: Refused("you are not authorized")}))
+    assert set(states.values()) == {"unknown"}
+    assert "you are not authorized allow " in words
+
+
+def test_a_quota_whose_use_is_not_known_is_unknown_where_it_may_suffice():
+    states, _ = judged(dataclasses.replace(WELL, quotas={ON_DEMAND: Quota(384.0, None)}))
+    assert states == {f"quota {ON_DEMAND}": "unknown"}
+    states, _ = judged(dataclasses.replace(WELL, quotas={}))
+    assert states == {f"quota {ON_DEMAND}": "unknown"}
+
+
+@pytest.mark.parametrize("name", ["All P Spot Instance Requests", "All P4, P3 and P2 Spot Instance Requests"])
+def test_the_spot_quota_of_p_types_is_found_by_either_name_of_the_guide(name):
+    spot = dataclasses.replace(WORKERS, market="spot")
+    assert judged(dataclasses.replace(WELL, quotas={name: Quota(288.0, 0.0)}), [spot]) == ({}, "")
+    assert judged(dataclasses.replace(WELL, quotas={name: Quota(287.0, 0.0)}), [spot])[0] == {f"quota {name}": "wrong"}
+
+
+def test_candidates_are_counted_one_at_a_time():
+    other = dataclasses.replace(WORKERS, group="Others", candidate="us-east-1b-1f3a", count=4)
+    assert judged(demands=(MASTER, WORKERS, other)) == ({}, "")
+    other = dataclasses.replace(other, count=5)
+    assert judged(demands=(MASTER, WORKERS, other))[0] == {f"quota {ON_DEMAND}": "wrong"}
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"state": "scheduled", "is_block": True, "start": "2026-12-01"}, "deploy once its state is active"),
+        ({"state": "expired"}, "reserve capacity anew"),
+        ({"free": 2}, "the stack asks for 3"),
+        ({"zone": "us-east-1b"}, "set network.availability_zone to us-east-1b"),
+        ({"instance_type": "p5.48xlarge"}, "choose p5.48xlarge in place of p4d.24xlarge"),
+    ],
+)
+def test_a_reservation_must_be_active_and_fit(change, text):
+    demand = dataclasses.replace(WORKERS, market="reserved", reservation="cr-1")
+    fits = Reservation("active", "p4d.24xlarge", "us-east-1a", 3, is_block=False)
+    answers = dataclasses.replace(WELL, quotas={}, reservations={"cr-1": fits})
+    assert judged(answers, [demand]) == ({}, "")
+    states, words = judged(
+        dataclasses.replace(answers, reservations={"cr-1": dataclasses.replace(fits, **change)}), [demand]
+    )
+    assert states == {"reservation cr-1": "wrong"}
+    assert text in words
+    assert judged(dataclasses.replace(answers, reservations={}), [demand])[0] == {"reservation cr-1": "wrong"}
+
+
+# --- The template -------------------------------------------------------------------------------------
+
+
+def make_template(data=None, *, zone=None, **properties):
+    """Return a template with a group of workers."""
+    tags = [{"Key": ROLE_TAG, "Value": "worker"}, {"Key": CANDIDATE_TAG, "Value": "0"}]
+    return {
+        "Resources": {
+            "Ask": {"Type": "Custom::RequestedCapacity", "Properties": {"Master": "1", "Workers": "3"}},
+            "Pin": {"Type": "Custom::PinnedImage", "Properties": {"Parameter": "/image"}},
+            "Subnet": {
+                "Type": "AWS::EC2::Subnet",
+                "Properties": {"AvailabilityZone": zone or {"Fn::Select": [0, {"Fn::GetAZs": ""}]}},
+            },
+            "Template": {
+                "Type": "AWS::EC2::LaunchTemplate",
+                "Properties": {
+                    "LaunchTemplateData": {
+                        "InstanceType": "p4d.24xlarge",
+                        "ImageId": {"Fn::GetAtt": ["Pin", "ImageId"]},
+                        "KeyName": "mine",
+                    }
+                    | (data or {})
+                },
+            },
+            "Workers": {
+                "Type": "AWS::AutoScaling::AutoScalingGroup",
+                "Properties": {
+                    "LaunchTemplate": {"LaunchTemplateId": {"Ref": "Template"}},
+                    "MinSize": "0",
+                    "Tags": tags,
+                    "VPCZoneIdentifier": [{"Ref": "Subnet"}],
+                }
+                | properties,
+            },
+        }
+    }
+
+
+def test_a_template_says_what_its_groups_ask_for():
+    assert list_demands([make_template()]) == (WORKERS,)
+    (demand,) = list_demands([make_template(zone="us-east-1b")])
+    assert demand.zone == Zone(name="us-east-1b")
+    (demand,) = list_demands([make_template(VPCZoneIdentifier=["subnet-1"])])
+    assert demand.zone == Zone(subnet="subnet-1")
+    (demand,) = list_demands([make_template({"InstanceMarketOptions": {"MarketType": "spot"}})])
+    assert demand.market == "spot"
+    target = {"CapacityReservationTarget": {"CapacityReservationId": "cr-1"}}
+    (demand,) = list_demands([make_template({"CapacityReservationSpecification": target})])
+    assert (demand.market, demand.reservation) == ("reserved", "cr-1")
+    target = {"CapacityReservationTarget": {"CapacityReservationIds": ["cr-2"]}}
+    (demand,) = list_demands([make_template(CapacityReservationSpecification=target)])
+    assert (demand.market, demand.reservation) == ("reserved", "cr-2")
+
+
+def test_a_reservation_counts_against_no_quota_once_more():
+    assert list_names("p4d.24xlarge", "reserved") == ()
+    assert list_names("p4d.24xlarge", "on-demand") == (ON_DEMAND,)
+
+
+# --- The account --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def account(monkeypatch):
+    """Return a function that opens an account of moto with the quotas of P instances, of which some are in use."""
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    with moto.mock_aws():
+        clients = {name: boto3.client(name, region_name="us-east-1") for name in ("ec2", "ssm", "cloudwatch")}
+        clients["ec2"].create_key_pair(KeyName="mine")
+        clients["ssm"].put_parameter(Name="/image", Value="ami-1", Type="String")
+        clients["service-quotas"] = boto3.client("service-quotas", region_name="us-east-1")
+        stub = Stubber(clients["service-quotas"])
+        dimensions = {"Service": "EC2", "Resource": "vCPU", "Type": "Resource", "Class": "P/OnDemand"}
+
+        def open_account(*, quota=480.0, used=96.0, error=""):
+            usage = {"MetricNamespace": "AWS/Usage", "MetricName": "ResourceCount", "MetricDimensions": dimensions}
+            entry = {"QuotaName": ON_DEMAND, "Value": quota, "UsageMetric": usage}
+            asked = {"ServiceCode": "ec2"}
+            if error:
+                stub.add_client_error("list_service_quotas", error, expected_params=asked)
+            else:
+                stub.add_response("list_service_quotas", {"Quotas": [entry]}, asked)
+            point = {
+                "MetricName": "ResourceCount",
+                "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()],
+                "Timestamp": dt.datetime.now(tz=dt.UTC) - dt.timedelta(minutes=10),
+                "Value": used,
+            }
+            clients["cloudwatch"].put_metric_data(Namespace="AWS/Usage", MetricData=[point])
+            stub.activate()
+            return clients.__getitem__
+
+        yield open_account
+
+
+def test_an_account_is_asked_by_calls_that_change_nothing(account):
+    answers = read_answers(account(), [MASTER, WORKERS], [ON_DEMAND])
+    assert answers.vcpus == {"p4d.24xlarge": 96}
+    assert answers.quotas == {ON_DEMAND: Quota(480.0, 96.0)}
+    assert answers.images == {"ssm:/image": "ami-1"}
+    assert list(answers.zones)[:2] == ["us-east-1a", "us-east-1b"]
+    assert answers.place(Zone(index=1)) == "us-east-1b"
+    assert answers.offered["p4d.24xlarge"] <= set(answers.zones)
+
+
+def test_what_does_not_exist_is_no_error(account):
+    demand = dataclasses.replace(WORKERS, instance_type="p99.large", image="ssm:/none")
+    answers = read_answers(account(), [demand], [])
+    assert (answers.vcpus, answers.offered) == ({}, {"p99.large": frozenset()})
+    assert answers.images == {"ssm:/none": None}
+    image = dataclasses.replace(WORKERS, image="ami-0123456789abcdef0")
+    assert read_answers(account(), [image], []).images == {"ami-0123456789abcdef0": None}
+
+
+def test_reservations_are_asked_for_one_by_one_since_an_unknown_one_fails_a_call():
+    ec2 = boto3.client("ec2", region_name="us-east-1")
+    entry = {
+        "CapacityReservationId": "cr-2",
+        "State": "scheduled",
+        "InstanceType": "p4d.24xlarge",
+        "AvailabilityZone": "us-east-1a",
+        "AvailableInstanceCount": 4,
+        "ReservationType": "capacity-block",
+    }
+    with Stubber(ec2) as stub:
+        ask = "describe_capacity_reservations"
+        stub.add_client_error(ask, "InvalidCapacityReservationId.NotFound")
+        stub.add_response(ask, {"CapacityReservations": [entry]}, {"CapacityReservationIds": ["cr-2"]})
+        found = _read_reservations(ec2, ["cr-1", "cr-2"])
+    assert found == {"cr-2": Reservation("scheduled", "p4d.24xlarge", "us-east-1a", 4, is_block=True)}
+
+
+def test_a_denied_call_is_kept_with_its_reason(account):
+    answers = read_answers(account(error="AccessDeniedException"), [WORKERS], [ON_DEMAND])
+    assert "AccessDeniedException" in answers.quotas.reason
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, (0, {"ok"})),
+        ({"quota": 0.0, "used": 0.0}, (1, {"ok", "wrong"})),
+        ({"error": "AccessDeniedException"}, (2, {"ok", "unknown"})),
+    ],
+)
+def test_the_exit_status_says_whether_the_nodes_can_launch(account, monkeypatch, capsys, options, expected):
+    clients = account(**options)
+    monkeypatch.setattr(preflight, "open_cloud", lambda _: CloudAccess(clients, "us-east-1", None))
+    (zone, *_) = read_answers(clients, [WORKERS], []).offered["p4d.24xlarge"]
+    stack = type("Stack", (), {"templates": [make_template(zone=zone)], "name": "mine", "path": "mine"})
+    monkeypatch.setattr(preflight, "read_cluster", lambda *_: stack)
+    monkeypatch.setattr(preflight, "_find_region", lambda *_: None)
+    status = main(["preflight", "--json"])
+    assert (status, {finding["state"] for finding in json.loads(capsys.readouterr().out)}) == expected
+
+
+def test_a_folder_without_a_cluster_is_refused(tmp_path, capsys):
+    assert main(["preflight", str(tmp_path)]) == 2
+    assert str(tmp_path) in capsys.readouterr().err
