@@ -14,6 +14,7 @@ from capacity_adjuster.policy.observation import (
     SUSPENDED_PROCESSES,
     ClusterObservation,
     GroupObservation,
+    is_spare,
     is_standing,
     needs_activities,
     needs_decision,
@@ -51,8 +52,8 @@ class Observer:
     @property
     def may_have_request(self) -> bool:
         """True if a request may be open; it waits while instances launch in all groups."""
-        found = self.cluster.groups
-        return needs_decision(found) or any(not group.desired for group in found)
+        asked = (self.cluster.master, self.cluster.workers)
+        return needs_decision(self.cluster.groups) or any(group is not None and not group.desired for group in asked)
 
     def read_once(self) -> str:
         """Return the reason why no decision is needed; empty when one may be."""
@@ -136,6 +137,8 @@ class Observer:
         self, group: GroupObservation, found: tuple[GroupObservation, ...], now: float
     ) -> GroupObservation:
         groups = self._adapters.groups
+        if is_spare(group, found):
+            return replace(group, activities=())
         if self.is_published:
             # Only the breaker acts, which needs the workers' losses.
             is_worker = group.role is NodeRole.WORKER
