@@ -221,6 +221,17 @@ def classify_failure(message: str) -> LaunchFailureKind:
     return next((kind for kind in LAUNCH_FAILURE_KINDS if kind.matches(message)), UNKNOWN_FAILURE)
 
 
+def find_instance_type(text: str) -> str:
+    """Return the first instance type that a text names; empty without one."""
+    found = _INSTANCE_TYPE.search(text)
+    return found.group() if found else ""
+
+
+def find_quota(instance_type: str) -> str:
+    """Return the name of the on-demand quota of an instance type; empty when unknown."""
+    return next((quota for pattern, quota in QUOTAS if re.match(pattern, instance_type)), "")
+
+
 def find_remedy(message: str, instance_types: Iterable[str] = (), key: str = "") -> str:
     """
     Return the remedy of a failed launch with this status message.
@@ -228,7 +239,6 @@ def find_remedy(message: str, instance_types: Iterable[str] = (), key: str = "")
     The group's instance types name the quota where the message names no type, and `key` the KMS key of the nodes'
     volumes.
     """
-    named = _INSTANCE_TYPE.findall(message) or sorted(instance_types)
-    quotas = (quota for pattern, quota in QUOTAS for name in named[:1] if re.match(pattern, name))
-    quota = f'"{next(quotas, UNKNOWN_QUOTA)}"'
+    named = find_instance_type(message) or min(instance_types, default="")
+    quota = f'"{find_quota(named) or UNKNOWN_QUOTA}"'
     return classify_failure(message).remedy.format(quota=quota, key=key or _UNKNOWN_KEY)
