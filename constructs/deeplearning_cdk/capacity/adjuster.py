@@ -6,6 +6,7 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from deeplearning_cdk.capacity.candidate import CandidateSearch
 from deeplearning_cdk.capacity.spending import Spending
 from deeplearning_cdk.coordination.cluster_function import ClusterFunction
 from deeplearning_cdk.coordination.coordination import Coordination
@@ -48,6 +49,7 @@ class CapacityAdjuster(ClusterFunction):
         worker_min_capacity: int,
         capacity_reservation_id: str = "",
         spending: Spending,
+        search: CandidateSearch | None = None,
     ) -> None:
         settings = AdjusterSettings(
             cluster=cluster,
@@ -59,6 +61,9 @@ class CapacityAdjuster(ClusterFunction):
             capacity_reservation_id=capacity_reservation_id,
             encryption_key=encryption.key_arn,
             stop_after_seconds=0 if spending.stop_after is None else int(spending.stop_after.to_seconds()),
+            candidates=",".join(search.order) if search else "",
+            patience_seconds=search.patience_seconds if search else 0,
+            search_seconds=search.search_seconds if search else 0,
         )
         super().__init__(
             scope,
