@@ -156,7 +156,8 @@ class NodeGroup(Construct):
         """
         Add commands to the user data, in the order of the calls.
 
-        Every node of the group runs them once, at its first boot: as root, with `bash -eo pipefail`, before its agent
+        Every node of the group, and of the groups of its role in other candidates, runs them once, at its first boot:
+        as root, with `bash -eo pipefail`, before its agent
         starts, so without the shared file system. The first failure is reported with the last lines of
         /var/log/deeplearning-bootstrap.log, and the node does not join. Running nodes keep their user data. A
         `setup_script` may be larger than 16 KiB, and `deeplearning setup` runs it again.
