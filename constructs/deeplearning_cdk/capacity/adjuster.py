@@ -1,5 +1,7 @@
 """Capacity adjuster: Lambda function with its triggers, and the stack's request for capacity."""
 
+from collections.abc import Sequence
+
 from aws_cdk import CustomResource, Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
@@ -72,7 +74,12 @@ class CapacityAdjuster(ClusterFunction):
             handler="capacity_adjuster.handler.handle",
             description="Adjusts the capacity of a deep-learning cluster to what launched",
             role_description="Capacity adjuster of a deep-learning cluster",
-            statements=_adjuster_statements(cluster, coordination, encryption.key_arn),
+            statements=_adjuster_statements(
+                cluster,
+                coordination,
+                encryption.key_arn,
+                events=(EventKind.FAILED, EventKind.FINISHED, *([EventKind.CAPACITY_MOVED] if search else ())),
+            ),
             coordination=coordination,
             encryption=encryption,
             timeout=Duration.minutes(2),
@@ -153,7 +160,9 @@ def _block_end_pattern(reservation_id: str) -> dict[str, object]:
     }
 
 
-def _adjuster_statements(cluster: str, coordination: Coordination, key_arn: str) -> list[iam.PolicyStatement]:
+def _adjuster_statements(
+    cluster: str, coordination: Coordination, key_arn: str, *, events: Sequence[EventKind]
+) -> list[iam.PolicyStatement]:
     return [
         iam.PolicyStatement(
             actions=["dynamodb:GetItem", "dynamodb:PutItem"], resources=[coordination.state_table.table_arn]
@@ -170,7 +179,7 @@ def _adjuster_statements(cluster: str, coordination: Coordination, key_arn: str)
             resources=[key_arn],
             conditions={"StringEquals": {"kms:ViaService": f"lambda.{REGION}.amazonaws.com"}},
         ),
-        event_statement(cluster, EventKind.FAILED, EventKind.FINISHED),
+        event_statement(cluster, *events),
         iam.PolicyStatement(
             # IAM has no resource-level permissions for describing groups.
             actions=["autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities"],
