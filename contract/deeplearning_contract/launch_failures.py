@@ -17,10 +17,10 @@ _VALIDATION_SECONDS = 600
 
 
 class Scope(str, Enum):
-    """What else a refused launch rules out, for a cluster that may use another zone, type or purchase."""
+    """Scope of a refused launch: the candidates for capacity, of a zone, type and purchase each, that it rules out."""
 
-    CANDIDATE = "candidate"  # Nothing: another zone, instance type or purchase may launch
-    QUOTA = "quota"  # Other candidates of the same quota that need no fewer vCPUs
+    CANDIDATE = "candidate"  # This one alone: another zone, instance type or purchase may launch
+    QUOTA = "quota"  # This one, and those of the same quota that need no fewer vCPUs
     CLUSTER = "cluster"  # Every candidate, which have the same key, image, profile and volumes
     REGION = "region"  # Every candidate, for a while
 
@@ -34,7 +34,7 @@ class LaunchFailureKind:
     remedy: str  # What the user can do
     is_configuration: bool = False  # A mistake that no retry corrects
     grace_seconds: int = 0  # Time for which retries may still succeed, from the first failure of the kind
-    scope: Scope = Scope.CANDIDATE  # What else it rules out
+    scope: Scope = Scope.CANDIDATE  # Candidates that it rules out
 
     def matches(self, message: str) -> bool:
         """Return whether a status message is of this kind."""

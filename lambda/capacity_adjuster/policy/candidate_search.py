@@ -40,7 +40,7 @@ class Stage(str, Enum):
 class Refusal:
     """Launches of a candidate that give too few nodes."""
 
-    scope: Scope  # What else they rule out
+    scope: Scope  # Candidates that they rule out
     kind: str  # Kind of the failed launch
     launched: int  # Workers that launched
     requested: int  # Requested workers

@@ -236,15 +236,65 @@ def test_a_crash_around_any_call_changes_nothing_in_the_end(first, minutes):
 
 def test_a_late_launch_after_the_departure_is_taken_back_before_the_next_is_asked():
     world = begin_search({"0": Pool([(0, 0)], ""), B: Pool()})
-    world.live_forth()
+    for role in (MASTER, WORKER):
+        world.react(role, listed=False)
     for _ in range(5):
         world.pass_time(60)
         search_invoke(world)
-    assert world.search.stage is Stage.LEAVING
+    assert world.search.stage is Stage.LEAVING, "a launch in progress may still give an instance"
     world.end_launch(WORKER)
     run_minutes(world, 12)
     assert world.state.candidate == B
     assert world.occupied() == {B}
+
+
+def test_the_workers_are_lowered_before_the_master():
+    world = begin_search({"0": Pool([(0, 1)]), B: Pool()})
+    run_minutes(world, 1)
+    assert world.lowered == [WORKER, MASTER]
+
+
+def test_a_candidate_is_empty_in_two_reads_some_time_apart():
+    world = begin_search({"0": Pool([(0, 0)], master=False), B: Pool()})
+    world.live_forth()
+    world.pass_time(60)
+    invocation = search_invoke(world)
+    last = invocation.log[: invocation.log.index("resume")]
+    look = ["find", "read_activities", "read_activities"]
+    assert last[-7:] == [*look, "sleep", *look]
+
+
+def test_no_candidate_is_left_after_the_verdict():
+    world = begin_search({"0": Pool([(0, 3), (90, 0)]), B: Pool()})
+    run_minutes(world, 1)
+    assert world.state.phase is Phase.LAUNCHED
+    for _ in range(3):
+        world.lose_node(WORKER)
+        world.react(WORKER)
+    for _ in range(5):
+        world.live_forth()
+        world.pass_time(60)
+        search_invoke(world)
+    assert (world.state.phase, world.state.candidate, world.moves) == (Phase.FAILED, "0", [])
+
+
+@pytest.mark.parametrize("first", [Pool([(0, 0)]), Pool([(0, 1)]), Pool([(0, 2)])], ids=["none", "some", "enough"])
+@pytest.mark.parametrize("minutes", [0, 1, 2])
+def test_another_invocation_at_any_call_breaks_no_promise(first, minutes):
+    def ask_for_four(world):
+        search_ask(world, world.stack_request("Update", 4))
+
+    for other in (search_invoke, ask_for_four):
+        for position in range(MOST_CALLS):
+            world = begin_search({"0": first, B: Pool()})
+            run_minutes(world, minutes)
+            world.live_forth()
+            world.pass_time(60)
+            search_invoke(world, meanwhile=[(position, other)])
+            world.pass_time(LEASE_SECONDS)
+            run_minutes(world, 20)
+            assert world.state.phase is Phase.LAUNCHED
+            assert len(world.state.attempts) <= 1
 
 
 class CountingInvocation(Invocation):

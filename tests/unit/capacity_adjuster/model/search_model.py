@@ -44,6 +44,7 @@ class SearchWorld(World):
         self.begun = self.now
         self.raised = set()
         self.moves = []
+        self.lowered = []
         self.has_given_up = False
         self.set_order(order or pools)
         for tag in pools:
@@ -147,6 +148,7 @@ class SearchInvocation(Invocation):
         assert self.is_asking, "A1: capacity was raised without a request"
         assert desired == world.wanted(group.role), "W1: another number was asked for than was requested"
         assert group.candidate == self.find_asked(), "A1: another candidate was raised"
+        assert not self.is_leaving(), "A1: a candidate was raised while it is left"
         raised = (request.request_id, group.name)
         assert raised not in world.raised, "A4: desired was raised twice for one request, round and candidate"
         world.raised.add(raised)
@@ -166,6 +168,9 @@ class SearchInvocation(Invocation):
         assert world.state is None, "A3: a candidate was left after the verdict"
         assert set(GROWTH) <= group.suspended, "A1: a retry under way would launch after the departure"
         assert group.candidate == world.search.candidate, "A1: another candidate than the refused one was lowered"
+        is_shrinking = world.adjustment is not None and world.adjustment.is_open
+        assert not is_shrinking, "a shrink under way may raise again what is left"
+        world.lowered.append(group.role)
 
     def check_one_candidate(self):
         occupied = self.world.occupied()
@@ -203,15 +208,19 @@ class SearchInvocation(Invocation):
         if processes:
             self.call("resume", effect)
 
+    def find(self):
+        self.found = super().find()
+        return self.found
+
     def read_activities(self, name, since=0.0):
         def effect():
-            shot = self._shot(name)
-            beside = [each for each in self._shots() if each.role is shot.role and each.name != name]
+            shot = next(each for each in self.found if each.name == name)
+            beside = [each for each in self.found if each.role is shot.role and each.name != name]
             is_idle = not shot.desired and not shot.instances
             is_departure = self.is_leaving() and shot.candidate == self.world.search.candidate
             is_only = all(not each.desired and not each.instances for each in beside)
             assert not is_idle or is_departure or is_only, "the activities of an idle group were read"
-            return shot.activities
+            return self._shot(name).activities
 
         return self.call("read_activities", effect)
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import test_decision
 
 from capacity_adjuster.policy.candidate_content import CandidateContent, find_zones, read_content
 from capacity_adjuster.policy.candidate_search import (
@@ -13,10 +14,13 @@ from capacity_adjuster.policy.candidate_search import (
     explain_search,
     list_order,
 )
+from capacity_adjuster.policy.decision import Outcome, Wait, decide
+from capacity_adjuster.policy.observation import ClusterObservation
 from capacity_adjuster.policy.requested_capacity import CapacityRequest, GroupTarget, RequestedCapacity, is_idle
 from deeplearning_contract.launch_failures import Scope
 from deeplearning_contract.reason import MAX_REASON
 
+LACK_WORDS = test_decision.LACK
 NOW = 1_700_000_600
 ORDER = ("0", "b", "c")
 LIMITS = {"patience_seconds": 180, "search_seconds": 1200}
@@ -177,6 +181,18 @@ def test_a_request_for_the_first_candidate_is_the_stacks_own():
 def test_a_request_of_a_stack_that_is_deleted_follows_nothing():
     over = APPLIED.end()
     assert over.address("b", 1) == over
+
+
+@pytest.mark.parametrize(("message", "is_refused"), [(LACK_WORDS, True), ("PendingVerification", False)])
+def test_patience_ends_with_a_refusal_unless_the_whole_region_waits(settings, message, is_refused):
+    failed = replace(test_decision.launch(400, "Failed", message), message=message)
+    pending = replace(test_decision.launch(450, "InProgress"), status="InProgress")
+    workers = replace(test_decision.EMPTY, activities=(pending, failed))
+    groups = ClusterObservation((test_decision.MASTER, workers))
+    options = {"state": None, "adjustment": None, "breaker": None, "settings": settings, "now": test_decision.NOW}
+    assert isinstance(decide(groups, **options), Wait)
+    assert isinstance(decide(groups, **options, patience_until=test_decision.NOW + 1), Wait)
+    assert isinstance(decide(groups, **options, patience_until=test_decision.NOW), Outcome) is is_refused
 
 
 def test_the_tried_candidates_count_once():
