@@ -268,14 +268,15 @@ def test_no_candidate_is_left_after_the_verdict():
     world = begin_search({"0": Pool([(0, 3), (90, 0)]), B: Pool()})
     run_minutes(world, 1)
     assert world.state.phase is Phase.LAUNCHED
-    for _ in range(3):
+    for _ in range(2):
         world.lose_node(WORKER)
-        world.react(WORKER)
+    world.pass_time(60)
     for _ in range(5):
         world.live_forth()
         world.pass_time(60)
         search_invoke(world)
     assert (world.state.phase, world.state.candidate, world.moves) == (Phase.FAILED, "0", [])
+    assert "InsufficientInstanceCapacity" in str(world.state.reason)
 
 
 @pytest.mark.parametrize("first", [Pool([(0, 0)]), Pool([(0, 1)]), Pool([(0, 2)])], ids=["none", "some", "enough"])
