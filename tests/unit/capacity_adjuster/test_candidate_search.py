@@ -74,6 +74,15 @@ def test_a_candidate_that_never_answers_is_left_when_its_patience_is_over():
     assert world.state.candidate == B
 
 
+def test_another_count_while_launches_never_end_does_not_keep_the_patience_from_its_begin():
+    world = begin_search({"0": Pool([(0, 0)], ""), B: Pool()})
+    world.react_all()
+    search_ask(world, world.stack_request("Update", 4), crash_at=4)
+    run_minutes(world, 15)
+    assert [attempt.candidate for attempt in world.state.attempts] == ["0"]
+    assert (world.state.candidate, len(world.state.expected)) == (B, 5)
+
+
 def test_a_candidate_whose_master_is_refused_is_left_with_its_workers():
     world = begin_search({"0": Pool(master=False), B: Pool()})
     run_minutes(world, 12)
