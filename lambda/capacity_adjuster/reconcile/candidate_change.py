@@ -108,6 +108,10 @@ class CandidateChange:
             requested = records.read(RequestedCapacity)
             if requested is not None and record is not None:
                 requested = requested.address(record.candidate, record.asked)
+            # Launches that never end must not keep the request, and with it the patience, from its begin.
+            is_open = requested is not None and requested.is_open
+            if is_open and (asked := self._capacity_change.run(self._observer.cluster.groups)):
+                return asked
             if requested is not None and requested.asks and not requested.is_open and not requested.is_over:
                 begun = CandidateSearch(0, requested.request.candidate, Stage.ASKING, began=now)
                 record = (record or begun).count_from(now)

@@ -74,6 +74,15 @@ def test_a_candidate_that_never_answers_is_left_when_its_patience_is_over():
     assert world.state.candidate == B
 
 
+def test_another_count_while_launches_never_end_does_not_keep_the_patience_from_its_begin():
+    world = begin_search({"0": Pool([(0, 0)], ""), B: Pool()})
+    world.react_all()
+    search_ask(world, world.stack_request("Update", 4), crash_at=4)
+    run_minutes(world, 15)
+    assert [attempt.candidate for attempt in world.state.attempts] == ["0"]
+    assert (world.state.candidate, len(world.state.expected)) == (B, 5)
+
+
 def test_a_candidate_whose_master_is_refused_is_left_with_its_workers():
     world = begin_search({"0": Pool(master=False), B: Pool()})
     run_minutes(world, 12)
@@ -268,14 +277,15 @@ def test_no_candidate_is_left_after_the_verdict():
     world = begin_search({"0": Pool([(0, 3), (90, 0)]), B: Pool()})
     run_minutes(world, 1)
     assert world.state.phase is Phase.LAUNCHED
-    for _ in range(3):
+    for _ in range(2):
         world.lose_node(WORKER)
-        world.react(WORKER)
+    world.pass_time(60)
     for _ in range(5):
         world.live_forth()
         world.pass_time(60)
         search_invoke(world)
     assert (world.state.phase, world.state.candidate, world.moves) == (Phase.FAILED, "0", [])
+    assert "InsufficientInstanceCapacity" in str(world.state.reason)
 
 
 @pytest.mark.parametrize("first", [Pool([(0, 0)]), Pool([(0, 1)]), Pool([(0, 2)])], ids=["none", "some", "enough"])
