@@ -35,7 +35,7 @@ def render_page(view: ClusterView) -> tuple[PageLine, ...]:
         *_row("cluster", describe_cluster(view), _STYLES[view.verdict]),
     ]
     for number, text in enumerate(describe_capacity(view.capacity)):
-        lines += _row("" if number else "capacity", text, "dim" if number else "")
+        lines += _row("" if number else "capacity", text, "dim" if number else "", hanging="  ")
     for problem in [entry for entry in view.problems if not entry.is_past]:
         lines += _render_problem(problem, "why", "bold red", with_lines=True)
     lines += _render_nodes(view.nodes)

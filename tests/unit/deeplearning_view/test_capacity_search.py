@@ -4,9 +4,12 @@ import itertools
 import json
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import boto3
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from capacity_adjuster.aws.state_table import StateTable
 from capacity_adjuster.policy.candidate_search import CandidateSearch, Refusal, Rest, Stage
@@ -17,6 +20,7 @@ from deeplearning_contract.settings import AdjusterSettings
 from deeplearning_view import aws_reader
 from deeplearning_view.aws_responses import SEARCH_VARIABLES, AwsResponses, has_end
 from deeplearning_view.rendering import describe_capacity, render_text
+from deeplearning_view.resources import GROUP, find_groups
 from deeplearning_view.view_builder import make_view
 from tests.unit.deeplearning_view.cluster_responses import (
     MASTER_ID,
@@ -31,6 +35,7 @@ from tests.unit.deeplearning_view.cluster_responses import (
     make_template,
 )
 
+IDS = Path(__file__).parents[2] / "synthesis" / "logical_ids.json"
 BEGUN = int(SECONDS)
 FIRST, SPOT, OTHER = "0", "us-east-1b-p4d.24xlarge-spot-1f3a", "us-east-1c-p4de.24xlarge-0a1b"
 ORDER = (FIRST, SPOT, OTHER)
@@ -87,9 +92,8 @@ def make_search(record, asked=None, launched=3, **changes):
     types = {f"workers-{name}": WORDS[name].partition(" ")[0] for name in ORDER}
     templates = {name: make_template() | {"InstanceType": types.get(name, "m7i.2xlarge")} for name in names}
     templates[f"workers-{SPOT}"]["InstanceMarketOptions"] = {"MarketType": "spot"}
-    kind = "AWS::AutoScaling::AutoScalingGroup"
     resources = [
-        make_resource(f"Nodes{number}{'MasterGroup' if name.startswith('m') else 'WorkersGroup'}", kind, name)
+        make_resource(f"Nodes{number}{'MasterGroup' if name.startswith('m') else 'WorkersGroup'}", GROUP, name)
         for number, name in enumerate(names)
     ]
     given = {
@@ -111,11 +115,11 @@ def look(responses, seconds=100):
 
 
 def read_rows(responses, seconds=100):
-    """Return the lines of the page that tell of the capacity."""
+    """Return the rows of the page about the capacity, unwrapped."""
     lines = render_text(look(responses, seconds)).splitlines()
     begin = next(number for number, line in enumerate(lines) if line.startswith("capacity"))
     rest = itertools.takewhile(lambda line: line.startswith(" "), lines[begin + 1 :])
-    return [line[11:] for line in (lines[begin], *rest)]
+    return "\n".join(line[11:] for line in (lines[begin], *rest)).replace("\n  ", " ").splitlines()
 
 
 ATTEMPT = f"{WORDS[FIRST]}: InsufficientInstanceCapacity, 3 of 8 after 1 min 29 s"
@@ -123,7 +127,7 @@ ATTEMPT = f"{WORDS[FIRST]}: InsufficientInstanceCapacity, 3 of 8 after 1 min 29 
 
 def test_a_candidate_that_is_asked_shows_what_launched_since_and_until_when_and_what_follows():
     head = f"asking 1 of 3: {WORDS[FIRST]}, 3 of 8, since 10:00:00 UTC, until 10:03:00 UTC; then {WORDS[SPOT]}"
-    assert " ".join(read_rows(make_search(ASKING, FIRST))) == head
+    assert read_rows(make_search(ASKING, FIRST)) == [head]
 
 
 def test_a_candidate_that_is_not_asked_yet_has_no_times():
@@ -132,11 +136,8 @@ def test_a_candidate_that_is_not_asked_yet_has_no_times():
 
 
 def test_a_candidate_that_is_left_shows_what_is_not_gone_yet_and_what_follows():
-    rows = read_rows(make_search(LEAVING, FIRST, launched=2))
-    assert " ".join(rows[:-1]) == (
-        f"leaving 1 of 3: {WORDS[FIRST]}, 3 nodes are not gone yet, since 10:01:29 UTC; then {WORDS[SPOT]}"
-    )
-    assert rows[-1] == ATTEMPT
+    head = f"leaving 1 of 3: {WORDS[FIRST]}, 3 nodes are not gone yet, since 10:01:29 UTC; then {WORDS[SPOT]}"
+    assert read_rows(make_search(LEAVING, FIRST, launched=2)) == [head, ATTEMPT]
 
 
 def test_while_every_candidate_rests_the_page_shows_until_when_and_which_is_asked_then():
@@ -200,6 +201,15 @@ def test_the_document_for_programs_has_the_same():
     assert (attempt["candidate"], attempt["ended"]) == (FIRST, "2026-11-22T10:01:29+00:00")
 
 
+def test_both_groups_of_each_candidate_are_found_by_their_ids():
+    entries = [name.split() for name, presets in json.loads(IDS.read_text()).items() if "fallbacks" in presets]
+    groups = [name for name, kind in entries if kind == GROUP]
+    found = find_groups([make_resource(name, GROUP, name) for name in groups])
+    assert set(found) == set(groups)
+    assert len(groups) >= 4
+    assert list(found.values()).count("master") == list(found.values()).count("worker") == len(groups) / 2
+
+
 def test_a_cluster_without_further_candidates_shows_nothing_of_a_search():
     view = look(make_responses())
     assert "capacity" not in view.to_document()
@@ -244,6 +254,23 @@ def test_a_record_that_cannot_be_read_is_said_and_the_rest_of_the_page_is_there(
         "the record of the search for capacity: search.stage must be one of ['asking', 'leaving', 'resting'], got None",
     )
     assert view.nodes
+
+
+NUMBERS = st.integers() | st.integers(BEGUN - 1000, BEGUN + 5000)
+NAMES = st.text() | st.sampled_from(ORDER)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"candidate": NAMES, "stage": st.sampled_from(Stage), "began": NUMBERS},
+        optional={"since": NUMBERS, "resting": st.dictionaries(NAMES, st.fixed_dictionaries({"until": NUMBERS}))},
+    )
+    | st.dictionaries(NAMES, NUMBERS)
+)
+def test_any_record_is_a_page_without_control_characters_or_a_failed_read(document):
+    view = look(make_search(None, FIRST, search={"document": {"S": json.dumps(document)}}))
+    assert (view.capacity is None) == bool(view.unread)
+    assert all(line.isprintable() for line in render_text(view).splitlines())
 
 
 def test_words_of_the_state_item_are_shown_without_control_characters():
