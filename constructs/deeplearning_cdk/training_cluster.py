@@ -166,6 +166,7 @@ class TrainingCluster(Construct):
             metrics=self.metrics,
             session_command=self.session_command,
             has_gpus=plan.has_gpus,
+            has_fallbacks=search is not None,
             formation_seconds=site.formation_seconds,
             spending=spending,
             alarm_topic=alarm_topic,
