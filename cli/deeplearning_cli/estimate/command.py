@@ -29,7 +29,8 @@ def add_parser(commands: Commands) -> None:
         description="Reckon what a synthesized cluster on EC2 costs: its nodes for each candidate, what the stack has "
         "beside them, and what stays after the cluster's end and the stack's deletion. Offline, with the prices that "
         "come with this version, and their dates.",
-        epilog="exit status: 0 reckoned, 1 more than --at-most, 2 it cannot be reckoned, 130 interrupted; example: "
+        epilog="exit status: 0 reckoned, 1 more than --at-most, 2 it cannot be reckoned, or not whether it is "
+        "within --at-most, 130 interrupted; example: "
         "cdk synth --quiet && deeplearning-cdk estimate --hours 12 --gb 500; prices beside those of instance types: "
         f"{', '.join(UNITS)}",
     )

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import shutil
 
 import aws_cdk as cdk
 import pytest
@@ -253,6 +254,15 @@ def test_the_exit_status_says_whether_the_dearest_candidate_is_within_a_limit(sy
     assert run(folder, "--at-most", dearest + 0.01)[0] == 0
     assert run(folder, "--at-most", dearest - 0.01)[0] == 1
     assert run(folder, "--at-most", dearest + 0.01, today=DATE + dt.timedelta(days=400))[0] == 2
+
+
+def test_a_limit_that_a_resource_without_a_rule_may_exceed_is_not_answered(synthesize, run, tmp_path):
+    folder = shutil.copytree(synthesize("cpu"), tmp_path / "assembly")
+    (path,) = folder.glob("*.template.json")
+    template = json.loads(path.read_text())
+    template["Resources"]["Database"] = {"Type": "AWS::RDS::DBInstance"}
+    path.write_text(json.dumps(template))
+    assert [run(folder, *limit)[0] for limit in ((), ("--at-most", 10), ("--at-most", 1))] == [0, 2, 1]
 
 
 def test_a_missing_price_is_named_with_the_option_that_gives_it(synthesize, run):

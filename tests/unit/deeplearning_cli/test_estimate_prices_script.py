@@ -64,8 +64,8 @@ def test_prices_of_the_catalogues_types_and_of_the_services_are_written(script, 
         [make_product("EU-BoxUsage:z0.large", "0.5", instanceType="z0.large")],
     ]
     gateways = [
-        make_product("EU-RegionalNatGateway-Hours", "0.9"),
         make_product("EU-NatGateway-Hours", "0.048"),
+        make_product("EU-RegionalNatGateway-Hours", "0.9"),
         make_product("EU-NatGateway-Bytes", "0.9"),
     ]
     answers = {"instances": instances, "nat-gateway": gateways, "dashboard": [make_product("DashboardsUsageHour", "3")]}
