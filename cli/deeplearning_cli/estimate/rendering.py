@@ -147,5 +147,7 @@ def _describe_nodes(node: NodeCost) -> Mapping[str, Any]:
 
 def _list_notes(estimate: Estimate) -> Iterator[str]:
     yield "in no total: taxes, discounts, free tiers, traffic between zones and to the internet"
+    if len(estimate.candidates) > 1:
+        yield "  search: a further round costs what the refused candidates cost again"
     yield from (f"  {text}" for text in estimate.by_use)
     yield from (f"not reckoned, no rule: {text}" for text in estimate.unknown)

@@ -134,9 +134,12 @@ def test_candidates_are_reckoned_in_the_order_in_which_they_are_asked(estimate):
     assert ["the most that spot costs" in node.note for node in spot.nodes] == [False, True]
 
 
-def test_a_candidate_without_fallbacks_is_never_refused_for_another(estimate):
-    (candidate,) = estimate("cpu").candidates
+def test_a_candidate_without_fallbacks_is_never_refused_for_another(estimate, price_list):
+    found = estimate("cpu")
+    (candidate,) = found.candidates
     assert candidate.refused == 0
+    text = [" ".join(render_lines(each, PriceAge.find(price_list, DATE))) for each in (found, estimate("fallbacks"))]
+    assert ["further round" in each for each in text] == [False, True]
 
 
 # --- What has a rule ----------------------------------------------------------------------------------
