@@ -1,6 +1,6 @@
 """Cases of clusters with fallbacks: capacity that is missing in the first zone, or in all of them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cdk_rehearsal.embedded_aws.base.capacity_pools import CapacityPool
@@ -22,7 +22,7 @@ FULL = CapacityPool(FIRST, 0)
 _LIVE = ("pending", "running")
 
 
-def list_zones(run: "ClusterCase") -> Collection[str]:
+def list_zones(run: "ClusterCase") -> set[str]:
     """Return the zones in which instances live."""
     filters = [{"Name": "instance-state-name", "Values": list(_LIVE)}]
     pages = run.client("ec2").get_paginator("describe_instances").paginate(Filters=filters)
@@ -42,6 +42,12 @@ def is_leaving(run: "ClusterCase") -> bool:
     return any(process["ProcessName"] == "Launch" for group in groups for process in group["SuspendedProcesses"])
 
 
+def await_departure(run: "ClusterCase") -> None:
+    """Wait until the first candidate is being left."""
+    run.wait_for_line("launch failed: InsufficientInstanceCapacity")
+    run.wait_for("the first zone is left", lambda: is_leaving(run))
+
+
 @case(
     "The first zone has no capacity: the cluster launches in the second, trains there, and has nothing in the first",
     faults=[72],
@@ -56,6 +62,7 @@ def second_zone(run: "ClusterCase") -> None:
     assert seen.requested == 3
     assert list_zones(run) == {SECOND}
     state = run.situation.state()
+    assert state is not None
     assert state.candidate.startswith(SECOND)
     assert [attempt.candidate for attempt in state.attempts] == [FIRST_CANDIDATE]
 
@@ -137,7 +144,7 @@ def key_stops_search(run: "ClusterCase") -> None:
     cloud=CloudFaults(pools=[CapacityPool(FIRST, 2)]),
 )
 def adjuster_killed_while_leaving(run: "ClusterCase") -> None:
-    run.wait_for("the first zone is left", lambda: is_leaving(run))
+    await_departure(run)
     run.inject("the adjuster is killed")
     run.aws.kill_function("CapacityAdjuster")
     seen = run.finish()
@@ -170,7 +177,7 @@ def events_lost_while_leaving(run: "ClusterCase") -> None:
     cloud=CloudFaults(pools=[CapacityPool(FIRST, 1, seconds=5)]),
 )
 def late_launch_after_leaving(run: "ClusterCase") -> None:
-    run.wait_for("the first zone is left", lambda: is_leaving(run))
+    await_departure(run)
     seen = run.finish()
     assert seen.requested == 3
     assert list_zones(run) == {SECOND}
