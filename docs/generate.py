@@ -30,7 +30,7 @@ from constructs import Construct, IConstruct
 import cdk_rehearsal
 import deeplearning_cdk
 from cdk_rehearsal.main import _make_parser as make_rehearse_parser
-from deeplearning_cdk import EnvironmentCache, JobEnvironment, Lustre, NodeImage, Purchase, TrainingCluster
+from deeplearning_cdk import Candidate, EnvironmentCache, JobEnvironment, Lustre, NodeImage, Purchase, TrainingCluster
 from deeplearning_cdk.props.check import find_choices
 from deeplearning_cli.main import make_parser as make_cdk_parser
 from deeplearning_command.main import make_parser as make_node_parser
@@ -218,10 +218,10 @@ def describe_context(hint: Any) -> str:
             words += [f"`{word}`" for word in get_args(kind)]
         elif get_origin(kind) in (Sequence, tuple):
             words.append(f"a list of {describe_context(get_args(kind)[0])}")
-        elif is_dataclass(kind) and kind not in SHORTHANDS:
-            words.append(f"an object of `{kind.__name__}`")  # type: ignore[union-attr]
         elif kind in CONTEXT_WORDS:
             words.append(CONTEXT_WORDS[kind])
+        elif is_dataclass(kind):
+            words.append(f"an object of `{kind.__name__}`")  # type: ignore[union-attr]
     return " or ".join(dict.fromkeys(words)).replace("|", "\\|")
 
 
@@ -235,6 +235,7 @@ CONTEXT_WORDS: Mapping[Any, str] = {
     RemovalPolicy: "`retain-on-update-or-delete`, `retain` or `destroy`",
     NodeImage: "`ubuntu`, `deep-learning-ubuntu`, `deep-learning-amazon-linux`, or an object with `kind` and the "
     "arguments of the class method of `NodeImage` (`ssm-parameter` and `ami-id` need some)",
+    Candidate: "zones or objects of `Candidate`",
     Purchase: "`on-demand`, `spot`, `reservation:<id or ARN of a resource group>`, `capacity-block:<id>`",
     JobEnvironment: "`horovod`, `none`, a requirements or conda file, `container:<image>`, or an object with `path`, "
     "`horovod`, `framework`",

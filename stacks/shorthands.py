@@ -3,6 +3,7 @@ Shorthands in the context for values that are created by a class method or an im
 
     -c software.image=ubuntu, or {"kind": "ami-id", "ami_id": "ami-…", "login_user": "ubuntu", "like": "ubuntu"}
     -c workers.purchase=spot, reservation:<id or ARN of a resource group> or capacity-block:<id>
+    -c workers.fallbacks=us-east-1b,us-east-1c, or [{"availability_zone": "us-east-1b", "purchase": "spot"}]
     -c software.environment=horovod, none, requirements.txt, environment.yml or container:<image>
     -c software.environment_cache=team-bucket or team-bucket/environments/
     -c network.vpc={"vpc_id": "vpc-…", "availability_zones": ["us-east-1a"], "private_subnet_ids": ["subnet-…"]}
@@ -21,7 +22,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from deeplearning_cdk import EnvironmentCache, JobEnvironment, NodeImage, Purchase
+from deeplearning_cdk import Candidate, EnvironmentCache, JobEnvironment, NodeImage, Purchase
 from deeplearning_cdk.props.check import show_value
 
 Made = TypeVar("Made")
@@ -172,6 +173,13 @@ def _import_file_system(scope: Construct, key: str, value: Any) -> efs.IFileSyst
     return _make(key, take, value)
 
 
+def _read_zone(scope: Construct, key: str, value: Any) -> Candidate | None:  # noqa: ARG001 - an importer
+    """Return the candidate of a zone; an object of its fields is left to the reader of objects."""
+    if not isinstance(value, str):
+        return None
+    return _make(key, Candidate, {"availability_zone": value}, {"availability_zone": ""})
+
+
 def _by_id(take: Callable[[Construct, str, str], Any], prefix: str = "") -> Callable[[Construct, str, Any], Any]:
     """Return an importer by id or ARN; any other value is left to the prop's own check."""
 
@@ -183,6 +191,7 @@ def _by_id(take: Callable[[Construct, str, str], Any], prefix: str = "") -> Call
 
 
 IMPORTS: Mapping[Any, Callable[[Construct, str, Any], Any]] = {
+    Candidate: _read_zone,
     ec2.IVpc: _import_vpc,
     ec2.ISubnet: _by_id(ec2.Subnet.from_subnet_id, "subnet-"),
     ec2.ISecurityGroup: _by_id(ec2.SecurityGroup.from_security_group_id, "sg-"),
@@ -191,4 +200,7 @@ IMPORTS: Mapping[Any, Callable[[Construct, str, Any], Any]] = {
     kms.IKey: _by_id(kms.Key.from_key_arn, "arn:"),
     sns.ITopic: _by_id(sns.Topic.from_topic_arn, "arn:"),
 }
-"""Importer of each interface of the CDK; it returns None for a value that is not an id, ARN or object of that kind."""
+"""
+Importer of each interface of the CDK, and of a candidate by its zone; it returns None for a value that is not an id,
+ARN or object of that kind.
+"""

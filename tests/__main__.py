@@ -136,6 +136,7 @@ class Run:
         free_mib: Memory that rehearsals may share; one runs in any case.
         ended: Exit status of each part that has ended.
         spans: Part -> seconds from the beginning of the run to its start, and to its end.
+        cpu: Part -> CPU seconds of it and of its ended descendants.
     """
 
     parts: Sequence[Part]
@@ -143,6 +144,7 @@ class Run:
     free_mib: int
     ended: dict[str, int] = field(default_factory=dict)
     spans: dict[str, tuple[float, float]] = field(default_factory=dict)
+    cpu: dict[str, float] = field(default_factory=dict)
 
     def choose_next(self, running: Sequence[str]) -> Part | None:
         """Return the first part that may start now; None when there is none."""
@@ -165,15 +167,24 @@ class Run:
             while (part := self.choose_next(list(running))) is not None:
                 report(f"{part.name}: starts")
                 running[part.name] = (start(part), time.monotonic() - begin)
-            ended = [name for name, (process, _) in running.items() if process.poll() is not None]
-            for name in ended:
+            ended = {name: used for name, (process, _) in running.items() if (used := bury(process)) is not None}
+            for name, seconds in ended.items():
                 process, since = running.pop(name)
-                self.ended[name] = process.returncode
+                self.ended[name], self.cpu[name] = process.returncode, seconds
                 self.spans[name] = (since, time.monotonic() - begin)
                 how = "passed" if process.returncode == 0 else f"FAILED with status {process.returncode}"
-                report(f"{name}: {how} after {self.spans[name][1] - since:.0f} s")
+                report(f"{name}: {how} after {self.spans[name][1] - since:.0f} s, {seconds:.0f} s of CPU")
             if not ended:
                 time.sleep(_POLL_SECONDS)
+
+
+def bury(process: "subprocess.Popen[bytes]") -> float | None:
+    """Set the status of a process that has ended; return the CPU seconds of it and its ended descendants, or None."""
+    pid, status, used = os.wait4(process.pid, os.WNOHANG)
+    if not pid:
+        return None
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return used.ru_utime + used.ru_stime
 
 
 def read_tests(report: Path) -> list[tuple[float, str]]:
@@ -201,7 +212,9 @@ def summarize(run: Run, tests: Sequence[tuple[float, str]], load: tuple[float, f
         start, end = run.spans[part.name]
         waited = [name for name in part.after if run.spans.get(name, (0, 0))[1] > 1]
         reason = f"for {', '.join([*waited, 'a place'])}"
-        lines.append(f"{end - start:8.1f} s  {part.name}{f', waited {start:.0f} s {reason}' if start > 1 else ''}")
+        waits = f", waited {start:.0f} s {reason}" if start > 1 else ""
+        lines.append(f"{end - start:8.1f} s, {run.cpu[part.name]:6.1f} s of CPU  {part.name}{waits}")
+    lines.append(f"{'':10} {sum(run.cpu.values()):7.1f} s of CPU  together")
     return lines
 
 

@@ -18,6 +18,7 @@ SHELLS = ("bash", "zsh", "fish", "tcsh")
 COMMANDS = {
     "doctor": "doctor",
     "preflight": "preflight",
+    "estimate": "estimate.command",
     "rehearse": "rehearse",
     "prepare-cluster": "prepare_cluster",
     "submit": "jobs.submit",

@@ -10,7 +10,7 @@ from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_cli.errors import UnavailableError, report_error
 from deeplearning_view.aws_responses import ViewError
-from deeplearning_view.rendering import describe_cluster, render_page, render_text
+from deeplearning_view.rendering import describe_capacity, describe_cluster, render_page, render_text
 from deeplearning_view.view import ClusterView
 from deeplearning_view.view_builder import make_view
 
@@ -30,6 +30,9 @@ _JSON_KEYS = """\
   problems[]                             what, cause, remedy, is_past, lines[] (at, level, message)
   warnings[], log_in[], unread[]         texts; unread lists the reads that failed
   looked_at                              time of the reads, UTC; all times are ISO 8601
+  capacity                               only with workers.fallbacks: stage (asking, leaving, resting, found, none),
+                                         candidate, words, position, count, launched, requested, since, until, then,
+                                         attempts[] (candidate, words, launched, requested, kind, began, ended)
 """
 _STATUS_END = "exit status: 0 formed, forming or stopped, 1 failed or deleted, 2 could not be read, 130 interrupted"
 
@@ -133,7 +136,8 @@ def _interval(access: CloudAccess) -> float:
 def _summarize(view: ClusterView) -> tuple[str, ...]:
     """Return the lines whose changes are printed, without ages."""
     nodes = [f"{node.name or node.instance_id}  {node.role}  {node.lifecycle}  {node.phase}" for node in view.nodes]
-    return (f"{view.stack_status}  phase {view.phase or 'none yet'}, {view.asked} nodes asked for", *nodes)
+    head = f"{view.stack_status}  phase {view.phase or 'none yet'}, {view.asked} nodes asked for"
+    return (head, *describe_capacity(view.capacity), *nodes)
 
 
 def _print_page(view: ClusterView) -> None:

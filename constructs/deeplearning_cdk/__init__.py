@@ -7,6 +7,7 @@ software of jobs. The props of clusters are the values `Workers`, `Master`, `Net
 `Spending`; the other classes are what goes into them.
 """
 
+from deeplearning_cdk.capacity.candidate import Candidate
 from deeplearning_cdk.capacity.purchase import Purchase
 from deeplearning_cdk.capacity.spending import Spending
 from deeplearning_cdk.catalog.instance_catalog import InstanceTypeFacts
@@ -26,6 +27,7 @@ from deeplearning_cdk.storage.values import Storage
 from deeplearning_cdk.training_cluster import TrainingCluster
 
 __all__ = [
+    "Candidate",
     "DataSource",
     "EksTraining",
     "EmrTraining",

@@ -7,6 +7,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct, IDependable
 
 from deeplearning_cdk.capacity.adjuster import CapacityAdjuster, request_capacity
+from deeplearning_cdk.capacity.candidate import plan_search
 from deeplearning_cdk.capacity.spending import Spending
 from deeplearning_cdk.coordination.coordination import Coordination, name_cluster
 from deeplearning_cdk.coordination.grants import grant_read_status, grant_session, grant_submit
@@ -17,7 +18,7 @@ from deeplearning_cdk.network.cluster_network import ClusterNetwork
 from deeplearning_cdk.network.values import Network
 from deeplearning_cdk.nodes.cluster_nodes import ClusterNodes
 from deeplearning_cdk.nodes.login_commands import session_command
-from deeplearning_cdk.nodes.plan import plan_nodes
+from deeplearning_cdk.nodes.plan import NodePlan, plan_nodes
 from deeplearning_cdk.nodes.programs import NodeSite
 from deeplearning_cdk.nodes.values import KeyPair, Master, SetupTimeout, Software, Workers
 from deeplearning_cdk.operations.metrics import ClusterMetrics
@@ -99,6 +100,7 @@ class TrainingCluster(Construct):
     ) -> None:
         timeout = _check_timeout(setup_timeout or _DEFAULT_TIMEOUT, spending)
         plan = plan_nodes(workers, master, network, software, storage)
+        search = plan_search([each.tag for each in plan.candidates], workers.patience, timeout)
         super().__init__(scope, construct_id)
         add_warnings(self, plan, spending, isolated=network.isolated, has_lustre=storage.lustre is not None)
         self.cluster_name = tag_costs(self, name_cluster(self))
@@ -108,16 +110,14 @@ class TrainingCluster(Construct):
         )
         key, log_key = self.encryption.key, self.encryption.log_key
         self.network = ClusterNetwork(
-            self, "Network", network, public_master=master.ssh_peer is not None, log_key=log_key
+            self,
+            "Network",
+            network,
+            public_master=master.ssh_peer is not None,
+            log_key=log_key,
+            fallbacks={fallback.tag: fallback.place for fallback in plan.fallbacks},
         )
-        check_subnet(
-            self.network.worker_subnet,
-            has_master=self.network.has_one_subnet,
-            master=plan.master,
-            most_workers=workers.capacity.maximum,
-            is_public=self.network.has_public_master,
-            isolated=network.isolated,
-        )
+        self._check_subnets(plan, isolated=network.isolated)
         self.coordination = Coordination(self, "Coordination", encryption_key=key)
         self.storage = ClusterStorage(
             self,
@@ -138,6 +138,7 @@ class TrainingCluster(Construct):
             worker_min_capacity=workers.capacity.minimum,
             capacity_reservation_id=plan.block_id,
             spending=spending,
+            search=search,
         )
         site = NodeSite(
             cluster=self.cluster_name,
@@ -165,6 +166,7 @@ class TrainingCluster(Construct):
             metrics=self.metrics,
             session_command=self.session_command,
             has_gpus=plan.has_gpus,
+            has_fallbacks=search is not None,
             formation_seconds=site.formation_seconds,
             spending=spending,
             alarm_topic=alarm_topic,
@@ -214,6 +216,21 @@ class TrainingCluster(Construct):
             key=self.encryption.key,
         )
 
+    def _check_subnets(self, plan: NodePlan, *, isolated: bool) -> None:
+        """Check that the nodes of each candidate fit into their subnets; the first one's has the endpoints too."""
+        for each in plan.candidates:
+            place = self.network.places.get(each.tag, self.network.place)
+            is_first = place.worker_subnet is self.network.worker_subnet
+            check_subnet(
+                place.worker_subnet,
+                has_master=place.has_one_subnet,
+                master=each.master,
+                most_workers=plan.capacity.maximum,
+                is_public=place.has_public_master,
+                isolated=isolated and is_first,
+                prop="network" if is_first else each.place.prop,
+            )
+
     def _order_creation(self, wanted: int, timeout: Duration) -> None:
         """Launch nodes, and start the wait condition, after all resources that nodes need or that can fail."""
         needs: list[IDependable] = [
@@ -223,11 +240,14 @@ class TrainingCluster(Construct):
             self.adjuster,
             *self.nodes.readiness,
         ]
-        self.master.launch_after(*needs)
+        candidates = [self.nodes.groups, *self.nodes.fallbacks.values()]
+        groups = [nodes[role] for nodes in candidates for role in (NodeRole.MASTER, NodeRole.WORKER)]
         # In sequence: in a fresh account, two groups created at once race for Auto Scaling's service-linked role.
-        self.workers.launch_after(*needs, self.master.group)
+        for index, group in enumerate(groups):
+            group.launch_after(*needs, *(former.group for former in groups[max(0, index - 1) : index]))
         request = request_capacity(self, self.adjuster, wanted)
-        request.node.add_dependency(*needs, self.master.group, self.workers.group, self.network, self.monitoring)
+        made = [group.group for group in groups]
+        request.node.add_dependency(*needs, *made, self.network, self.monitoring)
         self.formation = self.coordination.wait_for_formation(timeout, *needs)
 
 

@@ -39,7 +39,7 @@ def add_warnings(scope: Construct, plan: NodePlan, spending: Spending, *, isolat
     region = Stack.of(scope).region
     judge_region(scope)
     found = [
-        *_list_types((plan.workers, plan.master), "" if Token.is_unresolved(region) else region),
+        *_list_types(_list_all_types(plan), "" if Token.is_unresolved(region) else region),
         *_list_costs(plan, spending),
         *_list_purchases(plan),
         *_list_software(plan, isolated=isolated, has_lustre=has_lustre),
@@ -117,7 +117,7 @@ def _list_software(plan: NodePlan, *, isolated: bool, has_lustre: bool) -> Itera
 
 
 def _list_costs(plan: NodePlan, spending: Spending) -> Iterator[_Warning]:
-    accelerated = [facts.name for facts in (plan.workers, plan.master) if facts.accelerator is not None]
+    accelerated = [facts.name for facts in _list_all_types(plan) if facts.accelerator is not None]
     if accelerated and not spending.has_end:
         text = (
             f"nothing stops this cluster, and {accelerated[0]} costs by the second; "
@@ -143,6 +143,10 @@ def _list_purchases(plan: NodePlan) -> Iterator[_Warning]:
             f"workers.max_capacity={plan.capacity.maximum}, and raise the group's desired capacity when it has begun"
         )
         yield NOT_BEGUN, text
+
+
+def _list_all_types(plan: NodePlan) -> list[InstanceTypeFacts]:
+    return [facts for each in plan.candidates for facts in (each.workers, each.master)]
 
 
 def _list_types(types: Iterable[InstanceTypeFacts], region: str) -> Iterator[_Warning]:

@@ -47,6 +47,19 @@ class Departure:
 
 
 @dataclass(frozen=True)
+class CapacityAttempt:
+    """Candidate that was asked for capacity and did not give enough of it."""
+
+    candidate: str  # Value of its candidate tag
+    words: str  # What it is for people: `p4d.24xlarge in us-east-1a`
+    launched: int  # Workers that launched
+    requested: int  # Requested workers
+    kind: str  # Kind of the failed launch that ended it
+    began: int  # Times of its begin and end in seconds since the epoch
+    ended: int
+
+
+@dataclass(frozen=True)
 class ClusterState:
     """State record of a cluster."""
 
@@ -64,6 +77,9 @@ class ClusterState:
     run_ended: bool = False  # Whether the user's run script has succeeded, so that no later master starts it again
     notice: str = ""  # Notice that the capacity of the whole cluster ends soon; empty without one
     worker_minimum: int = 0  # Fewest workers for a formation; the adjuster writes it with each verdict `launched`
+    # Value of the candidate tag of the groups whose nodes it has; empty for a cluster without further candidates
+    candidate: str = ""
+    attempts: tuple[CapacityAttempt, ...] = ()  # Candidates that were asked before, the newest last
 
     @property
     def master(self) -> str:
@@ -112,6 +128,9 @@ class ClusterState:
     def to_text(self) -> str:
         """Return the JSON that `from_text` reads."""
         document = asdict(replace(self, reason=self.reason.shorten())) | {"phase": self.phase.value}
+        for name in ("candidate", "attempts"):  # A cluster without further candidates has neither.
+            if not document[name]:
+                del document[name]
         return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @classmethod

@@ -7,12 +7,22 @@ Status messages contain EC2's sentence and only sometimes its code, so each patt
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 
 _PASSING_SECONDS = 45
 """A new role or profile usually propagates in ten; the reason should follow within a minute of its cause."""
 _THROTTLED_SECONDS = 180
 _VALIDATION_SECONDS = 600
 """AWS: "normally resolved within minutes", and up to 4 hours; Auto Scaling retries meanwhile."""
+
+
+class Scope(str, Enum):
+    """Scope of a refused launch: the candidates for capacity, of a zone, type and purchase each, that it rules out."""
+
+    CANDIDATE = "candidate"  # This one alone: another zone, instance type or purchase may launch
+    QUOTA = "quota"  # This one, and those of the same quota that need no fewer vCPUs
+    CLUSTER = "cluster"  # Every candidate, which have the same key, image, profile and volumes
+    REGION = "region"  # Every candidate, for a while
 
 
 @dataclass(frozen=True)
@@ -24,6 +34,7 @@ class LaunchFailureKind:
     remedy: str  # What the user can do
     is_configuration: bool = False  # A mistake that no retry corrects
     grace_seconds: int = 0  # Time for which retries may still succeed, from the first failure of the kind
+    scope: Scope = Scope.CANDIDATE  # Candidates that it rules out
 
     def matches(self, message: str) -> bool:
         """Return whether a status message is of this kind."""
@@ -38,6 +49,7 @@ LAUNCH_FAILURE_KINDS = (
         r"PendingVerification|being (validated|verified)",
         "wait for AWS's mail that the account is validated in this region, then deploy again if the stack has failed",
         grace_seconds=_VALIDATION_SECONDS,
+        scope=Scope.REGION,
     ),
     # Before the quotas, whose patterns match these messages too.
     LaunchFailureKind(
@@ -45,11 +57,13 @@ LAUNCH_FAILURE_KINDS = (
         r"RequestLimitExceeded|request limit exceeded|request rate limit",
         "wait until the account calls EC2 less often, then deploy again if the stack has failed",
         grace_seconds=_THROTTLED_SECONDS,
+        scope=Scope.REGION,
     ),
     LaunchFailureKind(
         "MaxSpotInstanceCountExceeded",
         r"MaxSpotInstanceCountExceeded|max spot instance count",
         "raise the quota for Spot instance requests of this type, or use on-demand instances",
+        scope=Scope.QUOTA,
     ),
     LaunchFailureKind(
         "SpotPriceTooLow",
@@ -65,17 +79,20 @@ LAUNCH_FAILURE_KINDS = (
         "VolumeLimitExceeded",
         r"VolumeLimitExceeded|maximum .*(volume|storage)|MaxIOPSLimitExceeded",
         "request an increase of the EBS quota of gp3 storage in Service Quotas, or lower workers.volume_size",
+        scope=Scope.CLUSTER,
     ),
     LaunchFailureKind(
         "VcpuLimitExceeded",
         r"VcpuLimitExceeded|vCPU (capacity|limit)",
         "request an increase of the EC2 quota {quota} in Service Quotas, or use fewer or smaller instances",
+        scope=Scope.QUOTA,
     ),
     LaunchFailureKind(
         "InstanceLimitExceeded",
         r"InstanceLimitExceeded|more instances \([0-9]+\) than your current instance limit"
         r"|quota.*exceeded|quota allows for|limit exceeded",
         "request an increase of the EC2 quota {quota} in Service Quotas, or use fewer instances",
+        scope=Scope.QUOTA,
     ),
     LaunchFailureKind(
         "InsufficientFreeAddressesInSubnet",
@@ -99,6 +116,7 @@ LAUNCH_FAILURE_KINDS = (
         "check that the instance profile exists and has its role",
         is_configuration=True,
         grace_seconds=_PASSING_SECONDS,
+        scope=Scope.CLUSTER,
     ),
     LaunchFailureKind(
         "UnauthorizedOperation",
@@ -106,6 +124,7 @@ LAUNCH_FAILURE_KINDS = (
         "check the permissions of the Auto Scaling service-linked role, and the organization's policies",
         is_configuration=True,
         grace_seconds=_PASSING_SECONDS,
+        scope=Scope.CLUSTER,
     ),
     LaunchFailureKind(
         "InvalidKmsKey",
@@ -114,6 +133,7 @@ LAUNCH_FAILURE_KINDS = (
         "kms:GrantIsForAWSResource), kms:Decrypt, kms:DescribeKey, kms:Encrypt, kms:GenerateDataKey* and "
         "kms:ReEncrypt*, and check that the key is enabled",
         is_configuration=True,
+        scope=Scope.CLUSTER,
     ),
     LaunchFailureKind(
         "InvalidAMIID",
@@ -121,12 +141,14 @@ LAUNCH_FAILURE_KINDS = (
         r"|not authorized for images",
         "choose an image that exists in this region",
         is_configuration=True,
+        scope=Scope.CLUSTER,
     ),
     LaunchFailureKind(
         "InvalidKeyPair",
         r"InvalidKeyPair|key pair .*does not exist",
         "choose a key_pair that exists in this region, or none",
         is_configuration=True,
+        scope=Scope.CLUSTER,
     ),
     LaunchFailureKind(
         "InvalidGroup",
@@ -134,12 +156,14 @@ LAUNCH_FAILURE_KINDS = (
         r"|placement group .*(unknown|does not exist)",
         "check that the security groups and the placement group exist in the VPC of the nodes",
         is_configuration=True,
+        scope=Scope.CLUSTER,
     ),
     LaunchFailureKind(
         "InvalidLaunchTemplate",
         r"InvalidLaunchTemplate|launch template|InvalidSubnetID|subnet ID .*does not exist",
         "check that the launch template, its version and the subnet still exist",
         is_configuration=True,
+        scope=Scope.CLUSTER,
     ),
     LaunchFailureKind(
         "Unsupported",
@@ -152,6 +176,7 @@ LAUNCH_FAILURE_KINDS = (
         r"InvalidParameter|InvalidBlockDeviceMapping|invalid device name|value .* for parameter .* is invalid",
         "correct the launch template",
         is_configuration=True,
+        scope=Scope.CLUSTER,
     ),
     LaunchFailureKind(
         "UnhealthyInstance",
@@ -196,6 +221,17 @@ def classify_failure(message: str) -> LaunchFailureKind:
     return next((kind for kind in LAUNCH_FAILURE_KINDS if kind.matches(message)), UNKNOWN_FAILURE)
 
 
+def find_instance_type(text: str) -> str:
+    """Return the first instance type that a text names; empty without one."""
+    found = _INSTANCE_TYPE.search(text)
+    return found.group() if found else ""
+
+
+def find_quota(instance_type: str) -> str:
+    """Return the name of the on-demand quota of an instance type; empty when unknown."""
+    return next((quota for pattern, quota in QUOTAS if re.match(pattern, instance_type)), "")
+
+
 def find_remedy(message: str, instance_types: Iterable[str] = (), key: str = "") -> str:
     """
     Return the remedy of a failed launch with this status message.
@@ -203,7 +239,6 @@ def find_remedy(message: str, instance_types: Iterable[str] = (), key: str = "")
     The group's instance types name the quota where the message names no type, and `key` the KMS key of the nodes'
     volumes.
     """
-    named = _INSTANCE_TYPE.findall(message) or sorted(instance_types)
-    quotas = (quota for pattern, quota in QUOTAS for name in named[:1] if re.match(pattern, name))
-    quota = f'"{next(quotas, UNKNOWN_QUOTA)}"'
+    named = find_instance_type(message) or min(instance_types, default="")
+    quota = f'"{find_quota(named) or UNKNOWN_QUOTA}"'
     return classify_failure(message).remedy.format(quota=quota, key=key or _UNKNOWN_KEY)

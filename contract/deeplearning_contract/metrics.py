@@ -34,6 +34,7 @@ class Metric:
 CAPACITY_ASKED = Metric("CapacityAsked", "Count")
 CAPACITY_LAUNCHED = Metric("CapacityLaunched", "Count")
 LAUNCH_FAILURES = Metric("LaunchFailures", "Count")
+CANDIDATES_TRIED = Metric("CandidatesTried", "Count")
 FORMATION_PENDING_SECONDS = Metric("FormationPendingSeconds", "Seconds")
 NODES_FORMED = Metric("NodesFormed", "Count")
 GENERATION = Metric("Generation", "Count")
@@ -48,6 +49,7 @@ METRICS = (
     CAPACITY_ASKED,
     CAPACITY_LAUNCHED,
     LAUNCH_FAILURES,
+    CANDIDATES_TRIED,
     FORMATION_PENDING_SECONDS,
     NODES_FORMED,
     GENERATION,

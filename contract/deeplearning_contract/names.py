@@ -55,7 +55,7 @@ RENDEZVOUS_PORT = 29400
 CLUSTER_TAG = "deeplearning:cluster"
 ROLE_TAG = "deeplearning:role"
 CANDIDATE_TAG = "deeplearning:candidate"
-"""Tag of a group with its position, from 0, in the order in which the groups of its role get capacity."""
+"""Tag of a group with the candidate whose nodes it has; it names the candidate's content, never its position."""
 FIRST_CANDIDATE = "0"
 EMR_CLUSTER_TAG = "aws:elasticmapreduce:job-flow-id"
 EMR_ROLE_TAG = "aws:elasticmapreduce:instance-group-role"

@@ -67,6 +67,11 @@ class AdjusterSettings:
     stop_after_seconds: int = 0  # Age of the groups at which the adjuster stops the cluster; 0 for never
     budget_topic_arn: str = ""  # Topic on which AWS Budgets requests a stop of the cluster; empty without one
     encryption_key: str = ""  # ARN of the key of the nodes' volumes, for the remedy of a refused launch
+    # Values of the candidate tag in the order in which their groups get capacity, separated by commas, the first
+    # included; empty for the first alone
+    candidates: str = ""
+    patience_seconds: int = 0  # Time for the launches of a candidate before the next one is asked
+    search_seconds: int = 0  # Time after which no further candidate is asked and the cluster fails
 
     @property
     def has_end(self) -> bool:

@@ -50,6 +50,16 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "network.availability_zone": "us-east-1a",
         "regions": "us-east-1",
     },
+    "fallbacks": {
+        "workers.instance_type": "g5.12xlarge",
+        "workers.fallbacks": [
+            {"availability_zone": "us-east-1b"},
+            {"availability_zone": "us-east-1b", "purchase": "spot"},
+            {"availability_zone": "us-east-1c", "instance_type": "g5.24xlarge"},
+        ],
+        "network.availability_zone": "us-east-1a",
+        "regions": "us-east-1",
+    },
     "amazon-linux": {"software.image": "deep-learning-amazon-linux", "workers.instance_type": "g5.12xlarge"},
     "customer-key": {
         "encryption_key": "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",

@@ -268,10 +268,17 @@ def test_ids_and_arns_become_constructs_by_the_imports_of_the_cdk() -> None:
         ),
         ({"region": "us-east-1"}, "context must have only known keys, got 'region'; did you mean regions?"),
         (
+            {
+                "workers.fallbacks": '[{"purchase": "reservation:cr-0123456789abcdef0"}]',
+                "workers.instance_type": "m5.large",
+            },
+            "workers.fallbacks[0].availability_zone must be that of the reservation in workers.fallbacks[0].purchase",
+        ),
+        (
             {"workers": {"instance_typ": "m5.large"}},
             (
                 "workers must have the names instance_type, min_capacity, desired_capacity, max_capacity, purchase, "
-                "volume_size, setup_script, role, got 'instance_typ'; did you mean instance_type?"
+                "fallbacks, patience, volume_size, setup_script, role, got 'instance_typ'; did you mean instance_type?"
             ),
         ),
         (

@@ -83,6 +83,7 @@ def _settings(template: Mapping[str, Any], part: str) -> Any:
 def test_the_examples_are_those_that_are_tried_here() -> None:
     assert APPS == [
         "capacity_block_app",
+        "capacity_experiment",
         "consumer_app",
         "data_from_s3_app",
         "fleet",
@@ -118,6 +119,26 @@ def test_the_workers_of_a_capacity_block_wait_in_its_zone_until_it_begins(app: A
     command = "".join(map(str, template["Outputs"]["WhenTheBlockBegins"]["Value"]["Fn::Join"][1]))
     assert command.startswith("aws autoscaling set-desired-capacity ")
     assert command.endswith(" --desired-capacity 4")
+
+
+def test_the_experiment_refuses_launches_of_its_own_group_in_its_zone_and_asks_for_none(app: Any) -> None:
+    template = app("capacity_experiment", zone="us-west-2b", type="c7i.large")
+    (group,) = (each["Properties"] for each in _of_type(template, GROUP).values())
+    assert "DesiredCapacity" not in group
+    assert group["MinSize"] == "0"
+    (subnet,) = group["VPCZoneIdentifier"]
+    assert template["Resources"][subnet["Ref"]]["Properties"]["AvailabilityZone"] == "us-west-2b"
+    (launched,) = _of_type(template, "AWS::EC2::LaunchTemplate").values()
+    assert launched["Properties"]["LaunchTemplateData"]["InstanceType"] == "c7i.large"
+    (experiment,) = (each["Properties"] for each in _of_type(template, "AWS::FIS::ExperimentTemplate").values())
+    (action,) = experiment["Actions"].values()
+    target = experiment["Targets"][action["Targets"]["AutoScalingGroups"]]
+    assert target["ResourceTags"].items() <= {tag["Key"]: tag["Value"] for tag in group["Tags"]}.items()
+    assert action["Parameters"]["availabilityZoneIdentifiers"] == "us-west-2b"
+    granted = json.dumps(_of_type(template, "AWS::IAM::Policy"))
+    assert action["ActionId"] in granted
+    readme = (EXAMPLES / "capacity_experiment/README.md").read_text()
+    assert set(re.findall(r"`([A-Z][a-z]+)`", readme)) == set(template["Outputs"])
 
 
 def test_data_from_s3_is_declared_on_every_node_with_the_rights_and_the_environment(app: Any) -> None:

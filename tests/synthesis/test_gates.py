@@ -20,7 +20,7 @@ def _found(preset: str, folder: Path, **changes: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "preset", ["default", "private", "existing-vpc-and-efs", "capacity-block", "emr", "sagemaker", "eks"]
+    "preset", ["default", "private", "existing-vpc-and-efs", "fallbacks", "capacity-block", "emr", "sagemaker", "eks"]
 )
 def test_packs_and_promises_find_nothing(preset: str, tmp_path: Path) -> None:
     assert _found(preset, tmp_path) == []

@@ -77,7 +77,7 @@ def test_the_wait_of_each_part_and_the_slowest_tests_are_reported(tmp_path: Path
         "second: starts",
         "second: passed",
     ]
-    run.spans = {"first": (0.0, 61.0), "second": (61.0, 90.0)}
+    run.spans, run.cpu = {"first": (0.0, 61.0), "second": (61.0, 90.0)}, {"first": 40.25, "second": 8.5}
     report = tmp_path / "first.xml"
     report.write_text(
         '<s><testcase classname="a" name="b" time="2.5"/><testcase classname="a" name="c" time="0.5"/></s>'
@@ -87,9 +87,18 @@ def test_the_wait_of_each_part_and_the_slowest_tests_are_reported(tmp_path: Path
         "     2.5 s  a::b",
         "     0.5 s  a::c",
         "where 90 s went (load before: 0.5, 0.2, 0.0):",
-        "    61.0 s  first",
-        "    29.0 s  second, waited 61 s for first, a place",
+        "    61.0 s,   40.2 s of CPU  first",
+        "    29.0 s,    8.5 s of CPU  second, waited 61 s for first, a place",
+        "              48.8 s of CPU  together",
     ]
+
+
+def test_the_cpu_of_a_part_is_its_own_and_its_descendants() -> None:
+    burn = "import time; begin = time.process_time()\nwhile time.process_time() < begin + 0.2: pass"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', {burn!r}])"
+    run = Run((Part("one", ("x",)),), 1, 0)
+    run.carry_out(lambda part: subprocess.Popen([sys.executable, "-S", "-c", parent]), lambda line: None)
+    assert run.cpu["one"] >= 0.2
 
 
 def test_a_part_that_fails_shows_its_log_and_fails_the_run(

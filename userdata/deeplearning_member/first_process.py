@@ -14,19 +14,25 @@ def run_in_child(work: Callable[[], int]) -> int:
 
     SIGTERM, by which SageMaker stops a job, is passed on to the child.
     """
-    # Until the handlers are there, a stop waits: the kernel drops it for a first process without a handler.
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    # Both wait until `sigwait` takes them. A handler comes too late for a stop right before a wait, which then never
+    # ends; and the kernel drops a stop for a first process that neither handles nor blocks it.
+    awaited = {signal.SIGTERM, signal.SIGCHLD}
+    signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
     child = os.fork()
     if child == 0:
         status = 1
         try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
             status = work()
         finally:
             os._exit(status)
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     while True:
-        ended, status = os.wait()
-        if ended == child:
-            code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else _KILLED - code
+        if signal.sigwait(awaited) == signal.SIGTERM:
+            os.kill(child, signal.SIGTERM)
+            continue
+        ended = -1
+        while ended:
+            ended, status = os.waitpid(-1, os.WNOHANG)
+            if ended == child:
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else _KILLED - code

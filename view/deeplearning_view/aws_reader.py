@@ -10,7 +10,16 @@ from botocore.exceptions import BotoCoreError, ClientError
 from deeplearning_contract.cluster_state import get_request, part_requests
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.names import CLUSTER_TAG
-from deeplearning_view.aws_responses import LIMIT_VARIABLES, AwsResponses, Record, ViewError, read_moment, read_tags
+from deeplearning_view.aws_responses import (
+    LIMIT_VARIABLES,
+    SEARCH_VARIABLES,
+    AwsResponses,
+    Record,
+    ViewError,
+    read_candidate,
+    read_moment,
+    read_tags,
+)
 from deeplearning_view.resources import (
     find_adjuster,
     find_adjuster_log,
@@ -25,6 +34,8 @@ Clients = Callable[[str], Any]
 """Function that returns the client of a service."""
 
 T = TypeVar("T")
+_SEARCH_KEY = "#search"
+"""End of the key of the adjuster's record of the search for capacity."""
 _MOST_EVENT_PAGES = 10
 _MOST_LINES = 20_000
 _RECENT_SECONDS = 15 * 60
@@ -149,7 +160,9 @@ class _Reader:
             self._responses.unread.append(f"the adjuster's settings: GetFunctionConfiguration returned {code}")
             return None
         # The other variables stay out of the view: one is the secret URL that completes the wait condition.
-        return {key: value for key, value in environment.get("Variables", {}).items() if key in LIMIT_VARIABLES}
+        variables = environment.get("Variables", {})
+        self._responses.search_settings = {key: variables[key] for key in SEARCH_VARIABLES if key in variables}
+        return {key: value for key, value in variables.items() if key in LIMIT_VARIABLES}
 
     def _read_state(self) -> None:
         table = find_state_table(self._responses.resources)
@@ -157,11 +170,14 @@ class _Reader:
         if not table or not any(clusters):
             return
         database = self._clients("dynamodb")
-        item = database.get_item(**get_request(table, next(filter(None, clusters)))).get("Item")
+        cluster = next(filter(None, clusters))
+        item = database.get_item(**get_request(table, cluster)).get("Item")
         if item is not None:
             requests = part_requests(table, item)
             self._responses.parts = [database.get_item(**request)["Item"] for request in requests]
             self._responses.item = item
+        elif len({read_candidate(group) for group in self._responses.groups}) > 1:
+            self._responses.search = database.get_item(**get_request(table, f"{cluster}{_SEARCH_KEY}")).get("Item")
 
     def _read_lines(self, log_group: str, what: str) -> list[Record]:
         if not log_group:

@@ -11,6 +11,7 @@ from typing import Any
 
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.document import ContractError
+from deeplearning_contract.names import CANDIDATE_TAG, FIRST_CANDIDATE
 from deeplearning_contract.settings import adjuster_variable
 
 Record = dict[str, Any]
@@ -31,6 +32,8 @@ class AwsResponses:
         limits: The adjuster's variables that limit the cluster's running time; None if they were not read.
         item: The state item; None without one.
         parts: The items to which it refers.
+        search_settings: The adjuster's variables of its search for capacity; empty without further candidates.
+        search: The record of that search, while it is under way; None without one.
         node_lines: Events of `FilterLogEvents` in the nodes' log group.
         adjuster_lines: Events of `FilterLogEvents` in the adjuster's log group.
         unread: Failed reads, one line each.
@@ -47,6 +50,8 @@ class AwsResponses:
     limits: dict[str, str] | None = None
     item: Record | None = None
     parts: list[Record] = field(default_factory=list)
+    search_settings: dict[str, str] = field(default_factory=dict)
+    search: Record | None = None
     node_lines: list[Record] = field(default_factory=list)
     adjuster_lines: list[Record] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
@@ -72,6 +77,11 @@ def read_tags(entry: Mapping[str, Any]) -> dict[str, str]:
     return {str(tag["Key"]): str(tag["Value"]) for tag in entry.get("Tags", [])}
 
 
+def read_candidate(group: Mapping[str, Any]) -> str:
+    """Return the candidate for capacity to which a group belongs."""
+    return read_tags(group).get(CANDIDATE_TAG, FIRST_CANDIDATE)
+
+
 def _write_value(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
@@ -91,6 +101,7 @@ def read_state(responses: AwsResponses) -> tuple[ClusterState | None, str]:
 
 
 LIMIT_VARIABLES = tuple(map(adjuster_variable, ("stop_after_seconds", "budget_topic_arn")))
+SEARCH_VARIABLES = tuple(map(adjuster_variable, ("candidates", "patience_seconds", "search_seconds")))
 """Variables of the adjuster's environment."""
 NO_END = (
     "nothing stops this cluster automatically, and it costs money until you do; deploy it with "

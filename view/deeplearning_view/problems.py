@@ -11,10 +11,11 @@ from deeplearning_contract.log_record import ADJUSTER
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.reason import NO_REASON, Reason
 from deeplearning_view.aws_responses import AwsResponses
+from deeplearning_view.capacity_search import find_refused_groups, name_groups
 from deeplearning_view.log_lines import LEVELS, Line, clean, clean_reason
 from deeplearning_view.remedies import advise_on_node, advise_on_resource
 from deeplearning_view.resources import find_groups, find_vpc
-from deeplearning_view.view import LogExcerpt, NodeView, Problem
+from deeplearning_view.view import CapacityView, LogExcerpt, NodeView, Problem
 
 _SIGNALLED = "WaitCondition received failed message: "
 _CONSEQUENCES = ("cancelled", "Rollback requested by user", "The following resource(s) failed")
@@ -25,14 +26,23 @@ _LAST_LINES = 5
 
 
 def find_problems(
-    responses: AwsResponses, state: ClusterState | None, lines: Sequence[Line], *, is_formed: bool
+    responses: AwsResponses,
+    state: ClusterState | None,
+    lines: Sequence[Line],
+    capacity: CapacityView | None,
+    *,
+    is_formed: bool,
 ) -> tuple[Problem, ...]:
-    """Return the problems, each cause once; `lines` are all log lines, oldest first."""
+    """
+    Return the problems, each cause once; `lines` are all log lines, oldest first.
+
+    The launches of a candidate that was left are past ones once another is asked.
+    """
     problems = [
         *_find_stack_problems(responses, state, lines),
         *_find_cluster_problems(state),
         *_find_node_problems(responses, state, lines, is_formed=is_formed),
-        *_find_launch_problems(responses, is_formed=is_formed),
+        *_find_launch_problems(responses, find_refused_groups(responses, capacity), is_formed=is_formed),
     ]
     reported: list[Problem] = []
     for problem in problems:
@@ -114,8 +124,8 @@ def _find_taken(responses: AwsResponses) -> dict[str, str]:
     return found
 
 
-def _find_launch_problems(responses: AwsResponses, *, is_formed: bool) -> Iterable[Problem]:
-    roles = find_groups(responses.resources)
+def _find_launch_problems(responses: AwsResponses, refused: frozenset[str], *, is_formed: bool) -> Iterable[Problem]:
+    roles, candidates = find_groups(responses.resources), name_groups(responses)
     for name, activities in responses.activities.items():
         launches = [entry for entry in activities if str(entry["Description"]).startswith("Launching")]
         failures = [entry for entry in launches if entry["StatusCode"] == "Failed"]
@@ -126,9 +136,10 @@ def _find_launch_problems(responses: AwsResponses, *, is_formed: bool) -> Iterab
         has_recovered = bool(launches) and launches[0]["StatusCode"] == "Successful"
         instance_type = str(responses.templates.get(name, {}).get("InstanceType", ""))
         for message, count in counts.items():
-            what = f"launch of {roles.get(name, name)}" + (f", {count} times" if count > 1 else "")
+            what = f"launch of {roles.get(name, name)}" + (f" for {candidates[name]}" if name in candidates else "")
+            what += f", {count} times" if count > 1 else ""
             remedy = find_remedy(message, [instance_type] if instance_type else [])
-            yield Problem(what, message or "no message", remedy, is_past=is_formed or has_recovered)
+            yield Problem(what, message or "no message", remedy, is_past=is_formed or has_recovered or name in refused)
 
 
 def _attach_lines(problem: Problem, lines: Sequence[Line]) -> Problem:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from deeplearning_view.view import ClusterView, LogExcerpt, NodeView, Problem
+from deeplearning_view.view import AttemptView, CapacityView, ClusterView, LogExcerpt, NodeView, Problem
 
 WIDTH = 118
 _LABEL = 11
@@ -34,6 +34,8 @@ def render_page(view: ClusterView) -> tuple[PageLine, ...]:
         *_row("stack", f"{view.stack}  {view.stack_status}  {view.region}"),
         *_row("cluster", describe_cluster(view), _STYLES[view.verdict]),
     ]
+    for number, text in enumerate(describe_capacity(view.capacity)):
+        lines += _row("" if number else "capacity", text, "dim" if number else "", hanging="  ")
     for problem in [entry for entry in view.problems if not entry.is_past]:
         lines += _render_problem(problem, "why", "bold red", with_lines=True)
     lines += _render_nodes(view.nodes)
@@ -61,6 +63,34 @@ def describe_cluster(view: ClusterView) -> str:
         parts.append(f"phase {view.phase}")
     since = _age(view.since, view.looked_at)
     return ", ".join([*parts, f"for {since}"] if since else parts)
+
+
+def describe_capacity(capacity: CapacityView | None) -> tuple[str, ...]:
+    """Return the candidate that the cluster has or asks as one line, and a line for each that gave too little."""
+    if capacity is None:
+        return ()
+    place = f"{capacity.position} of {capacity.count}: " if capacity.position else ""
+    what, share = f"{place}{capacity.words}", f"{capacity.launched} of {capacity.requested}"
+    moments = [f"{word} {_clock(at)} UTC" for word, at in (("since", capacity.since), ("until", capacity.until)) if at]
+    asked = len({capacity.candidate, *(attempt.candidate for attempt in capacity.attempts)})
+    head = {
+        "found": f"{what}, {share}",
+        "none": f"no candidate has enough; {asked} of {capacity.count or 'them'} were asked, the last {capacity.words}",
+        "asking": ", ".join([f"asking {what}", *([share] if capacity.since else ["not yet requested"]), *moments]),
+        "leaving": ", ".join([f"leaving {what}", f"{capacity.launched} nodes are not gone yet", *moments]),
+        "resting": ", ".join(["every candidate rests", *moments]),
+    }[capacity.stage]
+    return (head + (f"; then {capacity.then}" if capacity.then else ""), *map(_describe_attempt, capacity.attempts))
+
+
+def _describe_attempt(attempt: AttemptView) -> str:
+    after = _age(attempt.began, attempt.ended)
+    share = f"{attempt.launched} of {attempt.requested}"
+    return f"{attempt.words}: {attempt.kind}, {share}" + (f" after {after}" if after else "")
+
+
+def _clock(moment: str) -> str:
+    return f"{datetime.fromisoformat(moment):%H:%M:%S}"
 
 
 def format_age(seconds: float) -> str:

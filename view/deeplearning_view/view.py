@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Verdict = Literal["forming", "formed", "failed", "stopped", "deleted"]
+SearchStage = Literal["asking", "leaving", "resting", "found", "none"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,62 @@ class Problem:
 
 
 @dataclass(frozen=True)
+class AttemptView:
+    """
+    Candidate that gave too little capacity.
+
+    Attributes:
+        candidate: Value of its candidate tag.
+        words: Its instance type, zone and purchase.
+        launched: Workers that launched.
+        requested: Requested workers.
+        kind: Kind of the failed launch that ended it.
+        began: Time from which it was asked, UTC.
+        ended: Time from which it was left, UTC.
+    """
+
+    candidate: str
+    words: str
+    launched: int
+    requested: int
+    kind: str
+    began: str
+    ended: str
+
+
+@dataclass(frozen=True)
+class CapacityView:
+    """
+    Capacity of a cluster with further candidates, and the search for it.
+
+    Attributes:
+        stage: `asking`, `leaving` or `resting` during the search; `found`, or `none` when it failed.
+        candidate: Value of the tag of the candidate that the cluster has, asks, leaves or asked last.
+        words: Its instance type, zone and purchase.
+        position: Its place in the order, from 1; 0 when the order has it no longer, or was not read.
+        count: Number of candidates; 0 when it was not read.
+        launched: Workers that launched; while the candidate is left, its nodes that are not gone yet.
+        requested: Requested workers.
+        since: Start of the stage, UTC; empty after the search, and before the candidate's request is applied.
+        until: End of the candidate's patience, or of the rest, UTC; empty in other stages.
+        then: What follows: the next candidate's words, `every candidate rests` or `the search is over`.
+        attempts: Candidates that gave too little, the oldest first.
+    """
+
+    stage: SearchStage
+    candidate: str
+    words: str
+    position: int = 0
+    count: int = 0
+    launched: int = 0
+    requested: int = 0
+    since: str = ""
+    until: str = ""
+    then: str = ""
+    attempts: tuple[AttemptView, ...] = ()
+
+
+@dataclass(frozen=True)
 class ClusterView:
     """
     A cluster.
@@ -97,6 +154,7 @@ class ClusterView:
         provisioning: Data and software that are still being provisioned.
         unread: Reads that failed.
         looked_at: Time of the reads, UTC.
+        capacity: The candidate that it has or asks; None without further candidates.
     """
 
     stack: str
@@ -118,6 +176,7 @@ class ClusterView:
     unread: tuple[str, ...] = field(default=())
     looked_at: str = ""
     provisioning: tuple[str, ...] = ()
+    capacity: CapacityView | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -125,5 +184,8 @@ class ClusterView:
         return self.verdict != "forming"
 
     def to_document(self) -> dict[str, Any]:
-        """Return the JSON object; keys are added, never renamed."""
-        return asdict(self)
+        """Return the JSON object, without `capacity` for one candidate; keys are added, never renamed."""
+        document = asdict(self)
+        if self.capacity is None:
+            del document["capacity"]
+        return document

@@ -6,6 +6,7 @@ from datetime import datetime
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import CLUSTER_TAG, NodeRole
 from deeplearning_view.aws_responses import NO_END, AwsResponses, has_end, read_moment, read_state, read_tags
+from deeplearning_view.capacity_search import find_left_groups, read_capacity
 from deeplearning_view.log_lines import LEVELS, Line, read_lines
 from deeplearning_view.node_rows import list_nodes, read_login_user
 from deeplearning_view.problems import (
@@ -15,7 +16,7 @@ from deeplearning_view.problems import (
     find_provisioning_problems,
 )
 from deeplearning_view.resources import WAIT
-from deeplearning_view.view import ClusterView, NodeView, Verdict
+from deeplearning_view.view import CapacityView, ClusterView, NodeView, Verdict
 
 _ENDED_BADLY = ("CREATE_FAILED", "ROLLBACK_IN_PROGRESS", "ROLLBACK_FAILED", "ROLLBACK_COMPLETE", "DELETE_FAILED")
 _STANDING = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "UPDATE_IN_PROGRESS")
@@ -30,6 +31,8 @@ def make_view(responses: AwsResponses, now: datetime) -> ClusterView:
     )
     nodes = list_nodes(responses, state, node_lines, now)
     verdict = judge(responses, state)
+    may_search = state is not None or verdict == "forming"
+    capacity, no_capacity = read_capacity(responses, state, now) if may_search else (None, "")
     status = str(responses.stack["StackStatus"])
     members = len(state.members) if state else 0
     desired = sum(int(group["DesiredCapacity"]) for group in responses.groups)
@@ -48,14 +51,15 @@ def make_view(responses: AwsResponses, now: datetime) -> ClusterView:
         notice=state.notice if state else "",
         nodes=nodes,
         problems=(
-            *find_problems(responses, state, all_lines, is_formed=verdict == "formed"),
+            *find_problems(responses, state, all_lines, capacity, is_formed=verdict == "formed"),
             *find_provisioning_problems(nodes, node_lines),
         ),
         provisioning=describe_provisioning(nodes, node_lines),
-        warnings=(*_find_warnings(responses, nodes, state), *_find_slow(nodes, node_lines)),
+        warnings=(*_find_warnings(responses, nodes, state, capacity), *_find_slow(nodes, node_lines)),
         log_in=_find_log_in(responses, nodes),
-        unread=(*responses.unread, *([unreadable] if unreadable else [])),
+        unread=(*responses.unread, *filter(None, (unreadable, no_capacity))),
         looked_at=now.isoformat(timespec="seconds"),
+        capacity=capacity,
     )
 
 
@@ -86,8 +90,12 @@ def _find_since(responses: AwsResponses, verdict: Verdict) -> str:
     return found.isoformat(timespec="seconds") if found else ""
 
 
-def _find_warnings(responses: AwsResponses, nodes: tuple[NodeView, ...], state: ClusterState | None) -> tuple[str, ...]:
-    warnings = [text for group in responses.groups if (text := describe_suspension(group))]
+def _find_warnings(
+    responses: AwsResponses, nodes: tuple[NodeView, ...], state: ClusterState | None, capacity: CapacityView | None
+) -> tuple[str, ...]:
+    left = find_left_groups(responses, capacity)
+    standing = (group for group in responses.groups if group["AutoScalingGroupName"] not in left)
+    warnings = [text for group in standing if (text := describe_suspension(group))]
     if responses.limits is not None and state is not None and not has_end(responses.limits, responses.templates):
         warnings.append(NO_END)
     if state is not None and state.notice:

@@ -1,1 +1,1 @@
-"""Capacity: the capacity adjuster, the stack's request for capacity, purchase options and spending limits."""
+"""Capacity: the capacity adjuster, the stack's request for capacity, purchases, candidates and spending limits."""

@@ -1,11 +1,14 @@
 """Capacity adjuster: Lambda function with its triggers, and the stack's request for capacity."""
 
+from collections.abc import Sequence
+
 from aws_cdk import CustomResource, Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from deeplearning_cdk.capacity.candidate import CandidateSearch
 from deeplearning_cdk.capacity.spending import Spending
 from deeplearning_cdk.coordination.cluster_function import ClusterFunction
 from deeplearning_cdk.coordination.coordination import Coordination
@@ -48,6 +51,7 @@ class CapacityAdjuster(ClusterFunction):
         worker_min_capacity: int,
         capacity_reservation_id: str = "",
         spending: Spending,
+        search: CandidateSearch | None = None,
     ) -> None:
         settings = AdjusterSettings(
             cluster=cluster,
@@ -59,6 +63,9 @@ class CapacityAdjuster(ClusterFunction):
             capacity_reservation_id=capacity_reservation_id,
             encryption_key=encryption.key_arn,
             stop_after_seconds=0 if spending.stop_after is None else int(spending.stop_after.to_seconds()),
+            candidates=",".join(search.order) if search else "",
+            patience_seconds=search.patience_seconds if search else 0,
+            search_seconds=search.search_seconds if search else 0,
         )
         super().__init__(
             scope,
@@ -67,7 +74,12 @@ class CapacityAdjuster(ClusterFunction):
             handler="capacity_adjuster.handler.handle",
             description="Adjusts the capacity of a deep-learning cluster to what launched",
             role_description="Capacity adjuster of a deep-learning cluster",
-            statements=_adjuster_statements(cluster, coordination, encryption.key_arn),
+            statements=_adjuster_statements(
+                cluster,
+                coordination,
+                encryption.key_arn,
+                events=(EventKind.FAILED, EventKind.FINISHED, *([EventKind.CAPACITY_MOVED] if search else ())),
+            ),
             coordination=coordination,
             encryption=encryption,
             timeout=Duration.minutes(2),
@@ -148,7 +160,9 @@ def _block_end_pattern(reservation_id: str) -> dict[str, object]:
     }
 
 
-def _adjuster_statements(cluster: str, coordination: Coordination, key_arn: str) -> list[iam.PolicyStatement]:
+def _adjuster_statements(
+    cluster: str, coordination: Coordination, key_arn: str, *, events: Sequence[EventKind]
+) -> list[iam.PolicyStatement]:
     return [
         iam.PolicyStatement(
             actions=["dynamodb:GetItem", "dynamodb:PutItem"], resources=[coordination.state_table.table_arn]
@@ -165,7 +179,7 @@ def _adjuster_statements(cluster: str, coordination: Coordination, key_arn: str)
             resources=[key_arn],
             conditions={"StringEquals": {"kms:ViaService": f"lambda.{REGION}.amazonaws.com"}},
         ),
-        event_statement(cluster, EventKind.FAILED, EventKind.FINISHED),
+        event_statement(cluster, *events),
         iam.PolicyStatement(
             # IAM has no resource-level permissions for describing groups.
             actions=["autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities"],

@@ -17,7 +17,9 @@ _RESERVED = 5
 _WIDEST_OWN = {4: 8, 6: 16}
 """Shortest prefix of a network that one party may have, by version of IP: 10.0.0.0/8, and no IPv6 block is larger."""
 
-_LARGEST_VPC, _SMALLEST_VPC, _SMALLEST_SUBNET = 16, 26, 28
+_LARGEST_VPC, _SMALLEST_VPC = 16, 26
+SMALLEST_SUBNET = 28
+"""Prefix length of the smallest subnet."""
 
 LARGEST_SUBNET_ADDRESSES = 65_531
 """Addresses for instances in a /16, the largest subnet (EC2 API reference, CreateSubnet)."""
@@ -42,7 +44,7 @@ class SubnetSizes:
 def plan_subnets(vpc_cidr: str) -> SubnetSizes:
     """Assign half of the VPC to the private tier, and a /24 or a quarter to the public one."""
     prefix = ipaddress.IPv4Network(vpc_cidr).prefixlen
-    return SubnetSizes(private_prefix=prefix + 1, public_prefix=min(_SMALLEST_SUBNET, max(prefix + 2, 24)))
+    return SubnetSizes(private_prefix=prefix + 1, public_prefix=min(SMALLEST_SUBNET, max(prefix + 2, 24)))
 
 
 def is_ipv4_network(text: str) -> bool:
@@ -93,9 +95,10 @@ def check_subnet(
     most_workers: int,
     is_public: bool,
     isolated: bool,
+    prop: str = "network",
 ) -> None:
     """
-    Check that the nodes fit into the workers' subnet, as far as its addresses are known.
+    Check that the nodes fit into the workers' subnet, as far as its addresses are known; `prop` is what names it.
 
     Raises:
         ValueError: A subnet cannot hold the nodes.
@@ -105,7 +108,7 @@ def check_subnet(
     cidr = _read_cidr(worker_subnet)
     if cidr is not None:
         check_addresses(
-            f"network.worker_subnet {cidr}",
+            f"{prop}.worker_subnet {cidr}",
             usable_addresses(ipaddress.IPv4Network(cidr, strict=False).prefixlen),
             workers=most_workers,
             has_master=has_master,

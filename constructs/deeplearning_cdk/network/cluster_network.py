@@ -1,6 +1,7 @@
 """Network of the nodes: a new VPC with one zone or an existing one, and the nodes' security group."""
 
 import json
+from collections.abc import Mapping
 
 import jsii
 from aws_cdk import Fn, Stack, Token
@@ -14,6 +15,7 @@ from deeplearning_cdk.network.flow_log import FlowLog
 from deeplearning_cdk.network.security_rules import allow_ingress
 from deeplearning_cdk.network.subnets import check_route, check_vpc
 from deeplearning_cdk.network.values import Network
+from deeplearning_cdk.network.zone_subnets import NodePlace, PlaceChoice, ZoneSubnets
 from deeplearning_cdk.network.zones import find_zone, first_in_zone
 from deeplearning_cdk.props.check import is_dummy_value
 from deeplearning_cdk.props.regions import check_environment
@@ -39,6 +41,7 @@ class ClusterNetwork(Construct):
             subnet.
         log_key: KMS key of a new VPC's flow log. Default: CloudWatch's own key.
         is_on_emr: Let EMR write to its own buckets through the endpoint of S3. Default: the nodes are not EMR's.
+        fallbacks: The user's choice of the place of each fallback, by its candidate tag. Default: none.
 
     Attributes:
         vpc: The VPC.
@@ -46,6 +49,8 @@ class ClusterNetwork(Construct):
         worker_subnet: Subnet of the workers.
         master_subnet: Subnet of the master.
         zone: Zone of all nodes.
+        places: Place of the nodes of each fallback, by its candidate tag.
+        further_zones: A subnet of each other zone of fallbacks.
         has_public_master: True if the master's subnet is public.
         has_one_subnet: True if master and workers are in the same subnet.
         security_group: Group of every node; all traffic among its members is allowed.
@@ -64,6 +69,7 @@ class ClusterNetwork(Construct):
         public_master: bool = False,
         log_key: kms.IKey | None = None,
         is_on_emr: bool = False,
+        fallbacks: Mapping[str, PlaceChoice] | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self.is_new = network.vpc is None
@@ -83,28 +89,54 @@ class ClusterNetwork(Construct):
             )
         self._check_zones(network.availability_zone)
         public = {subnet.subnet_id for subnet in self.vpc.public_subnets}
-        self.has_public_master = self.master_subnet.subnet_id in public
-        self.has_one_subnet = (
-            self.master_subnet is self.worker_subnet or self.master_subnet.subnet_id == self.worker_subnet.subnet_id
-        )
+        self.place = NodePlace(self.worker_subnet, self.master_subnet, self.master_subnet.subnet_id in public)
+        self.has_public_master, self.has_one_subnet = self.place.has_public_master, self.place.has_one_subnet
         if network.vpc is not None and not network.isolated:
             self._check_routes(network.vpc)
+        self.places, self.further_zones = self._find_places(network, fallbacks or {}, public_master=public_master)
         self.security_group = self._make_security_group()
-        # The subnets too, because they may be outside the VPC's construct.
-        needs: list[IDependable] = [self.vpc, self.worker_subnet, self.master_subnet, self.security_group]
-        if self.is_new or network.isolated:
-            subnets = [self.worker_subnet] if self.has_one_subnet else [self.worker_subnet, self.master_subnet]
-            needs += add_gateways(self, self.vpc, subnets, isolated=network.isolated, is_on_emr=is_on_emr)
-        else:
-            warn_of_missing_gateway(self, self.vpc)
-        if network.isolated:
-            needs += add_interfaces(self, self.vpc, self.worker_subnet, self.security_group)
-        self.connectivity: IDependable = DependencyGroup(*needs)
+        self.connectivity = self._connect(isolated=network.isolated, is_on_emr=is_on_emr)
 
     @property
     def connections(self) -> ec2.Connections:
         """Connections of every node."""
         return ec2.Connections(security_groups=[self.security_group])
+
+    def _find_places(
+        self, network: Network, fallbacks: Mapping[str, PlaceChoice], *, public_master: bool
+    ) -> tuple[dict[str, NodePlace], dict[str, ec2.ISubnet]]:
+        """Return the places of fallbacks and the subnets of their zones, in orders that do not change with theirs."""
+        finder = ZoneSubnets(
+            self,
+            self.vpc,
+            self.place,
+            self.zone,
+            new_cidr=(network.cidr or DEFAULT_CIDR) if self.is_new else None,
+            public_master=public_master,
+            isolated=network.isolated,
+        )
+        places = {tag: finder.find(choice) for tag, choice in sorted(fallbacks.items(), key=lambda item: item[0])}
+        zones: dict[str, ec2.ISubnet] = {}
+        for tag, place in places.items():
+            zone = fallbacks[tag].zone
+            if zone is not None and zone != self.zone:
+                zones.setdefault(zone, place.worker_subnet)
+        return places, zones
+
+    def _connect(self, *, isolated: bool, is_on_emr: bool) -> IDependable:
+        """Add the endpoints of the nodes, and return the dependencies of their network access."""
+        places = [self.place, *self.places.values()]
+        found = [subnet for place in places for subnet in (place.worker_subnet, place.master_subnet)]
+        subnets = list({subnet.subnet_id: subnet for subnet in reversed(found)}.values())[::-1]
+        # The subnets too, because they may be outside the VPC's construct.
+        needs: list[IDependable] = [self.vpc, *found, self.security_group]
+        if self.is_new or isolated:
+            needs += add_gateways(self, self.vpc, subnets, isolated=isolated, is_on_emr=is_on_emr)
+        else:
+            warn_of_missing_gateway(self, self.vpc)
+        if isolated:
+            needs += add_interfaces(self, self.vpc, self.worker_subnet, self.security_group)
+        return DependencyGroup(*needs)
 
     def _make_vpc(self, network: Network) -> ec2.Vpc:
         cidr, isolated = network.cidr or DEFAULT_CIDR, network.isolated

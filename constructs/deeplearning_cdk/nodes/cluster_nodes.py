@@ -1,5 +1,6 @@
 """Nodes of a cluster: roles, programs, launch templates and groups of the master and the workers."""
 
+import hashlib
 from typing import cast
 
 from aws_cdk import Stack
@@ -13,6 +14,7 @@ from deeplearning_cdk.coordination.node_permissions import (
     session_statements,
     worker_statements,
 )
+from deeplearning_cdk.network.zone_subnets import NodePlace
 from deeplearning_cdk.nodes.login_commands import ssh_command
 from deeplearning_cdk.nodes.node_group import NodeGroup
 from deeplearning_cdk.nodes.plan import NodePlan
@@ -38,6 +40,7 @@ class ClusterNodes(Construct):
         principal: Principal of all roles.
         master_security_group: Group of the master alone.
         groups: The node group of each role.
+        fallbacks: The node groups of each fallback, by its candidate tag.
         submission: Where jobs are submitted.
         ssh_command: Command that opens an SSH session on the master; None without `ssh_peer` and a key pair.
     """
@@ -55,25 +58,12 @@ class ClusterNodes(Construct):
         self.principal = NodesPrincipal(list(self._identities.values()))
         self._grant_keys()
         self.master_security_group = self._make_master_security_group()
-        placed = plan.placed_roles
-        placement = ec2.CfnPlacementGroup(self, "Placement", strategy="cluster").ref if placed else None
-        # Checked by the plan: an imported role has no id.
-        worker_role = cast("iam.Role", self.roles[NodeRole.WORKER])
-        own_groups = {NodeRole.MASTER: [self.master_security_group], NodeRole.WORKER: []}
-        self.groups = {
-            role: NodeGroup(
-                self,
-                _GROUP_IDS[role],
-                node_role=role,
-                plan=plan.roles[role],
-                image=plan.image,
-                site=site,
-                role=self.roles[role],
-                user_data=self._programs.user_data(role, worker_role),
-                security_groups=[site.network.security_group, *own_groups[role], *site.security_groups],
-                placement_group_name=placement if role in placed else plan.roles[role].purchase.placement_group or None,
+        self.groups = self._make_groups(self, plan, site.network.place)
+        self.fallbacks = {
+            fallback.tag: self._make_groups(
+                Construct(self, f"Candidate{_digest(fallback.tag)}"), fallback, site.network.places[fallback.tag]
             )
-            for role in plan.roles
+            for fallback in plan.made_fallbacks
         }
         self.ssh_command = self._describe_ssh()
 
@@ -85,6 +75,38 @@ class ClusterNodes(Construct):
         """
         rights = [part for identity in self._identities.values() for part in (identity.role, identity.policy_scope)]
         return [self.master_security_group, self.submission, *rights]
+
+    def _make_groups(self, scope: Construct, plan: NodePlan, place: NodePlace) -> dict[NodeRole, NodeGroup]:
+        """
+        Make the groups of a candidate.
+
+        Each candidate has a master group of its own, although some could share one: the adjuster finds the groups of a
+        candidate by one tag, and the master's settings have the workers' hardware. An empty group costs nothing.
+        """
+        site, placed = self._site, plan.placed_roles
+        placement = ec2.CfnPlacementGroup(scope, "Placement", strategy="cluster").ref if placed else None
+        # Checked by the plan: an imported role has no id.
+        worker_role = cast("iam.Role", self.roles[NodeRole.WORKER])
+        own_groups = {NodeRole.MASTER: [self.master_security_group], NodeRole.WORKER: []}
+        subnets = {NodeRole.MASTER: place.master_subnet, NodeRole.WORKER: place.worker_subnet}
+        return {
+            role: NodeGroup(
+                scope,
+                _GROUP_IDS[role],
+                node_role=role,
+                plan=plan.roles[role],
+                image=plan.image,
+                site=site,
+                role=self.roles[role],
+                user_data=self._programs.user_data(plan, role, worker_role),
+                security_groups=[site.network.security_group, *own_groups[role], *site.security_groups],
+                candidate=plan.tag,
+                subnet=subnets[role],
+                is_public=role is NodeRole.MASTER and place.has_public_master,
+                placement_group_name=placement if role in placed else plan.roles[role].purchase.placement_group or None,
+            )
+            for role in plan.roles
+        }
 
     def _make_role(self, node_role: NodeRole) -> NodeIdentity:
         site, is_master = self._site, node_role is NodeRole.MASTER
@@ -122,3 +144,8 @@ class ClusterNodes(Construct):
             return None
         is_public, user = site.network.has_public_master, self._plan.image.login_user
         return ssh_command(site.cluster, Stack.of(self).region, user, is_public=is_public)
+
+
+def _digest(tag: str) -> str:
+    """Return the part of construct ids that stands for a candidate."""
+    return hashlib.sha256(tag.encode()).hexdigest()[:8]

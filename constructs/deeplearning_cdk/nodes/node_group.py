@@ -61,6 +61,9 @@ class NodeGroup(Construct):
         role: The instances' IAM role.
         user_data: User data.
         security_groups: Security groups of every interface.
+        candidate: Candidate tag of the group.
+        subnet: Subnet of the nodes.
+        is_public: True if the nodes have public addresses, which the subnet must be for.
         placement_group_name: Placement group of the nodes. Default: none, anywhere in the zone.
 
     Attributes:
@@ -81,13 +84,14 @@ class NodeGroup(Construct):
         role: iam.IRole,
         user_data: NodeUserData,
         security_groups: Sequence[ec2.ISecurityGroup],
+        candidate: str,
+        subnet: ec2.ISubnet,
+        is_public: bool,
         placement_group_name: str | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self.role, self._user_data = role, user_data
         self._connections = ec2.Connections(security_groups=list(security_groups))
-        is_master, network = node_role is NodeRole.MASTER, site.network
-        is_public = is_master and network.has_public_master
         profile = iam.CfnInstanceProfile(self, "InstanceProfile", roles=[role.role_name])
         data = _Template.LaunchTemplateDataProperty(
             block_device_mappings=[_describe_volume(image, plan.volume_size, site.key_arn)],
@@ -107,7 +111,7 @@ class NodeGroup(Construct):
         self.launch_template = _Template(self, "LaunchTemplate", launch_template_data=data)
         if is_public:
             acknowledge(self.launch_template, "public-route")
-        tags = name_tags(site.cluster, node_role)
+        tags = name_tags(site.cluster, node_role, candidate)
         self.group = self.node.default_child = autoscaling.CfnAutoScalingGroup(
             self,
             "Group",
@@ -116,7 +120,7 @@ class NodeGroup(Construct):
             launch_template=autoscaling.CfnAutoScalingGroup.LaunchTemplateSpecificationProperty(
                 launch_template_id=self.launch_template.ref, version=self.launch_template.attr_latest_version_number
             ),
-            vpc_zone_identifier=[(network.master_subnet if is_master else network.worker_subnet).subnet_id],
+            vpc_zone_identifier=[subnet.subnet_id],
             placement_group=placement_group_name,
             capacity_reservation_specification=plan.purchase.group_reservation,
             notification_configurations=[_notify(site.coordination.topic)],
@@ -152,7 +156,8 @@ class NodeGroup(Construct):
         """
         Add commands to the user data, in the order of the calls.
 
-        Every node of the group runs them once, at its first boot: as root, with `bash -eo pipefail`, before its agent
+        Every node of the group, and of the groups of its role in other candidates, runs them once, at its first boot:
+        as root, with `bash -eo pipefail`, before its agent
         starts, so without the shared file system. The first failure is reported with the last lines of
         /var/log/deeplearning-bootstrap.log, and the node does not join. Running nodes keep their user data. A
         `setup_script` may be larger than 16 KiB, and `deeplearning setup` runs it again.

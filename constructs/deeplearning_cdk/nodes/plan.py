@@ -1,16 +1,26 @@
 """Plan of a cluster's nodes: values that follow from other values, checked before any construct is created."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from aws_cdk import Size
 
+from deeplearning_cdk.capacity.candidate import Candidate, name_candidate
 from deeplearning_cdk.capacity.purchase import Purchase, check_purchase
 from deeplearning_cdk.catalog.instance_catalog import InstanceTypeFacts, describe_types
 from deeplearning_cdk.images.node_image import NodeImage
 from deeplearning_cdk.network.interfaces import describe_hardware
 from deeplearning_cdk.network.values import Network
+from deeplearning_cdk.network.zone_subnets import PlaceChoice
 from deeplearning_cdk.nodes.environment_choice import choose_environment
+from deeplearning_cdk.nodes.fallbacks import (
+    check_blocks,
+    check_fallback_purchase,
+    check_type,
+    check_zone,
+    find_zone_name,
+    name_fallback,
+)
 from deeplearning_cdk.nodes.image_choice import check_volume, choose_image
 from deeplearning_cdk.nodes.values import Master, Software, WorkerCapacity, Workers
 from deeplearning_cdk.security.node_roles import check_roles
@@ -18,7 +28,7 @@ from deeplearning_cdk.software.job_environment import JobEnvironment
 from deeplearning_cdk.storage.lustre import add_lustre_client
 from deeplearning_cdk.storage.shared_file_system import SharedFileSystem
 from deeplearning_cdk.storage.values import Storage
-from deeplearning_contract.names import NodeRole
+from deeplearning_contract.names import FIRST_CANDIDATE, NodeRole
 from deeplearning_contract.setting_parts import HardwareSettings
 
 _WORKERS_VOLUME = "workers.volume_size"
@@ -38,13 +48,19 @@ class RolePlan:
 
 @dataclass(frozen=True)
 class NodePlan:
-    """Plan of the nodes of both roles."""
+    """Plan of the nodes of both roles, of the first candidate or of a fallback."""
 
     roles: Mapping[NodeRole, RolePlan]
     capacity: WorkerCapacity
     image: NodeImage
     environment: JobEnvironment | None
     """Environment of jobs; None for the image's own software."""
+    tag: str = FIRST_CANDIDATE
+    """Candidate tag of the groups."""
+    place: PlaceChoice = field(default_factory=PlaceChoice)
+    """The user's choice of the place of a fallback."""
+    fallbacks: tuple["NodePlan", ...] = ()
+    """Plans of the fallbacks of the first, in the user's order."""
 
     @property
     def master(self) -> InstanceTypeFacts:
@@ -67,6 +83,16 @@ class NodePlan:
         return tuple(placed) if NodeRole.WORKER in placed else ()
 
     @property
+    def candidates(self) -> tuple["NodePlan", ...]:
+        """Plans of all candidates in the order in which they are asked, this one first."""
+        return (self, *self.fallbacks)
+
+    @property
+    def made_fallbacks(self) -> list["NodePlan"]:
+        """The fallbacks in the order in which their groups are created, which does not change with the user's."""
+        return sorted(self.fallbacks, key=lambda fallback: fallback.tag)
+
+    @property
     def block_id(self) -> str:
         """Id of the Capacity Block whose end is announced to the nodes; empty without one."""
         workers, master = self.roles[NodeRole.WORKER].purchase, self.roles[NodeRole.MASTER].purchase
@@ -74,8 +100,8 @@ class NodePlan:
 
     @property
     def has_spot(self) -> bool:
-        """True if any node is a spot instance."""
-        return any(role.purchase.kind == "spot" for role in self.roles.values())
+        """True if any node is a spot instance, or may be one."""
+        return any(role.purchase.kind == "spot" for each in self.candidates for role in each.roles.values())
 
     @property
     def has_head_node(self) -> bool:
@@ -85,7 +111,8 @@ class NodePlan:
     @property
     def has_gpus(self) -> bool:
         """True if any node has NVIDIA GPUs, whose utilization the agent can read."""
-        kinds = (self.master, self.workers) if self.capacity.maximum else (self.master,)
+        kinds = [each.master for each in self.candidates]
+        kinds += [each.workers for each in self.candidates] if self.capacity.maximum else []
         return any(kind.gpu_count > 0 for kind in kinds)
 
     @property
@@ -102,6 +129,75 @@ def plan_nodes(workers: Workers, master: Master, network: Network, software: Sof
         ValueError: Two values contradict each other; the message names the prop, the rule and a way out.
     """
     _check_access(workers, master, network, storage)
+    first = _plan_candidate(workers, master, network, software, storage)
+    known = {_name_content(Candidate(), first, network)}
+    plans = []
+    for index, candidate in enumerate(workers.fallbacks):
+        prop = f"workers.fallbacks[{index}]"
+        check_type(prop, candidate, first.workers)
+        check_zone(prop, candidate, master, network, storage)
+        try:
+            own_workers, own_network = _apply(candidate, workers, network)
+            fallback = _plan_candidate(own_workers, master, own_network, software, storage)
+        except ValueError as error:
+            raise name_fallback(prop, error) from error
+        _check_alike(prop, candidate, fallback, first)
+        tag = _name_content(candidate, fallback, network)
+        if tag in known:
+            raise ValueError(
+                f"{prop} must differ from each candidate before it, got {tag.rpartition('-')[0]} again; leave it out, "
+                "or name another zone, type or purchase"
+            )
+        known.add(tag)
+        place = PlaceChoice(prop, candidate.availability_zone, candidate.worker_subnet, candidate.master_subnet)
+        plans.append(replace(fallback, tag=tag, place=place))
+    return replace(first, fallbacks=tuple(plans))
+
+
+def _apply(candidate: Candidate, workers: Workers, network: Network) -> tuple[Workers, Network]:
+    """Return the values of the first candidate with those of a fallback in their place."""
+    changed = {"instance_type": candidate.instance_type, "purchase": candidate.purchase}
+    given = {name: value for name, value in changed.items() if value is not None}
+    zone = candidate.availability_zone or network.availability_zone
+    return (
+        replace(workers, fallbacks=(), patience=None, **given),  # type: ignore[arg-type]
+        replace(network, availability_zone=zone),
+    )
+
+
+def _check_alike(prop: str, candidate: Candidate, fallback: NodePlan, first: NodePlan) -> None:
+    """Check that a fallback has what all nodes share, and a purchase that can be its own."""
+    if fallback.image != first.image:
+        raise ValueError(
+            f"{prop}.instance_type must start from the image of {first.workers.name}, got {fallback.workers.name} for "
+            f"{fallback.image.parameter}; pass a software.image for both, or take another type"
+        )
+    if fallback.environment != first.environment:
+        raise ValueError(
+            f"{prop}.instance_type must run the environment of {first.workers.name}, got {fallback.workers.name} with "
+            "another; pass a software.environment for both, or take another type"
+        )
+    for name, plan in (("workers.purchase or master.purchase", first), (f"{prop}.purchase", fallback)):
+        check_blocks(name, plan.block_id)
+    is_elsewhere = candidate.availability_zone is not None or fallback.workers.name != first.workers.name
+    purchase = fallback.roles[NodeRole.WORKER].purchase
+    check_fallback_purchase(prop, purchase, is_inherited=candidate.purchase is None and is_elsewhere)
+
+
+def _name_content(candidate: Candidate, plan: NodePlan, network: Network) -> str:
+    """Return the candidate tag of what a candidate is; that of the first has it in no group."""
+    first = find_zone_name(network)
+    zone = candidate.availability_zone or first
+    subnets = [candidate.worker_subnet, candidate.master_subnet or candidate.worker_subnet]
+    if zone == first and candidate.worker_subnet is None:
+        subnets = [network.worker_subnet, candidate.master_subnet or network.master_subnet or network.worker_subnet]
+    return name_candidate(zone, plan.workers.name, plan.roles[NodeRole.WORKER].purchase, subnets)
+
+
+def _plan_candidate(
+    workers: Workers, master: Master, network: Network, software: Software, storage: Storage
+) -> NodePlan:
+    """Derive the plan of one candidate, with its values as those of the cluster."""
     types = describe_types(workers.instance_type, master.instance_type, DEFAULT_INSTANCE_TYPE, efa=network.efa)
     image = choose_image(software.image, *types, isolated=network.isolated)
     environment = choose_environment(

@@ -67,6 +67,7 @@ class NodePrograms(Construct):
     def __init__(self, scope: Construct, construct_id: str, plan: NodePlan, site: NodeSite) -> None:
         super().__init__(scope, construct_id)
         self._plan, self._site, self._region = plan, site, Stack.of(self).region
+        self._commands: dict[NodeRole, list[str]] = {kind: [] for kind in plan.roles}
         self._agent = FileAsset(self, "Agent", pack_agent().path)
         self._setup = {kind: self._add_script(kind, "setup_script") for kind in plan.roles}
         self._run = {kind: self._add_script(kind, "run_script") for kind in plan.roles}
@@ -86,16 +87,17 @@ class NodePrograms(Construct):
         pull = pull_statements(environment.image) if environment else []
         return [read_statement([file.asset for file in files if file]), *sources, *pull]
 
-    def user_data(self, node_role: NodeRole, worker_role: iam.Role) -> NodeUserData:
+    def user_data(self, plan: NodePlan, node_role: NodeRole, worker_role: iam.Role) -> NodeUserData:
         """
         Render the user data of the nodes of a role.
 
         Args:
+            plan: The candidate, of whose hardware the nodes are told.
             node_role: The role.
             worker_role: The IAM role whose reports the master accepts.
         """
         site, coordination, image = self._site, self._site.coordination, self._plan.image
-        facts = self._plan.roles[node_role].facts
+        facts = plan.roles[node_role].facts
         is_master = node_role is NodeRole.MASTER
         setup, run = self._setup[node_role], self._run[node_role]
         settings = NodeSettings(
@@ -117,17 +119,18 @@ class NodePrograms(Construct):
             setup_script=setup.settings if setup else None,
             run_script=run.settings if run else None,
             needs=JobNeeds(
-                hardware=self._plan.hardware,
+                hardware=plan.hardware,
                 data=tuple(source.settings for source in site.data),
                 environment=describe_environment(
                     self._plan.environment, self._environment_file, site.environment_cache, image.interpreter
                 ),
                 lustre=site.storage.lustre_settings,
-                has_head_node=self._plan.has_head_node,
+                has_head_node=plan.has_head_node,
             ),
             stop_when_idle_seconds=site.stop_when_idle_seconds if is_master else 0,
         )
-        return NodeUserData(self, settings, self._agent.settings, image.interpreter)
+        commands = self._commands[node_role]
+        return NodeUserData(self, settings, self._agent.settings, image.interpreter, commands=commands)
 
     def _add_script(self, kind: NodeRole, prop: str) -> FileAsset | None:
         # Workers have no run script.

@@ -46,6 +46,7 @@ class NodeUserData:
         settings: Settings of the agent; values may be tokens.
         agent: The agent's zip.
         interpreter: Python that runs the agent.
+        commands: The commands that are added, which the groups of a role in all candidates share. Default: its own.
 
     Attributes:
         base64: The base64 intrinsic for a launch template.
@@ -54,9 +55,17 @@ class NodeUserData:
         ValueError: The text exceeds EC2's limit, or bootstrap.sh and this module have different placeholders.
     """
 
-    def __init__(self, scope: Construct, settings: NodeSettings, agent: ScriptSettings, interpreter: str) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        settings: NodeSettings,
+        agent: ScriptSettings,
+        interpreter: str,
+        *,
+        commands: list[str] | None = None,
+    ) -> None:
         self._stack = Stack.of(scope)
-        self._commands: list[str] = []
+        self._commands = [] if commands is None else commands
         self._text = fill(
             "bootstrap.sh",
             _COMMENT.sub("", find_payload("bootstrap.sh").read_text()),
@@ -83,7 +92,7 @@ class NodeUserData:
         """
         for index, command in enumerate(commands):
             check_prop(f"commands[{index}]", command, Command)
-        self._commands += commands
+        self._commands.extend(commands)
         check_size(self._stack.resolve(self._text))
 
     def produce(self, context: IResolveContext) -> str:  # noqa: ARG002 - CDK passes it

@@ -7,6 +7,7 @@ docs is generated from it.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -14,12 +15,13 @@ from aws_cdk import Duration, Size
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 
+from deeplearning_cdk.capacity.candidate import MOST_FALLBACKS, Candidate, Patience
 from deeplearning_cdk.capacity.purchase import ChosenPurchase
 from deeplearning_cdk.catalog.instance_catalog import NodeInstanceType
 from deeplearning_cdk.network.addresses import LARGEST_SUBNET_ADDRESSES, is_everyone, is_ipv4_network
 from deeplearning_cdk.nodes.image_choice import ChosenImage
 from deeplearning_cdk.nodes.user_scripts import Script
-from deeplearning_cdk.props.check import Rule, check_fields, names_checked
+from deeplearning_cdk.props.check import Rule, check_fields, names_checked, show_duration
 from deeplearning_cdk.props.rules import between, lasting, matching, sized
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
 from deeplearning_cdk.software.job_environment import JobEnvironment
@@ -113,6 +115,9 @@ class Workers:
         max_capacity: Largest number of workers that the group may be scaled to. Default: the desired capacity.
         purchase: Purchase option: on demand, spot, a reservation, or a Capacity Block in `network.availability_zone`.
             Default: on demand.
+        fallbacks: Candidates that are asked one after the other when those before them give fewer workers than
+            `min_capacity`, or no master. Default: none.
+        patience: Time that each candidate has for its launches, with `fallbacks`. Default: 3 minutes.
         volume_size: Size of each root volume; a number is GiB. Default: 150 GiB.
         setup_script: Path of a script, or `ec2.UserData` for Linux, that runs as root on every worker before it joins.
             Default: none.
@@ -124,12 +129,24 @@ class Workers:
     desired_capacity: WorkerCount | None = None
     max_capacity: WorkerCount | None = None
     purchase: ChosenPurchase | None = None
+    fallbacks: Sequence[Candidate] = ()
+    patience: Patience | None = None
     volume_size: VolumeSize | None = None
     setup_script: Script | None = None
     role: WorkerRole | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, "workers.")
+        if len(self.fallbacks) > MOST_FALLBACKS:
+            raise ValueError(
+                f"workers.fallbacks must have at most {MOST_FALLBACKS} candidates, got {len(self.fallbacks)}; leave "
+                "the last ones out"
+            )
+        if self.patience is not None and not self.fallbacks:
+            raise ValueError(
+                f"workers.patience must be left out without workers.fallbacks, got {show_duration(self.patience)}; "
+                "name what is asked next, or leave it out"
+            )
         capacity = self.capacity
         for lesser, greater, name, limit in (
             (capacity.minimum, capacity.desired, "min_capacity", "desired_capacity"),

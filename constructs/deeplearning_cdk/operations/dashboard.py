@@ -10,10 +10,12 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from deeplearning_cdk.operations.metrics import ClusterMetrics
-from deeplearning_contract.metrics import FORMATION_PHASES, GPU_UTILIZATION
+from deeplearning_contract.metrics import CANDIDATES_TRIED, FORMATION_PHASES, GPU_UTILIZATION
 
 LEFT_OUT_WITHOUT_GPUS = (GPU_UTILIZATION,)
-"""Metrics that a dashboard omits for nodes without GPUs; it always has all others."""
+"""Metrics that a dashboard omits for nodes without GPUs."""
+LEFT_OUT_WITHOUT_FALLBACKS = (CANDIDATES_TRIED,)
+"""Metrics that a dashboard omits without `workers.fallbacks`; it always has all others."""
 _WIDTH, _HEIGHT = 24, 6
 _SHOWN = Duration.hours(8)
 _MINUTE, _FIVE_MINUTES, _HOUR = Duration.minutes(1), Duration.minutes(5), Duration.hours(1)
@@ -45,6 +47,7 @@ class ClusterDashboard(Construct):
         log_groups: Sequence[logs.ILogGroup],
         alarms: Sequence[cloudwatch.IAlarm],
         has_gpus: bool,
+        has_fallbacks: bool,
     ) -> None:
         super().__init__(scope, construct_id)
         self.dashboard = cloudwatch.Dashboard(
@@ -60,7 +63,7 @@ class ClusterDashboard(Construct):
                 _show_training(metrics, has_gpus=has_gpus),
                 _show_file_systems(metrics, file_system_id),
                 _show_adjuster(adjuster, dead_letters),
-                _show_losses(metrics),
+                _show_losses(metrics, has_fallbacks=has_fallbacks),
                 [_show_warnings(log_groups)],
             ],
         )
@@ -163,7 +166,7 @@ def _show_adjuster(adjuster: lambda_.IFunction, dead_letters: sqs.IQueue) -> lis
     ]
 
 
-def _show_losses(metrics: ClusterMetrics) -> list[cloudwatch.IWidget]:
+def _show_losses(metrics: ClusterMetrics, *, has_fallbacks: bool) -> list[cloudwatch.IWidget]:
     node_hours = cloudwatch.MathExpression(
         expression="RUNNING_SUM(FILL(launched, 0))",
         using_metrics={"launched": metrics.metric_capacity_launched(statistic="Average", period=_HOUR)},
@@ -173,6 +176,7 @@ def _show_losses(metrics: ClusterMetrics) -> list[cloudwatch.IWidget]:
     failures = [
         metrics.metric_launch_failures(label="launches failed"),
         metrics.metric_nodes_lost(label="nodes lost"),
+        *([metrics.metric_candidates_tried(label="candidates tried")] if has_fallbacks else ()),
     ]
     return [
         _graph("Launch failures and nodes lost", failures, unit="", width=8),

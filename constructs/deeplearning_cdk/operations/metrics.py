@@ -61,6 +61,10 @@ class ClusterMetrics:
         """Return the number of failed launches that the adjuster found; maximum."""
         return self._make(metrics.LAUNCH_FAILURES, options)
 
+    def metric_candidates_tried(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
+        """Return the number of candidates that were asked for capacity, with `workers.fallbacks`; maximum."""
+        return self._make(metrics.CANDIDATES_TRIED, options)
+
     def metric_formation_pending(self, **options: Unpack[MetricOptions]) -> cloudwatch.Metric:
         """Return the time for which the cluster has been forming, in seconds, 0 once it has formed; maximum."""
         return self._make(metrics.FORMATION_PENDING_SECONDS, options)

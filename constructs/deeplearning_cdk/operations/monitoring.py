@@ -34,6 +34,7 @@ class ClusterMonitoring(Construct):
         metrics: ClusterMetrics,
         session_command: str,
         has_gpus: bool,
+        has_fallbacks: bool,
         formation_seconds: int,
         spending: Spending,
         alarm_topic: sns.ITopic | None,
@@ -82,4 +83,5 @@ class ClusterMonitoring(Construct):
             log_groups=[node_log, adjuster.function.log_group],
             alarms=self.alarms.alarms,
             has_gpus=has_gpus,
+            has_fallbacks=has_fallbacks,
         )

@@ -10,7 +10,7 @@ from aws_cdk import aws_autoscaling as autoscaling
 from constructs import Construct, IValidation
 
 from deeplearning_cdk.props.check import Rule, check_prop
-from deeplearning_contract.names import CANDIDATE_TAG, CLUSTER_TAG, FIRST_CANDIDATE, ROLE_TAG, NodeRole
+from deeplearning_contract.names import CANDIDATE_TAG, CLUSTER_TAG, ROLE_TAG, NodeRole
 
 # EC2 user guide, "View tags for your EC2 instances using instance metadata": a key with a slash or a space fails every
 # launch. The EC2 API reference (Tag) takes keys of 127 characters, other pages 128.
@@ -70,10 +70,10 @@ def tag_costs(scope: Construct, cluster: str) -> str:
     return cluster
 
 
-def name_tags(cluster: str, node_role: NodeRole) -> dict[str, str]:
-    """Return the tags of the nodes of a role."""
+def name_tags(cluster: str, node_role: NodeRole, candidate: str) -> dict[str, str]:
+    """Return the tags of the nodes of a role and a candidate."""
     return {
-        CANDIDATE_TAG: FIRST_CANDIDATE,
+        CANDIDATE_TAG: candidate,
         CLUSTER_TAG: cluster,
         ROLE_TAG: node_role.value,
         "Name": f"{cluster}-{node_role.value}",

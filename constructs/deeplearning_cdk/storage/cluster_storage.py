@@ -15,8 +15,9 @@ from deeplearning_cdk.images.node_image import FileSystemMode
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
 from deeplearning_cdk.network.subnets import are_different_vpcs, find_other_vpc
 from deeplearning_cdk.network.values import Network
+from deeplearning_cdk.network.zone_subnets import digest_zone
 from deeplearning_cdk.network.zones import find_zone
-from deeplearning_cdk.props.check import is_dummy_value
+from deeplearning_cdk.props.check import is_dummy_value, is_token
 from deeplearning_cdk.props.regions import check_environment
 from deeplearning_cdk.props.tags import tag_costs
 from deeplearning_cdk.storage.backup import ClusterBackup
@@ -95,8 +96,12 @@ class ClusterStorage:
             encryption_key=self._key,
         )
         if own:
+            _check_mount_targets(own, network)
             shared.await_mount_targets(own.mount_targets_available)
             _warn_of_policy(self._scope, own, mode)
+        else:
+            for zone, subnet in network.further_zones.items():
+                shared.add_mount_target(f"MountTarget{digest_zone(zone)}", subnet)
         self.readiness.append(shared.allow_mount_from(network.security_group))
         return shared
 
@@ -194,6 +199,20 @@ def _find_group(file_system: efs.IFileSystem, vpc: ec2.IVpc) -> ec2.ISecurityGro
             "mount targets are"
         )
     return group
+
+
+def _check_mount_targets(file_system: efs.IFileSystem, network: ClusterNetwork) -> None:
+    """Check that a file system of the app has a mount target in each further zone; those of others are not known."""
+    targets = [each for each in file_system.node.find_all() if isinstance(each, efs.CfnMountTarget)]
+    subnets = {target.subnet_id for target in targets}
+    known = [*network.vpc.private_subnets, *network.vpc.isolated_subnets, *network.vpc.public_subnets]
+    zones = {subnet.availability_zone for subnet in known if subnet.subnet_id in subnets}
+    missing = [zone for zone in network.further_zones if zone not in zones]
+    if targets and missing and not any(map(is_token, zones)):
+        raise ValueError(
+            f"storage.file_system must have a mount target in each zone of workers.fallbacks, got none in {missing[0]};"
+            " add it, or leave the zone out"
+        )
 
 
 def _warn_of_policy(scope: Construct, file_system: efs.IFileSystem, mode: FileSystemMode) -> None:

@@ -200,6 +200,22 @@ class SharedFileSystem(Construct):
             access_point_id=access_point_id,
         )
 
+    def add_mount_target(self, construct_id: str, subnet: ec2.ISubnet) -> None:
+        """
+        Add a mount target in a further zone, where the DNS name of the file system then resolves to it.
+
+        EFS has at most one mount target in a zone, and its DNS name resolves to that of the client's zone (EFS API
+        reference, CreateMountTarget; EFS user guide, "Mounting on Amazon EC2 with a DNS name").
+        """
+        target = efs.CfnMountTarget(
+            self,
+            construct_id,
+            file_system_id=self.file_system_id,
+            subnet_id=subnet.subnet_id,
+            security_groups=[self._security_group.security_group_id],
+        )
+        self._readiness.add(target)
+
     def await_mount_targets(self, *targets: IDependable) -> None:
         """Add mount targets that are created elsewhere to `readiness`."""
         self._readiness.add(*targets)

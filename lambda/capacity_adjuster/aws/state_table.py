@@ -1,8 +1,8 @@
 """
 DynamoDB table of the cluster: the state record, and the adjuster's own records.
 
-The latter record the requested capacity, a shrink, the breaker, stops and the lock of the deciding invocation. All are
-read consistently and written by compare-and-set.
+The latter record the requested capacity, the search among candidates, a shrink, the breaker, stops and the lock of the
+deciding invocation. All are read consistently and written by compare-and-set.
 """
 
 import json
@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 from botocore.exceptions import ClientError
 
 from capacity_adjuster.policy.breaker import Breaker
+from capacity_adjuster.policy.candidate_search import BLANK_SEARCH, CandidateSearch
 from capacity_adjuster.policy.requested_capacity import BLANK_REQUEST, RequestedCapacity
 from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.policy.stop_policy import StopRecord
@@ -23,8 +24,8 @@ from deeplearning_contract.document import ContractError, parse_record
 from deeplearning_contract.reason import NO_REASON
 
 logger = logging.getLogger(__name__)
-Record = Adjustment | Breaker | StopRecord | RequestedCapacity
-_Record = TypeVar("_Record", Adjustment, Breaker, StopRecord, RequestedCapacity)
+Record = Adjustment | Breaker | StopRecord | RequestedCapacity | CandidateSearch
+_Record = TypeVar("_Record", Adjustment, Breaker, StopRecord, RequestedCapacity, CandidateSearch)
 _RECORDS: Mapping[type[Record], tuple[str, Record]] = {
     Adjustment: (
         "adjustment",
@@ -33,6 +34,7 @@ _RECORDS: Mapping[type[Record], tuple[str, Record]] = {
     Breaker: ("breaker", Breaker(0, "")),
     StopRecord: ("stop", StopRecord()),
     RequestedCapacity: ("request", BLANK_REQUEST),
+    CandidateSearch: ("search", BLANK_SEARCH),
 }
 """Kind -> end of its item's key, and the record that replaces an unreadable one."""
 _DENIALS_APART_SECONDS = 150

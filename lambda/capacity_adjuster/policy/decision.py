@@ -7,9 +7,12 @@ membership is published, other launched instances lead to a new verdict `launche
 the master maintains the membership, and only the breaker acts.
 """
 
+import math
 from dataclasses import dataclass, field, replace
 
+from capacity_adjuster.policy.activity import Activity
 from capacity_adjuster.policy.breaker import Breaker, Rearm, RecordMembers, Trip, judge_breaker
+from capacity_adjuster.policy.candidate_search import Refusal
 from capacity_adjuster.policy.failure_reason import (
     Shortfall,
     count_grace,
@@ -27,6 +30,7 @@ from capacity_adjuster.policy.observation import (
 )
 from capacity_adjuster.policy.shrink_record import Adjustment
 from deeplearning_contract.cluster_state import ClusterState, Phase
+from deeplearning_contract.launch_failures import Scope, classify_failure, clean_message
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.reason import NO_REASON, Reason
 from deeplearning_contract.settings import AdjusterSettings
@@ -71,6 +75,8 @@ class Outcome:
     """Write the state record; in phase `failed`, signal the failure first."""
 
     state: ClusterState
+    # What a search among candidates may answer instead of this failure; not compared between decisions
+    refusal: Refusal | None = field(default=None, compare=False)
 
 
 Decision = Wait | Resume | Shrink | Outcome | Trip | Rearm | RecordMembers
@@ -132,11 +138,13 @@ def decide(
     breaker: Breaker | None,
     settings: AdjusterSettings,
     now: float,
+    patience_until: float = math.inf,
 ) -> Decision:
     """
     Return the decision at a time in seconds since the epoch.
 
-    State and records are None before their first write; the records also when they cannot matter.
+    State and records are None before their first write; the records also when they cannot matter. From `patience_until`
+    on, a candidate that has not given the minimum is refused.
     """
     if adjustment is not None and adjustment.is_open:
         return Wait("another invocation adjusts") if adjustment.is_held(now) else Resume(adjustment)
@@ -146,7 +154,9 @@ def decide(
     if master is None or workers is None or master.is_deleting or workers.is_deleting:
         return Wait("a group does not exist yet, or is being deleted")
     situation = _Situation(master, workers, state, adjustment, settings, now)
-    return judge_breaker(workers, state, breaker, now) or _judge_capacity(situation, breaker)
+    decision = judge_breaker(workers, state, breaker, now) or _judge_capacity(situation, breaker)
+    is_late = isinstance(decision, Wait) and state is None and now >= patience_until
+    return (_judge_patience(situation) if is_late else None) or decision
 
 
 def _judge_capacity(situation: _Situation, breaker: Breaker | None) -> Decision:
@@ -196,7 +206,8 @@ def _judge_master(situation: _Situation) -> Decision:
     if grace:
         return Wait(explain_wait(NodeRole.MASTER, failure), grace)
     shortfall = Shortfall(NodeRole.MASTER, launched=0, requested=1, minimum=1)
-    return _fail(situation, explain_failure(shortfall, failure, _types(master), situation.settings.encryption_key))
+    reason = explain_failure(shortfall, failure, _types(master), situation.settings.encryption_key)
+    return replace(_fail(situation, reason), refusal=_refuse(situation, master, failure))
 
 
 def _judge_complete(situation: _Situation) -> Decision:
@@ -229,7 +240,8 @@ def _judge_workers(situation: _Situation) -> Decision:
     minimum = situation.minimum
     shortfall = Shortfall(NodeRole.WORKER, launched=len(workers.launched), requested=requested, minimum=minimum)
     if shortfall.launched < minimum or is_hopeless(workers):
-        return _fail(situation, explain_failure(shortfall, failure, _types(workers), situation.settings.encryption_key))
+        reason = explain_failure(shortfall, failure, _types(workers), situation.settings.encryption_key)
+        return replace(_fail(situation, reason), refusal=_refuse(situation, workers, failure))
     if workers.elsewhere:
         return Wait("workers are requested from another group too, so none is lowered")
     return Shrink(
@@ -239,6 +251,37 @@ def _judge_workers(situation: _Situation) -> Decision:
         requested=requested,
         reason=explain_shrink(shortfall, failure, _types(workers), situation.settings.encryption_key),
         processes=tuple(name for name in SUSPENDED_PROCESSES if name not in workers.suspended),
+    )
+
+
+def _judge_patience(situation: _Situation) -> Outcome | None:
+    """Refuse a candidate that is short of its minimum; None if it is not, or waits for what every candidate lacks."""
+    master, workers = situation.master, situation.workers
+    least = min(situation.minimum, workers.desired)
+    if master.launched and len(workers.launched) >= least:
+        return None
+    short = workers if master.launched else master
+    failure = next(iter(short.failed_launches[-1:]), None)
+    scope = classify_failure(failure.message).scope if failure else Scope.CANDIDATE
+    if scope in (Scope.CLUSTER, Scope.REGION):
+        return None
+    seconds = situation.settings.patience_seconds
+    launched = f"{len(workers.launched)} of {workers.desired} workers"
+    text = f"{short.role.value} must launch within {seconds} s, got {launched}"
+    return replace(_fail(situation, Reason(text)), refusal=_refuse(situation, short, failure))
+
+
+def _refuse(situation: _Situation, group: GroupObservation, failure: Activity | None) -> Refusal:
+    kind = classify_failure(failure.message) if failure else None
+    name = kind.name if kind else f"nothing within {situation.settings.patience_seconds} s"
+    return Refusal(
+        scope=kind.scope if kind else Scope.CANDIDATE,
+        kind=f"master: {name}" if group.role is NodeRole.MASTER else name,
+        launched=len(situation.workers.launched),
+        requested=situation.requested,
+        message=clean_message(failure.message) if failure else "",
+        zone=failure.zone if failure else "",
+        instance_types=tuple(_types(group)),
     )
 
 

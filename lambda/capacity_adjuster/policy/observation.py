@@ -52,7 +52,7 @@ class GroupObservation:
     suspended: frozenset[str] = frozenset()  # Suspended processes
     created: float = 0.0  # Creation in seconds since the epoch
     is_deleting: bool = False  # Whether it is being deleted
-    candidate: str = FIRST_CANDIDATE  # Value of its candidate tag, its place among the groups of its role
+    candidate: str = FIRST_CANDIDATE  # Value of its candidate tag, which tells it from the other groups of its role
     elsewhere: int = 0  # Desired capacity of the other groups of its role, which `desired` counts too
 
     @property
@@ -76,6 +76,11 @@ class GroupObservation:
         if self.has_unsettled_instances or self.activities is None:
             return True
         return any(activity.is_in_progress for activity in self.activities)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if it has no instance and no capacity is requested from it."""
+        return not self.desired and not self.instances
 
     @property
     def keeps_surplus(self) -> bool:
@@ -155,6 +160,15 @@ def needs_activities(group: GroupObservation, groups: Iterable[GroupObservation]
     return len(group.launched) < group.desired or not any(other.has_unsettled_instances for other in groups)
 
 
+def is_spare(group: GroupObservation, groups: Iterable[GroupObservation]) -> bool:
+    """
+    Return whether a group is an idle candidate beside another one of its role, whose activities say nothing.
+
+    Of idle candidates alone, the first is not spare.
+    """
+    return group.is_idle and _choose([other for other in groups if other.role is group.role]) != group
+
+
 def needs_decision(groups: tuple[GroupObservation, ...]) -> bool:
     """
     Return whether a decision may be needed.
@@ -182,11 +196,11 @@ def is_standing(observed: ClusterObservation, state: ClusterState | None) -> boo
 
 
 def _join(groups: tuple[GroupObservation, ...], role: NodeRole) -> GroupObservation | None:
-    """Return the groups of a role as one, named after the first candidate with a desired capacity."""
+    """Return the groups of a role as one, named after the candidate that is asked."""
     found = sorted((group for group in groups if group.role is role), key=_rank)
     if not found[1:]:
         return found[0] if found else None
-    asked = next((group for group in found if group.desired > group.min_size), found[0])
+    asked = _choose(found)
     read = [group.activities for group in found if group.activities is not None]
     desired = sum(group.desired for group in found)
     return replace(
@@ -200,6 +214,13 @@ def _join(groups: tuple[GroupObservation, ...], role: NodeRole) -> GroupObservat
         is_deleting=any(group.is_deleting for group in found),
         elsewhere=desired - asked.desired,
     )
+
+
+def _choose(found: Iterable[GroupObservation]) -> GroupObservation:
+    """Return the first candidate with a desired capacity; without one, the first with an instance, or of all."""
+    ranked = sorted(found, key=_rank)
+    asked = next((group for group in ranked if group.desired > group.min_size), None)
+    return asked or next((group for group in ranked if not group.is_idle), ranked[0])
 
 
 def _rank(group: GroupObservation) -> tuple[int, str, str]:

@@ -22,6 +22,8 @@ RESOURCE_BEGIN = "capacity-"
 """Prefix of the ids that the adjuster gives to the stack's resource."""
 _MOST_KNOWN = 20
 """Number of request ids to keep, so that a request that is delivered again, even late, changes nothing."""
+_ROUND = "#"
+"""Separator between the stack's id of a request and the number of candidates that were asked before."""
 _ORDER = (NodeRole.WORKER, NodeRole.MASTER)
 """The master's group is last, so that no cluster seems complete before its workers are requested."""
 
@@ -68,6 +70,20 @@ class RequestedCapacity:
     def release(self, asks: Sequence[GroupTarget]) -> "RequestedCapacity":
         """Return the next revision without a lease, for the next invocation, with the given targets."""
         return replace(self, revision=self.revision + 1, asks=tuple(asks), lease_until=0)
+
+    def address(self, candidate: str, asked: int) -> "RequestedCapacity":
+        """
+        Return the same revision, open for a candidate of the search, unless it was addressed to it before.
+
+        `asked` is the number of candidates that were asked before. Such a request has an id of its own, which is not
+        among the known ones: they keep the stack's, however often capacity moves.
+        """
+        stack_id = self.request.request_id.split(_ROUND)[0]
+        request_id = f"{stack_id}{_ROUND}{asked}" if asked else stack_id
+        request = replace(self.request, request_id=request_id, candidate=candidate)
+        if self.is_over or request == self.request:
+            return self
+        return replace(self, request=request, asks=(), former=self.asks or self.former, is_open=True)
 
     def close(self) -> "RequestedCapacity":
         """Return the next revision, with the request applied or settled."""
@@ -125,7 +141,7 @@ def is_idle(state: ClusterState | None, requested: RequestedCapacity, groups: Se
     """
     if state is not None and state.phase is Phase.FAILED:
         return True
-    is_new = requested.request.is_creation and not requested.asks
+    is_new = requested.request.is_creation and not requested.asks and _ROUND not in requested.request.request_id
     return is_new and (state is not None or any(group.desired > group.min_size for group in groups))
 
 

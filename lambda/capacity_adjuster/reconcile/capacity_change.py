@@ -3,7 +3,8 @@ Application of a request of the stack: sets the desired capacity of its groups.
 
 The request's record is written before the first call and after the last, so that the next invocation resumes after one
 that died. A shrink and a stop change desired too. A request waits for a shrink, which reads again before it acts; a
-stop and a request write their records and then read each other's, so that one of them sees the other and yields.
+stop and a request write their records and then read each other's, so that one of them sees the other and yields. With
+further candidates, the request goes to the one that the search names, and waits while it names none.
 """
 
 import logging
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from capacity_adjuster.policy.candidate_search import CandidateSearch, Stage
 from capacity_adjuster.policy.observation import GroupObservation
 from capacity_adjuster.policy.requested_capacity import RequestedCapacity, find_due, is_held, is_idle, plan_targets
 from capacity_adjuster.policy.stop_policy import StopRecord, is_at_rest
@@ -36,7 +38,7 @@ class CapacityChange:
         Reads the groups unless they are given. A refused call ends the invocation; the next one resumes from there.
         """
         records = self._adapters.records
-        requested = records.read(RequestedCapacity)
+        requested, search = self._read_request()
         if requested is None or not requested.is_open:
             return ""
         if is_held(requested, self._adapters.clock.now()):
@@ -49,8 +51,10 @@ class CapacityChange:
         intended = requested.intend(asks, self._adapters.end_lease())
         if not records.write(intended):
             return LOST_RACE
-        if not self._observer.has_no_shrink():
-            return "the request waits for a shrink" if records.write(intended.release(requested.asks)) else LOST_RACE
+        hindrance = "" if self._observer.has_no_shrink() else "the request waits for a shrink"
+        hindrance = hindrance or ("" if self._read_search() == search else "the request waits for the search")
+        if hindrance:
+            return hindrance if records.write(intended.release(requested.asks)) else LOST_RACE
         outcome = SETTLED
         if intended.asks and not self._is_stopped(groups):
             self._set(intended, groups)
@@ -61,6 +65,21 @@ class CapacityChange:
         """Return whether a request is being applied."""
         requested = self._adapters.records.read(RequestedCapacity)
         return requested is not None and requested.is_open
+
+    def _read_request(self) -> tuple[RequestedCapacity | None, CandidateSearch | None]:
+        """
+        Return the request, for the candidate that the search names; None while it names none.
+
+        The groups of a candidate that is no longer in the settings are gone, or go.
+        """
+        requested, search = self._adapters.records.read(RequestedCapacity), self._read_search()
+        if requested is None or search is None or search.candidate not in self._observer.order:
+            return requested, search
+        is_asking = search.stage is Stage.ASKING
+        return (requested.address(search.candidate, search.asked) if is_asking else None), search
+
+    def _read_search(self) -> CandidateSearch | None:
+        return self._adapters.records.read(CandidateSearch) if self._observer.order else None
 
     def _is_stopped(self, groups: Sequence[GroupObservation]) -> bool:
         # A stopped cluster stays stopped, with any request of the stack, until its user scales it up.

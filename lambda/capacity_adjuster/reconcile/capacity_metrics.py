@@ -10,6 +10,7 @@ from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.reconcile.observer import Observer
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.metrics import (
+    CANDIDATES_TRIED,
     CAPACITY_ASKED,
     CAPACITY_LAUNCHED,
     FORMATION_PENDING_SECONDS,
@@ -32,6 +33,8 @@ def log_capacity(observer: Observer, now: float, read_state: Callable[[], Cluste
         if not is_known and workers is not None and now - workers.created >= PATIENCE_SECONDS:
             state, is_known = read_state(), True
         metrics = measure_capacity(observer.cluster, state, observer.adjustment, now, is_state_known=is_known)
+        if observer.candidates_tried:
+            metrics[CANDIDATES_TRIED] = observer.candidates_tried
     except Exception:
         logger.exception("could not measure the capacity")
         return

@@ -1,8 +1,10 @@
 """Observations of one invocation: only the reads that the decision needs, and a second read that confirms it."""
 
+import math
 from dataclasses import replace
 
 from capacity_adjuster.policy.breaker import FAILURE_SECONDS, Breaker, Rearm, Trip, needs_record
+from capacity_adjuster.policy.candidate_search import list_order
 from capacity_adjuster.policy.decision import (
     Decision,
     Outcome,
@@ -14,6 +16,7 @@ from capacity_adjuster.policy.observation import (
     SUSPENDED_PROCESSES,
     ClusterObservation,
     GroupObservation,
+    is_spare,
     is_standing,
     needs_activities,
     needs_decision,
@@ -34,6 +37,7 @@ class Observer:
     def __init__(self, settings: AdjusterSettings, adapters: Adapters) -> None:
         self._settings = settings
         self._adapters = adapters
+        self.order = list_order(settings.candidates)  # Candidates in order; none without further ones
         self._found: tuple[GroupObservation, ...] = ()
         self._breaker: Breaker | None = None
         self._dying: set[str] = set()
@@ -41,6 +45,8 @@ class Observer:
         self.cluster = ClusterObservation()
         self.state: ClusterState | None = None
         self.adjustment: Adjustment | None = None  # Also None when it cannot matter
+        self.patience_until = math.inf  # Time from which on a candidate that is short of the minimum is refused
+        self.candidates_tried = 0  # Candidates that were asked for capacity; 0 when unknown, or without further ones
         self.has_read_state = False  # The state record is not read while instances launch or terminate
 
     @property
@@ -51,8 +57,8 @@ class Observer:
     @property
     def may_have_request(self) -> bool:
         """True if a request may be open; it waits while instances launch in all groups."""
-        found = self.cluster.groups
-        return needs_decision(found) or any(not group.desired for group in found)
+        asked = (self.cluster.master, self.cluster.workers)
+        return needs_decision(self.cluster.groups) or any(group is not None and not group.desired for group in asked)
 
     def read_once(self) -> str:
         """Return the reason why no decision is needed; empty when one may be."""
@@ -60,11 +66,16 @@ class Observer:
         self.cluster = ClusterObservation(self._found)
         if not needs_decision(self._found):
             return "instances launch or terminate, or the groups do not exist yet"
-        self.state = self._adapters.records.read_state()
-        self.has_read_state = True
+        self.read_state()
         if self.state is not None and is_standing(self.cluster, self.state):
             return f"the verdict stands: {self.state.phase.value}"
         return ""
+
+    def read_state(self) -> None:
+        """Read the state record, once in this invocation."""
+        if not self.has_read_state:
+            self.state = self._adapters.records.read_state()
+            self.has_read_state = True
 
     def read_until_stable(self, own: Adjustment | None = None) -> Decision:
         """
@@ -130,12 +141,15 @@ class Observer:
             breaker=self._breaker,
             settings=self._settings,
             now=now,
+            patience_until=self.patience_until,
         )
 
     def _add_activities(
         self, group: GroupObservation, found: tuple[GroupObservation, ...], now: float
     ) -> GroupObservation:
         groups = self._adapters.groups
+        if is_spare(group, found):
+            return replace(group, activities=())
         if self.is_published:
             # Only the breaker acts, which needs the workers' losses.
             is_worker = group.role is NodeRole.WORKER

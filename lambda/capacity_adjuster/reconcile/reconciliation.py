@@ -23,6 +23,7 @@ from capacity_adjuster.policy.decision import (
 )
 from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.reconcile.adapters import LOST_RACE, Adapters
+from capacity_adjuster.reconcile.candidate_change import CandidateChange
 from capacity_adjuster.reconcile.capacity_change import CapacityChange
 from capacity_adjuster.reconcile.observer import RESERVE_SECONDS, Observer
 from capacity_adjuster.reconcile.shutdown import Shutdown
@@ -48,6 +49,7 @@ class Reconciliation:
         self.observer = Observer(settings, adapters)
         self._shutdown = Shutdown(settings, adapters, self.observer)
         self._capacity_change = CapacityChange(adapters, self.observer)
+        self._search = CandidateChange(settings, adapters, self.observer, self._capacity_change)
         self._has_lock = False
 
     def run(self) -> str:
@@ -64,8 +66,11 @@ class Reconciliation:
             may_ask = observer.may_have_request and not self._budget_message
             if may_ask and (asked := self._capacity_change.run(observer.cluster.groups)):
                 return asked
-            why = self._shutdown.run(self._budget_message) or why
-            if why:
+            if ended := self._shutdown.run(self._budget_message):
+                return ended
+            if moved := self._search.run():
+                return self._finish(moved)
+            if why and self._adapters.clock.now() < observer.patience_until:
                 return why
             if not self._acquire_lock():
                 return "skipped: another invocation is running"
@@ -91,7 +96,7 @@ class Reconciliation:
                 case Wait():
                     return decision.why
                 case Outcome():
-                    return self._write_verdict(decision)
+                    return self._conclude(decision)
                 case Resume():
                     is_done = self.observer.resume_shrink(decision.adjustment)
                 case Shrink():
@@ -105,6 +110,16 @@ class Reconciliation:
                     is_done = self._adapters.records.write(decision.breaker)
             if not is_done:
                 return LOST_RACE
+
+    def _conclude(self, verdict: Outcome) -> str:
+        """Write a verdict, unless another candidate may do what the current one refused."""
+        if verdict.refusal is not None and self._search.answers(verdict.refusal):
+            return self._finish(self._search.leave(verdict.refusal))
+        sealed = self._search.seal(verdict.state)
+        return self._write_verdict(Outcome(sealed)) if sealed else LOST_RACE
+
+    def _finish(self, moved: str | Outcome) -> str:
+        return moved if isinstance(moved, str) else self._write_verdict(moved)
 
     def _acquire_lock(self) -> bool:
         """
@@ -136,7 +151,8 @@ class Reconciliation:
         try:
             groups.suspend(opened.group, opened.processes)
             # For a master that publishes after this read, the group is as if the shrink had come first.
-            is_same = observer.read_until_stable(own=opened.close()) == decision and not self._shutdown.is_under_way()
+            is_same = observer.read_until_stable(own=opened.close()) == decision
+            is_same = is_same and not self._shutdown.is_under_way() and not self._search.is_leaving()
             if is_same and records.read_state() == state:
                 groups.set_desired(opened.group, opened.target)
                 desired = opened.target

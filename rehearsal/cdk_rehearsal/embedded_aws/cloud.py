@@ -256,6 +256,10 @@ class EmbeddedAws:
         """Change for how many seconds API servers on EKS take a token."""
         self._deployed().eks.access.tokens.token_seconds = seconds
 
+    def kill_function(self, part: str) -> int:
+        """Kill the processes of functions whose name has a part, between any two calls; return how many there were."""
+        return self._deployed().functions.kill(part)
+
     def interrupt_training(self, job: str) -> bool:
         """Take back the spot capacity of a training job; return whether it has any that trains."""
         return self._deployed().training.interrupt(job)

@@ -112,10 +112,11 @@ class Fleet:
             self.booted_at[machine.instance_id] = time.monotonic()
 
     def power_off(self, instance_id: str) -> None:
-        """End a machine of the lab, which may have lost its power before."""
+        """End a machine of the lab, which may have lost its power before, or never have booted."""
         if instance_id in self._machines:
             self._end(instance_id, "is powered off")
-        self.billed[instance_id].until = time.monotonic()
+        if instance_id in self.billed:
+            self.billed[instance_id].until = time.monotonic()
 
     def cut_power(self, instance_id: str) -> None:
         """End a machine of the lab, while EC2 goes on taking it for running; PromiseError when it does not run."""

@@ -69,7 +69,7 @@ def test_a_cluster_in_a_nested_stack_waits_for_what_its_parent_has(make_app):
 
 AFTER_THE_GROUPS = {"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "Custom::RequestedCapacity"}
 """Resources that request nodes of the groups, or watch them by name; all others are made before the groups."""
-every_variant = pytest.mark.parametrize("variant", ["default", "network.isolated", "guarded-spending"])
+every_variant = pytest.mark.parametrize("variant", ["default", "network.isolated", "guarded-spending", "fallbacks"])
 
 
 @every_variant

@@ -12,7 +12,7 @@ import aws_cdk as cdk
 import pytest
 
 import deeplearning_cdk
-from deeplearning_cdk import JobEnvironment, Lustre, NodeImage, Purchase, Spending, TrainingCluster
+from deeplearning_cdk import Candidate, JobEnvironment, Lustre, NodeImage, Purchase, Spending, TrainingCluster
 from tests.unit.deeplearning_cdk.clusters import VALUES, props_of, warn
 
 ROOT = Path(__file__).parents[3]
@@ -32,6 +32,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "guarded-spending": {
         "spending": Spending(monthly_budget_usd=5000, budget_stops=True),
         "workers.instance_type": "m5.large",
+    },
+    "fallbacks": {
+        "workers.instance_type": "g5.12xlarge",
+        "workers.fallbacks": (Candidate(availability_zone="us-east-1b"), Candidate(purchase=Purchase.spot())),
+        "network.availability_zone": "us-east-1a",
     },
     "capacity-block": {
         "workers.purchase": Purchase.capacity_block("cr-0123456789abcdef0"),

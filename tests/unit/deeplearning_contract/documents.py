@@ -5,7 +5,7 @@ import json
 
 import hypothesis.strategies as st
 
-from deeplearning_contract.cluster_state import ClusterState, Departure, Phase
+from deeplearning_contract.cluster_state import CapacityAttempt, ClusterState, Departure, Phase
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import NodeReport, ReportStage
 from deeplearning_contract.names import NodeRole
@@ -27,6 +27,7 @@ addresses = st.builds(lambda n: str(ipaddress.IPv4Address(n)), st.integers(0x0A0
 notes = st.text(max_size=MAX_REASON)
 reasons = st.builds(Reason, notes, notes, notes)
 members = st.builds(Member, instance_ids, addresses, st.integers(0, 16), keys)
+attempts = st.builds(CapacityAttempt, st.text(), st.text(), counts, counts, st.text(), counts, counts)
 states = st.builds(
     ClusterState,
     cluster=st.text(min_size=1),
@@ -43,6 +44,8 @@ states = st.builds(
     run_ended=st.booleans(),
     notice=notes,
     worker_minimum=counts,
+    candidate=st.text(),
+    attempts=st.lists(attempts, max_size=2).map(tuple),
 )
 reports = st.one_of(
     members.flatmap(

@@ -84,6 +84,11 @@ class ExecutionEnvironment:
         self._answers = os.fdopen(self._read, "rb", buffering=0)
 
     @property
+    def name(self) -> str:
+        """Name of the function."""
+        return self._function.name
+
+    @property
     def alive(self) -> bool:
         """True while the process can take another event."""
         return self._process.poll() is None

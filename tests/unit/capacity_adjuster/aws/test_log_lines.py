@@ -172,6 +172,7 @@ class Seen:
         self.cluster = observed
         self.state = None
         self.adjustment = None
+        self.candidates_tried = 0
         self.has_read_state = has_read_state
 
 

@@ -13,6 +13,7 @@ from scaling_model import SETTLE_SECONDS
 from capacity_adjuster.events.capacity_block import ExpiryWarning, announce_expiry
 from capacity_adjuster.events.stack_request import answer_stack
 from capacity_adjuster.policy.breaker import Breaker
+from capacity_adjuster.policy.candidate_search import CandidateSearch
 from capacity_adjuster.policy.requested_capacity import RequestedCapacity
 from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.policy.stop_policy import StopRecord
@@ -32,7 +33,13 @@ MUTATING = frozenset(
     }
 )  # fmt: skip
 """All but the watch, which only spares calls."""
-NAMES = {Adjustment: "adjustment", Breaker: "breaker", StopRecord: "stop", RequestedCapacity: "requested"}
+NAMES = {
+    Adjustment: "adjustment",
+    Breaker: "breaker",
+    StopRecord: "stop",
+    RequestedCapacity: "requested",
+    CandidateSearch: "search",
+}
 RESERVATION = "cr-0123456789abcdef0"
 
 

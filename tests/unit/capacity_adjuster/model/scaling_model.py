@@ -86,6 +86,11 @@ class ModelGroup:
     history: list[tuple[float, GroupObservation | None]] = field(default_factory=list)
     lost_at: float | None = None
     """Time at which it lost an instance that it has not tried to replace yet."""
+    candidate: str = "0"
+
+    @property
+    def name(self):
+        return f"{self.role.value}-group" + ("" if self.candidate == "0" else f"-{self.candidate}")
 
     @property
     def live(self):
@@ -96,7 +101,7 @@ class ModelGroup:
 
     def observe(self):
         return GroupObservation(
-            name=f"{self.role.value}-group",
+            name=self.name,
             role=self.role,
             min_size=self.min_size,
             desired=self.desired,
@@ -119,6 +124,7 @@ class ModelGroup:
             suspended=frozenset(self.suspended),
             created=START,
             is_deleting=self.is_deleting,
+            candidate=self.candidate,
         )
 
     def remember(self, now):
@@ -153,6 +159,7 @@ class World:
         self.breaker = None
         self.stop = None
         self.requested = None
+        self.search = None
         self.requests = []
         self.answers = []
         self.by_hand = set()

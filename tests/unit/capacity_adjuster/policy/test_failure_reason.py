@@ -14,7 +14,7 @@ from capacity_adjuster.policy.failure_reason import (
     explain_shrink,
     explain_wait,
 )
-from deeplearning_contract.launch_failures import LAUNCH_FAILURE_KINDS, classify_failure
+from deeplearning_contract.launch_failures import LAUNCH_FAILURE_KINDS, Scope, classify_failure
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.reason import MAX_REASON
 
@@ -41,6 +41,29 @@ def test_auto_scalings_words_are_understood(name, message):
 
 def test_every_kind_has_an_example():
     assert set(MESSAGES) == {kind.name for kind in LAUNCH_FAILURE_KINDS} | {"LaunchFailed"}
+
+
+SCOPES = {
+    Scope.CANDIDATE: {
+        "SpotPriceTooLow",
+        "InsufficientSpotCapacity",
+        "InsufficientFreeAddressesInSubnet",
+        "ReservationCapacityExceeded",
+        "InsufficientInstanceCapacity",
+        "Unsupported",
+        "UnhealthyInstance",
+        "LaunchFailed",
+    },
+    Scope.QUOTA: {"MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded"},
+    Scope.REGION: {"PendingVerification", "RequestLimitExceeded"},
+}
+
+
+@pytest.mark.parametrize(("name", "message"), [(name, texts[0]) for name, texts in MESSAGES.items()])
+def test_a_refusal_rules_out_what_shares_its_cause_and_no_more(name, message):
+    """Every candidate has the same key pair, profile, image, keys and volumes, so that other kinds rule out all."""
+    scope = next((scope for scope, names in SCOPES.items() if name in names), Scope.CLUSTER)
+    assert classify_failure(message).scope is scope
 
 
 @pytest.mark.parametrize("kind", LAUNCH_FAILURE_KINDS, ids=lambda kind: kind.name)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from test_decision import FAILED, MASTER, NOW, SHORT, WORKERS, launch, nodes
 
-from capacity_adjuster.policy.observation import ClusterObservation, is_standing, needs_decision
+from capacity_adjuster.policy.observation import ClusterObservation, is_spare, is_standing, needs_decision
 from deeplearning_contract.cluster_state import ClusterState, Phase
 
 LAUNCHED = ClusterState("training", 1, 1, Phase.LAUNCHED, 4, (*MASTER.launched, *WORKERS.launched))
@@ -69,3 +69,31 @@ def test_an_activity_without_an_end_ended_when_it_began():
 def test_the_last_of_several_failures_is_the_one_that_explains():
     later = launch(20, "Failed", "another reason")
     assert replace(SHORT, activities=(later, FAILED)).standing_failure == later
+
+
+def idle(candidate, group=WORKERS):
+    return replace(group, name=f"{group.role.value}-{candidate}", candidate=candidate, desired=0, instances=())
+
+
+@pytest.mark.parametrize(
+    ("group", "others", "spare"),
+    [
+        (idle("b"), (WORKERS,), True),
+        (idle("b"), (idle("0"),), True),
+        (idle("0"), (idle("b"),), False),
+        (idle("0"), (replace(idle("b"), desired=3),), True),
+        (idle("0"), (replace(idle("b"), instances=nodes(1, "Terminating")),), True),
+        (replace(idle("b"), desired=1), (WORKERS,), False),
+        (replace(idle("b"), instances=nodes(1, "Terminating")), (WORKERS,), False),
+        (idle("0"), (), False),
+        (idle("0"), (idle("b", MASTER),), False),
+    ],
+    ids=["beside one", "second", "first", "before", "before one left", "asked", "not empty", "alone", "other role"],
+)
+def test_an_idle_candidate_is_spare_beside_another_of_its_role(group, others, spare):
+    assert is_spare(group, (group, *others)) is spare
+
+
+def test_an_idle_candidate_is_no_other_group_from_which_workers_are_requested():
+    workers = ClusterObservation((MASTER, WORKERS, replace(idle("b"), activities=()))).workers
+    assert (workers.name, workers.elsewhere, workers.activities) == (WORKERS.name, 0, WORKERS.activities)

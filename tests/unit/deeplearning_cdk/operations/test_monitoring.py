@@ -13,7 +13,7 @@ from aws_cdk import aws_sqs as sqs
 from deeplearning_cdk import NodeImage, TrainingCluster
 from deeplearning_cdk.capacity.spending import ClusterBudget
 from deeplearning_cdk.coordination.messages import FORWARDED, NO_POLICY, allow_publishers
-from deeplearning_cdk.operations.dashboard import LEFT_OUT_WITHOUT_GPUS
+from deeplearning_cdk.operations.dashboard import LEFT_OUT_WITHOUT_FALLBACKS, LEFT_OUT_WITHOUT_GPUS
 from deeplearning_cdk.operations.metrics import ClusterMetrics
 from deeplearning_contract.cluster_event import ClusterEvent, EventKind, name_source
 from deeplearning_contract.log_record import ADJUSTER, REASON, LogLine, Speaker
@@ -29,6 +29,7 @@ TOPIC = "MonitoringAlarms"
 CPU = {"workers.instance_type": "m5.large"}
 IMAGE = NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu")
 BUDGET, STOPPING = VARIANTS["capacity-block"], VARIANTS["guarded-spending"]
+FALLBACKS = VARIANTS["fallbacks"]
 
 # Metric, statistic, period, periods, comparison, threshold, whether its end is told.
 ABOVE, BELOW = "GreaterThanThreshold", "LessThanThreshold"
@@ -215,13 +216,21 @@ def test_own_topic_is_encrypted_refuses_plain_http_and_allows_aws_for_this_accou
     assert all(entry["Action"] == "sns:Publish" for entry in (https, bound, events))
 
 
-@pytest.mark.parametrize("props", [{}, CPU, STOPPING], ids=["default", "cpu", "budget-stops"])
+@pytest.mark.parametrize("props", [{}, CPU, STOPPING, FALLBACKS], ids=["default", "cpu", "budget-stops", "fallbacks"])
 def test_dashboard_and_alarms_name_only_metrics_that_are_written(synthesize: Any, props: dict[str, Any]) -> None:
     written = {(metric.name, frozenset(names)) for metric in METRICS for names in metric.dimensions}
     assert _cluster_metrics(synthesize(**props)) <= written
 
 
-@pytest.mark.parametrize(("props", "left_out"), [({}, ()), (CPU, LEFT_OUT_WITHOUT_GPUS)], ids=["default", "cpu"])
+@pytest.mark.parametrize(
+    ("props", "left_out"),
+    [
+        ({}, LEFT_OUT_WITHOUT_FALLBACKS),
+        (CPU, LEFT_OUT_WITHOUT_FALLBACKS + LEFT_OUT_WITHOUT_GPUS),
+        (FALLBACKS, ()),
+    ],
+    ids=["default", "cpu", "fallbacks"],
+)
 def test_dashboard_shows_every_metric_or_it_is_named_as_left_out(
     synthesize: Any, props: dict[str, Any], left_out: tuple[Any, ...]
 ) -> None:
@@ -277,6 +286,7 @@ def test_metrics_of_users_dashboards_are_the_clusters() -> None:
         metrics.metric_generation(),
         metrics.metric_nodes_lost(),
         metrics.metric_launch_failures(),
+        metrics.metric_candidates_tried(),
         metrics.metric_formation_pending(),
         metrics.metric_formation_phase("boot"),
         metrics.metric_gpu_utilization(),

@@ -25,6 +25,7 @@ from constructs import Construct
 
 import deeplearning_cdk
 from deeplearning_cdk import (
+    Candidate,
     DataSource,
     EksTraining,
     EmrTraining,
@@ -81,6 +82,7 @@ PLAIN: dict[Callable[..., Any], dict[str, Any]] = {
     InstanceTypeFacts: {"name": "m5.large"},
     Spending: {},
     Purchase: {},
+    Candidate: {},
     Purchase.on_demand: {},
     Purchase.spot: {},
     Purchase.reservation: {"reservation_id": "cr-01234567"},
@@ -152,6 +154,8 @@ def props_of(callee: Callable[..., Any]) -> list[str]:
 
 def make_and_plan(callee: Callable[..., Any], props: dict[str, Any]) -> None:
     made = callee(**props)
+    if callee is Candidate:
+        callee, made = Workers, Workers(instance_type="m5.large", fallbacks=[made])
     name = next((name for name, value in VALUES.items() if value is callee), None)
     if name in inspect.signature(plan_nodes).parameters:
         values = {value: VALUES[value]() for value in inspect.signature(plan_nodes).parameters}

@@ -1,0 +1,1 @@
+"""Cost of a stack before its deployment: prices with their dates, a rule for each type of resource, and the totals."""

@@ -1,0 +1,110 @@
+"""`deeplearning-cdk estimate`: reckons what a stack costs, before anything is deployed."""
+
+import argparse
+import datetime as dt
+import json
+import math
+from pathlib import Path
+
+from cdk_rehearsal.errors import AssemblyError
+from cdk_rehearsal.manifest import find_stacks
+from deeplearning_cli.arguments import Commands
+from deeplearning_cli.errors import UNAVAILABLE, UnavailableError, report_error
+from deeplearning_cli.estimate.prices import UNITS, list_prices
+from deeplearning_cli.estimate.reckoning import Estimate, reckon
+from deeplearning_cli.estimate.rendering import PriceAge, render_lines, to_document
+from deeplearning_rehearsal.platforms.registry import PLATFORMS
+from deeplearning_rehearsal.template import read_cluster
+
+EXCEEDED = 1
+DEFAULT_REGION = "us-east-1"
+NAMES = {"ec2": "EC2", "emr": "EMR", "sagemaker": "SageMaker", "eks": "EKS"}
+
+
+def add_parser(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "estimate",
+        help="reckon what a stack costs, before it is deployed",
+        description="Reckon what a synthesized cluster on EC2 costs: its nodes for each candidate, what the stack has "
+        "beside them, and what stays after the cluster's end and the stack's deletion. Offline, with the prices that "
+        "come with this version, and their dates.",
+        epilog="exit status: 0 reckoned, 1 more than --at-most, 2 it cannot be reckoned, or not whether it is "
+        "within --at-most, 130 interrupted; example: "
+        "cdk synth --quiet && deeplearning-cdk estimate --hours 12 --gb 500; prices beside those of instance types: "
+        f"{', '.join(UNITS)}",
+    )
+    add = parser.add_argument
+    add("assembly", nargs="?", default="cdk.out", help="the cloud assembly of `cdk synth` (default: %(default)s)")
+    add("--stack", metavar="NAME", help="which stack of the assembly (default: the only one that is a cluster)")
+    add("--region", metavar="REGION", help=f"AWS region (default: the stack's, or {DEFAULT_REGION})")
+    add("--hours", type=_amount, default=12.0, metavar="H", help="hours that the nodes run (default: 12)")
+    add("--gb", type=_amount, default=500.0, metavar="GB", help="data on a new EFS file system, in GiB (default: 500)")
+    add("--price", action="append", type=_price, default=[], metavar="NAME=USD", help="a price of today; repeatable")
+    add("--at-most", type=_amount, metavar="USD", help="end with 1 if the dearest candidate with everything costs more")
+    add("--json", action="store_true", help="print a JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the estimate; return 0, 1 or 2 as the help says."""
+    try:
+        estimate, age = _reckon(arguments, read_today())
+        status = _judge(estimate, age, arguments.at_most)
+    except (AssemblyError, UnavailableError) as error:
+        return report_error(error, as_json=arguments.json)
+    if arguments.json:
+        print(json.dumps(to_document(estimate, age), indent=2))
+    else:
+        print("\n".join(render_lines(estimate, age)))
+    return status
+
+
+def read_today() -> dt.date:
+    """Return the date, by which the age of prices is judged."""
+    return dt.datetime.now(tz=dt.UTC).date()
+
+
+def _reckon(arguments: argparse.Namespace, today: dt.date) -> tuple[Estimate, PriceAge]:
+    assembly = Path(arguments.assembly).resolve()
+    stack = read_cluster(assembly, arguments.stack)
+    platform = next(name for name, each in PLATFORMS.items() if each.owns(stack.template))
+    if platform != "ec2":
+        raise UnavailableError(
+            f"stack {stack.name} must be a cluster on EC2, got one on {NAMES[platform]}; estimate reads clusters "
+            "on EC2, AWS's calculator has the others"
+        )
+    entry = next(each.entry for each in find_stacks(assembly) if each.path == stack.path)
+    own = str(entry.get("environment", "")).rpartition("/")[2]
+    region = arguments.region or (own if own not in ("", "unknown-region") else DEFAULT_REGION)
+    prices = list_prices(region, dict(arguments.price))
+    estimate = reckon(stack.templates, prices, hours=arguments.hours, gib=arguments.gb)
+    return estimate, PriceAge.find(prices, today)
+
+
+def _judge(estimate: Estimate, age: PriceAge, at_most: float | None) -> int:
+    """Return the exit status of an estimate; 2 where it does not answer whether it is within the limit."""
+    if at_most is None:
+        return 0
+    if not age.allows_totals:
+        return UNAVAILABLE
+    if estimate.dearest > at_most:
+        return EXCEEDED
+    return UNAVAILABLE if estimate.unknown else 0
+
+
+def _amount(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number of 0 or more, got {text!r}")
+    return number
+
+
+def _price(text: str) -> tuple[str, float]:
+    name, is_given, usd = text.partition("=")
+    if not name or not is_given:
+        raise argparse.ArgumentTypeError(f"must be NAME=USD, such as p5.48xlarge=55.04, got {text!r}")
+    return name, _amount(usd)

@@ -1,0 +1,349 @@
+"""Capacity is searched among candidates, one at a time, until one gives the minimum or the time is over."""
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+from model_invocation import Invocation
+from search_machine import LEASE_SECONDS, SearchMachine
+from search_model import (
+    MASTER,
+    PATIENCE_SECONDS,
+    SEARCH_SECONDS,
+    WORKER,
+    B,
+    C,
+    Pool,
+    SearchInvocation,
+    begin_search,
+    refuse_all,
+    run_minutes,
+    search_ask,
+    search_invoke,
+)
+from test_crashes import make_world
+from test_scaling_model import THOROUGH
+
+from capacity_adjuster.policy.candidate_search import Stage
+from capacity_adjuster.policy.stop_policy import StopRecord
+from deeplearning_contract.cluster_event import EventKind
+from deeplearning_contract.cluster_state import Phase
+
+pytestmark = pytest.mark.usefixtures("silence")
+MOST_CALLS = 40
+
+
+def test_no_history_breaks_a_promise():
+    run_state_machine_as_test(SearchMachine, settings=settings(THOROUGH, stateful_step_count=20))
+
+
+def test_a_cluster_that_the_first_candidate_refuses_launches_in_the_next():
+    world = begin_search({**refuse_all("0"), B: Pool()})
+    run_minutes(world, 10)
+    assert world.state.phase is Phase.LAUNCHED
+    assert (world.state.candidate, len(world.state.expected)) == (B, 4)
+    (attempt,) = world.state.attempts
+    assert (attempt.candidate, attempt.kind, attempt.launched) == ("0", "InsufficientInstanceCapacity", 0)
+    assert attempt.words == "p3dn.24xlarge in eu-west-1a"
+    assert world.occupied() == {B}
+    assert not any(group.suspended for group in world.groups.values())
+    (moved,) = world.moves
+    assert moved.kind is EventKind.CAPACITY_MOVED
+    assert str(moved.reason) == f"capacity moves from candidate 0 to {B}; InsufficientInstanceCapacity"
+
+
+def test_what_a_refused_candidate_gave_is_taken_back_before_the_next_is_asked():
+    world = begin_search({"0": Pool([(0, 1)]), B: Pool()})
+    run_minutes(world, 12)
+    assert (world.state.candidate, world.state.attempts[0].launched) == (B, 1)
+    assert not any(group.nodes for group in world.pair("0"))
+
+
+def test_a_candidate_holds_with_its_minimum():
+    world = begin_search({"0": Pool([(0, 2)]), B: Pool()})
+    run_minutes(world, 12)
+    assert (world.state.phase, world.state.candidate, len(world.state.expected)) == (Phase.LAUNCHED, "0", 3)
+    assert world.state.attempts == ()
+
+
+def test_a_candidate_that_never_answers_is_left_when_its_patience_is_over():
+    world = begin_search({"0": Pool([(0, 0)], ""), B: Pool()})
+    run_minutes(world, 12)
+    (attempt,) = world.state.attempts
+    assert attempt.kind == f"nothing within {PATIENCE_SECONDS} s"
+    assert PATIENCE_SECONDS <= attempt.ended - attempt.began <= PATIENCE_SECONDS + 60 + 10
+    assert world.state.candidate == B
+
+
+def test_another_count_while_launches_never_end_does_not_keep_the_patience_from_its_begin():
+    world = begin_search({"0": Pool([(0, 0)], ""), B: Pool()})
+    world.react_all()
+    search_ask(world, world.stack_request("Update", 4), crash_at=4)
+    run_minutes(world, 15)
+    assert [attempt.candidate for attempt in world.state.attempts] == ["0"]
+    assert (world.state.candidate, len(world.state.expected)) == (B, 5)
+
+
+def test_a_candidate_whose_master_is_refused_is_left_with_its_workers():
+    world = begin_search({"0": Pool(master=False), B: Pool()})
+    run_minutes(world, 12)
+    (attempt,) = world.state.attempts
+    assert (attempt.kind, attempt.launched) == ("master: InsufficientInstanceCapacity", 3)
+    assert world.occupied() == {B}
+
+
+def test_a_search_that_is_over_names_what_each_candidate_gave():
+    world = begin_search({"0": Pool([(0, 1)]), **refuse_all(B, C)})
+    run_minutes(world, 60)
+    assert world.state.phase is Phase.FAILED
+    assert world.now - world.begun <= SEARCH_SECONDS + 60
+    reason = str(world.state.reason)
+    assert reason.startswith("no candidate gave at least 2 workers in 2")
+    for words in (
+        "p3dn.24xlarge in eu-west-1a: InsufficientInstanceCapacity, 1 of 3; ",
+        "p4d.24xlarge in us-east-1b: InsufficientInstanceCapacity, 0 of 3; ",
+        "p4d.24xlarge in us-east-1c, spot: InsufficientInstanceCapacity, 0 of 3",
+    ):
+        assert words in reason
+    assert not world.occupied()
+    assert world.signals == [reason]
+
+
+@pytest.mark.parametrize("refusal", ["image", "volumes"])
+def test_a_cause_that_no_candidate_mends_ends_the_search_at_once(refusal):
+    world = begin_search({**refuse_all("0", refusal=refusal), B: Pool()})
+    run_minutes(world, 10)
+    assert world.state.phase is Phase.FAILED
+    assert world.now - world.begun < 300
+    assert not world.moves
+
+
+def test_a_cause_of_the_whole_region_is_waited_for_beyond_the_patience():
+    world = begin_search({**refuse_all("0", refusal="throttled"), B: Pool()})
+    run_minutes(world, 12)
+    assert not world.moves
+    assert world.state.phase is Phase.FAILED
+    assert "RequestLimitExceeded" in str(world.state.reason)
+
+
+def test_a_quota_rests_the_candidates_that_it_refuses_too():
+    small, large = "us-east-1b-p4d.12xlarge-1111", "us-east-1c-p4d.24xlarge-2222"
+    spot, last = "us-east-1b-p4d.24xlarge-spot-3333", "us-east-1d-p4d.24xlarge-4444"
+    pools = {"0": Pool([(0, 0)]), **refuse_all(large, small, last, refusal="quota"), spot: Pool()}
+    world = begin_search(pools, order=("0", large, last, spot, small))
+    run_minutes(world, 15)
+    assert [attempt.candidate for attempt in world.state.attempts] == ["0", large]
+    assert world.state.candidate == spot
+
+
+def test_a_candidate_that_gets_capacity_later_is_found_after_its_rest():
+    for begin in (300, 600, 900):
+        world = begin_search({"0": Pool([(0, 0), (begin, 9)]), **refuse_all(B, C)})
+        run_minutes(world, 60)
+        assert world.state.candidate == "0", begin
+        assert world.state.phase is Phase.LAUNCHED
+
+
+@pytest.mark.parametrize("tag", ["0", B, C])
+@pytest.mark.parametrize("refusal", ["capacity", "", "quota"])
+def test_a_candidate_that_has_capacity_all_the_time_is_found(tag, refusal):
+    world = begin_search({**refuse_all("0", B, C, refusal=refusal), tag: Pool()})
+    run_minutes(world, 60)
+    assert (world.state.phase, world.state.candidate) == (Phase.LAUNCHED, tag)
+
+
+def test_a_lost_node_is_replaced_where_the_cluster_is():
+    world = begin_search({**refuse_all("0"), B: Pool([(0, 9), (700, 2)])})
+    run_minutes(world, 10)
+    world.master_publishes_in(B)
+    moves = len(world.moves)
+    world.lose_node((WORKER, B))
+    for _ in range(20):
+        world.live_forth()
+        world.pass_time(60)
+        search_invoke(world)
+    assert world.occupied() == {B}
+    assert len(world.moves) == moves
+
+
+def test_another_count_goes_to_the_candidate_that_the_cluster_has():
+    world = begin_search({**refuse_all("0"), B: Pool()})
+    run_minutes(world, 10)
+    search_ask(world, world.stack_request("Update", 5))
+    assert (world.groups[WORKER, B].desired, world.groups[WORKER].desired) == (5, 0)
+    for event in list(world.requests):
+        search_ask(world, event)
+    assert (world.groups[WORKER, B].desired, world.groups[WORKER].desired) == (5, 0)
+
+
+def test_another_count_waits_while_a_candidate_is_left():
+    world = begin_search({"0": Pool([(0, 1)]), B: Pool()})
+    run_minutes(world, 1)
+    assert world.search.stage is Stage.LEAVING
+    search_ask(world, world.stack_request("Update", 4))
+    assert world.occupied() == {"0"}
+    run_minutes(world, 12)
+    assert (world.state.candidate, len(world.state.expected)) == (B, 5)
+
+
+def test_the_stacks_requests_stay_known_however_often_capacity_moves():
+    world = begin_search(refuse_all("0", B, C))
+    run_minutes(world, 60)
+    assert len(world.moves) > 5
+    assert world.requested.known == ("request-0",)
+
+
+def test_a_fallback_that_an_update_removes_is_left_alone_and_asked_no_more():
+    world = begin_search({**refuse_all("0"), B: Pool()})
+    run_minutes(world, 10)
+    for role in (WORKER, MASTER):
+        world.groups[role, B].exists = False
+        world.groups[role, B].nodes = []
+        world.groups[role, B].desired = 0
+    world.set_order(("0", C))
+    world.pools["0"] = Pool()
+    search_ask(world, world.stack_request("Update", 4))
+    assert world.groups[WORKER].desired == 4
+
+
+def test_a_stop_is_not_undone_by_the_search():
+    world = begin_search({**refuse_all("0"), B: Pool()}, stop_after=3600)
+    world.stop = StopRecord(revision=1, stopped_at=int(world.now) + 60)
+    for group in world.groups.values():
+        group.desired = 0
+        world.forget_old_answers(group)
+    run_minutes(world, 10)
+    assert not world.occupied()
+    assert not world.moves
+
+
+def test_nothing_is_left_or_asked_of_a_stack_that_is_deleted():
+    world = begin_search({**refuse_all("0"), B: Pool()})
+    run_minutes(world, 1)
+    world.user_deletes_the_stack()
+    run_minutes(world, 10)
+    assert world.state is None
+    assert not world.moves
+
+
+@pytest.mark.parametrize("first", [Pool([(0, 0)]), Pool([(0, 1)]), Pool([(0, 0)], "")], ids=["none", "some", "silent"])
+@pytest.mark.parametrize("minutes", [0, 1, 2, 3, 4, 5])
+def test_a_crash_around_any_call_changes_nothing_in_the_end(first, minutes):
+    for crash_at in range(2 * MOST_CALLS):
+        world = begin_search({"0": first, B: Pool()})
+        run_minutes(world, minutes)
+        world.live_forth()
+        world.pass_time(60)
+        if search_invoke(world, crash_at=crash_at).outcome != "crashed":
+            break
+        world.live_forth()
+        world.pass_time(LEASE_SECONDS)
+        run_minutes(world, 15)
+        assert (world.state.phase, world.state.candidate) == (Phase.LAUNCHED, B), crash_at
+        assert len(world.state.attempts) == 1
+        assert not any(group.suspended for group in world.groups.values()), crash_at
+
+
+def test_a_late_launch_after_the_departure_is_taken_back_before_the_next_is_asked():
+    world = begin_search({"0": Pool([(0, 0)], ""), B: Pool()})
+    for role in (MASTER, WORKER):
+        world.react(role, listed=False)
+    for _ in range(5):
+        world.pass_time(60)
+        search_invoke(world)
+    assert world.search.stage is Stage.LEAVING, "a launch in progress may still give an instance"
+    world.end_launch(WORKER)
+    run_minutes(world, 12)
+    assert world.state.candidate == B
+    assert world.occupied() == {B}
+
+
+def test_the_workers_are_lowered_before_the_master():
+    world = begin_search({"0": Pool([(0, 1)]), B: Pool()})
+    run_minutes(world, 1)
+    assert world.lowered == [WORKER, MASTER]
+
+
+def test_a_candidate_is_empty_in_two_reads_some_time_apart():
+    world = begin_search({"0": Pool([(0, 0)], master=False), B: Pool()})
+    world.live_forth()
+    world.pass_time(60)
+    invocation = search_invoke(world)
+    last = invocation.log[: invocation.log.index("resume")]
+    look = ["find", "read_activities", "read_activities"]
+    assert last[-7:] == [*look, "sleep", *look]
+
+
+def test_no_candidate_is_left_after_the_verdict():
+    world = begin_search({"0": Pool([(0, 3), (90, 0)]), B: Pool()})
+    run_minutes(world, 1)
+    assert world.state.phase is Phase.LAUNCHED
+    for _ in range(2):
+        world.lose_node(WORKER)
+    world.pass_time(60)
+    for _ in range(5):
+        world.live_forth()
+        world.pass_time(60)
+        search_invoke(world)
+    assert (world.state.phase, world.state.candidate, world.moves) == (Phase.FAILED, "0", [])
+    assert "InsufficientInstanceCapacity" in str(world.state.reason)
+
+
+@pytest.mark.parametrize("first", [Pool([(0, 0)]), Pool([(0, 1)]), Pool([(0, 2)])], ids=["none", "some", "enough"])
+@pytest.mark.parametrize("minutes", [0, 1, 2])
+def test_another_invocation_at_any_call_breaks_no_promise(first, minutes):
+    def ask_for_four(world):
+        search_ask(world, world.stack_request("Update", 4))
+
+    for other in (search_invoke, ask_for_four):
+        for position in range(MOST_CALLS):
+            world = begin_search({"0": first, B: Pool()})
+            run_minutes(world, minutes)
+            world.live_forth()
+            world.pass_time(60)
+            search_invoke(world, meanwhile=[(position, other)])
+            world.pass_time(LEASE_SECONDS)
+            run_minutes(world, 20)
+            assert world.state.phase is Phase.LAUNCHED
+            assert len(world.state.attempts) <= 1
+
+
+class CountingInvocation(Invocation):
+    """An invocation of a cluster with one candidate."""
+
+    def call(self, name, effect):
+        assert "search" not in name, "a cluster with one candidate has no search"
+        return super().call(name, effect)
+
+
+READS = ["find", "read_state", "read_requested", "acquire_lock"]
+LOOK = ["read_activities", "read_activities", "read_adjustment"]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "calls"),
+    [
+        (["", "", ""], ["write_state", "notify"]),
+        (["capacity", "capacity", "capacity"], ["read_state", "signal", "write_state", "send_event"]),
+    ],
+)
+def test_a_cluster_with_one_candidate_costs_the_same_calls_as_ever(outcomes, calls):
+    invocation = CountingInvocation(make_world(outcomes), crash_at=None, lag=0.0, meanwhile=[])
+    invocation.run()
+    assert invocation.log == [*READS, *LOOK, "sleep", "find", *LOOK, *calls, "release_lock"]
+
+
+def test_eight_candidates_cost_at_most_half_as_many_calls_again_while_they_wait():
+    tags = [f"us-east-1b-p4d.24xlarge-{number:04x}" for number in range(7)]
+
+    def count(*fallbacks):
+        world = begin_search({"0": Pool([(0, 0)], ""), **refuse_all(*fallbacks)})
+        for key in (WORKER, MASTER):  # Launches that are pending, and list no instance yet.
+            world.react(key, listed=False)
+        world.pass_time(60)
+        search_invoke(world)
+        world.pass_time(60)
+        invocation = SearchInvocation(world, crash_at=None, lag=0.0, meanwhile=[])
+        invocation.run()
+        return len(invocation.log)
+
+    assert count(*tags) <= 1.5 * count()
