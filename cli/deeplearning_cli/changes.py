@@ -114,6 +114,12 @@ def _explain(changes: Sequence[Change]) -> list[str]:
             "setup_timeout must keep the value of the creation: CloudFormation does not update a WaitCondition, and "
             "the deployment would fail; restore its former value"
         )
+    deleted = [change.path for change in changes if change.resource_type == _GROUP and change.effect is Effect.DELETE]
+    if deleted:
+        notes.append(
+            f"nodes: {', '.join(deleted)} would be deleted, with any node in it; `deeplearning-cdk status` shows which "
+            "candidate the cluster has"
+        )
     if "AWS::EC2::LaunchTemplate" in types or "Custom::PinnedImage" in types:
         notes.append(
             "nodes: running nodes stay as they are; nodes that launch later start from the new template. "

@@ -103,12 +103,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def find_outdated(access: CloudAccess) -> list[OutdatedNodes]:
-    """Compare the nodes of both groups with their launch template; workers first: the master forms the cluster."""
+    """
+    Compare the nodes of the groups with their launch template; workers first: the master forms the cluster.
+
+    Empty groups of a role are left out beside one with nodes, that of the candidate that the cluster has.
+    """
     responses = access.read()
     if not responses.groups:
         raise ViewError(f"the cluster has no groups that can be read; {'; '.join(responses.unread) or 'it is gone'}")
     found = [compare_group(group) for group in responses.groups]
-    return sorted(found, key=lambda nodes: nodes.is_master)
+    occupied = {nodes.role for nodes in found if nodes.count}
+    shown = [nodes for nodes in found if nodes.count or nodes.role not in occupied]
+    return sorted(shown, key=lambda nodes: nodes.is_master)
 
 
 def compare_group(group: Mapping[str, Any]) -> OutdatedNodes:

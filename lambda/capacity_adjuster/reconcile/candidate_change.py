@@ -3,8 +3,9 @@ Change of the candidate from which capacity is requested, over one or several in
 
 A candidate is left before the next one is asked: its groups launch nothing any more and are lowered, and must be empty
 in two reads. Then the record names the next candidate, and the stack's request follows it. The record comes first each
-time, so that the next invocation resumes after one that died. A shrink, a request and a departure write their records
-and then read each other's, so that one of them sees the other and yields; a verdict takes the lease of the search.
+time, so that the next invocation resumes after one that died. A request and a departure write their records and then
+read each other's, so that one of them sees the other and yields; a departure waits for a shrink, and a verdict takes
+the lease of the search.
 """
 
 import logging
@@ -88,11 +89,6 @@ class CandidateChange:
         )
         return self._empty(record)
 
-    def is_leaving(self) -> bool:
-        """Return whether a candidate is being left."""
-        record = self._adapters.records.read(CandidateSearch) if self._observer.order else None
-        return record is not None and record.stage is Stage.LEAVING
-
     def seal(self, state: ClusterState) -> ClusterState | None:
         """Return a verdict with its candidate; None when another invocation has changed the candidate meanwhile."""
         if self._record is None:
@@ -145,8 +141,6 @@ class CandidateChange:
 
     def _find_hindrance(self) -> str:
         """Return the reason to wait, as another invocation may raise or lower desired; ends a shrink that died."""
-        if self._adapters.records.read_state() is not None:
-            return "the verdict stands"
         if is_held(self._adapters.records.read(RequestedCapacity), self._adapters.clock.now()):
             return "the candidate is left after the request for its capacity"
         return "" if self._observer.has_no_shrink() else "the candidate is left after a shrink"

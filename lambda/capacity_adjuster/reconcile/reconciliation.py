@@ -151,8 +151,7 @@ class Reconciliation:
         try:
             groups.suspend(opened.group, opened.processes)
             # For a master that publishes after this read, the group is as if the shrink had come first.
-            is_same = observer.read_until_stable(own=opened.close()) == decision
-            is_same = is_same and not self._shutdown.is_under_way() and not self._search.is_leaving()
+            is_same = observer.read_until_stable(own=opened.close()) == decision and not self._shutdown.is_under_way()
             if is_same and records.read_state() == state:
                 groups.set_desired(opened.group, opened.target)
                 desired = opened.target

@@ -1,5 +1,7 @@
 """Capacity is searched among candidates, one at a time, until one gives the minimum or the time is over."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
@@ -288,23 +290,46 @@ def test_no_candidate_is_left_after_the_verdict():
     assert "InsufficientInstanceCapacity" in str(world.state.reason)
 
 
+def search_beside_life(world):
+    world.live_forth()
+    search_invoke(world)
+    world.live_forth()
+
+
+def lose_and_search(world):
+    world.pools["0"] = Pool([(0, 0)])
+    for _node in world.groups[WORKER].live[1:]:
+        world.lose_node(WORKER)
+    world.live_forth()
+    search_invoke(world)
+
+
+def ask_for_four(world, **options):
+    search_ask(world, world.stack_request("Update", 4), **options)
+
+
 @pytest.mark.parametrize("first", [Pool([(0, 0)]), Pool([(0, 1)]), Pool([(0, 2)])], ids=["none", "some", "enough"])
 @pytest.mark.parametrize("minutes", [0, 1, 2])
-def test_another_invocation_at_any_call_breaks_no_promise(first, minutes):
-    def ask_for_four(world):
-        search_ask(world, world.stack_request("Update", 4))
-
-    for other in (search_invoke, ask_for_four):
-        for position in range(MOST_CALLS):
-            world = begin_search({"0": first, B: Pool()})
-            run_minutes(world, minutes)
-            world.live_forth()
-            world.pass_time(60)
+@pytest.mark.parametrize("other", [search_invoke, search_beside_life, lose_and_search, ask_for_four])
+def test_another_invocation_at_any_call_breaks_no_promise(first, minutes, other):
+    for position in range(MOST_CALLS):
+        world = begin_search({"0": replace(first), B: Pool()})
+        run_minutes(world, minutes)
+        world.live_forth()
+        world.pass_time(60)
+        if other is ask_for_four:
+            ask_for_four(world, meanwhile=[(position, search_beside_life)])
+        else:
             search_invoke(world, meanwhile=[(position, other)])
-            world.pass_time(LEASE_SECONDS)
-            run_minutes(world, 20)
-            assert world.state.phase is Phase.LAUNCHED
-            assert len(world.state.attempts) <= 1
+        world.pass_time(LEASE_SECONDS)
+        run_minutes(world, 20)
+        if other is lose_and_search and world.writes[0].phase is Phase.LAUNCHED and world.state.phase is Phase.FAILED:
+            continue  # no candidate is left after a verdict
+        assert world.state.phase is Phase.LAUNCHED
+        assert len(world.state.attempts) <= 1
+        assert world.occupied() == {world.state.candidate}
+        assert len(world.state.expected) >= 3, "the minimum is two workers"
+        assert not any(group.suspended for group in world.pair(world.state.candidate))
 
 
 class CountingInvocation(Invocation):

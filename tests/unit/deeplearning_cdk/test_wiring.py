@@ -8,13 +8,14 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from aws_cdk import Duration
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_efs as efs
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 
-from deeplearning_cdk import JobEnvironment, Lustre, NodeImage, TrainingCluster
+from deeplearning_cdk import Candidate, JobEnvironment, Lustre, NodeImage, Purchase, TrainingCluster
 from deeplearning_contract.names import NodeRole
 from tests.unit.deeplearning_cdk.clusters import EVERYTHING, VALUES, props_of
 
@@ -60,6 +61,8 @@ TRACES: dict[str, Callable[[Any], bool]] = {
     "workers.desired_capacity": lambda s: s.only("Custom::RequestedCapacity")["Workers"] == "4",
     "workers.max_capacity": lambda s: _group(s, WORKER)["MaxSize"] == "8",
     "workers.purchase": lambda s: "12.5" in json.dumps(s.launch_data(WORKER).get("InstanceMarketOptions")),
+    "workers.fallbacks": lambda s: "0,us-east-1b-p4d.24xlarge-spot-" in _adjuster(s)["DEEPLEARNING_CANDIDATES"],
+    "workers.patience": lambda s: _adjuster(s)["DEEPLEARNING_PATIENCE_SECONDS"] == "90",
     "workers.volume_size": lambda s: _volume(s, WORKER) == 300,
     "workers.setup_script": lambda s: s.settings(WORKER).setup_script is not None,
     "workers.role": lambda s: "Trainers" in _role_of(s, "Workers"),
@@ -109,6 +112,13 @@ OWN = ("network.vpc", "network.worker_subnet", "network.master_subnet", "network
 OWN += ("workers.role", "master.role", "storage.file_system", "storage.lustre.deployment")
 OWN += ("encryption_key", "alarm_topic")
 """Props whose values are made in an app before the cluster, and props that work only with those."""
+SEARCH = {
+    "workers.instance_type": "p4d.24xlarge",
+    "network.availability_zone": "us-east-1b",
+    "workers.fallbacks": [Candidate(purchase=Purchase.spot())],
+    "workers.patience": Duration.seconds(90),
+}
+"""Values of a cluster with fallbacks."""
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +173,8 @@ def test_every_field_has_a_trace() -> None:
 def test_the_trace_of_a_field_is_in_the_template_with_it_and_absent_without(
     synthesize: Any, in_the_users_vpc: Any, field: str
 ) -> None:
-    assert _is_there(TRACES[field], in_the_users_vpc if field in OWN else synthesize(**EVERYTHING))
+    given = SEARCH if field in ("workers.fallbacks", "workers.patience") else EVERYTHING
+    assert _is_there(TRACES[field], in_the_users_vpc if field in OWN else synthesize(**given))
     assert not _is_there(TRACES[field], synthesize())
 
 

@@ -122,6 +122,12 @@ def test_the_first_request_of_a_cluster_that_runs_is_explained():
     assert "stays as it is" in line
 
 
+def test_a_group_that_goes_is_said_to_take_its_nodes_along():
+    before = make_template(Group=("AWS::AutoScaling::AutoScalingGroup", {"MinSize": "0"}))
+    lines = render_changes("training", compare_templates(before, make_template()))
+    assert lines[-1].startswith("nodes: Group would be deleted, with any node in it")
+
+
 def test_the_limits_of_any_group_are_explained():
     kind = "AWS::AutoScaling::AutoScalingGroup"
     before = make_template(A=(kind, {"MaxSize": "3"}), B=(kind, {"Cooldown": "3"}))

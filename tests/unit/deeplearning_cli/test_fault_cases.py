@@ -49,7 +49,7 @@ def test_the_list_has_a_line_for_each_case(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["cdk.out", "--case", "nothing"], "--case must be one of amazon-linux, bad-image,"),
+        (["cdk.out", "--case", "nothing"], "--case must be one of "),
         (["cdk.out", "--case", "quota"], "case quota must have a stack of its own; give --app 'COMMAND' instead"),
         (["cdk.out", "--app", "x", "--case", "quota"], "assembly must be given, or --app with --case; give one of"),
         (["--app", "x"], "--app must be given with --case; without one, synthesize and name the assembly"),
@@ -60,7 +60,7 @@ def test_the_list_has_a_line_for_each_case(capsys: pytest.CaptureFixture[str]) -
         (["--app", "x", "--case", "quota", "--lustre-client"], "--lustre-client must be left out with --case"),
         (["--app", "x", "--case", "all", "--keep"], "--keep must be given with one case, got --case all; name a case"),
         (["--app", "x", "--case", "quota,bad-image", "--keep"], "got --case quota,bad-image; name a case"),
-        (["--app", "x", "--case", "quota,nothing"], "--case must be one of amazon-linux, bad-image,"),
+        (["--app", "x", "--case", "quota,nothing"], "--case must be one of "),
     ],
 )
 def test_arguments_that_contradict_each_other_end_with_status_2(

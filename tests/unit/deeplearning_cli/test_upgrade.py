@@ -3,6 +3,7 @@
 import argparse
 import io
 import json
+from types import SimpleNamespace
 
 import boto3
 import pytest
@@ -59,6 +60,17 @@ def make_group(role, versions, version="3"):
 def test_nodes_of_another_version_are_outdated_and_so_are_those_without_one():
     found = compare_group(make_group("worker", {"i-1": "3", "i-2": "2", "i-3": None}))
     assert (found.role, found.outdated, found.count) == (NodeRole.WORKER, {"i-2": "2", "i-3": "none"}, 3)
+
+
+def test_empty_groups_of_other_candidates_are_left_out():
+    responses = SimpleNamespace(
+        groups=[make_group("master", {}), make_group("worker", {}), make_group("worker", {"i-1": "3"})], unread=()
+    )
+    access = SimpleNamespace(read=lambda: responses)
+    assert [(nodes.role.value, nodes.count) for nodes in command.find_outdated(access)] == [
+        ("worker", 1),
+        ("master", 0),
+    ]
 
 
 def test_a_refresh_is_followed_until_it_ends_and_each_change_is_reported_once(autoscaling):

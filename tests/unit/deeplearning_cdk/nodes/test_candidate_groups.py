@@ -12,6 +12,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_efs as efs
 
 from deeplearning_cdk import Candidate, Purchase, SharedFileSystem, TrainingCluster
+from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.settings import AdjusterSettings, NodeSettings
 from tests.unit.deeplearning_cdk.clusters import EVERYTHING, props_of
@@ -142,8 +143,11 @@ def test_fallbacks_add_to_the_template_and_change_no_resource_that_the_first_can
     changed = {name for name in without if without[name] != found.get(name)}
     kinds = {without[name]["Type"] for name in changed}
     assert set(without) <= set(found)
-    # The routes of endpoints, the key's user for spot instances, the order in the settings, and what waits for more.
+    # The routes of endpoints, the key's user for spot instances, the order in the settings, event and metric of a
+    # search, and what waits for more.
     assert kinds <= {
+        "AWS::CloudWatch::Dashboard",
+        "AWS::IAM::ManagedPolicy",
         "AWS::AutoScaling::AutoScalingGroup",
         "AWS::EC2::VPCEndpoint",
         "AWS::KMS::Key",
@@ -195,11 +199,13 @@ def test_warnings_about_types_are_about_those_of_fallbacks_too(synthesize: Any) 
 # --- Rights -------------------------------------------------------------------------------------------
 
 
-def test_no_right_changes_with_fallbacks_but_that_of_the_key_for_spot(synthesize: Any) -> None:
+def test_no_right_changes_with_fallbacks_but_to_send_the_event_and_that_of_the_key_for_spot(synthesize: Any) -> None:
     kinds = ("AWS::IAM::ManagedPolicy", "AWS::IAM::Policy", "AWS::IAM::Role", "AWS::SNS::TopicPolicy")
     without, found = synthesize(**FIRST), synthesize(**ALL)
+    moved = f'"{EventKind.CAPACITY_MOVED.value}", '
     for kind in kinds:
-        assert found.of_type(kind) == without.of_type(kind)
+        assert json.dumps(found.of_type(kind)).replace(moved, "") == json.dumps(without.of_type(kind))
+    assert moved in json.dumps(found.policies("CapacityAdjuster"))
     spot = synthesize(**FIRST, **{"workers.purchase": Purchase.spot()})
     assert found.only("AWS::KMS::Key") == spot.only("AWS::KMS::Key")
     assert found.only("AWS::KMS::Key") != without.only("AWS::KMS::Key")

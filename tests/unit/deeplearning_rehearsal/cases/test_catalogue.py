@@ -193,7 +193,7 @@ def test_cases_are_found_by_name_or_in_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "name", "message"),
     [
-        (None, "capacity", "--case must be one of amazon-linux, bad-image,"),
+        (None, "capacity", "--case must be one of "),
         (None, "{file}", "there is no such file"),
         ("def x(:", "{file}", "own.py must be imported, it ends with SyntaxError: "),
         ("import nothing_of_that_name", "{file}", "own.py must be imported, it ends with ModuleNotFoundError: "),
