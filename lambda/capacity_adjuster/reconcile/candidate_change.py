@@ -181,8 +181,8 @@ class CandidateChange:
         return self._capacity_change.run() or f"candidate {following.candidate} is to be asked"
 
     def _send_move(self, record: CandidateSearch, following: CandidateSearch) -> None:
-        words = f"capacity moves from candidate {record.candidate} to {following.candidate}"
-        reason = Reason(words, "".join(attempt.kind for attempt in record.attempts[-1:]))
+        kinds = "".join(f": {attempt.kind}" for attempt in record.attempts[-1:])
+        reason = Reason(f"capacity moves from candidate {record.candidate} to {following.candidate}{kinds}")
         logger.warning("%s", reason)
         self._adapters.send_event(
             ClusterEvent(

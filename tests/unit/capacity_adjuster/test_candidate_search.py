@@ -50,7 +50,7 @@ def test_a_cluster_that_the_first_candidate_refuses_launches_in_the_next():
     assert not any(group.suspended for group in world.groups.values())
     (moved,) = world.moves
     assert moved.kind is EventKind.CAPACITY_MOVED
-    assert str(moved.reason) == f"capacity moves from candidate 0 to {B}; InsufficientInstanceCapacity"
+    assert str(moved.reason) == f"capacity moves from candidate 0 to {B}: InsufficientInstanceCapacity"
 
 
 def test_what_a_refused_candidate_gave_is_taken_back_before_the_next_is_asked():
