@@ -30,7 +30,7 @@ class Wanted:
 
 def estimate(case: Case, last: Result | None) -> Wanted:
     """Return what a case needs: what it took last, or what such a case usually takes."""
-    nodes = 0 if case.expect == "failed" else case.asked_nodes or _UNKNOWN_NODES
+    nodes = case.asked_nodes or _UNKNOWN_NODES  # Nodes boot before most failures.
     usual = {"seconds": _UNKNOWN_SECONDS, "peak_memory_mib": _CLOUD_MIB + nodes * _NODE_MIB}
     known = usual | ({} if last is None else {name: last[name] for name in usual if last.get(name)})
     return Wanted(case.name, known["seconds"], int(known["peak_memory_mib"]), case.alone, case.after)

@@ -14,7 +14,7 @@ import pytest
 import tomllib
 
 from deeplearning_cli.rehearsal import rehearse_cases
-from deeplearning_rehearsal.cases.loader import list_cases
+from deeplearning_rehearsal.cases.loader import find_case, list_cases
 from deeplearning_rehearsal.cases.suite import runner
 from deeplearning_rehearsal.cases.suite.schedule import Wanted, choose_next, estimate, read_free_mib
 from deeplearning_rehearsal.cases.suite.sources import PACKAGES, digest_case, digest_sources
@@ -82,8 +82,9 @@ def test_a_case_starts_when_a_place_and_its_memory_are_free(
 
 
 def test_a_case_is_expected_to_take_what_its_last_run_took() -> None:
-    case = next(case for case in list_cases() if case.name == "worker-killed")
+    failing, case = map(find_case, ("emr-mount-target-absent", "worker-killed"))
     assert estimate(case, None) == Wanted("worker-killed", 60.0, 700 + 4 * 1900, is_alone=True)
+    assert estimate(failing, None).memory_mib == 700 + 4 * 1900
     assert estimate(case, {"seconds": 77.5, "peak_memory_mib": 5000}).memory_mib == 5000
     assert estimate(case, {"verdict": "fail", "seconds": 0.0}).seconds == 60.0
 
