@@ -118,9 +118,16 @@ def _pages(client: Any, operation: str, key: str, **parameters: Any) -> list[Any
 
 
 def _read_zones(ec2: Any) -> dict[str, str]:
+    """
+    Return the zones in the order of `Fn::GetAZs`: those with a default subnet, or all where none has one.
+
+    Source: CloudFormation template reference, "Fn::GetAZs".
+    """
+    default = ec2.describe_subnets(Filters=[_filter("default-for-az", ["true"])])["Subnets"]
+    chosen = {subnet["AvailabilityZone"] for subnet in default}
     found = ec2.describe_availability_zones(Filters=[{"Name": "zone-type", "Values": ["availability-zone"]}])
     zones = sorted(found["AvailabilityZones"], key=lambda zone: str(zone["ZoneName"]))
-    return {zone["ZoneName"]: zone.get("ZoneId", "") for zone in zones}
+    return {zone["ZoneName"]: zone.get("ZoneId", "") for zone in zones if not chosen or zone["ZoneName"] in chosen}
 
 
 def _read_subnets(ec2: Any, ids: Sequence[str]) -> dict[str, str]:

@@ -106,7 +106,7 @@ def _find_template(properties: Mapping[str, Any], resources: Mapping[str, Any]) 
 
 
 def _count(properties: Mapping[str, Any], request: Mapping[str, Any], role: str) -> int:
-    """Return how many instances a group is asked for: by the stack's request, or by its own size."""
+    """Return the capacity of a group: that of the stack's request, or its own."""
     names = {NodeRole.MASTER.value: "Master", NodeRole.WORKER.value: "Workers"}
     asked = request.get(names.get(role, ""), properties.get("DesiredCapacity", properties.get("MinSize", 0)))
     return int(asked) if str(asked).isdigit() else 0

@@ -26,7 +26,6 @@ class Finding:
     remedy: str = ""
 
     @classmethod
-    def refused(cls, subject: str, answer: object, actions: str) -> "Finding":
+    def refused(cls, subject: str, answer: Refused, actions: str) -> "Finding":
         """Return the finding of an answer that the account did not give."""
-        reason = answer.reason if isinstance(answer, Refused) else "there is no answer"
-        return cls(subject, "unknown", reason, f"allow {actions}")
+        return cls(subject, "unknown", answer.reason, f"allow {actions}")

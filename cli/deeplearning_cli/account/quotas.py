@@ -53,9 +53,10 @@ def judge_quotas(demands: Sequence[NodeDemand], answers: Answers) -> Iterator[Fi
 def _judge(names: Sequence[str], demands: Sequence[NodeDemand], answers: Answers) -> Finding:
     subject = f"quota {names[0]}"
     wanted = " and ".join(f"{demand.count} {demand.instance_type}" for demand in demands)
-    if isinstance(answers.quotas, Refused) or isinstance(answers.vcpus, Refused):
-        refused = answers.quotas if isinstance(answers.quotas, Refused) else answers.vcpus
-        return Finding.refused(subject, refused, "servicequotas:ListServiceQuotas and ec2:DescribeInstanceTypes")
+    if isinstance(answers.quotas, Refused):
+        return Finding.refused(subject, answers.quotas, "servicequotas:ListServiceQuotas")
+    if isinstance(answers.vcpus, Refused):
+        return Finding.refused(subject, answers.vcpus, "ec2:DescribeInstanceTypes")
     name = next((name for name in names if name in answers.quotas), "")
     unknown = [demand.instance_type for demand in demands if demand.instance_type not in answers.vcpus]
     if not name or unknown:

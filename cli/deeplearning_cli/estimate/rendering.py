@@ -12,7 +12,7 @@ from deeplearning_cli.estimate.reckoning import Estimate, StackCost
 CHECK_DAYS = 90
 """Age in days over which the prices are to be checked."""
 USELESS_DAYS = 365
-"""Age in days over which only their ratios are told."""
+"""Age in days over which only their ratios are shown."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class PriceAge:
 
     @property
     def allows_totals(self) -> bool:
-        """True if totals are told, and not only ratios."""
+        """True if totals are shown, and not only ratios."""
         return self.days <= USELESS_DAYS
 
     def describe(self) -> str:

@@ -26,7 +26,7 @@ def check_zone(prop: str, candidate: Candidate, master: Master, network: Network
     Check the zone of a fallback: what is in one zone cannot follow the nodes to another.
 
     Raises:
-        ValueError: It cannot be told from the first one's zone, is in another region, or lacks what the nodes need.
+        ValueError: The first one's zone is not named, or it is in another region or lacks what the nodes need.
     """
     zone, first = candidate.availability_zone, find_zone_name(network)
     if zone is None:

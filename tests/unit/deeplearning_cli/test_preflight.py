@@ -222,6 +222,20 @@ def test_an_account_is_asked_by_calls_that_change_nothing(account):
     assert answers.offered["p4d.24xlarge"] <= set(answers.zones)
 
 
+def test_zones_are_counted_as_cloudformation_does_by_their_default_subnets(account):
+    """CloudFormation template reference, "Fn::GetAZs"."""
+    clients = account()
+    subnets = clients("ec2").describe_subnets()["Subnets"]
+    for subnet in subnets:
+        if subnet["AvailabilityZone"] == "us-east-1a":
+            clients("ec2").delete_subnet(SubnetId=subnet["SubnetId"])
+    assert read_answers(clients, [], []).place(Zone(index=0)) == "us-east-1b"
+    for subnet in subnets:
+        if subnet["AvailabilityZone"] != "us-east-1a":
+            clients("ec2").delete_subnet(SubnetId=subnet["SubnetId"])
+    assert read_answers(clients, [], []).place(Zone(index=0)) == "us-east-1a"
+
+
 def test_what_does_not_exist_is_no_error(account):
     demand = dataclasses.replace(WORKERS, instance_type="p99.large", image="ssm:/none")
     answers = read_answers(account(), [demand], [])
