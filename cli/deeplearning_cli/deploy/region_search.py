@@ -19,7 +19,7 @@ _READS_PER_LINE = 6
 _FAILED_CREATIONS = frozenset({"CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"})
 _STANDING = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE"})
 _GONE = "DELETE_COMPLETE"
-_BEGINNING = "(?:^|failed message: ')"
+_BEGINNING = "(?:WaitCondition received failed message: ')?"
 _LAUNCH = re.compile(
     _BEGINNING + r"(?:master did not launch|launched workers must be at least [0-9]+, got [0-9]+ of [0-9]+): "
     r"(?P<kind>[A-Za-z]+)(?: in [a-z0-9-]+)?: "
@@ -41,9 +41,9 @@ def is_refusal(problem: Problem) -> bool:
     """Return whether a stack failed because EC2 refused instances for a cause that another region need not have."""
     if problem.what != "stack":
         return False
-    launch = _LAUNCH.search(problem.cause)
+    launch = _LAUNCH.match(problem.cause)
     scope = _SCOPES.get(launch["kind"]) if launch else None
-    return scope in (Scope.CANDIDATE, Scope.QUOTA) or _SEARCH.search(problem.cause) is not None
+    return scope in (Scope.CANDIDATE, Scope.QUOTA) or _SEARCH.match(problem.cause) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +92,10 @@ class RegionSearch:
                 )
         if is_again:
             self.journal.forget_refusals(targets)
-        for key in sorted(targets, key=self._rank):
-            if self.journal.find_stage(key) is Stage.REFUSED:
+        having = {key for key, target in targets.items() if self._has_cluster(target)}
+        begun = {key for key in targets if self.journal.find_stage(key) is Stage.ASKING}
+        for key in sorted(targets, key=lambda key: (key not in begun, key not in having)):
+            if self.journal.find_stage(key) is Stage.REFUSED and key not in having:
                 self.report(f"{self.journal.entries[key]} (--again asks it again)")
             elif self._ask(targets[key]):
                 return
@@ -103,11 +105,10 @@ class RegionSearch:
     def _find_key(self, target: Target) -> Key:
         return self.account, target.region, target.stack
 
-    def _rank(self, key: Key) -> int:
-        """Return the place of a region: first that of an interrupted deployment, then one that has the cluster."""
-        begun = (Stage.ASKING, Stage.LAUNCHED)
-        stage = self.journal.find_stage(key)
-        return begun.index(stage) if stage in begun else len(begun)
+    def _has_cluster(self, target: Target) -> bool:
+        """Return whether a region has a stack of the cluster that a deployment updates; no other is to get one then."""
+        status = str(self._read(target.region, target.stack).get("StackStatus", _GONE))
+        return status not in (*_FAILED_CREATIONS, "REVIEW_IN_PROGRESS") and not status.startswith("DELETE_")
 
     def _ask(self, target: Target) -> bool:
         """Deploy to a region, and return whether it launched; if it refused, its stack is deleted by then."""

@@ -60,7 +60,7 @@ TEMPLATE = {
     }
 }
 SCRIPT = r"""#!PYTHON -S
-import json, os, re, sys, urllib.parse, urllib.request
+import json, os, sys
 
 folder, words, region = "FOLDER", sys.argv[1:], os.environ["AWS_REGION"]
 with open(folder + "/calls", "a") as calls:
@@ -74,18 +74,26 @@ if words[0] == "synth":
     sys.exit(0)
 if os.path.exists(folder + "/gate"):
     open(folder + "/gate").read()
-if os.path.exists(folder + "/broken"):
-    sys.exit(1)
+if os.path.exists(folder + "/ends"):
+    sys.exit(int(open(folder + "/ends").read()))
+
+import re, socket
+from urllib.parse import urlencode
 
 def call(action, **values):
-    scope = f"Credential=testing/20260101/{region}/cloudformation/aws4_request"
-    headers = {"Authorization": f"AWS4-HMAC-SHA256 {scope}, SignedHeaders=host, Signature=0"}
-    data = urllib.parse.urlencode({"Action": action, "StackName": "training", **values}).encode()
-    request = urllib.request.Request(os.environ["AWS_ENDPOINT_URL"], data, headers)
-    try:
-        answer = urllib.request.urlopen(request).read().decode()
-    except urllib.error.HTTPError:
-        return ""
+    body = urlencode({"Action": action, "StackName": "training", **values})
+    head = [
+        "POST / HTTP/1.0",
+        f"Host: cloudformation.{region}.amazonaws.com",
+        "Content-Type: application/x-www-form-urlencoded",
+        f"Content-Length: {len(body)}",
+        f"Authorization: AWS4-HMAC-SHA256 Credential=testing/20260101/{region}/cloudformation/aws4_request, "
+        "SignedHeaders=host, Signature=0",
+    ]
+    host, port = os.environ["AWS_ENDPOINT_URL"].removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall("\r\n".join([*head, "", body]).encode())
+        answer = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
     return "".join(re.findall("<StackStatus>(.*?)<", answer))
 
 template = json.dumps({"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}, "Description": os.urandom(4).hex()})
@@ -109,6 +117,7 @@ class Cloud:
         self.folder = folder
         self.reasons = {}
         self.crowds = []
+        self.deleted = []
         self.leave_open("unknown-region")
         (folder / "t.template.json").write_text(json.dumps(TEMPLATE))
 
@@ -165,7 +174,7 @@ def cloud(tmp_path, monkeypatch, aws_server):
     monkeypatch.chdir(tmp_path / "project")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setattr(command, "time", SimpleNamespace(sleep=lambda _: pytest.fail("it waits for nothing")))
-    create, update = CloudFormationBackend.create_stack, CloudFormationBackend.update_stack
+    create, update, delete = map(CloudFormationBackend.__dict__.get, ("create_stack", "update_stack", "delete_stack"))
 
     def create_stack(backend, *args, **values):
         stack = create(backend, *args, **values)
@@ -185,7 +194,13 @@ def cloud(tmp_path, monkeypatch, aws_server):
         for other in map(region_backend, (EAST, WEST))
         if other is not backend
     )
+
+    def delete_stack(backend, name):
+        cloud.deleted.append(name)
+        delete(backend, name)
+
     monkeypatch.setattr(CloudFormationBackend, "create_stack", create_stack)
+    monkeypatch.setattr(CloudFormationBackend, "delete_stack", delete_stack)
     monkeypatch.setattr(CloudFormationBackend, "update_stack", update_stack)
     return cloud
 
@@ -214,6 +229,9 @@ def test_a_region_without_capacity_is_left_empty_before_the_next_one_is_asked(cl
     assert deploy() == 0
     assert (cloud.calls(), cloud.read()) == ([EAST, WEST], {WEST: "CREATE_COMPLETE"})
     assert cloud.crowds == [0, 0]
+    assert [name.rpartition("/")[0] for name in cloud.deleted] == [
+        f"arn:aws:cloudformation:{EAST}:123456789012:stack/training"
+    ]
     assert cloud.stages() == {EAST: "refused", WEST: "launched"}
     assert "InsufficientInstanceCapacity in us-east-1a" in capfd.readouterr().err
 
@@ -226,6 +244,13 @@ def test_any_other_failure_ends_the_search_and_leaves_the_stack(cloud, capfd):
     cloud.reasons = {}
     assert deploy() == 0
     assert (cloud.calls(), cloud.read()) == ([EAST, EAST], {EAST: "CREATE_COMPLETE"})
+
+
+def test_a_cdk_that_deploys_nothing_has_launched_nothing(cloud, capfd):
+    (cloud.folder / "ends").write_text("0")
+    assert deploy("--", "--no-execute") == 1
+    assert (cloud.calls(), cloud.read(), cloud.stages()) == ([EAST], {}, {EAST: "failed"})
+    assert "ended with 0" in capfd.readouterr().err
 
 
 def test_a_search_without_success_ends_with_1_and_the_reason_of_each_region(cloud, capfd):
@@ -248,12 +273,15 @@ def test_a_region_that_refused_is_asked_again_only_with_again(cloud, capfd):
     assert cloud.calls() == [EAST, WEST, EAST]
 
 
-def test_a_later_deployment_updates_the_region_that_launched(cloud):
+def test_a_later_deployment_updates_the_region_that_has_the_cluster(cloud):
     cloud.reasons = {EAST: NO_CAPACITY}
     assert deploy() == 0
     made = cloud.find(WEST)
     assert deploy("--again") == 0
-    assert (cloud.calls(), cloud.read(), cloud.find(WEST)) == ([EAST, WEST, WEST], {WEST: "UPDATE_COMPLETE"}, made)
+    cloud.journal.unlink()
+    assert deploy() == 0
+    assert cloud.calls() == [EAST, WEST, WEST, WEST]
+    assert (cloud.read(), cloud.find(WEST)) == ({WEST: "UPDATE_COMPLETE"}, made)
 
 
 # --- Stacks that were there before --------------------------------------------------------------------
@@ -277,7 +305,7 @@ def test_a_failed_creation_that_was_there_before_is_not_deleted(status, cloud, c
     )
     stack = next(iter(region_backend(EAST).stacks.values()))
     stack.status = status
-    (cloud.folder / "broken").touch()
+    (cloud.folder / "ends").write_text("1")
     assert deploy() == 1
     assert (cloud.calls(), cloud.read(), cloud.find(EAST)) == ([EAST], {EAST: status}, stack.stack_id)
     assert "nothing of it was created or updated" in capfd.readouterr().err
@@ -299,7 +327,7 @@ EFFECTS = {
     "cdk": (cdk_program.CdkProgram, "_run"),
     "aws": (region_search, "call_aws"),
 }
-POINTS = 17
+POINTS = 19
 """Writes of the journal, runs of `cdk` and calls of AWS of a search in two regions whose first one refuses."""
 
 
@@ -510,6 +538,7 @@ def test_a_search_that_every_candidate_refused_moves_the_cluster_to_another_regi
     "cause",
     [
         "WaitCondition timed out. Received 0 conditions when expecting 1",
+        f"worker i-0a failed: {NO_CAPACITY}",
         "master i-0a failed: launched workers must be at least 2, got 0 of 3: InsufficientInstanceCapacity: none",
         "",
     ],
