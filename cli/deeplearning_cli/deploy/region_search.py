@@ -156,7 +156,7 @@ class RegionSearch:
             self.journal.put(replace(entry, stage=Stage.FAILED))
             raise StopError(
                 f"stack {entry.stack} in {entry.region} must be a failed creation to be deleted, got {status}; "
-                "somebody else has changed it: see its events"
+                "it has changed since: see its events"
             )
         self._wait(entry.region, entry.created)
         if (status := self._find_status(entry)) != _GONE:

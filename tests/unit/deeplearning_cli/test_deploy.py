@@ -311,13 +311,17 @@ def test_a_failed_creation_that_was_there_before_is_not_deleted(status, cloud, c
     assert "nothing of it was created or updated" in capfd.readouterr().err
 
 
-def test_a_stack_that_somebody_else_has_made_whole_is_not_deleted(cloud):
+def test_a_stack_that_was_made_whole_while_it_was_to_be_deleted_is_kept_and_updated(cloud, capfd):
     cloud.reasons = {EAST: NO_CAPACITY}
     kill_after(cloud, "put", 2)
     assert cloud.stages() == {EAST: "leaving"}
     next(iter(region_backend(EAST).stacks.values())).status = "UPDATE_COMPLETE"
     assert deploy() == 1
-    assert (cloud.calls(), cloud.read()) == ([EAST], {EAST: "UPDATE_COMPLETE"})
+    assert (cloud.calls(), cloud.read(), cloud.stages()) == ([EAST], {EAST: "UPDATE_COMPLETE"}, {EAST: "failed"})
+    assert "must be a failed creation to be deleted, got UPDATE_COMPLETE" in capfd.readouterr().err
+    cloud.reasons = {}
+    assert deploy() == 0
+    assert (cloud.calls(), cloud.read()) == ([EAST, EAST], {EAST: "UPDATE_COMPLETE"})
 
 
 # --- Interruptions ------------------------------------------------------------------------------------
