@@ -19,6 +19,7 @@ COMMANDS = {
     "doctor": "doctor",
     "preflight": "preflight",
     "estimate": "estimate.command",
+    "deploy": "deploy.command",
     "rehearse": "rehearse",
     "prepare-cluster": "prepare_cluster",
     "submit": "jobs.submit",
@@ -54,8 +55,8 @@ def _run(words: Sequence[str]) -> int:
 
 
 def split_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split the arguments of `ssh` from the command behind `--`; argparse would take it for the stack's name."""
-    if list(words[:1]) != ["ssh"] or "--" not in words:
+    """Split what is behind `--`, a node's command or cdk's arguments; argparse would take it for the stack's name."""
+    if list(words[:1]) not in (["ssh"], ["deploy"]) or "--" not in words:
         return list(words), []
     at = list(words).index("--")
     return list(words[:at]), list(words[at + 1 :])

@@ -76,6 +76,7 @@ def test_an_unknown_argument_is_reported_with_the_usage_of_its_command(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     required = {
+        "deploy": "--regions=us-east-1",
         "rehearse": "cdk.out",
         "submit": "job.toml",
         "stop": "x",
