@@ -34,7 +34,8 @@ class CapacityAdjuster(ClusterFunction):
     Capacity adjuster: a function that adjusts the capacity of the groups to the instances that launched.
 
     It is invoked by events of the groups, every minute, and before the workers' Capacity Block ends, to notify the
-    nodes. It finds the groups by the tag of the cluster. The groups must depend on it, so that no event is lost.
+    nodes. Every minute it also looks whether a block that workers wait for has begun. It finds the groups by the tag of
+    the cluster. The groups must depend on it, so that no event is lost.
 
     Attributes:
         alarm: Alarm on invocations that keep failing, without actions.
@@ -50,6 +51,7 @@ class CapacityAdjuster(ClusterFunction):
         encryption: ClusterEncryption,
         worker_min_capacity: int,
         capacity_reservation_id: str = "",
+        worker_block_id: str = "",
         spending: Spending,
         search: CandidateSearch | None = None,
     ) -> None:
@@ -61,6 +63,7 @@ class CapacityAdjuster(ClusterFunction):
             worker_min_capacity=worker_min_capacity,
             settle_seconds=_SETTLE_SECONDS,
             capacity_reservation_id=capacity_reservation_id,
+            worker_block_id=worker_block_id,
             encryption_key=encryption.key_arn,
             stop_after_seconds=0 if spending.stop_after is None else int(spending.stop_after.to_seconds()),
             candidates=",".join(search.order) if search else "",
@@ -79,6 +82,7 @@ class CapacityAdjuster(ClusterFunction):
                 coordination,
                 encryption.key_arn,
                 events=(EventKind.FAILED, EventKind.FINISHED, *([EventKind.CAPACITY_MOVED] if search else ())),
+                reads_block=bool(worker_block_id),
             ),
             coordination=coordination,
             encryption=encryption,
@@ -161,8 +165,10 @@ def _block_end_pattern(reservation_id: str) -> dict[str, object]:
 
 
 def _adjuster_statements(
-    cluster: str, coordination: Coordination, key_arn: str, *, events: Sequence[EventKind]
+    cluster: str, coordination: Coordination, key_arn: str, *, events: Sequence[EventKind], reads_block: bool
 ) -> list[iam.PolicyStatement]:
+    # IAM has no resource-level permissions for describing reservations either (Service Authorization Reference, EC2).
+    reads = [iam.PolicyStatement(actions=["ec2:DescribeCapacityReservations"], resources=["*"])] if reads_block else []
     return [
         iam.PolicyStatement(
             actions=["dynamodb:GetItem", "dynamodb:PutItem"], resources=[coordination.state_table.table_arn]
@@ -185,6 +191,7 @@ def _adjuster_statements(
             actions=["autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities"],
             resources=["*"],
         ),
+        *reads,
         iam.PolicyStatement(
             actions=["autoscaling:ResumeProcesses", "autoscaling:SetDesiredCapacity", "autoscaling:SuspendProcesses"],
             resources=[group_arns()],

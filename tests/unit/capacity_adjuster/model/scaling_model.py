@@ -178,6 +178,7 @@ class World:
         self.is_manned = True
         self.joined = set()
         self.counted_from = START
+        self.block = self.block_error = None
         self.signals = []
         self.notifications = []
         self.writes = []
