@@ -47,7 +47,7 @@ def make_view(responses: AwsResponses, now: datetime) -> ClusterView:
         phase=state.phase.value if state else "",
         generation=state.generation if state else 0,
         formed=members if verdict == "formed" else 0,
-        asked=state.requested if state else desired,
+        asked=max(state.requested, desired) if state else desired,
         since=_find_since(responses, verdict),
         reason=str(state.reason) if state else "",
         notice=state.notice if state else "",

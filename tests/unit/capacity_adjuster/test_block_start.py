@@ -83,6 +83,7 @@ def test_an_active_block_is_requested_as_any_capacity_and_read_once():
     assert not any("read_block" in invocation.log for invocation in invocations)
 
 
+@pytest.mark.fault(75)
 def test_workers_are_requested_when_their_block_is_active():
     world = form(create())
     set_state(world, "active")
@@ -121,6 +122,7 @@ def test_of_two_invocations_at_once_one_reads_the_block():
         assert sum(each.log.count("read_block") for each in (mine, *others)) == 1
 
 
+@pytest.mark.fault(75)
 @pytest.mark.parametrize("crash_at", range(2 * MOST_CALLS))
 def test_a_crash_around_any_call_before_and_at_the_start_of_a_block_requests_everything_in_the_end(crash_at):
     world = create(crash_at=crash_at)
@@ -141,6 +143,7 @@ def test_a_crash_around_any_call_before_and_at_the_start_of_a_block_requests_eve
     assert not world.requested.is_open
 
 
+@pytest.mark.fault(75)
 @pytest.mark.parametrize("state", OVER)
 def test_a_block_that_never_begins_fails_the_stack_with_the_words(state):
     world = create(state)
@@ -181,6 +184,7 @@ def test_a_block_in_place_of_a_lost_one_is_waited_for_and_requested():
     assert sizes(world) == (1, 3)
 
 
+@pytest.mark.fault(75)
 @pytest.mark.parametrize("code", ["UnauthorizedOperation", "RequestLimitExceeded"])
 def test_a_refused_read_of_the_block_waits_and_is_told(code):
     world = form(create())

@@ -16,7 +16,13 @@ from deeplearning_view import aws_reader
 from deeplearning_view.aws_responses import AwsResponses
 from deeplearning_view.rendering import render_text
 from deeplearning_view.view_builder import make_view
-from tests.unit.deeplearning_view.cluster_responses import make_group, make_resource, make_responses
+from tests.unit.deeplearning_view.cluster_responses import (
+    MASTER_ID,
+    make_group,
+    make_item,
+    make_resource,
+    make_responses,
+)
 
 BLOCK = CapacityBlock("cr-0123456789abcdef0", "scheduled", 1796124600, 0)
 REQUEST = RequestedCapacity(1, CapacityRequest("r", "c", 1, 3, "0", is_creation=True), ("r",), is_open=False)
@@ -104,3 +110,12 @@ def test_the_record_is_read_only_with_the_adjusters_setting(block_id, is_read):
         reader._read_limits()
         reader._read_state()
     assert (responses.request is not None) == is_read
+
+
+def test_a_group_that_is_raised_after_the_verdict_raises_the_nodes_that_the_page_counts():
+    """The verdict on the head says one node, and the membership grows without another verdict."""
+    groups = [make_group("workers", "worker", 8, ()), make_group("master", "master", 1, [MASTER_ID])]
+    item = make_item(members=(MASTER_ID,))
+    assert make_view(make_responses(item=item, groups=groups), NOW).asked == 9
+    # A shrink lowers the group, and the verdict still says what was requested.
+    assert make_view(make_responses(item=make_item(), groups=groups[1:]), NOW).asked == 2
