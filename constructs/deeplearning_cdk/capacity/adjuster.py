@@ -78,11 +78,9 @@ class CapacityAdjuster(ClusterFunction):
             description="Adjusts the capacity of a deep-learning cluster to what launched",
             role_description="Capacity adjuster of a deep-learning cluster",
             statements=_adjuster_statements(
-                cluster,
+                settings,
                 coordination,
-                encryption.key_arn,
                 events=(EventKind.FAILED, EventKind.FINISHED, *([EventKind.CAPACITY_MOVED] if search else ())),
-                reads_block=bool(worker_block_id),
             ),
             coordination=coordination,
             encryption=encryption,
@@ -165,10 +163,10 @@ def _block_end_pattern(reservation_id: str) -> dict[str, object]:
 
 
 def _adjuster_statements(
-    cluster: str, coordination: Coordination, key_arn: str, *, events: Sequence[EventKind], reads_block: bool
+    settings: AdjusterSettings, coordination: Coordination, *, events: Sequence[EventKind]
 ) -> list[iam.PolicyStatement]:
     # IAM has no resource-level permissions for describing reservations either (Service Authorization Reference, EC2).
-    reads = [iam.PolicyStatement(actions=["ec2:DescribeCapacityReservations"], resources=["*"])] if reads_block else []
+    read_block = iam.PolicyStatement(actions=["ec2:DescribeCapacityReservations"], resources=["*"])
     return [
         iam.PolicyStatement(
             actions=["dynamodb:GetItem", "dynamodb:PutItem"], resources=[coordination.state_table.table_arn]
@@ -177,24 +175,24 @@ def _adjuster_statements(
             actions=["sqs:SendMessage"],
             resources=[coordination.master_queue.queue_arn, coordination.dead_letters.queue_arn],
         ),
-        *coordination_key_statements(key_arn),
+        *coordination_key_statements(settings.encryption_key),
         # Lambda decrypts the environment as the function's role. It grants that to the role by itself only where the
         # deploying principal may `kms:CreateGrant`; the sources are in security/test_permissions.py.
         iam.PolicyStatement(
             actions=["kms:Decrypt"],
-            resources=[key_arn],
+            resources=[settings.encryption_key],
             conditions={"StringEquals": {"kms:ViaService": f"lambda.{REGION}.amazonaws.com"}},
         ),
-        event_statement(cluster, *events),
+        event_statement(settings.cluster, *events),
         iam.PolicyStatement(
             # IAM has no resource-level permissions for describing groups.
             actions=["autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities"],
             resources=["*"],
         ),
-        *reads,
+        *([read_block] if settings.worker_block_id else ()),
         iam.PolicyStatement(
             actions=["autoscaling:ResumeProcesses", "autoscaling:SetDesiredCapacity", "autoscaling:SuspendProcesses"],
             resources=[group_arns()],
-            conditions={"StringEquals": {f"autoscaling:ResourceTag/{CLUSTER_TAG}": cluster}},
+            conditions={"StringEquals": {f"autoscaling:ResourceTag/{CLUSTER_TAG}": settings.cluster}},
         ),
     ]

@@ -16,9 +16,11 @@ BLOCK = "cr-0123456789abcdef0"
 
 def read_worker_group(run: "ClusterCase") -> Mapping[str, Any]:
     """Return the workers' group, as Auto Scaling describes it."""
-    (group,) = run.client("autoscaling").describe_auto_scaling_groups(
-        Filters=[{"Name": f"tag:{ROLE_TAG}", "Values": ["worker"]}]
-    )["AutoScalingGroups"]
+    tagged = [{"Name": f"tag:{ROLE_TAG}", "Values": ["worker"]}]
+    groups: list[Mapping[str, Any]] = run.client("autoscaling").describe_auto_scaling_groups(Filters=tagged)[
+        "AutoScalingGroups"
+    ]
+    (group,) = groups
     return group
 
 

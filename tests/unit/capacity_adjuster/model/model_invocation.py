@@ -65,7 +65,7 @@ def ask(world, event, *, crash_at=None, lag=0.0, meanwhile=()):
 
 
 class SeenBlock:
-    """What the adjuster reads of the world's capacity block."""
+    """Reader of the world's capacity block."""
 
     def __init__(self, invocation):
         self.invocation = invocation
