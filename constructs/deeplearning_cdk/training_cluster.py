@@ -137,6 +137,7 @@ class TrainingCluster(Construct):
             encryption=self.encryption,
             worker_min_capacity=workers.capacity.minimum,
             capacity_reservation_id=plan.block_id,
+            worker_block_id=plan.worker_block_id,
             spending=spending,
             search=search,
         )

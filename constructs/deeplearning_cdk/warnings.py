@@ -127,7 +127,7 @@ def _list_costs(plan: NodePlan, spending: Spending) -> Iterator[_Warning]:
 
 
 def _list_purchases(plan: NodePlan) -> Iterator[_Warning]:
-    workers, desired = plan.roles[NodeRole.WORKER].purchase, plan.capacity.desired
+    workers = plan.roles[NodeRole.WORKER].purchase
     is_alike = plan.master.name == plan.workers.name and plan.master.accelerator is not None
     if workers.is_reserved and is_alike and not plan.roles[NodeRole.MASTER].purchase.is_reserved:
         text = (
@@ -136,11 +136,10 @@ def _list_purchases(plan: NodePlan) -> Iterator[_Warning]:
             "reservation that has room for it"
         )
         yield NOT_RESERVED, text
-    if workers.block_id and desired:
+    if block := plan.roles[NodeRole.MASTER].purchase.block_id:
         text = (
-            f"the {desired} workers of capacity block {workers.block_id} launch only while it is active, and the stack "
-            "fails before; until then pass workers.min_capacity=0, workers.desired_capacity=0 and "
-            f"workers.max_capacity={plan.capacity.maximum}, and raise the group's desired capacity when it has begun"
+            f"the master in capacity block {block} launches only while it is active, and the stack fails before; pass "
+            "master.purchase=on-demand, with which the cluster waits for the block of its workers"
         )
         yield NOT_BEGUN, text
 

@@ -72,6 +72,7 @@ class AdjusterSettings:
     candidates: str = ""
     patience_seconds: int = 0  # Time for the launches of a candidate before the next one is asked
     search_seconds: int = 0  # Time after which no further candidate is asked and the cluster fails
+    worker_block_id: str = ""  # Capacity Block for which the workers alone wait; empty without one
 
     @property
     def has_end(self) -> bool:

@@ -5,10 +5,10 @@ CDK app that trains in a Capacity Block: in the block's zone, with workers that 
     pip install ../..                # a checkout in which `make setup` has run
     npx cdk deploy --app "python app.py" -c reservation=cr-0123456789abcdef0 -c zone=us-east-1a
 
-Deploy it before the block begins: the workers' desired capacity is 0, so the stack completes with the master alone.
-When EC2 has delivered the block, raise the desired capacity with the command in the stack's outputs; the workers join
-automatically. Nodes notify the training before the block ends. The master is an on-demand CPU type: it does not train,
-so no GPU instance is needed outside the block, and the cluster's logs and shared file system outlive it.
+Deploy it before the block begins: the stack completes with the master alone, and the workers launch and join when EC2
+has delivered the block. Until then, `deeplearning-cdk status` says what they wait for. Nodes notify the training before
+the block ends. The master is an on-demand CPU type: it does not train, so no GPU instance is needed outside the block,
+and the cluster's logs and shared file system outlive it.
 """
 
 import aws_cdk as cdk
@@ -30,16 +30,11 @@ class CapacityBlockStack(cdk.Stack):
             workers=Workers(
                 instance_type="p5.48xlarge",
                 purchase=Purchase.capacity_block(reservation),
-                min_capacity=0,
-                desired_capacity=0,
-                max_capacity=WORKERS,
+                desired_capacity=WORKERS,
             ),
             master=Master(instance_type="m7i.2xlarge"),
             network=Network(availability_zone=zone),
         )
-        group = cluster.workers.group_name
-        start = f"aws autoscaling set-desired-capacity --auto-scaling-group-name {group} --desired-capacity {WORKERS}"
-        cdk.CfnOutput(self, "WhenTheBlockBegins", value=start)
         cdk.CfnOutput(self, "LogIn", value=cluster.session_command)
 
 

@@ -15,6 +15,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from capacity_adjuster.aws.auto_scaling_groups import AutoScalingGroups
+from capacity_adjuster.aws.capacity_blocks import BlockReader
 from capacity_adjuster.aws.log_lines import write_lines
 from capacity_adjuster.aws.state_table import StateTable
 from capacity_adjuster.events.capacity_block import announce_expiry, read_warning
@@ -95,6 +96,7 @@ def make_adapters(settings: AdjusterSettings, clock: InvocationClock) -> Adapter
         signal_failure=signal_failure,
         clock=clock,
         send_event=send_event,
+        block=BlockReader(lambda: _make_client("ec2"), settings.worker_block_id) if settings.worker_block_id else None,
     )
 
 

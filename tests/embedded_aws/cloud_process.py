@@ -24,6 +24,7 @@ from cdk_rehearsal.embedded_aws.base.capacity_pools import CapacityPool
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, ScalingPace
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.base.message_faults import MessageFaults
+from cdk_rehearsal.embedded_aws.base.reservations import Reservation
 from cdk_rehearsal.embedded_aws.base.training_limits import TrainingLimits
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.embedded_aws.sagemaker.containers import MountError
@@ -240,7 +241,7 @@ def answer(aws, command):
             "invocations": [dataclasses.asdict(entry) for entry in aws.invocations()],
             "activities": aws.activities(),
         }
-    acts = (aws.fail_instance, aws.send_event, aws.interrupt_training, aws.kill_container)
+    acts = (aws.fail_instance, aws.send_event, aws.interrupt_training, aws.kill_container, aws.begin_reservation)
     by_name = {act.__name__: act for act in acts} | {
         "mint": partial(mint, aws),
         "find_pod_credentials": partial(find_pod_credentials, aws),
@@ -312,6 +313,7 @@ def open_cloud(options):
             pace=pace,
             faults=faults,
             pools=[CapacityPool(**pool) for pool in options.pop("pools", [])],
+            reservations=[Reservation(**each) for each in options.pop("reservations", [])],
             retry_seconds=retries,
             label_instance=lambda tags, group: tags.get("deeplearning:role", group),
             check_metric=check_metric,

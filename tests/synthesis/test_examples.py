@@ -115,10 +115,12 @@ def test_the_workers_of_a_capacity_block_wait_in_its_zone_until_it_begins(app: A
     target = reserved[0]["CapacityReservationSpecification"]["CapacityReservationTarget"]
     assert target["CapacityReservationId"] == "cr-0fedcba9876543210"
     (request,) = (each["Properties"] for each in _of_type(template, "Custom::RequestedCapacity").values())
-    assert (request["Master"], request["Workers"]) == ("1", "0")
-    command = "".join(map(str, template["Outputs"]["WhenTheBlockBegins"]["Value"]["Fn::Join"][1]))
-    assert command.startswith("aws autoscaling set-desired-capacity ")
-    assert command.endswith(" --desired-capacity 4")
+    assert (request["Master"], request["Workers"]) == ("1", "4")
+    functions = [entry["Properties"] for entry in _of_type(template, "AWS::Lambda::Function").values()]
+    variables = [each["Environment"]["Variables"] for each in functions if "Environment" in each]
+    assert [each["DEEPLEARNING_WORKER_BLOCK_ID"] for each in variables if "DEEPLEARNING_WORKER_BLOCK_ID" in each] == [
+        "cr-0fedcba9876543210"
+    ]
 
 
 def test_the_experiment_refuses_launches_of_its_own_group_in_its_zone_and_asks_for_none(app: Any) -> None:

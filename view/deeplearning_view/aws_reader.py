@@ -11,6 +11,7 @@ from deeplearning_contract.cluster_state import get_request, part_requests
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.names import CLUSTER_TAG
 from deeplearning_view.aws_responses import (
+    BLOCK_VARIABLE,
     LIMIT_VARIABLES,
     SEARCH_VARIABLES,
     AwsResponses,
@@ -36,6 +37,8 @@ Clients = Callable[[str], Any]
 T = TypeVar("T")
 _SEARCH_KEY = "#search"
 """End of the key of the adjuster's record of the search for capacity."""
+_REQUEST_KEY = "#request"
+"""End of the key of its record of the requested capacity."""
 _MOST_EVENT_PAGES = 10
 _MOST_LINES = 20_000
 _RECENT_SECONDS = 15 * 60
@@ -63,6 +66,7 @@ class _Reader:
     def __init__(self, clients: Clients, responses: AwsResponses) -> None:
         self._clients = clients
         self._responses = responses
+        self._has_block = False
 
     def read(self, *, with_lines: bool) -> None:
         responses = self._responses
@@ -161,6 +165,7 @@ class _Reader:
             return None
         # The other variables stay out of the view: one is the secret URL that completes the wait condition.
         variables = environment.get("Variables", {})
+        self._has_block = bool(variables.get(BLOCK_VARIABLE))
         self._responses.search_settings = {key: variables[key] for key in SEARCH_VARIABLES if key in variables}
         return {key: value for key, value in variables.items() if key in LIMIT_VARIABLES}
 
@@ -171,6 +176,8 @@ class _Reader:
             return
         database = self._clients("dynamodb")
         cluster = next(filter(None, clusters))
+        if self._has_block:
+            self._responses.request = database.get_item(**get_request(table, f"{cluster}{_REQUEST_KEY}")).get("Item")
         item = database.get_item(**get_request(table, cluster)).get("Item")
         if item is not None:
             requests = part_requests(table, item)

@@ -34,6 +34,7 @@ class AwsResponses:
         parts: The items to which it refers.
         search_settings: The adjuster's variables of its search for capacity; empty without further candidates.
         search: The record of that search, while it is under way; None without one.
+        request: The record of the requested capacity of workers with a Capacity Block; None without one.
         node_lines: Events of `FilterLogEvents` in the nodes' log group.
         adjuster_lines: Events of `FilterLogEvents` in the adjuster's log group.
         unread: Failed reads, one line each.
@@ -52,6 +53,7 @@ class AwsResponses:
     parts: list[Record] = field(default_factory=list)
     search_settings: dict[str, str] = field(default_factory=dict)
     search: Record | None = None
+    request: Record | None = None
     node_lines: list[Record] = field(default_factory=list)
     adjuster_lines: list[Record] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
@@ -101,6 +103,7 @@ def read_state(responses: AwsResponses) -> tuple[ClusterState | None, str]:
 
 
 LIMIT_VARIABLES = tuple(map(adjuster_variable, ("stop_after_seconds", "budget_topic_arn")))
+BLOCK_VARIABLE = adjuster_variable("worker_block_id")
 SEARCH_VARIABLES = tuple(map(adjuster_variable, ("candidates", "patience_seconds", "search_seconds")))
 """Variables of the adjuster's environment."""
 NO_END = (

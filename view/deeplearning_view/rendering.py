@@ -36,6 +36,7 @@ def render_page(view: ClusterView) -> tuple[PageLine, ...]:
     ]
     for number, text in enumerate(describe_capacity(view.capacity)):
         lines += _row("" if number else "capacity", text, "dim" if number else "", hanging="  ")
+    lines += _row("capacity", view.waiting, hanging="  ") if view.waiting else []
     for problem in [entry for entry in view.problems if not entry.is_past]:
         lines += _render_problem(problem, "why", "bold red", with_lines=True)
     lines += _render_nodes(view.nodes)

@@ -155,6 +155,7 @@ class ClusterView:
         unread: Reads that failed.
         looked_at: Time of the reads, UTC.
         capacity: The candidate that it has or asks; None without further candidates.
+        waiting: Capacity Block for which its workers wait, or why they never come; else empty.
     """
 
     stack: str
@@ -177,6 +178,7 @@ class ClusterView:
     looked_at: str = ""
     provisioning: tuple[str, ...] = ()
     capacity: CapacityView | None = None
+    waiting: str = ""
 
     @property
     def has_ended(self) -> bool:
@@ -184,8 +186,13 @@ class ClusterView:
         return self.verdict != "forming"
 
     def to_document(self) -> dict[str, Any]:
-        """Return the JSON object, without `capacity` for one candidate; keys are added, never renamed."""
+        """
+        Return the JSON object, without `capacity` for one candidate, and without `waiting` for workers that do not.
+
+        Keys are added, never renamed.
+        """
         document = asdict(self)
-        if self.capacity is None:
-            del document["capacity"]
+        for name in ("capacity", "waiting"):
+            if not document[name]:
+                del document[name]
         return document

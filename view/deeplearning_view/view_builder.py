@@ -6,6 +6,7 @@ from datetime import datetime
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import CLUSTER_TAG, NodeRole
 from deeplearning_view.aws_responses import NO_END, AwsResponses, has_end, read_moment, read_state, read_tags
+from deeplearning_view.block_wait import read_waiting
 from deeplearning_view.capacity_search import find_left_groups, read_capacity
 from deeplearning_view.log_lines import LEVELS, Line, read_lines
 from deeplearning_view.node_rows import list_nodes, read_login_user
@@ -33,6 +34,7 @@ def make_view(responses: AwsResponses, now: datetime) -> ClusterView:
     verdict = judge(responses, state)
     may_search = state is not None or verdict == "forming"
     capacity, no_capacity = read_capacity(responses, state, now) if may_search else (None, "")
+    waiting, no_request = read_waiting(responses) if verdict in ("forming", "formed") else ("", "")
     status = str(responses.stack["StackStatus"])
     members = len(state.members) if state else 0
     desired = sum(int(group["DesiredCapacity"]) for group in responses.groups)
@@ -45,7 +47,7 @@ def make_view(responses: AwsResponses, now: datetime) -> ClusterView:
         phase=state.phase.value if state else "",
         generation=state.generation if state else 0,
         formed=members if verdict == "formed" else 0,
-        asked=state.requested if state else desired,
+        asked=max(state.requested, desired) if state else desired,
         since=_find_since(responses, verdict),
         reason=str(state.reason) if state else "",
         notice=state.notice if state else "",
@@ -57,9 +59,10 @@ def make_view(responses: AwsResponses, now: datetime) -> ClusterView:
         provisioning=describe_provisioning(nodes, node_lines),
         warnings=(*_find_warnings(responses, nodes, state, capacity), *_find_slow(nodes, node_lines)),
         log_in=_find_log_in(responses, nodes),
-        unread=(*responses.unread, *filter(None, (unreadable, no_capacity))),
+        unread=(*responses.unread, *filter(None, (unreadable, no_capacity, no_request))),
         looked_at=now.isoformat(timespec="seconds"),
         capacity=capacity,
+        waiting=waiting,
     )
 
 

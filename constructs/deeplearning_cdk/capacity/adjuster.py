@@ -34,7 +34,8 @@ class CapacityAdjuster(ClusterFunction):
     Capacity adjuster: a function that adjusts the capacity of the groups to the instances that launched.
 
     It is invoked by events of the groups, every minute, and before the workers' Capacity Block ends, to notify the
-    nodes. It finds the groups by the tag of the cluster. The groups must depend on it, so that no event is lost.
+    nodes. Every minute it also looks whether a block that workers wait for has begun. It finds the groups by the tag of
+    the cluster. The groups must depend on it, so that no event is lost.
 
     Attributes:
         alarm: Alarm on invocations that keep failing, without actions.
@@ -50,6 +51,7 @@ class CapacityAdjuster(ClusterFunction):
         encryption: ClusterEncryption,
         worker_min_capacity: int,
         capacity_reservation_id: str = "",
+        worker_block_id: str = "",
         spending: Spending,
         search: CandidateSearch | None = None,
     ) -> None:
@@ -61,6 +63,7 @@ class CapacityAdjuster(ClusterFunction):
             worker_min_capacity=worker_min_capacity,
             settle_seconds=_SETTLE_SECONDS,
             capacity_reservation_id=capacity_reservation_id,
+            worker_block_id=worker_block_id,
             encryption_key=encryption.key_arn,
             stop_after_seconds=0 if spending.stop_after is None else int(spending.stop_after.to_seconds()),
             candidates=",".join(search.order) if search else "",
@@ -75,9 +78,8 @@ class CapacityAdjuster(ClusterFunction):
             description="Adjusts the capacity of a deep-learning cluster to what launched",
             role_description="Capacity adjuster of a deep-learning cluster",
             statements=_adjuster_statements(
-                cluster,
+                settings,
                 coordination,
-                encryption.key_arn,
                 events=(EventKind.FAILED, EventKind.FINISHED, *([EventKind.CAPACITY_MOVED] if search else ())),
             ),
             coordination=coordination,
@@ -161,8 +163,10 @@ def _block_end_pattern(reservation_id: str) -> dict[str, object]:
 
 
 def _adjuster_statements(
-    cluster: str, coordination: Coordination, key_arn: str, *, events: Sequence[EventKind]
+    settings: AdjusterSettings, coordination: Coordination, *, events: Sequence[EventKind]
 ) -> list[iam.PolicyStatement]:
+    # IAM has no resource-level permissions for describing reservations either (Service Authorization Reference, EC2).
+    read_block = iam.PolicyStatement(actions=["ec2:DescribeCapacityReservations"], resources=["*"])
     return [
         iam.PolicyStatement(
             actions=["dynamodb:GetItem", "dynamodb:PutItem"], resources=[coordination.state_table.table_arn]
@@ -171,23 +175,24 @@ def _adjuster_statements(
             actions=["sqs:SendMessage"],
             resources=[coordination.master_queue.queue_arn, coordination.dead_letters.queue_arn],
         ),
-        *coordination_key_statements(key_arn),
+        *coordination_key_statements(settings.encryption_key),
         # Lambda decrypts the environment as the function's role. It grants that to the role by itself only where the
         # deploying principal may `kms:CreateGrant`; the sources are in security/test_permissions.py.
         iam.PolicyStatement(
             actions=["kms:Decrypt"],
-            resources=[key_arn],
+            resources=[settings.encryption_key],
             conditions={"StringEquals": {"kms:ViaService": f"lambda.{REGION}.amazonaws.com"}},
         ),
-        event_statement(cluster, *events),
+        event_statement(settings.cluster, *events),
         iam.PolicyStatement(
             # IAM has no resource-level permissions for describing groups.
             actions=["autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities"],
             resources=["*"],
         ),
+        *([read_block] if settings.worker_block_id else ()),
         iam.PolicyStatement(
             actions=["autoscaling:ResumeProcesses", "autoscaling:SetDesiredCapacity", "autoscaling:SuspendProcesses"],
             resources=[group_arns()],
-            conditions={"StringEquals": {f"autoscaling:ResourceTag/{CLUSTER_TAG}": cluster}},
+            conditions={"StringEquals": {f"autoscaling:ResourceTag/{CLUSTER_TAG}": settings.cluster}},
         ),
     ]

@@ -99,6 +99,12 @@ class NodePlan:
         return workers.block_id or master.block_id
 
     @property
+    def worker_block_id(self) -> str:
+        """Id of the Capacity Block for which workers wait beside a master that launches before; empty without one."""
+        workers, master = self.roles[NodeRole.WORKER].purchase, self.roles[NodeRole.MASTER].purchase
+        return workers.block_id if self.capacity.desired and not master.block_id else ""
+
+    @property
     def has_spot(self) -> bool:
         """True if any node is a spot instance, or may be one."""
         return any(role.purchase.kind == "spot" for each in self.candidates for role in each.roles.values())

@@ -84,10 +84,11 @@ class StateTable:
 
     def write(self, record: Record) -> bool:
         """Write the next revision of a record; return False when another writer was faster."""
+        document = {name: value for name, value in asdict(record).items() if value is not None}
         item = {
             TABLE_KEY: {"S": f"{self._cluster}#{_RECORDS[type(record)][0]}"},
             "revision": {"N": str(record.revision)},
-            "document": {"S": json.dumps(asdict(record), sort_keys=True)},
+            "document": {"S": json.dumps(document, sort_keys=True)},
         }
         request = {"TableName": self._table, "Item": item, "ExpressionAttributeNames": {"#revision": "revision"}}
         if record.revision == 1:

@@ -197,6 +197,19 @@ def judge_denial(
     return Outcome(_follow(None, settings, Phase.FAILED, requested=1 + wanted, reason=reason))
 
 
+def judge_block(
+    state: ClusterState | None, reason: Reason, *, settings: AdjusterSettings, workers: int
+) -> Outcome | None:
+    """
+    Return the failure of a cluster whose workers wait for a Capacity Block that never begins.
+
+    None once a membership is published: the master goes on alone.
+    """
+    if state is not None and state.phase is not Phase.LAUNCHED:
+        return None
+    return Outcome(_follow(state, settings, Phase.FAILED, requested=1 + workers, reason=reason))
+
+
 def _judge_master(situation: _Situation) -> Decision:
     master = situation.master
     failure = find_failure(master)

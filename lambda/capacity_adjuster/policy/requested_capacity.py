@@ -7,6 +7,9 @@ own scaling is overwritten:
 
 recorded ── the groups are read ──> planned ── each group set, if it is still as read ──> done
 
+Workers whose Capacity Block has not begun are requested once it has: such a request is planned for the master alone,
+done, and planned again, for the workers alone.
+
 The policy is pure.
 """
 
@@ -15,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from capacity_adjuster.policy.observation import GroupObservation
 from capacity_adjuster.policy.shrink_record import LONGEST_LEASE_SECONDS
+from deeplearning_contract.capacity_block import CapacityBlock
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.names import NodeRole
 
@@ -62,6 +66,7 @@ class RequestedCapacity:
     is_over: bool = False  # Whether the stack deletes the cluster, so that no capacity is requested any more
     # While an invocation applies it, the time after which that is certainly over, in seconds since the epoch; else 0
     lease_until: int = 0
+    block: CapacityBlock | None = None  # Capacity Block for which its workers wait, or waited in vain; else None
 
     def intend(self, asks: Sequence[GroupTarget], lease_until: int) -> "RequestedCapacity":
         """Return the next revision, with the lease of an invocation that applies it."""
@@ -84,6 +89,33 @@ class RequestedCapacity:
         if self.is_over or request == self.request:
             return self
         return replace(self, request=request, asks=(), former=self.asks or self.former, is_open=True)
+
+    def note(self, block: CapacityBlock) -> "RequestedCapacity":
+        """Return the next revision, with another read of the block."""
+        return replace(self, revision=self.revision + 1, block=block)
+
+    def begin(self, groups: Sequence[GroupObservation]) -> "RequestedCapacity":
+        """
+        Return the next revision, open for the workers alone, now that their block has begun.
+
+        It is closed if the cluster has ended meanwhile, as nobody would be their master. A user's own scaling of the
+        workers since the request is kept.
+        """
+        is_up = any(group.desired for group in groups if group.role is NodeRole.MASTER)
+        waited = {ask.group: ask.target for ask in self.asks}
+        asks = tuple(
+            replace(_plan_target(group, self.request.workers), before=waited[group.name])
+            for group in groups
+            if is_up and group.role is NodeRole.WORKER and group.name in waited
+        )
+        return replace(self, revision=self.revision + 1, asks=asks, former=(), is_open=bool(asks), block=None)
+
+    def renew(self) -> "RequestedCapacity":
+        """Return the next revision, open again, for a block in place of one that never began."""
+        request = replace(self.request, is_creation=False)
+        return replace(
+            self, revision=self.revision + 1, request=request, asks=(), former=self.asks, is_open=True, block=None
+        )
 
     def close(self) -> "RequestedCapacity":
         """Return the next revision, with the request applied or settled."""
@@ -146,13 +178,17 @@ def is_idle(state: ClusterState | None, requested: RequestedCapacity, groups: Se
 
 
 def plan_targets(requested: RequestedCapacity, groups: Sequence[GroupObservation]) -> tuple[GroupTarget, ...] | None:
-    """Return the target of each group, once a request; None while a group is absent or being deleted."""
+    """
+    Return the target of each group, once a request; None while a group is absent or being deleted.
+
+    Workers that wait for their block are not requested yet.
+    """
     if any(group.is_deleting for group in groups):
         return None
     if requested.asks:
         return requested.asks
     request = requested.request
-    wanted = {NodeRole.WORKER: request.workers, NodeRole.MASTER: request.master}
+    wanted = {NodeRole.WORKER: 0 if requested.block else request.workers, NodeRole.MASTER: request.master}
     asked = {group.role: group for group in groups if group.candidate == request.candidate}
     if not asked.keys() >= set(_ORDER):
         return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from capacity_adjuster.aws.auto_scaling_groups import AutoScalingGroups
+from capacity_adjuster.aws.capacity_blocks import BlockReader
 from capacity_adjuster.aws.state_table import StateTable
 from deeplearning_contract.cluster_event import ClusterEvent
 from deeplearning_contract.messages import ClusterNotification
@@ -45,6 +46,7 @@ class Adapters:
     signal_failure: Callable[[str], None]  # Signals the stack that the cluster failed, with the reason
     clock: InvocationClock
     send_event: Callable[[ClusterEvent], None]  # Publishes an event to EventBridge; raises nothing
+    block: BlockReader | None = None  # Reads the workers' Capacity Block; None without one
 
     def end_lease(self) -> int:
         """Return the time after which this invocation is certainly over, in seconds since the epoch."""

@@ -4,11 +4,13 @@ Application of a request of the stack: sets the desired capacity of its groups.
 The request's record is written before the first call and after the last, so that the next invocation resumes after one
 that died. A shrink and a stop change desired too. A request waits for a shrink, which reads again before it acts; a
 stop and a request write their records and then read each other's, so that one of them sees the other and yields. With
-further candidates, the request goes to the one that the search names, and waits while it names none.
+further candidates, the request goes to the one that the search names, and waits while it names none. Before the start
+of the workers' Capacity Block it is for the master alone.
 """
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -44,10 +46,13 @@ class CapacityChange:
         if is_held(requested, self._adapters.clock.now()):
             return "another invocation sets the capacity"
         groups = self._adapters.groups.find() if groups is None else groups
+        requested = self._read_block(requested)
         asks = plan_targets(requested, groups)
         if asks is None:
             return ""
-        asks = () if is_idle(records.read_state(), requested, groups) else asks
+        block = requested.block
+        is_vain = block is not None and block.is_over
+        asks = () if is_vain or is_idle(records.read_state(), requested, groups) else asks
         intended = requested.intend(asks, self._adapters.end_lease())
         if not records.write(intended):
             return LOST_RACE
@@ -58,13 +63,23 @@ class CapacityChange:
         outcome = SETTLED
         if intended.asks and not self._is_stopped(groups):
             self._set(intended, groups)
-            outcome = ASKED
+            outcome = f"{ASKED}; {block.reason}" if block else ASKED
+        elif is_vain and block:
+            outcome = str(block.reason)
         return outcome if records.write(intended.close()) else LOST_RACE
 
     def is_under_way(self) -> bool:
         """Return whether a request is being applied."""
         requested = self._adapters.records.read(RequestedCapacity)
         return requested is not None and requested.is_open
+
+    def _read_block(self, requested: RequestedCapacity) -> RequestedCapacity:
+        """Return the same revision, with the block for which the workers of a request that is not planned wait."""
+        reader = self._adapters.block
+        if reader is None or requested.asks or not requested.request.workers:
+            return requested
+        block = reader.read(self._adapters.clock.now())
+        return replace(requested, block=None if block.is_active else block)
 
     def _read_request(self) -> tuple[RequestedCapacity | None, CandidateSearch | None]:
         """

@@ -47,6 +47,7 @@ class Observer:
         self.adjustment: Adjustment | None = None  # Also None when it cannot matter
         self.patience_until = math.inf  # Time from which on a candidate that is short of the minimum is refused
         self.candidates_tried = 0  # Candidates that were asked for capacity; 0 when unknown, or without further ones
+        self.waits_for_block = False  # Whether the workers wait for their Capacity Block, so that none is the minimum
         self.has_read_state = False  # The state record is not read while instances launch or terminate
 
     @property
@@ -139,7 +140,7 @@ class Observer:
             state=self.state,
             adjustment=self.adjustment,
             breaker=self._breaker,
-            settings=self._settings,
+            settings=replace(self._settings, worker_min_capacity=0) if self.waits_for_block else self._settings,
             now=now,
             patience_until=self.patience_until,
         )

@@ -23,6 +23,7 @@ from capacity_adjuster.policy.decision import (
 )
 from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.reconcile.adapters import LOST_RACE, Adapters
+from capacity_adjuster.reconcile.block_start import BlockStart
 from capacity_adjuster.reconcile.candidate_change import CandidateChange
 from capacity_adjuster.reconcile.capacity_change import CapacityChange
 from capacity_adjuster.reconcile.observer import RESERVE_SECONDS, Observer
@@ -49,6 +50,7 @@ class Reconciliation:
         self.observer = Observer(settings, adapters)
         self._shutdown = Shutdown(settings, adapters, self.observer)
         self._capacity_change = CapacityChange(adapters, self.observer)
+        self._block = BlockStart(settings, adapters, self.observer, self._capacity_change)
         self._search = CandidateChange(settings, adapters, self.observer, self._capacity_change)
         self._has_lock = False
 
@@ -68,7 +70,7 @@ class Reconciliation:
                 return asked
             if ended := self._shutdown.run(self._budget_message):
                 return ended
-            if moved := self._search.run():
+            if moved := self._block.run() or self._search.run():
                 return self._finish(moved)
             if why and self._adapters.clock.now() < observer.patience_until:
                 return why

@@ -252,6 +252,10 @@ class EmbeddedAws:
         """Change the quotas and the capacity of training jobs."""
         self._deployed().training.ledger.limits = limits
 
+    def begin_reservation(self, name: str) -> None:
+        """Let a capacity reservation or a Capacity Block begin now, by its id."""
+        self._deployed().capacity.reservations.begin(name)
+
     def limit_tokens(self, seconds: float) -> None:
         """Change for how many seconds API servers on EKS take a token."""
         self._deployed().eks.access.tokens.token_seconds = seconds

@@ -9,12 +9,15 @@ from cdk_rehearsal.embedded_aws.autoscaling.driver import ScalingDriver
 from cdk_rehearsal.embedded_aws.autoscaling.notifications import GroupNotifications
 from cdk_rehearsal.embedded_aws.balancing.health import TargetHealth
 from cdk_rehearsal.embedded_aws.balancing.probe import Failure, HealthCheck, probe
+from cdk_rehearsal.embedded_aws.base.capacity_pools import Capacity
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.base.message_faults import MessageDisturbance
 from cdk_rehearsal.embedded_aws.base.observation import Observations
 from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
+from cdk_rehearsal.embedded_aws.base.reservations import Reservations
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
 from cdk_rehearsal.embedded_aws.base.stack_record import OpenStack
+from cdk_rehearsal.embedded_aws.ec2.account_api import install_reservations
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.ec2.instances import SingleInstances
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
@@ -73,7 +76,8 @@ class Services:
             node_modules=options.node_modules,
         )
         self.images = ImageCatalogue(place, options.login_users)
-        self.launcher = InstanceLauncher(place, principals, self.images, options.label_instance, options.pools)
+        self.capacity = Capacity(options.pools, reservations=Reservations(options.reservations))
+        self.launcher = InstanceLauncher(place, principals, self.images, options.label_instance, self.capacity)
         for name, key in options.key_pairs.items():
             place.client("ec2").import_key_pair(KeyName=name, PublicKeyMaterial=key.encode())
         notifications = GroupNotifications(place, observations, lost=options.lose_notifications)
@@ -172,6 +176,7 @@ class Services:
         install_object_delivery(self._delivery)
         install_event_delivery(self.bus, self.place)
         install_scaling_api(self.scaling)
+        install_reservations(self.capacity, self.place)
         self.health.install()
         install_emr_api(self.emr, self.place)
         install_training_api(self.training)

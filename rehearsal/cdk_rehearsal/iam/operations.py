@@ -319,6 +319,7 @@ _ROWS = (
     _Row(_no_targets, "ec2", "DescribeAccountAttributes DescribeDhcpOptions DescribeImages DescribeInstances"),
     _Row(_no_targets, "ec2", "DescribeNetworkAcls DescribeRouteTables DescribeSecurityGroups DescribeSubnets"),
     _Row(_no_targets, "ec2", "DescribeVolumes DescribeVolumeStatus DescribeVpcEndpoints"),
+    _Row(_no_targets, "ec2", "DescribeCapacityReservations DescribeInstanceTypeOfferings DescribeKeyPairs"),
     _Row(_no_targets, "ec2", "DescribeNetworkInterfaces DescribeVpcs"),
     _Row(targets_of_vpc, "ec2", "DescribeVpcAttribute"),
     _Row(targets_of_ec2_resource, "ec2", "CreateNetworkInterfacePermission DeleteNetworkInterfacePermission"),

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 from cdk_rehearsal.embedded_aws.base.capacity_pools import CapacityPool
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
+from cdk_rehearsal.embedded_aws.base.reservations import Reservation
 from cdk_rehearsal.errors import UnavailableError
 from deeplearning_contract.names import ROLE_TAG, NodeRole
 from deeplearning_rehearsal.cases.account import AccountBucket, DataObject
@@ -31,6 +32,7 @@ class CloudFaults:
     Attributes:
         launch_faults: Launches that fail.
         pools: Capacity of EC2 in zones; without a pool, it has enough.
+        reservations: Capacity reservations and Capacity Blocks; without one, it has what the stack targets.
         lose_notifications: Whether every message of Auto Scaling is lost.
         notification_gap: Seconds between the creation of a group and its notifications. None: as always.
         messages: Any of `duplicate`, `reorder` and `lose_first`.
@@ -43,6 +45,7 @@ class CloudFaults:
 
     launch_faults: Sequence[LaunchFault] = ()
     pools: Sequence[CapacityPool] = ()
+    reservations: Sequence[Reservation] = ()
     lose_notifications: bool = False
     notification_gap: float | None = None
     messages: Sequence[str] = ()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError, LaunchFault
+from cdk_rehearsal.embedded_aws.base.reservations import Reservations
 
 _NO_SPOT = "There is no Spot capacity available that matches your request."
 """EC2's message for Auto Scaling groups of spot instances (cortexlabs/cortex#1258)."""
@@ -39,17 +40,20 @@ class CapacityPool:
 
 @dataclass(frozen=True)
 class PlacedLaunch:
-    """A launch with its type, its zone and its purchase."""
+    """A launch with its type, its zone and its purchase; `reservation` is the id of the one that it targets."""
 
     instance_type: str
     zone: str
     is_spot: bool
+    reservation: str = ""
 
     @classmethod
     def read(cls, data: Mapping[str, Any], zone: str) -> "PlacedLaunch":
         """Read the data of a launch template."""
         market = data.get("InstanceMarketOptions", {}).get("MarketType")
-        return cls(data.get("InstanceType", "m1.small"), zone, market == "spot")
+        target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
+        reservation = str(target.get("CapacityReservationId", ""))
+        return cls(data.get("InstanceType", "m1.small"), zone, market == "spot", reservation)
 
 
 @dataclass
@@ -61,14 +65,20 @@ class Capacity:
         pools: The pools.
         living: Instances that take capacity, by their ids.
         refused: When each pool refused a launch first.
+        reservations: The reservations of the account, which have capacity of their own.
     """
 
     pools: Sequence[CapacityPool] = ()
     living: dict[str, PlacedLaunch] = field(default_factory=dict)
     refused: dict[CapacityPool, float] = field(default_factory=dict)
+    reservations: Reservations = field(default_factory=Reservations)
 
     def require(self, launch: PlacedLaunch) -> None:
-        """Raise LaunchError, as EC2 would, where a pool has no instance left for a launch."""
+        """Raise LaunchError, as EC2 would, where a pool or a reservation has no instance left for a launch."""
+        if self.reservations.find(launch.reservation) is not None:
+            reserved = self.list_reserved(launch.reservation)
+            self.reservations.require(launch.reservation, launch.instance_type, launch.zone, reserved)
+            return
         now = time.monotonic()
         for pool in self.pools:
             taken = sum(map(pool.concerns, self.living.values()))
@@ -76,6 +86,10 @@ class Capacity:
                 continue
             if now - self.refused.setdefault(pool, now) < pool.seconds:
                 raise _no_capacity(launch)
+
+    def list_reserved(self, name: str) -> list[str]:
+        """Return the instances that are in a reservation."""
+        return [instance_id for instance_id, launch in [*self.living.items()] if launch.reservation == name]
 
 
 def _no_capacity(launch: PlacedLaunch) -> LaunchError:

@@ -11,7 +11,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from cdk_rehearsal.embedded_aws.base.capacity_pools import Capacity, CapacityPool, PlacedLaunch
+from cdk_rehearsal.embedded_aws.base.capacity_pools import Capacity, PlacedLaunch
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError, LaunchFault, key_refusal
 from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.base.scaling_group import ScalingGroup
@@ -98,7 +98,7 @@ class InstanceLauncher:
         principals: PrincipalRegistry,
         images: ImageCatalogue,
         label: Callable[[Mapping[str, str], str], str],
-        pools: Sequence[CapacityPool] = (),
+        capacity: Capacity,
     ) -> None:
         self.label = label
         self.lustre = LustreFileSystems(place)
@@ -106,7 +106,7 @@ class InstanceLauncher:
         self._place = place
         self._principals = principals
         self._images = images
-        self._capacity = Capacity(pools)
+        self._capacity = capacity
         self._lock = threading.Lock()
 
     def describe_template(self, group: ScalingGroup) -> dict[str, Any]:

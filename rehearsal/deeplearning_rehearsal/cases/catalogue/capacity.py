@@ -1,13 +1,27 @@
 """Cases of launches: capacity, quotas, images, and what the operator asks for."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
+from cdk_rehearsal.embedded_aws.base.reservations import Reservation
 from deeplearning_contract.names import ROLE_TAG
 from deeplearning_rehearsal.cases.case import MASTERS, WORKERS, CloudFaults, case
 
 if TYPE_CHECKING:  # Reading a case needs neither machines nor an embedded AWS.
     from deeplearning_rehearsal.cases.cluster_case import ClusterCase
+
+BLOCK = "cr-0123456789abcdef0"
+
+
+def read_worker_group(run: "ClusterCase") -> Mapping[str, Any]:
+    """Return the workers' group, as Auto Scaling describes it."""
+    tagged = [{"Name": f"tag:{ROLE_TAG}", "Values": ["worker"]}]
+    groups: list[Mapping[str, Any]] = run.client("autoscaling").describe_auto_scaling_groups(Filters=tagged)[
+        "AutoScalingGroups"
+    ]
+    (group,) = groups
+    return group
 
 
 @case(
@@ -32,6 +46,44 @@ def bad_image(run: "ClusterCase") -> None:
     assert "You must use a valid fully-formed launch template" in seen.reason
     assert "ami-0123456789abcdef0" in seen.reason
     assert seen.launches == 0
+
+
+@case(
+    "A Capacity Block begins after the deployment: the master forms alone and completes the stack, the page says until "
+    "when the workers wait, and they launch, join and train once it begins",
+    faults=[75],
+    workers=2,
+    min_capacity=2,
+    context={"workers.purchase": f"capacity-block:{BLOCK}", "network.availability_zone": "us-east-1a"},
+    cloud=CloudFaults(
+        reservations=[
+            Reservation(
+                id=BLOCK,
+                zone="us-east-1a",
+                instance_type="p3dn.24xlarge",
+                instances=2,
+                begins=172800.0,
+            )
+        ]
+    ),
+    proves_rights=True,
+)
+def block_begins_later(run: "ClusterCase") -> None:
+    run.wait_for_formation()
+    state = run.situation.state()
+    assert state is not None
+    assert len(state.members) == 1
+    waiting = f"workers wait for the block {BLOCK} until 20"
+    assert waiting in run.await_status(waiting)
+    assert read_worker_group(run)["DesiredCapacity"] == 0
+    run.inject("the block begins")
+    run.aws.begin_reservation(BLOCK)
+    run.wait_for_generation(2)
+    seen = run.finish()
+    assert seen.generation >= 2
+    assert not any("launch failed" in event.text for event in run.timeline.events)
+    assert read_worker_group(run)["DesiredCapacity"] == 2
+    assert waiting not in run.await_status("FORMED, 3 of 3 nodes")
 
 
 @case(
@@ -135,11 +187,8 @@ def kms_denied(run: "ClusterCase") -> None:
 def late_worker(run: "ClusterCase") -> None:
     run.wait_for_formation()
     run.inject("the operator asks for 3 workers")
-    scaling = run.client("autoscaling")
-    (group,) = scaling.describe_auto_scaling_groups(Filters=[{"Name": f"tag:{ROLE_TAG}", "Values": ["worker"]}])[
-        "AutoScalingGroups"
-    ]
-    scaling.set_desired_capacity(AutoScalingGroupName=group["AutoScalingGroupName"], DesiredCapacity=3)
+    group = read_worker_group(run)["AutoScalingGroupName"]
+    run.client("autoscaling").set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=3)
     run.wait_for_generation(2)
     seen = run.finish()
     assert seen.requested == 3

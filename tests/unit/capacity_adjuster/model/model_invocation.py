@@ -64,6 +64,22 @@ def ask(world, event, *, crash_at=None, lag=0.0, meanwhile=()):
     return invocation
 
 
+class SeenBlock:
+    """Reader of the world's capacity block."""
+
+    def __init__(self, invocation):
+        self.invocation = invocation
+        self.reservation_id = invocation.world.block.reservation_id
+
+    def read(self, now):
+        def effect():
+            if self.invocation.world.block_error is not None:
+                raise self.invocation.world.block_error
+            return replace(self.invocation.world.block, looked=int(now))
+
+        return self.invocation.call("read_block", effect)
+
+
 class Crash(BaseException):
     """The invocation dies: whatever it calls from now on does not happen."""
 
@@ -100,12 +116,16 @@ class Invocation:
         except (Crash, RuntimeError, TimeoutError):
             self.outcome = "crashed"
 
+    @property
+    def adapters(self):
+        block = self.world.block and SeenBlock(self)
+        return Adapters(self, self, self.notify, self.signal, self, self.send_event, block)
+
     def run(self, message_id=""):
-        adapters = Adapters(self, self, self.notify, self.signal, self, self.send_event)
-        return Reconciliation(self.world.settings, adapters, message_id).run()
+        return Reconciliation(self.world.settings, self.adapters, message_id).run()
 
     def answer_stack(self, event):
-        adapters = Adapters(self, self, self.notify, self.signal, self, self.send_event)
+        adapters = self.adapters
         capacity_change = CapacityChange(adapters, Observer(self.world.settings, adapters))
         return answer_stack(event, adapters=adapters, capacity_change=capacity_change, send=self.send)
 

@@ -1,12 +1,15 @@
 """The state machine that searches for a history in which capacity is asked for wrongly, twice, or after the end."""
 
+from dataclasses import replace
+
 import hypothesis.strategies as st
 import invariants
 from cluster_machine import ClusterMachine, crashes, lags, meanwhiles
 from hypothesis.stateful import initialize, precondition, rule
-from model_invocation import ask, invoke
+from model_invocation import RESERVATION, ask, invoke
 from scaling_model import World
 
+from deeplearning_contract.capacity_block import CapacityBlock
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
 
@@ -22,17 +25,19 @@ class RequestMachine(ClusterMachine):
         workers=st.sampled_from([0, 1, 3]),
         fate=st.sampled_from(["", "", "capacity"]),
         stop_after=st.sampled_from([0, 0, 900]),
+        block=st.sampled_from(["", "", "scheduled"]),
         is_manned=st.booleans(),
         crash=crashes,
         lag=lags,
         meanwhile=meanwhiles,
     )
-    def begin(self, *, minimum, workers, fate, stop_after, is_manned, crash, lag, meanwhile):
+    def begin(self, *, minimum, workers, fate, stop_after, block, is_manned, crash, lag, meanwhile):
         self.fate = fate
         self.world = World(minimum=min(minimum, workers), workers=workers, spare=3, stop_after=stop_after)
         self.world.is_manned = is_manned
         self.world.lambda_seconds = 120
         self.world.wait_for_the_stack()
+        self.world.block = CapacityBlock(RESERVATION, block, int(self.world.now), 0) if block else None
         self.stack_asks(workers=workers, crash=crash, lag=lag, meanwhile=meanwhile, is_crashed_again=False)
 
     @rule(workers=st.integers(0, 6), crash=crashes, lag=lags, meanwhile=meanwhiles, is_crashed_again=st.booleans())
@@ -59,6 +64,11 @@ class RequestMachine(ClusterMachine):
             return
         self.world.pass_time(LEASE_SECONDS)
         ask(self.world, event)
+
+    @precondition(lambda self: self.world.block is not None)
+    @rule()
+    def block_begins(self):
+        self.world.block = replace(self.world.block, state="active")
 
     @rule(desired=st.integers(0, 6))
     def user_scales_by_hand(self, desired):

@@ -178,6 +178,7 @@ class World:
         self.is_manned = True
         self.joined = set()
         self.counted_from = START
+        self.block = self.block_error = None
         self.signals = []
         self.notifications = []
         self.writes = []
@@ -352,7 +353,8 @@ class World:
     def wanted(self, role):
         """Return what the request wants of a role, within what the group allows; not said by the code under test."""
         group, request = self.groups[role], self.requested.request
-        count = request.workers if role is NodeRole.WORKER else request.master
+        has_begun = self.block is None or self.block.state == "active"
+        count = request.master if role is NodeRole.MASTER else request.workers if has_begun else 0
         return max(group.min_size, min(count, group.max_size))
 
     def user_deletes_the_stack(self):

@@ -1,5 +1,6 @@
 """Purchase options, and their effects on launch template, group, placement, zone and adjuster."""
 
+import json
 from typing import Any
 
 import pytest
@@ -92,7 +93,7 @@ def test_the_end_of_a_capacity_block_invokes_its_adjuster(synthesize: Any) -> No
     }
     assert len(synthesis.of_type("AWS::Lambda::Permission")) == 3
     # What a purchase warns of, asked of its values below, stands at the cluster.
-    assert [text for text in synthesis.warnings if "launch only while it is active" in text]
+    assert [text for text in synthesis.warnings if "outside the workers' capacity-block" in text]
 
 
 @pytest.mark.parametrize("purchase", [Purchase.reservation(RESERVATION), Purchase.capacity_block(RESERVATION)])
@@ -132,12 +133,40 @@ def test_a_master_like_its_reserved_workers_is_warned_about_until_it_has_a_place
         assert not [text for text in warn(**{"workers.purchase": reserved, **more}) if text.startswith(start)]
 
 
-def test_workers_of_a_capacity_block_that_launch_at_once_are_warned_about(warn: Any) -> None:
-    block, part = {"workers.purchase": Purchase.capacity_block(RESERVATION)}, "launch only while it is active"
-    (text,) = (text for text in warn(**block) if part in text)
-    assert "workers.min_capacity=0, workers.desired_capacity=0 and workers.max_capacity=3" in text
-    waiting = {"workers.min_capacity": 0, "workers.desired_capacity": 0, "workers.max_capacity": 3}
-    assert not [text for text in warn(**block, **waiting) if part in text]
+def test_a_master_of_a_capacity_block_is_warned_about_and_workers_that_wait_for_theirs_are_not(warn: Any) -> None:
+    block, part = Purchase.capacity_block(RESERVATION), "launches only while it is active"
+    (text,) = (text for text in warn(**{"workers.purchase": block, "master.purchase": block}) if part in text)
+    assert text.startswith(f"the master in capacity block {RESERVATION} ")
+    assert not [text for text in warn(**{"workers.purchase": block}) if part in text]
+
+
+@pytest.mark.parametrize(
+    ("props", "block"),
+    [
+        ({}, None),
+        ({"workers.purchase": Purchase.reservation(RESERVATION)}, None),
+        ({"workers.purchase": Purchase.capacity_block(RESERVATION)}, RESERVATION),
+        # Today's deployment with no worker, whose user raises the group by hand.
+        (
+            {
+                "workers.purchase": Purchase.capacity_block(RESERVATION),
+                "workers.desired_capacity": 0,
+                "workers.max_capacity": 3,
+            },
+            None,
+        ),
+        # A master in a block launches with its start alone, so no head forms before.
+        (dict.fromkeys(("workers.purchase", "master.purchase"), Purchase.capacity_block(RESERVATION)), None),
+        ({"master.purchase": Purchase.capacity_block(RESERVATION)}, None),
+    ],
+)
+def test_only_an_adjuster_whose_workers_wait_for_their_block_may_and_does_read_it(
+    synthesize: Any, props: dict[str, Any], block: str | None
+) -> None:
+    synthesis = synthesize(**GPUS, **props)
+    variables = synthesis.part("AWS::Lambda::Function", "CapacityAdjuster")["Properties"]["Environment"]["Variables"]
+    assert variables.get("DEEPLEARNING_WORKER_BLOCK_ID") == block
+    assert ("ec2:DescribeCapacityReservations" in json.dumps(synthesis.template)) == bool(block)
 
 
 @pytest.mark.parametrize("value", ["spot", "on-demand", RESERVATION, 7])

@@ -8,6 +8,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from cdk_rehearsal.embedded_aws.autoscaling.notifications import NOTIFICATION_TYPES
+from cdk_rehearsal.embedded_aws.base.capacity_pools import PlacedLaunch
+from cdk_rehearsal.embedded_aws.base.reservations import Reservation
 from cdk_rehearsal.embedded_aws.base.scaling_group import GroupTag, ScalingGroup
 from cdk_rehearsal.embedded_aws.ec2.launch_check import check_launch
 from cdk_rehearsal.embedded_aws.resources.compute.templates import find_template
@@ -24,6 +26,7 @@ def _create_group(creation: Creation) -> Created:
     data = creation.services.launcher.describe_template(group)
     _require_launch(creation, group, data)
     check_launch(group, data, creation.services.place, scaling.faults)
+    _assume_reservation(creation, group, data)
     scaling.add_group(group)
     topics = {
         topic: tuple(entry.get("NotificationTypes", NOTIFICATION_TYPES))
@@ -43,6 +46,20 @@ def _require_launch(creation: Creation, group: ScalingGroup, data: Mapping[str, 
     passed = [each for each, tag in zip(tags, group.tags, strict=True) if tag.propagate]
     for subnet in group.subnet_ids:
         creation.require("ec2.RunInstances", {**data, "SubnetId": subnet, "TagSpecifications": [{"Tags": passed}]})
+
+
+def _assume_reservation(creation: Creation, group: ScalingGroup, data: Mapping[str, Any]) -> None:
+    """Let the account have the reservation that the launch template targets, in the zone and of the size of a group."""
+    launch = PlacedLaunch.read(data, (list(group.zones) or [""])[0])
+    if launch.reservation:
+        assumed = Reservation(
+            id=launch.reservation,
+            zone=launch.zone,
+            instance_type=launch.instance_type,
+            instances=group.max_size,
+            is_block=data.get("InstanceMarketOptions", {}).get("MarketType") == "capacity-block",
+        )
+        creation.services.capacity.reservations.assume(assumed)
 
 
 def _build_group(creation: Creation) -> ScalingGroup:

@@ -1,0 +1,75 @@
+"""Operations of EC2 about the account, which moto lacks or answers from a table of its own."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from moto.core.responses import ActionResult
+from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.responses import EC2Response
+
+from cdk_rehearsal.embedded_aws.base.capacity_pools import Capacity
+from cdk_rehearsal.embedded_aws.base.reservations import Reservation
+from cdk_rehearsal.place import Place
+
+_FILTERS: Mapping[str, str] = {
+    "availability-zone": "AvailabilityZone",
+    "end-date-type": "EndDateType",
+    "instance-match-criteria": "InstanceMatchCriteria",
+    "instance-platform": "InstancePlatform",
+    "instance-type": "InstanceType",
+    "owner-id": "OwnerId",
+    "state": "State",
+    "tenancy": "Tenancy",
+}
+"""Filter -> field (EC2 API, DescribeCapacityReservations); dates and Outposts are not filtered by."""
+
+
+def install_reservations(capacity: Capacity, place: Place) -> None:
+    """Let EC2 answer for the capacity reservations of the account."""
+
+    def describe_capacity_reservations(api: EC2Response) -> ActionResult:
+        names = api._get_param("CapacityReservationIds", [])  # noqa: SLF001 - moto's own way to read a parameter
+        filters = {entry["Name"]: entry["Values"] for entry in api._get_param("Filters", [])}  # noqa: SLF001
+        for name in filters:
+            if name not in _FILTERS:
+                raise EC2ClientError("InvalidParameterValue", f"The filter '{name}' is invalid")
+        known = capacity.reservations.list()
+        for name in names:
+            if name not in known:
+                # The code: EC2 API, "Error codes for the Amazon EC2 API".
+                message = f"The Capacity Reservation ID '{name}' does not exist"
+                raise EC2ClientError("InvalidCapacityReservationId.NotFound", message)
+        found = [_describe(known[name], capacity, place) for name in names or known]
+        shown = [row for row in found if all(row[_FILTERS[key]] in values for key, values in filters.items())]
+        return ActionResult({"CapacityReservations": shown})
+
+    _add(describe_capacity_reservations)
+
+
+def _add(operation: Callable[[EC2Response], ActionResult]) -> None:
+    setattr(EC2Response, operation.__name__, operation)
+
+
+def _describe(reservation: Reservation, capacity: Capacity, place: Place) -> dict[str, Any]:
+    """Return a reservation in the API's form."""
+    starts, ends = capacity.reservations.find_dates(reservation)
+    state = capacity.reservations.find_state(reservation)
+    free = max(0, reservation.instances - len(capacity.list_reserved(reservation.id))) if state == "active" else 0
+    return {
+        "CapacityReservationId": reservation.id,
+        "CapacityReservationArn": place.arn("ec2", f"capacity-reservation/{reservation.id}"),
+        "OwnerId": place.account,
+        "InstanceType": reservation.instance_type,
+        "InstancePlatform": "Linux/UNIX",
+        "AvailabilityZone": reservation.zone,
+        "Tenancy": "default",
+        "TotalInstanceCount": reservation.instances,
+        "AvailableInstanceCount": free,
+        "State": state,
+        "StartDate": starts,
+        **({"EndDate": ends} if ends else {}),
+        "EndDateType": "limited" if ends else "unlimited",
+        "InstanceMatchCriteria": "targeted",
+        "CreateDate": capacity.reservations.opened[1],
+        "ReservationType": "capacity-block" if reservation.is_block else "default",
+    }
