@@ -69,7 +69,7 @@ class SearchWorld(World):
         return {group.candidate for group in self.groups.values() if group.desired or group.nodes}
 
     def holds_and_waits(self):
-        """Tell whether a candidate has its minimum, and further launches that never end."""
+        """Return whether a candidate has its minimum, and further launches that never end."""
         return any(
             group.role is WORKER and len(group.live) >= self.settings.worker_min_capacity and group.running("launch")
             for group in self.groups.values()
