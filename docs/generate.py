@@ -1,5 +1,5 @@
 """
-Generator of documentation: parts of CHANGELOG.md and of pages of docs, docs/faults.md, and api.md, commands.md and
+Generator of documentation: parts of pages of docs, docs/faults.md, and api.md, commands.md and
 rehearsed-resources.md of docs/reference.
 
     python -m docs.generate
@@ -43,7 +43,6 @@ from docs.fault_table import (
 )
 from docs.fault_trials import find_trials
 from docs.rehearsed_resources import render_rehearsed_resources
-from stacks.reader import list_hints
 from stacks.shorthands import SHORTHANDS
 
 ROOT = Path(__file__).parents[1]
@@ -52,7 +51,7 @@ COMMANDS = ROOT / "docs" / "reference" / "commands.md"
 RESOURCES = ROOT / "docs" / "reference" / "rehearsed-resources.md"
 CONSUMER_APP = ROOT / "examples" / "consumer_app" / "app.py"
 ARCHITECTURE, IMPORT = ROOT / "docs" / "architecture.md", ROOT / "docs" / "guides" / "import.md"
-PROPS, CHANGELOG = ROOT / "docs" / "props.md", ROOT / "CHANGELOG.md"
+PROPS = ROOT / "docs" / "props.md"
 ERRORS = ROOT / "docs" / "reference" / "errors.md"
 SOURCE_ROOTS = ("contract", "constructs", "userdata", "lambda", "view", "rehearsal", "cli")
 _LABEL = re.compile(r"AWS::|::")
@@ -65,7 +64,6 @@ def main() -> None:
     COMMANDS.write_text(commands_reference())
     RESOURCES.write_text(render_rehearsed_resources())
     PROPS.write_text(fill(PROPS.read_text(), "props", props_reference()))
-    CHANGELOG.write_text(fill(CHANGELOG.read_text(), "renamed props", renamed_table()))
     ERRORS.write_text(fill(ERRORS.read_text(), "launch failures", launch_failures_table()))
     ARCHITECTURE.write_text(render(ARCHITECTURE.read_text()))
     rows, trials = read_catalogue(ROOT), find_trials(ROOT)
@@ -250,66 +248,6 @@ CONTEXT_WORDS: Mapping[Any, str] = {
     sns.ITopic: "an ARN",
 }
 """Form of each type in the context; other types need an app of your own."""
-
-
-RENAMED: Mapping[str, str] = {
-    "worker_instance_type": "workers.instance_type",
-    "worker_min_capacity": "workers.min_capacity",
-    "worker_desired_capacity": "workers.desired_capacity",
-    "worker_max_capacity": "workers.max_capacity",
-    "worker_purchase": "workers.purchase",
-    "worker_role": "workers.role",
-    "volume_size": "workers.volume_size",
-    "setup_script": "workers.setup_script and master.setup_script",
-    "master_instance_type": "master.instance_type",
-    "master_purchase": "master.purchase",
-    "master_role": "master.role",
-    "run_script": "master.run_script",
-    "ssh_peer": "master.ssh_peer",
-    "vpc": "network.vpc",
-    "vpc_cidr": "network.cidr",
-    "availability_zone": "network.availability_zone",
-    "worker_subnet": "network.worker_subnet",
-    "master_subnet": "network.master_subnet",
-    "isolated": "network.isolated",
-    "efa": "network.efa",
-    "security_groups": "network.security_groups",
-    "image": "software.image",
-    "image_release": "software.image_release",
-    "environment": "software.environment",
-    "container": "software.environment",
-    "environment_cache": "software.environment_cache",
-    "file_system": "storage.file_system",
-    "file_system_id": "storage.file_system",
-    "mount_target_security_group": "storage.file_system",
-    "mount_point": "storage.mount_point",
-    "file_system_throughput": "storage.throughput",
-    "file_system_backup": "storage.backup",
-    "removal_policy": "storage.removal_policy",
-    "lustre": "storage.lustre",
-    "lustre_storage_gib": "storage.lustre.storage",
-    "lustre_bucket": "storage.data",
-    "data": "storage.data",
-    "stop_when_idle_minutes": "spending.stop_when_idle",
-    "stop_after_hours": "spending.stop_after",
-    "monthly_budget_usd": "spending.monthly_budget_usd",
-    "budget_stops": "spending.budget_stops",
-}
-"""Current names of each prop or context key of the releases before 0.1; all of them must exist."""
-
-
-def renamed_table() -> str:
-    """Return a Markdown table of the old names, with the current names and forms."""
-    hints = dict(list_hints())
-    rows = ["| before | now | in the context |", "|---|---|---|"]
-    for old, new in RENAMED.items():
-        names = new.split(" and ")
-        if unknown := set(names) - hints.keys():
-            raise SystemExit(f"RENAMED must name props that exist, got {', '.join(sorted(unknown))}")
-        rows.append(
-            f"| `{old}` | {' and '.join(f'`{name}`' for name in names)} | {describe_context(hints[names[0]])} |"
-        )
-    return "\n".join(rows)
 
 
 def launch_failures_table() -> str:

@@ -49,7 +49,7 @@ class BlockedAddressError(BaseException):
 
 
 def is_allowed(address: object) -> bool:
-    """Tell whether a socket address is this machine's, or the lab's."""
+    """Return whether a socket address is this machine's, or the lab's."""
     if not isinstance(address, tuple):
         return True  # A path, or a kernel's own socket: it leads nowhere else.
     host = address[0]

@@ -3,7 +3,6 @@
 import os
 import runpy
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,10 @@ REAL = cdk.App
 
 
 def run_app(program: Path, **props: Any) -> None:
-    """Run the program of an app, whose `App` gets these props, with nothing of the checkout beside it."""
+    """Run the program of an app with nothing of the checkout beside it; its `App` takes these props over its own."""
     # The templates are linted by the test that runs the app.
-    cdk.App = partial(REAL, builtin_cloud_formation_validation=False, **props)  # type: ignore[misc, assignment]
+    forced = {"builtin_cloud_formation_validation": False, **props}
+    cdk.App = lambda **own: REAL(**(own | forced))  # type: ignore[misc, assignment]
     sys.argv = [str(program)]
     sys.path[:] = [str(program.parent), *(path for path in sys.path[1:] if Path(path).resolve() != ROOT)]
     runpy.run_path(str(program), run_name="__main__")

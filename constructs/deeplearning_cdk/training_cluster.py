@@ -100,7 +100,7 @@ class TrainingCluster(Construct):
     ) -> None:
         timeout = _check_timeout(setup_timeout or _DEFAULT_TIMEOUT, spending)
         plan = plan_nodes(workers, master, network, software, storage)
-        search = plan_search([each.tag for each in plan.candidates], workers.patience, timeout)
+        search = plan_search([each.tag for each in plan.candidates], plan.name, workers.patience, timeout)
         super().__init__(scope, construct_id)
         add_warnings(self, plan, spending, isolated=network.isolated, has_lustre=storage.lustre is not None)
         self.cluster_name = tag_costs(self, name_cluster(self))

@@ -70,6 +70,7 @@ class AdjusterSettings:
     # Values of the candidate tag in the order in which their groups get capacity, separated by commas, the first
     # included; empty for the first alone
     candidates: str = ""
+    first_candidate: str = ""  # Zone, type and purchase of the first, in the form of a further one's tag
     patience_seconds: int = 0  # Time for the launches of a candidate before the next one is asked
     search_seconds: int = 0  # Time after which no further candidate is asked and the cluster fails
     worker_block_id: str = ""  # Capacity Block for which the workers alone wait; empty without one

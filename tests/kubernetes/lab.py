@@ -72,7 +72,7 @@ class Lab:
         self.kubelet.stop()
 
     def is_empty(self):
-        """Tell whether the cluster has no nodes and volumes any more, and the namespace no pods."""
+        """Return whether the cluster has no nodes and volumes any more, and the namespace no pods."""
         kinds = ("nodes", "persistentvolumes")
         return not (self.admin.list("pods", self.namespace) or any(map(self.admin.list, kinds)))
 
@@ -163,7 +163,7 @@ def get_index(pod):
 
 
 def is_running(pod):
-    """Tell whether a pod runs and is not deleted."""
+    """Return whether a pod runs and is not deleted."""
     return pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
 
 

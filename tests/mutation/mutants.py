@@ -31,7 +31,7 @@ class Mutant:
 
     @property
     def has_survived(self) -> bool:
-        """Tell whether no test failed."""
+        """Return whether no test failed."""
         return self.exit_status in ALIVE
 
     def __str__(self) -> str:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import venv
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,13 @@ def test_the_line_of_a_page_that_installs_it_works_as_pasted(page: str, wheel: P
     assert (tmp_path / "target" / "deeplearning_cdk" / "_payload" / "vendor").is_dir()
 
 
+@cache
+def plan_installation(python: Path, words: str) -> str:
+    """Return what pip says that it would install; commands that miss the same packages name the same words."""
+    pip = [sys.executable, "-m", "pip", "--python", str(python), *shlex.split(words), "--dry-run", "--no-index"]
+    return subprocess.run([*pip, "--find-links", str(WHEELHOUSE)], capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -162,7 +170,6 @@ def test_a_command_without_its_packages_names_a_command_that_installs_them(
     assert answer.returncode == 2
     missing, remedy = answer.stderr.splitlines()[-1].removeprefix(f"{command}: ").split("; run: pip ")
     assert missing.startswith("missing: ")
-    pip = [sys.executable, "-m", "pip", "--python", str(clean_python), *shlex.split(remedy), "--dry-run", "--no-index"]
-    planned = subprocess.run([*pip, "--find-links", str(WHEELHOUSE)], capture_output=True, text=True, check=True).stdout
+    planned = plan_installation(clean_python, remedy)
     assert "Would install" in planned
     assert "deeplearning" not in planned

@@ -1,7 +1,10 @@
 """Synthesizes the stacks that a context asks for, in this process."""
 
 import json
-from collections.abc import Callable, Mapping
+import multiprocessing
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
@@ -9,8 +12,20 @@ import pytest
 
 from stacks.cluster_stack import make_stack
 from stacks.context import read_choices
+from tests.example_app import run_example
 
 CPU = {"workers.instance_type": "m5.large"}
+
+
+@pytest.fixture(scope="session")
+def run_as_cli() -> Iterator[Callable[[Path, Path, Mapping[str, Any]], None]]:
+    """
+    Return a function that runs an app as the CDK CLI does, from its program, the assembly's folder and the context.
+
+    One process runs one app after the other: to start Python and jsii takes as long as most apps.
+    """
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        yield lambda program, out, context: pool.submit(run_example, program, out, dict(context)).result()
 
 
 @pytest.fixture(scope="session")

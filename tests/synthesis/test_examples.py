@@ -1,10 +1,8 @@
 """Every consumer app of the examples synthesizes as it stands, without a template error, and shows what it is for."""
 
 import json
-import multiprocessing
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,6 @@ from typing import Any
 import pytest
 
 from cdk_rehearsal.referees.judge import judge_template
-from tests.example_app import run_example
 from tests.foreign_dependencies import find_foreign_dependencies
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -29,14 +26,7 @@ class Assembly:
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[ProcessPoolExecutor]:
-    """A process that runs one app after the other: to start Python and jsii takes as long as most apps."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        yield pool
-
-
-@pytest.fixture(scope="module")
-def assemble(runner: ProcessPoolExecutor, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Assembly]:
+def assemble(run_as_cli: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Assembly]:
     """Return a function that runs an app as the CDK CLI does; each app is run once."""
     known: dict[str, Assembly] = {}
 
@@ -44,7 +34,7 @@ def assemble(runner: ProcessPoolExecutor, tmp_path_factory: pytest.TempPathFacto
         key = json.dumps([name, context], sort_keys=True)
         if key not in known:
             out = tmp_path_factory.mktemp(name)
-            runner.submit(run_example, EXAMPLES / name / "app.py", out, context).result()
+            run_as_cli(EXAMPLES / name / "app.py", out, context)
             manifest = json.loads((out / "manifest.json").read_text())
             known[key] = Assembly(
                 {path.name.partition(".")[0]: json.loads(path.read_text()) for path in out.glob("*.template.json")},

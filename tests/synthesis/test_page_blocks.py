@@ -35,7 +35,6 @@ from stacks.cluster_stack import make_stack
 from stacks.context import read_choices, read_context
 
 ROOT = Path(__file__).parents[2]
-RUNNER = ROOT / "tests" / "example_app.py"
 LISTING = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
 BLOCK = re.compile(
     r"(?:^ *<!-- not run: (?P<reason>[^\n]+) -->\n)?^ *```(?P<language>\w*)\n(?P<text>.*?)^ *```$",
@@ -93,24 +92,24 @@ def test_blocks_that_cannot_run_are_few_and_say_why() -> None:
 
 
 @pytest.fixture(scope="module")
-def synthesize(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return a function that runs the Python of a page as `app.py` and returns its folder; each page runs once."""
+def run_page(run_as_cli: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return a function that runs the Python of a page as `app.py` and returns its assembly; each page runs once."""
     known: dict[str, Path] = {}
 
     def run(page: str) -> Path:
         if page not in known:
-            known[page] = tmp_path_factory.mktemp("page")
-            (known[page] / "app.py").write_text(PROGRAMS[page])
-            command = [sys.executable, str(RUNNER), "app.py"]
-            subprocess.run(command, cwd=known[page], env=_clean_environment(), check=True)
+            folder = tmp_path_factory.mktemp("page")
+            (folder / "app.py").write_text(PROGRAMS[page])
+            known[page] = folder / "cdk.out"
+            run_as_cli(folder / "app.py", known[page], {})
         return known[page]
 
     return run
 
 
 @pytest.mark.parametrize("page", APPS)
-def test_the_python_of_a_page_writes_an_assembly_with_a_template(synthesize: Callable[[str], Path], page: str) -> None:
-    assert list((synthesize(page) / "cdk.out").glob("*.template.json"))
+def test_the_python_of_a_page_writes_an_assembly_with_a_template(run_page: Callable[[str], Path], page: str) -> None:
+    assert list(run_page(page).glob("*.template.json"))
 
 
 @pytest.mark.parametrize("page", [page for page in PROGRAMS if page not in APPS])
@@ -169,8 +168,8 @@ def test_the_jobs_of_the_page_about_ci_have_the_same_commands_that_are_read() ->
     assert script[-len(steps) :] == as_root
 
 
-def test_rehearsals_on_pages_have_enough_nodes_for_the_readmes_app(synthesize: Callable[[str], Path]) -> None:
-    template = json.loads((synthesize("README.md") / "cdk.out" / "training.template.json").read_text())
+def test_rehearsals_on_pages_have_enough_nodes_for_the_readmes_app(run_page: Callable[[str], Path]) -> None:
+    template = json.loads((run_page("README.md") / "training.template.json").read_text())
     text = "".join((ROOT / page).read_text() for page in LISTING.split() if page != "CHANGELOG.md")
     counts = set(map(int, re.findall(r"deeplearning-cdk rehearse cdk\.out[^\n`]* --nodes (\d+)", text)))
     assert counts

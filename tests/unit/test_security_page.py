@@ -28,7 +28,7 @@ def find_mistakes(cells):
 
 
 def has_test(name):
-    """Tell whether a test, or a file of tests, exists."""
+    """Return whether a test, or a file of tests, exists."""
     path, _, test = name.partition("::")
     file = ROOT / path
     return file.is_file() and f"\ndef {test}" in file.read_text() + "\ndef "

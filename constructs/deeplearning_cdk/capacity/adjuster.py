@@ -67,6 +67,7 @@ class CapacityAdjuster(ClusterFunction):
             encryption_key=encryption.key_arn,
             stop_after_seconds=0 if spending.stop_after is None else int(spending.stop_after.to_seconds()),
             candidates=",".join(search.order) if search else "",
+            first_candidate=search.first if search else "",
             patience_seconds=search.patience_seconds if search else 0,
             search_seconds=search.search_seconds if search else 0,
         )

@@ -76,21 +76,26 @@ class CandidateSearch:
 
     Attributes:
         order: Candidate tags in the order in which they are asked, the first included.
+        first: Name of what the first is; its tag names nothing.
         patience_seconds: Time that each has for its launches.
         search_seconds: Time after which no further one is asked.
     """
 
     order: tuple[str, ...]
+    first: str
     patience_seconds: int
     search_seconds: int
 
 
-def plan_search(order: Sequence[str], patience: Duration | None, timeout: Duration) -> CandidateSearch | None:
+def plan_search(
+    order: Sequence[str], first: str, patience: Duration | None, timeout: Duration
+) -> CandidateSearch | None:
     """
     Return the search over candidates; None for the first alone.
 
     Args:
         order: Candidate tags, the first included.
+        first: Name of what the first is.
         patience: The user's `workers.patience`.
         timeout: Time that the stack waits for the cluster.
 
@@ -110,7 +115,9 @@ def plan_search(order: Sequence[str], patience: Duration | None, timeout: Durati
             f"{show_duration(timeout)}; pass at least {least} minutes, a shorter workers.patience or fewer "
             "workers.fallbacks"
         )
-    return CandidateSearch(order=tuple(order), patience_seconds=patience_seconds, search_seconds=search_seconds)
+    return CandidateSearch(
+        order=tuple(order), first=first, patience_seconds=patience_seconds, search_seconds=search_seconds
+    )
 
 
 def name_candidate(

@@ -55,6 +55,8 @@ class NodePlan:
     image: NodeImage
     environment: JobEnvironment | None
     """Environment of jobs; None for the image's own software."""
+    name: str = ""
+    """Zone, type and purchase of the workers, in the form of a candidate tag."""
     tag: str = FIRST_CANDIDATE
     """Candidate tag of the groups."""
     place: PlaceChoice = field(default_factory=PlaceChoice)
@@ -136,7 +138,8 @@ def plan_nodes(workers: Workers, master: Master, network: Network, software: Sof
     """
     _check_access(workers, master, network, storage)
     first = _plan_candidate(workers, master, network, software, storage)
-    known = {_name_content(Candidate(), first, network)}
+    name = _name_content(Candidate(), first, network)
+    known = {name}
     plans = []
     for index, candidate in enumerate(workers.fallbacks):
         prop = f"workers.fallbacks[{index}]"
@@ -157,7 +160,7 @@ def plan_nodes(workers: Workers, master: Master, network: Network, software: Sof
         known.add(tag)
         place = PlaceChoice(prop, candidate.availability_zone, candidate.worker_subnet, candidate.master_subnet)
         plans.append(replace(fallback, tag=tag, place=place))
-    return replace(first, fallbacks=tuple(plans))
+    return replace(first, name=name, fallbacks=tuple(plans))
 
 
 def _apply(candidate: Candidate, workers: Workers, network: Network) -> tuple[Workers, Network]:

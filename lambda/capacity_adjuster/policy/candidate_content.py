@@ -2,7 +2,7 @@
 Content of a candidate for capacity, as far as its tag and its refused launches tell it.
 
 The tag of a further candidate names its zone, instance type and purchase: `us-east-1b-p4d.24xlarge-spot-1f3a`. That of
-the first names nothing.
+the first names nothing; the adjuster's settings do, in the same form, without a zone whose name the app does not know.
 """
 
 import re
@@ -30,7 +30,7 @@ class CandidateContent:
         """Description for people: `p4d.24xlarge in us-east-1b, spot`."""
         purchase = ", spot" if self.is_spot else ", reserved" if self.is_reserved else ""
         where = f" in {self.zone}" if self.zone else ""
-        return f"{self.instance_type or 'the first choice'}{where}{purchase}"
+        return f"{self.instance_type or 'a candidate'}{where}{purchase}"
 
     @property
     def quota(self) -> str:

@@ -17,7 +17,7 @@ from enum import Enum
 from capacity_adjuster.policy.candidate_content import CandidateContent, find_zones, read_content
 from capacity_adjuster.policy.shrink_record import LONGEST_LEASE_SECONDS
 from deeplearning_contract.cluster_state import CapacityAttempt
-from deeplearning_contract.launch_failures import Scope, find_instance_type
+from deeplearning_contract.launch_failures import Scope
 from deeplearning_contract.names import FIRST_CANDIDATE
 from deeplearning_contract.reason import Reason
 
@@ -46,7 +46,6 @@ class Refusal:
     requested: int  # Requested workers
     message: str = ""  # Auto Scaling's status message; empty without a failed launch
     zone: str = ""  # Zone of the failed launch; empty when unknown
-    instance_types: tuple[str, ...] = ()  # Instance types of the group
 
 
 @dataclass(frozen=True)
@@ -88,9 +87,14 @@ class CandidateSearch:
         """Return the next revision, with the lease of an invocation."""
         return replace(self, revision=self.revision + 1, lease_until=lease_until)
 
-    def leave(self, refusal: Refusal, order: Sequence[str], now: int) -> "CandidateSearch":
-        """Return the next revision, which leaves the refused candidate, without lease and processes."""
-        content = _complete(read_content(self.candidate), refusal)
+    def leave(self, refusal: Refusal, contents: Mapping[str, CandidateContent], now: int) -> "CandidateSearch":
+        """
+        Return the next revision, which leaves the refused candidate, without lease and processes.
+
+        `contents` has the candidates in order; the refused one is in it unless an update has removed it.
+        """
+        content = contents.get(self.candidate) or read_content(self.candidate)
+        content = replace(content, zone=content.zone or refusal.zone)
         attempt = CapacityAttempt(
             candidate=self.candidate,
             words=content.words,
@@ -106,7 +110,7 @@ class CandidateSearch:
             revision=self.revision + 1,
             stage=Stage.LEAVING,
             attempts=(*self.attempts, attempt)[-_MOST_ATTEMPTS:],
-            resting=self._rest(content, refusal.scope, order, now),
+            resting=self._rest(content, refusal.scope, contents, now),
             named=tuple(zone for zone in zones if zone != content.zone)[:_MOST_ZONES],
         )
 
@@ -141,16 +145,18 @@ class CandidateSearch:
         rest = self.resting.get(candidate)
         return rest.until - now if rest else 0
 
-    def _rest(self, content: CandidateContent, scope: Scope, order: Sequence[str], now: int) -> Mapping[str, Rest]:
+    def _rest(
+        self, content: CandidateContent, scope: Scope, contents: Mapping[str, CandidateContent], now: int
+    ) -> Mapping[str, Rest]:
         last = self.resting.get(self.candidate)
         seconds = min(LONGEST_REST_SECONDS, 2 * last.seconds) if last and last.seconds else REST_SECONDS
         rests = {**self.resting, self.candidate: Rest(now + seconds, seconds)}
         if scope is Scope.QUOTA:
-            for name in order:
-                if name != self.candidate and read_content(name).shares_quota(content):
+            for name, other in contents.items():
+                if name != self.candidate and other.shares_quota(content):
                     before = self.resting.get(name, Rest(0, 0))
                     rests[name] = replace(before, until=max(before.until, now + seconds))
-        return {name: rest for name, rest in rests.items() if name in order or name == self.candidate}
+        return {name: rest for name, rest in rests.items() if name in contents or name == self.candidate}
 
 
 BLANK_SEARCH = CandidateSearch(0, "", Stage.LEAVING, began=0)
@@ -170,12 +176,11 @@ def explain_search(search: CandidateSearch, minimum: int, now: float) -> Reason:
     )
 
 
-def _complete(content: CandidateContent, refusal: Refusal) -> CandidateContent:
-    """Add what the launches tell of a candidate whose tag names nothing."""
-    found = find_instance_type(refusal.message) or next(iter(sorted(refusal.instance_types)), "")
-    return replace(content, zone=content.zone or refusal.zone, instance_type=content.instance_type or found)
-
-
 def list_order(candidates: str) -> tuple[str, ...]:
     """Return the candidates in order from the setting; none without further ones."""
     return tuple(name.strip() or FIRST_CANDIDATE for name in candidates.split(",")) if candidates else ()
+
+
+def list_contents(order: Sequence[str], first: str) -> Mapping[str, CandidateContent]:
+    """Return the content of each candidate in order; `first` names that of the first."""
+    return {name: read_content(first if name == FIRST_CANDIDATE else name) for name in order}

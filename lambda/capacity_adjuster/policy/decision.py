@@ -294,7 +294,6 @@ def _refuse(situation: _Situation, group: GroupObservation, failure: Activity | 
         requested=situation.requested,
         message=clean_message(failure.message) if failure else "",
         zone=failure.zone if failure else "",
-        instance_types=tuple(_types(group)),
     )
 
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from capacity_adjuster.policy.candidate_search import CandidateSearch, Refusal, Stage, explain_search
+from capacity_adjuster.policy.candidate_search import CandidateSearch, Refusal, Stage, explain_search, list_contents
 from capacity_adjuster.policy.decision import Outcome
 from capacity_adjuster.policy.observation import SUSPENDED_PROCESSES, GroupObservation
 from capacity_adjuster.policy.requested_capacity import RequestedCapacity, is_held
@@ -72,7 +72,8 @@ class CandidateChange:
     def leave(self, refusal: Refusal) -> str | Outcome:
         """Leave the current candidate; return the outcome for the log, or the verdict that ends the search."""
         assert self._record is not None
-        left = self._record.leave(refusal, self._observer.order, math.floor(self._adapters.clock.now()))
+        contents = list_contents(self._observer.order, self._settings.first_candidate)
+        left = self._record.leave(refusal, contents, math.floor(self._adapters.clock.now()))
         record = replace(
             left,
             lease_until=self._adapters.end_lease(),

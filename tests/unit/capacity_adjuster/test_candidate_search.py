@@ -45,7 +45,7 @@ def test_a_cluster_that_the_first_candidate_refuses_launches_in_the_next():
     assert (world.state.candidate, len(world.state.expected)) == (B, 4)
     (attempt,) = world.state.attempts
     assert (attempt.candidate, attempt.kind, attempt.launched) == ("0", "InsufficientInstanceCapacity", 0)
-    assert attempt.words == "p3dn.24xlarge in eu-west-1a"
+    assert attempt.words == "g5.48xlarge in eu-west-1a"
     assert world.occupied() == {B}
     assert not any(group.suspended for group in world.groups.values())
     (moved,) = world.moves
@@ -101,7 +101,7 @@ def test_a_search_that_is_over_names_what_each_candidate_gave():
     reason = str(world.state.reason)
     assert reason.startswith("no candidate gave at least 2 workers in 2")
     for words in (
-        "p3dn.24xlarge in eu-west-1a: InsufficientInstanceCapacity, 1 of 3; ",
+        "g5.48xlarge in eu-west-1a: InsufficientInstanceCapacity, 1 of 3; ",
         "p4d.24xlarge in us-east-1b: InsufficientInstanceCapacity, 0 of 3; ",
         "p4d.24xlarge in us-east-1c, spot: InsufficientInstanceCapacity, 0 of 3",
     ):

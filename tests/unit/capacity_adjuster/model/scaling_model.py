@@ -291,7 +291,7 @@ class World:
     # What a user does. Auto Scaling shows it at once: nobody could notice a change later and still not undo it.
 
     def is_ambiguous(self, desired):
-        """Tell whether a user's request would look like what a shrink left."""
+        """Return whether a user's request would look like what a shrink left."""
         if self.requested is not None and self.requested.is_open:
             return True
         return self.adjustment is not None and desired in (self.adjustment.before, self.adjustment.target)
@@ -401,7 +401,7 @@ class World:
         return tuple(Member(name, f"10.0.{n // 250}.{n % 250 + 1}", 0, _KEY) for n, name in enumerate(names))
 
     def is_at(self, *phases):
-        """Tell whether a master is at work, and the cluster in one of these phases."""
+        """Return whether a master is at work, and the cluster in one of these phases."""
         return self.is_manned and self.state is not None and self.state.phase in phases
 
     def master_publishes(self):
@@ -461,13 +461,13 @@ def has_failed(activity):
 
 
 def is_hopeless(shot, failed):
-    """Tell whether nothing launched, and all that does not pass by itself is a mistake in the configuration."""
+    """Return whether nothing launched, and all that does not pass by itself is a mistake in the configuration."""
     judged = [a.message for a in failed if a.message not in {MESSAGES[code] for code in PASSING}]
     return not live_in(shot) and bool(judged) and {MESSAGES[code] for code in CONFIGURATION}.issuperset(judged)
 
 
 def keeps_dying(shot):
-    """Tell whether all that was asked for died twice of the key before it was in service."""
+    """Return whether all that was asked for died twice of the key before it was in service."""
     failed = [a for a in shot.activities if has_failed(a)]
     deaths = sum(a.message == MESSAGES["key"] for a in failed)
     return is_hopeless(shot, failed) and deaths >= 2 * max(1, shot.desired)

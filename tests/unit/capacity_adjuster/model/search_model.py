@@ -56,7 +56,10 @@ class SearchWorld(World):
     def set_order(self, order):
         order = ",".join(order) if len(tuple(order)) > 1 else ""
         patience, search = (PATIENCE_SECONDS, SEARCH_SECONDS) if order else (0, 0)
-        self.settings = replace(self.settings, candidates=order, patience_seconds=patience, search_seconds=search)
+        first = "eu-west-1a-g5.48xlarge-on-demand-0000" if order else ""
+        self.settings = replace(
+            self.settings, candidates=order, first_candidate=first, patience_seconds=patience, search_seconds=search
+        )
 
     def pair(self, tag):
         return [group for group in self.groups.values() if group.candidate == tag]
@@ -69,7 +72,7 @@ class SearchWorld(World):
         return {group.candidate for group in self.groups.values() if group.desired or group.nodes}
 
     def holds_and_waits(self):
-        """Tell whether a candidate has its minimum, and further launches that never end."""
+        """Return whether a candidate has its minimum, and further launches that never end."""
         return any(
             group.role is WORKER and len(group.live) >= self.settings.worker_min_capacity and group.running("launch")
             for group in self.groups.values()

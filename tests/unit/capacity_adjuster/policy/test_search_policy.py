@@ -12,6 +12,7 @@ from capacity_adjuster.policy.candidate_search import (
     Rest,
     Stage,
     explain_search,
+    list_contents,
     list_order,
 )
 from capacity_adjuster.policy.decision import Outcome, Wait, decide
@@ -23,6 +24,7 @@ from deeplearning_contract.reason import MAX_REASON
 LACK_WORDS = test_decision.LACK
 NOW = 1_700_000_600
 ORDER = ("0", "b", "c")
+CONTENTS = list_contents(ORDER, "p4d.24xlarge-on-demand-1f3a")
 LIMITS = {"patience_seconds": 180, "search_seconds": 1200}
 ASKING = CandidateSearch(3, "0", Stage.ASKING, began=NOW - 100, since=NOW - 60)
 LACK = Refusal(Scope.CANDIDATE, "InsufficientInstanceCapacity", 3, 8, zone="us-east-1a")
@@ -36,17 +38,17 @@ def rest(search, *refused):
 
 
 def test_a_refusal_is_recorded_with_what_the_candidate_gave():
-    left = ASKING.leave(LACK, ORDER, NOW)
+    left = ASKING.leave(LACK, CONTENTS, NOW)
     (attempt,) = left.attempts
     assert (attempt.launched, attempt.requested, attempt.kind) == (3, 8, "InsufficientInstanceCapacity")
-    assert (attempt.began, attempt.ended, attempt.words) == (NOW - 60, NOW, "the first choice in us-east-1a")
+    assert (attempt.began, attempt.ended, attempt.words) == (NOW - 60, NOW, "p4d.24xlarge in us-east-1a")
     assert (left.stage, left.revision, left.candidate) == (Stage.LEAVING, 4, "0")
 
 
 def test_a_rest_doubles_with_each_refusal_up_to_its_longest():
     search, seconds = ASKING, []
     for _ in range(5):
-        search = search.leave(LACK, ORDER, NOW)
+        search = search.leave(LACK, CONTENTS, NOW)
         seconds.append(search.resting["0"].until - NOW)
     assert seconds == [180, 360, 720, 900, 900]
 
@@ -100,21 +102,24 @@ SPOT, BLOCK = "us-east-1c-p4d.24xlarge-spot-4444", "us-east-1c-p4d.24xlarge-bloc
 
 def test_a_quota_rests_what_needs_as_many_of_its_vcpus_and_is_not_reserved():
     order = ("0", SMALL, SAME, OTHER, SPOT, BLOCK)
-    left = ASKING.leave(replace(QUOTA, instance_types=("p4d.24xlarge",)), order, NOW)
-    assert left.resting == {"0": Rest(NOW + 180, 180), SAME: Rest(NOW + 180, 0)}
-    assert set(ASKING.leave(QUOTA, order, NOW).resting) == {"0"}, "nothing tells the type of the first"
-    assert set(ASKING.leave(LACK, order, NOW).resting) == {"0"}
+    contents = list_contents(order, "us-east-1a-p4d.24xlarge-on-demand-0000")
+    assert ASKING.leave(QUOTA, contents, NOW).resting == {"0": Rest(NOW + 180, 180), SAME: Rest(NOW + 180, 0)}
+    same = replace(ASKING, candidate=SAME).leave(QUOTA, contents, NOW)
+    assert set(same.resting) == {"0", SAME}
+    assert set(ASKING.leave(LACK, contents, NOW).resting) == {"0"}
 
 
 def test_a_rest_for_the_quota_of_another_is_no_refusal_of_its_own():
-    left = replace(ASKING, candidate=SAME, resting={SAME: Rest(NOW, 0)}).leave(LACK, (SAME, "0"), NOW)
+    left = replace(ASKING, candidate=SAME, resting={SAME: Rest(NOW, 0)}).leave(
+        LACK, list_contents((SAME, "0"), ""), NOW
+    )
     assert left.resting[SAME] == Rest(NOW + 180, 180)
 
 
 @pytest.mark.parametrize(
     ("tag", "content", "words"),
     [
-        ("0", CandidateContent(), "the first choice"),
+        ("0", CandidateContent(), "a candidate"),
         (
             "us-east-1b-p4d.24xlarge-spot-1f3a",
             CandidateContent("us-east-1b", "p4d.24xlarge", is_spot=True),
@@ -137,11 +142,11 @@ def test_the_zones_that_ec2_names_are_part_of_the_reason_and_not_of_the_choice()
     """EC2 names zones that have capacity, some wrongly (danvk/mapsnap#432)."""
     message = "choosing us-east-1b, us-east-1d. Our system will be working on provisioning additional capacity"
     assert find_zones(message) == ("us-east-1b", "us-east-1d")
-    search = ASKING.leave(replace(LACK, message=message), ORDER, NOW)
-    search = replace(search, candidate=OTHER).leave(QUOTA, ORDER, NOW)
+    search = ASKING.leave(replace(LACK, message=message), CONTENTS, NOW)
+    search = replace(search, candidate=OTHER).leave(QUOTA, CONTENTS, NOW)
     reason = explain_search(search, 6, NOW + 1100)
     assert reason.cause == (
-        "no candidate gave at least 6 workers in 20 min: the first choice in us-east-1a: "
+        "no candidate gave at least 6 workers in 20 min: p4d.24xlarge in us-east-1a: "
         "InsufficientInstanceCapacity, 3 of 8; g5.48xlarge in us-east-1c: VcpuLimitExceeded, 0 of 8"
     )
     assert reason.remedy.startswith("EC2 names us-east-1b, us-east-1d; try again later")
@@ -151,7 +156,7 @@ def test_the_reason_has_the_last_attempt_of_each_candidate_and_a_bounded_length(
     search = ASKING
     for number in range(40):
         name = f"us-east-1b-p4d.24xlarge-{number % 8:04x}"
-        search = replace(search, candidate=name).leave(LACK, ORDER, NOW)
+        search = replace(search, candidate=name).leave(LACK, CONTENTS, NOW)
     assert len(search.attempts) == 16
     reason = explain_search(search, 0, NOW)
     assert reason.cause.count("3 of 8") == 8
@@ -161,6 +166,7 @@ def test_the_reason_has_the_last_attempt_of_each_candidate_and_a_bounded_length(
 def test_the_order_is_that_of_the_settings_and_none_without_fallbacks():
     assert list_order("") == ()
     assert list_order("0,b,a") == ("0", "b", "a")
+    assert list(list_contents(("0", "b", "a"), "")) == ["0", "b", "a"]
 
 
 def test_a_request_follows_the_search_with_an_id_of_its_own_that_is_not_known():
@@ -196,6 +202,6 @@ def test_patience_ends_with_a_refusal_unless_the_whole_region_waits(settings, me
 
 
 def test_the_tried_candidates_count_once():
-    search = ASKING.leave(LACK, ORDER, NOW).leave(LACK, ORDER, NOW)
+    search = ASKING.leave(LACK, CONTENTS, NOW).leave(LACK, CONTENTS, NOW)
     assert search.count_tried() == 1
     assert replace(search, candidate="b").count_tried() == 2

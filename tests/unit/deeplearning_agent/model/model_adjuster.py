@@ -40,7 +40,7 @@ class Adjuster:
             self._give_verdict(state, look)
 
     def _waits(self):
-        """Tell whether instances are missing that may still come."""
+        """Return whether instances are missing that may still come."""
         counts = {role: len(self.world.live(role)) for role in NodeRole}
         if counts == self.world.desired:
             self._short_since = None

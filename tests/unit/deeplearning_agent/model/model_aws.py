@@ -129,7 +129,7 @@ class Cloud:
 
 
 def is_met(present, condition):
-    """Tell whether a condition of the contract holds for the present item."""
+    """Return whether a condition of the contract holds for the present item."""
     expression = condition.get("ConditionExpression")
     if expression is None:
         return True

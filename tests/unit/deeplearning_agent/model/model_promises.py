@@ -192,12 +192,12 @@ class Promises:
         require(not running, f"M10: the run script starts while it runs on {running}")
 
     def _is_vacant(self, name):
-        """Tell whether the master has been away for minutes, or nobody could hear it."""
+        """Return whether the master has been away for minutes, or nobody could hear it."""
         machine = self.world.machines[name]
         return not machine.answers and self.world.scheduler.now - (machine.died or 0.0) >= VACANT_SECONDS
 
     def _is_informed(self, name):
-        """Tell whether a machine knows who the master is."""
+        """Return whether a machine knows who the master is."""
         return self.world.scheduler.now - self.deposed.get(name, 0.0) > READ_SECONDS
 
     def check_health_report(self, caller, machine, status):
@@ -270,5 +270,5 @@ def name_workers(state):
 
 
 def is_telling(reason):
-    """Tell whether a reason names a node, or says more than that something failed."""
+    """Return whether a reason names a node, or says more than that something failed."""
     return "i-0" in reason or len(reason.split()) >= 4

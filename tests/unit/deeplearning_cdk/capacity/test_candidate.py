@@ -261,20 +261,20 @@ def test_patience_without_fallbacks_is_refused() -> None:
 
 
 def test_the_search_has_the_stacks_time_but_for_the_last_15_minutes() -> None:
-    assert plan_search(["0", "b"], None, Duration.minutes(55)) == CandidateSearch(
-        order=("0", "b"), patience_seconds=180, search_seconds=40 * 60
+    assert plan_search(["0", "b"], "a", None, Duration.minutes(55)) == CandidateSearch(
+        order=("0", "b"), first="a", patience_seconds=180, search_seconds=40 * 60
     )
-    assert plan_search(["0"], None, Duration.minutes(55)) is None
+    assert plan_search(["0"], "a", None, Duration.minutes(55)) is None
 
 
 @pytest.mark.parametrize(("patience", "least"), [(None, 30), (Duration.seconds(90), 26), (Duration.minutes(10), 51)])
 def test_a_time_that_leaves_less_than_15_minutes_to_form_is_refused(patience: Duration | None, least: int) -> None:
     order = ("0", "b", "c")
-    assert plan_search(order, patience, Duration.minutes(least))
+    assert plan_search(order, "a", patience, Duration.minutes(least))
     with pytest.raises(
         ValueError, match=rf"^setup_timeout must leave 15 .*, got {least - 1} .*; pass at least {least} m"
     ):
-        plan_search(order, patience, Duration.minutes(least - 1))
+        plan_search(order, "a", patience, Duration.minutes(least - 1))
 
 
 # --- Context ------------------------------------------------------------------------------------------

@@ -120,12 +120,13 @@ def test_the_adjuster_has_the_candidates_in_the_users_order_and_the_times_of_the
     order = read.candidates.split(",")
     assert set(order) == tags
     assert [tag.rpartition("-")[0] or tag for tag in order] == ["0", TAGS[1], TAGS[2], TAGS[0]]
+    assert read.first_candidate.rpartition("-")[0] == "us-east-1a-g5.12xlarge-on-demand"
     assert (read.patience_seconds, read.search_seconds) == (240, 45 * 60)
 
 
 def test_a_cluster_without_fallbacks_has_none_of_the_settings_of_the_search(synthesize: Any) -> None:
     names = set(adjuster_of(synthesize(**FIRST).template))
-    assert not {name for name in names if re.search("CANDIDATES|PATIENCE|SEARCH", name)}
+    assert not {name for name in names if re.search("CANDIDATE|PATIENCE|SEARCH", name)}
 
 
 def test_a_reordered_list_changes_the_setting_of_the_adjuster_and_nothing_else(synthesize: Any) -> None:

@@ -359,7 +359,7 @@ def _is_dry(write: Write) -> bool:
 
 
 def _is_unchanged(live: Manifest, new: Manifest) -> bool:
-    """Tell whether an object is the same but for the times of its managers."""
+    """Return whether an object is the same but for the times of its managers."""
 
     def strip(manifest: Manifest) -> str:
         managers = manifest["metadata"].get("managedFields", ())

@@ -108,5 +108,5 @@ def read_options(query: Mapping[str, str], body: Any) -> dict[str, Any]:
 
 
 def is_true(text: str | None) -> bool:
-    """Tell whether a parameter says yes."""
+    """Return whether a parameter says yes."""
     return text in ("true", "1", "")

@@ -43,7 +43,7 @@ def read_quantity(text: str | float) -> Decimal:
 
 
 def matches_labels(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """Tell whether labels fit a selector of an object, with `matchLabels` and `matchExpressions`."""
+    """Return whether labels fit a selector of an object, with `matchLabels` and `matchExpressions`."""
     if selector is None:
         return False
     wanted = selector.get("matchLabels", {})
@@ -53,7 +53,7 @@ def matches_labels(selector: Mapping[str, Any] | None, labels: Mapping[str, str]
 
 
 def matches_expression(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Tell whether labels fit an expression of a key, an operator and values."""
+    """Return whether labels fit an expression of a key, an operator and values."""
     key, operator, values = expression["key"], expression["operator"], expression.get("values", ())
     if operator == "In":
         return labels.get(key) in values
@@ -98,7 +98,7 @@ def parse_field_selector(text: str) -> Sequence[tuple[str, bool, str]]:
 
 
 def matches_fields(parts: Sequence[tuple[str, bool, str]], manifest: Manifest) -> bool:
-    """Tell whether an object has the fields of a query."""
+    """Return whether an object has the fields of a query."""
     for field, is_equal, value in parts:
         found: Any = manifest
         for step in field.split("."):

@@ -29,17 +29,17 @@ def get_index(pod: Manifest) -> int:
 
 
 def is_active(pod: Manifest) -> bool:
-    """Tell whether a pod has neither ended nor been deleted."""
+    """Return whether a pod has neither ended nor been deleted."""
     return pod["status"]["phase"] not in ENDED and "deletionTimestamp" not in pod["metadata"]
 
 
 def is_terminating(pod: Manifest) -> bool:
-    """Tell whether a pod has been deleted and has not ended."""
+    """Return whether a pod has been deleted and has not ended."""
     return pod["status"]["phase"] not in ENDED and "deletionTimestamp" in pod["metadata"]
 
 
 def is_failed(pod: Manifest, spec: Spec) -> bool:
-    """Tell whether a pod counts as failed: one that is deleted does before its end where pods are replaced early."""
+    """Return whether a pod counts as failed: one that is deleted does before its end where pods are replaced early."""
     if pod["status"]["phase"] == "Failed":
         return True
     return spec["podReplacementPolicy"] != "Failed" and is_terminating(pod)
@@ -85,12 +85,12 @@ def _match_conditions(patterns: Iterable[Mapping[str, str]], pod: Manifest) -> s
 
 
 def is_counted(spec: Spec, pod: Manifest) -> bool:
-    """Tell whether the failure of a pod counts."""
+    """Return whether the failure of a pod counts."""
     return match_failure_policy(spec, pod)[1] != "Ignore"
 
 
 def is_index_failed(pod: Manifest, spec: Spec) -> bool:
-    """Tell whether the failure of a pod is the last of its index."""
+    """Return whether the failure of a pod is the last of its index."""
     action = match_failure_policy(spec, pod)[1]
     if action == "Ignore":
         return False

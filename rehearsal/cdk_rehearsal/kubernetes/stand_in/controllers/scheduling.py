@@ -152,7 +152,7 @@ def _tolerates(tolerations: Sequence[Mapping[str, Any]], taint: Mapping[str, Any
 
 
 def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """Tell whether a toleration is one of a taint."""
+    """Return whether a toleration is one of a taint."""
     if toleration.get("effect") not in (None, "", taint["effect"]):
         return False
     if toleration.get("key") not in (None, "", taint["key"]):
@@ -206,7 +206,7 @@ def _get_requests(pod: Manifest) -> Mapping[str, Decimal]:
 def _is_kept_apart(
     pod: Manifest, node: Manifest, nodes: Sequence[Manifest], others: Sequence[Manifest], at: Manifest | None = None
 ) -> bool:
-    """Tell whether the anti-affinity of a pod excludes a node for the sake of other pods, on it or coming to it."""
+    """Return whether the anti-affinity of a pod excludes a node for the sake of other pods, on it or coming to it."""
     apart = pod["spec"].get("affinity", {}).get("podAntiAffinity", {})
     for term in apart.get("requiredDuringSchedulingIgnoredDuringExecution", ()):
         place = node["metadata"].get("labels", {}).get(term["topologyKey"])

@@ -136,12 +136,12 @@ def get_list_keys(node: Node) -> Sequence[str]:
 
 
 def is_set(node: Node) -> bool:
-    """Tell whether a list is a set of values."""
+    """Return whether a list is a set of values."""
     return node.get("x-kubernetes-list-type") == "set"
 
 
 def is_atomic(node: Node) -> bool:
-    """Tell whether an object is replaced as a whole."""
+    """Return whether an object is replaced as a whole."""
     return node.get("x-kubernetes-map-type") == "atomic"
 
 
