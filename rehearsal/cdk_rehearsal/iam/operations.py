@@ -307,6 +307,8 @@ _ROWS = (
     _Row(_no_targets, "ecr", "GetAuthorizationToken"),
     _Row(targets_of_repository, "ecr", "BatchCheckLayerAvailability GetDownloadUrlForLayer BatchGetImage"),
     _Row(targets_of_metrics, "cloudwatch", "PutMetricData"),
+    _Row(_no_targets, "cloudwatch", "GetMetricStatistics"),
+    _Row(_no_targets, "servicequotas", "GetServiceQuota ListServiceQuotas"),
     _Row(targets_of_launch, "ec2", "RunInstances"),
     # No API and no action of its own: EC2 encrypts the volumes of an instance as the one who launches it (EBS user
     # guide, "Requirements for Amazon EBS encryption").
@@ -338,6 +340,8 @@ _ROWS = (
     # No policy can forbid it, and none needs to allow it.
     _Row(_no_targets, "sts", "GetCallerIdentity", action=None),
 )
+PREFIXES = {"monitoring": "cloudwatch"}
+"""Signing name -> prefix of actions, where they differ."""
 _BY_OPERATION = {f"{row.service}.{name}": row for row in _ROWS for name in row.operations.split()}
 
 
@@ -347,7 +351,8 @@ def find_needs(operation: str, parameters: Parameters, account: Account) -> tupl
 
     Raise UnknownOperationError where the operation is not in the table, or the call does not name its resource.
     """
-    if (row := _BY_OPERATION.get(operation)) is None:
+    service, _, name = operation.partition(".")
+    if (row := _BY_OPERATION.get(f"{PREFIXES.get(service, service)}.{name}")) is None:
         raise UnknownOperationError(
             f"the rights that {operation} needs must be known, got a call of it; add it to iam/operations.py"
         )
@@ -355,7 +360,7 @@ def find_needs(operation: str, parameters: Parameters, account: Account) -> tupl
         targets = tuple(row.targets(parameters, account))
     except (KeyError, ValueError, TypeError) as error:
         raise UnknownOperationError(f"{operation} must name its resource, got no {error} in the call") from error
-    action = f"{row.service}:{row.action or operation.partition('.')[2]}"
+    action = f"{row.service}:{row.action or name}"
     needs = [RequiredAction(action, arn, context) for arn, context in targets if row.action is not None]
     for further, list_targets in row.more:
         needs += [RequiredAction(further, arn, context) for arn, context in list_targets(parameters, account)]
