@@ -261,11 +261,11 @@ def mint(aws, role):
     return dataclasses.asdict(aws._principals.mint(aws.place, role_arn=role, session="someone", kind="other"))
 
 
-def count_actions(aws):
-    """Return the actions of SageMaker and of containers that the authorizer has decided, with their counts."""
+def count_actions(aws, kind="training"):
+    """Return the actions of callers of a kind that the authorizer has decided, with their counts."""
     counts = {}
     for call, count in aws.authorizer.record.counts().items():
-        if call.kind == "training":
+        if call.kind == kind:
             counts[call.action] = counts.get(call.action, 0) + count
     return counts
 

@@ -76,6 +76,13 @@ class Answers:
             return dict(enumerate(self.zones)).get(zone.index, "")
         return zone.name
 
+    def find_refusal(self, zone: Zone | None) -> Refused | None:
+        """Return why the name of a zone is not known; None where the account has not refused to say it."""
+        if zone is None:
+            return None
+        asked = self.subnets if zone.subnet else self.zones if zone.index is not None else None
+        return asked if isinstance(asked, Refused) else None
+
 
 def read_answers(clients: Callable[[str], Any], demands: Sequence[NodeDemand], quotas: Sequence[str]) -> Answers:
     """

@@ -30,6 +30,8 @@ def _judge_offerings(demands: Sequence[NodeDemand], answers: Answers) -> Iterato
         there = f"{kind} is offered in {', '.join(offering)}" if offering else f"no zone of the region has {kind}"
         if not offering:
             yield Finding(subject, "wrong", there, "choose another region or instance type")
+        elif refusal := answers.find_refusal(demand.zone):
+            yield Finding.refused(subject, refusal, "ec2:DescribeAvailabilityZones and ec2:DescribeSubnets")
         elif not zone:
             yield Finding(subject, "unknown", f"{there}; the zone of {demand.group} is not known", "name the zone")
         elif zone not in offering:

@@ -17,10 +17,12 @@ from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.base.reservations import Reservations
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
 from cdk_rehearsal.embedded_aws.base.stack_record import OpenStack
-from cdk_rehearsal.embedded_aws.ec2.account_api import install_reservations
+from cdk_rehearsal.embedded_aws.base.vcpu_quotas import VcpuQuotas
+from cdk_rehearsal.embedded_aws.ec2.account_api import install_offerings, install_reservations
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.ec2.instances import SingleInstances
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
+from cdk_rehearsal.embedded_aws.ec2.quota_api import install_quota_api
 from cdk_rehearsal.embedded_aws.eks.api import install_eks_api
 from cdk_rehearsal.embedded_aws.eks.driver import EksDriver
 from cdk_rehearsal.embedded_aws.eks.host import ClusterHost
@@ -76,7 +78,12 @@ class Services:
             node_modules=options.node_modules,
         )
         self.images = ImageCatalogue(place, options.login_users)
-        self.capacity = Capacity(options.pools, reservations=Reservations(options.reservations))
+        self.capacity = Capacity(
+            options.pools,
+            reservations=Reservations(options.reservations),
+            quotas=VcpuQuotas(options.quotas),
+            missing_types=options.missing_types,
+        )
         self.launcher = InstanceLauncher(place, principals, self.images, options.label_instance, self.capacity)
         for name, key in options.key_pairs.items():
             place.client("ec2").import_key_pair(KeyName=name, PublicKeyMaterial=key.encode())
@@ -177,6 +184,8 @@ class Services:
         install_event_delivery(self.bus, self.place)
         install_scaling_api(self.scaling)
         install_reservations(self.capacity, self.place)
+        install_offerings(self.capacity)
+        install_quota_api(self.capacity, self.place)
         self.health.install()
         install_emr_api(self.emr, self.place)
         install_training_api(self.training)

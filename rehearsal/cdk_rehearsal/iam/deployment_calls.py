@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cdk_rehearsal.errors import UnknownOperationError
 from cdk_rehearsal.iam.account import Account, Parameters, Target
-from cdk_rehearsal.iam.operations import RequiredAction, find_needs
+from cdk_rehearsal.iam.operations import PREFIXES, RequiredAction, find_needs
 
 ANY = "*"
 _READS = ("Describe", "Get", "List", "Head")
@@ -44,7 +44,7 @@ def is_read(operation: str) -> bool:
 def find_deployment_needs(operation: str, parameters: Parameters, account: Account) -> tuple[DeploymentNeed, ...]:
     """Return the needs of a call of CloudFormation, `service.Operation`, with its parameters as boto3 takes them."""
     service, _, name = operation.partition(".")
-    service = _PREFIXES.get(service, service)
+    service = PREFIXES.get(service, service)
     if (row := _ROWS.get(f"{service}.{name}")) is None:
         return _find_other_needs(f"{service}.{name}", parameters, account)
     try:
@@ -233,10 +233,6 @@ def _launch_role(parameters: Parameters, account: Account) -> Iterator[Target]:
     profile = parameters.get("IamInstanceProfile", {})
     if role := account.find_profile_role(str(profile.get("Arn") or profile.get("Name", ""))):
         yield role, {_PASSED: "ec2.amazonaws.com"}
-
-
-_PREFIXES = {"monitoring": "cloudwatch"}
-"""Signing name -> prefix of actions, where they differ."""
 
 
 def _list_rows() -> Iterator[tuple[str, _Row]]:

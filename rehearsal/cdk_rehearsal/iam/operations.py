@@ -237,7 +237,7 @@ _ROWS = (
     _Row(targets_of_object, "s3", "PutObject", "GenerateDataKey"),
     _Row(targets_of_object, "s3", "CreateMultipartUpload UploadPart", "Decrypt GenerateDataKey", "PutObject"),
     _Row(targets_of_object, "s3", "CompleteMultipartUpload", "Decrypt GenerateDataKey", "PutObject"),
-    _Row(targets_of_object, "s3", "AbortMultipartUpload"),
+    _Row(targets_of_object, "s3", "AbortMultipartUpload DeleteObject"),
     _Row(targets_of_bucket, "s3", "ListObjects ListObjectsV2 HeadBucket", action="ListBucket"),
     _Row(targets_of_bucket, "s3", "ListObjectVersions", action="ListBucketVersions"),
     _Row(targets_of_bucket, "s3", "GetBucketLocation GetBucketPolicy GetBucketTagging PutBucketPolicy DeleteBucket"),
@@ -253,7 +253,6 @@ _ROWS = (
         "PutBucketNotification PutBucketNotificationConfiguration",
         action="PutBucketNotification",
     ),
-    _Row(targets_of_object, "s3", "DeleteObject"),
     _Row(
         targets_of_objects,
         "s3",
@@ -307,6 +306,8 @@ _ROWS = (
     _Row(_no_targets, "ecr", "GetAuthorizationToken"),
     _Row(targets_of_repository, "ecr", "BatchCheckLayerAvailability GetDownloadUrlForLayer BatchGetImage"),
     _Row(targets_of_metrics, "cloudwatch", "PutMetricData"),
+    _Row(_no_targets, "cloudwatch", "GetMetricStatistics"),
+    _Row(_no_targets, "servicequotas", "GetServiceQuota ListServiceQuotas"),
     _Row(targets_of_launch, "ec2", "RunInstances"),
     # No API and no action of its own: EC2 encrypts the volumes of an instance as the one who launches it (EBS user
     # guide, "Requirements for Amazon EBS encryption").
@@ -318,9 +319,8 @@ _ROWS = (
     _Row(targets_of_ec2_resource, "ec2", "DeleteNetworkInterface ModifyInstanceAttribute TerminateInstances"),
     _Row(_no_targets, "ec2", "DescribeAccountAttributes DescribeDhcpOptions DescribeImages DescribeInstances"),
     _Row(_no_targets, "ec2", "DescribeNetworkAcls DescribeRouteTables DescribeSecurityGroups DescribeSubnets"),
-    _Row(_no_targets, "ec2", "DescribeVolumes DescribeVolumeStatus DescribeVpcEndpoints"),
-    _Row(_no_targets, "ec2", "DescribeCapacityReservations DescribeInstanceTypeOfferings DescribeKeyPairs"),
-    _Row(_no_targets, "ec2", "DescribeNetworkInterfaces DescribeVpcs"),
+    _Row(_no_targets, "ec2", "DescribeKeyPairs DescribeVolumes DescribeVolumeStatus DescribeVpcEndpoints DescribeVpcs"),
+    _Row(_no_targets, "ec2", "DescribeCapacityReservations DescribeInstanceTypeOfferings DescribeNetworkInterfaces"),
     _Row(targets_of_vpc, "ec2", "DescribeVpcAttribute"),
     _Row(targets_of_ec2_resource, "ec2", "CreateNetworkInterfacePermission DeleteNetworkInterfacePermission"),
     _Row(_targets_of_passed_role, "iam", "PassRole"),
@@ -338,6 +338,8 @@ _ROWS = (
     # No policy can forbid it, and none needs to allow it.
     _Row(_no_targets, "sts", "GetCallerIdentity", action=None),
 )
+PREFIXES = {"monitoring": "cloudwatch"}
+"""Signing name -> prefix of actions, where they differ."""
 _BY_OPERATION = {f"{row.service}.{name}": row for row in _ROWS for name in row.operations.split()}
 
 
@@ -347,7 +349,8 @@ def find_needs(operation: str, parameters: Parameters, account: Account) -> tupl
 
     Raise UnknownOperationError where the operation is not in the table, or the call does not name its resource.
     """
-    if (row := _BY_OPERATION.get(operation)) is None:
+    service, _, name = operation.partition(".")
+    if (row := _BY_OPERATION.get(f"{PREFIXES.get(service, service)}.{name}")) is None:
         raise UnknownOperationError(
             f"the rights that {operation} needs must be known, got a call of it; add it to iam/operations.py"
         )
@@ -355,7 +358,7 @@ def find_needs(operation: str, parameters: Parameters, account: Account) -> tupl
         targets = tuple(row.targets(parameters, account))
     except (KeyError, ValueError, TypeError) as error:
         raise UnknownOperationError(f"{operation} must name its resource, got no {error} in the call") from error
-    action = f"{row.service}:{row.action or operation.partition('.')[2]}"
+    action = f"{row.service}:{row.action or name}"
     needs = [RequiredAction(action, arn, context) for arn, context in targets if row.action is not None]
     for further, list_targets in row.more:
         needs += [RequiredAction(further, arn, context) for arn, context in list_targets(parameters, account)]

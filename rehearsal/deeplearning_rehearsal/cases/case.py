@@ -33,6 +33,8 @@ class CloudFaults:
         launch_faults: Launches that fail.
         pools: Capacity of EC2 in zones; without a pool, it has enough.
         reservations: Capacity reservations and Capacity Blocks; without one, it has what the stack targets.
+        quotas: Name of a quota of EC2 for vCPUs -> vCPUs; without one, it is large enough.
+        missing_types: Availability Zone -> instance types that EC2 does not offer there.
         lose_notifications: Whether every message of Auto Scaling is lost.
         notification_gap: Seconds between the creation of a group and its notifications. None: as always.
         messages: Any of `duplicate`, `reorder` and `lose_first`.
@@ -46,6 +48,8 @@ class CloudFaults:
     launch_faults: Sequence[LaunchFault] = ()
     pools: Sequence[CapacityPool] = ()
     reservations: Sequence[Reservation] = ()
+    quotas: Mapping[str, float] = field(default_factory=dict)
+    missing_types: Mapping[str, Sequence[str]] = field(default_factory=dict)
     lose_notifications: bool = False
     notification_gap: float | None = None
     messages: Sequence[str] = ()

@@ -65,7 +65,7 @@ def test_what_a_launch_would_fail_with_is_wrong(change, subject, text):
     assert text in words
 
 
-@pytest.mark.parametrize("answer", ["offered", "quotas", "vcpus", "images", "key_pairs"])
+@pytest.mark.parametrize("answer", ["zones", "offered", "quotas", "vcpus", "images", "key_pairs"])
 def test_what_the_account_refuses_to_say_is_unknown(answer):
     states, words = judged(dataclasses.replace(WELL, **{answer: Refused("you are not authorized")}))
     assert set(states.values()) == {"unknown"}

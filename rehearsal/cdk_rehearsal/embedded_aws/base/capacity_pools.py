@@ -1,12 +1,13 @@
 """Capacity that EC2 has of an instance type in a zone, and its words where there is none left."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError, LaunchFault
 from cdk_rehearsal.embedded_aws.base.reservations import Reservations
+from cdk_rehearsal.embedded_aws.base.vcpu_quotas import VcpuQuota, VcpuQuotas, count_used
 
 _NO_SPOT = "There is no Spot capacity available that matches your request."
 """EC2's message for Auto Scaling groups of spot instances (cortexlabs/cortex#1258)."""
@@ -66,26 +67,46 @@ class Capacity:
         living: Instances that take capacity, by their ids.
         refused: When each pool refused a launch first.
         reservations: The reservations of the account, which have capacity of their own.
+        quotas: The quotas of the account.
+        missing_types: Zone -> instance types that EC2 does not offer there.
     """
 
     pools: Sequence[CapacityPool] = ()
     living: dict[str, PlacedLaunch] = field(default_factory=dict)
     refused: dict[CapacityPool, float] = field(default_factory=dict)
     reservations: Reservations = field(default_factory=Reservations)
+    quotas: VcpuQuotas = field(default_factory=lambda: VcpuQuotas({}))
+    missing_types: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def require(self, launch: PlacedLaunch) -> None:
-        """Raise LaunchError, as EC2 would, where a pool or a reservation has no instance left for a launch."""
+        """Raise LaunchError, as EC2 would, where a quota, a pool or a reservation has nothing left for a launch."""
         if self.reservations.find(launch.reservation) is not None:
             reserved = self.list_reserved(launch.reservation)
             self.reservations.require(launch.reservation, launch.instance_type, launch.zone, reserved)
             return
+        if not launch.reservation:
+            self.quotas.require(launch.instance_type, is_spot=launch.is_spot, living=self._list_counted())
         now = time.monotonic()
+        unreserved = [each for each in self.living.values() if self.reservations.find(each.reservation) is None]
         for pool in self.pools:
-            taken = sum(map(pool.concerns, self.living.values()))
+            taken = sum(map(pool.concerns, unreserved))
             if not pool.concerns(launch) or taken < pool.instances:
                 continue
             if now - self.refused.setdefault(pool, now) < pool.seconds:
                 raise _no_capacity(launch)
+
+    def count_used(self, quota: VcpuQuota) -> int:
+        """Return the vCPUs of a quota that instances use."""
+        return count_used(quota, self._list_counted())
+
+    def _list_counted(self) -> list[tuple[str, bool]]:
+        """
+        Return type, and whether spot, of the instances that count against quotas.
+
+        Those in a reservation do not: it counts itself, from its creation on, and a Capacity Block does not (EC2 User
+        Guide, "Capacity Reservation limits and restrictions" and "Capacity Blocks for ML").
+        """
+        return [(each.instance_type, each.is_spot) for each in [*self.living.values()] if not each.reservation]
 
     def list_reserved(self, name: str) -> list[str]:
         """Return the instances that are in a reservation."""

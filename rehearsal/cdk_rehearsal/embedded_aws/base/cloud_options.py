@@ -69,6 +69,9 @@ class CloudOptions:
         pools: Capacity of EC2 in zones. Default: enough.
         reservations: Capacity reservations of the account. Default: those that the launch templates of groups target,
             active and with enough instances.
+        quotas: Name of a quota of EC2 for vCPUs -> vCPUs. Default: enough for every instance.
+        missing_types: Availability Zone -> instance types that EC2 does not offer there. Default: it offers what
+            moto's table has.
         training_limits: Quotas and capacity of training jobs. Default: enough for every job.
         policies: Policies of the account and of its organization. Default: none.
         check_metric: Raises AssemblyError for a metric of an alarm or a dashboard that nothing writes, by its
@@ -95,6 +98,8 @@ class CloudOptions:
     label_instance: Callable[[Mapping[str, str], str], str] = lambda _tags, group: group
     pools: Sequence[CapacityPool] = ()
     reservations: Sequence[Reservation] = ()
+    quotas: Mapping[str, float] = field(default_factory=dict)
+    missing_types: Mapping[str, Collection[str]] = field(default_factory=dict)
     training_limits: TrainingLimits = field(default_factory=TrainingLimits)
     policies: GivenPolicies = field(default_factory=GivenPolicies)
     check_metric: MetricCheck = lambda _namespace, _name, _dimensions: None

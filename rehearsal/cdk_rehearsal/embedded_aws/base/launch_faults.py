@@ -9,9 +9,9 @@ _WORDING = {
         "Our system will be working on provisioning additional capacity."
     ),
     "VcpuLimitExceeded": (
-        "You have requested more vCPU capacity than your current vCPU limit of 0 allows for the instance bucket that "
-        "the specified instance type belongs to. Please visit http://aws.amazon.com/contact-us/ec2-request to request "
-        "an adjustment to this limit."
+        "You have requested more vCPU capacity than your current vCPU limit of {limit:g} allows for the instance "
+        "bucket that the specified instance type belongs to. Please visit http://aws.amazon.com/contact-us/ec2-request "
+        "to request an adjustment to this limit."
     ),
     "PendingVerification": (
         "Your request for accessing resources in this region is being validated, and you will not be able to launch "
@@ -88,8 +88,13 @@ class LaunchFault:
 
     def to_error(self, *, instance_type: str, zone: str) -> LaunchError:
         """Return the error that EC2 would give."""
-        message = self.message or _WORDING[self.code].format(instance_type=instance_type, zone=zone)
+        message = self.message or _WORDING[self.code].format(instance_type=instance_type, zone=zone, limit=0)
         return LaunchError(self.code, message)
+
+
+def quota_refusal(limit: float) -> LaunchError:
+    """Return the refusal of an on-demand launch that exceeds a quota, in vCPUs."""
+    return LaunchError("VcpuLimitExceeded", _WORDING["VcpuLimitExceeded"].format(limit=limit))
 
 
 def key_refusal() -> LaunchError:

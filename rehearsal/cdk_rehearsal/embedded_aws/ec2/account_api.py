@@ -5,6 +5,7 @@ from typing import Any
 
 from moto.core.responses import ActionResult
 from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.models import EC2Backend
 from moto.ec2.responses import EC2Response
 
 from cdk_rehearsal.embedded_aws.base.capacity_pools import Capacity
@@ -43,11 +44,26 @@ def install_reservations(capacity: Capacity, place: Place) -> None:
         shown = [row for row in found if all(row[_FILTERS[key]] in values for key, values in filters.items())]
         return ActionResult({"CapacityReservations": shown})
 
-    _add(describe_capacity_reservations)
+    _add(EC2Response, describe_capacity_reservations)
 
 
-def _add(operation: Callable[[EC2Response], ActionResult]) -> None:
-    setattr(EC2Response, operation.__name__, operation)
+def install_offerings(capacity: Capacity) -> None:
+    """Let EC2 offer no instance type in a zone that lacks it."""
+
+    def describe_instance_type_offerings(backend: EC2Backend, location_type: str, filters: Any = None) -> list[Any]:
+        offered = _LIST_OFFERINGS(backend, location_type, filters)
+        return [
+            each for each in offered if each["InstanceType"] not in capacity.missing_types.get(each["Location"], ())
+        ]
+
+    _add(EC2Backend, describe_instance_type_offerings)
+
+
+_LIST_OFFERINGS = EC2Backend.describe_instance_type_offerings
+
+
+def _add(owner: type, operation: Callable[..., Any]) -> None:
+    setattr(owner, operation.__name__, operation)
 
 
 def _describe(reservation: Reservation, capacity: Capacity, place: Place) -> dict[str, Any]:

@@ -250,7 +250,7 @@ class InstanceLauncher:
             answer = self._place.client("ec2").describe_instance_types(InstanceTypes=[kind])["InstanceTypes"]
         except ClientError:
             answer = []
-        if not answer:
+        if not answer or kind in self._capacity.missing_types.get(zone, ()):
             raise LaunchError(
                 "Unsupported",
                 f"Your requested instance type ({kind}) is not supported in your requested Availability Zone ({zone}).",

@@ -297,7 +297,7 @@ def worker_lost_after_move(run: "ClusterCase") -> None:
 
 
 @case(
-    "Auto Scaling refuses to create the group of a fallback: the stack fails with its reason, and nothing launches",
+    "Auto Scaling refuses to create a group at all: the stack fails with its reason, and no other zone is asked",
     faults=[73],
     expect="failed",
     workers=2,

@@ -38,6 +38,8 @@ def add_faults(options: CloudOptions, case: Case, kept: KeptEnvironments) -> Clo
         faults=tuple(cloud.launch_faults),
         pools=tuple(cloud.pools),
         reservations=tuple(cloud.reservations),
+        quotas=cloud.quotas,
+        missing_types=cloud.missing_types,
         lose_notifications=cloud.lose_notifications,
         pace=replace(options.pace, notification_gap=gap),
         message_faults=MessageFaults(**dict.fromkeys(cloud.messages, True)) if cloud.messages else None,

@@ -1,0 +1,131 @@
+"""
+`deeplearning-cdk preflight` asks an embedded AWS over HTTP, as a role whose policies decide.
+
+Nothing is launched, so these are no rehearsals: the stack of the account has roles alone.
+"""
+
+import json
+
+import pytest
+
+from deeplearning_cli.main import main
+from deeplearning_cli.preflight import ACTIONS
+
+ZONE, KEY, BLOCK = "us-east-1a", "mine", "cr-0123456789abcdef0"
+P_QUOTA = "Running On-Demand P instances"
+RESERVATION = {"id": BLOCK, "zone": ZONE, "instance_type": "c5.large", "instances": 1}
+PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1UMwhcGqmyDjZ2nVVpgqvYGqeXUOTAC5hbmJIm8Q9m"
+READERS = {"Reader": ACTIONS} | {
+    f"Without{number}": [each for each in ACTIONS if each != denied] for number, denied in enumerate(ACTIONS)
+}
+"""Logical id of a role -> what its policy allows: all rights of the command, or all but one."""
+
+
+def make_role(actions):
+    """Return a role that a policy allows some actions."""
+    statements = [{"Effect": "Allow", "Action": list(actions), "Resource": "*"}]
+    trust = {"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": {"Service": "ec2.amazonaws.com"}}
+    return {
+        "Type": "AWS::IAM::Role",
+        "Properties": {
+            "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [trust]},
+            "Policies": [{"PolicyName": "reads", "PolicyDocument": {"Version": "2012-10-17", "Statement": statements}}],
+        },
+    }
+
+
+@pytest.fixture
+def examine(monkeypatch, capsys):
+    """Return the function that runs the command, in an account as one of its roles, and returns what it finds."""
+
+    def run_command(cloud, assembly, reader):
+        arn = cloud.client("iam").get_role(RoleName=cloud.physical_id(reader))["Role"]["Arn"]
+        minted = cloud.command("mint", role=arn)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", cloud.endpoint)
+        for name in ("access_key_id", "secret_access_key", "session_token"):
+            monkeypatch.setenv(f"AWS_{name.upper()}", minted[name])
+        status = main(["preflight", str(assembly), "--region", "us-east-1", "--json"])
+        found = {each.pop("subject"): each for each in json.loads(capsys.readouterr().out)}
+        return status, found, {subject: each for subject, each in found.items() if each["state"] != "ok"}
+
+    return run_command
+
+
+@pytest.fixture
+def run(deploy_template, sample_template, assemble, tmp_path, examine):
+    """Return the function that opens an account; it returns the account, and how to run the command on the sample."""
+
+    def open_account(**options):
+        resources = {name: make_role(actions) for name, actions in READERS.items()}
+        settings = {"key_pairs": {KEY: PUBLIC_KEY}, "reservations": [RESERVATION], "quotas": {P_QUOTA: 192}}
+        cloud = deploy_template({"Resources": resources}, **settings | options)
+        assert cloud.end()["status"] == "CREATE_COMPLETE"
+        image = cloud.client("ec2").register_image(Name="image")["ImageId"]
+        cloud.client("ssm").put_parameter(Name="/mine/image", Value=image, Type="String")
+        assembly = assemble(tmp_path / "asked", ask_for(sample_template, image))
+        return cloud, lambda reader="Reader": examine(cloud, assembly, reader)
+
+    return open_account
+
+
+def ask_for(template, image):
+    """Let the sample ask for a master in a block and two workers on demand, in the region's first zone."""
+    resources = template["Resources"]
+    resources["Subnet"]["Properties"]["AvailabilityZone"] = {"Fn::Select": [0, {"Fn::GetAZs": ""}]}
+    target = {"CapacityReservationTarget": {"CapacityReservationId": BLOCK}}
+    resources["MasterTemplate"]["Properties"]["LaunchTemplateData"] |= {
+        "ImageId": image,
+        "InstanceMarketOptions": {"MarketType": "capacity-block"},
+        "CapacityReservationSpecification": target,
+    }
+    resources["WorkerTemplate"]["Properties"]["LaunchTemplateData"] |= {
+        "ImageId": "resolve:ssm:/mine/image",
+        "InstanceType": "p4d.24xlarge",
+        "KeyName": KEY,
+    }
+    return template
+
+
+def test_preflight_well_finds_nothing_wrong_and_uses_each_of_its_rights_and_no_other(run):
+    cloud, examine = run()
+    status, found, wrong = examine()
+    assert (status, wrong) == (0, {}), wrong
+    assert set(found) >= {
+        *("c5.large in us-east-1a", "p4d.24xlarge in us-east-1a", f"quota {P_QUOTA}", f"reservation {BLOCK}"),
+        *("image /mine/image", f"key pair {KEY}"),
+    }
+    assert found[f"quota {P_QUOTA}"]["detail"] == "2 p4d.24xlarge need 192 vCPUs, the quota is 192, 0 are in use"
+    assert set(cloud.command("count_actions", kind="other")) == set(ACTIONS)
+
+
+def test_preflight_quota_zero_names_the_quota_and_how_much_to_request(run):
+    status, _, wrong = run(quotas={P_QUOTA: 0})[1]()
+    assert (status, list(wrong)) == (1, [f"quota {P_QUOTA}"])
+    assert wrong[f"quota {P_QUOTA}"]["state"] == "wrong"
+    assert wrong[f"quota {P_QUOTA}"]["remedy"].startswith("request at least 192 in Service Quotas")
+
+
+def test_preflight_zone_without_type_names_the_zones_that_have_it(run):
+    status, _, wrong = run(missing_types={ZONE: ["p4d.24xlarge"]})[1]()
+    assert (status, list(wrong)) == (1, ["p4d.24xlarge in us-east-1a"])
+    found = wrong["p4d.24xlarge in us-east-1a"]
+    assert (found["state"], ZONE in found["remedy"]) == ("wrong", False)
+    assert found["remedy"].startswith("set network.availability_zone to one of us-east-1")
+
+
+def test_preflight_denied_says_what_it_cannot_know_and_names_the_missing_right(run):
+    _, examine = run()
+    for reader, denied in zip([*READERS][1:], ACTIONS, strict=True):
+        status, _, unknown = examine(reader)
+        assert status == 2, denied
+        assert {each["state"] for each in unknown.values()} == {"unknown"}, denied
+        assert all(denied in each["remedy"] for each in unknown.values()), unknown
+
+
+def test_a_block_that_begins_later_is_wrong_until_it_has_begun(run):
+    cloud, examine = run(reservations=[{**RESERVATION, "begins": 3600.0}])
+    status, _, wrong = examine()
+    assert (status, list(wrong)) == (1, [f"reservation {BLOCK}"])
+    assert wrong[f"reservation {BLOCK}"]["remedy"] == "deploy once its state is active"
+    cloud.command("begin_reservation", name=BLOCK)
+    assert examine()[0] == 0
