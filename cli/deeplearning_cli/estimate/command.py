@@ -10,6 +10,7 @@ from cdk_rehearsal.errors import AssemblyError
 from cdk_rehearsal.manifest import find_stacks
 from deeplearning_cli.arguments import Commands
 from deeplearning_cli.errors import UNAVAILABLE, UnavailableError, report_error
+from deeplearning_cli.estimate.difference import describe_difference, render_difference
 from deeplearning_cli.estimate.prices import UNITS, list_prices
 from deeplearning_cli.estimate.reckoning import Estimate, reckon
 from deeplearning_cli.estimate.rendering import PriceAge, render_lines, to_document
@@ -18,6 +19,7 @@ from deeplearning_rehearsal.template import read_cluster
 
 EXCEEDED = 1
 DEFAULT_REGION = "us-east-1"
+_AT_MOST = "end with 1 if the dearest candidate with everything costs more; of two assemblies, the second's"
 NAMES = {"ec2": "EC2", "emr": "EMR", "sagemaker": "SageMaker", "eks": "EKS"}
 
 
@@ -27,8 +29,9 @@ def add_parser(commands: Commands) -> None:
         "estimate",
         help="reckon what a stack costs, before it is deployed",
         description="Reckon what a synthesized cluster on EC2 costs: its nodes for each candidate, what the stack has "
-        "beside them, and what stays after the cluster's end and the stack's deletion. Offline, with the prices that "
-        "come with this version, and their dates.",
+        "beside them, and what stays after the cluster's end and the stack's deletion. Of two assemblies, it prints "
+        "the difference of the totals, and what makes it. Offline, with the prices that come with this version, and "
+        "their dates.",
         epilog="exit status: 0 reckoned, 1 more than --at-most, 2 it cannot be reckoned, or not whether it is "
         "within --at-most, 130 interrupted; example: "
         "cdk synth --quiet && deeplearning-cdk estimate --hours 12 --gb 500; prices beside those of instance types: "
@@ -36,12 +39,13 @@ def add_parser(commands: Commands) -> None:
     )
     add = parser.add_argument
     add("assembly", nargs="?", default="cdk.out", help="the cloud assembly of `cdk synth` (default: %(default)s)")
+    add("changed", nargs="?", help="a second assembly, of which the difference to the first is printed")
     add("--stack", metavar="NAME", help="which stack of the assembly (default: the only one that is a cluster)")
     add("--region", metavar="REGION", help=f"AWS region (default: the stack's, or {DEFAULT_REGION})")
     add("--hours", type=_amount, default=12.0, metavar="H", help="hours that the nodes run (default: 12)")
     add("--gb", type=_amount, default=500.0, metavar="GB", help="data on a new EFS file system, in GiB (default: 500)")
     add("--price", action="append", type=_price, default=[], metavar="NAME=USD", help="a price of today; repeatable")
-    add("--at-most", type=_amount, metavar="USD", help="end with 1 if the dearest candidate with everything costs more")
+    add("--at-most", type=_amount, metavar="USD", help=_AT_MOST)
     add("--json", action="store_true", help="print a JSON object")
     parser.set_defaults(run=run)
 
@@ -49,14 +53,17 @@ def add_parser(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the estimate; return 0, 1 or 2 as the help says."""
     try:
-        estimate, age = _reckon(arguments, read_today())
-        status = _judge(estimate, age, arguments.at_most)
+        today = read_today()
+        folders = [folder for folder in (arguments.assembly, arguments.changed) if folder is not None]
+        found = [_reckon(arguments, Path(folder).resolve(), today) for folder in folders]
+        status = _judge(*found[-1], arguments.at_most)
     except (AssemblyError, UnavailableError) as error:
         return report_error(error, as_json=arguments.json)
     if arguments.json:
-        print(json.dumps(to_document(estimate, age), indent=2))
+        document = to_document(*found[0]) if len(found) == 1 else describe_difference(*found)
+        print(json.dumps(document, indent=2))
     else:
-        print("\n".join(render_lines(estimate, age)))
+        print("\n".join(render_lines(*found[0]) if len(found) == 1 else render_difference(*found)))
     return status
 
 
@@ -65,8 +72,7 @@ def read_today() -> dt.date:
     return dt.datetime.now(tz=dt.UTC).date()
 
 
-def _reckon(arguments: argparse.Namespace, today: dt.date) -> tuple[Estimate, PriceAge]:
-    assembly = Path(arguments.assembly).resolve()
+def _reckon(arguments: argparse.Namespace, assembly: Path, today: dt.date) -> tuple[Estimate, PriceAge]:
     stack = read_cluster(assembly, arguments.stack)
     platform = next(name for name, each in PLATFORMS.items() if each.owns(stack.template))
     if platform != "ec2":
