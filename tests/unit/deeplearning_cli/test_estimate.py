@@ -6,10 +6,13 @@ import shutil
 
 import aws_cdk as cdk
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
 
+from deeplearning_cli.cloud_access import CloudAccess
 from deeplearning_cli.estimate import command as estimate_command
 from deeplearning_cli.estimate import prices as price_file
 from deeplearning_cli.estimate.difference import compare, compare_stacks
+from deeplearning_cli.estimate.price_reader import INSTANCES, USAGE
 from deeplearning_cli.estimate.prices import UNITS, Price, PriceList, list_prices
 from deeplearning_cli.estimate.reckoning import reckon
 from deeplearning_cli.estimate.rendering import PriceAge, render_lines, to_document
@@ -373,3 +376,96 @@ def test_an_amount_that_is_none_is_refused(run, capsys, option, value):
         run("cdk.out", option, value)
     assert ended.value.code == 2
     assert "must be a number of 0 or more, got" in capsys.readouterr().err
+
+
+# --- Live prices --------------------------------------------------------------------------------------
+
+
+class Pricing:
+    """AWS's price list, which has some names for a tenth of the prices above, or raises an error."""
+
+    def __init__(self, *names, error=None):
+        self.names, self.error, self.asked = names, error, []
+
+    def get_paginator(self, operation):
+        assert operation == "get_products"
+        return self
+
+    def paginate(self, **question):
+        self.asked.append((question["ServiceCode"], {each["Field"]: each["Value"] for each in question["Filters"]}))
+        if self.error:
+            raise self.error
+        return [{"PriceList": [self.make_product(name) for name in self.names]}]
+
+    @staticmethod
+    def make_product(name):
+        attributes = {"usagetype": USAGE[name][1] if name in USAGE else f"BoxUsage:{name}", "instanceType": name}
+        dimensions = {"paid": {"pricePerUnit": {"USD": str(USD[name] / 10)}}}
+        return json.dumps(
+            {"product": {"attributes": attributes}, "terms": {"OnDemand": {"term": {"priceDimensions": dimensions}}}}
+        )
+
+
+@pytest.fixture
+def pricing(monkeypatch):
+    """Return a function that gives the command a price list, and remembers of which region its client is."""
+
+    def give(*names, error=None):
+        made = Pricing(*names, error=error)
+
+        def open_cloud(arguments):
+            made.region = arguments.region
+            return CloudAccess({"pricing": made}.__getitem__, arguments.region, None)
+
+        monkeypatch.setattr(estimate_command, "open_cloud", open_cloud)
+        return made
+
+    return give
+
+
+NEEDED = {
+    *("alarm", "backup-efs", "dashboard", "ebs-gp3", "efs-storage", "kms-key", "m5.large", "nat-gateway"),
+    "public-ipv4",
+}
+"""Prices of the preset without GPUs."""
+
+
+def test_live_prices_are_read_for_what_the_stack_has_and_replace_those_of_the_file(synthesize, run, pricing):
+    aws = pricing(*NEEDED)
+    status, out, err = run(synthesize("cpu"), "--live", "--hours", MONTH)
+    assert (status, err) == (0, "")
+    assert out.startswith(f"prices of {DATE} and later, us-east-1\n")
+    assert "everything with candidate 0: USD 54.43 " in out
+    assert aws.region == "us-east-1"
+    assert sorted(service for service, _ in aws.asked) == sorted(
+        ["AmazonEC2", *(USAGE[name][0] for name in NEEDED if name in USAGE)]
+    )
+    assert ("AmazonEC2", {**INSTANCES, "regionCode": "us-east-1", "instanceType": "m5.large"}) in aws.asked
+
+
+def test_a_price_that_the_price_list_lacks_is_the_files_and_a_given_one_is_not_asked_for(synthesize, run, pricing):
+    aws = pricing(*NEEDED - {"m5.large"})
+    status, out, _ = run(synthesize("cpu"), "--live")
+    assert (status, out.splitlines()[0].startswith("prices of 2026-0")) == (0, True)
+    asked = len(aws.asked)
+    out = run(synthesize("cpu"), "--live", "--price", "m5.large=0.096")[1]
+    assert out.startswith(f"prices of {DATE} and later")
+    assert len(aws.asked) == 2 * asked - 1
+
+
+def test_live_prices_give_totals_where_those_of_the_file_are_too_old(synthesize, run, pricing):
+    pricing(*NEEDED)
+    late = DATE + dt.timedelta(days=400)
+    assert [run(synthesize("cpu"), *live, "--at-most", 100, today=late)[0] for live in ((), ("--live",))] == [2, 0]
+
+
+def test_a_price_list_that_does_not_answer_ends_with_2_and_names_the_right(synthesize, run, pricing):
+    pricing(error=EndpointConnectionError(endpoint_url="https://api.pricing.us-east-1.amazonaws.com"))
+    status, out, err = run(synthesize("cpu"), "--live")
+    assert (status, out) == (2, "")
+    assert "Could not connect to the endpoint URL" in err
+    assert "allow pricing:GetProducts to the credentials of AWS, or leave out --live" in err
+    denied = ClientError({"Error": {"Code": "AccessDeniedException", "Message": "not authorized"}}, "GetProducts")
+    pricing(error=denied)
+    status, _, err = run(synthesize("cpu"), "--live")
+    assert (status, "not authorized; allow pricing:GetProducts" in err) == (2, True)
