@@ -6,46 +6,22 @@ Write the prices of the catalogue's instance types, and of what a cluster has be
 
 The arguments are regions. It needs credentials with the right `pricing:GetProducts`. Prices that it does not find keep
 those of earlier sets, with their dates; it names them. Review the difference, and commit the result.
-
-The usage types are those of AWS's price list and bills; regions other than us-east-1 put a prefix before them.
 """
 
 import datetime as dt
 import json
-import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import boto3
 
+from deeplearning_cli.estimate.price_reader import PRICING_REGION, USAGE, read_instances, read_services
 from deeplearning_cli.estimate.prices import FILE, UNITS
 
 CATALOG = Path(__file__).parents[1] / "constructs" / "deeplearning_cdk" / "catalog" / "instance_catalog.json"
-PRICING_REGION = "us-east-1"
-"""One of the regions that have the price list's endpoint."""
-INSTANCES = {
-    "operatingSystem": "Linux",
-    "tenancy": "Shared",
-    "preInstalledSw": "NA",
-    "capacitystatus": "Used",
-    "marketoption": "OnDemand",
-}
-USAGE = {
-    "alarm": ("AmazonCloudWatch", "CW:AlarmMonitorUsage"),
-    "backup-efs": ("AWSBackup", "WarmStorage-ByteHrs-EFS"),
-    "dashboard": ("AmazonCloudWatch", "DashboardsUsageHour"),
-    "ebs-gp3": ("AmazonEC2", "EBS:VolumeUsage.gp3"),
-    "efs-storage": ("AmazonEFS", "TimedStorage-ByteHrs"),
-    "efs-throughput": ("AmazonEFS", "ProvisionedTP-MiBpsHrs"),
-    "interface-endpoint": ("AmazonVPC", "VpcEndpoint-Hours"),
-    "kms-key": ("awskms", "KMS-Keys"),
-    "nat-gateway": ("AmazonEC2", "NatGateway-Hours"),
-    "public-ipv4": ("AmazonVPC", "PublicIPv4:InUseAddress"),
-}
-"""Price -> code of the service, and end of the usage type. FSx for Lustre has no such end, so its sets are kept."""
 
 
 def main(regions: list[str], pricing: Any, today: dt.date) -> None:
@@ -61,32 +37,7 @@ def main(regions: list[str], pricing: Any, today: dt.date) -> None:
 def read_region(pricing: Any, region: str) -> dict[str, float]:
     """Return name -> USD for the catalogue's types and the other prices of a region."""
     types = json.loads(CATALOG.read_text())["types"]
-    prices = {}
-    for product in list_products(pricing, "AmazonEC2", {**INSTANCES, "regionCode": region}):
-        name = product["product"]["attributes"].get("instanceType", "")
-        if name in types and (usd := read_usd(product)):
-            prices[name] = usd
-    for name, (service, usage) in USAGE.items():
-        place = {} if name == "dashboard" else {"regionCode": region}
-        for product in list_products(pricing, service, place):
-            if re.fullmatch(rf"([A-Z0-9]+-)?{re.escape(usage)}", product["product"]["attributes"]["usagetype"]):
-                prices[name] = read_usd(product)
-    return prices
-
-
-def list_products(pricing: Any, service: str, wanted: Mapping[str, str]) -> Iterator[Any]:
-    """Return the products of a service whose attributes have the wanted values."""
-    filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
-    for page in pricing.get_paginator("get_products").paginate(ServiceCode=service, Filters=filters):
-        yield from map(json.loads, page["PriceList"])
-
-
-def read_usd(product: Mapping[str, Any]) -> float:
-    """Return the highest On-Demand price of a product, which is that of its first tier behind a free one."""
-    terms = product["terms"].get("OnDemand", {}).values()
-    return max(
-        (float(each["pricePerUnit"]["USD"]) for term in terms for each in term["priceDimensions"].values()), default=0.0
-    )
+    return read_instances(pricing, region, types) | read_services(pricing, region, USAGE)
 
 
 def make_set(date: dt.date, source: str, regions: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:

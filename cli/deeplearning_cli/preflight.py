@@ -13,6 +13,8 @@ from deeplearning_cli.account.answers import read_answers
 from deeplearning_cli.account.demand import list_demands
 from deeplearning_cli.account.finding import Finding
 from deeplearning_cli.account.judgement import judge
+from deeplearning_cli.account.launch_answers import read_launches
+from deeplearning_cli.account.launches import DRY_RUN_RIGHT, judge_launches
 from deeplearning_cli.account.quotas import list_names
 from deeplearning_cli.arguments import Commands
 from deeplearning_cli.cloud_access import open_cloud
@@ -29,10 +31,12 @@ ACTIONS = (
     "ec2:DescribeInstanceTypes",
     "ec2:DescribeKeyPairs",
     "ec2:DescribeSubnets",
+    "ec2:GetCapacityManagerSupportabilityScores",
+    "ec2:GetSpotPlacementScores",
     "servicequotas:ListServiceQuotas",
     "ssm:GetParameter",
 )
-"""Rights that the command uses."""
+"""Rights that the command uses, all of them to read; a dry run needs `DRY_RUN_RIGHT` too."""
 
 
 def add_parser(commands: Commands) -> None:
@@ -41,11 +45,12 @@ def add_parser(commands: Commands) -> None:
         "preflight",
         help="ask the account whether the nodes of a stack can launch, before it is deployed",
         description="Compare what a synthesized cluster on EC2 asks for with the account: quotas and their use, "
-        "instance types in the zones, reservations and Capacity Blocks, images and key pairs. Read-only. Whether EC2 "
-        "has capacity, only a launch shows.",
-        epilog="exit status: 0 every line is ok, 1 a line is wrong, 2 none is wrong and some are unknown, or the "
-        "account could not be asked, 130 interrupted; example: cdk synth --quiet && deeplearning-cdk preflight; "
-        f"rights: {', '.join(ACTIONS)}",
+        "instance types in the zones, reservations and Capacity Blocks, images and key pairs, dry runs of launches, "
+        "and EC2's scores. Changes nothing. Whether EC2 has capacity, only a launch shows.",
+        epilog="exit status: 0 every line is ok, apart from dry runs and scores that are unknown, 1 a line is wrong, "
+        "2 none is wrong and another is unknown, or the account could not be asked, 130 interrupted; example: "
+        f"cdk synth --quiet && deeplearning-cdk preflight; rights: {', '.join(ACTIONS)}; a dry run needs "
+        f"{DRY_RUN_RIGHT}, which allows real launches too: without it, its lines are unknown",
     )
     add = parser.add_argument
     add("assembly", nargs="?", default="cdk.out", help="the cloud assembly of `cdk synth` (default: %(default)s)")
@@ -73,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
         print("\n".join(render_findings(findings)))
-    states = {finding.state for finding in findings}
+    states = {finding.state for finding in findings if not (finding.is_advice and finding.state == "unknown")}
     return WRONG if "wrong" in states else UNAVAILABLE if "unknown" in states else 0
 
 
@@ -99,7 +104,9 @@ def _examine(arguments: argparse.Namespace) -> list[Finding]:
         arguments.region = arguments.region or _find_region(assembly, stack)
     access = open_cloud(arguments)
     names = {name for demand in demands for name in list_names(demand.instance_type, demand.market)}
-    return judge(demands, read_answers(access.clients, demands, sorted(names)))
+    answers = read_answers(access.clients, demands, sorted(names))
+    launches = read_launches(access.clients("ec2"), access.region, demands, answers)
+    return [*judge(demands, answers), *judge_launches(launches)]
 
 
 def _find_region(assembly: Path, stack: AssemblyStack) -> str | None:

@@ -99,6 +99,14 @@ LAUNCH_FAILURE_KINDS = (
         r"InsufficientFreeAddressesInSubnet|not enough free addresses",
         "free addresses in the subnet, or use a larger one",
     ),
+    # Before the reservations and missing capacity, whose patterns match its message and its code too. No other region
+    # has the block.
+    LaunchFailureKind(
+        "CapacityBlockNotActive",
+        r"capacity block .*not active",
+        "deploy again once the block is active; beside a master outside of the block, workers in it wait for its start",
+        scope=Scope.REGION,
+    ),
     LaunchFailureKind(
         "ReservationCapacityExceeded",
         r"ReservationCapacityExceeded|capacity (reservation|block)",

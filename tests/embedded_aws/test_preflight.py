@@ -4,21 +4,28 @@
 Nothing is launched, so these are no rehearsals: the stack of the account has roles alone.
 """
 
+import copy
 import json
 
 import pytest
 
+from deeplearning_cli.account.launches import DRY_RUN_RIGHT
 from deeplearning_cli.main import main
 from deeplearning_cli.preflight import ACTIONS
+from deeplearning_contract.names import CANDIDATE_TAG
 
 ZONE, KEY, BLOCK = "us-east-1a", "mine", "cr-0123456789abcdef0"
 P_QUOTA = "Running On-Demand P instances"
 RESERVATION = {"id": BLOCK, "zone": ZONE, "instance_type": "c5.large", "instances": 1}
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1UMwhcGqmyDjZ2nVVpgqvYGqeXUOTAC5hbmJIm8Q9m"
-READERS = {"Reader": ACTIONS} | {
-    f"Without{number}": [each for each in ACTIONS if each != denied] for number, denied in enumerate(ACTIONS)
+RIGHTS = (*ACTIONS, DRY_RUN_RIGHT)
+ADVICE = {DRY_RUN_RIGHT, "ec2:GetCapacityManagerSupportabilityScores", "ec2:GetSpotPlacementScores"}
+"""Rights of what no deployment depends on."""
+READERS = {"Reader": RIGHTS} | {
+    f"Without{number}": [each for each in RIGHTS if each != denied] for number, denied in enumerate(RIGHTS)
 }
 """Logical id of a role -> what its policy allows: all rights of the command, or all but one."""
+SUPPORTABILITY = "supportability of 2 p4d.24xlarge in us-east-1a"
 
 
 def make_role(actions):
@@ -69,7 +76,7 @@ def run(deploy_template, sample_template, assemble, tmp_path, examine):
 
 
 def ask_for(template, image):
-    """Let the sample ask for a master in a block and two workers on demand, in the region's first zone."""
+    """Let the sample ask for a master in a block and two workers, on demand or spot, in the region's first zone."""
     resources = template["Resources"]
     resources["Subnet"]["Properties"]["AvailabilityZone"] = {"Fn::Select": [0, {"Fn::GetAZs": ""}]}
     target = {"CapacityReservationTarget": {"CapacityReservationId": BLOCK}}
@@ -83,31 +90,42 @@ def ask_for(template, image):
         "InstanceType": "p4d.24xlarge",
         "KeyName": KEY,
     }
+    resources["SpotTemplate"] = copy.deepcopy(resources["WorkerTemplate"])
+    resources["SpotTemplate"]["Properties"]["LaunchTemplateData"]["InstanceMarketOptions"] = {"MarketType": "spot"}
+    resources["SpotGroup"] = copy.deepcopy(resources["WorkerGroup"])
+    properties = resources["SpotGroup"]["Properties"]
+    properties["LaunchTemplate"]["LaunchTemplateId"] = {"Ref": "SpotTemplate"}
+    properties["Tags"].append({"Key": CANDIDATE_TAG, "Value": "us-east-1a-p4d.24xlarge-spot-1f3a"})
     return template
 
 
 def test_preflight_well_finds_nothing_wrong_and_uses_each_of_its_rights_and_no_other(run):
     cloud, examine = run()
     status, found, wrong = examine()
-    assert (status, wrong) == (0, {}), wrong
+    assert (status, list(wrong)) == (0, [SUPPORTABILITY]), wrong
+    assert "Unified Operations plan" in wrong[SUPPORTABILITY]["remedy"]
     assert set(found) >= {
+        *("dry run of 2 p4d.24xlarge in us-east-1a", "dry run of 2 p4d.24xlarge in us-east-1a, spot"),
         *("c5.large in us-east-1a", "p4d.24xlarge in us-east-1a", f"quota {P_QUOTA}", f"reservation {BLOCK}"),
         *("image /mine/image", f"key pair {KEY}"),
     }
     assert found[f"quota {P_QUOTA}"]["detail"] == "2 p4d.24xlarge need 192 vCPUs, the quota is 192, 0 are in use"
-    assert set(cloud.command("count_actions", kind="other")) == set(ACTIONS)
+    score = found["spot placement score of 2 p4d.24xlarge in us-east-1a, spot"]["detail"]
+    assert score == "1 of 10, which is always low for fewer than three types"
+    assert set(cloud.command("count_actions", kind="other")) == set(RIGHTS)
+    assert cloud.client("ec2").describe_instances()["Reservations"] == []
 
 
 def test_preflight_quota_zero_names_the_quota_and_how_much_to_request(run):
     status, _, wrong = run(quotas={P_QUOTA: 0})[1]()
-    assert (status, list(wrong)) == (1, [f"quota {P_QUOTA}"])
+    assert (status, [*wrong]) == (1, [f"quota {P_QUOTA}", SUPPORTABILITY])
     assert wrong[f"quota {P_QUOTA}"]["state"] == "wrong"
     assert wrong[f"quota {P_QUOTA}"]["remedy"].startswith("request at least 192 in Service Quotas")
 
 
 def test_preflight_zone_without_type_names_the_zones_that_have_it(run):
     status, _, wrong = run(missing_types={ZONE: ["p4d.24xlarge"]})[1]()
-    assert (status, list(wrong)) == (1, ["p4d.24xlarge in us-east-1a"])
+    assert (status, [*wrong]) == (1, ["p4d.24xlarge in us-east-1a", SUPPORTABILITY])
     found = wrong["p4d.24xlarge in us-east-1a"]
     assert (found["state"], ZONE in found["remedy"]) == ("wrong", False)
     assert found["remedy"].startswith("set network.availability_zone to one of us-east-1")
@@ -115,9 +133,10 @@ def test_preflight_zone_without_type_names_the_zones_that_have_it(run):
 
 def test_preflight_denied_says_what_it_cannot_know_and_names_the_missing_right(run):
     _, examine = run()
-    for reader, denied in zip([*READERS][1:], ACTIONS, strict=True):
+    for reader, denied in zip([*READERS][1:], RIGHTS, strict=True):
         status, _, unknown = examine(reader)
-        assert status == 2, denied
+        unknown.pop(SUPPORTABILITY if denied != "ec2:GetCapacityManagerSupportabilityScores" else "", None)
+        assert status == (0 if denied in ADVICE else 2), unknown
         assert {each["state"] for each in unknown.values()} == {"unknown"}, denied
         assert all(denied in each["remedy"] for each in unknown.values()), unknown
 
@@ -125,7 +144,7 @@ def test_preflight_denied_says_what_it_cannot_know_and_names_the_missing_right(r
 def test_a_block_that_begins_later_is_wrong_until_it_has_begun(run):
     cloud, examine = run(reservations=[{**RESERVATION, "begins": 3600.0}])
     status, _, wrong = examine()
-    assert (status, list(wrong)) == (1, [f"reservation {BLOCK}"])
+    assert (status, [*wrong]) == (1, [f"reservation {BLOCK}", SUPPORTABILITY])
     assert wrong[f"reservation {BLOCK}"]["remedy"] == "deploy once its state is active"
     cloud.command("begin_reservation", name=BLOCK)
     assert examine()[0] == 0

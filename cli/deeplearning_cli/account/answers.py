@@ -99,18 +99,19 @@ def read_answers(clients: Callable[[str], Any], demands: Sequence[NodeDemand], q
     reserved = sorted({demand.reservation for demand in demands if demand.reservation})
     images = sorted({demand.image for demand in demands if demand.image})
     return Answers(
-        zones=_ask(lambda: _read_zones(ec2)),
-        subnets=_ask(lambda: _read_subnets(ec2, subnets)) if subnets else {},
-        vcpus=_ask(lambda: _read_vcpus(ec2, types)),
-        offered=_ask(lambda: _read_offered(ec2, types)),
-        quotas=_ask(lambda: _read_quotas(clients, frozenset(quotas))) if quotas else {},
-        reservations=_ask(lambda: _read_reservations(ec2, reserved)) if reserved else {},
-        images=_ask(lambda: {image: _find_image(clients, image) for image in images}),
-        key_pairs=_ask(lambda: frozenset(pair["KeyName"] for pair in ec2.describe_key_pairs()["KeyPairs"])),
+        zones=ask(lambda: _read_zones(ec2)),
+        subnets=ask(lambda: _read_subnets(ec2, subnets)) if subnets else {},
+        vcpus=ask(lambda: _read_vcpus(ec2, types)),
+        offered=ask(lambda: _read_offered(ec2, types)),
+        quotas=ask(lambda: _read_quotas(clients, frozenset(quotas))) if quotas else {},
+        reservations=ask(lambda: _read_reservations(ec2, reserved)) if reserved else {},
+        images=ask(lambda: {image: _find_image(clients, image) for image in images}),
+        key_pairs=ask(lambda: frozenset(pair["KeyName"] for pair in ec2.describe_key_pairs()["KeyPairs"])),
     )
 
 
-def _ask(read: Callable[[], T]) -> T | Refused:
+def ask(read: Callable[[], T]) -> T | Refused:
+    """Return an answer, or why the account did not give it."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow, and only this command needs it
 
     try:
@@ -173,7 +174,7 @@ def _read_usage(clients: Callable[[str], Any], metric: Mapping[str, Any] | None)
         return None
     now = dt.datetime.now(tz=dt.UTC)
     dimensions = [{"Name": name, "Value": value} for name, value in metric.get("MetricDimensions", {}).items()]
-    answer = _ask(
+    answer = ask(
         lambda: clients("cloudwatch").get_metric_statistics(
             Namespace=metric["MetricNamespace"],
             MetricName=metric["MetricName"],

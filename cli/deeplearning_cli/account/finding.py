@@ -18,12 +18,14 @@ class Finding:
         state: `ok`, `wrong` for what makes the deployment fail, or `unknown`.
         detail: What was found.
         remedy: What the user can do. Empty: nothing is to be done.
+        is_advice: True for what no deployment depends on: if it is unknown, the command does not fail.
     """
 
     subject: str
     state: State
     detail: str
     remedy: str = ""
+    is_advice: bool = False
 
     @classmethod
     def refused(cls, subject: str, answer: Refused, actions: str) -> "Finding":

@@ -106,14 +106,14 @@ class PriceList:
         return min((price.date for price in self.used.values() if price.date), default=None)
 
 
-def list_prices(region: str, given: Mapping[str, float]) -> PriceList:
-    """Return the prices of a region; those that the user gives replace those of the file."""
+def list_prices(region: str, given: Mapping[str, float], live: Mapping[str, Price] | None = None) -> PriceList:
+    """Return the prices of a region: those that the user gives, before live ones, before those of the file."""
     known: dict[str, Price] = {}
     for entry in sorted(_read_sets(), key=lambda entry: str(entry["date"])):
         date = dt.date.fromisoformat(entry["date"])
         prices = entry["regions"].get(region, {})
         known |= {name: Price(name, float(usd), date) for name, usd in prices.items()}
-    return PriceList(region, known | {name: Price(name, usd, None) for name, usd in given.items()})
+    return PriceList(region, known | dict(live or {}) | {name: Price(name, usd, None) for name, usd in given.items()})
 
 
 @cache

@@ -100,7 +100,7 @@ def reckon(templates: Sequence[Mapping[str, Any]], prices: PriceList, *, hours: 
         UnavailableError: A price is missing.
     """
     candidates = reckon_candidates(templates, prices)
-    needs = _merge([need for template in templates for need in _list_needs(template.get("Resources", {}), gib)])
+    needs = _collect_needs(templates, gib)
     beside = tuple(_price(need, prices) for need in needs)
     prices.require_all()
     resources = [item for template in templates for item in template.get("Resources", {}).items()]
@@ -112,6 +112,17 @@ def reckon(templates: Sequence[Mapping[str, Any]], prices: PriceList, *, hours: 
         unknown=tuple(sorted(f"{each['Type']} {name}" for name, each in resources if not is_known(each["Type"]))),
         hours=hours,
     )
+
+
+def list_names(templates: Sequence[Mapping[str, Any]], gib: float) -> set[str]:
+    """Return the names of the prices that the estimate of a stack needs."""
+    none = PriceList("", {})
+    reckon_candidates(templates, none)
+    return none.missing | {need.price for need in _collect_needs(templates, gib)}
+
+
+def _collect_needs(templates: Sequence[Mapping[str, Any]], gib: float) -> list[Need]:
+    return _merge([need for template in templates for need in _list_needs(template.get("Resources", {}), gib)])
 
 
 def _list_needs(resources: Mapping[str, Any], gib: float) -> Iterator[Need]:

@@ -13,6 +13,7 @@ CHECK_DAYS = 90
 """Age in days over which the prices are to be checked."""
 USELESS_DAYS = 365
 """Age in days over which only their ratios are shown."""
+_TODAY = "read today's with --live, or give them with --price NAME=USD"
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,9 @@ class PriceAge:
             return f"prices as given, {self.region}"
         text = f"prices of {self.oldest} and later, {self.region}"
         if not self.allows_totals:
-            return f"{text}: over {USELESS_DAYS} days old, so only ratios follow; give today's with --price NAME=USD"
+            return f"{text}: over {USELESS_DAYS} days old, so only ratios follow; {_TODAY}"
         if self.days > CHECK_DAYS:
-            return f"{text}: over {CHECK_DAYS} days old; check them, or give today's with --price NAME=USD"
+            return f"{text}: over {CHECK_DAYS} days old; {_TODAY}"
         return text
 
 

@@ -30,8 +30,8 @@ def targets_of_launch(parameters: Parameters, account: Account) -> Iterator[Targ
     yield from _targets_of_site(parameters, account)
     image = account.arn("ec2", f"image/{parameters['ImageId']}")
     yield image.replace(f":{account.account_id}:", "::"), {}
-    if parameters["KeyName"]:
-        yield account.arn("ec2", f"key-pair/{parameters['KeyName']}"), {}
+    if key := parameters.get("KeyName"):
+        yield account.arn("ec2", f"key-pair/{key}"), {}
     yield from _targets_of_created(_CREATED["RunInstances"], _describe_tags(parameters), account)
     yield account.arn("ec2", "network-interface/*"), {}
 
@@ -59,8 +59,9 @@ def targets_of_tagged_resources(parameters: Parameters, account: Account) -> Ite
 
 
 def _targets_of_site(parameters: Parameters, account: Account) -> Iterator[Target]:
-    yield _tag_target(account, "subnet", str(parameters["SubnetId"]))
-    yield from (_tag_target(account, "security-group", str(name)) for name in parameters["SecurityGroupIds"])
+    if subnet := parameters.get("SubnetId"):  # without one, EC2 takes a default subnet
+        yield _tag_target(account, "subnet", str(subnet))
+    yield from (_tag_target(account, "security-group", str(name)) for name in parameters.get("SecurityGroupIds", ()))
 
 
 def _targets_of_created(kinds: Iterable[str], context: Values, account: Account) -> Iterator[Target]:
@@ -69,7 +70,7 @@ def _targets_of_created(kinds: Iterable[str], context: Values, account: Account)
 
 
 def _describe_tags(parameters: Parameters) -> Values:
-    tags: Mapping[str, str] = parameters["Tags"]
+    tags: Mapping[str, str] = parameters.get("Tags", {})
     return {**{f"aws:RequestTag/{key}": value for key, value in tags.items()}, "aws:TagKeys": tuple(tags)}
 
 

@@ -321,6 +321,7 @@ _ROWS = (
     _Row(_no_targets, "ec2", "DescribeNetworkAcls DescribeRouteTables DescribeSecurityGroups DescribeSubnets"),
     _Row(_no_targets, "ec2", "DescribeKeyPairs DescribeVolumes DescribeVolumeStatus DescribeVpcEndpoints DescribeVpcs"),
     _Row(_no_targets, "ec2", "DescribeCapacityReservations DescribeInstanceTypeOfferings DescribeNetworkInterfaces"),
+    _Row(_no_targets, "ec2", "GetCapacityManagerSupportabilityScores GetSpotPlacementScores"),
     _Row(targets_of_vpc, "ec2", "DescribeVpcAttribute"),
     _Row(targets_of_ec2_resource, "ec2", "CreateNetworkInterfacePermission DeleteNetworkInterfacePermission"),
     _Row(_targets_of_passed_role, "iam", "PassRole"),

@@ -6,9 +6,13 @@ import shutil
 
 import aws_cdk as cdk
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
 
+from deeplearning_cli.cloud_access import CloudAccess
 from deeplearning_cli.estimate import command as estimate_command
 from deeplearning_cli.estimate import prices as price_file
+from deeplearning_cli.estimate.difference import compare, compare_stacks
+from deeplearning_cli.estimate.price_reader import INSTANCES, USAGE
 from deeplearning_cli.estimate.prices import UNITS, Price, PriceList, list_prices
 from deeplearning_cli.estimate.reckoning import reckon
 from deeplearning_cli.estimate.rendering import PriceAge, render_lines, to_document
@@ -68,8 +72,8 @@ def price_list():
 def estimate(synthesize, price_list):
     """Return a function that reckons a preset with the prices above."""
 
-    def make(preset, hours=MONTH, gib=500.0):
-        (path,) = synthesize(preset).glob("*.template.json")
+    def make(preset, hours=MONTH, gib=500.0, **context):
+        (path,) = synthesize(preset, **context).glob("*.template.json")
         return reckon([json.loads(path.read_text())], price_list, hours=hours, gib=gib)
 
     return make
@@ -140,6 +144,76 @@ def test_a_candidate_without_fallbacks_is_never_refused_for_another(estimate, pr
     assert candidate.refused == 0
     text = [" ".join(render_lines(each, PriceAge.find(price_list, DATE))) for each in (found, estimate("fallbacks"))]
     assert ["further round" in each for each in text] == [False, True]
+
+
+# --- Two stacks ---------------------------------------------------------------------------------------
+
+MORE_WORKERS = {"workers.desired_capacity": "5"}
+
+
+def shares_of(shares):
+    """Return subject -> USD."""
+    return {share.subject: share.usd for share in shares}
+
+
+def test_the_difference_of_two_stacks_is_what_a_reckoning_by_hand_gives(estimate):
+    (found,) = compare(estimate("cpu"), estimate("cpu", **MORE_WORKERS))
+    assert found.usd == pytest.approx(164.16)
+    assert shares_of(found.shares) == pytest.approx(
+        {"worker": 140.16, "root volumes and public addresses": 24.0}  # 2 * 0.096 * 730, and 2 * 150 GiB * 0.08
+    )
+    (found,) = compare(estimate("cpu"), estimate("lustre-with-data"))
+    assert found.usd == pytest.approx(1737.515625)
+    assert shares_of(found.shares) == pytest.approx({"beside the nodes": 1737.515625})
+    beside = compare_stacks(estimate("cpu"), estimate("lustre-with-data"))
+    assert shares_of(beside) == pytest.approx({"EFS provisioned throughput": 1389.515625, "FSx for Lustre": 348.0})
+    assert {share.first for share in beside} == {"none"}
+
+
+@pytest.mark.parametrize("pair", [("cpu", "fallbacks"), ("fallbacks", "cpu"), ("cpu", "private"), ("cpu", "cpu")])
+def test_what_makes_a_difference_adds_up_to_it(estimate, pair):
+    first, second = map(estimate, pair)
+    for found in compare(first, second):
+        assert sum(share.usd for share in found.shares) == pytest.approx(found.usd or 0.0)
+        assert (found.usd is None) is (found.candidate != "0")
+    beside = (second.beside_hourly - first.beside_hourly) * MONTH
+    assert sum(share.usd for share in compare_stacks(first, second)) == pytest.approx(beside)
+
+
+def test_candidates_that_refuse_before_another_are_a_share_of_its_difference(estimate):
+    first, second = estimate("fallbacks"), estimate("fallbacks", **MORE_WORKERS)
+    assert [each.usd is None for each in compare(first, second)] == [False] * 4
+    refused = [
+        shares_of(each.shares).get("candidates before it, each refused once", 0.0) for each in compare(first, second)
+    ]
+    # 360 s of 2 more g5.12xlarge with 150 GiB each, for each candidate before; all but the last have that type.
+    once = (2 * 5.672 + 300 * 0.08 / MONTH) / 10
+    assert refused == pytest.approx([0.0, once, 2 * once, 3 * once])
+
+
+def test_the_command_prints_the_difference_and_judges_the_second_stack(synthesize, run):
+    first, second = synthesize("fallbacks"), synthesize("fallbacks", **MORE_WORKERS)
+    status, out, err = run(first, second)
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].startswith("prices of 2026-03-31 and later, us-east-1")
+    assert lines[1].startswith("everything with candidate 0: USD +1")
+    assert lines[2] == "  worker: USD +136.13, 3 g5.12xlarge -> 5 g5.12xlarge"
+    assert any(line.startswith("after the end of the cluster: USD +0.00, from USD ") for line in lines)
+    document = json.loads(run(first, second, "--json")[1])
+    totals = [max(each["usd_everything"] for each in document[name]["candidates"]) for name in ("first", "second")]
+    assert document["candidates"][0]["shares"][0]["usd"] == pytest.approx(136.128)
+    between = sum(totals) / 2
+    assert [run(*pair, "--at-most", between)[0] for pair in ((first, second), (second, first))] == [1, 0]
+
+
+def test_a_difference_of_old_prices_is_a_ratio_and_names_what_costs_by_use(synthesize, run):
+    pair, late = (synthesize("cpu"), synthesize("lustre-with-data")), DATE + dt.timedelta(days=400)
+    status, out, _ = run(*pair, today=late)
+    assert (status, "USD +" in out, "times the first" in out) == (0, False, True)
+    assert "only in the second, in no total: " in out
+    assert set(json.loads(run(*pair, "--json", today=late)[1])) == {"first", "second"}
+    assert run(*pair, "--at-most", 10**6, today=late)[0] == 2
 
 
 # --- What has a rule ----------------------------------------------------------------------------------
@@ -302,3 +376,96 @@ def test_an_amount_that_is_none_is_refused(run, capsys, option, value):
         run("cdk.out", option, value)
     assert ended.value.code == 2
     assert "must be a number of 0 or more, got" in capsys.readouterr().err
+
+
+# --- Live prices --------------------------------------------------------------------------------------
+
+
+class Pricing:
+    """AWS's price list, which has some names for a tenth of the prices above, or raises an error."""
+
+    def __init__(self, *names, error=None):
+        self.names, self.error, self.asked = names, error, []
+
+    def get_paginator(self, operation):
+        assert operation == "get_products"
+        return self
+
+    def paginate(self, **question):
+        self.asked.append((question["ServiceCode"], {each["Field"]: each["Value"] for each in question["Filters"]}))
+        if self.error:
+            raise self.error
+        return [{"PriceList": [self.make_product(name) for name in self.names]}]
+
+    @staticmethod
+    def make_product(name):
+        attributes = {"usagetype": USAGE[name][1] if name in USAGE else f"BoxUsage:{name}", "instanceType": name}
+        dimensions = {"paid": {"pricePerUnit": {"USD": str(USD[name] / 10)}}}
+        return json.dumps(
+            {"product": {"attributes": attributes}, "terms": {"OnDemand": {"term": {"priceDimensions": dimensions}}}}
+        )
+
+
+@pytest.fixture
+def pricing(monkeypatch):
+    """Return a function that gives the command a price list, and remembers of which region its client is."""
+
+    def give(*names, error=None):
+        made = Pricing(*names, error=error)
+
+        def open_cloud(arguments):
+            made.region = arguments.region
+            return CloudAccess({"pricing": made}.__getitem__, arguments.region, None)
+
+        monkeypatch.setattr(estimate_command, "open_cloud", open_cloud)
+        return made
+
+    return give
+
+
+NEEDED = {
+    *("alarm", "backup-efs", "dashboard", "ebs-gp3", "efs-storage", "kms-key", "m5.large", "nat-gateway"),
+    "public-ipv4",
+}
+"""Prices of the preset without GPUs."""
+
+
+def test_live_prices_are_read_for_what_the_stack_has_and_replace_those_of_the_file(synthesize, run, pricing):
+    aws = pricing(*NEEDED)
+    status, out, err = run(synthesize("cpu"), "--live", "--hours", MONTH)
+    assert (status, err) == (0, "")
+    assert out.startswith(f"prices of {DATE} and later, us-east-1\n")
+    assert "everything with candidate 0: USD 54.43 " in out
+    assert aws.region == "us-east-1"
+    assert sorted(service for service, _ in aws.asked) == sorted(
+        ["AmazonEC2", *(USAGE[name][0] for name in NEEDED if name in USAGE)]
+    )
+    assert ("AmazonEC2", {**INSTANCES, "regionCode": "us-east-1", "instanceType": "m5.large"}) in aws.asked
+
+
+def test_a_price_that_the_price_list_lacks_is_the_files_and_a_given_one_is_not_asked_for(synthesize, run, pricing):
+    aws = pricing(*NEEDED - {"m5.large"})
+    status, out, _ = run(synthesize("cpu"), "--live")
+    assert (status, out.splitlines()[0].startswith("prices of 2026-0")) == (0, True)
+    asked = len(aws.asked)
+    out = run(synthesize("cpu"), "--live", "--price", "m5.large=0.096")[1]
+    assert out.startswith(f"prices of {DATE} and later")
+    assert len(aws.asked) == 2 * asked - 1
+
+
+def test_live_prices_give_totals_where_those_of_the_file_are_too_old(synthesize, run, pricing):
+    pricing(*NEEDED)
+    late = DATE + dt.timedelta(days=400)
+    assert [run(synthesize("cpu"), *live, "--at-most", 100, today=late)[0] for live in ((), ("--live",))] == [2, 0]
+
+
+def test_a_price_list_that_does_not_answer_ends_with_2_and_names_the_right(synthesize, run, pricing):
+    pricing(error=EndpointConnectionError(endpoint_url="https://api.pricing.us-east-1.amazonaws.com"))
+    status, out, err = run(synthesize("cpu"), "--live")
+    assert (status, out) == (2, "")
+    assert "Could not connect to the endpoint URL" in err
+    assert "allow pricing:GetProducts to the credentials of AWS, or leave out --live" in err
+    denied = ClientError({"Error": {"Code": "AccessDeniedException", "Message": "not authorized"}}, "GetProducts")
+    pricing(error=denied)
+    status, _, err = run(synthesize("cpu"), "--live")
+    assert (status, "not authorized; allow pricing:GetProducts" in err) == (2, True)

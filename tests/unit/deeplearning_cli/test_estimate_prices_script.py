@@ -10,6 +10,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
+from deeplearning_cli.estimate.price_reader import INSTANCES, USAGE
 from deeplearning_cli.estimate.prices import UNITS
 
 DATE = dt.date(2026, 11, 27)
@@ -42,7 +43,7 @@ def make_product(usage, usd, **attributes):
     )
 
 
-def add_answers(stub, script, answers):
+def add_answers(stub, answers):
     """Add an answer to each question of the script, in two pages where there are two lists."""
 
     def add(service, filters, pages):
@@ -51,9 +52,9 @@ def add_answers(stub, script, answers):
             more = {"NextToken": "more"} if number + 1 < len(pages) else {}
             stub.add_response("get_products", {"PriceList": page, **more}, asked)
 
-    terms = [{"Type": "TERM_MATCH", "Field": key, "Value": value} for key, value in script.INSTANCES.items()]
+    terms = [{"Type": "TERM_MATCH", "Field": key, "Value": value} for key, value in INSTANCES.items()]
     add("AmazonEC2", [*terms, REGION], answers["instances"])
-    for name, (service, _) in script.USAGE.items():
+    for name, (service, _) in USAGE.items():
         add(service, [] if name == "dashboard" else [REGION], [answers.get(name, [])])
 
 
@@ -70,7 +71,7 @@ def test_prices_of_the_catalogues_types_and_of_the_services_are_written(script, 
     ]
     answers = {"instances": instances, "nat-gateway": gateways, "dashboard": [make_product("DashboardsUsageHour", "3")]}
     with Stubber(pricing) as stub:
-        add_answers(stub, script, answers)
+        add_answers(stub, answers)
         script.main(["eu-west-1"], pricing, DATE)
         stub.assert_no_pending_responses()
     old, new = json.loads(script.FILE.read_text())["sets"]

@@ -7,12 +7,16 @@ import json
 import boto3
 import moto
 import pytest
+from botocore.exceptions import ClientError
 from botocore.stub import Stubber
+from botocore.validate import ParamValidator
 
 from deeplearning_cli import preflight
 from deeplearning_cli.account.answers import Answers, Quota, Refused, Reservation, _read_reservations, read_answers
 from deeplearning_cli.account.demand import NodeDemand, Zone, list_demands
 from deeplearning_cli.account.judgement import judge
+from deeplearning_cli.account.launch_answers import DryRun, LaunchAnswer, list_launches, read_launches
+from deeplearning_cli.account.launches import judge_launches
 from deeplearning_cli.account.quotas import list_names
 from deeplearning_cli.cloud_access import CloudAccess
 from deeplearning_cli.main import main
@@ -114,6 +118,177 @@ def test_a_reservation_must_be_active_and_fit(change, text):
     assert states == {"reservation cr-1": "wrong"}
     assert text in words
     assert judged(dataclasses.replace(answers, reservations={}), [demand])[0] == {"reservation cr-1": "wrong"}
+
+
+# --- Launches that are not made -----------------------------------------------------------------------
+
+ALL = dataclasses.replace(WORKERS, group="", role="", count=4)
+SPOT = dataclasses.replace(ALL, market="spot", candidate="us-east-1a-1f3a")
+DENIED = (
+    "You are not authorized to perform this operation. User: arn:aws:iam::123456789012:user/me is not authorized to "
+    "perform: ec2:RunInstances on resource: arn:aws:ec2:us-east-1:123456789012:instance/* {} Encoded authorization "
+    "failure message: 4GIOHlTkIaWHQD0Q0m6XSnuUMCm"
+)
+
+
+def judged_launch(**answers):
+    """Return the finding about a launch."""
+    (found,) = judge_launches([LaunchAnswer(ALL, "us-east-1a", **answers)])
+    return found
+
+
+def test_instances_of_a_candidate_that_are_alike_are_one_launch():
+    other = dataclasses.replace(WORKERS, candidate="us-east-1b-1f3a")
+    elsewhere = dataclasses.replace(ALL, candidate=other.candidate, count=3)
+    assert list_launches([MASTER, WORKERS, other]) == [ALL, elsewhere]
+
+
+def test_a_dry_run_that_would_succeed_is_ok_and_says_that_it_proves_no_capacity():
+    found = judged_launch(dry_run=DryRun("DryRunOperation", "Request would have succeeded, but DryRun flag is set."))
+    assert (found.subject, found.state) == ("dry run of 4 p4d.24xlarge in us-east-1a", "ok")
+    assert "it proves no capacity and no quota" in found.detail
+
+
+def test_a_dry_run_that_a_policy_of_the_user_denies_is_unknown_with_the_right():
+    """Words: IAM User Guide, "Troubleshoot access denied error messages"."""
+    because = "because no identity-based policy allows the ec2:RunInstances action."
+    found = judged_launch(dry_run=DryRun("UnauthorizedOperation", DENIED.format(because)))
+    assert (found.state, found.is_advice) == ("unknown", True)
+    assert found.remedy == "allow ec2:RunInstances, which allows real launches too, or leave it"
+    assert "Encoded" not in found.detail
+
+
+@pytest.mark.parametrize(
+    "because",
+    [
+        "with an explicit deny in a service control policy.",
+        "because no service control policy allows the ec2:RunInstances action.",
+    ],
+)
+def test_a_dry_run_that_the_organization_denies_is_wrong(because):
+    """Words: IAM User Guide, "Troubleshoot access denied error messages"."""
+    found = judged_launch(dry_run=DryRun("UnauthorizedOperation", DENIED.format(because)))
+    assert (found.state, found.is_advice) == ("wrong", False)
+    assert "the organization to allow ec2:RunInstances" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "state"),
+    [
+        ("Unsupported", "The requested configuration is currently not supported.", "wrong"),
+        ("InvalidKeyPair.NotFound", "The key pair 'mine' does not exist", "wrong"),
+        ("VPCIdNotSpecified", "No default VPC for this user.", "unknown"),
+        ("MissingInput", "No subnets found for the default VPC 'vpc-1'. Please specify a subnet.", "unknown"),
+        ("RequestLimitExceeded", "Request limit exceeded.", "unknown"),
+        ("SomethingNew", "words", "unknown"),
+    ],
+)
+def test_a_dry_run_is_wrong_for_what_a_launch_would_fail_with_and_unknown_otherwise(code, message, state):
+    found = judged_launch(dry_run=DryRun(code, message))
+    assert (found.state, found.is_advice) == (state, state == "unknown")
+    assert found.detail == f"{code}: {message}"
+    assert found.remedy
+
+
+@pytest.mark.parametrize(
+    ("answers", "state", "text"),
+    [
+        ({"spot_score": 1}, "ok", "1 of 10, which is always low for fewer than three types"),
+        ({"spot_score": Refused("no")}, "unknown", "no"),
+        ({"supportability": "low"}, "ok", "low by the capacity of this moment, which is no promise"),
+        ({"supportability": "unsupported"}, "wrong", "unsupported"),
+        ({"supportability": Refused("no")}, "unknown", "no"),
+        ({"dry_run": Refused("no")}, "unknown", "no"),
+    ],
+)
+def test_a_score_is_advice_and_no_promise(answers, state, text):
+    found = judged_launch(**answers)
+    assert (found.state, found.detail, found.is_advice) == (state, text, state == "unknown")
+
+
+class Ec2:
+    """EC2 that refuses each dry run and gives scores, or refuses them."""
+
+    def __init__(self, *, has_plan=True):
+        self.has_plan, self.asked = has_plan, []
+
+    def run_instances(self, **request):
+        self.asked.append(("run_instances", request))
+        raise ClientError({"Error": {"Code": "DryRunOperation", "Message": "would have succeeded"}}, "RunInstances")
+
+    def get_spot_placement_scores(self, **request):
+        self.asked.append(("spot", request))
+        zones = ("use1-az1", 9), ("use1-az6", 3)
+        return {"SpotPlacementScores": [{"AvailabilityZoneId": name, "Score": score} for name, score in zones]}
+
+    def get_capacity_manager_supportability_scores(self, **request):
+        self.asked.append(("supportability", request))
+        if not self.has_plan:
+            raise ClientError({"Error": {"Code": "AnyCode", "Message": "no plan"}}, "operation")
+        row = {"InstanceType": "p4d.24xlarge", "AvailabilityZoneId": "use1-az6", "Score": "medium"}
+        return {"CapacityManagerSupportabilityScores": [row]}
+
+
+def read(ec2, *demands, **changes):
+    return read_launches(ec2, "us-east-1", demands, dataclasses.replace(WELL, **changes))
+
+
+def test_ec2_is_asked_about_each_launch_in_its_zone_and_market_without_launching():
+    ec2 = Ec2()
+    on_demand, spot = read(ec2, MASTER, WORKERS, SPOT)
+    accepted = DryRun("DryRunOperation", "would have succeeded")
+    assert on_demand == LaunchAnswer(ALL, "us-east-1a", accepted, None, "medium")
+    assert spot == LaunchAnswer(SPOT, "us-east-1a", accepted, 3, "medium")
+    requests = [request for name, request in ec2.asked if name == "run_instances"]
+    base = {"ImageId": "ami-1", "InstanceType": "p4d.24xlarge", "MinCount": 4, "MaxCount": 4, "KeyName": "mine"}
+    base |= {"Placement": {"AvailabilityZone": "us-east-1a"}, "DryRun": True}
+    assert requests == [base, {**base, "InstanceMarketOptions": {"MarketType": "spot"}}]
+    asked = dict(ec2.asked)
+    assert (asked["spot"]["TargetCapacity"], asked["spot"]["SingleAvailabilityZone"]) == (4, True)
+    assert (asked["supportability"]["MarketType"], asked["supportability"]["CapacityAmount"]) == ("spot", 4)
+    assert (asked["supportability"]["CapacityUnit"], asked["spot"]["TargetCapacityUnitType"]) == ("instances", "units")
+
+
+def test_the_questions_are_those_of_the_api():
+    model = boto3.client("ec2", region_name="us-east-1").meta.service_model
+    ec2 = Ec2()
+    read(ec2, WORKERS, SPOT)
+    names = {
+        "run_instances": "RunInstances",
+        "spot": "GetSpotPlacementScores",
+        "supportability": "GetCapacityManagerSupportabilityScores",
+    }
+    for name, request in ec2.asked:
+        shape = model.operation_model(names[name]).input_shape
+        assert not ParamValidator().validate(request, shape).generate_report()
+
+
+def test_a_subnet_of_the_account_is_named_in_the_dry_run():
+    ec2 = Ec2()
+    read(ec2, dataclasses.replace(WORKERS, zone=Zone(subnet="subnet-1")), subnets={"subnet-1": "us-east-1a"})
+    request = dict(ec2.asked)["run_instances"]
+    assert (request["SubnetId"], "Placement" in request) == ("subnet-1", False)
+
+
+def test_ec2_is_not_asked_for_a_reservation_nor_for_an_image_or_a_zone_that_is_not_known():
+    reserved = dataclasses.replace(WORKERS, market="reserved", reservation="cr-1")
+    assert read(Ec2(), reserved, dataclasses.replace(WORKERS, zone=None)) == []
+    (answer,) = read(Ec2(), WORKERS, images={"ssm:/image": None})
+    assert (answer.dry_run, answer.supportability) == (None, "medium")
+    (answer,) = read(Ec2(), dataclasses.replace(SPOT, zone=Zone(name="us-east-1c")))
+    assert (answer.spot_score, answer.supportability) == (None, None)
+
+
+def test_an_account_without_supportability_is_asked_for_it_once():
+    ec2 = Ec2(has_plan=False)
+    first, second = read(ec2, WORKERS, SPOT)
+    assert ("no plan" in first.supportability.reason, second.supportability) == (True, None)
+    assert [name for name, _ in ec2.asked].count("supportability") == 1
+
+
+def test_a_zone_that_is_not_among_the_ten_best_has_no_spot_score():
+    (answer,) = read(Ec2(), dataclasses.replace(SPOT, zone=Zone(name="us-east-1d")), zones={"us-east-1d": "use1-az4"})
+    assert "no score" in answer.spot_score.reason
 
 
 # --- The template -------------------------------------------------------------------------------------
@@ -271,13 +446,15 @@ def test_a_denied_call_is_kept_with_its_reason(account):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, (0, {"ok"})),
-        ({"quota": 0.0, "used": 0.0}, (1, {"ok", "wrong"})),
+        ({}, (0, {"ok", "unknown"})),  # for a score that the account does not get
+        ({"quota": 0.0, "used": 0.0}, (1, {"ok", "wrong", "unknown"})),
         ({"error": "AccessDeniedException"}, (2, {"ok", "unknown"})),
     ],
 )
 def test_the_exit_status_says_whether_the_nodes_can_launch(account, monkeypatch, capsys, options, expected):
     clients = account(**options)
+    refuse = Ec2(has_plan=False).get_capacity_manager_supportability_scores  # moto has no such call
+    monkeypatch.setattr(clients("ec2"), refuse.__name__, refuse)
     monkeypatch.setattr(preflight, "open_cloud", lambda _: CloudAccess(clients, "us-east-1", None))
     (zone, *_) = read_answers(clients, [WORKERS], []).offered["p4d.24xlarge"]
     stack = type("Stack", (), {"templates": [make_template(zone=zone)], "name": "mine", "path": "mine"})

@@ -59,6 +59,31 @@ def install_offerings(capacity: Capacity) -> None:
     _add(EC2Backend, describe_instance_type_offerings)
 
 
+def install_scores() -> None:
+    """
+    Let EC2 score capacity, as in an account without Capacity Manager.
+
+    Fewer than three types always get a low spot placement score (EC2 API, `GetSpotPlacementScores`); others get the
+    highest. With which code EC2 refuses the supportability of an account without the plan for it, no page of AWS says.
+    """
+
+    def get_spot_placement_scores(api: EC2Response) -> ActionResult:
+        types = api._get_param("InstanceTypes", [])  # noqa: SLF001 - moto's own way to read a parameter
+        score = _LOW if len(types) < _ENOUGH_TYPES else _HIGH
+        zones = api.ec2_backend.describe_availability_zones()
+        rows = [
+            {"Region": zone.region_name, "AvailabilityZoneId": zone.zone_id, "Score": score} for zone in zones[:_HIGH]
+        ]
+        return ActionResult({"SpotPlacementScores": rows})
+
+    def get_capacity_manager_supportability_scores(_: EC2Response) -> ActionResult:
+        raise EC2ClientError("UnsupportedOperation", "The account is not on the Unified Operations plan")
+
+    _add(EC2Response, get_spot_placement_scores)
+    _add(EC2Response, get_capacity_manager_supportability_scores)
+
+
+_LOW, _HIGH, _ENOUGH_TYPES = 1, 10, 3
 _LIST_OFFERINGS = EC2Backend.describe_instance_type_offerings
 
 

@@ -39,7 +39,10 @@ from cdk_rehearsal.identity_document import SCHEME, read_instance
 _OK, _JSON_STATUS, _FORBIDDEN = 200, 400, 403
 _STOP_SECONDS = 0.05
 """Longest wait for the end of the server."""
-_FORM_CODES = {"sns": ("AuthorizationError", "KMSAccessDenied")}
+_FORM_CODES = {
+    "ec2": ("UnauthorizedOperation", "UnauthorizedOperation"),  # EC2 API, "Error codes for the Amazon EC2 API"
+    "sns": ("AuthorizationError", "KMSAccessDenied"),
+}
 
 _XML = {"Content-Type": "application/xml"}
 _JSON = {"Content-Type": "application/json"}

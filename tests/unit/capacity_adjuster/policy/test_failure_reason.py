@@ -25,7 +25,8 @@ Kind of failure -> status messages in Auto Scaling's words.
 
 A region's validation is that of skyplane#799, cloudlaunch#172 and openshift/installer#829, an account's that of
 cloudlaunch#150; kops#3606 saw it among scaling activities. Throttling is cdk-github-runners#946's and toil#1445's, the
-quota without a name layer0#273's.
+quota without a name layer0#273's. A Capacity Block that is not active is of the Amazon EC2 Auto Scaling User Guide,
+"Troubleshoot instance launch failures".
 """
 
 
@@ -55,7 +56,7 @@ SCOPES = {
         "LaunchFailed",
     },
     Scope.QUOTA: {"MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded"},
-    Scope.REGION: {"PendingVerification", "RequestLimitExceeded"},
+    Scope.REGION: {"PendingVerification", "RequestLimitExceeded", "CapacityBlockNotActive"},
 }
 
 
@@ -71,6 +72,7 @@ def test_a_code_alone_is_understood(kind):
     # Some names are ours, for what EC2 has several codes for, or none.
     codes = {
         "SpotPriceTooLow": "SpotMaxPriceTooLow",
+        "CapacityBlockNotActive": "Capacity Block is not active",
         "InsufficientSpotCapacity": "UnfulfillableCapacity",
         "InvalidIamInstanceProfile": "Invalid IAM Instance Profile",
         "UnhealthyInstance": "InstanceFailure",
