@@ -6,6 +6,7 @@ from deeplearning_cli.account.answers import Answers, Refused, Reservation
 from deeplearning_cli.account.demand import NodeDemand
 from deeplearning_cli.account.finding import Finding
 from deeplearning_cli.account.quotas import judge_quotas
+from deeplearning_contract.names import NodeRole
 
 
 def judge(demands: Sequence[NodeDemand], answers: Answers) -> list[Finding]:
@@ -65,11 +66,13 @@ def _judge_reservation(subject: str, found: Reservation, demands: Sequence[NodeD
     detail = f"{found.state}, {found.free} {found.instance_type} free in {found.zone}{time}"
     types = {demand.instance_type for demand in demands} - {found.instance_type}
     zones = {answers.place(demand.zone) for demand in demands} - {found.zone, ""}
-    if types:
-        return Finding(subject, "wrong", detail, f"choose {found.instance_type} in place of {min(types)}")
-    if zones:
-        return Finding(subject, "wrong", detail, f"set network.availability_zone to {found.zone}")
+    if types or zones:
+        place = f"set network.availability_zone to {found.zone}"
+        remedy = f"choose {found.instance_type} in place of {min(types)}" if types else place
+        return Finding(subject, "wrong", detail, remedy)
     if found.state in ("scheduled", "payment-pending", "assessing", "delayed", "pending"):
+        if found.is_block and all(demand.role == NodeRole.WORKER for demand in demands):
+            return Finding(subject, "ok", f"{detail}; the workers wait for it")
         return Finding(subject, "wrong", detail, "deploy once its state is active")
     if found.state != "active":
         return Finding(subject, "wrong", detail, "reserve capacity anew, or choose another purchase option")

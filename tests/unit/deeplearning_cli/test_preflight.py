@@ -100,7 +100,7 @@ def test_candidates_are_counted_one_at_a_time():
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"state": "scheduled", "is_block": True, "start": "2026-12-01"}, "deploy once its state is active"),
+        ({"state": "scheduled"}, "deploy once its state is active"),
         ({"state": "expired"}, "reserve capacity anew"),
         ({"free": 2}, "the stack asks for 3"),
         ({"zone": "us-east-1b"}, "set network.availability_zone to us-east-1b"),
@@ -118,6 +118,16 @@ def test_a_reservation_must_be_active_and_fit(change, text):
     assert states == {"reservation cr-1": "wrong"}
     assert text in words
     assert judged(dataclasses.replace(answers, reservations={}), [demand])[0] == {"reservation cr-1": "wrong"}
+
+
+def test_workers_wait_for_a_block_that_begins_later_and_a_master_does_not():
+    later = Reservation("scheduled", "p4d.24xlarge", "us-east-1a", 3, is_block=True, start="2026-12-01")
+    answers = dataclasses.replace(WELL, quotas={}, reservations={"cr-1": later})
+    workers, master = (dataclasses.replace(each, market="reserved", reservation="cr-1") for each in (WORKERS, MASTER))
+    assert judged(answers, [workers]) == ({}, "")
+    states, words = judged(answers, [workers, master])
+    assert states == {"reservation cr-1": "wrong"}
+    assert "deploy once its state is active" in words
 
 
 # --- Launches that are not made -----------------------------------------------------------------------
