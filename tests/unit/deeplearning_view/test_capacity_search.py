@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capacity_adjuster.aws.state_table import StateTable
-from capacity_adjuster.policy.candidate_search import CandidateSearch, Refusal, Rest, Stage
+from capacity_adjuster.policy.candidate_search import CandidateSearch, Refusal, Rest, Stage, list_contents
 from deeplearning_cli.status import _summarize
 from deeplearning_contract.cluster_state import CapacityAttempt, ClusterState, Phase
 from deeplearning_contract.launch_failures import Scope
@@ -46,11 +46,10 @@ WORDS = {
 }
 ZONES = {name: words.partition(" in ")[2].partition(",")[0] for name, words in WORDS.items()}
 PATIENCE, SEARCH = 180, 1500
-REFUSAL = Refusal(
-    Scope.CANDIDATE, "InsufficientInstanceCapacity", 3, 8, zone="us-east-1a", instance_types=("p4d.24xlarge",)
-)
+REFUSAL = Refusal(Scope.CANDIDATE, "InsufficientInstanceCapacity", 3, 8)
+CONTENTS = list_contents(ORDER, "us-east-1a-p4d.24xlarge-on-demand-0000")
 ASKING = CandidateSearch(1, FIRST, Stage.ASKING, began=BEGUN, since=BEGUN)
-LEAVING = ASKING.leave(REFUSAL, ORDER, BEGUN + 89)
+LEAVING = ASKING.leave(REFUSAL, CONTENTS, BEGUN + 89)
 NEXT = LEAVING.ask_next(ORDER, BEGUN + 120, patience_seconds=PATIENCE, search_seconds=SEARCH)
 
 
