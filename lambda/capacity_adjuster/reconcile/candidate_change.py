@@ -3,9 +3,9 @@ Change of the candidate from which capacity is requested, over one or several in
 
 A candidate is left before the next one is asked: its groups launch nothing any more and are lowered, and must be empty
 in two reads. Then the record names the next candidate, and the stack's request follows it. The record comes first each
-time, so that the next invocation resumes after one that died. A request and a departure write their records and then
-read each other's, so that one of them sees the other and yields; a departure waits for a shrink, and a verdict takes
-the lease of the search.
+time, so that the next invocation resumes after one that died. A departure writes its record and then reads those of
+requests and shrinks, as they do in turn, so that one of them sees the other and yields; a verdict takes the lease of
+the search.
 """
 
 import logging
@@ -89,6 +89,10 @@ class CandidateChange:
             "leaving candidate %s: %s, %d of %d workers", last.candidate, last.kind, last.launched, last.requested
         )
         return self._empty(record)
+
+    def has_moved(self) -> bool:
+        """Return whether another invocation has changed the search since this one read it; False without a search."""
+        return self._record is not None and self._adapters.records.read(CandidateSearch) != self._record
 
     def seal(self, state: ClusterState) -> ClusterState | None:
         """Return a verdict with its candidate; None when another invocation has changed the candidate meanwhile."""
