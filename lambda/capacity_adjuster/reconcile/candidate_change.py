@@ -16,7 +16,7 @@ from dataclasses import replace
 from capacity_adjuster.policy.candidate_search import CandidateSearch, Refusal, Stage, explain_search, list_contents
 from capacity_adjuster.policy.decision import Outcome
 from capacity_adjuster.policy.observation import SUSPENDED_PROCESSES, GroupObservation
-from capacity_adjuster.policy.requested_capacity import RequestedCapacity, is_held
+from capacity_adjuster.policy.requested_capacity import RequestedCapacity
 from capacity_adjuster.reconcile.adapters import LOST_RACE, Adapters
 from capacity_adjuster.reconcile.capacity_change import CapacityChange
 from capacity_adjuster.reconcile.observer import RESERVE_SECONDS, Observer
@@ -146,7 +146,7 @@ class CandidateChange:
 
     def _find_hindrance(self) -> str:
         """Return the reason to wait, as another invocation may raise or lower desired; ends a shrink that died."""
-        if is_held(self._adapters.records.read(RequestedCapacity), self._adapters.clock.now()):
+        if self._observer.has_request():
             return "the candidate is left after the request for its capacity"
         return "" if self._observer.has_no_shrink() else "the candidate is left after a shrink"
 

@@ -150,8 +150,8 @@ class Reconciliation:
         if not records.write(opened):
             return False
         state, desired = observer.state, opened.before
-        if self._search.has_moved():
-            # A departure that found no shrink lowers the group, which the calls below would undo.
+        if observer.has_request() or self._search.has_moved():
+            # What found no shrink sets desired at any time: the calls below would undo that.
             records.write(opened.end_at(desired))
             return False
         try:

@@ -4,7 +4,7 @@ from functools import partial
 
 import hypothesis.strategies as st
 import pytest
-from alternation import alternate
+from alternation import Turn, alternate
 from cluster_machine import act, crashes, lags
 from hypothesis import given, settings
 from search_machine import LEASE_SECONDS
@@ -50,7 +50,9 @@ def end(world):
 invocations = st.builds(
     partial, st.sampled_from([search_invoke, search_invoke, ask_for_four]), crash_at=crashes, lag=lags
 )
-turns = st.tuples(st.sampled_from([FIRST, SECOND]), st.integers(1, 30))
+numbers = st.sampled_from([FIRST, SECOND])
+changes = st.builds(Turn, numbers, st.integers(0, 4))
+calls = st.builds(Turn, numbers, st.integers(1, 20), is_every_call=st.just(value=True))
 happenings = st.sampled_from([live_later, act("live_forth"), act("react_all"), act("pass_time", 1)])
 
 
@@ -60,7 +62,7 @@ happenings = st.sampled_from([live_later, act("live_forth"), act("react_all"), a
     steps=st.sampled_from([[(0, 0)], [(0, 1)], [(0, 2)], [(0, 1), (70, 2)], [(0, 2), (70, 0)]]),
     minutes=st.sampled_from([0, 0, 1, 2]),
     pair=st.tuples(invocations, invocations),
-    schedule=st.lists(st.one_of(turns, turns, happenings), min_size=3, max_size=9),
+    schedule=st.lists(st.one_of(changes, changes, calls, happenings), min_size=3, max_size=9),
 )
 def test_no_history_of_two_that_alternate_breaks_a_promise(steps, minutes, pair, schedule):
     world = begin(steps, minutes)
@@ -72,7 +74,8 @@ def test_no_history_of_two_that_alternate_breaks_a_promise(steps, minutes, pair,
 def test_a_departure_waits_for_a_request_that_another_invocation_applies():
     world = begin([(0, 1)])
     # The request has read the search when the departure begins, and sets desired after it.
-    timer, request = alternate(world, [search_invoke, ask_for_four], [(FIRST, 16), (SECOND, 10)])
+    schedule = [Turn(FIRST, 1), Turn(SECOND, 2)]
+    timer, request = alternate(world, [search_invoke, ask_for_four], schedule)
     assert timer.outcome == "the candidate is left after the request for its capacity"
     assert request.log.count("set_desired") == 2
     end(world)
@@ -83,7 +86,8 @@ def test_a_departure_waits_for_a_request_that_another_invocation_applies():
 def test_a_request_waits_for_a_departure_that_begins_after_it_has_read_the_search():
     world = begin([(0, 1)])
     # The departure finds no request under way, and lowers both groups before this one's record.
-    timer, request = alternate(world, [search_invoke, ask_for_four], [(FIRST, 16), (SECOND, 6), (FIRST, 8)])
+    schedule = [Turn(FIRST, 1), Turn(SECOND, 1)]
+    timer, request = alternate(world, [search_invoke, ask_for_four], schedule)
     assert timer.outcome == "candidate 0 is being left"
     assert request.outcome == "the request is recorded"
     assert "set_desired" not in request.log
@@ -95,7 +99,7 @@ def test_a_request_waits_for_a_departure_that_begins_after_it_has_read_the_searc
 def test_a_departure_waits_for_a_shrink_of_another_invocation():
     world = begin([(0, 1), (70, 2)])
     # Too few had launched for the one that leaves, and enough for the one that shrinks.
-    schedule = [(FIRST, 16), live_later, (SECOND, 26), (FIRST, 9)]
+    schedule = [Turn(FIRST, 1), live_later, Turn(SECOND, 2)]
     timer, event = alternate(world, [search_invoke, search_invoke], schedule)
     assert timer.outcome == "the candidate is left after a shrink"
     assert (event.outcome, event.log.count("set_desired")) == (LOST_RACE, 1)
@@ -103,11 +107,11 @@ def test_a_departure_waits_for_a_shrink_of_another_invocation():
 
 
 @pytest.mark.fault(36)
-@pytest.mark.parametrize("turns", [[(SECOND, 3), (FIRST, 1), (SECOND, 15)], [(SECOND, 12), (FIRST, 5)]])
-def test_a_shrink_yields_to_a_departure_that_has_found_none(turns):
+@pytest.mark.parametrize("last", [[Turn(FIRST, 2), Turn(SECOND, 2)], []], ids=["resumes", "raises"])
+def test_a_shrink_yields_to_a_departure_that_has_found_none(last):
     """It would resume the processes without which nothing may be lowered, or raise again what has been lowered."""
     world = begin([(0, 1), (70, 2)])
-    schedule = [(FIRST, 16), live_later, (SECOND, 14), (FIRST, 3), *turns]
+    schedule = [Turn(FIRST, 1), live_later, Turn(SECOND, 0), Turn(FIRST, 1), Turn(SECOND, 2), *last]
     timer, event = alternate(world, [search_invoke, search_invoke], schedule)
     assert (timer.outcome, event.outcome) == ("candidate 0 is being left", LOST_RACE)
     assert not {"suspend", "set_desired", "resume"}.intersection(event.log)

@@ -5,11 +5,23 @@ Each runs in a thread of its own, and exactly one thread runs at a time: the ord
 """
 
 import threading
+from typing import NamedTuple
 
-from model_invocation import Crash
+from model_invocation import MUTATING, Crash
 
 MOST_CALLS = 400
 """More than an invocation makes."""
+
+
+class Turn(NamedTuple):
+    """Calls that an invocation makes before it waits."""
+
+    number: int
+    """Number of the invocation."""
+    count: int
+    """Number of its next changes; it waits before the change that follows them."""
+    is_every_call: bool = False
+    """True to count every call, and not only the changes."""
 
 
 class Alternating:
@@ -26,15 +38,15 @@ class Alternating:
         self.begin = begin
         self.invocation = self.error = None
         self.is_over = self.is_dead = False
-        self.left = 0
+        self.left, self.is_every_call = 0, True
         self.go, self.stop = threading.Semaphore(0), threading.Semaphore(0)
         self.thread = threading.Thread(target=self.work, daemon=True)
         self.thread.start()
 
-    def advance(self, calls=MOST_CALLS):
+    def advance(self, count=MOST_CALLS, *, is_every_call=True):
         """Let it make some calls, or fewer if it ends before; raise what it raises."""
         if not self.is_over:
-            self.left = calls
+            self.left, self.is_every_call = count, is_every_call
             self.go.release()
             self.stop.acquire()
         if self.error is not None:
@@ -56,14 +68,18 @@ class Alternating:
         self.is_over = True
         self.stop.release()
 
-    def wait(self, _world):
+    def wait(self, world):
         """Wait before a call until it is allowed."""
-        if not self.left:
+        name = world.calling
+        while not self.left and self.counts(name):
             self.stop.release()
             self.go.acquire()
         if self.is_dead:
             raise Crash
-        self.left -= 1
+        self.left -= self.counts(name)
+
+    def counts(self, name):
+        return self.is_every_call or name in MUTATING
 
 
 def alternate(world, begins, schedule):
@@ -73,16 +89,15 @@ def alternate(world, begins, schedule):
     Args:
         world: The world.
         begins: What runs each of them, as for `Alternating`.
-        schedule: Pairs of an invocation's number and the calls that it makes next, and what happens between them.
+        schedule: Turns, and what happens in the world between them.
     """
     alternating = [Alternating(world, begin) for begin in begins]
     try:
         for step in schedule:
-            if callable(step):
-                step(world)
+            if isinstance(step, Turn):
+                alternating[step.number].advance(step.count, is_every_call=step.is_every_call)
             else:
-                number, calls = step
-                alternating[number].advance(calls)
+                step(world)
         for each in alternating:
             each.advance()
     finally:

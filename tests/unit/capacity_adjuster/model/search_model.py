@@ -145,6 +145,8 @@ class SearchInvocation(Invocation):
                 self.check_raise(group, desired)
             elif self.is_departing:
                 self.check_departure(group)
+            elif not (self.is_asking or self.is_stopping):
+                assert group.desired == world.adjustment.before, "a shrink undoes what was set since its record"
             group.desired = desired
             world.changed(group)
             self.check_one_candidate()
