@@ -3,9 +3,9 @@ Change of the candidate from which capacity is requested, over one or several in
 
 A candidate is left before the next one is asked: its groups launch nothing any more and are lowered, and must be empty
 in two reads. Then the record names the next candidate, and the stack's request follows it. The record comes first each
-time, so that the next invocation resumes after one that died. A request and a departure write their records and then
-read each other's, so that one of them sees the other and yields; a departure waits for a shrink, and a verdict takes
-the lease of the search.
+time, so that the next invocation resumes after one that died. A departure writes its record and then reads those of
+requests and shrinks, as they do in turn, so that one of them sees the other and yields; a verdict takes the lease of
+the search.
 """
 
 import logging
@@ -16,7 +16,7 @@ from dataclasses import replace
 from capacity_adjuster.policy.candidate_search import CandidateSearch, Refusal, Stage, explain_search, list_contents
 from capacity_adjuster.policy.decision import Outcome
 from capacity_adjuster.policy.observation import SUSPENDED_PROCESSES, GroupObservation
-from capacity_adjuster.policy.requested_capacity import RequestedCapacity, is_held
+from capacity_adjuster.policy.requested_capacity import RequestedCapacity
 from capacity_adjuster.reconcile.adapters import LOST_RACE, Adapters
 from capacity_adjuster.reconcile.capacity_change import CapacityChange
 from capacity_adjuster.reconcile.observer import RESERVE_SECONDS, Observer
@@ -90,6 +90,10 @@ class CandidateChange:
         )
         return self._empty(record)
 
+    def has_moved(self) -> bool:
+        """Return whether another invocation has changed the search since this one read it; False without a search."""
+        return self._record is not None and self._adapters.records.read(CandidateSearch) != self._record
+
     def seal(self, state: ClusterState) -> ClusterState | None:
         """Return a verdict with its candidate; None when another invocation has changed the candidate meanwhile."""
         if self._record is None:
@@ -142,7 +146,7 @@ class CandidateChange:
 
     def _find_hindrance(self) -> str:
         """Return the reason to wait, as another invocation may raise or lower desired; ends a shrink that died."""
-        if is_held(self._adapters.records.read(RequestedCapacity), self._adapters.clock.now()):
+        if self._observer.has_request():
             return "the candidate is left after the request for its capacity"
         return "" if self._observer.has_no_shrink() else "the candidate is left after a shrink"
 

@@ -2,10 +2,9 @@
 Application of a request of the stack: sets the desired capacity of its groups.
 
 The request's record is written before the first call and after the last, so that the next invocation resumes after one
-that died. A shrink and a stop change desired too. A request waits for a shrink, which reads again before it acts; a
-stop and a request write their records and then read each other's, so that one of them sees the other and yields. With
-further candidates, the request goes to the one that the search names, and waits while it names none. Before the start
-of the workers' Capacity Block it is for the master alone.
+that died. A shrink and a stop change desired too. Each of the three writes its record and then reads those of the
+others, so that one of them sees the other and yields. With further candidates, the request goes to the one that the
+search names, and waits while it names none. Before the start of the workers' Capacity Block it is for the master alone.
 """
 
 import logging

@@ -21,6 +21,7 @@ from capacity_adjuster.policy.observation import (
     needs_activities,
     needs_decision,
 )
+from capacity_adjuster.policy.requested_capacity import RequestedCapacity, is_held
 from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.reconcile.adapters import Adapters
 from deeplearning_contract.cluster_state import ClusterState, Phase
@@ -96,6 +97,10 @@ class Observer:
                 self.state = self._adapters.records.read_state()
             last, decision = decision, self._read_decision(own)
         return decision
+
+    def has_request(self) -> bool:
+        """Return whether an invocation that may be alive applies a request."""
+        return is_held(self._adapters.records.read(RequestedCapacity), self._adapters.clock.now())
 
     def has_no_shrink(self) -> bool:
         """Return whether no shrink is in progress; ends one whose invocation has died."""

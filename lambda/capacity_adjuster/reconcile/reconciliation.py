@@ -150,6 +150,10 @@ class Reconciliation:
         if not records.write(opened):
             return False
         state, desired = observer.state, opened.before
+        if observer.has_request() or self._search.has_moved():
+            # What found no shrink sets desired at any time: the calls below would undo that.
+            records.write(opened.end_at(desired))
+            return False
         try:
             groups.suspend(opened.group, opened.processes)
             # For a master that publishes after this read, the group is as if the shrink had come first.

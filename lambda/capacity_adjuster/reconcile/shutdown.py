@@ -10,7 +10,6 @@ import logging
 import math
 from dataclasses import replace
 
-from capacity_adjuster.policy.requested_capacity import RequestedCapacity, is_held
 from capacity_adjuster.policy.stop_policy import (
     NOTICE_BEGIN,
     AlreadyStopped,
@@ -92,7 +91,7 @@ class Shutdown:
 
     def _find_hindrance(self) -> str:
         """Return the reason to wait, as another invocation may raise desired again; ends a shrink that died."""
-        if is_held(self._adapters.records.read(RequestedCapacity), self._adapters.clock.now()):
+        if self._observer.has_request():
             return "the stop waits for a request for capacity"
         return "" if self._observer.has_no_shrink() else "the stop waits for a shrink"
 

@@ -144,6 +144,19 @@ def test_a_crash_around_any_call_before_and_at_the_start_of_a_block_requests_eve
 
 
 @pytest.mark.fault(75)
+@pytest.mark.parametrize("crash_at", range(2 * MOST_CALLS))
+def test_a_block_that_begins_while_a_request_for_the_master_alone_is_resumed_gets_its_workers(crash_at):
+    world = create(crash_at=crash_at)
+    if world.requested is None:
+        ask(world, world.requests[0])
+    set_state(world, "active")
+    world.pass_time(LEASE_SECONDS)
+    tick(world, 3)
+    assert sizes(world) == (1, 3)
+    assert world.requested.block is None
+
+
+@pytest.mark.fault(75)
 @pytest.mark.parametrize("state", OVER)
 def test_a_block_that_never_begins_fails_the_stack_with_the_words(state):
     world = create(state)
@@ -242,6 +255,16 @@ def test_nothing_is_read_or_requested_for_a_cluster_that_has_failed_or_is_delete
         set_state(world, "active")
         assert "read_block" not in tick(world).log
         assert world.workers.desired == 0
+
+
+@pytest.mark.parametrize("state", ["active", "cancelled"])
+def test_a_block_says_nothing_of_groups_that_are_being_deleted(state):
+    world = create()
+    tick(world)
+    world.user_deletes_the_stack()
+    set_state(world, state)
+    assert not {"read_block", "write_requested"}.intersection(tick(world).log)
+    assert (world.state.phase, world.signals) == (Phase.LAUNCHED, [])
 
 
 def test_a_request_without_workers_reads_no_block():

@@ -1,8 +1,10 @@
 """Capacity that the stack requests is requested of the groups once, despite crashes, duplicates and delays."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
+from alternation import Turn, alternate
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 from model_invocation import ask, invoke
@@ -14,6 +16,7 @@ from test_scaling_model import THOROUGH
 from capacity_adjuster.policy.requested_capacity import CapacityRequest, RequestedCapacity, find_due, plan_targets
 from capacity_adjuster.policy.shrink_record import Adjustment
 from capacity_adjuster.policy.stop_policy import StopRecord
+from capacity_adjuster.reconcile.adapters import LOST_RACE
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.reason import Reason
@@ -209,6 +212,17 @@ def test_a_request_that_a_shrink_kept_waiting_is_not_lost():
             tick(world, 1)
         if world.requested.request.workers == 5:
             assert sizes(world) == (1, 5)
+
+
+@pytest.mark.fault(36)
+def test_a_shrink_yields_to_a_request_that_has_found_none():
+    """It would lower again, in its last call, what the request raises after its last read."""
+    world = make_shrinking()
+    update = partial(ask, event=world.stack_request("Update", 5))
+    # The request finds no shrink, and is about to set desired when the shrink begins.
+    shrink, _ = alternate(world, [invoke, update], [Turn(0, 0), Turn(1, 2), Turn(0, 2), Turn(1, 9)])
+    assert shrink.outcome == LOST_RACE
+    assert sizes(world) == (1, 5)
 
 
 def make_shrinking():

@@ -29,7 +29,7 @@ from deeplearning_contract.reason import Reason
 MUTATING = frozenset(
     {
         "suspend", "resume", "set_desired", "write_adjustment", "write_breaker", "write_state", "write_stop",
-        "write_requested", "signal", "notify", "send_event", "answer",
+        "write_requested", "write_search", "signal", "notify", "send_event", "answer",
     }
 )  # fmt: skip
 """All but the watch, which only spares calls."""
@@ -145,6 +145,7 @@ class Invocation:
         """Carry out one call, unless the invocation dies of it."""
         number = self.calls
         self.calls += 1
+        self.world.calling = name
         for position, action in self.meanwhile:
             if position == number:
                 action(self.world)

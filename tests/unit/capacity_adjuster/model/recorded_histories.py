@@ -35,7 +35,7 @@ def record(machine):
 
 begin_stop = functools.partial(StopMachine.begin, fate="", is_manned=False)
 begin_request = functools.partial(
-    RequestMachine.begin, minimum=0, workers=0, fate="", stop_after=0, crash=None, lag=0.0, meanwhile=[]
+    RequestMachine.begin, minimum=0, workers=0, fate="", stop_after=0, block="", crash=None, lag=0.0, meanwhile=[]
 )
 ask = functools.partial(RequestMachine.stack_asks, crash=None, is_crashed_again=False, lag=0.0, meanwhile=[])
 

@@ -174,6 +174,8 @@ class World:
         self.events = []
         self.failures_told = 0
         self.watched_until = 0
+        self.calling = ""
+        """Name of the call that an invocation is about to make."""
         self.denials = (0.0, 0.0)
         self.is_manned = True
         self.joined = set()

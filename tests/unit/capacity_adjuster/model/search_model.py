@@ -45,6 +45,8 @@ class SearchWorld(World):
         self.raised = set()
         self.moves = []
         self.lowered = []
+        self.left = set()
+        """Rounds of the search whose departure has begun to change a group."""
         self.has_given_up = False
         self.set_order(order or pools)
         for tag in pools:
@@ -133,13 +135,18 @@ class SearchWorld(World):
 class SearchInvocation(Invocation):
     """An invocation in that world."""
 
+    is_departing = False
+    """True while it leaves a candidate."""
+
     def set_desired(self, name, desired):
         def effect():
             world, group = self.world, self.world.named(name)
             if desired > group.desired:
                 self.check_raise(group, desired)
-            elif self.is_leaving():
+            elif self.is_departing:
                 self.check_departure(group)
+            elif not (self.is_asking or self.is_stopping):
+                assert group.desired == world.adjustment.before, "a shrink undoes what was set since its record"
             group.desired = desired
             world.changed(group)
             self.check_one_candidate()
@@ -151,7 +158,8 @@ class SearchInvocation(Invocation):
         assert self.is_asking, "A1: capacity was raised without a request"
         assert desired == world.wanted(group.role), "W1: another number was asked for than was requested"
         assert group.candidate == self.find_asked(), "A1: another candidate was raised"
-        assert not self.is_leaving(), "A1: a candidate was raised while it is left"
+        is_left = world.search is not None and world.search.asked in world.left
+        assert not is_left, "A1: a candidate was raised after its departure had begun"
         raised = (request.request_id, group.name)
         assert raised not in world.raised, "A4: desired was raised twice for one request, round and candidate"
         world.raised.add(raised)
@@ -171,9 +179,8 @@ class SearchInvocation(Invocation):
         assert world.state is None, "A3: a candidate was left after the verdict"
         assert set(GROWTH) <= group.suspended, "A1: a retry under way would launch after the departure"
         assert group.candidate == world.search.candidate, "A1: another candidate than the refused one was lowered"
-        is_shrinking = world.adjustment is not None and world.adjustment.is_open
-        assert not is_shrinking, "a shrink under way may raise again what is left"
         world.lowered.append(group.role)
+        world.left.add(world.search.asked)
 
     def check_one_candidate(self):
         occupied = self.world.occupied()
@@ -185,12 +192,13 @@ class SearchInvocation(Invocation):
     def suspend(self, name, processes):
         def effect():
             world, group = self.world, self.world.named(name)
-            is_recorded = self.is_leaving() and name in world.search.processes
+            is_recorded = self.is_departing and name in world.search.processes
             is_shrink = world.adjustment is not None and world.adjustment.is_open
             is_broken = world.breaker is not None and world.breaker.is_tripped
             assert is_recorded or is_shrink or is_broken, "nothing says whose suspension it is"
             if is_recorded:
                 assert world.state is None, "A3: a candidate was left after the verdict"
+                world.left.add(world.search.asked)
             group.suspended |= set(processes)
             world.changed(group)
 
@@ -200,7 +208,7 @@ class SearchInvocation(Invocation):
     def resume(self, name, processes):
         def effect():
             world, group = self.world, self.world.named(name)
-            if self.is_leaving() and name in world.search.processes:
+            if self.is_departing and name in world.search.processes:
                 is_empty = not group.desired and not group.nodes
                 assert is_empty, "A1: resumed before it was empty"
                 assert not group.running("launch"), "A1: resumed while a launch was in progress"
@@ -230,7 +238,9 @@ class SearchInvocation(Invocation):
     def write_search(self, record):
         def effect():
             world, before = self.world, self.world.search
-            if not self._write("search", record):
+            is_written = self._write("search", record)
+            self.is_departing = is_written and record.stage is Stage.LEAVING and record.lease_until > 0
+            if not is_written:
                 return False
             if before is not None and record.candidate != before.candidate:
                 assert before.stage is not Stage.ASKING, "A6: another candidate was taken unasked"
