@@ -21,7 +21,7 @@ STRUCK = {
     "silent-worker": "a worker falls silent",
     "lost-master": "the master is lost",
     "cut-network": "a worker's network is cut for 20 s",
-    "spot-notice": "EC2 takes a worker back",
+    "spot-notice": "EC2 takes a worker back 20 s after its notice",
 }
 """Case of `ROUNDS` -> what happens in it."""
 

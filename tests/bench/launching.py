@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from deeplearning_rehearsal.checks.training import PROGRAM, SHARED_FOLDER, read_result
+from deeplearning_command.jobs.start_job import SOURCE_FOLDER
+from deeplearning_contract.names import JOBS_FOLDER
+from deeplearning_rehearsal.checks.training import PROGRAM, read_result
 from deeplearning_rehearsal.launchers.trials import BARE_HOROVODRUN, run_command
 from tests.bench.figure import Figure, take_median
 from tests.bench.synthesis import synthesize
@@ -32,6 +34,8 @@ FIRST_EPOCHS = 15
 _LENGTHENINGS = 3
 JOB = f"{PROGRAM} --width 4096 --batch 1438"
 """A model whose steps are work for the processor: those of a small one are mostly waiting for the other rank."""
+_SOURCE = f'"$EFS_MOUNT"/{JOBS_FOLDER}/*/{SOURCE_FOLDER}/*'
+"""The program's folder, where the rehearsal's own job left it."""
 _KEPT = "the cluster keeps running"
 
 Ask = Callable[[str], str]
@@ -91,7 +95,7 @@ def train(ask: Ask, way: str, name: str, epochs: int) -> dict[str, Any]:
     """
     program = f'{JOB} --out "$EFS_MOUNT/{name}" --epochs {epochs}'
     command = run_command("horovod", program, name=name) if way == "run" else f"{BARE_HOROVODRUN} {program}"
-    result = read_result(ask(f'cd "{SHARED_FOLDER}" && {command}'))
+    result = read_result(ask(f"cd {_SOURCE} && {command}"))
     if len(set(result["hosts"])) != NODES or result["ranks"] != NODES:
         raise RuntimeError(f"{name} must train with a rank on each of {NODES} nodes, got {result}")
     return result

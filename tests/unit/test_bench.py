@@ -1,12 +1,16 @@
 """The figures of `make bench`: how pairs are measured, and what the table says of them."""
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from deeplearning_rehearsal.cases.loader import find_cases
-from tests.bench import clusters, launching, synthesis
+from deeplearning_rehearsal.cases.recovery import Step
+from tests.bench import clusters, launching, recovery_cases, synthesis
 from tests.bench.figure import Figure, render_table, take_median, take_percentiles
 
 PAGE = Path(__file__).parents[2] / "docs" / "figures.md"
@@ -107,3 +111,37 @@ def test_each_case_of_rounds_gives_two_figures(tmp_path, monkeypatch):
     ]
     assert (len(figures), figures[0].value, figures[1].value) == (10, 5.5, 55)
     assert {found.name for found in find_cases("tests/bench/recovery_cases.py")} == set(clusters.STRUCK)
+
+
+class Cluster:
+    """A cluster that is struck; what the full size commits during a strike is no sign that it trains again."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.struck = 0
+        self.situation = SimpleNamespace(job=SimpleNamespace(steps=lambda: self.steps))
+
+    def commit(self, size: int = recovery_cases.RANKS) -> None:
+        self.steps.append(Step(time.time(), "commit", 5, size))
+
+    def strike(self, _: object) -> None:
+        self.struck += 1
+        self.commit()
+        self.commit()
+
+    def wait_for(self, moment: str, has_come: Callable[[], bool]) -> None:
+        assert not has_come(), moment
+        self.commit(recovery_cases.RANKS - 1)
+        self.commit()
+        assert not has_come(), moment
+        self.commit()
+        assert has_come(), moment
+
+    def finish(self) -> None:
+        self.steps.clear()
+
+
+def test_a_round_begins_when_the_full_size_has_committed_twice_since_the_end_of_the_last_strike():
+    cluster = Cluster()
+    recovery_cases.strike_often(cluster, cluster.strike)
+    assert (cluster.struck, cluster.steps) == (recovery_cases.ROUNDS, [])
