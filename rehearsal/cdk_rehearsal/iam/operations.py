@@ -1,8 +1,7 @@
 """
 The actions that an operation needs, on which resources, with which condition keys.
 
-From the Service Authorization Reference, page by page. An operation that is not here is refused: a right that nobody
-has looked up is neither proved nor found missing.
+From the Service Authorization Reference, page by page. An operation that is not here was not looked up, and is refused.
 """
 
 from collections.abc import Iterator, Mapping
