@@ -151,7 +151,8 @@ def keep_rehearsal(platform: str, tmp_path: Path, context: Sequence[str] = ()) -
                 assert rehearsal.poll() is None, log.read_text()[-2000:]
                 assert time.monotonic() < give_up, log.read_text()[-2000:]
                 time.sleep(0.5)
-            assert json.loads((out / "report.json").read_text())["reasons"] == []
+            reasons = json.loads((out / "report.json").read_text())["reasons"]
+            assert reasons == [], reasons  # pytest explains the asserts of test modules alone.
             yield Kept(platform, out, tmp_path)
         finally:
             rehearsal.send_signal(signal.SIGINT)
