@@ -37,7 +37,7 @@ def _describe(answer: LaunchAnswer) -> str:
 
 
 def _judge_dry_run(subject: str, answer: DryRun | Refused) -> Finding:
-    """A dry run checks no quota (aws-parallelcluster#1779)."""
+    """Judge a dry run, which checks no quota (aws-parallelcluster#1779)."""
     if isinstance(answer, Refused):
         return _advise(Finding.refused(subject, answer, DRY_RUN_RIGHT))
     if answer.code == ACCEPTED:
@@ -64,17 +64,17 @@ def _judge_denial(subject: str, answer: DryRun, words: str) -> Finding:
 
 
 def _judge_spot(subject: str, answer: int | Refused) -> Finding:
-    """Source of what is always low: EC2 API, `GetSpotPlacementScores`, `InstanceTypes`."""
+    """Judge a spot placement score: low for fewer than three types (EC2 API, `GetSpotPlacementScores`)."""
     if isinstance(answer, Refused):
         return _advise(Finding.refused(subject, answer, "ec2:GetSpotPlacementScores"))
     return Finding(subject, "ok", f"{answer} of 10, which is always low for fewer than three types")
 
 
 def _judge_supportability(subject: str, answer: str | Refused) -> Finding:
-    """Source of who gets it: EC2 API, `GetCapacityManagerSupportabilityScores`."""
+    """Judge a supportability score: not every account has it (EC2 API, `GetCapacityManagerSupportabilityScores`)."""
     if isinstance(answer, Refused):
-        actions = "ec2:GetCapacityManagerSupportabilityScores; AWS scores for accounts with Capacity Manager and the "
-        return _advise(Finding.refused(subject, answer, f"{actions}Unified Operations plan"))
+        needs = "ec2:GetCapacityManagerSupportabilityScores, Capacity Manager and the Unified Operations plan"
+        return _advise(Finding(subject, "unknown", answer.reason, f"the score requires {needs}"))
     if answer == "unsupported":
         return Finding(subject, "wrong", answer, "choose another zone or instance type")
     return Finding(subject, "ok", f"{answer} by the capacity of this moment, which is no promise")
