@@ -16,6 +16,7 @@ from deeplearning_cli.account.judgement import judge
 from deeplearning_cli.account.launch_answers import read_launches
 from deeplearning_cli.account.launches import DRY_RUN_RIGHT, judge_launches
 from deeplearning_cli.account.quotas import list_names
+from deeplearning_cli.account.subnets import count_interfaces, judge_subnets
 from deeplearning_cli.arguments import Commands
 from deeplearning_cli.cloud_access import open_cloud
 from deeplearning_cli.errors import UNAVAILABLE, UnavailableError, report_error
@@ -106,7 +107,11 @@ def _examine(arguments: argparse.Namespace) -> list[Finding]:
     names = {name for demand in demands for name in list_names(demand.instance_type, demand.market)}
     answers = read_answers(access.clients, demands, sorted(names))
     launches = read_launches(access.clients("ec2"), access.region, demands, answers)
-    return [*judge(demands, answers), *judge_launches(launches)]
+    return [
+        *judge(demands, answers),
+        *judge_subnets(demands, count_interfaces(stack.templates), answers),
+        *judge_launches(launches),
+    ]
 
 
 def _find_region(assembly: Path, stack: AssemblyStack) -> str | None:

@@ -42,13 +42,22 @@ class Reservation:
 
 
 @dataclass(frozen=True)
+class Subnet:
+    """A subnet of the account: its zone and VPC, and how many of its IPv4 addresses are free."""
+
+    zone: str
+    vpc: str
+    free: int
+
+
+@dataclass(frozen=True)
 class Answers:
     """
     Answers of an account.
 
     Attributes:
         zones: Names of the region's zones with their ids, in the order in which `Fn::GetAZs` has them.
-        subnets: Subnet -> zone, of the subnets of the account that the stack uses.
+        subnets: Id -> subnet of the account that nodes of the stack launch in.
         vcpus: Instance type -> vCPUs.
         offered: Instance type -> zones that offer it.
         quotas: Name of a quota of EC2 -> quota.
@@ -58,7 +67,7 @@ class Answers:
     """
 
     zones: Mapping[str, str] | Refused = field(default_factory=dict)
-    subnets: Mapping[str, str] | Refused = field(default_factory=dict)
+    subnets: Mapping[str, Subnet] | Refused = field(default_factory=dict)
     vcpus: Mapping[str, int] | Refused = field(default_factory=dict)
     offered: Mapping[str, frozenset[str]] | Refused = field(default_factory=dict)
     quotas: Mapping[str, Quota] | Refused = field(default_factory=dict)
@@ -71,7 +80,8 @@ class Answers:
         if zone is None:
             return ""
         if zone.subnet and not isinstance(self.subnets, Refused):
-            return self.subnets.get(zone.subnet, "")
+            found = self.subnets.get(zone.subnet)
+            return found.zone if found else ""
         if zone.index is not None and not isinstance(self.zones, Refused):
             return dict(enumerate(self.zones)).get(zone.index, "")
         return zone.name
@@ -138,9 +148,13 @@ def _read_zones(ec2: Any) -> dict[str, str]:
     return {zone["ZoneName"]: zone.get("ZoneId", "") for zone in zones if not chosen or zone["ZoneName"] in chosen}
 
 
-def _read_subnets(ec2: Any, ids: Sequence[str]) -> dict[str, str]:
-    found = ec2.describe_subnets(SubnetIds=list(ids))["Subnets"]
-    return {subnet["SubnetId"]: subnet["AvailabilityZone"] for subnet in found}
+def _read_subnets(ec2: Any, ids: Sequence[str]) -> dict[str, Subnet]:
+    # By a filter, since an id that the account does not have makes the whole request invalid otherwise.
+    found = ec2.describe_subnets(Filters=[_filter("subnet-id", ids)])["Subnets"]
+    return {
+        each["SubnetId"]: Subnet(each["AvailabilityZone"], each["VpcId"], int(each["AvailableIpAddressCount"]))
+        for each in found
+    }
 
 
 def _read_vcpus(ec2: Any, types: Sequence[str]) -> dict[str, int]:

@@ -12,7 +12,15 @@ from botocore.stub import Stubber
 from botocore.validate import ParamValidator
 
 from deeplearning_cli import preflight
-from deeplearning_cli.account.answers import Answers, Quota, Refused, Reservation, _read_reservations, read_answers
+from deeplearning_cli.account.answers import (
+    Answers,
+    Quota,
+    Refused,
+    Reservation,
+    Subnet,
+    _read_reservations,
+    read_answers,
+)
 from deeplearning_cli.account.demand import NodeDemand, Zone, list_demands
 from deeplearning_cli.account.judgement import judge
 from deeplearning_cli.account.launch_answers import DryRun, LaunchAnswer, list_launches, read_launches
@@ -275,7 +283,11 @@ def test_the_questions_are_those_of_the_api():
 
 def test_a_subnet_of_the_account_is_named_in_the_dry_run():
     ec2 = Ec2()
-    read(ec2, dataclasses.replace(WORKERS, zone=Zone(subnet="subnet-1")), subnets={"subnet-1": "us-east-1a"})
+    read(
+        ec2,
+        dataclasses.replace(WORKERS, zone=Zone(subnet="subnet-1")),
+        subnets={"subnet-1": Subnet("us-east-1a", "vpc-1", 9)},
+    )
     request = dict(ec2.asked)["run_instances"]
     assert (request["SubnetId"], "Placement" in request) == ("subnet-1", False)
 
