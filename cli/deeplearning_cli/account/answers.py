@@ -130,7 +130,8 @@ def ask(read: Callable[[], T]) -> T | Refused:
         return Refused(str(error))
 
 
-def _pages(client: Any, operation: str, key: str, **parameters: Any) -> list[Any]:
+def read_pages(client: Any, operation: str, key: str, **parameters: Any) -> list[Any]:
+    """Return the entries of all pages of an answer."""
     pages = client.get_paginator(operation).paginate(**parameters)
     return [entry for page in pages for entry in page[key]]
 
@@ -141,7 +142,7 @@ def _read_zones(ec2: Any) -> dict[str, str]:
 
     Source: CloudFormation template reference, "Fn::GetAZs".
     """
-    default = ec2.describe_subnets(Filters=[_filter("default-for-az", ["true"])])["Subnets"]
+    default = ec2.describe_subnets(Filters=[make_filter("default-for-az", ["true"])])["Subnets"]
     chosen = {subnet["AvailabilityZone"] for subnet in default}
     found = ec2.describe_availability_zones(Filters=[{"Name": "zone-type", "Values": ["availability-zone"]}])
     zones = sorted(found["AvailabilityZones"], key=lambda zone: str(zone["ZoneName"]))
@@ -150,7 +151,7 @@ def _read_zones(ec2: Any) -> dict[str, str]:
 
 def _read_subnets(ec2: Any, ids: Sequence[str]) -> dict[str, Subnet]:
     # By a filter, since an id that the account does not have makes the whole request invalid otherwise.
-    found = ec2.describe_subnets(Filters=[_filter("subnet-id", ids)])["Subnets"]
+    found = ec2.describe_subnets(Filters=[make_filter("subnet-id", ids)])["Subnets"]
     return {
         each["SubnetId"]: Subnet(each["AvailabilityZone"], each["VpcId"], int(each["AvailableIpAddressCount"]))
         for each in found
@@ -159,22 +160,23 @@ def _read_subnets(ec2: Any, ids: Sequence[str]) -> dict[str, Subnet]:
 
 def _read_vcpus(ec2: Any, types: Sequence[str]) -> dict[str, int]:
     # By a filter, since a type that the region does not have makes the whole request invalid otherwise.
-    found = _pages(ec2, "describe_instance_types", "InstanceTypes", Filters=[_filter("instance-type", types)])
+    found = read_pages(ec2, "describe_instance_types", "InstanceTypes", Filters=[make_filter("instance-type", types)])
     return {each["InstanceType"]: int(each["VCpuInfo"]["DefaultVCpus"]) for each in found}
 
 
 def _read_offered(ec2: Any, types: Sequence[str]) -> dict[str, frozenset[str]]:
-    parameters = {"LocationType": "availability-zone", "Filters": [_filter("instance-type", types)]}
-    found = _pages(ec2, "describe_instance_type_offerings", "InstanceTypeOfferings", **parameters)
+    parameters = {"LocationType": "availability-zone", "Filters": [make_filter("instance-type", types)]}
+    found = read_pages(ec2, "describe_instance_type_offerings", "InstanceTypeOfferings", **parameters)
     return {name: frozenset(each["Location"] for each in found if each["InstanceType"] == name) for name in types}
 
 
-def _filter(name: str, values: Sequence[str]) -> dict[str, Any]:
+def make_filter(name: str, values: Sequence[str]) -> dict[str, Any]:
+    """Return a filter of EC2."""
     return {"Name": name, "Values": list(values)}
 
 
 def _read_quotas(clients: Callable[[str], Any], names: frozenset[str]) -> dict[str, Quota]:
-    found = _pages(clients("service-quotas"), "list_service_quotas", "Quotas", ServiceCode="ec2")
+    found = read_pages(clients("service-quotas"), "list_service_quotas", "Quotas", ServiceCode="ec2")
     return {
         each["QuotaName"]: Quota(float(each["Value"]), _read_usage(clients, each.get("UsageMetric")))
         for each in found
@@ -209,7 +211,7 @@ def _read_reservations(ec2: Any, ids: Sequence[str]) -> dict[str, Reservation]:
     found: dict[str, Reservation] = {}
     for name in ids:
         describe = partial(ec2.describe_capacity_reservations, CapacityReservationIds=[name])
-        answer = _find(describe, "InvalidCapacityReservationId")
+        answer = find(describe, "InvalidCapacityReservationId")
         if answer and answer["CapacityReservations"]:
             found[name] = _read_reservation(answer["CapacityReservations"][0])
     return found
@@ -227,15 +229,19 @@ def _read_reservation(entry: Mapping[str, Any]) -> Reservation:
     )
 
 
+def read_parameter(clients: Callable[[str], Any], name: str) -> str | None:
+    """Return the value of a parameter of Systems Manager; None where there is none."""
+    found = find(lambda: clients("ssm").get_parameter(Name=name)["Parameter"]["Value"], "ParameterNotFound")
+    return None if found is None else str(found)
+
+
 def _find_image(clients: Callable[[str], Any], image: str) -> str | None:
     if image.startswith("ssm:"):
-        name = image.removeprefix("ssm:")
-        found = _find(lambda: clients("ssm").get_parameter(Name=name)["Parameter"]["Value"], "ParameterNotFound")
-        return None if found is None else str(found)
-    return image if _find(lambda: clients("ec2").describe_images(ImageIds=[image])["Images"], "InvalidAMIID") else None
+        return read_parameter(clients, image.removeprefix("ssm:"))
+    return image if find(lambda: clients("ec2").describe_images(ImageIds=[image])["Images"], "InvalidAMIID") else None
 
 
-def _find(read: Callable[[], T], missing: str) -> T | None:
+def find(read: Callable[[], T], missing: str) -> T | None:
     """Return an answer; None for an error whose code begins with `missing`."""
     from botocore.exceptions import ClientError  # noqa: PLC0415 - slow, and only this command needs it
 

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime as dt
 import json
+from pathlib import Path
 
 import boto3
 import moto
@@ -11,6 +12,7 @@ from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 from botocore.validate import ParamValidator
 
+from cdk_rehearsal.manifest import StackArtifact
 from deeplearning_cli import preflight
 from deeplearning_cli.account.answers import (
     Answers,
@@ -481,7 +483,8 @@ def test_the_exit_status_says_whether_the_nodes_can_launch(account, monkeypatch,
     (zone, *_) = read_answers(clients, [WORKERS], []).offered["p4d.24xlarge"]
     stack = type("Stack", (), {"templates": [make_template(zone=zone)], "name": "mine", "path": "mine"})
     monkeypatch.setattr(preflight, "read_cluster", lambda *_: stack)
-    monkeypatch.setattr(preflight, "_find_region", lambda *_: None)
+    artifact = StackArtifact(Path(), "mine", {"properties": {}}, {})
+    monkeypatch.setattr(preflight, "find_stacks", lambda *_: (artifact,))
     status = main(["preflight", "--json"])
     assert (status, {finding["state"] for finding in json.loads(capsys.readouterr().out)}) == expected
 
