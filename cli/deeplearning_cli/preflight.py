@@ -11,6 +11,7 @@ from cdk_rehearsal.manifest import StackArtifact, find_stacks
 from deeplearning_cli.account.answers import read_answers
 from deeplearning_cli.account.bootstrap import judge_bootstraps, list_bootstraps, read_versions
 from deeplearning_cli.account.demand import list_demands
+from deeplearning_cli.account.endpoints import judge_vpcs, list_vpcs, read_vpcs
 from deeplearning_cli.account.finding import Finding
 from deeplearning_cli.account.judgement import judge
 from deeplearning_cli.account.launch_answers import read_launches
@@ -32,6 +33,8 @@ ACTIONS = (
     "ec2:DescribeInstanceTypes",
     "ec2:DescribeKeyPairs",
     "ec2:DescribeSubnets",
+    "ec2:DescribeVpcAttribute",
+    "ec2:DescribeVpcEndpoints",
     "ec2:GetCapacityManagerSupportabilityScores",
     "ec2:GetSpotPlacementScores",
     "servicequotas:ListServiceQuotas",
@@ -46,7 +49,7 @@ def add_parser(commands: Commands) -> None:
         "preflight",
         help="ask the account whether the nodes of a stack can launch, before it is deployed",
         description="Compare what a synthesized cluster on EC2 asks for with the account: quotas and their use, "
-        "instance types in the zones, reservations and Capacity Blocks, images and key pairs, subnets "
+        "instance types in the zones, reservations and Capacity Blocks, images and key pairs, subnets and DNS "
         "that exist, the CDK's bootstrap stack, dry runs of launches, and EC2's scores. "
         "Changes nothing. Whether EC2 has capacity, only a launch shows.",
         epilog="exit status: 0 every line is ok, apart from dry runs and scores that are unknown, 1 a line is "
@@ -110,9 +113,11 @@ def _examine(arguments: argparse.Namespace) -> list[Finding]:
     names = {name for demand in demands for name in list_names(demand.instance_type, demand.market)}
     answers = read_answers(access.clients, demands, sorted(names))
     bootstraps = list_bootstraps([each.entry["properties"] for each in artifacts])
+    vpcs = list_vpcs(stack.templates, demands, access.region)
     return [
         *judge(demands, answers),
         *judge_subnets(demands, count_interfaces(stack.templates), answers),
+        *judge_vpcs(vpcs, read_vpcs(ec2, vpcs)),
         *judge_bootstraps(
             bootstraps,
             read_versions(access.clients, bootstraps),

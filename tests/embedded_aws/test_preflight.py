@@ -26,6 +26,7 @@ READERS = {"Reader": RIGHTS} | {
 }
 """Logical id of a role -> what its policy allows: all rights of the command, or all but one."""
 BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
+SQS = "com.amazonaws.us-east-1.sqs"
 SUPPORTABILITY = "supportability of 2 p4d.24xlarge in us-east-1a"
 
 
@@ -83,6 +84,7 @@ def make_site(cloud):
     """Create a VPC with a small subnet; return their ids."""
     ec2 = cloud.client("ec2")
     vpc = ec2.create_vpc(CidrBlock="10.7.0.0/24")["Vpc"]["VpcId"]
+    ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": True})
     place = {"VpcId": vpc, "CidrBlock": "10.7.0.0/28", "AvailabilityZone": ZONE}
     subnet = ec2.create_subnet(**place)["Subnet"]["SubnetId"]
     return {"vpc": vpc, "subnet": subnet}
@@ -100,7 +102,7 @@ def ask_for(template, image, site):
     """
     Let the sample ask for a master in a block and two workers in the region's first zone.
 
-    The workers are on demand, or spot and in a VPC of the account.
+    The workers are on demand, or spot and in a VPC of the account, with an endpoint there.
     """
     resources = template["Resources"]
     resources["Subnet"]["Properties"]["AvailabilityZone"] = {"Fn::Select": [0, {"Fn::GetAZs": ""}]}
@@ -124,6 +126,9 @@ def ask_for(template, image, site):
     resources["SpotSecurity"] = {"Type": "AWS::EC2::SecurityGroup", "Properties": {"VpcId": site["vpc"]}}
     data = resources["SpotTemplate"]["Properties"]["LaunchTemplateData"]
     data["SecurityGroupIds"] = [{"Fn::GetAtt": ["SpotSecurity", "GroupId"]}]
+    endpoint = {"VpcEndpointType": "Interface", "PrivateDnsEnabled": True, "SubnetIds": [site["subnet"]]}
+    endpoint |= {"VpcId": site["vpc"], "ServiceName": SQS}
+    resources["Endpoint"] = {"Type": "AWS::EC2::VPCEndpoint", "Properties": endpoint}
     properties["Tags"].append({"Key": CANDIDATE_TAG, "Value": "us-east-1a-p4d.24xlarge-spot-1f3a"})
     return template
 
@@ -138,6 +143,7 @@ def test_preflight_well_finds_nothing_wrong_and_uses_each_of_its_rights_and_no_o
         *("c5.large in us-east-1a", "p4d.24xlarge in us-east-1a", f"quota {P_QUOTA}", f"reservation {BLOCK}"),
         *("image /mine/image", f"key pair {KEY}", f"bootstrap {BOOTSTRAP}"),
         *(f"subnet {cloud.site['subnet']}",),
+        *(f"DNS of {cloud.site['vpc']}", f"private DNS of {cloud.site['vpc']}"),
     }
     assert found[f"quota {P_QUOTA}"]["detail"] == "2 p4d.24xlarge need 192 vCPUs, the quota is 192, 0 are in use"
     score = found["spot placement score of 2 p4d.24xlarge in us-east-1a, spot"]["detail"]
@@ -183,14 +189,19 @@ def test_a_block_that_begins_later_is_wrong_until_it_has_begun(run):
 def test_preflight_names_what_an_existing_vpc_refuses(run):
     cloud, examine = run()
     site, ec2 = cloud.site, cloud.client("ec2")
-    for _ in range(10):
+    ec2.modify_vpc_attribute(VpcId=site["vpc"], EnableDnsHostnames={"Value": False})
+    made = {"VpcEndpointType": "Interface", "PrivateDnsEnabled": True, "VpcId": site["vpc"], "ServiceName": SQS}
+    endpoint = ec2.create_vpc_endpoint(**made)["VpcEndpoint"]["VpcEndpointId"]
+    for _ in range(9):
         ec2.create_network_interface(SubnetId=site["subnet"])
     cloud.client("ssm").put_parameter(Name=BOOTSTRAP, Value="5", Type="String", Overwrite=True)
     status, _, wrong = examine()
     wrong.pop(SUPPORTABILITY)
     assert (status, {each["state"] for each in wrong.values()}) == (1, {"wrong"})
-    taken = "the stack takes 2"
+    taken = "the stack takes 3, 1 of them for endpoints and mount targets"
     assert {subject: each["detail"] for subject, each in wrong.items()} == {
-        f"subnet {site['subnet']}": f"1 addresses are free, {taken}",
+        f"subnet {site['subnet']}": f"2 addresses are free, {taken}",
+        f"DNS of {site['vpc']}": "enableDnsHostnames must be on, got off",
+        f"private DNS of {site['vpc']}": f"a service has one private name in a VPC: {endpoint} has that of {SQS}",
         f"bootstrap {BOOTSTRAP}": "the stack requires version 6, the region has 5",
     }
