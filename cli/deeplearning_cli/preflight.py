@@ -16,6 +16,7 @@ from deeplearning_cli.account.finding import Finding
 from deeplearning_cli.account.judgement import judge
 from deeplearning_cli.account.launch_answers import read_launches
 from deeplearning_cli.account.launches import DRY_RUN_RIGHT, judge_launches
+from deeplearning_cli.account.mount_targets import judge_file_systems, list_file_systems, read_mount_targets
 from deeplearning_cli.account.quotas import list_names
 from deeplearning_cli.account.subnets import count_interfaces, judge_subnets
 from deeplearning_cli.arguments import Commands
@@ -37,6 +38,7 @@ ACTIONS = (
     "ec2:DescribeVpcEndpoints",
     "ec2:GetCapacityManagerSupportabilityScores",
     "ec2:GetSpotPlacementScores",
+    "elasticfilesystem:DescribeMountTargets",
     "servicequotas:ListServiceQuotas",
     "ssm:GetParameter",
 )
@@ -49,8 +51,8 @@ def add_parser(commands: Commands) -> None:
         "preflight",
         help="ask the account whether the nodes of a stack can launch, before it is deployed",
         description="Compare what a synthesized cluster on EC2 asks for with the account: quotas and their use, "
-        "instance types in the zones, reservations and Capacity Blocks, images and key pairs, subnets and DNS "
-        "that exist, the CDK's bootstrap stack, dry runs of launches, and EC2's scores. "
+        "instance types in the zones, reservations and Capacity Blocks, images and key pairs, subnets, DNS and file "
+        "systems that exist, the CDK's bootstrap stack, dry runs of launches, and EC2's scores. "
         "Changes nothing. Whether EC2 has capacity, only a launch shows.",
         epilog="exit status: 0 every line is ok, apart from dry runs and scores that are unknown, 1 a line is "
         "wrong, 2 none is wrong and another is unknown, or the account could not be asked, 130 interrupted; example: "
@@ -114,10 +116,12 @@ def _examine(arguments: argparse.Namespace) -> list[Finding]:
     answers = read_answers(access.clients, demands, sorted(names))
     bootstraps = list_bootstraps([each.entry["properties"] for each in artifacts])
     vpcs = list_vpcs(stack.templates, demands, access.region)
+    file_systems = list_file_systems(stack.templates)
     return [
         *judge(demands, answers),
         *judge_subnets(demands, count_interfaces(stack.templates), answers),
         *judge_vpcs(vpcs, read_vpcs(ec2, vpcs)),
+        *judge_file_systems(file_systems, read_mount_targets(access.clients, file_systems), demands, answers),
         *judge_bootstraps(
             bootstraps,
             read_versions(access.clients, bootstraps),

@@ -81,13 +81,15 @@ def run(deploy_template, sample_template, assemble, tmp_path, examine):
 
 
 def make_site(cloud):
-    """Create a VPC with a small subnet; return their ids."""
-    ec2 = cloud.client("ec2")
+    """Create a VPC with a small subnet, and a file system with a mount target in it; return their ids."""
+    ec2, efs = cloud.client("ec2"), cloud.client("efs")
     vpc = ec2.create_vpc(CidrBlock="10.7.0.0/24")["Vpc"]["VpcId"]
     ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": True})
     place = {"VpcId": vpc, "CidrBlock": "10.7.0.0/28", "AvailabilityZone": ZONE}
     subnet = ec2.create_subnet(**place)["Subnet"]["SubnetId"]
-    return {"vpc": vpc, "subnet": subnet}
+    system = efs.create_file_system(CreationToken="mine")["FileSystemId"]
+    efs.create_mount_target(FileSystemId=system, SubnetId=subnet)
+    return {"vpc": vpc, "subnet": subnet, "system": system}
 
 
 def require_bootstrap(assembly):
@@ -102,7 +104,7 @@ def ask_for(template, image, site):
     """
     Let the sample ask for a master in a block and two workers in the region's first zone.
 
-    The workers are on demand, or spot and in a VPC of the account, with an endpoint there.
+    The workers are on demand, or spot and in a VPC of the account, with an endpoint there, and mount its file system.
     """
     resources = template["Resources"]
     resources["Subnet"]["Properties"]["AvailabilityZone"] = {"Fn::Select": [0, {"Fn::GetAZs": ""}]}
@@ -126,6 +128,7 @@ def ask_for(template, image, site):
     resources["SpotSecurity"] = {"Type": "AWS::EC2::SecurityGroup", "Properties": {"VpcId": site["vpc"]}}
     data = resources["SpotTemplate"]["Properties"]["LaunchTemplateData"]
     data["SecurityGroupIds"] = [{"Fn::GetAtt": ["SpotSecurity", "GroupId"]}]
+    data["UserData"] = f'{{"file_system":{{"kind":"efs","source":"{site["system"]}:/"}}}}'
     endpoint = {"VpcEndpointType": "Interface", "PrivateDnsEnabled": True, "SubnetIds": [site["subnet"]]}
     endpoint |= {"VpcId": site["vpc"], "ServiceName": SQS}
     resources["Endpoint"] = {"Type": "AWS::EC2::VPCEndpoint", "Properties": endpoint}
@@ -142,7 +145,7 @@ def test_preflight_well_finds_nothing_wrong_and_uses_each_of_its_rights_and_no_o
         *("dry run of 2 p4d.24xlarge in us-east-1a", "dry run of 2 p4d.24xlarge in us-east-1a, spot"),
         *("c5.large in us-east-1a", "p4d.24xlarge in us-east-1a", f"quota {P_QUOTA}", f"reservation {BLOCK}"),
         *("image /mine/image", f"key pair {KEY}", f"bootstrap {BOOTSTRAP}"),
-        *(f"subnet {cloud.site['subnet']}",),
+        *(f"subnet {cloud.site['subnet']}", f"file system {cloud.site['system']}"),
         *(f"DNS of {cloud.site['vpc']}", f"private DNS of {cloud.site['vpc']}"),
     }
     assert found[f"quota {P_QUOTA}"]["detail"] == "2 p4d.24xlarge need 192 vCPUs, the quota is 192, 0 are in use"
@@ -186,7 +189,7 @@ def test_a_block_that_begins_later_is_wrong_until_it_has_begun(run):
     assert examine()[0] == 0
 
 
-def test_preflight_names_what_an_existing_vpc_refuses(run):
+def test_preflight_names_what_an_existing_vpc_and_file_system_refuse(run):
     cloud, examine = run()
     site, ec2 = cloud.site, cloud.client("ec2")
     ec2.modify_vpc_attribute(VpcId=site["vpc"], EnableDnsHostnames={"Value": False})
@@ -194,6 +197,9 @@ def test_preflight_names_what_an_existing_vpc_refuses(run):
     endpoint = ec2.create_vpc_endpoint(**made)["VpcEndpoint"]["VpcEndpointId"]
     for _ in range(9):
         ec2.create_network_interface(SubnetId=site["subnet"])
+    efs = cloud.client("efs")
+    (target,) = efs.describe_mount_targets(FileSystemId=site["system"])["MountTargets"]
+    efs.delete_mount_target(MountTargetId=target["MountTargetId"])
     cloud.client("ssm").put_parameter(Name=BOOTSTRAP, Value="5", Type="String", Overwrite=True)
     status, _, wrong = examine()
     wrong.pop(SUPPORTABILITY)
@@ -203,5 +209,6 @@ def test_preflight_names_what_an_existing_vpc_refuses(run):
         f"subnet {site['subnet']}": f"2 addresses are free, {taken}",
         f"DNS of {site['vpc']}": "enableDnsHostnames must be on, got off",
         f"private DNS of {site['vpc']}": f"a service has one private name in a VPC: {endpoint} has that of {SQS}",
+        f"file system {site['system']}": "its mount targets must be available where nodes are, got us-east-1a missing",
         f"bootstrap {BOOTSTRAP}": "the stack requires version 6, the region has 5",
     }
