@@ -9,6 +9,7 @@ from pathlib import Path
 from cdk_rehearsal.errors import AssemblyError
 from cdk_rehearsal.manifest import StackArtifact, find_stacks
 from deeplearning_cli.account.answers import read_answers
+from deeplearning_cli.account.blocks import judge_offers, list_blocks, read_offers
 from deeplearning_cli.account.bootstrap import judge_bootstraps, list_bootstraps, read_versions
 from deeplearning_cli.account.demand import list_demands
 from deeplearning_cli.account.endpoints import judge_vpcs, list_vpcs, read_vpcs
@@ -28,6 +29,7 @@ WRONG = 1
 ACTIONS = (
     "cloudwatch:GetMetricStatistics",
     "ec2:DescribeAvailabilityZones",
+    "ec2:DescribeCapacityBlockOfferings",
     "ec2:DescribeCapacityReservations",
     "ec2:DescribeImages",
     "ec2:DescribeInstanceTypeOfferings",
@@ -52,9 +54,9 @@ def add_parser(commands: Commands) -> None:
         help="ask the account whether the nodes of a stack can launch, before it is deployed",
         description="Compare what a synthesized cluster on EC2 asks for with the account: quotas and their use, "
         "instance types in the zones, reservations and Capacity Blocks, images and key pairs, subnets, DNS and file "
-        "systems that exist, the CDK's bootstrap stack, dry runs of launches, and EC2's scores. "
-        "Changes nothing. Whether EC2 has capacity, only a launch shows.",
-        epilog="exit status: 0 every line is ok, apart from dry runs and scores that are unknown, 1 a line is "
+        "systems that exist, the CDK's bootstrap stack, dry runs of launches, EC2's scores, and offers of Capacity "
+        "Blocks. Changes nothing. Whether EC2 has capacity, only a launch shows.",
+        epilog="exit status: 0 every line is ok, apart from dry runs, scores and offers that are unknown, 1 a line is "
         "wrong, 2 none is wrong and another is unknown, or the account could not be asked, 130 interrupted; example: "
         f"cdk synth --quiet && deeplearning-cdk preflight; rights: {', '.join(ACTIONS)}; a dry run needs "
         f"{DRY_RUN_RIGHT}, which allows real launches too: without it, its lines are unknown",
@@ -117,6 +119,7 @@ def _examine(arguments: argparse.Namespace) -> list[Finding]:
     bootstraps = list_bootstraps([each.entry["properties"] for each in artifacts])
     vpcs = list_vpcs(stack.templates, demands, access.region)
     file_systems = list_file_systems(stack.templates)
+    blocks = list_blocks(demands, answers)
     return [
         *judge(demands, answers),
         *judge_subnets(demands, count_interfaces(stack.templates), answers),
@@ -128,6 +131,7 @@ def _examine(arguments: argparse.Namespace) -> list[Finding]:
             f"aws://{_find_environment(artifacts[-1])[0] or 'ACCOUNT'}/{access.region}",
         ),
         *judge_launches(read_launches(ec2, access.region, demands, answers)),
+        *judge_offers(blocks, read_offers(ec2, blocks)),
     ]
 
 

@@ -19,7 +19,10 @@ P_QUOTA = "Running On-Demand P instances"
 RESERVATION = {"id": BLOCK, "zone": ZONE, "instance_type": "c5.large", "instances": 1}
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1UMwhcGqmyDjZ2nVVpgqvYGqeXUOTAC5hbmJIm8Q9m"
 RIGHTS = (*ACTIONS, DRY_RUN_RIGHT)
-ADVICE = {DRY_RUN_RIGHT, "ec2:GetCapacityManagerSupportabilityScores", "ec2:GetSpotPlacementScores"}
+ADVICE = {
+    *(DRY_RUN_RIGHT, "ec2:DescribeCapacityBlockOfferings"),
+    *("ec2:GetCapacityManagerSupportabilityScores", "ec2:GetSpotPlacementScores"),
+}
 """Rights of what no deployment depends on."""
 READERS = {"Reader": RIGHTS} | {
     f"Without{number}": [each for each in RIGHTS if each != denied] for number, denied in enumerate(RIGHTS)
@@ -147,6 +150,7 @@ def test_preflight_well_finds_nothing_wrong_and_uses_each_of_its_rights_and_no_o
         *("image /mine/image", f"key pair {KEY}", f"bootstrap {BOOTSTRAP}"),
         *(f"subnet {cloud.site['subnet']}", f"file system {cloud.site['system']}"),
         *(f"DNS of {cloud.site['vpc']}", f"private DNS of {cloud.site['vpc']}"),
+        "Capacity Block of 2 p4d.24xlarge",
     }
     assert found[f"quota {P_QUOTA}"]["detail"] == "2 p4d.24xlarge need 192 vCPUs, the quota is 192, 0 are in use"
     score = found["spot placement score of 2 p4d.24xlarge in us-east-1a, spot"]["detail"]

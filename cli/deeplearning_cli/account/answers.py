@@ -59,6 +59,7 @@ class Answers:
         zones: Names of the region's zones with their ids, in the order in which `Fn::GetAZs` has them.
         subnets: Id -> subnet of the account that nodes of the stack launch in.
         vcpus: Instance type -> vCPUs.
+        sold_in_blocks: Instance types that EC2 sells in Capacity Blocks.
         offered: Instance type -> zones that offer it.
         quotas: Name of a quota of EC2 -> quota.
         reservations: Id -> reservation.
@@ -69,6 +70,7 @@ class Answers:
     zones: Mapping[str, str] | Refused = field(default_factory=dict)
     subnets: Mapping[str, Subnet] | Refused = field(default_factory=dict)
     vcpus: Mapping[str, int] | Refused = field(default_factory=dict)
+    sold_in_blocks: frozenset[str] = frozenset()
     offered: Mapping[str, frozenset[str]] | Refused = field(default_factory=dict)
     quotas: Mapping[str, Quota] | Refused = field(default_factory=dict)
     reservations: Mapping[str, Reservation] | Refused = field(default_factory=dict)
@@ -108,10 +110,14 @@ def read_answers(clients: Callable[[str], Any], demands: Sequence[NodeDemand], q
     subnets = sorted({demand.zone.subnet for demand in demands if demand.zone and demand.zone.subnet})
     reserved = sorted({demand.reservation for demand in demands if demand.reservation})
     images = sorted({demand.image for demand in demands if demand.image})
+    facts = ask(lambda: _read_types(ec2, types))
     return Answers(
         zones=ask(lambda: _read_zones(ec2)),
         subnets=ask(lambda: _read_subnets(ec2, subnets)) if subnets else {},
-        vcpus=ask(lambda: _read_vcpus(ec2, types)),
+        vcpus=facts if isinstance(facts, Refused) else {name: each.vcpus for name, each in facts.items()},
+        sold_in_blocks=frozenset(
+            () if isinstance(facts, Refused) else (name for name, each in facts.items() if each.is_sold_in_blocks)
+        ),
         offered=ask(lambda: _read_offered(ec2, types)),
         quotas=ask(lambda: _read_quotas(clients, frozenset(quotas))) if quotas else {},
         reservations=ask(lambda: _read_reservations(ec2, reserved)) if reserved else {},
@@ -158,10 +164,21 @@ def _read_subnets(ec2: Any, ids: Sequence[str]) -> dict[str, Subnet]:
     }
 
 
-def _read_vcpus(ec2: Any, types: Sequence[str]) -> dict[str, int]:
+@dataclass(frozen=True)
+class _TypeFacts:
+    vcpus: int
+    is_sold_in_blocks: bool
+
+
+def _read_types(ec2: Any, types: Sequence[str]) -> dict[str, _TypeFacts]:
     # By a filter, since a type that the region does not have makes the whole request invalid otherwise.
     found = read_pages(ec2, "describe_instance_types", "InstanceTypes", Filters=[make_filter("instance-type", types)])
-    return {each["InstanceType"]: int(each["VCpuInfo"]["DefaultVCpus"]) for each in found}
+    return {
+        each["InstanceType"]: _TypeFacts(
+            int(each["VCpuInfo"]["DefaultVCpus"]), "capacity-block" in each.get("SupportedUsageClasses", ())
+        )
+        for each in found
+    }
 
 
 def _read_offered(ec2: Any, types: Sequence[str]) -> dict[str, frozenset[str]]:

@@ -485,6 +485,8 @@ def test_the_exit_status_says_whether_the_nodes_can_launch(account, monkeypatch,
     monkeypatch.setattr(preflight, "read_cluster", lambda *_: stack)
     artifact = StackArtifact(Path(), "mine", {"properties": {}}, {})
     monkeypatch.setattr(preflight, "find_stacks", lambda *_: (artifact,))
+    offer = {"CapacityBlockOfferings": []}  # moto has no such call either
+    monkeypatch.setattr(clients("ec2"), "describe_capacity_block_offerings", lambda **_: offer)
     status = main(["preflight", "--json"])
     assert (status, {finding["state"] for finding in json.loads(capsys.readouterr().out)}) == expected
 
