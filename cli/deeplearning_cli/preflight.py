@@ -6,16 +6,20 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.errors import AssemblyError
-from cdk_rehearsal.manifest import find_stacks
+from cdk_rehearsal.manifest import StackArtifact, find_stacks
 from deeplearning_cli.account.answers import read_answers
+from deeplearning_cli.account.blocks import judge_offers, list_blocks, read_offers
+from deeplearning_cli.account.bootstrap import judge_bootstraps, list_bootstraps, read_versions
 from deeplearning_cli.account.demand import list_demands
+from deeplearning_cli.account.endpoints import judge_vpcs, list_vpcs, read_vpcs
 from deeplearning_cli.account.finding import Finding
 from deeplearning_cli.account.judgement import judge
 from deeplearning_cli.account.launch_answers import read_launches
 from deeplearning_cli.account.launches import DRY_RUN_RIGHT, judge_launches
+from deeplearning_cli.account.mount_targets import judge_file_systems, list_file_systems, read_mount_targets
 from deeplearning_cli.account.quotas import list_names
+from deeplearning_cli.account.subnets import count_interfaces, judge_subnets
 from deeplearning_cli.arguments import Commands
 from deeplearning_cli.cloud_access import open_cloud
 from deeplearning_cli.errors import UNAVAILABLE, UnavailableError, report_error
@@ -25,14 +29,18 @@ WRONG = 1
 ACTIONS = (
     "cloudwatch:GetMetricStatistics",
     "ec2:DescribeAvailabilityZones",
+    "ec2:DescribeCapacityBlockOfferings",
     "ec2:DescribeCapacityReservations",
     "ec2:DescribeImages",
     "ec2:DescribeInstanceTypeOfferings",
     "ec2:DescribeInstanceTypes",
     "ec2:DescribeKeyPairs",
     "ec2:DescribeSubnets",
+    "ec2:DescribeVpcAttribute",
+    "ec2:DescribeVpcEndpoints",
     "ec2:GetCapacityManagerSupportabilityScores",
     "ec2:GetSpotPlacementScores",
+    "elasticfilesystem:DescribeMountTargets",
     "servicequotas:ListServiceQuotas",
     "ssm:GetParameter",
 )
@@ -45,10 +53,11 @@ def add_parser(commands: Commands) -> None:
         "preflight",
         help="ask the account whether the nodes of a stack can launch, before it is deployed",
         description="Compare what a synthesized cluster on EC2 asks for with the account: quotas and their use, "
-        "instance types in the zones, reservations and Capacity Blocks, images and key pairs, dry runs of launches, "
-        "and EC2's scores. Changes nothing. Whether EC2 has capacity, only a launch shows.",
-        epilog="exit status: 0 every line is ok, apart from dry runs and scores that are unknown, 1 a line is wrong, "
-        "2 none is wrong and another is unknown, or the account could not be asked, 130 interrupted; example: "
+        "instance types in the zones, reservations and Capacity Blocks, images and key pairs, subnets, DNS and file "
+        "systems that exist, the CDK's bootstrap stack, dry runs of launches, EC2's scores, and offers of Capacity "
+        "Blocks. Changes nothing. Whether EC2 has capacity, only a launch shows.",
+        epilog="exit status: 0 every line is ok, apart from dry runs, scores and offers that are unknown, 1 a line is "
+        "wrong, 2 none is wrong and another is unknown, or the account could not be asked, 130 interrupted; example: "
         f"cdk synth --quiet && deeplearning-cdk preflight; rights: {', '.join(ACTIONS)}; a dry run needs "
         f"{DRY_RUN_RIGHT}, which allows real launches too: without it, its lines are unknown",
     )
@@ -100,17 +109,38 @@ def _examine(arguments: argparse.Namespace) -> list[Finding]:
             f"stack {stack.name} must have Auto Scaling groups of nodes, got none; the Service Quotas console has the "
             "quotas of SageMaker, EMR and EKS"
         )
+    artifacts = find_stacks(assembly, [stack.path])
     if arguments.rehearsal is None:
-        arguments.region = arguments.region or _find_region(assembly, stack)
+        arguments.region = arguments.region or _find_region(artifacts[-1])
     access = open_cloud(arguments)
+    ec2 = access.clients("ec2")
     names = {name for demand in demands for name in list_names(demand.instance_type, demand.market)}
     answers = read_answers(access.clients, demands, sorted(names))
-    launches = read_launches(access.clients("ec2"), access.region, demands, answers)
-    return [*judge(demands, answers), *judge_launches(launches)]
+    bootstraps = list_bootstraps([each.entry["properties"] for each in artifacts])
+    vpcs = list_vpcs(stack.templates, demands, access.region)
+    file_systems = list_file_systems(stack.templates)
+    blocks = list_blocks(demands, answers)
+    return [
+        *judge(demands, answers),
+        *judge_subnets(demands, count_interfaces(stack.templates), answers),
+        *judge_vpcs(vpcs, read_vpcs(ec2, vpcs)),
+        *judge_file_systems(file_systems, read_mount_targets(access.clients, file_systems), demands, answers),
+        *judge_bootstraps(
+            bootstraps,
+            read_versions(access.clients, bootstraps),
+            f"aws://{_find_environment(artifacts[-1])[0] or 'ACCOUNT'}/{access.region}",
+        ),
+        *judge_launches(read_launches(ec2, access.region, demands, answers)),
+        *judge_offers(blocks, read_offers(ec2, blocks)),
+    ]
 
 
-def _find_region(assembly: Path, stack: AssemblyStack) -> str | None:
+def _find_region(artifact: StackArtifact) -> str | None:
     """Return the region that the assembly gives a stack; None where it leaves it open."""
-    entry = next(each.entry for each in find_stacks(assembly) if each.path == stack.path)
-    region = str(entry.get("environment", "")).rpartition("/")[2]
-    return None if region in ("", "unknown-region") else region
+    return _find_environment(artifact)[1] or None
+
+
+def _find_environment(artifact: StackArtifact) -> tuple[str, str]:
+    """Return the account and the region that the assembly gives a stack; empty where it leaves them open."""
+    account, _, region = str(artifact.entry.get("environment", "")).removeprefix("aws://").partition("/")
+    return account.replace("unknown-account", ""), region.replace("unknown-region", "")

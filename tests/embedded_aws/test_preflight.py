@@ -19,12 +19,17 @@ P_QUOTA = "Running On-Demand P instances"
 RESERVATION = {"id": BLOCK, "zone": ZONE, "instance_type": "c5.large", "instances": 1}
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1UMwhcGqmyDjZ2nVVpgqvYGqeXUOTAC5hbmJIm8Q9m"
 RIGHTS = (*ACTIONS, DRY_RUN_RIGHT)
-ADVICE = {DRY_RUN_RIGHT, "ec2:GetCapacityManagerSupportabilityScores", "ec2:GetSpotPlacementScores"}
+ADVICE = {
+    *(DRY_RUN_RIGHT, "ec2:DescribeCapacityBlockOfferings"),
+    *("ec2:GetCapacityManagerSupportabilityScores", "ec2:GetSpotPlacementScores"),
+}
 """Rights of what no deployment depends on."""
 READERS = {"Reader": RIGHTS} | {
     f"Without{number}": [each for each in RIGHTS if each != denied] for number, denied in enumerate(RIGHTS)
 }
 """Logical id of a role -> what its policy allows: all rights of the command, or all but one."""
+BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
+SQS = "com.amazonaws.us-east-1.sqs"
 SUPPORTABILITY = "supportability of 2 p4d.24xlarge in us-east-1a"
 
 
@@ -68,15 +73,42 @@ def run(deploy_template, sample_template, assemble, tmp_path, examine):
         cloud = deploy_template({"Resources": resources}, **settings | options)
         assert cloud.end()["status"] == "CREATE_COMPLETE"
         image = cloud.client("ec2").register_image(Name="image")["ImageId"]
-        cloud.client("ssm").put_parameter(Name="/mine/image", Value=image, Type="String")
-        assembly = assemble(tmp_path / "asked", ask_for(sample_template, image))
+        for name, value in {"/mine/image": image, BOOTSTRAP: "6"}.items():
+            cloud.client("ssm").put_parameter(Name=name, Value=value, Type="String")
+        cloud.site = make_site(cloud)
+        assembly = assemble(tmp_path / "asked", ask_for(sample_template, image, cloud.site))
+        require_bootstrap(assembly)
         return cloud, lambda reader="Reader": examine(cloud, assembly, reader)
 
     return open_account
 
 
-def ask_for(template, image):
-    """Let the sample ask for a master in a block and two workers, on demand or spot, in the region's first zone."""
+def make_site(cloud):
+    """Create a VPC with a small subnet, and a file system with a mount target in it; return their ids."""
+    ec2, efs = cloud.client("ec2"), cloud.client("efs")
+    vpc = ec2.create_vpc(CidrBlock="10.7.0.0/24")["Vpc"]["VpcId"]
+    ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": True})
+    place = {"VpcId": vpc, "CidrBlock": "10.7.0.0/28", "AvailabilityZone": ZONE}
+    subnet = ec2.create_subnet(**place)["Subnet"]["SubnetId"]
+    system = efs.create_file_system(CreationToken="mine")["FileSystemId"]
+    efs.create_mount_target(FileSystemId=system, SubnetId=subnet)
+    return {"vpc": vpc, "subnet": subnet, "system": system}
+
+
+def require_bootstrap(assembly):
+    """Let the stack of an assembly require version 6 of the bootstrap stack, as the CDK's stacks do."""
+    manifest = json.loads((assembly / "manifest.json").read_text())
+    required = {"requiresBootstrapStackVersion": 6, "bootstrapStackVersionSsmParameter": BOOTSTRAP}
+    manifest["artifacts"]["sample"]["properties"] |= required
+    (assembly / "manifest.json").write_text(json.dumps(manifest))
+
+
+def ask_for(template, image, site):
+    """
+    Let the sample ask for a master in a block and two workers in the region's first zone.
+
+    The workers are on demand, or spot and in a VPC of the account, with an endpoint there, and mount its file system.
+    """
     resources = template["Resources"]
     resources["Subnet"]["Properties"]["AvailabilityZone"] = {"Fn::Select": [0, {"Fn::GetAZs": ""}]}
     target = {"CapacityReservationTarget": {"CapacityReservationId": BLOCK}}
@@ -95,6 +127,14 @@ def ask_for(template, image):
     resources["SpotGroup"] = copy.deepcopy(resources["WorkerGroup"])
     properties = resources["SpotGroup"]["Properties"]
     properties["LaunchTemplate"]["LaunchTemplateId"] = {"Ref": "SpotTemplate"}
+    properties["VPCZoneIdentifier"] = [site["subnet"]]
+    resources["SpotSecurity"] = {"Type": "AWS::EC2::SecurityGroup", "Properties": {"VpcId": site["vpc"]}}
+    data = resources["SpotTemplate"]["Properties"]["LaunchTemplateData"]
+    data["SecurityGroupIds"] = [{"Fn::GetAtt": ["SpotSecurity", "GroupId"]}]
+    data["UserData"] = f'{{"file_system":{{"kind":"efs","source":"{site["system"]}:/"}}}}'
+    endpoint = {"VpcEndpointType": "Interface", "PrivateDnsEnabled": True, "SubnetIds": [site["subnet"]]}
+    endpoint |= {"VpcId": site["vpc"], "ServiceName": SQS}
+    resources["Endpoint"] = {"Type": "AWS::EC2::VPCEndpoint", "Properties": endpoint}
     properties["Tags"].append({"Key": CANDIDATE_TAG, "Value": "us-east-1a-p4d.24xlarge-spot-1f3a"})
     return template
 
@@ -107,7 +147,10 @@ def test_preflight_well_finds_nothing_wrong_and_uses_each_of_its_rights_and_no_o
     assert set(found) >= {
         *("dry run of 2 p4d.24xlarge in us-east-1a", "dry run of 2 p4d.24xlarge in us-east-1a, spot"),
         *("c5.large in us-east-1a", "p4d.24xlarge in us-east-1a", f"quota {P_QUOTA}", f"reservation {BLOCK}"),
-        *("image /mine/image", f"key pair {KEY}"),
+        *("image /mine/image", f"key pair {KEY}", f"bootstrap {BOOTSTRAP}"),
+        *(f"subnet {cloud.site['subnet']}", f"file system {cloud.site['system']}"),
+        *(f"DNS of {cloud.site['vpc']}", f"private DNS of {cloud.site['vpc']}"),
+        "Capacity Block of 2 p4d.24xlarge",
     }
     assert found[f"quota {P_QUOTA}"]["detail"] == "2 p4d.24xlarge need 192 vCPUs, the quota is 192, 0 are in use"
     score = found["spot placement score of 2 p4d.24xlarge in us-east-1a, spot"]["detail"]
@@ -148,3 +191,28 @@ def test_a_block_that_begins_later_is_wrong_until_it_has_begun(run):
     assert wrong[f"reservation {BLOCK}"]["remedy"] == "deploy once its state is active"
     cloud.command("begin_reservation", name=BLOCK)
     assert examine()[0] == 0
+
+
+def test_preflight_names_what_an_existing_vpc_and_file_system_refuse(run):
+    cloud, examine = run()
+    site, ec2 = cloud.site, cloud.client("ec2")
+    ec2.modify_vpc_attribute(VpcId=site["vpc"], EnableDnsHostnames={"Value": False})
+    made = {"VpcEndpointType": "Interface", "PrivateDnsEnabled": True, "VpcId": site["vpc"], "ServiceName": SQS}
+    endpoint = ec2.create_vpc_endpoint(**made)["VpcEndpoint"]["VpcEndpointId"]
+    for _ in range(9):
+        ec2.create_network_interface(SubnetId=site["subnet"])
+    efs = cloud.client("efs")
+    (target,) = efs.describe_mount_targets(FileSystemId=site["system"])["MountTargets"]
+    efs.delete_mount_target(MountTargetId=target["MountTargetId"])
+    cloud.client("ssm").put_parameter(Name=BOOTSTRAP, Value="5", Type="String", Overwrite=True)
+    status, _, wrong = examine()
+    wrong.pop(SUPPORTABILITY)
+    assert (status, {each["state"] for each in wrong.values()}) == (1, {"wrong"})
+    taken = "the stack takes 3, 1 of them for endpoints and mount targets"
+    assert {subject: each["detail"] for subject, each in wrong.items()} == {
+        f"subnet {site['subnet']}": f"2 addresses are free, {taken}",
+        f"DNS of {site['vpc']}": "enableDnsHostnames must be on, got off",
+        f"private DNS of {site['vpc']}": f"a service has one private name in a VPC: {endpoint} has that of {SQS}",
+        f"file system {site['system']}": "its mount targets must be available where nodes are, got us-east-1a missing",
+        f"bootstrap {BOOTSTRAP}": "the stack requires version 6, the region has 5",
+    }

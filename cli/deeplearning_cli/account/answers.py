@@ -42,14 +42,24 @@ class Reservation:
 
 
 @dataclass(frozen=True)
+class Subnet:
+    """A subnet of the account: its zone and VPC, and how many of its IPv4 addresses are free."""
+
+    zone: str
+    vpc: str
+    free: int
+
+
+@dataclass(frozen=True)
 class Answers:
     """
     Answers of an account.
 
     Attributes:
         zones: Names of the region's zones with their ids, in the order in which `Fn::GetAZs` has them.
-        subnets: Subnet -> zone, of the subnets of the account that the stack uses.
+        subnets: Id -> subnet of the account that nodes of the stack launch in.
         vcpus: Instance type -> vCPUs.
+        sold_in_blocks: Instance types that EC2 sells in Capacity Blocks.
         offered: Instance type -> zones that offer it.
         quotas: Name of a quota of EC2 -> quota.
         reservations: Id -> reservation.
@@ -58,8 +68,9 @@ class Answers:
     """
 
     zones: Mapping[str, str] | Refused = field(default_factory=dict)
-    subnets: Mapping[str, str] | Refused = field(default_factory=dict)
+    subnets: Mapping[str, Subnet] | Refused = field(default_factory=dict)
     vcpus: Mapping[str, int] | Refused = field(default_factory=dict)
+    sold_in_blocks: frozenset[str] = frozenset()
     offered: Mapping[str, frozenset[str]] | Refused = field(default_factory=dict)
     quotas: Mapping[str, Quota] | Refused = field(default_factory=dict)
     reservations: Mapping[str, Reservation] | Refused = field(default_factory=dict)
@@ -71,7 +82,8 @@ class Answers:
         if zone is None:
             return ""
         if zone.subnet and not isinstance(self.subnets, Refused):
-            return self.subnets.get(zone.subnet, "")
+            found = self.subnets.get(zone.subnet)
+            return found.zone if found else ""
         if zone.index is not None and not isinstance(self.zones, Refused):
             return dict(enumerate(self.zones)).get(zone.index, "")
         return zone.name
@@ -98,10 +110,14 @@ def read_answers(clients: Callable[[str], Any], demands: Sequence[NodeDemand], q
     subnets = sorted({demand.zone.subnet for demand in demands if demand.zone and demand.zone.subnet})
     reserved = sorted({demand.reservation for demand in demands if demand.reservation})
     images = sorted({demand.image for demand in demands if demand.image})
+    facts = ask(lambda: _read_types(ec2, types))
     return Answers(
         zones=ask(lambda: _read_zones(ec2)),
         subnets=ask(lambda: _read_subnets(ec2, subnets)) if subnets else {},
-        vcpus=ask(lambda: _read_vcpus(ec2, types)),
+        vcpus=facts if isinstance(facts, Refused) else {name: each.vcpus for name, each in facts.items()},
+        sold_in_blocks=frozenset(
+            () if isinstance(facts, Refused) else (name for name, each in facts.items() if each.is_sold_in_blocks)
+        ),
         offered=ask(lambda: _read_offered(ec2, types)),
         quotas=ask(lambda: _read_quotas(clients, frozenset(quotas))) if quotas else {},
         reservations=ask(lambda: _read_reservations(ec2, reserved)) if reserved else {},
@@ -120,7 +136,8 @@ def ask(read: Callable[[], T]) -> T | Refused:
         return Refused(str(error))
 
 
-def _pages(client: Any, operation: str, key: str, **parameters: Any) -> list[Any]:
+def read_pages(client: Any, operation: str, key: str, **parameters: Any) -> list[Any]:
+    """Return the entries of all pages of an answer."""
     pages = client.get_paginator(operation).paginate(**parameters)
     return [entry for page in pages for entry in page[key]]
 
@@ -131,36 +148,52 @@ def _read_zones(ec2: Any) -> dict[str, str]:
 
     Source: CloudFormation template reference, "Fn::GetAZs".
     """
-    default = ec2.describe_subnets(Filters=[_filter("default-for-az", ["true"])])["Subnets"]
+    default = ec2.describe_subnets(Filters=[make_filter("default-for-az", ["true"])])["Subnets"]
     chosen = {subnet["AvailabilityZone"] for subnet in default}
     found = ec2.describe_availability_zones(Filters=[{"Name": "zone-type", "Values": ["availability-zone"]}])
     zones = sorted(found["AvailabilityZones"], key=lambda zone: str(zone["ZoneName"]))
     return {zone["ZoneName"]: zone.get("ZoneId", "") for zone in zones if not chosen or zone["ZoneName"] in chosen}
 
 
-def _read_subnets(ec2: Any, ids: Sequence[str]) -> dict[str, str]:
-    found = ec2.describe_subnets(SubnetIds=list(ids))["Subnets"]
-    return {subnet["SubnetId"]: subnet["AvailabilityZone"] for subnet in found}
+def _read_subnets(ec2: Any, ids: Sequence[str]) -> dict[str, Subnet]:
+    # By a filter, since an id that the account does not have makes the whole request invalid otherwise.
+    found = ec2.describe_subnets(Filters=[make_filter("subnet-id", ids)])["Subnets"]
+    return {
+        each["SubnetId"]: Subnet(each["AvailabilityZone"], each["VpcId"], int(each["AvailableIpAddressCount"]))
+        for each in found
+    }
 
 
-def _read_vcpus(ec2: Any, types: Sequence[str]) -> dict[str, int]:
+@dataclass(frozen=True)
+class _TypeFacts:
+    vcpus: int
+    is_sold_in_blocks: bool
+
+
+def _read_types(ec2: Any, types: Sequence[str]) -> dict[str, _TypeFacts]:
     # By a filter, since a type that the region does not have makes the whole request invalid otherwise.
-    found = _pages(ec2, "describe_instance_types", "InstanceTypes", Filters=[_filter("instance-type", types)])
-    return {each["InstanceType"]: int(each["VCpuInfo"]["DefaultVCpus"]) for each in found}
+    found = read_pages(ec2, "describe_instance_types", "InstanceTypes", Filters=[make_filter("instance-type", types)])
+    return {
+        each["InstanceType"]: _TypeFacts(
+            int(each["VCpuInfo"]["DefaultVCpus"]), "capacity-block" in each.get("SupportedUsageClasses", ())
+        )
+        for each in found
+    }
 
 
 def _read_offered(ec2: Any, types: Sequence[str]) -> dict[str, frozenset[str]]:
-    parameters = {"LocationType": "availability-zone", "Filters": [_filter("instance-type", types)]}
-    found = _pages(ec2, "describe_instance_type_offerings", "InstanceTypeOfferings", **parameters)
+    parameters = {"LocationType": "availability-zone", "Filters": [make_filter("instance-type", types)]}
+    found = read_pages(ec2, "describe_instance_type_offerings", "InstanceTypeOfferings", **parameters)
     return {name: frozenset(each["Location"] for each in found if each["InstanceType"] == name) for name in types}
 
 
-def _filter(name: str, values: Sequence[str]) -> dict[str, Any]:
+def make_filter(name: str, values: Sequence[str]) -> dict[str, Any]:
+    """Return a filter of EC2."""
     return {"Name": name, "Values": list(values)}
 
 
 def _read_quotas(clients: Callable[[str], Any], names: frozenset[str]) -> dict[str, Quota]:
-    found = _pages(clients("service-quotas"), "list_service_quotas", "Quotas", ServiceCode="ec2")
+    found = read_pages(clients("service-quotas"), "list_service_quotas", "Quotas", ServiceCode="ec2")
     return {
         each["QuotaName"]: Quota(float(each["Value"]), _read_usage(clients, each.get("UsageMetric")))
         for each in found
@@ -195,7 +228,7 @@ def _read_reservations(ec2: Any, ids: Sequence[str]) -> dict[str, Reservation]:
     found: dict[str, Reservation] = {}
     for name in ids:
         describe = partial(ec2.describe_capacity_reservations, CapacityReservationIds=[name])
-        answer = _find(describe, "InvalidCapacityReservationId")
+        answer = find(describe, "InvalidCapacityReservationId")
         if answer and answer["CapacityReservations"]:
             found[name] = _read_reservation(answer["CapacityReservations"][0])
     return found
@@ -213,15 +246,19 @@ def _read_reservation(entry: Mapping[str, Any]) -> Reservation:
     )
 
 
+def read_parameter(clients: Callable[[str], Any], name: str) -> str | None:
+    """Return the value of a parameter of Systems Manager; None where there is none."""
+    found = find(lambda: clients("ssm").get_parameter(Name=name)["Parameter"]["Value"], "ParameterNotFound")
+    return None if found is None else str(found)
+
+
 def _find_image(clients: Callable[[str], Any], image: str) -> str | None:
     if image.startswith("ssm:"):
-        name = image.removeprefix("ssm:")
-        found = _find(lambda: clients("ssm").get_parameter(Name=name)["Parameter"]["Value"], "ParameterNotFound")
-        return None if found is None else str(found)
-    return image if _find(lambda: clients("ec2").describe_images(ImageIds=[image])["Images"], "InvalidAMIID") else None
+        return read_parameter(clients, image.removeprefix("ssm:"))
+    return image if find(lambda: clients("ec2").describe_images(ImageIds=[image])["Images"], "InvalidAMIID") else None
 
 
-def _find(read: Callable[[], T], missing: str) -> T | None:
+def find(read: Callable[[], T], missing: str) -> T | None:
     """Return an answer; None for an error whose code begins with `missing`."""
     from botocore.exceptions import ClientError  # noqa: PLC0415 - slow, and only this command needs it
 

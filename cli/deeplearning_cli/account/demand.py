@@ -46,6 +46,8 @@ class NodeDemand:
         reservation: Id of their capacity reservation or Capacity Block. Empty: none, or a resource group.
         image: Id of an image, or `ssm:` with the name of a parameter. Empty: that is not in the template.
         key_pair: Name of the key pair. Empty: none.
+        addresses: IPv4 addresses that each instance takes from its subnet.
+        vpc: Id of the VPC of its security groups. Empty: the stack creates the VPC, or the template does not name it.
     """
 
     group: str
@@ -58,6 +60,8 @@ class NodeDemand:
     reservation: str = ""
     image: str = ""
     key_pair: str = ""
+    addresses: int = 1
+    vpc: str = ""
 
 
 def list_demands(templates: Sequence[Mapping[str, Any]]) -> tuple[NodeDemand, ...]:
@@ -90,11 +94,13 @@ def _read_groups(resources: Mapping[str, Any]) -> Iterator[NodeDemand]:
             candidate=str(tags.get(CANDIDATE_TAG, FIRST_CANDIDATE)),
             instance_type=data["InstanceType"],
             count=count,
-            zone=_find_zone(properties, resources),
+            zone=find_zone(properties.get("VPCZoneIdentifier", ()), resources),
             market=market,
             reservation=reservation,
             image=_find_image(data.get("ImageId"), resources),
             key_pair=_text(data.get("KeyName")),
+            addresses=_count_addresses(data),
+            vpc=_find_vpc(data, resources),
         )
 
 
@@ -112,9 +118,9 @@ def _count(properties: Mapping[str, Any], request: Mapping[str, Any], role: str)
     return int(asked) if str(asked).isdigit() else 0
 
 
-def _find_zone(properties: Mapping[str, Any], resources: Mapping[str, Any]) -> Zone | None:
-    """Return the zone of a group's first subnet; a cluster has one."""
-    for subnet in properties.get("VPCZoneIdentifier", ()):
+def find_zone(subnets: Sequence[Any], resources: Mapping[str, Any]) -> Zone | None:
+    """Return the zone of the first subnet that shows it; a group of a cluster has one."""
+    for subnet in subnets:
         if isinstance(subnet, str):
             return Zone(subnet=subnet)
         zone = resources.get(_reference(subnet), {}).get("Properties", {}).get("AvailabilityZone")
@@ -124,6 +130,28 @@ def _find_zone(properties: Mapping[str, Any], resources: Mapping[str, Any]) -> Z
             case {"Fn::Select": [int(index) | str(index), {"Fn::GetAZs": _}]}:
                 return Zone(index=int(index))
     return None
+
+
+def _count_addresses(data: Mapping[str, Any]) -> int:
+    """
+    Return how many interfaces of an instance have an address.
+
+    One for EFA only has none (EC2 User Guide, "Elastic Fabric Adapter for AI/ML and HPC workloads on Amazon EC2").
+    """
+    interfaces = data.get("NetworkInterfaces", ())
+    return sum(each.get("InterfaceType") != "efa-only" for each in interfaces) or 1
+
+
+def _find_vpc(data: Mapping[str, Any], resources: Mapping[str, Any]) -> str:
+    groups = [*data.get("SecurityGroupIds", ())]
+    groups += [group for each in data.get("NetworkInterfaces", ()) for group in each.get("Groups", ())]
+    for group in groups:
+        match group:
+            case {"Fn::GetAtt": [str(name), "GroupId"]} if isinstance(
+                vpc := resources.get(name, {}).get("Properties", {}).get("VpcId"), str
+            ):
+                return vpc
+    return ""
 
 
 def _read_market(properties: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[Market, str]:

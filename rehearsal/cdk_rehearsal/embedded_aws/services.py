@@ -18,7 +18,12 @@ from cdk_rehearsal.embedded_aws.base.reservations import Reservations
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
 from cdk_rehearsal.embedded_aws.base.stack_record import OpenStack
 from cdk_rehearsal.embedded_aws.base.vcpu_quotas import VcpuQuotas
-from cdk_rehearsal.embedded_aws.ec2.account_api import install_offerings, install_reservations, install_scores
+from cdk_rehearsal.embedded_aws.ec2.account_api import (
+    install_block_offerings,
+    install_offerings,
+    install_reservations,
+    install_scores,
+)
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.ec2.instances import SingleInstances
 from cdk_rehearsal.embedded_aws.ec2.launcher import InstanceLauncher
@@ -186,6 +191,7 @@ class Services:
         install_reservations(self.capacity, self.place)
         install_offerings(self.capacity)
         install_scores()
+        install_block_offerings()
         install_quota_api(self.capacity, self.place)
         self.health.install()
         install_emr_api(self.emr, self.place)

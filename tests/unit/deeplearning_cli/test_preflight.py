@@ -3,6 +3,7 @@
 import dataclasses
 import datetime as dt
 import json
+from pathlib import Path
 
 import boto3
 import moto
@@ -11,8 +12,17 @@ from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 from botocore.validate import ParamValidator
 
+from cdk_rehearsal.manifest import StackArtifact
 from deeplearning_cli import preflight
-from deeplearning_cli.account.answers import Answers, Quota, Refused, Reservation, _read_reservations, read_answers
+from deeplearning_cli.account.answers import (
+    Answers,
+    Quota,
+    Refused,
+    Reservation,
+    Subnet,
+    _read_reservations,
+    read_answers,
+)
 from deeplearning_cli.account.demand import NodeDemand, Zone, list_demands
 from deeplearning_cli.account.judgement import judge
 from deeplearning_cli.account.launch_answers import DryRun, LaunchAnswer, list_launches, read_launches
@@ -275,7 +285,11 @@ def test_the_questions_are_those_of_the_api():
 
 def test_a_subnet_of_the_account_is_named_in_the_dry_run():
     ec2 = Ec2()
-    read(ec2, dataclasses.replace(WORKERS, zone=Zone(subnet="subnet-1")), subnets={"subnet-1": "us-east-1a"})
+    read(
+        ec2,
+        dataclasses.replace(WORKERS, zone=Zone(subnet="subnet-1")),
+        subnets={"subnet-1": Subnet("us-east-1a", "vpc-1", 9)},
+    )
     request = dict(ec2.asked)["run_instances"]
     assert (request["SubnetId"], "Placement" in request) == ("subnet-1", False)
 
@@ -469,7 +483,10 @@ def test_the_exit_status_says_whether_the_nodes_can_launch(account, monkeypatch,
     (zone, *_) = read_answers(clients, [WORKERS], []).offered["p4d.24xlarge"]
     stack = type("Stack", (), {"templates": [make_template(zone=zone)], "name": "mine", "path": "mine"})
     monkeypatch.setattr(preflight, "read_cluster", lambda *_: stack)
-    monkeypatch.setattr(preflight, "_find_region", lambda *_: None)
+    artifact = StackArtifact(Path(), "mine", {"properties": {}}, {})
+    monkeypatch.setattr(preflight, "find_stacks", lambda *_: (artifact,))
+    offer = {"CapacityBlockOfferings": []}  # moto has no such call either
+    monkeypatch.setattr(clients("ec2"), "describe_capacity_block_offerings", lambda **_: offer)
     status = main(["preflight", "--json"])
     assert (status, {finding["state"] for finding in json.loads(capsys.readouterr().out)}) == expected
 

@@ -170,6 +170,8 @@ class BoundTemplate:
         if name.startswith("/aws/service/"):
             return self._images.seed_parameter(name)
         if name.startswith("/cdk-bootstrap/") and name.endswith("/version"):
+            # As the bootstrap stack has it, so that who reads the parameter finds it too.
+            self._place.client("ssm").put_parameter(Name=name, Value=BOOTSTRAP_VERSION, Type="String", Overwrite=True)
             return BOOTSTRAP_VERSION
         try:
             return str(self._place.client("ssm").get_parameter(Name=name)["Parameter"]["Value"])

@@ -1,11 +1,14 @@
 """Operations of EC2 about the account, which moto lacks or answers from a table of its own."""
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from moto.core.responses import ActionResult
+from moto.core.utils import utcnow
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import EC2Backend
+from moto.ec2.models.instance_types import INSTANCE_TYPES
 from moto.ec2.responses import EC2Response
 
 from cdk_rehearsal.embedded_aws.base.capacity_pools import Capacity
@@ -81,6 +84,37 @@ def install_scores() -> None:
 
     _add(EC2Response, get_spot_placement_scores)
     _add(EC2Response, get_capacity_manager_supportability_scores)
+
+
+def install_block_offerings() -> None:
+    """
+    Let EC2 offer a Capacity Block that begins tomorrow, in the region's first zone, of each type that it sells so.
+
+    A block begins and ends at 11:30 UTC (EC2 User Guide, "Capacity Blocks for ML"). The fee is made up, as is the code
+    with which other types are refused.
+    """
+
+    def describe_capacity_block_offerings(api: EC2Response) -> ActionResult:
+        name, count = api._get_param("InstanceType"), int(api._get_param("InstanceCount"))  # noqa: SLF001 - moto's own
+        hours = int(api._get_param("CapacityDurationHours"))  # noqa: SLF001 - moto's own way to read a parameter
+        if "capacity-block" not in INSTANCE_TYPES.get(name, {}).get("SupportedUsageClasses", ()):
+            raise EC2ClientError("InvalidParameterValue", f"{name} is not supported in Capacity Blocks")
+        start = (utcnow() + timedelta(days=1)).replace(hour=11, minute=30, second=0, microsecond=0)
+        offer = {
+            "CapacityBlockOfferingId": "cb-0123456789abcdef0",
+            "InstanceType": name,
+            "AvailabilityZone": api.ec2_backend.describe_availability_zones()[0].name,
+            "InstanceCount": count,
+            "StartDate": start,
+            "EndDate": start + timedelta(hours=hours),
+            "CapacityBlockDurationHours": hours,
+            "UpfrontFee": f"{count * hours}.00",
+            "CurrencyCode": "USD",
+            "Tenancy": "default",
+        }
+        return ActionResult({"CapacityBlockOfferings": [offer]})
+
+    _add(EC2Response, describe_capacity_block_offerings)
 
 
 _LOW, _HIGH, _ENOUGH_TYPES = 1, 10, 3
