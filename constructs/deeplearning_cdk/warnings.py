@@ -9,7 +9,7 @@ from deeplearning_cdk.capacity.spending import Spending
 from deeplearning_cdk.catalog.instance_catalog import InstanceTypeFacts, catalog_date
 from deeplearning_cdk.nodes.image_choice import find_unsupported
 from deeplearning_cdk.nodes.plan import NodePlan
-from deeplearning_cdk.props.regions import check_region, read_partitions, suggest_regions
+from deeplearning_cdk.props.regions import check_region, find_partition, list_regions, suggest_regions
 from deeplearning_cdk.storage.lustre import MOUNT_COMMAND
 from deeplearning_contract.names import NodeRole
 
@@ -66,7 +66,7 @@ def judge_region(scope: Construct) -> None:
     """
     region = Stack.of(scope).region
     check_region("env.region", region)
-    if not Token.is_unresolved(region) and region not in read_partitions():
+    if not Token.is_unresolved(region) and region not in list_regions():
         text = (
             f"this release knows no region {region}, which may be newer; if it is misspelt, write "
             f"{suggest_regions(region)}"
@@ -159,8 +159,8 @@ def _list_types(types: Iterable[InstanceTypeFacts], region: str) -> Iterator[_Wa
 
 
 def _describe_offers(facts: InstanceTypeFacts, region: str) -> str:
-    partitions = read_partitions()
-    near = [each for each in facts.regions if partitions.get(each, "aws") == partitions.get(region, "aws")]
+    partition = find_partition(region)
+    near = [each for each in facts.regions if find_partition(each) == partition]
     if near:
         return (
             f"{facts.name} was not offered in {region} on {catalog_date()}, so it may not launch; "
@@ -168,6 +168,6 @@ def _describe_offers(facts: InstanceTypeFacts, region: str) -> str:
         )
     return (
         f"{facts.name} may not be offered in {region}, and the catalogue of {catalog_date()} knows no region of the "
-        f"partition {partitions[region]} with it; look it up with "
+        f"partition {partition} with it; look it up with "
         f"`aws ec2 describe-instance-type-offerings --region {region}`"
     )

@@ -17,9 +17,15 @@ _FORM = re.compile(r"(?P<area>[a-z]{2,4}(-[a-z]+)*)-(?P<direction>[a-z]+)-[1-9]"
 
 
 @cache
-def read_partitions() -> dict[str, str]:
-    """Return the partition of every known region, such as `aws-cn` of cn-north-1."""
-    return {each.name: str(each.partition) for each in region_info.RegionInfo.regions}
+def list_regions() -> tuple[str, ...]:
+    """Return the regions that the CDK knows."""
+    return tuple(region_info.Fact.regions)
+
+
+@cache
+def find_partition(region: str) -> str:
+    """Return the partition of a region, such as `aws-cn` of cn-north-1; `aws` for one that the CDK does not know."""
+    return region_info.RegionInfo.get(region).partition or "aws"
 
 
 def may_be_region(name: str) -> bool:
@@ -29,12 +35,12 @@ def may_be_region(name: str) -> bool:
     A new region has a known area or the two letters of a country, a direction and a number, such as mx-central-1 when
     it was new. Two letters in the wrong order, as in su-east-1, are a known area misspelt.
     """
-    if name in read_partitions():
+    if name in list_regions():
         return True
     found = _FORM.fullmatch(name)
     if found is None or found["direction"] not in _DIRECTIONS:
         return False
-    areas = {match["area"] for each in read_partitions() if (match := _FORM.fullmatch(each))}
+    areas = {match["area"] for each in list_regions() if (match := _FORM.fullmatch(each))}
     area = found["area"]
     is_country = re.fullmatch("[a-z]{2}", area) is not None
     return area in areas or (is_country and area[::-1] not in areas)
@@ -43,7 +49,7 @@ def may_be_region(name: str) -> bool:
 def suggest_regions(name: str) -> str:
     """Return the known regions with the names nearest to another; empty if none is near."""
     wanted = name.strip().lower()
-    near = difflib.get_close_matches(wanted, read_partitions(), n=2 * _SUGGESTED, cutoff=0.7)
+    near = difflib.get_close_matches(wanted, list_regions(), n=2 * _SUGGESTED, cutoff=0.7)
 
     def rank(region: str) -> tuple[bool, float, str]:
         # Swapped letters are the most frequent error.

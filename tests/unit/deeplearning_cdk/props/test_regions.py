@@ -9,7 +9,7 @@ import pytest
 from deeplearning_cdk import InstanceTypeFacts, Network, NodeImage, TrainingCluster
 from deeplearning_cdk.eks.training import EksTraining
 from deeplearning_cdk.emr.training import EmrTraining
-from deeplearning_cdk.props.regions import may_be_region, read_partitions, suggest_regions
+from deeplearning_cdk.props.regions import find_partition, list_regions, may_be_region, suggest_regions
 from deeplearning_cdk.sagemaker.training import SageMakerTraining
 from stacks.context import read_choices
 from tests.unit.deeplearning_cdk.clusters import warn
@@ -44,8 +44,8 @@ def test_a_region_that_is_known_or_may_be_new_is_taken(region: str) -> None:
 
 
 def test_every_region_of_the_cdk_may_be_one() -> None:
-    assert len(read_partitions()) > 40
-    assert all(may_be_region(region) for region in read_partitions())
+    assert len(list_regions()) > 40
+    assert all(may_be_region(region) for region in list_regions())
 
 
 @pytest.mark.parametrize("platform", [TrainingCluster, EmrTraining, SageMakerTraining, EksTraining])
@@ -81,7 +81,7 @@ def test_a_type_is_proposed_in_regions_of_the_same_partition_only(
 ) -> None:
     warnings = warn(make_stack(region=region), {"workers.instance_type": "g5.12xlarge"})
     (text,) = (text for text in warnings if "offered in" in text)
-    named = {each for each in read_partitions() if each in text.replace(region, "")}
-    partition = read_partitions().get(region, "aws")
-    assert {read_partitions()[each] for each in named} == ({"aws"} if partition == "aws" else set())
-    assert ("`aws ec2 describe-instance-type-offerings --region" in text) is (partition != "aws")
+    named = {each for each in list_regions() if each in text.replace(region, "")}
+    is_standard = find_partition(region) == "aws"
+    assert {find_partition(each) for each in named} == ({"aws"} if is_standard else set())
+    assert ("`aws ec2 describe-instance-type-offerings --region" in text) is not is_standard
