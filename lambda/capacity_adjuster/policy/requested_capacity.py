@@ -144,7 +144,8 @@ def record_request(requested: RequestedCapacity | None, request: CapacityRequest
     if request.request_id in requested.known:
         return None
     known = (*requested.known, request.request_id)[-_MOST_KNOWN:]
-    if requested.is_over and not requested.known:  # The creation was cancelled before it was accepted.
+    is_cancelled = not requested.known  # A creation, before it was accepted.
+    if requested.is_over and (is_cancelled or request.resource == requested.request.resource):
         return replace(requested, revision=requested.revision + 1, known=known)
     return RequestedCapacity(requested.revision + 1, request, known, former=requested.asks or requested.former)
 

@@ -149,6 +149,29 @@ def test_a_deletion_in_the_middle_launches_nothing_afterwards():
         assert sizes(world) == before
 
 
+def test_an_update_that_arrives_after_the_deletion_asks_for_nothing():
+    """Lambda tries again for hours what crashed before it was recorded; CloudFormation has gone on long since."""
+    world = create(0)
+    late = world.stack_request("Update", 3)
+    ask(world, late, crash_at=0)
+    ask(world, world.stack_request("Delete", 0))
+    ask(world, late)
+    tick(world)
+    assert world.requested.is_over
+    assert sizes(world) == (1, 0)
+
+
+def test_a_resource_that_is_created_after_the_deletion_of_another_asks():
+    world = create()
+    ask(world, world.stack_request("Delete", 0))
+    world.is_deleted = False
+    for group in world.groups.values():
+        group.desired = 0
+        world.forget_old_answers(group)
+    ask(world, world.stack_request("Create", 2))
+    assert sizes(world) == (1, 2)
+
+
 def test_a_deletion_waits_for_an_invocation_that_asks():
     world = make_world()
     ask(world, world.stack_request("Create", 3), crash_at=11)
