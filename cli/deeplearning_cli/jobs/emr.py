@@ -59,10 +59,12 @@ class EmrPlatform(MasterSession):
             if state != _WAITING:
                 lines: list[str] = []
                 self.run(["logs", "--step", step_id], lines.append)
-                for line in lines[shown:]:
+                # What a short job says at its end comes after its own output, from its status.
+                begun = next((count for count, line in enumerate(lines, 1) if line.endswith(_STARTED)), None)
+                for line in lines[shown:begun]:
                     on_line(line)
                 shown = len(lines)
-                if any(line.endswith(_STARTED) for line in lines):
+                if begun:
                     return Started()
                 if state != _RUNNING:
                     print_progress(f"step {step_id} is {state}")

@@ -20,7 +20,7 @@ from moto.ec2.models import ec2_backends
 
 from deeplearning_cli.main import main
 from deeplearning_contract.jobs.submission import SubmissionSettings, submission_parameter
-from tests.real_time import wait_until
+from tests.real_time import GENEROUS_SECONDS, wait_until
 from tests.unit import job_lab as jobs
 from tests.unit.deeplearning_provision.data_lab import REGION, serve_s3
 
@@ -245,6 +245,7 @@ class EmrSteps:
         self.root = job_lab.folder / job_lab.addresses[0]
         self.steps = []
         self.processes = {}
+        self.is_short = False  # Whether a step has ended by the time that its log is read
 
     def answer(self, operation, arguments):
         self._advance()
@@ -287,6 +288,8 @@ class EmrSteps:
         with (folder / "stderr").open("wb") as errors, (folder / "stdout").open("wb") as output:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
         self.lab.started.append(process)
+        if self.is_short:
+            process.wait(GENEROUS_SECONDS)
         return process
 
 
@@ -313,6 +316,7 @@ def emr(cluster, job_lab, monkeypatch):
 
 def test_on_emr_a_job_is_a_step_and_prints_what_it_prints_on_ec2(cluster, emr, capsys):
     write_job(cluster)
+    emr.is_short = True
     assert main(["submit", "job.toml", "hadoop", "--env", "COLOUR=red"]) == 0
     on_emr = capsys.readouterr()
     (step,) = emr.steps
