@@ -15,6 +15,7 @@ from deeplearning_contract.names import NodeRole
 
 LEASE_SECONDS = 130
 """Longer than the lease of an invocation of this machine."""
+SECONDS_BETWEEN_REQUESTS = 5
 
 
 class RequestMachine(ClusterMachine):
@@ -45,6 +46,8 @@ class RequestMachine(ClusterMachine):
         """Deploy another count; Lambda tries again what crashes."""
         if self.world.is_deleted:
             return
+        # A rollback follows its update within seconds, while reads are still older; a third deployment does not.
+        self.world.pass_time(SECONDS_BETWEEN_REQUESTS)
         event = self.world.stack_request("Update" if self.world.requested else "Create", workers)
         invocation = ask(self.world, event, crash_at=crash, lag=lag, meanwhile=meanwhile)
         if invocation.outcome == "crashed":
@@ -84,6 +87,7 @@ class RequestMachine(ClusterMachine):
         invoke(world)
         world.pass_time(LEASE_SECONDS)
         for _ in range(3):
+            self.end_activities()
             world.pass_time(60)
             invoke(world)
         invariants.w4_the_request_is_carried_out(world)
@@ -92,3 +96,10 @@ class RequestMachine(ClusterMachine):
         invoke(world)
         if is_over:
             assert [world.groups[role].desired for role in NodeRole] == [before[6], before[7]]
+
+    def end_activities(self):
+        """End what runs, since a request that died twice waits for that."""
+        for role, group in self.world.groups.items():
+            self.world.end_terminations(role)
+            for _ in group.running("launch"):
+                self.world.end_launch(role)

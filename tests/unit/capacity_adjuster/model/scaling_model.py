@@ -201,7 +201,9 @@ class World:
 
     @property
     def floor(self):
-        return max(self.settings.worker_min_capacity, self.workers.min_size)
+        requested = self.requested
+        is_waiting = requested is not None and requested.block is not None and not requested.is_over
+        return max(0 if is_waiting else self.settings.worker_min_capacity, self.workers.min_size)
 
     def changed(self, group):
         group.remember(self.now)
@@ -305,8 +307,16 @@ class World:
             return
         self.note_scale_up(group, desired)
         group.desired = self.asked = desired
-        self.by_hand.add(NodeRole.WORKER)
+        self.note_scaling(group)
         self.forget_old_answers(group)
+
+    def note_scaling(self, group):
+        """Note a user's scaling; back to what waits for a block is none, as far as anybody can tell."""
+        waits = self.requested is not None and self.requested.block is not None
+        if waits and any((ask.group, ask.target) == (group.name, group.desired) for ask in self.requested.asks):
+            self.by_hand.discard(group.role)
+        else:
+            self.by_hand.add(group.role)
 
     def user_starts_again(self, desired):
         """Raise both groups after a stop, as one who goes on with the cluster."""
@@ -373,6 +383,7 @@ class World:
         if is_raised:
             self.note_scale_up(group, minimum)
             group.desired = self.asked = minimum
+            self.note_scaling(group)
         self.forget_old_answers(group)
 
     def user_suspends(self, process):
@@ -388,7 +399,9 @@ class World:
         """Let the user resume what the breaker suspended."""
         if self.breaker is not None and self.breaker.is_tripped and not self.breaker.lease_until:
             self.workers.suspended.discard("Launch")
-            self.counted_from = self.now
+            # Before a membership is published, the cluster fails all the same.
+            if self.state is not None and self.state.phase is not Phase.LAUNCHED:
+                self.counted_from = self.now
             self.forget_old_answers(self.workers)
 
     # What the master's agent does, as far as the adjuster meets it.
