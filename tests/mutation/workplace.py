@@ -43,7 +43,15 @@ class Package:
     tests: tuple[str, ...]
 
 
-POLICY_TESTS = ("checks", "crashes", "histories", "requested_capacity", "stop_histories")
+POLICY_TESTS = (
+    "block_start",
+    "candidate_search",
+    "checks",
+    "crashes",
+    "histories",
+    "requested_capacity",
+    "stop_histories",
+)
 MEMBERSHIP_TESTS = (
     "rules",
     "evictions",

@@ -61,11 +61,10 @@ class CandidateContent:
 
 def read_content(candidate: str) -> CandidateContent:
     """Return the content that a candidate's tag names."""
-    zone = find_zones(candidate)[:1]
-    rest = candidate.removeprefix(zone[0]) if zone else candidate
+    zone = next(iter(find_zones(candidate)), "")
     return CandidateContent(
-        zone="".join(zone),
-        instance_type=find_instance_type(rest.lstrip("-")),
+        zone=zone,
+        instance_type=find_instance_type(candidate.removeprefix(zone)),
         is_spot=_SPOT.search(candidate) is not None,
         is_reserved=_RESERVED.search(candidate) is not None,
     )

@@ -10,6 +10,7 @@ A verdict in the state record ends the search; the record then only names the ca
 is pure.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -128,13 +129,13 @@ class CandidateSearch:
         following = replace(self, revision=self.revision + 1, since=0, lease_until=0, processes={})
         if now <= latest and (name := next(ready, None)) is not None:
             return replace(following, candidate=name, stage=Stage.ASKING, asked=self.asked + 1)
-        is_over = now + min((max(0, self._count_rest(name, now)) for name in order), default=0) > latest
-        return None if is_over else replace(following, stage=Stage.RESTING)
+        earliest = now + min(self._count_rest(name, now) for name in order)
+        return None if max(now, earliest) > latest else replace(following, stage=Stage.RESTING)
 
     def end_patience(self, patience_seconds: int, search_seconds: int) -> float:
         """Return the time at which the candidate must have given enough; infinite before it was asked."""
         if not self.since:
-            return float("inf")
+            return math.inf
         return min(self.since + patience_seconds, self.began + search_seconds)
 
     def count_tried(self) -> int:
@@ -156,7 +157,7 @@ class CandidateSearch:
                 if name != self.candidate and other.shares_quota(content):
                     before = self.resting.get(name, Rest(0, 0))
                     rests[name] = replace(before, until=max(before.until, now + seconds))
-        return {name: rest for name, rest in rests.items() if name in contents or name == self.candidate}
+        return {name: rest for name, rest in rests.items() if name in contents}
 
 
 BLANK_SEARCH = CandidateSearch(0, "", Stage.LEAVING, began=0)

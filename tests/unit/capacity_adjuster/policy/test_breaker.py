@@ -73,6 +73,7 @@ def test_three_workers_that_a_health_check_took_trip_it(cause):
     assert cause.partition("taken out")[2].rstrip(".") in str(decision.breaker.reason)
     assert "resume the process Launch of w" in str(decision.breaker.reason)
     assert "(i-0000000b, i-0000000c, i-0000000d)" in decision.breaker.reason.cause
+    assert " within 30 minutes " in decision.breaker.reason.cause
     assert not decision.breaker.reason.cause.endswith(".")
 
 

@@ -109,6 +109,42 @@ def test_a_quota_rests_what_needs_as_many_of_its_vcpus_and_is_not_reserved():
     assert set(ASKING.leave(LACK, contents, NOW).resting) == {"0"}
 
 
+@pytest.mark.parametrize(
+    ("refused", "other", "is_rested"),
+    [
+        ("us-east-1a-g5.2xlarge-0001", "us-east-1b-g5.xlarge-0002", False),
+        ("us-east-1a-g5.xlarge-0001", "us-east-1b-g5.2xlarge-0002", True),
+        ("us-east-1a-m5.xlarge-0001", "us-east-1b-m5.large-0002", False),
+        ("us-east-1a-m5.large-0001", "us-east-1b-m5.xlarge-0002", True),
+        ("us-east-1a-c7i.metal-24xl-0001", "us-east-1b-c7i.metal-48xl-0002", False),
+        ("us-east-1a-g5.xlarge-spot-0001", "us-east-1b-g5.2xlarge-spot-0002", True),
+        ("us-east-1a-g5.xlarge-spot-0001", "us-east-1b-g6.xlarge-spot-0002", False),
+        ("us-east-1a-p4d.24xlarge-block-0001", "us-east-1b-p4d.24xlarge-block-0002", False),
+        ("unknown", "unknown-too", False),
+    ],
+)
+def test_a_quota_that_refuses_a_candidate_rests_another_only_if_it_certainly_refuses_it_too(refused, other, is_rested):
+    left = replace(ASKING, candidate=refused).leave(QUOTA, list_contents((refused, other), ""), NOW)
+    assert (other in left.resting) is is_rested
+
+
+def test_a_longer_rest_of_its_own_is_kept_when_the_quota_of_another_rests_a_candidate():
+    order = ("us-east-1a-p4d.24xlarge-0001", SAME)
+    search = replace(ASKING, candidate=order[0], resting={SAME: Rest(NOW + 500, 360)})
+    assert search.leave(QUOTA, list_contents(order, ""), NOW).resting[SAME] == Rest(NOW + 500, 360)
+
+
+def test_the_rest_of_a_candidate_that_an_update_has_removed_is_forgotten():
+    search = replace(ASKING, resting={"gone": Rest(NOW + 100, 180)})
+    assert set(search.leave(LACK, CONTENTS, NOW).resting) == {"0"}
+
+
+def test_a_candidate_is_asked_again_when_its_rest_is_over_and_not_before():
+    search = replace(LEAVING, resting={name: Rest(NOW + 100, 180) for name in ORDER})
+    assert search.ask_next(ORDER, NOW + 99, **LIMITS).stage is Stage.RESTING
+    assert search.ask_next(ORDER, NOW + 100, **LIMITS).stage is Stage.ASKING
+
+
 def test_a_rest_for_the_quota_of_another_is_no_refusal_of_its_own():
     left = replace(ASKING, candidate=SAME, resting={SAME: Rest(NOW, 0)}).leave(
         LACK, list_contents((SAME, "0"), ""), NOW
@@ -144,9 +180,9 @@ def test_the_zones_that_ec2_names_are_part_of_the_reason_and_not_of_the_choice()
     assert find_zones(message) == ("us-east-1b", "us-east-1d")
     search = ASKING.leave(replace(LACK, message=message), CONTENTS, NOW)
     search = replace(search, candidate=OTHER).leave(QUOTA, CONTENTS, NOW)
-    reason = explain_search(search, 6, NOW + 1100)
+    reason = explain_search(search, 6, NOW + 3500)
     assert reason.cause == (
-        "no candidate gave at least 6 workers in 20 min: p4d.24xlarge in us-east-1a: "
+        "no candidate gave at least 6 workers in 60 min: p4d.24xlarge in us-east-1a: "
         "InsufficientInstanceCapacity, 3 of 8; g5.48xlarge in us-east-1c: VcpuLimitExceeded, 0 of 8"
     )
     assert reason.remedy.startswith("EC2 names us-east-1b, us-east-1d; try again later")
@@ -159,7 +195,9 @@ def test_the_reason_has_the_last_attempt_of_each_candidate_and_a_bounded_length(
         search = replace(search, candidate=name).leave(LACK, CONTENTS, NOW)
     assert len(search.attempts) == 16
     reason = explain_search(search, 0, NOW)
+    assert reason.cause.startswith("no candidate gave at least 1 workers in 2 min: ")
     assert reason.cause.count("3 of 8") == 8
+    assert reason.remedy == "try again later, add a candidate to workers.fallbacks, or reserve capacity"
     assert len(str(reason)) <= MAX_REASON
 
 
@@ -199,6 +237,36 @@ def test_patience_ends_with_a_refusal_unless_the_whole_region_waits(settings, me
     assert isinstance(decide(groups, **options), Wait)
     assert isinstance(decide(groups, **options, patience_until=test_decision.NOW + 1), Wait)
     assert isinstance(decide(groups, **options, patience_until=test_decision.NOW), Outcome) is is_refused
+
+
+def judge_patience(settings, workers, master=test_decision.MASTER):
+    settings = replace(settings, worker_min_capacity=2, patience_seconds=90)
+    options = {"state": None, "adjustment": None, "breaker": None, "settings": settings, "now": test_decision.NOW}
+    groups = ClusterObservation((master, replace(workers, activities=(*workers.activities, PENDING))))
+    return decide(groups, **options, patience_until=test_decision.NOW)
+
+
+PENDING = test_decision.launch(450, "InProgress")
+
+
+def test_a_candidate_has_its_minimum_when_the_patience_is_over_or_is_refused_with_what_it_gave(settings):
+    assert isinstance(judge_patience(settings, replace(test_decision.WORKERS, instances=test_decision.nodes(2))), Wait)
+    later = replace(test_decision.launch(440, "Failed", LACK_WORDS.replace("1a)", "1b)")), zone="eu-west-1b")
+    failed = (later, test_decision.FAILED)
+    decision = judge_patience(
+        settings, replace(test_decision.SHORT, instances=test_decision.nodes(1), activities=failed)
+    )
+    assert decision.state.reason.cause == "worker must launch within 90 s, got 1 of 3 workers"
+    assert decision.refusal == Refusal(
+        Scope.CANDIDATE, "InsufficientInstanceCapacity", 1, 3, message=later.message, zone="eu-west-1b"
+    )
+
+
+def test_a_candidate_without_an_answer_for_its_master_is_refused_for_its_master(settings):
+    master = replace(test_decision.MASTER, instances=(), activities=())
+    decision = judge_patience(settings, replace(test_decision.WORKERS, instances=test_decision.nodes(2)), master)
+    assert decision.state.reason.cause == "master must launch within 90 s, got 2 of 3 workers"
+    assert decision.refusal == Refusal(Scope.CANDIDATE, "master: nothing within 90 s", 2, 3)
 
 
 def test_the_tried_candidates_count_once():
