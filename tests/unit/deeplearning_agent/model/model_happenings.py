@@ -162,7 +162,13 @@ def forge(machine, member):
     report = NodeReport(CLUSTER, machine.instance_id, ReportStage.JOINED, member=member, sequence=STOLEN_SEQUENCE)
     machine.world.note(f"{machine.instance_id} is stolen and says {member}")
     machine.world.cloud.send("report", report.to_body(), machine.sender)
-    machine.world.scheduler.at(60, lambda: machine.world.terminate(machine))
+    machine.world.scheduler.at(60, lambda: find_out(machine))
+
+
+def find_out(machine):
+    """Let the owner of a stolen worker terminate it."""
+    machine.found_out = machine.world.scheduler.now
+    machine.world.terminate(machine)
 
 
 def forge_gpus(machine, event):

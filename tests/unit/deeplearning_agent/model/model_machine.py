@@ -51,6 +51,8 @@ class Machine:
         self.gpu_count = GPUS
         self.is_stolen = False
         """Somebody else reports in its name."""
+        self.found_out = None
+        """When its owner found out, and terminated it."""
         self.is_interrupted = False
         """EC2 has said that it takes it."""
         self.membership = None

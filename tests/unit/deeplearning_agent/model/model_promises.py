@@ -107,7 +107,12 @@ class Promises:
 
     def _check_theft(self, new):
         machines = self.world.machines.values()
-        is_theft_alone = all(machine.is_stolen for machine in machines if machine.has_had_trouble)
+        # A stolen worker that dies by itself, before its owner finds out, is a trouble of its own.
+        is_theft_alone = all(
+            machine.is_stolen and machine.died in (None, machine.found_out)
+            for machine in machines
+            if machine.has_had_trouble
+        )
         sound = [m for m in machines if m.role is NodeRole.WORKER and not m.has_had_trouble]
         is_fair = not is_theft_alone or len(sound) < self.world.minimum
         require(is_fair or not self.world.is_calm, f"M21: stolen workers failed the cluster: {new.reason}")
@@ -133,9 +138,12 @@ class Promises:
         survivors = [name for name in before if name in after]
         require(after[: len(survivors)] == survivors, "M5: the order of the survivors changed")
         since = self.world.scheduler.now - (HEARD_SECONDS if self.world.is_calm else LATEST_SECONDS)
-        useless = [name for name in after if name not in before and self.complained.get(name, since) < since]
+        machines = self.world.machines
+        # A stolen worker may take back that it leaves, and says what any other would.
+        honest = [name for name in after if name not in before and not machines[name].is_stolen]
+        useless = [name for name in honest if self.complained.get(name, since) < since]
         require(not useless, f"M16: {useless}, which failed or leaves, was admitted")
-        deaths = {name: self.world.machines[name].died for name in after if name not in before}
+        deaths = {name: machines[name].died for name in after if name not in before}
         dead = [
             name for name, died in deaths.items() if died is not None and died < self.world.scheduler.now - KEPT_SECONDS
         ]
