@@ -52,7 +52,7 @@ class Machine:
         self.is_stolen = False
         """Somebody else reports in its name."""
         self.found_out = None
-        """When its owner found out, and terminated it."""
+        """Time at which its owner found out and terminated it; None before."""
         self.is_interrupted = False
         """EC2 has said that it takes it."""
         self.membership = None
