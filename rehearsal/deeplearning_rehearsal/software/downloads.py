@@ -12,7 +12,8 @@ from pathlib import Path
 from cdk_rehearsal.cache import fill_once
 from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.lab.images.base_root import NODE_PYTHON
-from deeplearning_contract.setting_parts import decode_requirements
+from deeplearning_contract.setting_parts import EnvironmentSettings, decode_requirements
+from deeplearning_rehearsal.template import TORCH, choose_framework
 
 HOROVOD_VERSION = "0.28.1"
 HOROVOD = "horovod==0.28.1 --hash=sha256:92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
@@ -124,6 +125,16 @@ def _download_horovod(folder: Path) -> Path:
     if answer.returncode != 0 or len(sources) != 1:
         raise UnavailableError(f"Horovod's source could not be downloaded: {answer.stderr.strip()[-600:]}")
     return sources[0]
+
+
+def prepare_packages_of(
+    environment: EnvironmentSettings, find_file: Callable[[], Path], cache: Path, report: Callable[[str], None]
+) -> tuple[Path, ...]:
+    """Return the folders with the packages of an environment; `find_file` finds its requirements."""
+    if environment.kind == "horovod":
+        return (prepare_horovod(cache, choose_framework(environment.framework) or TORCH, environment.horovod, report),)
+    wheels = prepare_packages(cache, find_file(), report)
+    return (wheels, prepare_horovod(cache, "", environment.horovod, report)) if environment.horovod else (wheels,)
 
 
 def _download_framework(framework: str, folder: Path, report: Callable[[str], None]) -> None:

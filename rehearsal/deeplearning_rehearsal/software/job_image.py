@@ -23,8 +23,8 @@ from cdk_rehearsal.lab.images.container_image import ContainerImage, build_image
 from deeplearning_contract.document import read_record
 from deeplearning_contract.names import ENVIRONMENT_DIRECTORY
 from deeplearning_contract.setting_parts import SYSTEM_PYTHON, EnvironmentSettings
+from deeplearning_rehearsal.software.downloads import prepare_packages_of
 from deeplearning_rehearsal.software.kept_environments import ARCHIVE, COMPLETE, KeptEnvironments
-from deeplearning_rehearsal.software.node_software import prepare_packages_of
 from deeplearning_rehearsal.template import choose_framework
 
 KEPT_IMAGE = StandIn(
@@ -41,6 +41,21 @@ def find_or_build_image(
 ) -> ContainerImage:
     """Return the image of a training image's asset from a kept environment, or as `build_job_image` does."""
     return find_kept_image(asset, cache, report) or build_job_image(asset, base, cache, report)
+
+
+def prepare_image_packages(asset: ImageAsset, cache: Path, report: Callable[[str], None]) -> None:
+    """Download the packages of a training image, while there is a network: the lab, where it is built, has none."""
+    if find_kept_image(asset, cache, report) is None:
+        settings = _read_settings(asset)
+        _leave_gpus_out(settings)
+        _prepare_packages(asset, settings, cache, report)
+
+
+def _prepare_packages(
+    asset: ImageAsset, settings: dict[str, Any], cache: Path, report: Callable[[str], None]
+) -> tuple[Path, ...]:
+    requirements = next((asset.directory / "files").glob("*-requirements.txt"), None)
+    return prepare_packages_of(_read_environment(settings), lambda: _require(requirements), cache, report)
 
 
 def find_kept_image(asset: ImageAsset, cache: Path, report: Callable[[str], None]) -> ContainerImage | None:
@@ -80,9 +95,7 @@ def build_job_image(asset: ImageAsset, base: BaseRoot, cache: Path, report: Call
     """
     settings = _read_settings(asset)
     changes = _leave_gpus_out(settings)
-    environment = _read_environment(settings)
-    requirements = next((asset.directory / "files").glob("*-requirements.txt"), None)
-    packages = prepare_packages_of(environment, lambda: _require(requirements), cache, report)
+    packages = _prepare_packages(asset, settings, cache, report)
     with tempfile.TemporaryDirectory() as work:
         context = Path(work) / "context"
         shutil.copytree(asset.directory, context)

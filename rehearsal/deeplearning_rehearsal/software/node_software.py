@@ -14,8 +14,14 @@ from cdk_rehearsal.lab.images.image_parts import PYTORCH, prepare_layers
 from cdk_rehearsal.lab.packages import prepare_index
 from cdk_rehearsal.machine import ImagePart
 from deeplearning_contract.setting_parts import EnvironmentSettings
-from deeplearning_rehearsal.software.downloads import HOROVOD_VERSION, prepare_digits, prepare_horovod, prepare_packages
-from deeplearning_rehearsal.template import TORCH, choose_framework, find_environment
+from deeplearning_rehearsal.software.downloads import (
+    HOROVOD_VERSION,
+    prepare_digits,
+    prepare_horovod,
+    prepare_packages_of,
+)
+from deeplearning_rehearsal.software.job_image import prepare_image_packages
+from deeplearning_rehearsal.template import TORCH, find_environment
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,8 @@ def prepare_software(stack: AssemblyStack, cache: Path, report: Callable[[str], 
     layers = prepare_layers(parts, base, wheels, cache, report)
     packages = prepare_job_packages(stack, cache, report)
     index = prepare_index(cache, packages, report) if packages else None
+    for asset in stack.images:
+        prepare_image_packages(asset, cache, report)
     return NodeSoftware(base, layers, index, prepare_sdk(stack.deployment, cache, report))
 
 
@@ -60,16 +68,6 @@ def prepare_job_packages(stack: AssemblyStack, cache: Path, report: Callable[[st
     if environment is None:
         return ()
     return prepare_packages_of(environment, lambda: _find_requirements(stack, environment), cache, report)
-
-
-def prepare_packages_of(
-    environment: EnvironmentSettings, find_file: Callable[[], Path], cache: Path, report: Callable[[str], None]
-) -> tuple[Path, ...]:
-    """Return the folders with the packages of an environment; `find_file` finds its requirements."""
-    if environment.kind == "horovod":
-        return (prepare_horovod(cache, choose_framework(environment.framework) or TORCH, environment.horovod, report),)
-    wheels = prepare_packages(cache, find_file(), report)
-    return (wheels, prepare_horovod(cache, "", environment.horovod, report)) if environment.horovod else (wheels,)
 
 
 def _find_requirements(stack: AssemblyStack, environment: EnvironmentSettings) -> Path:

@@ -17,7 +17,12 @@ from cdk_rehearsal.lab.namespaces import SYSTEM_PATH
 from deeplearning_cdk import JobEnvironment, TrainingImage
 from deeplearning_contract.names import ENVIRONMENT_DIRECTORY
 from deeplearning_rehearsal.software import job_image
-from deeplearning_rehearsal.software.job_image import build_job_image, find_kept_image, find_or_build_image
+from deeplearning_rehearsal.software.job_image import (
+    build_job_image,
+    find_kept_image,
+    find_or_build_image,
+    prepare_image_packages,
+)
 from deeplearning_rehearsal.software.kept_environments import PLACE
 
 RECIPE = {
@@ -125,6 +130,19 @@ def test_an_image_is_built_only_where_no_environment_is_kept(synthesize: Any, ca
     keep(cache, "a1")
     assert find_or_build_image(synthesize(), BASE, cache, print).stand_in == job_image.KEPT_IMAGE
     assert len(built) == 1
+
+
+def test_the_packages_of_an_image_are_downloaded_before_the_lab_which_has_no_network(
+    synthesize: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    downloaded: list[Any] = []
+    monkeypatch.setattr(job_image, "prepare_packages_of", lambda environment, *_: downloaded.append(environment))
+    asset = synthesize(instance_type="g5.12xlarge")
+    prepare_image_packages(asset, cache, print)
+    assert [environment.framework for environment in downloaded] == ["torch==2.13.0"]
+    keep(cache, "a1")
+    prepare_image_packages(asset, cache, print)
+    assert len(downloaded) == 1, "a kept environment needs none"
 
 
 def test_an_image_for_gpus_is_built_for_none_which_its_stand_in_says(

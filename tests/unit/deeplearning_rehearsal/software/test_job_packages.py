@@ -9,7 +9,7 @@ import pytest
 
 from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.errors import UnavailableError
-from deeplearning_rehearsal.software import node_software
+from deeplearning_rehearsal.software import downloads
 from deeplearning_rehearsal.software.node_software import prepare_job_packages
 
 REQUIREMENTS = b"numpy==1.23.5\n"
@@ -69,8 +69,8 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Taken:
         found.append((framework, horovod))
         return cache / "horovod"
 
-    monkeypatch.setattr(node_software, "prepare_packages", prepare)
-    monkeypatch.setattr(node_software, "prepare_horovod", prepare_horovod)
+    monkeypatch.setattr(downloads, "prepare_packages", prepare)
+    monkeypatch.setattr(downloads, "prepare_horovod", prepare_horovod)
     return found
 
 
