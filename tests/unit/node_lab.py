@@ -208,7 +208,7 @@ class Lab:
         state = ClusterState(
             CLUSTER, found.revision + 1 if found else 1, 1, phase, count, tuple(self.instance(i) for i in range(count))
         )
-        state = replace(state, **{"worker_minimum": 1, **changes})
+        state = replace(state, **{"worker_minimum": min(1, count - 1), **changes})
         self.clients.dynamodb.put_item(**put_request("state", state))
         return state
 

@@ -185,10 +185,10 @@ class Master(Role):
         self.install(state)
         limit = self.node.limit(TAKE_OVER_SECONDS) if state.has_formed else self.formation.ready_by
         limit = self.acknowledge_by.setdefault(state.generation, limit)
-        lost = self.formation.collect_ready(state, limit, limit.at_most(FORM_SECONDS), self.controller.probe)
-        if lost:
-            self.write_next(state, Change(lost))
-        elif lost is not None:
+        change = self.formation.collect_ready(state, limit, limit.at_most(FORM_SECONDS), self.controller.look)
+        if change:
+            self.write_next(state, change)
+        elif change is not None:
             self.call(lambda: self.store.write(state.advance(Phase.FORMED, has_formed=True)))
 
     def maintain(self, state: ClusterState) -> None:
@@ -224,7 +224,9 @@ class Master(Role):
             end.pause(ROUND_SECONDS)
 
     def write_next(self, state: ClusterState, change: Change) -> None:
-        following = explain(follow_up(state, change), {} if state.has_formed else change.left)
+        following = follow_up(state, change)
+        if not state.has_formed and len(following.members) < state.requested:
+            following = explain(following, change.left)
         if self.call(lambda: self.store.write(following)):
             self.controller.forget_departed(change)
             LOG.info("generation %d has %d members", following.generation, len(following.members))
@@ -243,9 +245,17 @@ class Master(Role):
             self.run_script.stop()
             self.idle_service.stop()
             return True
-        # Reports from an earlier time as the master are stale; live nodes that are no members join again.
-        self.collector.reports.forget_others([member.instance_id for member in state.members])
         following = take_over(state, self.member, self.user_key)
+        if not self.formation.has_enough(following):
+            joined = self.controller.look_for_newcomers(state, self.member)
+            following = take_over(state, self.member, self.user_key, joined)
+        if not self.formation.has_enough(following):
+            self.formation.check_deadline(
+                f"the master {state.master} and too many workers of generation {state.generation} are gone"
+            )
+            return True
+        # Reports from an earlier time as the master are stale; live nodes that are no members join again.
+        self.collector.reports.forget_others([member.instance_id for member in following.members])
         self.epoch.record(following.generation)
         if self.call(lambda: self.store.write(following)):
             LOG.warning("took over from %s in generation %d", state.master, following.generation)

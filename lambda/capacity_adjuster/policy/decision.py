@@ -237,7 +237,8 @@ def _judge_complete(situation: _Situation) -> Decision:
     following = _follow(
         state, situation.settings, Phase.LAUNCHED, requested=1 + requested, expected=expected, reason=reason
     )
-    return Outcome(replace(following, worker_minimum=situation.minimum))
+    # A user who asked for fewer than the minimum since gets them.
+    return Outcome(replace(following, worker_minimum=min(situation.minimum, len(workers.launched))))
 
 
 def _judge_workers(situation: _Situation) -> Decision:

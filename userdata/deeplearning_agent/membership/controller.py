@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from deeplearning_agent.membership.host_files import write_ready_hosts
 from deeplearning_agent.membership.member_monitor import MemberHealth, MemberMonitor, find_fewer_gpus
 from deeplearning_agent.membership.replacements import Replacements
-from deeplearning_agent.membership.transitions import Change
+from deeplearning_agent.membership.transitions import Change, find_displaced
 from deeplearning_agent.membership.worker_reports import WorkerReports
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.membership import Member, training_members
@@ -44,25 +44,30 @@ class MembershipController:
         Effects: /opt/deeplearning/ready_hosts; requests for replacements that have become due.
         """
         workers = state.members[1:]
-        found = self.probe(state)
+        found, newcomers = self.look(state)
         left = {worker.instance_id: reason for worker in workers if (reason := self._find_reason(worker, found))}
-        newcomers = self._newcomers(state, found.unanswered)
         short = self._find_fewer_gpus(workers, newcomers)
         joined = tuple(member for member in newcomers if member.instance_id not in short)
-        holders = {member.address: member.instance_id for member in joined}
-        for worker in workers:
-            if worker.address in holders:  # EC2 reuses an address only after its last instance has gone.
-                left[worker.instance_id] = Reason(f"its address {worker.address} is {holders[worker.address]}'s now")
+        left |= find_displaced(workers, joined)
         self.write_ready_hosts(state, left)
         self._replacements.mark_unhealthy(short)
         self._replacements.schedule([worker for worker in workers if worker.instance_id in left], found)
         self._replacements.submit_due({worker.instance_id for worker in workers} - set(left), found)
         return Change(left, joined)
 
-    def probe(self, state: ClusterState) -> MemberHealth:
-        """Probe the members, the workers that joined, and those whose replacement is pending."""
-        candidates = [member for member in self._reports.joined() if not state.has_member(member.instance_id)]
-        return self._monitor.probe(state.members, (*candidates, *self._replacements.awaited()))
+    def look(self, state: ClusterState) -> tuple[MemberHealth, tuple[Member, ...]]:
+        """
+        Probe the members, the workers that joined, and those whose replacement is pending.
+
+        Returns their health, and the workers that joined, respond and are no members.
+        """
+        found = self._monitor.probe(state.members, (*self._candidates(state), *self._replacements.awaited()))
+        return found, self._newcomers(state, found.unanswered)
+
+    def look_for_newcomers(self, state: ClusterState, own: Member) -> tuple[Member, ...]:
+        """Return the workers that joined, respond and are no members, for a node that is not the master yet."""
+        found = self._monitor.probe((own,), self._candidates(state))
+        return self._newcomers(state, found.unanswered)
 
     def is_vacant(self, state: ClusterState, own: Member) -> bool:
         """
@@ -115,14 +120,16 @@ class MembershipController:
             if (cause := find_fewer_gpus([*workers, newcomer]).get(newcomer.instance_id))
         }
 
+    def _candidates(self, state: ClusterState) -> tuple[Member, ...]:
+        return tuple(member for member in self._reports.joined() if not state.has_member(member.instance_id))
+
     def _newcomers(self, state: ClusterState, unanswered: Collection[str]) -> tuple[Member, ...]:
         """Return workers that joined, respond and are no members; of two with one address, the one that joined last."""
         holders = {member.address: member.instance_id for member in state.members}
         found = {
             member.address: member
-            for member in self._reports.joined()
-            if not state.has_member(member.instance_id)
-            and member.instance_id not in unanswered
+            for member in self._candidates(state)
+            if member.instance_id not in unanswered
             and not self._replacements.has_ordered(member.instance_id)
             and self._reports.has_joined_after(member.instance_id, holders.get(member.address, ""))
             and (member.address not in holders or self._reports.owns_address(member))

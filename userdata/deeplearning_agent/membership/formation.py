@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from deeplearning_agent.membership.member_monitor import MemberHealth, find_fewer_gpus
 from deeplearning_agent.membership.report_collector import ReportCollector
+from deeplearning_agent.membership.transitions import Change, find_displaced
 from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_contract.membership import Member
 from deeplearning_contract.reason import Reason
 from deeplearning_node.deadline import Deadline
 from deeplearning_node.failure import StageFailure
@@ -26,6 +28,7 @@ class Formation:
 
     A worker that failed, is still missing near the end of the set-up time, or has fewer GPUs than most others (it would
     delay them, or break an even job), is left out if the user's minimum remains. Otherwise the cluster fails at once.
+    A worker that is gone, and without which too few remain, is replaced by its group, and the replacement is awaited.
     """
 
     def __init__(self, node: Node, collector: ReportCollector, deadline: Deadline) -> None:
@@ -65,16 +68,20 @@ class Formation:
         return self._judge(expected, has_joined, self.joined_by, minimum)
 
     def collect_ready(
-        self, state: ClusterState, limit: Deadline, until: Deadline, look: Callable[[ClusterState], MemberHealth]
-    ) -> Mapping[str, Reason] | None:
+        self,
+        state: ClusterState,
+        limit: Deadline,
+        until: Deadline,
+        look: Callable[[ClusterState], tuple[MemberHealth, tuple[Member, ...]]],
+    ) -> Change | None:
         """
         Wait for the members of a generation to acknowledge it.
 
         Members that have not by `limit` are left out; the caller reads the state record again at `until`. `look` finds
-        members that are gone, and is called only while some are awaited.
+        members that are gone, and workers to take their place; it is called only while some members are awaited.
 
-        Returns the reasons of the members to leave out, by instance id; None while some are still awaited. StageFailure
-        means that too few are left of a cluster that never formed.
+        Returns an empty change when all have acknowledged; None while some are still awaited. In a cluster that never
+        formed, workers join only with the departure of others; StageFailure means that too few are left.
         """
         workers = tuple(member.instance_id for member in state.members[1:])
 
@@ -83,17 +90,25 @@ class Formation:
 
         minimum = self._minimum(state)
         if self._collect(workers, is_ready, until, minimum) and all(map(is_ready, workers)):
-            return {}
-        gone = {name: cause for name, cause in look(state).silent.items() if not is_ready(name)}
-        if not state.has_formed:
-            gone = self._keep_lasting(gone)
-        return self._judge(workers, is_ready, limit, minimum, gone)
+            return Change({})
+        found, newcomers = look(state)
+        gone = {name: Reason(cause) for name, cause in found.silent.items() if not is_ready(name)}
+        if state.has_formed:
+            newcomers = ()
+        else:
+            gone = self._keep_lasting(gone) | find_displaced(state.members[1:], newcomers)
+        lost = self._judge(workers, is_ready, limit, minimum, gone=gone, newcomers=len(newcomers))
+        return None if lost is None else Change(lost, newcomers if lost else ())
+
+    def has_enough(self, state: ClusterState) -> bool:
+        """Return whether a membership has the fewest workers with which the cluster may form."""
+        return len(state.members) > self._minimum(state)
 
     def _minimum(self, state: ClusterState) -> int:
         """Return the fewest workers with which the cluster may form; 0 once it has formed."""
         return 0 if state.has_formed else state.worker_minimum
 
-    def _keep_lasting(self, gone: Mapping[str, str]) -> dict[str, str]:
+    def _keep_lasting(self, gone: Mapping[str, Reason]) -> dict[str, Reason]:
         """Return nodes that are silent for longer than a reboot: no replacement comes before the cluster has formed."""
         now = self._clock.read()
         self._gone_since = {name: self._gone_since.get(name, now) for name in gone}
@@ -115,23 +130,32 @@ class Formation:
         has_reported: Callable[[str], bool],
         limit: Deadline,
         minimum: int,
-        gone: Mapping[str, str] | None = None,
+        *,
+        gone: Mapping[str, Reason] | None = None,
+        newcomers: int = 0,
     ) -> Mapping[str, Reason] | None:
         lost = {name: self._reports.reason(name) for name in workers if self._reports.reason(name)}
-        lost |= {name: Reason(cause) for name, cause in (gone or {}).items()}
-        missing = [name for name in workers if name not in lost and not has_reported(name)]
-        if lost and len(workers) - len(lost) < minimum:
+
+        def is_too_few() -> bool:
+            return len(workers) + newcomers - len(lost) < minimum
+
+        if lost and is_too_few():
             raise _blame(lost, lost, workers, minimum)
-        if missing and not limit.is_over:
-            return lost if gone else None
+        lost |= gone or {}
+        missing = [name for name in workers if name not in lost and not has_reported(name)]
+        is_short = is_too_few()
+        if (missing or is_short) and not limit.is_over:
+            return lost if gone and not is_short else None
+        if is_short:
+            raise _blame(lost, lost, workers, minimum)
         lost |= {name: Reason(self._reports.describe(name)) for name in missing}
-        if missing and len(workers) - len(lost) < minimum:
+        if missing and is_too_few():
             raise self._time_out(missing, workers)
         found = (self._reports.member(name) for name in workers if name not in lost)
         few = find_fewer_gpus([member for member in found if member is not None])
         short = {name: Reason(cause) for name, cause in few.items()}
         lost |= short
-        if short and len(workers) - len(lost) < minimum:
+        if short and is_too_few():
             raise _blame(short, lost, workers, minimum)
         return lost
 

@@ -44,21 +44,35 @@ def follow_up(state: ClusterState, change: Change) -> ClusterState:
     )
 
 
-def take_over(state: ClusterState, master: Member, user_key: str) -> ClusterState:
+def take_over(state: ClusterState, master: Member, user_key: str, joined: Sequence[Member] = ()) -> ClusterState:
     """
     Return the generation in which a new master comes first and the workers remain; all must acknowledge it.
 
-    EC2 reuses an address only after its last instance has gone, so a worker with the new master's address is removed.
+    New workers come last.
     """
     generation = state.generation + 1
     old = state.members[0]
     others = tuple(m for m in state.members[1:] if m.instance_id != master.instance_id)
-    workers = tuple(m for m in others if m.address != master.address)
-    gone = {m.instance_id: Reason(f"its address {m.address} is the master's now") for m in others if m not in workers}
+    gone = find_displaced(others, (master, *joined))
+    workers = tuple(m for m in others if m.instance_id not in gone)
     reasons = {old.instance_id: Reason(f"replaced as master by {master.instance_id}"), **gone}
     return state.depart(generation, reasons).advance(
-        Phase.PUBLISHED, generation=generation, members=(master, *workers), user_key=user_key
+        Phase.PUBLISHED, generation=generation, members=(master, *workers, *joined), user_key=user_key
     )
+
+
+def find_displaced(workers: Sequence[Member], newcomers: Sequence[Member]) -> dict[str, Reason]:
+    """
+    Find workers whose address a newcomer has: EC2 reuses an address only after its last instance has gone.
+
+    Returns the reason to evict each, by instance id.
+    """
+    holders = {member.address: member.instance_id for member in newcomers}
+    return {
+        worker.instance_id: Reason(f"its address {worker.address} is {holders[worker.address]}'s now")
+        for worker in workers
+        if worker.address in holders
+    }
 
 
 def explain(state: ClusterState, left_out: Mapping[str, Reason]) -> ClusterState:

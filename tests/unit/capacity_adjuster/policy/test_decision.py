@@ -103,7 +103,9 @@ def test_zero_workers_asked_for_make_a_cluster_of_the_master(judge):
 
 @pytest.mark.fault(14)
 def test_a_user_who_asks_for_fewer_than_the_minimum_gets_them(judge):
-    assert_launched(judge(replace(WORKERS, desired=1, instances=nodes(1))), requested=2, count=2)
+    decision = judge(replace(WORKERS, desired=1, instances=nodes(1)))
+    assert_launched(decision, requested=2, count=2)
+    assert decision.state.worker_minimum == 1
 
 
 @pytest.mark.fault(1, 10)

@@ -468,13 +468,69 @@ def a_silence_before_the_cluster_forms_is_a_reboot_at_first():
     state = bench.state(workers=3, phase=Phase.PUBLISHED)
     bench.found = MemberHealth(silent=dict.fromkeys((name(1), name(2)), "it is silent"))
     ready = functools.partial(
-        bench.formation.collect_ready, state, bench.formation.ready_by, bench.formation.ready_by, bench.probe
+        bench.formation.collect_ready, state, bench.formation.ready_by, bench.formation.ready_by, bench.controller.look
     )
     assert ready() is None
     bench.clock.now += 45 - 1
     assert ready() is None
     bench.clock.now += 1
-    assert ready() == {name(2): Reason("it is silent")}, "the third is awaited"
+    assert ready() == succession.Change({name(2): Reason("it is silent")}), "the third is awaited"
+
+
+def collect_from_one_of_two(bench, **changes):
+    """Return how the master of a bench collects two acknowledgements, where the second worker is silent."""
+    bench.acknowledge(1)
+    bench.found = MemberHealth(silent={name(2): "it is silent"})
+    state, limit = bench.state(phase=Phase.PUBLISHED, **changes), bench.formation.ready_by
+    return functools.partial(bench.formation.collect_ready, state, limit, limit, bench.controller.look)
+
+
+@check
+def a_gone_worker_without_which_too_few_remain_is_awaited_until_the_reserve():
+    bench = Bench(minimum=2)
+    collect = collect_from_one_of_two(bench)
+    assert collect() is None
+    bench.clock.now = bench.formation.ready_by.at - 1
+    assert collect() is None
+    bench.clock.now += 1
+    expect(collect, StageFailure, "it is silent")
+
+
+@check
+def a_replacement_takes_the_place_of_a_gone_worker():
+    bench = Bench(minimum=2)
+    bench.join(3)
+    collect = collect_from_one_of_two(bench)
+    assert collect() is None, "it may be a reboot"
+    bench.clock.now += 45
+    assert collect() == succession.Change({name(2): Reason("it is silent")}, (member(3),))
+
+
+@check
+def a_replacement_at_the_address_of_a_worker_shows_that_it_is_gone():
+    bench, newcomer = Bench(minimum=2), member(3, address=member(2).address)
+    bench.keys[newcomer.address] = newcomer.host_key
+    bench.join(3, address=newcomer.address)
+    cause = Reason(f"its address {newcomer.address} is {name(3)}'s now")
+    assert collect_from_one_of_two(bench)() == succession.Change({name(2): cause}, (newcomer,))
+
+
+@check
+def nobody_joins_before_the_cluster_forms_while_nobody_is_lost():
+    bench = Bench()
+    bench.join(3)
+    collect = collect_from_one_of_two(bench)
+    assert collect() is None
+    bench.acknowledge(2)
+    assert collect() == succession.Change({})
+
+
+@check
+def a_new_master_of_a_formed_cluster_admits_nobody_before_the_acknowledgements():
+    bench = Bench(minimum=2)
+    bench.join(3)
+    collect = collect_from_one_of_two(bench, has_formed=True)
+    assert collect() == succession.Change({name(2): Reason("it is silent")})
 
 
 @check
@@ -484,7 +540,8 @@ def nobody_is_too_many_to_lose_once_the_cluster_has_formed():
         bench.hear(number, ReportStage.FAILED, 2, reason=Reason("broken"))
     state = bench.state(phase=Phase.PUBLISHED, has_formed=True)
     limit = bench.formation.ready_by
-    assert set(bench.formation.collect_ready(state, limit, limit, bench.probe)) == {name(1), name(2)}
+    change = bench.formation.collect_ready(state, limit, limit, bench.controller.look)
+    assert (set(change.left), change.joined) == ({name(1), name(2)}, ())
 
 
 # --- MembershipController -----------------------------------------------------------------------------------------
@@ -572,7 +629,7 @@ def who_joins_is_admitted_unless_it_is_mute():
 @check
 def who_joined_and_is_no_member_is_probed_beside_the_members():
     bench = Bench(workers=3)
-    bench.controller.probe(bench.state())
+    bench.controller.look(bench.state())
     assert bench.probed == (bench.state().members, (member(3),))
 
 
@@ -721,9 +778,10 @@ def who_fails_between_its_publication_and_the_formation_is_replaced_once_formed(
     bench.acknowledge(1)
     bench.hear(2, ReportStage.FAILED, 2, reason=Reason("its disk is full"))
     published = bench.state(phase=Phase.PUBLISHED)
-    left = bench.formation.collect_ready(published, bench.formation.ready_by, bench.formation.ready_by, bench.probe)
-    assert set(left) == {name(2)}
-    bench.controller.forget_departed(succession.Change(left))
+    limit = bench.formation.ready_by
+    change = bench.formation.collect_ready(published, limit, limit, bench.controller.look)
+    assert set(change.left) == {name(2)}
+    bench.controller.forget_departed(change)
     bench.read_again()
     assert change_of(bench, 1) == (set(), [])
     assert bench.ordered == [name(2)]
@@ -859,6 +917,22 @@ def a_worker_whose_address_the_new_master_has_is_gone():
     following = succession.take_over(Bench().state(), member(9, address=member(1).address), "ssh-ed25519 key")
     assert [m.instance_id for m in following.members] == [name(9), name(2)]
     assert [gone.instance_id for gone in following.departed] == [name(0), name(1)]
+
+
+@check
+def a_new_master_takes_workers_along_in_place_of_those_that_are_gone():
+    master, newcomer = member(9, address=member(1).address), member(3, address=member(2).address)
+    following = succession.take_over(Bench().state(), master, "ssh-ed25519 key", [newcomer])
+    assert following.members == (master, newcomer)
+    assert [gone.instance_id for gone in following.departed] == [name(0), name(1), name(2)]
+
+
+@check
+def a_membership_has_enough_with_the_minimum_and_always_once_it_has_formed():
+    formation = Bench().formation
+    for workers, minimum, has_formed, is_enough in ((2, 2, False, True), (1, 2, False, False), (1, 2, True, True)):
+        state = Bench(minimum=minimum).state(workers, Phase.PUBLISHED, has_formed=has_formed)
+        assert formation.has_enough(state) is is_enough
 
 
 @check

@@ -8,10 +8,10 @@ master wait, or to write the state item without a condition.
 from model_history import Event, History
 
 
-def tell(*events, workers=3, minimum=0, **world):
+def tell(*events, workers=3, minimum=0, seed=7, **world):
     """Return a history of named events: (seconds, kind) or (seconds, kind, pick, value)."""
     script_seconds = world.pop("script_seconds", None)
-    return History(7, workers, minimum, tuple(Event(*event) for event in events), script_seconds, world)
+    return History(seed, workers, minimum, tuple(Event(*event) for event in events), script_seconds, world)
 
 
 FORMED = 150.0
@@ -40,5 +40,12 @@ TOLD = {
     "old reports": tell((FORMED, "master dies"), *[(1.0, "old report", pick) for pick in range(8)] * 12),
     "GPU is missing below the minimum": tell((0.0, "GPU is missing"), minimum=3),
     "address is forged": tell((16.0, "address is forged", 0, 0.0)),
+    # Between the membership and its acknowledgements, where no worker is spare.
+    "published worker dies": tell((50.0, "old ring"), (3.0, "worker dies"), workers=2, minimum=2, seed=2),
+    "published worker's address is taken": tell((50.0, "old ring"), (3.0, "worker dies"), workers=2, minimum=2, seed=0),
+    # The next master has the address of the only worker, which is gone too.
+    "published master and worker die": tell(
+        (25.0, "old ring"), (30.0, "die"), (30.0, "die"), workers=1, minimum=1, seed=0
+    ),
     "GPU count is forged": tell((16.0, "GPU count is forged"), (200.0, "script ends"), workers=2),
 }
