@@ -27,6 +27,7 @@ Promises of the cluster, as checks that run whenever the model changes.
 """
 
 import json
+from collections import Counter
 
 from model_settings import CLUSTER
 
@@ -169,7 +170,7 @@ class Promises:
             if old.phase is Phase.LAUNCHED:  # Who still boots is waited for.
                 is_sound = not machine.has_had_trouble and name not in self.complained
                 is_excused = is_late or master.has_had_trouble
-            require(is_excused or not is_sound, f"M13: {name} is sound, and was dropped")
+            require(is_excused or self._are_most_stolen(old) or not is_sound, f"M13: {name} is sound, and was dropped")
 
     def check_installation(self, machine, state):
         """Check what a node is about to install."""
@@ -204,6 +205,11 @@ class Promises:
         machine = self.world.machines[name]
         return not machine.answers and self.world.scheduler.now - (machine.died or 0.0) >= VACANT_SECONDS
 
+    def _are_most_stolen(self, state):
+        """Return whether most workers of a state are stolen, so that one which differs from them is taken for unfit."""
+        workers = name_workers(state)
+        return 2 * sum(self.world.machines[name].is_stolen for name in workers) > len(workers)
+
     def _is_informed(self, name):
         """Return whether a machine knows who the master is."""
         return self.world.scheduler.now - self.deposed.get(name, 0.0) > READ_SECONDS
@@ -214,6 +220,7 @@ class Promises:
         is_deposed = caller.instance_id in self.deposed and self._is_informed(caller.instance_id)
         require(not is_deposed, f"M9: {caller.instance_id}, which was deposed, reports")
         is_sound = machine.has_been_sound and machine.instance_id not in self.complained and self.world.is_calm
+        is_sound = is_sound and not self._are_most_stolen(self.state)
         workers = self.world.live(NodeRole.WORKER)
         is_useless = machine.is_sick or machine.is_useless or machine.instance_id in self.complained
         is_blamed_alone = not machine.is_alive or is_useless
@@ -242,11 +249,14 @@ class Promises:
         members = {member.instance_id for member in state.members}
         if members != set(live):
             return f"M4: lacks {sorted(set(live) - members)} and has {sorted(members - set(live))}"
+        counts = Counter(machine.gpu_count for machine in world.live(NodeRole.WORKER))
+        usual = next((count for count, holders in counts.items() if 2 * holders > counts.total()), 0)
         for name, machine in live.items():
             generation = machine.membership.generation if machine.membership else 0
             if generation != state.generation:
                 return f"M4: {name} has {generation} of {state.generation}"
-            if machine.is_interrupted or (machine.is_sick and machine.role is NodeRole.WORKER):
+            is_unfit = machine.role is NodeRole.WORKER and (machine.is_sick or machine.gpu_count < usual)
+            if machine.is_interrupted or is_unfit:
                 return f"M4: {name} is of no use, and still there"
         return "" if len(live) == sum(world.desired.values()) else f"M4: {len(live)} nodes of {world.desired}"
 
