@@ -110,6 +110,21 @@ def test_a_search_that_is_over_names_what_each_candidate_gave():
     assert world.signals == [reason]
 
 
+@pytest.mark.parametrize("refusal", ["capacity", "quota", ""], ids=["capacity", "quota", "silent"])
+@pytest.mark.parametrize("few", [0, 1])
+@pytest.mark.parametrize("master", [True, False])
+def test_an_instance_of_a_refused_candidate_is_paid_for_its_patience_and_three_minutes(few, master, refusal):
+    world = begin_search({"0": Pool([(0, few)], refusal, master), B: Pool()})
+    paid = 0
+    while world.state is None:
+        world.live_forth()
+        paid += 60 * sum(len(group.live) for group in world.pair("0"))
+        world.pass_time(60)
+        search_invoke(world)
+    (attempt,) = world.state.attempts
+    assert paid <= (attempt.launched + master) * (PATIENCE_SECONDS + 180)
+
+
 @pytest.mark.parametrize("refusal", ["image", "volumes"])
 def test_a_cause_that_no_candidate_mends_ends_the_search_at_once(refusal):
     world = begin_search({**refuse_all("0", refusal=refusal), B: Pool()})
