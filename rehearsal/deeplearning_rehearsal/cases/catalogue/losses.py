@@ -5,7 +5,21 @@ from typing import TYPE_CHECKING
 from deeplearning_rehearsal.cases.case import Elastic, case
 
 if TYPE_CHECKING:  # Reading a case needs neither machines nor an embedded AWS.
+    from deeplearning_rehearsal.cases.case_node import CaseNode
     from deeplearning_rehearsal.cases.cluster_case import ClusterCase
+
+
+def keep_from_acknowledging(worker: "CaseNode") -> None:
+    """Stop a worker's agent right after it has joined, so that the cluster is published and does not form."""
+    worker.wait_for_boot()
+    worker.execute(
+        """
+        setsid sh -c '
+            until grep -q "reported joined" /var/log/deeplearning-agent.log; do sleep 0.02; done
+            pkill -STOP -f "[-]m deeplearning_agent"
+        ' > /dev/null 2>&1 &
+        """
+    )
 
 
 @case(
@@ -31,17 +45,7 @@ def master_killed_before_publish(run: "ClusterCase") -> None:
     min_capacity=1,
 )
 def master_killed_after_publish(run: "ClusterCase") -> None:
-    # A worker that stops right after it has joined cannot acknowledge, so the cluster does not form before the master
-    # dies.
-    run.worker(1).wait_for_boot()
-    run.worker(1).execute(
-        """
-        setsid sh -c '
-            until grep -q "reported joined" /var/log/deeplearning-agent.log; do sleep 0.02; done
-            pkill -STOP -f "[-]m deeplearning_agent"
-        ' > /dev/null 2>&1 &
-        """
-    )
+    keep_from_acknowledging(run.worker(1))
     run.wait_for_state("published")
     run.master.power_off()
     run.wait(1)
@@ -125,6 +129,21 @@ def worker_killed_after_ready(run: "ClusterCase") -> None:
     run.worker(2).wait_for_line("reported ready")
     run.worker(2).power_off()
     run.wait_for_generation(2)
+    seen = run.finish()
+    assert seen.generation >= 2
+    assert seen.replacements
+
+
+@case(
+    "A worker dies before it acknowledges, and the minimum needs it: its replacement forms the cluster with the others",
+    faults=[43],
+    workers=2,
+    min_capacity=2,
+)
+def worker_killed_after_publish(run: "ClusterCase") -> None:
+    keep_from_acknowledging(run.worker(1))
+    run.wait_for_state("published")
+    run.worker(1).power_off()
     seen = run.finish()
     assert seen.generation >= 2
     assert seen.replacements
