@@ -12,6 +12,7 @@ from deeplearning_cli.account.answers import read_answers
 from deeplearning_cli.account.blocks import judge_offers, list_blocks, read_offers
 from deeplearning_cli.account.bootstrap import judge_bootstraps, list_bootstraps, read_versions
 from deeplearning_cli.account.demand import list_demands
+from deeplearning_cli.account.deployed import judge_status, read_status
 from deeplearning_cli.account.endpoints import judge_vpcs, list_vpcs, read_vpcs
 from deeplearning_cli.account.finding import Finding
 from deeplearning_cli.account.judgement import judge
@@ -27,6 +28,7 @@ from deeplearning_rehearsal.template import read_cluster
 
 WRONG = 1
 ACTIONS = (
+    "cloudformation:DescribeStacks",
     "cloudwatch:GetMetricStatistics",
     "ec2:DescribeAvailabilityZones",
     "ec2:DescribeCapacityBlockOfferings",
@@ -56,8 +58,8 @@ def add_parser(commands: Commands) -> None:
         "instance types in the zones, reservations and Capacity Blocks, images and key pairs, subnets, DNS and file "
         "systems that exist, the CDK's bootstrap stack, dry runs of launches, EC2's scores, and offers of Capacity "
         "Blocks. Changes nothing. Whether EC2 has capacity, only a launch shows.",
-        epilog="exit status: 0 every line is ok, apart from dry runs, scores and offers that are unknown, 1 a line is "
-        "wrong, 2 none is wrong and another is unknown, or the account could not be asked, 130 interrupted; example: "
+        epilog="exit status: 0 every line is ok, or an unknown dry run, score, offer or stack, 1 a line is wrong, 2 "
+        "none is wrong and another is unknown, or the account could not be asked, 130 interrupted; example: "
         f"cdk synth --quiet && deeplearning-cdk preflight; rights: {', '.join(ACTIONS)}; a dry run needs "
         f"{DRY_RUN_RIGHT}, which allows real launches too: without it, its lines are unknown",
     )
@@ -120,7 +122,9 @@ def _examine(arguments: argparse.Namespace) -> list[Finding]:
     vpcs = list_vpcs(stack.templates, demands, access.region)
     file_systems = list_file_systems(stack.templates)
     blocks = list_blocks(demands, answers)
+    name = artifacts[-1].name
     return [
+        judge_status(name, read_status(access.clients, name)),
         *judge(demands, answers),
         *judge_subnets(demands, count_interfaces(stack.templates), answers),
         *judge_vpcs(vpcs, read_vpcs(ec2, vpcs)),

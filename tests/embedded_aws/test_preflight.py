@@ -20,7 +20,7 @@ RESERVATION = {"id": BLOCK, "zone": ZONE, "instance_type": "c5.large", "instance
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1UMwhcGqmyDjZ2nVVpgqvYGqeXUOTAC5hbmJIm8Q9m"
 RIGHTS = (*ACTIONS, DRY_RUN_RIGHT)
 ADVICE = {
-    *(DRY_RUN_RIGHT, "ec2:DescribeCapacityBlockOfferings"),
+    *(DRY_RUN_RIGHT, "cloudformation:DescribeStacks", "ec2:DescribeCapacityBlockOfferings"),
     *("ec2:GetCapacityManagerSupportabilityScores", "ec2:GetSpotPlacementScores"),
 }
 """Rights of what no deployment depends on."""
@@ -77,7 +77,7 @@ def run(deploy_template, sample_template, assemble, tmp_path, examine):
             cloud.client("ssm").put_parameter(Name=name, Value=value, Type="String")
         cloud.site = make_site(cloud)
         assembly = assemble(tmp_path / "asked", ask_for(sample_template, image, cloud.site))
-        require_bootstrap(assembly)
+        describe_stack(assembly)
         return cloud, lambda reader="Reader": examine(cloud, assembly, reader)
 
     return open_account
@@ -95,11 +95,11 @@ def make_site(cloud):
     return {"vpc": vpc, "subnet": subnet, "system": system}
 
 
-def require_bootstrap(assembly):
-    """Let the stack of an assembly require version 6 of the bootstrap stack, as the CDK's stacks do."""
+def describe_stack(assembly, name="asked"):
+    """Name the stack of an assembly, and let it require version 6 of the bootstrap stack, as the CDK's stacks do."""
     manifest = json.loads((assembly / "manifest.json").read_text())
     required = {"requiresBootstrapStackVersion": 6, "bootstrapStackVersionSsmParameter": BOOTSTRAP}
-    manifest["artifacts"]["sample"]["properties"] |= required
+    manifest["artifacts"]["sample"]["properties"] |= required | {"stackName": name}
     (assembly / "manifest.json").write_text(json.dumps(manifest))
 
 
@@ -147,7 +147,7 @@ def test_preflight_well_finds_nothing_wrong_and_uses_each_of_its_rights_and_no_o
     assert set(found) >= {
         *("dry run of 2 p4d.24xlarge in us-east-1a", "dry run of 2 p4d.24xlarge in us-east-1a, spot"),
         *("c5.large in us-east-1a", "p4d.24xlarge in us-east-1a", f"quota {P_QUOTA}", f"reservation {BLOCK}"),
-        *("image /mine/image", f"key pair {KEY}", f"bootstrap {BOOTSTRAP}"),
+        *("stack asked", "image /mine/image", f"key pair {KEY}", f"bootstrap {BOOTSTRAP}"),
         *(f"subnet {cloud.site['subnet']}", f"file system {cloud.site['system']}"),
         *(f"DNS of {cloud.site['vpc']}", f"private DNS of {cloud.site['vpc']}"),
         "Capacity Block of 2 p4d.24xlarge",
@@ -157,6 +157,14 @@ def test_preflight_well_finds_nothing_wrong_and_uses_each_of_its_rights_and_no_o
     assert score == "1 of 10, which is always low for fewer than three types"
     assert set(cloud.command("count_actions", kind="other")) == set(RIGHTS)
     assert cloud.client("ec2").describe_instances()["Reservations"] == []
+
+
+def test_preflight_says_that_the_stack_is_deployed_already(run, tmp_path):
+    _, examine = run()
+    describe_stack(tmp_path / "asked", name="sample")
+    status, _, unknown = examine()
+    assert (status, list(unknown)) == (0, ["stack sample", SUPPORTABILITY])
+    assert unknown["stack sample"]["detail"].startswith("it is deployed already, CREATE_COMPLETE: its own vCPUs")
 
 
 def test_preflight_quota_zero_names_the_quota_and_how_much_to_request(run):

@@ -122,6 +122,6 @@ def _judge_names(needs: VpcNeeds, names: Names | Refused) -> Finding:
         return Finding.refused(subject, names, "ec2:DescribeVpcEndpoints")
     taken = [f"{names[service]} has that of {service}" for service in needs.services if service in names]
     if taken:
-        remedy = "leave network.isolated out, or turn its private DNS off; if this stack made it, nothing is to be done"
+        remedy = "leave network.isolated out, or turn its private DNS off"
         return Finding(subject, "wrong", f"a service has one private name in a VPC: {', '.join(taken)}", remedy)
     return Finding(subject, "ok", f"the names of {len(needs.services)} services are free")

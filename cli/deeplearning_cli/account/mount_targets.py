@@ -104,7 +104,7 @@ def _judge(
         return Finding(subject, "wrong", f"its mount targets are in {other}, the nodes in {min(vpcs)}", remedy)
     added = {answers.place(zone) for zone in file_system.added} - {""}
     if taken := min(added & there.keys(), default=""):
-        remedy = "pass the file system with its security group; if this stack made it, nothing is to be done"
+        remedy = "pass the file system with its security group"
         return Finding(subject, "wrong", f"a zone takes one mount target, and {taken} has one already", remedy)
     needed = {answers.place(zone) for zone in zones} - {""} - added
     states = {zone: there[zone].state if zone in there else "missing" for zone in sorted(needed)}

@@ -61,14 +61,6 @@ def _targets_of_queue_by_name(parameters: Parameters, account: Account) -> Itera
     yield account.arn("sqs", str(parameters["QueueName"])), {}
 
 
-def _targets_of_topic(parameters: Parameters, _account: Account) -> Iterator[Target]:
-    yield str(parameters.get("TopicArn") or parameters["TargetArn"]), {}
-
-
-def _targets_of_target_group(parameters: Parameters, _account: Account) -> Iterator[Target]:
-    yield str(parameters["TargetGroupArn"]), {}
-
-
 def _targets_of_log_stream(parameters: Parameters, account: Account) -> Iterator[Target]:
     yield account.arn("logs", f"log-group:{parameters['logGroupName']}:log-stream:{parameters['logStreamName']}"), {}
 
@@ -139,7 +131,14 @@ def _targets_of_file_system(parameters: Parameters, account: Account) -> Iterato
 
 
 def _target_by_arn(parameters: Parameters, _account: Account) -> Iterator[Target]:
-    yield str(parameters.get("BackupArn") or parameters["ResourceArn"]), {}
+    names = ("BackupArn", "ResourceArn", "TargetGroupArn", "TopicArn")
+    yield str(next((parameters[name] for name in names if parameters.get(name)), "") or parameters["TargetArn"]), {}
+
+
+def _targets_of_stack(parameters: Parameters, account: Account) -> Iterator[Target]:
+    """Name a stack; of its ARN, a caller that has its name alone knows no id."""
+    name = str(parameters["StackName"])
+    yield name if name.startswith("arn:") else account.arn("cloudformation", f"stack/{name}/*"), {}
 
 
 def _targets_of_vault(parameters: Parameters, account: Account) -> Iterator[Target]:
@@ -226,7 +225,7 @@ _ROWS = (
     _Row(_targets_of_queue, "sqs", "DeleteMessage DeleteMessageBatch", action="DeleteMessage"),
     _Row(_targets_of_queue, "sqs", "ChangeMessageVisibility GetQueueAttributes"),
     _Row(_targets_of_queue_by_name, "sqs", "GetQueueUrl"),
-    _Row(_targets_of_topic, "sns", "Publish", "GenerateDataKey Decrypt"),
+    _Row(_target_by_arn, "sns", "Publish", "GenerateDataKey Decrypt"),
     _Row(_no_targets, "autoscaling", "DescribeAutoScalingGroups DescribeAutoScalingInstances DescribeWarmPool"),
     _Row(_no_targets, "autoscaling", "DescribeScalingActivities DescribeTags"),
     _Row(targets_of_group, "autoscaling", "SetDesiredCapacity UpdateAutoScalingGroup SuspendProcesses ResumeProcesses"),
@@ -301,11 +300,12 @@ _ROWS = (
     _Row(_no_targets, "sagemaker", "EncryptVolume", "CreateGrant", None),
     _Row(_no_targets, "elasticloadbalancing", "DescribeListeners DescribeLoadBalancers DescribeRules"),
     _Row(_no_targets, "elasticloadbalancing", "DescribeTargetGroups DescribeTargetHealth"),
-    _Row(_targets_of_target_group, "elasticloadbalancing", "RegisterTargets DeregisterTargets"),
+    _Row(_target_by_arn, "elasticloadbalancing", "RegisterTargets DeregisterTargets"),
     _Row(_no_targets, "ecr", "GetAuthorizationToken"),
     _Row(targets_of_repository, "ecr", "BatchCheckLayerAvailability GetDownloadUrlForLayer BatchGetImage"),
     _Row(targets_of_metrics, "cloudwatch", "PutMetricData"),
     _Row(_no_targets, "cloudwatch", "GetMetricStatistics"),
+    _Row(_targets_of_stack, "cloudformation", "DescribeStacks"),
     _Row(_no_targets, "servicequotas", "GetServiceQuota ListServiceQuotas"),
     _Row(targets_of_launch, "ec2", "RunInstances"),
     # No API and no action of its own: EC2 encrypts the volumes of an instance as the one who launches it (EBS user

@@ -383,7 +383,9 @@ def account(monkeypatch):
     """Return a function that opens an account of moto with the quotas of P instances, of which some are in use."""
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     with moto.mock_aws():
-        clients = {name: boto3.client(name, region_name="us-east-1") for name in ("ec2", "ssm", "cloudwatch")}
+        clients = {
+            name: boto3.client(name, region_name="us-east-1") for name in ("ec2", "ssm", "cloudwatch", "cloudformation")
+        }
         clients["ec2"].create_key_pair(KeyName="mine")
         clients["ssm"].put_parameter(Name="/image", Value="ami-1", Type="String")
         clients["service-quotas"] = boto3.client("service-quotas", region_name="us-east-1")
