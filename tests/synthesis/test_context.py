@@ -390,11 +390,12 @@ OTHERS = (None, 5, -5, 10**5000, 1.5, True, [], {}, ["a"], [None], {"a": 1}, {"n
     ],
 )
 def test_a_key_takes_any_value_or_refuses_it_in_one_line(platform: str, key: str) -> None:
+    stack = cdk.Stack()
     for value in (*HOSTILE, *OTHERS):
         refusal = "none must be, got none; none"
         try:
             (choice,) = read_choices({"platform": platform, key: value})
-            read_props(cdk.Stack(), choice.cluster, PLATFORMS[platform].kind)
+            read_props(stack, choice.cluster, PLATFORMS[platform].kind)
         except ValueError as error:
             refusal = str(error)
         assert IN_ONE_LINE.fullmatch(refusal), f"{key}={show_value(value)}: {refusal}"

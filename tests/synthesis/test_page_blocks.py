@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby, pairwise, takewhile
 from pathlib import Path
 
@@ -257,7 +258,11 @@ def _read_cdk(arguments: list[str]) -> None:
 
 def _read_context(arguments: list[str]) -> None:
     """Create the stacks of the repository's app with the context of a command."""
-    given = [word for flag, value in pairwise(arguments) if flag == "-c" for word in (flag, value)]
+    _create_stacks(tuple(word for flag, value in pairwise(arguments) if flag == "-c" for word in (flag, value)))
+
+
+@cache
+def _create_stacks(given: tuple[str, ...]) -> None:
     app = cdk.App()
     for choice in read_choices(read_context(given, {}, ROOT)):
         make_stack(app, choice)

@@ -136,9 +136,9 @@ def describe_instance_type(
         raise ValueError(
             f"{prop} must be known at synth, got a token; the constructs choose image, interfaces and placement by it"
         )
+    if name in _read_entries():
+        return _read_facts(name)
     known = read_catalog()
-    if name in known:
-        return known[name]
     raise ValueError(
         f"{prop} must be an instance type of the catalogue of {catalog_date()}, got {show_value(name)}; "
         f"take {_suggest(name, known)}, or describe a newer type with InstanceTypeFacts(name={show_value(name)}, …)"
@@ -172,9 +172,12 @@ def _suggest(name: str, known: dict[str, InstanceTypeFacts]) -> str:
 @cache
 def read_catalog() -> dict[str, InstanceTypeFacts]:
     """Return every known type by name, retired ones with their successors."""
-    current = {name: _read_facts(name, entry) for name, entry in _read_document()["types"].items()}
-    retired = json.loads((_FOLDER / "retired_instance_types.json").read_text())
-    return {name: _read_facts(name, entry) for name, entry in retired.items()} | current
+    return {name: _read_facts(name) for name in _read_entries()}
+
+
+def list_families() -> set[str]:
+    """Return the families of every known type."""
+    return {name.partition(".")[0] for name in _read_entries()}
 
 
 def catalog_date() -> str:
@@ -188,12 +191,20 @@ def _read_document() -> dict[str, Any]:
     return document
 
 
+@cache
+def _read_entries() -> dict[str, dict[str, Any]]:
+    retired = json.loads((_FOLDER / "retired_instance_types.json").read_text())
+    return {**retired, **_read_document()["types"]}
+
+
 def without_efa(facts: InstanceTypeFacts) -> InstanceTypeFacts:
     """Return the facts of a type as of one without EFA: one plain interface."""
     return replace(facts, efa_cards=(), network_cards=1) if has_efa(facts) else facts
 
 
-def _read_facts(name: str, entry: dict[str, Any]) -> InstanceTypeFacts:
+@cache
+def _read_facts(name: str) -> InstanceTypeFacts:
+    entry = _read_entries()[name]
     first, _, last = entry.get("efa_cards", "").partition("-")
     return InstanceTypeFacts(
         name=name,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from aws_cdk import Size
 
-from deeplearning_cdk.catalog.instance_catalog import InstanceTypeFacts, has_efa, read_catalog
+from deeplearning_cdk.catalog.instance_catalog import InstanceTypeFacts, has_efa, list_families
 from deeplearning_cdk.images.node_image import BASE_UBUNTU_ARM64, NodeImage
 from deeplearning_cdk.props.check import is_token
 from deeplearning_cdk.props.rules import count_gibibytes
@@ -138,7 +138,7 @@ def find_unsupported(
 
 def _has_open(facts: InstanceTypeFacts) -> bool:
     """Return whether a Deep Learning AMI with the open driver supports a type, as far as the catalogue knows it."""
-    if facts.family not in {each.family for each in read_catalog().values()}:
+    if facts.family not in list_families():
         return True
     return facts.driver_branch is None and facts.family in {*DEEP_LEARNING_FAMILIES, "g5g"}
 
