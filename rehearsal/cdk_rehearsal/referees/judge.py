@@ -168,9 +168,13 @@ def _bind(template: Mapping[str, Any], parameters: Mapping[str, str]) -> Mapping
 
 def _lint(template: Mapping[str, Any], region: str) -> Iterator[Violation]:
     """Yield the errors of cfn-lint; what it warns of, AWS takes."""
-    from cfnlint import api  # noqa: PLC0415 - takes a second, which commands that judge nothing need not
+    from cfnlint.config import ConfigMixIn  # noqa: PLC0415 - takes a second, which commands that judge nothing need not
+    from cfnlint.decode import decode_str  # noqa: PLC0415 - as above
+    from cfnlint.runner import run_template_by_data  # noqa: PLC0415 - as above
 
-    for match in api.lint(json.dumps(template), rules=_load_rules(), regions=[region]):
+    decoded, errors = decode_str(json.dumps(template))
+    # Not cfnlint.api.lint: it takes a RulesCollection, of cfn-lint 0, and loads the rules anew in place of any other.
+    for match in errors or run_template_by_data(decoded, ConfigMixIn(regions=[region]), _load_rules()):
         path = [str(key) for key in match.path or ()]
         value = _find(template, path)
         is_taken = _is_taken(match.message, value) or (match.rule.id == "E3680" and _has_local_zone(template, value))

@@ -273,14 +273,16 @@ class World:
     def end_terminations(self, role):
         """End every termination under way."""
         group = self.groups[role]
-        for attempt in group.running("terminate"):
+        ending = group.running("terminate")
+        for attempt in ending:
             attempt.end, attempt.status = float(int(self.now)), "Successful"
             is_replaced = any(other.kind == "launch" and other.start >= attempt.start for other in group.attempts)
             group.nodes = [node for node in group.nodes if node is not attempt.node]
             if not attempt.is_early and not is_replaced and len(group.nodes) < group.desired:
                 group.lost_at = self.now
             self.box.append("terminate")
-        self.changed(group)
+        if ending:
+            self.changed(group)
 
     def lose_node(self, role):
         """Let the first healthy node of a group fail its health check."""

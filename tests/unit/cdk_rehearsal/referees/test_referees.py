@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cfnlint.rules import Rules
 
 from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.errors import RefusedError, UnsupportedError
@@ -71,6 +72,13 @@ def findings() -> list[str]:
 
 def test_finds_nothing_in_resources_that_aws_takes() -> None:
     assert judge(VALID) == []
+
+
+def test_loads_the_rules_of_cfn_lint_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = {"Queue": {"Type": "AWS::SQS::Queue"}}
+    judge(queue)
+    monkeypatch.setattr(Rules, "create_from_directory", lambda _: pytest.fail("they are loaded again"))
+    assert judge(queue) == []
 
 
 @pytest.mark.parametrize("fault", PLANTED, ids=lambda fault: fault.fault)
