@@ -26,8 +26,8 @@ def handler(event, context):
         return
     failures = [record["messageId"] for record in event["Records"] if "bad" in record["body"]]
     for record in event["Records"]:
-        if record["messageId"] not in failures:
-            table.put_item(Item={"id": record["body"], "text": shared.TEXT, "from": record["eventSourceARN"]})
+        text = record["receiptHandle"] if record["messageId"] in failures else shared.TEXT
+        table.put_item(Item={"id": record["body"], "text": text, "from": record["eventSourceARN"]})
     return {"batchItemFailures": [{"itemIdentifier": name} for name in failures]}
 """
 
@@ -39,7 +39,7 @@ def make_app(stack, layer):
     queue = sqs.Queue(
         stack,
         "Queue",
-        visibility_timeout=cdk.Duration.seconds(2),
+        visibility_timeout=cdk.Duration.minutes(5),
         dead_letter_queue=sqs.DeadLetterQueue(queue=buried, max_receive_count=1),
     )
     table = dynamodb.Table(
@@ -59,7 +59,7 @@ def make_app(stack, layer):
         runtime=python,
         handler="index.handler",
         code=lambda_.Code.from_inline(CODE),
-        timeout=cdk.Duration.seconds(2),
+        timeout=cdk.Duration.minutes(5),
         environment={"TABLE": table.table_name},
         layers=[lambda_.LayerVersion(stack, "Layer", code=lambda_.Code.from_asset(str(layer)))],
     )
@@ -106,6 +106,9 @@ def test_a_function_with_a_layer_reads_its_queue_and_what_fails_goes_to_dead_let
     assert good["from"]["S"].startswith("arn:aws:sqs:us-east-1:")
     assert wait_until(lambda: find("published"))
     assert wait_until(lambda: find("scheduled"))["text"]["S"] == "ticked"
+    # What failed is visible again at once, and has been received often enough.
+    handle = wait_until(lambda: find("bad"))["text"]["S"]
+    queues.change_message_visibility(QueueUrl=outputs["QueueIs"], ReceiptHandle=handle, VisibilityTimeout=0)
     # The queue has no policy for the other topic (SNS developer guide, "Fanout to Amazon SQS queues").
     (buried,) = cloud.receive(outputs["BuriedIs"])
     assert buried["Body"] == "bad"

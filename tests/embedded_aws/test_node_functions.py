@@ -162,6 +162,14 @@ def test_an_environment_that_failed_for_good_takes_no_further_event(environment)
     assert [healthy.invoke(event).error for event in (1, 0)] == ["Error: no", ""]
 
 
+def test_loading_the_handler_does_not_count_as_the_functions_time(environment):
+    wait = "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2500);"
+    source = f"{wait} exports.handler = async (_, context) => context.getRemainingTimeInMillis();"
+    slow = environment(source, timeout=2.0)
+    assert 0 < slow.invoke({}).result <= 2000
+    assert 0 < slow.invoke({}).result <= 2000
+
+
 def test_a_function_ends_at_its_timeout(environment):
     stuck = environment("exports.handler = () => new Promise(() => setTimeout(() => {}, 900000));", timeout=1.0)
     outcome = stuck.invoke({})

@@ -14,6 +14,7 @@ from cdk_rehearsal.embedded_aws.base.request import SignedRequest, name_operatio
 from cdk_rehearsal.embedded_aws.base.scaling_group import GroupInstance, ScalingGroup
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls, SignalHandle, WaitCondition
 from cdk_rehearsal.embedded_aws.ec2.launcher import collect_tags
+from cdk_rehearsal.embedded_aws.functions import environment as execution
 from cdk_rehearsal.embedded_aws.functions.environment import ExecutionEnvironment, Function
 from cdk_rehearsal.embedded_aws.functions.interpreters import Interpreters
 from cdk_rehearsal.embedded_aws.messaging.cron import Cron
@@ -248,6 +249,19 @@ def test_kills_a_function_at_its_timeout(environment):
     stuck = environment("import time\ndef handle(event, context):\n time.sleep(600)", timeout=1.0)
     assert stuck.invoke({}).error == "Task timed out after 1.00 seconds"
     assert not stuck.alive
+
+
+def test_loading_the_handler_does_not_count_as_the_functions_time(environment, monkeypatch):
+    """Lambda Developer Guide, "Understanding the Lambda execution environment lifecycle"."""
+    source = "import time\ntime.sleep({})\ndef handle(event, context):\n return context.get_remaining_time_in_millis()"
+    slow = environment(source.format(2.5), timeout=2.0)
+    assert 0 < slow.invoke({}).result <= 2000
+    assert 0 < slow.invoke({}).result <= 2000
+    monkeypatch.setattr(execution, "INIT_SECONDS", 0.1)
+    late = environment(source.format(0.5), timeout=60.0)
+    assert 59_000 < late.invoke({}).result <= 60_000
+    stuck = environment(source.format(600), timeout=0.1)
+    assert stuck.invoke({}).error == "Task timed out after 0.10 seconds"
 
 
 @pytest.mark.parametrize(

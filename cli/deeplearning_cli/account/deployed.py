@@ -1,4 +1,4 @@
-"""Whether a stack is deployed already: then the account's answers count what it has itself as taken."""
+"""Status of a stack: the account's answers count what a deployed one has itself as taken."""
 
 from collections.abc import Callable
 from functools import partial

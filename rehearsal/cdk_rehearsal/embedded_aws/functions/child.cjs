@@ -1,4 +1,5 @@
 // Runs one Lambda execution environment of Node.js: reads events from standard input, a line each, and answers on a pipe.
+// An empty line there says that the handler is loaded.
 //
 // Behaviour and words are those of Lambda's runtime interface client for Node.js: until Node.js 22 handlers may take a
 // callback, from Node.js 24 on they may not. Between two events the process waits in a read, frozen as on Lambda.
@@ -162,6 +163,7 @@ async function loadHandler() {
 }
 
 function makeContext(request) {
+  const deadline = performance.now() + request.timeout * 1000;
   return {
     functionVersion: process.env.AWS_LAMBDA_FUNCTION_VERSION,
     functionName: process.env.AWS_LAMBDA_FUNCTION_NAME,
@@ -172,8 +174,7 @@ function makeContext(request) {
     identity: undefined,
     invokedFunctionArn: request.arn,
     awsRequestId: request.request_id,
-    // The deadline is by the monotonic clock, as this one of Node.js is.
-    getRemainingTimeInMillis: () => Math.max(0, Math.floor(request.deadline * 1000 - Number(process.hrtime.bigint()) / 1e6)),
+    getRemainingTimeInMillis: () => Math.max(0, Math.floor(deadline - performance.now())),
   };
 }
 
@@ -218,7 +219,10 @@ async function answerEvents() {
     let outcome;
     try {
       failInvocation = (error, kind) => leave(fail(error, kind), 129);
-      handler ??= await loadHandler();
+      if (handler === null) {
+        handler = await loadHandler();
+        fs.writeSync(ANSWERS, "\n");
+      }
       outcome = await callHandler(handler, request);
     } catch (error) {
       outcome = { ...fail(error, "Init Error"), isFinal: true };

@@ -1,6 +1,8 @@
 """
 Runs one Lambda execution environment: reads events from standard input, a line each, and answers on a pipe.
 
+An empty line there says that the handler is loaded.
+
 Its interpreter sees the standard library, boto3 and the function's own code, and nothing of this package.
 """
 
@@ -19,7 +21,7 @@ class Context:
     """The context object of the Python runtime, as far as it is documented."""
 
     def __init__(self, request: "dict[str, Any]") -> None:
-        self._deadline = request["deadline"]
+        self._deadline = time.monotonic() + request["timeout"]
         self.aws_request_id = request["request_id"]
         self.function_name = os.environ["AWS_LAMBDA_FUNCTION_NAME"]
         self.function_version = "$LATEST"
@@ -48,6 +50,7 @@ def answer_events(answers: int) -> None:
         try:
             if handler is None:
                 handler = getattr(importlib.import_module(module_name.replace("/", ".")), function_name)
+                os.write(answers, b"\n")
             answer["result"] = json.loads(json.dumps(handler(request["event"], Context(request))))
         except BaseException as error:  # noqa: BLE001 - the real runtime reports whatever the handler raises, SystemExit too
             traceback.print_exc()

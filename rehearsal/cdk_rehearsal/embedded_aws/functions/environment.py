@@ -17,6 +17,15 @@ from typing import Any
 
 from cdk_rehearsal.embedded_aws.functions.interpreters import Interpreters
 
+INIT_SECONDS = 10.0
+"""
+Time for loading the handler, before the function's timeout counts.
+
+Source: Lambda Developer Guide, "Understanding the Lambda execution environment lifecycle". Lambda then begins again
+within the timeout; here the loading goes on.
+"""
+_LOADED = b"\n"
+"""What a process answers when it has loaded the handler."""
 _LOG_TAIL = 64_000
 
 
@@ -82,6 +91,8 @@ class ExecutionEnvironment:
         )
         os.close(write)
         self._answers = os.fdopen(self._read, "rb", buffering=0)
+        self._unread = b""
+        self._is_loaded = False
 
     @property
     def name(self) -> str:
@@ -95,20 +106,23 @@ class ExecutionEnvironment:
 
     def invoke(self, event: Any) -> Outcome:
         """Hand over an event and wait for its answer; a time-out kills the process."""
-        start = time.monotonic()
         log_start = self._log.seek(0, io.SEEK_END)
-        deadline, request_id = start + self._function.timeout, str(uuid.uuid4())
-        request = {"event": event, "deadline": deadline, "request_id": request_id, "arn": self._function.arn}
+        timeout, request_id = self._function.timeout, str(uuid.uuid4())
+        request = {"event": event, "timeout": timeout, "request_id": request_id, "arn": self._function.arn}
         failure: Mapping[str, Any] = {}
-        line, result, error = b"", None, ""
+        start, line, result, error = time.monotonic(), _LOADED, None, ""
         try:
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
-            line = self._read_line(deadline)
+            if not self._is_loaded:
+                line, self._is_loaded, start = self._await_loading(), True, time.monotonic()
+            while line == _LOADED:
+                line = self._read_line(start + timeout)
         except BrokenPipeError:
-            pass
+            line = b""
         except TimeoutError:
+            line = b""
             self.close()
             error = f"Task timed out after {self._function.timeout:.2f} seconds"
             failure = _describe("Sandbox.Timedout", error, request_id)
@@ -125,6 +139,13 @@ class ExecutionEnvironment:
         log = self._log.read().decode(errors="replace")[-_LOG_TAIL:]
         return Outcome(time.monotonic() - start, result, error, log, failure)
 
+    def _await_loading(self) -> bytes:
+        """Return the first line of the process; it counts as loaded when the time for that is over."""
+        try:
+            return self._read_line(time.monotonic() + INIT_SECONDS)
+        except TimeoutError:
+            return _LOADED
+
     def _explain_end(self) -> str:
         """Return Lambda's words for a process that ended without an answer."""
         self.close()
@@ -140,16 +161,16 @@ class ExecutionEnvironment:
         self._process.wait()
 
     def _read_line(self, deadline: float) -> bytes:
-        line = b""
-        while not line.endswith(b"\n"):
+        while b"\n" not in self._unread:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._answers], [], [], left)[0]:
                 raise TimeoutError
             chunk = self._answers.read(65536)
             if not chunk:
                 return b""
-            line += chunk
-        return line
+            self._unread += chunk
+        line, end, self._unread = self._unread.partition(b"\n")
+        return line + end
 
 
 def _describe(kind: str, error: str, request_id: str) -> Mapping[str, str]:
