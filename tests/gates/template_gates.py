@@ -1,11 +1,7 @@
 """Gates over stacks that run in this process: cdk-nag, the CDK's validator, cfn-lint and the referees."""
 
-import json
-
-from cfnlint import api as cfnlint
-from cfnlint.config import ManualArgs
-
 from cdk_rehearsal.referees.judge import judge_template
+from cdk_rehearsal.referees.lint import lint_template
 from tests.gates.assembly import Assembly
 from tests.gates.finding import Finding
 
@@ -43,7 +39,7 @@ def look_with_cdk(assembly: Assembly) -> list[Finding]:
 def lint(assembly: Assembly) -> list[Finding]:
     """Return what cfn-lint finds, of every severity."""
     ignored = _LINT_FORM + _LINT_REPEATED + (_LINT_ZONE if "network.availability_zone" in assembly.context else [])
-    config = ManualArgs(regions=[_REGION], include_checks=["I"], ignore_checks=ignored)
+    matches = lint_template(assembly.template, regions=[_REGION], include_checks=["I"], ignore_checks=ignored)
     return [
         Finding(
             gate=LINT,
@@ -53,7 +49,7 @@ def lint(assembly: Assembly) -> list[Finding]:
             what=match.message,
             more=match.rule.source_url,
         )
-        for match in cfnlint.lint(json.dumps(assembly.template), config=config)
+        for match in matches
     ]
 
 

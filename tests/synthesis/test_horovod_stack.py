@@ -11,9 +11,8 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from cfnlint import api as cfnlint
-from cfnlint.config import ManualArgs
 
+from cdk_rehearsal.referees.lint import lint_template
 from stacks.cluster_stack import HorovodStack
 from stacks.context import read_choices
 from tests.synthesis.golden import TEMPLATE, WRITE, find_differences, flatten, read_settings
@@ -65,7 +64,7 @@ CASES["everything"] = {
 
 
 def _errors(template: Mapping[str, Any], regions: list[str]) -> list[str]:
-    matches = cfnlint.lint(json.dumps(template), config=ManualArgs(regions=regions))
+    matches = lint_template(template, regions=regions)
     return [f"{match.rule.id} {match.message}" for match in matches if match.rule.id.startswith("E")]
 
 

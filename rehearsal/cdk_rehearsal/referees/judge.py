@@ -1,7 +1,6 @@
 """All referees together, before anything is deployed."""
 
 import contextlib
-import functools
 import hashlib
 import ipaddress
 import json
@@ -168,13 +167,10 @@ def _bind(template: Mapping[str, Any], parameters: Mapping[str, str]) -> Mapping
 
 def _lint(template: Mapping[str, Any], region: str) -> Iterator[Violation]:
     """Yield the errors of cfn-lint; what it warns of, AWS takes."""
-    from cfnlint.config import ConfigMixIn  # noqa: PLC0415 - takes a second, which commands that judge nothing need not
-    from cfnlint.decode import decode_str  # noqa: PLC0415 - as above
-    from cfnlint.runner import run_template_by_data  # noqa: PLC0415 - as above
+    # It takes a second to import, which commands that judge nothing need not wait for.
+    from cdk_rehearsal.referees.lint import lint_template  # noqa: PLC0415
 
-    decoded, errors = decode_str(json.dumps(template))
-    # Not cfnlint.api.lint: it takes a RulesCollection, of cfn-lint 0, and loads the rules anew in place of any other.
-    for match in errors or run_template_by_data(decoded, ConfigMixIn(regions=[region]), _load_rules()):
+    for match in lint_template(template, regions=[region]):
         path = [str(key) for key in match.path or ()]
         value = _find(template, path)
         is_taken = _is_taken(match.message, value) or (match.rule.id == "E3680" and _has_local_zone(template, value))
@@ -215,11 +211,3 @@ def _find(value: Any, path: list[str]) -> Any:
         else:
             return None
     return value
-
-
-@functools.cache
-def _load_rules() -> Any:
-    from cfnlint.config import ConfigMixIn  # noqa: PLC0415 - as above
-    from cfnlint.runner import Runner  # noqa: PLC0415
-
-    return Runner(ConfigMixIn()).rules

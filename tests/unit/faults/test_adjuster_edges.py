@@ -92,7 +92,7 @@ class Cloud:
                 raised.append(error)
                 outcome = ""
             time.tick()
-            if outcome == "the verdict stands":
+            if outcome.startswith("the verdict stands"):
                 break
         return raised
 

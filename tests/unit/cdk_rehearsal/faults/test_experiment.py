@@ -1,18 +1,17 @@
 """Experiments of AWS FIS: their templates hold before FIS's own service model, and name what a rehearsal strikes."""
 
-import json
 from typing import Any
 
 import botocore.session
 import pytest
 from botocore.model import MapShape, Shape, StructureShape
 from botocore.validate import ParamValidator
-from cfnlint.api import lint
 
 from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.errors import AssemblyError
 from cdk_rehearsal.faults.experiment import make_experiment
 from cdk_rehearsal.faults.strike import make_launch_faults
+from cdk_rehearsal.referees.lint import lint_template
 
 CREATE = botocore.session.get_session().get_service_model("fis").operation_model("CreateExperimentTemplate").input_shape
 FIRST_ZONE, SECOND_ZONE = {"Fn::Select": [0, {"Fn::GetAZs": ""}]}, {"Fn::Select": [1, {"Fn::GetAZs": ""}]}
@@ -52,9 +51,7 @@ def find_flaws(template: dict[str, Any]) -> str:
     """Return what FIS's service model and CloudFormation's schemas say against a template."""
     request = to_request(read(template), CREATE) | {"clientToken": "token"}
     report: str = ParamValidator().validate(request, CREATE).generate_report()
-    found = [
-        str(each) for each in lint(json.dumps(template), regions=["us-east-1"]) if not each.rule.id.startswith("I")
-    ]
+    found = [str(each) for each in lint_template(template, regions=["us-east-1"]) if not each.rule.id.startswith("I")]
     return report + "".join(found)
 
 
