@@ -7,6 +7,7 @@ Reads one JSON command a line from standard input; writes one JSON line for each
 import contextlib
 import copy
 import dataclasses
+import gc
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ import threading
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.embedded_aws.base.capacity_pools import CapacityPool
@@ -284,8 +286,8 @@ def check_metric(namespace, name, dimensions):
         raise AssemblyError(f"nothing writes {name} by {', '.join(dimensions)}")
 
 
-def open_cloud(options):
-    """Start an embedded AWS with options given as JSON."""
+def open_cloud(options, port):
+    """Start an embedded AWS with options given as JSON, on a port."""
     faults = [
         LaunchFault(**fault | {"ordinals": frozenset(fault["ordinals"]) if "ordinals" in fault else None})
         for fault in options.pop("faults", [])
@@ -304,7 +306,7 @@ def open_cloud(options):
     retries = tuple(options.pop("retry_seconds", (60.0, 120.0)))
     aws = EmbeddedAws(
         address="127.0.0.1",
-        port=0,
+        port=port,
         machines=RecordingHost(),
         containers=PlayedContainers(),
         clusters=clusters if options.pop("has_clusters", True) else None,
@@ -325,15 +327,16 @@ def open_cloud(options):
 
 
 def main():
-    """Serve commands until standard input ends."""
-    aws = None
+    """Serve commands until standard input ends; each embedded AWS has the port of the first, so clients stay good."""
+    aws, port = None, 0
     for line in sys.stdin:
         command = json.loads(line)
         try:
             if command["do"] == "open":
                 if aws is not None:
                     aws.stop()
-                aws = open_cloud(command["options"])
+                aws = open_cloud(command["options"], port)
+                port = urlsplit(aws.endpoint).port
                 write("answer", value=None)
             else:
                 write("answer", value=answer(aws, command))
@@ -344,4 +347,6 @@ def main():
 
 
 if __name__ == "__main__":
+    # As tests/conftest.py does: botocore's and moto's documents stay.
+    gc.set_threshold(20_000, 20, 20)
     main()

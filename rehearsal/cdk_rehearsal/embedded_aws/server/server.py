@@ -12,11 +12,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from inspect import isfunction
 from typing import Any
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
 import moto.backends
+import moto.core.responses
+from moto.core.utils import method_names_from_class
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import BaseWSGIServer, make_server
 
@@ -85,6 +88,19 @@ def _wrap(error: str) -> str:
 # moto lists its folder at every request to find this; the answer never changes.
 _MODULES = tuple(moto.backends.list_of_moto_modules())
 moto.backends.list_of_moto_modules = lambda: iter(_MODULES)
+
+
+class _Methods:
+    """Names of the methods of an API; moto lists and sorts all of them at every call, to find one."""
+
+    def __init__(self, api: type) -> None:
+        self._api = api
+
+    def __contains__(self, name: str) -> bool:
+        return isfunction(getattr(self._api, name, None))
+
+
+setattr(moto.core.responses, method_names_from_class.__name__, _Methods)
 
 _SIGNAL_SCOPE = (
     "AWS4-HMAC-SHA256 Credential=CFN/20000101/us-east-1/cloudformation/aws4_request, SignedHeaders=, Signature="
