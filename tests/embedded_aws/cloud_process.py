@@ -19,7 +19,6 @@ import threading
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from urllib.parse import urlsplit
 
 from cdk_rehearsal.assembly import read_stack
 from cdk_rehearsal.embedded_aws.base.capacity_pools import CapacityPool
@@ -286,8 +285,8 @@ def check_metric(namespace, name, dimensions):
         raise AssemblyError(f"nothing writes {name} by {', '.join(dimensions)}")
 
 
-def open_cloud(options, port):
-    """Start an embedded AWS with options given as JSON, on a port."""
+def open_cloud(options):
+    """Start an embedded AWS with options given as JSON."""
     faults = [
         LaunchFault(**fault | {"ordinals": frozenset(fault["ordinals"]) if "ordinals" in fault else None})
         for fault in options.pop("faults", [])
@@ -306,7 +305,7 @@ def open_cloud(options, port):
     retries = tuple(options.pop("retry_seconds", (60.0, 120.0)))
     aws = EmbeddedAws(
         address="127.0.0.1",
-        port=port,
+        port=0,
         machines=RecordingHost(),
         containers=PlayedContainers(),
         clusters=clusters if options.pop("has_clusters", True) else None,
@@ -327,16 +326,15 @@ def open_cloud(options, port):
 
 
 def main():
-    """Serve commands until standard input ends; each embedded AWS has the port of the first, so clients stay good."""
-    aws, port = None, 0
+    """Serve commands until standard input ends."""
+    aws = None
     for line in sys.stdin:
         command = json.loads(line)
         try:
             if command["do"] == "open":
                 if aws is not None:
                     aws.stop()
-                aws = open_cloud(command["options"], port)
-                port = urlsplit(aws.endpoint).port
+                aws = open_cloud(command["options"])
                 write("answer", value=None)
             else:
                 write("answer", value=answer(aws, command))

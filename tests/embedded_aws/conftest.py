@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import urllib.parse
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import aws_cdk as cdk
@@ -21,15 +21,6 @@ from tests.real_time import GENEROUS_SECONDS, wait_until
 HERE = Path(__file__).parent
 LONGEST_SECONDS = 12 * 3600
 """Longest visibility time-out of SQS."""
-
-
-@cache
-def make_client(service, endpoint, keys):
-    """Return a client of an endpoint with access key id, secret access key and session token."""
-    config = Config(retries={"total_max_attempts": 1}, proxies={}, read_timeout=GENEROUS_SECONDS)
-    names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
-    secrets = dict(zip(names, keys, strict=True))
-    return boto3.client(service, region_name="us-east-1", endpoint_url=endpoint, config=config, **secrets)
 
 
 class CloudProcess:
@@ -96,9 +87,13 @@ class CloudProcess:
 
     def client(self, service, machine=None):
         """Return a client with a machine's credentials, or the operator's."""
-        names = ("access_key_id", "secret_access_key", "session_token")
-        keys = tuple(machine[name] for name in names) if machine else ("AKIAREHEARSALOPERATR", "any", None)
-        return make_client(service, self.endpoint, keys)
+        keys = {
+            "aws_access_key_id": machine["access_key_id"] if machine else "AKIAREHEARSALOPERATR",
+            "aws_secret_access_key": machine["secret_access_key"] if machine else "any",
+            "aws_session_token": machine["session_token"] if machine else None,
+        }
+        config = Config(retries={"total_max_attempts": 1}, proxies={}, read_timeout=GENEROUS_SECONDS)
+        return boto3.client(service, region_name="us-east-1", endpoint_url=self.endpoint, config=config, **keys)
 
     def physical_id(self, logical_id):
         """Return the physical id of a resource of the sample stack, once it has one."""

@@ -19,7 +19,7 @@ def read_status(clients: Callable[[str], Any], name: str) -> str | Refused | Non
 
 
 def judge_status(name: str, status: str | Refused | None) -> Finding:
-    """Judge whether the other findings count something as taken that the stack has itself."""
+    """Judge the status: that of a deployed stack explains why the other findings count its own as taken."""
     subject = f"stack {name}"
     if isinstance(status, Refused):
         return Finding(subject, "unknown", status.reason, "allow cloudformation:DescribeStacks", is_advice=True)

@@ -25,7 +25,7 @@ Source: Lambda Developer Guide, "Understanding the Lambda execution environment 
 within the timeout; here the loading goes on.
 """
 _LOADED = b"\n"
-"""What a process answers when it has loaded the handler."""
+"""Line of a process that has loaded the handler."""
 _LOG_TAIL = 64_000
 
 

@@ -1,4 +1,4 @@
-"""What a stack has itself counts as taken, and `preflight` says so once it is deployed."""
+"""`preflight` says that a stack is deployed, since the account counts what it has itself as taken."""
 
 import pytest
 
