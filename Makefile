@@ -131,7 +131,7 @@ test-deep: setup ## Search 10,000 histories of each model for a broken promise, 
 	@DEEPLEARNING_DEEP=1 $(BIN)/python -m pytest tests/unit/capacity_adjuster tests/unit/deeplearning_agent
 
 .PHONY: mutation
-mutation: setup build/stamps/mutmut ## Change the adjuster's policy and the membership rules in 2,600 ways, and name each change that no test finds (no root; half an hour; ONLY=policy or membership)
+mutation: setup build/stamps/mutmut ## Change the adjuster's policy and the membership rules in 3,200 ways, and name each change that no test finds (no root; half an hour; ONLY=policy or membership)
 	@$(BIN)/python -m tests.mutation $(if $(ONLY),--only $(ONLY))
 
 .PHONY: bench
