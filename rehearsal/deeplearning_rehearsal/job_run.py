@@ -46,7 +46,7 @@ class JobRun(ClusterRun):
             self._await_membership(name)
             transitions = (jobs.describe(name) or {})["SecondaryStatusTransitions"]
             moments = {entry["Status"]: entry["StartTime"] for entry in transitions}
-            evidence.calls = self.aws.calls()
+            evidence.calls, evidence.ships_logs = self.aws.calls(), False
             evidence.formation_seconds = (datetime.now(timezone.utc) - moments["Training"]).total_seconds()
         with self.timeline.phase("check"):
             evidence.membership = read_membership(containers, FIRST)

@@ -152,6 +152,7 @@ def test_shipping_logs_has_a_bound_of_its_own(evidence: Evidence) -> None:
     calls = replace(calls, by_operation={**calls.by_operation, "events.PutEvents": 1}, total=calls.total + 1)
     (problem,) = find_problems("formed", replace(evidence, calls=calls))
     assert problem == f"{formed} nodes must ship their logs with at most {most} AWS calls, got {most + 1}"
+    assert find_problems("formed", replace(evidence, calls=calls, ships_logs=False)) == ()
 
 
 @pytest.mark.parametrize(
