@@ -74,6 +74,7 @@ class AssemblyStack:
         constructs: Logical id -> path of the construct in the app.
         execution_role: ARN of the role with which CloudFormation creates resources, which may hold placeholders.
             Default: that of the CDK's own bootstrap stack.
+        bootstrap_parameter: Parameter of Systems Manager with the bootstrap stack's version; empty without one.
     """
 
     name: str
@@ -88,6 +89,7 @@ class AssemblyStack:
     path: str = ""
     constructs: Mapping[str, str] = field(default_factory=dict)
     execution_role: str = DEFAULT_EXECUTION_ROLE
+    bootstrap_parameter: str = ""
 
     @property
     def templates(self) -> tuple[Mapping[str, Any], ...]:
@@ -186,6 +188,7 @@ def _read_stack(stack: StackArtifact, place: tuple[str, str], needs: tuple[Assem
             logical_id: path.removeprefix("/") for path, kind, logical_id in stack.list_metadata() if kind == LOGICAL_ID
         },
         execution_role=stack.entry["properties"].get("cloudFormationExecutionRoleArn", DEFAULT_EXECUTION_ROLE),
+        bootstrap_parameter=stack.entry["properties"].get("bootstrapStackVersionSsmParameter", ""),
     )
 
 

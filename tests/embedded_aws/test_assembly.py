@@ -7,6 +7,7 @@ import pytest
 
 from cdk_rehearsal.assembly import read_stack, require_no_images
 from cdk_rehearsal.embedded_aws.cloud import zip_folder
+from cdk_rehearsal.embedded_aws.cloudformation.template import BOOTSTRAP_VERSION
 from cdk_rehearsal.errors import AssemblyError
 from cdk_rehearsal.place import Place
 from cdk_rehearsal.plan import Plan, rehearse
@@ -24,6 +25,16 @@ def test_takes_the_tags_of_the_stack_from_the_manifest(assemble, sample_template
     stack = read_stack(assemble(tmp_path / "tagged", sample_template, tags={"Cost Center": "ml"}), None)
     assert stack.tags == {"Cost Center": "ml"}
     assert read_stack(assemble(tmp_path / "plain", sample_template), None).tags == {}
+
+
+def test_an_account_has_the_bootstrap_stack_that_a_stack_requires(assemble, start_cloud, tmp_path):
+    folder, name = assemble(tmp_path / "here", {"Resources": {}}), "/cdk-bootstrap/mine/version"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["artifacts"]["sample"]["properties"]["bootstrapStackVersionSsmParameter"] = name
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    cloud = start_cloud()
+    cloud.deploy(folder)
+    assert cloud.client("ssm").get_parameter(Name=name)["Parameter"]["Value"] == BOOTSTRAP_VERSION
 
 
 def test_says_which_stacks_there_are(assemble, sample_template, tmp_path):

@@ -23,6 +23,7 @@ from cdk_rehearsal.embedded_aws.base.training_limits import TrainingLimits
 from cdk_rehearsal.embedded_aws.cloudformation.stack import Stack
 from cdk_rehearsal.embedded_aws.cloudformation.stack_api import install_stack_api
 from cdk_rehearsal.embedded_aws.cloudformation.stack_registry import StackRegistry
+from cdk_rehearsal.embedded_aws.cloudformation.template import put_bootstrap_version
 from cdk_rehearsal.embedded_aws.eks.host import ClusterHost
 from cdk_rehearsal.embedded_aws.emr.node_channel import NodeChannels
 from cdk_rehearsal.embedded_aws.functions.invoke_api import InvokeApi
@@ -332,7 +333,9 @@ def _require_no_clusters(template: Mapping[str, Any]) -> None:
 
 
 def _upload_assets(stack: AssemblyStack, place: Place) -> None:
-    """Upload a stack's file assets, as `cdk deploy` does, to the bootstrap bucket, which is created at need."""
+    """Create what a stack needs of the bootstrap stack, version and bucket, and upload its file assets there."""
+    if stack.bootstrap_parameter:
+        put_bootstrap_version(place, stack.bootstrap_parameter)
     s3 = place.client("s3")
     for asset in stack.assets:
         bucket, key = fill_place(asset.bucket, place), fill_place(asset.key, place)

@@ -11,10 +11,17 @@ from cdk_rehearsal.embedded_aws.resources.creation import Created
 from cdk_rehearsal.embedded_aws.services import Services
 from cdk_rehearsal.errors import AssemblyError
 from cdk_rehearsal.intrinsics import NO_VALUE, evaluate, find_references
+from cdk_rehearsal.place import Place
 
 BOOTSTRAP_VERSION = "28"
 """Version that a fresh `cdk bootstrap` leaves behind (aws-cdk 2.1148)."""
 _SSM_TYPE = "AWS::SSM::Parameter::Value<"
+
+
+def put_bootstrap_version(place: Place, name: str) -> str:
+    """Write the parameter of a bootstrap stack, so that who reads it finds it, and return the version."""
+    place.client("ssm").put_parameter(Name=name, Value=BOOTSTRAP_VERSION, Type="String", Overwrite=True)
+    return BOOTSTRAP_VERSION
 
 
 class BoundTemplate:
@@ -170,9 +177,7 @@ class BoundTemplate:
         if name.startswith("/aws/service/"):
             return self._images.seed_parameter(name)
         if name.startswith("/cdk-bootstrap/") and name.endswith("/version"):
-            # As the bootstrap stack has it, so that who reads the parameter finds it too.
-            self._place.client("ssm").put_parameter(Name=name, Value=BOOTSTRAP_VERSION, Type="String", Overwrite=True)
-            return BOOTSTRAP_VERSION
+            return put_bootstrap_version(self._place, name)
         try:
             return str(self._place.client("ssm").get_parameter(Name=name)["Parameter"]["Value"])
         except ClientError as error:
