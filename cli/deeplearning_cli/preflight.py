@@ -58,9 +58,9 @@ def add_parser(commands: Commands) -> None:
         "instance types in the zones, reservations and Capacity Blocks, images and key pairs, subnets, DNS and file "
         "systems that exist, the CDK's bootstrap stack, dry runs of launches, EC2's scores, and offers of Capacity "
         "Blocks. Changes nothing. Whether EC2 has capacity, only a launch shows.",
-        epilog="exit status: 0 every line is ok, or an unknown dry run, score, offer or stack, 1 a line is wrong, 2 "
-        "none is wrong and another is unknown, or the account could not be asked, 130 interrupted; example: "
-        f"cdk synth --quiet && deeplearning-cdk preflight; rights: {', '.join(ACTIONS)}; a dry run needs "
+        epilog="exit status: 0 every line is ok, though dry runs, scores, offers and the stack may be unknown, 1 a "
+        "line is wrong, 2 none is wrong and another is unknown, or the account could not be asked, 130 interrupted; "
+        f"example: cdk synth --quiet && deeplearning-cdk preflight; rights: {', '.join(ACTIONS)}; a dry run needs "
         f"{DRY_RUN_RIGHT}, which allows real launches too: without it, its lines are unknown",
     )
     add = parser.add_argument

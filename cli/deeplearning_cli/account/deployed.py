@@ -1,4 +1,4 @@
-"""Status of a stack: the account's answers count what a deployed one has itself as taken."""
+"""Status of a stack: once it is deployed, its own resources count as taken in the account's answers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,14 +12,18 @@ _EMPTY = ("REVIEW_IN_PROGRESS", "DELETE_COMPLETE")
 
 
 def read_status(clients: Callable[[str], Any], name: str) -> str | Refused | None:
-    """Return the status of a stack; None where there is none of that name."""
+    """
+    Return the status of a stack; None where there is none of that name.
+
+    Source of the error code: CloudFormation API, `DescribeStacks`.
+    """
     describe = partial(clients("cloudformation").describe_stacks, StackName=name)
     answer = ask(lambda: find(describe, "ValidationError"))
     return answer if answer is None or isinstance(answer, Refused) else str(answer["Stacks"][0]["StackStatus"])
 
 
 def judge_status(name: str, status: str | Refused | None) -> Finding:
-    """Judge the status: that of a deployed stack explains why the other findings count its own as taken."""
+    """Judge the status; of a deployed stack, the other findings count its own resources as taken."""
     subject = f"stack {name}"
     if isinstance(status, Refused):
         return Finding(subject, "unknown", status.reason, "allow cloudformation:DescribeStacks", is_advice=True)

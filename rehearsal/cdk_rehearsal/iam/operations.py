@@ -136,7 +136,7 @@ def _target_by_arn(parameters: Parameters, _account: Account) -> Iterator[Target
 
 
 def _targets_of_stack(parameters: Parameters, account: Account) -> Iterator[Target]:
-    """Name a stack; of its ARN, a caller that has its name alone knows no id."""
+    """Name a stack; a caller that passes its name leaves the id in the ARN open."""
     name = str(parameters["StackName"])
     yield name if name.startswith("arn:") else account.arn("cloudformation", f"stack/{name}/*"), {}
 

@@ -48,7 +48,7 @@ class Evidence:
         launchers: What was found out about launchers, by name; empty where none was tried.
         environment: What jobs run in; None where the image's own is used.
         has_nodes: Whether there are nodes to check; a case of training jobs looks at the jobs alone.
-        ships_logs: Whether the nodes ship what they say themselves; of training jobs, SageMaker does.
+        ships_logs: Whether the nodes ship their logs themselves; SageMaker ships those of training jobs.
         paid: Cause -> seconds of all nodes that somebody pays for.
         kubernetes: What the control plane of Kubernetes showed, a line each; empty without one.
     """

@@ -109,7 +109,7 @@ class Formation:
         return 0 if state.has_formed else state.worker_minimum
 
     def _keep_lasting(self, gone: Mapping[str, Reason]) -> dict[str, Reason]:
-        """Return nodes that are silent for longer than a reboot: no replacement comes before the cluster has formed."""
+        """Return nodes that have been silent for longer than a reboot takes."""
         now = self._clock.read()
         self._gone_since = {name: self._gone_since.get(name, now) for name in gone}
         return {name: gone[name] for name, since in self._gone_since.items() if now - since >= REBOOT_SECONDS}
