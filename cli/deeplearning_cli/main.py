@@ -9,7 +9,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from cdk_rehearsal.error_report import run_command
+from cdk_rehearsal.printing import run_command
 from deeplearning_cli.arguments import Commands
 from deeplearning_cli.errors import UNAVAILABLE, UnavailableError, report_error, require_modules
 from deeplearning_contract.version import VERSION

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from cdk_rehearsal.cache import find_cache, require_cache
-from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.extras import require_rehearsal
+from cdk_rehearsal.printing import report_error
 from cdk_rehearsal.referees.judge import require_acceptance
 from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed
 from cdk_rehearsal.run.lab_record import remove_record

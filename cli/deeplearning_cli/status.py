@@ -6,6 +6,7 @@ import sys
 import time
 from datetime import datetime, timezone
 
+from cdk_rehearsal.printing import make_printable, open_terminal
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_cli.errors import UnavailableError, report_error
@@ -98,12 +99,13 @@ def _watch_live(access: CloudAccess, view: ClusterView) -> ClusterView:
     from rich.spinner import Spinner  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    spinner = Spinner("dots")
-    with Live(console=Console(highlight=False), transient=True, refresh_per_second=8) as live:
+    spinner, console = Spinner("dots"), Console(file=open_terminal(sys.stdout), highlight=False)
+    with Live(console=console, transient=True, refresh_per_second=8) as live:
         while not view.has_ended:
             done, steps = count_steps(view)
-            spinner.update(text=Text(f"{describe_cluster(view)}; {done} of {steps} steps (Ctrl-C ends the watch)"))
-            page = [Text(line.text, style=line.style) for line in render_page(view)]
+            head = make_printable(describe_cluster(view))
+            spinner.update(text=Text(f"{head}; {done} of {steps} steps (Ctrl-C ends the watch)"))
+            page = [Text(make_printable(line.text), style=line.style) for line in render_page(view)]
             live.update(Group(*page, ProgressBar(total=max(steps, 1), completed=done, width=60), spinner))
             time.sleep(_interval(access))
             view = _read_again(access)
@@ -147,6 +149,6 @@ def _print_page(view: ClusterView) -> None:
     from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
     from rich.text import Text  # noqa: PLC0415
 
-    console = Console(highlight=False)
+    console = Console(file=open_terminal(sys.stdout), highlight=False)
     for line in render_page(view):
-        console.print(Text(line.text, style=line.style), soft_wrap=True)
+        console.print(Text(make_printable(line.text), style=line.style), soft_wrap=True)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from cdk_rehearsal.assembly import read_stacks, require_parameters
-from cdk_rehearsal.error_report import report_error, run_command
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.extras import require_rehearsal
 from cdk_rehearsal.faults.target import Fault
 from cdk_rehearsal.iam.policy_arguments import add_policies, read_pair
+from cdk_rehearsal.printing import report_error, run_command
 from cdk_rehearsal.run.progress import report_line, report_warnings
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from cdk_rehearsal.assembly import read_stacks, require_no_images, require_param
 from cdk_rehearsal.cache import find_cache, require_cache
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.functions.javascript_sdk import prepare_sdk
-from cdk_rehearsal.error_report import INTERRUPTED
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.extras import require_rehearsal
 from cdk_rehearsal.faults.target import Fault, find_groups
@@ -21,6 +20,7 @@ from cdk_rehearsal.image_families import find_image_parts
 from cdk_rehearsal.lab.images.app_packages import add_packages, find_app_packages
 from cdk_rehearsal.lab.images.base_root import prepare_base_root
 from cdk_rehearsal.lab.images.image_parts import prepare_layers
+from cdk_rehearsal.printing import INTERRUPTED
 from cdk_rehearsal.referees.judge import Acceptance, require_acceptance
 from cdk_rehearsal.report.report import Report
 from cdk_rehearsal.run.enclosure import require_namespaces, run_enclosed

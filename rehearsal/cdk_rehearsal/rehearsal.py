@@ -12,7 +12,6 @@ from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, no_usual
 from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
 from cdk_rehearsal.embedded_aws.functions.javascript_sdk import prepare_sdk
-from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError, UnavailableError
 from cdk_rehearsal.faults.strike import make_launch_faults, strike
 from cdk_rehearsal.image_families import find_image_parts
@@ -25,6 +24,7 @@ from cdk_rehearsal.lab.images.image_parts import prepare_layers
 from cdk_rehearsal.lab.lab import PORT, ROUTER
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.plan import REPORT, Expectation, Plan
+from cdk_rehearsal.printing import report_error
 from cdk_rehearsal.referees.judge import Acceptance
 from cdk_rehearsal.referees.order import find_usual_order
 from cdk_rehearsal.report.report import STAND_IN, Report, Section, StackReport

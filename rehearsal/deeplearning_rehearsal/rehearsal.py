@@ -16,13 +16,13 @@ from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.embedded_aws.access.authorizer import write_rights
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions, no_usual_order
 from cdk_rehearsal.embedded_aws.cloud import EmbeddedAws
-from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.key_pairs import assume_key_pairs
 from cdk_rehearsal.lab import Lab, open_lab
 from cdk_rehearsal.lab.lab import ENDPOINT, PORT, ROUTER
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.place import OPERATOR_KEY, OPERATOR_SECRET
+from cdk_rehearsal.printing import report_error
 from cdk_rehearsal.referees.order import find_usual_order
 from cdk_rehearsal.report.dashboard_page import read_dashboard
 from cdk_rehearsal.report.report import list_ending, name_following, name_path, render_text

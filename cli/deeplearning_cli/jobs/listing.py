@@ -4,6 +4,7 @@ import argparse
 from datetime import datetime, timezone
 from typing import Any
 
+from cdk_rehearsal.printing import make_printable
 from deeplearning_cli.arguments import Commands, add_place
 from deeplearning_cli.cloud_access import open_cloud
 from deeplearning_cli.errors import UnavailableError, report_error
@@ -52,8 +53,8 @@ def format_jobs(jobs: list[dict[str, Any]], platform: str, now: datetime) -> str
     rows = [_HEAD]
     for job in jobs:
         age = format_age((now - datetime.fromisoformat(job["started"])).total_seconds())
-        line = job["last_line"][:_LONGEST_LINE]
-        rows.append((job["run"], platform, job["state"], str(job["members"]), age, line))
+        line = make_printable(job["last_line"][:_LONGEST_LINE])
+        rows.append((make_printable(job["run"]), platform, job["state"], str(job["members"]), age, line))
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

@@ -17,6 +17,8 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
+from cdk_rehearsal.printing import make_printable, open_terminal
+
 REFRESH_SECONDS = 1.0
 """Least time between two refreshes."""
 PIPE_REFRESH_SECONDS = 10.0
@@ -211,25 +213,25 @@ class JobOutput:
 
     def __init__(self, stream: TextIO | None = None, read_clock: Callable[[], float] = time.monotonic) -> None:
         """Begin a line of a stream. Default: standard output."""
-        self._stream = sys.stdout if stream is None else stream
+        self._stream = open_terminal(sys.stdout if stream is None else stream)
         self._read_clock = read_clock
         self._printed_at = -PIPE_REFRESH_SECONDS
         self._is_refreshed = False
         self.last_line = ""
 
     def print_line(self, line: str) -> None:
-        """Print a line at once, in place of the refresh before it, without control characters."""
+        """Print a line at once, in place of the refresh before it, with control characters made visible."""
         if self._is_refreshed:
             self._stream.write("\r\x1b[K")
             self._is_refreshed = False
         self.last_line = line
-        print(_clean(line), file=self._stream, flush=True)
+        print(make_printable(line), file=self._stream, flush=True)
 
     def print_refresh(self, text: str) -> None:
         """Show the latest text of a line that has not ended; in a pipe or a file at most one each 10 seconds."""
         if self._stream.isatty():
             width = shutil.get_terminal_size().columns - 1
-            print(f"\r{_clean(text)[:width]}\x1b[K", end="", file=self._stream, flush=True)
+            print(f"\r{make_printable(text)[:width]}\x1b[K", end="", file=self._stream, flush=True)
             self._is_refreshed = True
         elif self._read_clock() - self._printed_at >= PIPE_REFRESH_SECONDS:
             self._printed_at = self._read_clock()
@@ -245,7 +247,3 @@ class JobOutput:
 def print_progress(line: str) -> None:
     """Print a line on standard error."""
     print(line, file=sys.stderr, flush=True)
-
-
-def _clean(line: str) -> str:
-    return "".join(letter if letter.isprintable() or letter == "\t" else " " for letter in line)

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TextIO
 
 from cdk_rehearsal.manifest import require_no_errors
+from cdk_rehearsal.printing import make_printable, open_terminal
 from cdk_rehearsal.run.first_process import keep_on_interrupt
 from cdk_rehearsal.run.timeline import Event, Timeline
 
+_LINES = "\n\t"
 _Listeners = tuple[Callable[[Event], None], Callable[[str], None]]
 _ROUTINE = re.compile(
     r"\S+ → adjuster in [\d.]+ s"
@@ -62,7 +64,7 @@ def _plain(stream: TextIO) -> Iterator[_Listeners]:
 
 
 def _write(stream: TextIO, line: str) -> None:
-    stream.write(line + "\n")
+    stream.write(make_printable(line, kept=_LINES) + "\n")
     stream.flush()
 
 
@@ -75,11 +77,12 @@ def _live(stream: TextIO) -> Iterator[_Listeners]:
     from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
     from rich.markup import escape  # noqa: PLC0415
 
-    console = Console(file=stream, highlight=False)
+    console = Console(file=open_terminal(stream), highlight=False)
     with console.status("starting", spinner="dots") as status:
         yield (
             lambda event: console.print(
-                f"[dim]{event.at:7.1f}s[/]  [cyan]{escape(f'{event.lane:<12.19}')}[/]  {escape(event.text)}"
+                f"[dim]{event.at:7.1f}s[/]  [cyan]{escape(f'{event.lane:<12.19}')}[/]  "
+                f"{escape(make_printable(event.text, kept=_LINES))}"
             ),
             lambda phase: status.update(f"[bold]{escape(phase)}[/] (Ctrl-C ends the rehearsal)"),
         )

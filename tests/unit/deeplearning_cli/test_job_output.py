@@ -184,7 +184,7 @@ def test_on_a_terminal_a_refresh_rewrites_its_line(monkeypatch):
     shown.print_refresh("50%")
     shown.end_line()
     shown.end_line()
-    assert terminal.getvalue() == ("epoch 1\n\r 5%|###############\x1b[K\r10%| \x1b[K\r\x1b[Kdone\n\r50%\x1b[K\n")
+    assert terminal.getvalue() == ("epoch 1\n\r 5%|###############\x1b[K\r10%|\\x07\x1b[K\r\x1b[Kdone\n\r50%\x1b[K\n")
 
 
 def test_in_a_pipe_a_refresh_is_a_line_at_most_each_10_seconds(capsys):

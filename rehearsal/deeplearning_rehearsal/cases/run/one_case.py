@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cdk_rehearsal.cache import fill_once
-from cdk_rehearsal.error_report import report_error
 from cdk_rehearsal.errors import PromiseError, RefusedError, RehearsalError
+from cdk_rehearsal.printing import report_error
 from cdk_rehearsal.referees.judge import require_acceptance
 from cdk_rehearsal.run.enclosure import run_enclosed
 from cdk_rehearsal.run.progress import report_line
