@@ -18,6 +18,7 @@ class EventKind(str, Enum):
     DEGRADED = "Deep Learning Cluster Degraded"
     FAILED = "Deep Learning Cluster Failed"
     FINISHED = "Deep Learning Cluster Finished"
+    JOB_FAILED = "Deep Learning Job Failed"
     CAPACITY_MOVED = "Deep Learning Cluster Capacity Moved"
 
 

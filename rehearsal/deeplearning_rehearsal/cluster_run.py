@@ -20,6 +20,7 @@ from deeplearning_contract.cluster_state import ClusterState, get_request
 from deeplearning_contract.names import AGENT_LOG, SETTINGS_FILE, NodeRole, find_role
 from deeplearning_contract.settings import NodeSettings
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_membership
+from deeplearning_rehearsal.checks.failure_alarm import FAILING_JOB, AlarmSubscriber
 from deeplearning_rehearsal.checks.node_log import await_node_log
 from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress
 from deeplearning_rehearsal.checks.training import read_submission, upload_example
@@ -32,6 +33,8 @@ from deeplearning_rehearsal.software.downloads import prepare_digits
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
 from deeplearning_rehearsal.template import apply_overrides
 
+ALARM_LANE = "alarm topic"
+"""Lane of what the subscriber of the alarm topic gets."""
 BUILD_SECONDS = 1200.0
 """Limit for the build of an environment, on a machine that shares its cores with the nodes."""
 
@@ -116,6 +119,7 @@ class ClusterRun:
         self.check(evidence)
         if self.options.expect == "trained":
             self.train(evidence)
+            self.fail_on_purpose(evidence)
 
     def check(self, evidence: Evidence) -> None:
         """Hold every node against the contract; RehearsalError when there is no master, or it has no membership."""
@@ -169,6 +173,29 @@ class ClusterRun:
             platform = CLUSTER_PLATFORMS[submission.platform]
             evidence.training = platform.train(self.lab, master, job, seconds, clients=client, submission=submission)
             self.timeline.report(lane, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
+
+    def fail_on_purpose(self, evidence: Evidence) -> None:
+        """Let a job fail, and hold what the subscriber of the alarm topic gets against what a person needs."""
+        subscriber = AlarmSubscriber.subscribe(self.aws.place.client)
+        with self.timeline.phase("fail a job"):
+            try:
+                self.run_failing_job()
+            except PromiseError:
+                text, problem = subscriber.await_failure()
+            else:
+                text, problem = "", f"job {FAILING_JOB.name} must fail, it succeeded"
+            if problem:
+                evidence.problems.append(problem)
+            else:
+                self.timeline.report(ALARM_LANE, text)
+
+    def run_failing_job(self) -> None:
+        """Run the failing job; PromiseError with its end."""
+        client, seconds = self.aws.place.client, self.last_moment - time.monotonic()
+        submission = read_submission(client, self.read_settings().cluster)
+        CLUSTER_PLATFORMS[submission.platform].train(
+            self.lab, find_master(self.fleet).instance_id, FAILING_JOB, seconds, clients=client, submission=submission
+        )
 
     def find_digits(self) -> Path:
         """Return the file that jobs train on, which was downloaded before the lab was opened."""

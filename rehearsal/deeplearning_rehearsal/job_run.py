@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from cdk_rehearsal.errors import PromiseError, RehearsalError
 from deeplearning_contract.names import MEMBERSHIP_FILE
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_membership
+from deeplearning_rehearsal.checks.failure_alarm import FAILING_JOB
 from deeplearning_rehearsal.checks.training import ENDLESS_JOB
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.platforms.sagemaker import (
@@ -71,6 +72,11 @@ class JobRun(ClusterRun):
             if newest not in names:
                 evidence.problems.append(f"the model must contain {newest}, got {', '.join(names) or 'nothing'}")
             self.timeline.report(_LANE, f"the model contains {', '.join(names)}")
+
+    def run_failing_job(self) -> None:
+        """Run the failing job; PromiseError with its end."""
+        jobs, seconds = self.jobs, self.last_moment - time.monotonic()
+        run_training_job(jobs.clients, jobs.submission, FAILING_JOB, seconds)
 
     def reckon_paid(self, evidence: Evidence) -> Mapping[str, float]:
         """Return cause -> seconds of all instances of training jobs."""

@@ -36,6 +36,7 @@ class NodeFacts:
     expected_gpu_count: int  # GPUs of the instance type; 0 for none or an unknown type
     region: str = ""  # AWS region
     needs: JobNeeds = NO_NEEDS  # Requirements of jobs in addition to the contract
+    event_cluster: str = ""  # Cluster whose events users of the node may send; empty for none
 
     @classmethod
     def of(cls, node: Node) -> "NodeFacts":
@@ -50,6 +51,7 @@ class NodeFacts:
             expected_gpu_count=settings.expected_gpu_count,
             region=settings.region,
             needs=settings.needs,
+            event_cluster=settings.cluster if settings.state_table else "",
         )
 
     def write(self, root: Path) -> None:

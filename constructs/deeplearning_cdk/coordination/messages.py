@@ -31,7 +31,7 @@ AlarmTopic = Annotated[
 """Topic of the user's alarms."""
 
 NO_POLICY = "deeplearning_cdk:alarmTopicPolicy"
-FORWARDED = (EventKind.FAILED, EventKind.DEGRADED)
+FORWARDED = (EventKind.FAILED, EventKind.DEGRADED, EventKind.JOB_FAILED)
 """Events that are sent to the alarm topic. All events of a cluster are on the account's default event bus."""
 _PATHS = {
     "kind": "$.detail-type",

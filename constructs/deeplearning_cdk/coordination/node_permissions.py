@@ -16,6 +16,14 @@ from deeplearning_contract.cluster_event import EventKind, name_source
 from deeplearning_contract.cluster_state import list_key_patterns
 from deeplearning_contract.names import CLUSTER_TAG, NodeRole
 
+_MASTER_EVENTS = (
+    EventKind.FORMED,
+    EventKind.DEGRADED,
+    EventKind.FAILED,
+    EventKind.FINISHED,
+    EventKind.JOB_FAILED,
+)
+
 
 def master_statements(coordination: Coordination, cluster: str, key_arn: str) -> list[iam.PolicyStatement]:
     """Return the master's permissions for queues, state table and events, and for the groups with the cluster's tag."""
@@ -34,7 +42,7 @@ def master_statements(coordination: Coordination, cluster: str, key_arn: str) ->
         ),
         iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[coordination.worker_queue.queue_arn]),
         *coordination_key_statements(key_arn),
-        event_statement(cluster, EventKind.FORMED, EventKind.DEGRADED, EventKind.FAILED, EventKind.FINISHED),
+        event_statement(cluster, *_MASTER_EVENTS),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What a container, a node or a name says never controls the terminal of the person who reads it."""
+"""Control characters of containers, nodes and names never reach the terminal."""
 
 import io
 import sys

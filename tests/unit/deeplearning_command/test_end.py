@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from deeplearning_command.cluster import end as end_command
+from deeplearning_command.cluster import event as event_module
 from deeplearning_command.cluster import stop_when_idle as idle_command
 from deeplearning_command.context import Context
 from deeplearning_command.main import make_parser
@@ -54,7 +55,8 @@ def groups(aws_server):
 
 
 @pytest.fixture
-def heard(aws_server):
+def heard(aws_server, job_lab):
+    job_lab.set_facts(0, event_cluster="digits")
     return hear_events(*(boto3.client(service, region_name=REGION) for service in ("sqs", "events")))
 
 
@@ -93,12 +95,39 @@ def test_a_job_that_has_ended_ends_the_cluster_however_it_ended(job_lab, groups,
     done = job_lab.run("run", "--end-cluster", "--", job_lab.write_job(text))
     assert done.returncode == status, done.stderr
     assert groups() == {"digits-master": 0, "digits-worker": 0, "other-worker": 2}
-    (event,) = heard()
+    *failures, event = heard()
     assert event.reason.cause.startswith("the job ")
     assert event.reason.cause.endswith("/1 has ended")
+    assert [failure.kind for failure in failures] == ([EventKind.JOB_FAILED] if status else [])
+
+
+def test_a_job_that_fails_sends_one_event_after_its_last_retry_with_the_words_of_the_failed_rank(job_lab, heard):
+    job = job_lab.write_job('[ "$HOROVOD_RANK" = 0 ] || { echo "no memory"; exit 7; }; exec sleep 1000')
+    assert job_lab.run("run", "--retries", "1", "--", job).returncode == 7
+    (event,) = heard()
+    assert (event.kind, event.cluster, event.nodes) == (EventKind.JOB_FAILED, "digits", len(job_lab.addresses))
+    words = str(event.reason)
+    assert words.startswith("job train/2 failed with status 7: ")
+    assert "; read its logs with deeplearning logs train/2, or in " in words
+    assert "rank 1 on deeplearning-worker2 failed first, with status 7" in words
+    assert words.endswith("no memory")
+
+
+def test_a_job_that_succeeds_or_is_stopped_sends_no_event(job_lab, heard):
+    assert job_lab.run("run", "--", job_lab.write_job("exit 0")).returncode == 0
+    assert job_lab.run("run", "--max-seconds", "1", "--", job_lab.write_job("exec sleep 1000")).returncode == 124
+    assert heard() == []
+
+
+def test_a_platform_that_reports_jobs_itself_gets_no_event_of_a_failure(job_lab, heard):
+    job_lab.set_facts(0)
+    assert job_lab.run("run", "--", job_lab.write_job("exit 3")).returncode == 3
+    assert heard() == []
 
 
 def test_an_event_that_cannot_be_sent_keeps_no_cluster_running(job_lab, groups, capsys, monkeypatch):
+    job_lab.set_facts(0, event_cluster="digits")
+
     def refuse(**_arguments):
         raise EndpointConnectionError(endpoint_url="https://events")
 
@@ -108,10 +137,10 @@ def test_an_event_that_cannot_be_sent_keeps_no_cluster_running(job_lab, groups, 
         return SimpleNamespace(put_events=refuse) if service == "events" else real(self, service)
 
     monkeypatch.setattr(AwsClients, "_client", make)
-    monkeypatch.setattr(end_command, "EVENT_SECONDS", 0)
+    monkeypatch.setattr(event_module, "EVENT_SECONDS", 0)
     assert end(job_lab, "--yes") == 0
     assert groups() == {"digits-master": 0, "digits-worker": 0, "other-worker": 2}
-    assert "could not send the event that the cluster has finished: Could not connect" in capsys.readouterr().out
+    assert "could not send the event 'Deep Learning Cluster Finished': Could not connect" in capsys.readouterr().out
 
 
 def test_a_job_that_was_stopped_or_never_began_does_not_end_the_cluster(job_lab, groups):

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from deeplearning_command.cluster.event import send_event
 from deeplearning_command.context import Context
 from deeplearning_command.remote.nodes import HostResult, Remote
 from deeplearning_command.remote.survey import SURVEY_SECONDS, read_facts
 from deeplearning_command.terminal import RefusedError, on_change, print_line
-from deeplearning_contract.cluster_event import ClusterEvent, EventKind, put_events_request
+from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 from deeplearning_contract.reason import Reason
 from deeplearning_node.deadline import Clock
@@ -19,7 +20,6 @@ from deeplearning_node.health.gpus import BUSY_PERCENT, GPU_SECONDS
 from deeplearning_node.node_facts import COMMAND_FILE
 
 AWS_SECONDS = 120
-EVENT_SECONDS = 30
 POLL_SECONDS = 60.0
 ANSWER_SECONDS = GPU_SECONDS + SURVEY_SECONDS
 REQUESTED = "ended by a user on its master"
@@ -126,8 +126,8 @@ def end_cluster(remote: Remote, reason: str = REQUESTED) -> list[str]:
     """
     from deeplearning_node.aws_clients import AwsClients, AwsFailure, call_for  # noqa: PLC0415 - botocore is heavy
 
-    facts, clock, clients = remote.facts, Clock(), AwsClients(remote.facts.region)
-    client, trouble = clients.autoscaling, []
+    facts, clock = remote.facts, Clock()
+    client, trouble = AwsClients(facts.region).autoscaling, []
     try:
         groups = call_for(clock, AWS_SECONDS, lambda: find_groups(client, facts.cluster))
         if not groups:
@@ -136,31 +136,12 @@ def end_cluster(remote: Remote, reason: str = REQUESTED) -> list[str]:
             )
         for name, _ in groups:
             if name == groups[-1][0]:  # While this node can still send it.
-                trouble = send_end(clients.events, remote, reason)
+                trouble = send_event(facts, remote.membership, EventKind.FINISHED, Reason(reason))
             call_for(clock, AWS_SECONDS, lambda name=name: _set_to_none(client, name))  # type: ignore[misc] # of lambda
     except AwsFailure as error:
         causes = filter(None, [str(error), error.remedy])
         raise RefusedError(f"could not end the cluster: {'; '.join(causes)}") from error
     return [*(f"desired capacity of {name} ({role}) is 0" for name, role in groups), *trouble]
-
-
-def send_end(client: Any, remote: Remote, reason: str) -> list[str]:
-    """Send the event that the cluster has finished; return a line on a failure, which does not stop the end."""
-    from deeplearning_node.aws_clients import AwsFailure, call_for  # noqa: PLC0415 - botocore is heavy
-
-    membership = remote.membership
-    event = ClusterEvent(
-        kind=EventKind.FINISHED,
-        cluster=remote.facts.cluster,
-        generation=membership.generation,
-        nodes=len(membership.members),
-        reason=Reason(reason),
-    )
-    try:
-        call_for(Clock(), EVENT_SECONDS, lambda: client.put_events(**put_events_request(event)))
-    except AwsFailure as error:
-        return [f"could not send the event that the cluster has finished: {error}"]
-    return []
 
 
 def find_groups(client: Any, cluster: str) -> list[tuple[str, str]]:

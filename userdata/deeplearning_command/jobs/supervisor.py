@@ -5,14 +5,17 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from deeplearning_command.cluster.end import end_cluster
+from deeplearning_command.cluster.event import send_event
 from deeplearning_command.context import Context
 from deeplearning_command.jobs.stop import describe_left, end_run
 from deeplearning_command.terminal import RefusedError
+from deeplearning_contract.cluster_event import EventKind
+from deeplearning_contract.reason import Reason
 from deeplearning_jobs.launchers import LAUNCHERS
 from deeplearning_jobs.plan.launch_plan import LaunchPlan
 from deeplearning_jobs.runs.job_folder import Run, now
@@ -102,6 +105,7 @@ def supervise(prepared: PreparedRun) -> int:
         except RefusedError as error:
             prepared.steps.report(f"not run again: {error}")
             _end_status(prepared, outcome, status)
+            _report_failure(prepared, outcome, status, [f"not run again: {error}"])
             return status
         _end_status(prepared, outcome, status)
         prepared = following
@@ -205,7 +209,7 @@ def _end_everywhere(prepared: PreparedRun) -> None:
 
 def _conclude(prepared: PreparedRun, outcome: RunOutcome) -> int:
     run, steps = prepared.run, prepared.steps
-    status = outcome.status
+    status, lines = outcome.status, tuple[str, ...]()
     if outcome.cause:
         steps.report(outcome.cause)
     if outcome.state == "failed":
@@ -213,6 +217,8 @@ def _conclude(prepared: PreparedRun, outcome: RunOutcome) -> int:
         for line in lines:
             steps.report(line)
     _end_status(prepared, outcome, status, is_retried=prepared.is_retried(outcome))
+    if outcome.state == "failed" and not prepared.is_retried(outcome):
+        _report_failure(prepared, outcome, status, lines)
     return status
 
 
@@ -222,6 +228,18 @@ def _end_status(prepared: PreparedRun, outcome: RunOutcome, status: int, *, is_r
         state = "retrying" if is_retried else outcome.state
         with contextlib.suppress(OSError):
             prepared.run.write_status(present.end(state, status, now(), outcome.cause))
+
+
+def _report_failure(prepared: PreparedRun, outcome: RunOutcome, status: int, lines: Iterable[str]) -> None:
+    """Send the event that the job has failed and is not run again, with the lines that explain it."""
+    run, context = prepared.run, prepared.context
+    reason = Reason(
+        f"job {run.name} failed with status {status}: {outcome.cause}",
+        f"read its logs with deeplearning logs {run.name}, or in {run.path}",
+        "\n".join(lines),
+    )
+    for line in send_event(context.facts, context.membership, EventKind.JOB_FAILED, reason):
+        prepared.steps.report(line)
 
 
 def _end_cluster(prepared: PreparedRun) -> None:

@@ -77,7 +77,7 @@ def _use_state(synthesis: Any, *actions: str) -> dict[str, Any]:
 
 
 def _send_events(synthesis: Any, *kinds: str) -> dict[str, Any]:
-    names = [f"Deep Learning Cluster {kind}" for kind in kinds]
+    names = [f"Deep Learning {kind}" for kind in kinds]
     return _allow(
         "events:PutEvents",
         "arn:partition:events:region:account:event-bus/default",
@@ -137,7 +137,9 @@ def test_master_reads_its_queues_writes_the_state_and_rings_the_workers(synthesi
         ),
         _allow("sqs:SendMessage", _arn(synthesis, "AWS::SQS::Queue", "WorkerQueue")),
         *_use_key(synthesis),
-        _send_events(synthesis, "Degraded", "Failed", "Finished", "Formed"),
+        _send_events(
+            synthesis, "Cluster Degraded", "Cluster Failed", "Cluster Finished", "Cluster Formed", "Job Failed"
+        ),
         *_open_sessions(),
         _write_logs("master"),
     ]
@@ -300,7 +302,7 @@ def test_adjuster_changes_only_groups_that_have_its_clusters_tag(synthesize: Any
             _arn(synthesis, "AWS::KMS::Key", "Encryption"),
             Condition={"StringEquals": {"kms:ViaService": "lambda.region.amazonaws.com"}},
         ),
-        _send_events(synthesis, "Failed", "Finished"),
+        _send_events(synthesis, "Cluster Failed", "Cluster Finished"),
         _allow(["autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities"], "*"),
         _allow(
             ["autoscaling:ResumeProcesses", "autoscaling:SetDesiredCapacity", "autoscaling:SuspendProcesses"],

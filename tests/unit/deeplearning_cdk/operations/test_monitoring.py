@@ -308,7 +308,11 @@ def test_failure_events_are_published_as_text(synthesize: Any) -> None:
     pattern = rule["EventPattern"]
     (cluster,) = pattern["detail"]["cluster"]
     assert pattern["source"] == [name_source(cluster)]
-    assert pattern["detail-type"] == ["Deep Learning Cluster Failed", "Deep Learning Cluster Degraded"]
+    assert pattern["detail-type"] == [
+        "Deep Learning Cluster Failed",
+        "Deep Learning Cluster Degraded",
+        "Deep Learning Job Failed",
+    ]
     assert set(pattern["detail-type"]) < {kind.value for kind in EventKind}
     assert list(pattern["detail"]) == ["cluster"]
     (target,) = rule["Targets"]
