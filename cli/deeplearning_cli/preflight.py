@@ -43,6 +43,7 @@ ACTIONS = (
     "ec2:GetCapacityManagerSupportabilityScores",
     "ec2:GetSpotPlacementScores",
     "elasticfilesystem:DescribeMountTargets",
+    "servicequotas:ListAWSDefaultServiceQuotas",
     "servicequotas:ListServiceQuotas",
     "ssm:GetParameter",
 )
@@ -54,7 +55,7 @@ def add_parser(commands: Commands) -> None:
     parser = commands.add_parser(
         "preflight",
         help="ask the account whether the nodes of a stack can launch, before it is deployed",
-        description="Compare what a synthesized cluster on EC2 asks for with the account: quotas and their use, "
+        description="Compare what a synthesized cluster on EC2 or EKS asks for with the account: quotas and their use, "
         "instance types in the zones, reservations and Capacity Blocks, images and key pairs, subnets, DNS and file "
         "systems that exist, the CDK's bootstrap stack, dry runs of launches, EC2's scores, and offers of Capacity "
         "Blocks. Changes nothing. Whether EC2 has capacity, only a launch shows.",
@@ -108,8 +109,8 @@ def _examine(arguments: argparse.Namespace) -> list[Finding]:
     demands = list_demands(stack.templates)
     if not demands:
         raise UnavailableError(
-            f"stack {stack.name} must have Auto Scaling groups of nodes, got none; the Service Quotas console has the "
-            "quotas of SageMaker, EMR and EKS"
+            f"stack {stack.name} must have groups of nodes, got none; the Service Quotas console has the quotas of "
+            "SageMaker and EMR"
         )
     artifacts = find_stacks(assembly, [stack.path])
     if arguments.rehearsal is None:

@@ -193,11 +193,14 @@ def make_filter(name: str, values: Sequence[str]) -> dict[str, Any]:
 
 
 def _read_quotas(clients: Callable[[str], Any], names: frozenset[str]) -> dict[str, Quota]:
-    found = read_pages(clients("service-quotas"), "list_service_quotas", "Quotas", ServiceCode="ec2")
+    """Return the applied quotas; a quota without an applied value has the default one (`ListServiceQuotas`)."""
+    client = clients("service-quotas")
+    found = read_pages(client, "list_service_quotas", "Quotas", ServiceCode="ec2")
+    if names - {each["QuotaName"] for each in found}:
+        found = read_pages(client, "list_aws_default_service_quotas", "Quotas", ServiceCode="ec2") + found
     return {
         each["QuotaName"]: Quota(float(each["Value"]), _read_usage(clients, each.get("UsageMetric")))
-        for each in found
-        if each["QuotaName"] in names
+        for each in {each["QuotaName"]: each for each in found if each["QuotaName"] in names}.values()
     }
 
 

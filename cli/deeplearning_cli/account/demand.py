@@ -1,4 +1,4 @@
-"""Instances that a synthesized stack asks for: type, zone, number and purchase of each Auto Scaling group."""
+"""Instances that a synthesized stack asks for: type, zone, number and purchase of each group of nodes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,9 @@ from typing import Any, Literal
 from deeplearning_contract.names import CANDIDATE_TAG, FIRST_CANDIDATE, ROLE_TAG, NodeRole
 
 Market = Literal["on-demand", "spot", "reserved"]
-_GROUP, _TEMPLATE, _REQUEST = (
+_GROUP, _MANAGED_GROUP, _TEMPLATE, _REQUEST = (
     "AWS::AutoScaling::AutoScalingGroup",
+    "AWS::EKS::Nodegroup",
     "AWS::EC2::LaunchTemplate",
     "Custom::RequestedCapacity",
 )
@@ -33,7 +34,7 @@ class Zone:
 @dataclass(frozen=True)
 class NodeDemand:
     """
-    Instances that an Auto Scaling group launches.
+    Instances that an Auto Scaling group, or a managed node group of EKS, launches.
 
     Attributes:
         group: Logical id of the group.
@@ -71,7 +72,11 @@ def list_demands(templates: Sequence[Mapping[str, Any]]) -> tuple[NodeDemand, ..
     Args:
         templates: Template of the stack, and those of its nested stacks.
     """
-    return tuple(demand for template in templates for demand in _read_groups(template.get("Resources", {})))
+    found = []
+    for template in templates:
+        resources = template.get("Resources", {})
+        found += [*_read_groups(resources), *_read_managed_groups(resources)]
+    return tuple(found)
 
 
 def _read_groups(resources: Mapping[str, Any]) -> Iterator[NodeDemand]:
@@ -82,7 +87,7 @@ def _read_groups(resources: Mapping[str, Any]) -> Iterator[NodeDemand]:
         if resource["Type"] != _GROUP:
             continue
         properties = resource["Properties"]
-        data = _find_template(properties, resources)
+        data = _find_template(properties.get("LaunchTemplate", {}).get("LaunchTemplateId"), resources)
         tags = {tag.get("Key"): tag.get("Value") for tag in properties.get("Tags", ())}
         role, count = str(tags.get(ROLE_TAG, "")), _count(properties, request, str(tags.get(ROLE_TAG, "")))
         if count == 0 or not isinstance(data.get("InstanceType"), str):
@@ -104,8 +109,39 @@ def _read_groups(resources: Mapping[str, Any]) -> Iterator[NodeDemand]:
         )
 
 
-def _find_template(properties: Mapping[str, Any], resources: Mapping[str, Any]) -> Mapping[str, Any]:
-    reference = properties.get("LaunchTemplate", {}).get("LaunchTemplateId", {})
+def _read_managed_groups(resources: Mapping[str, Any]) -> Iterator[NodeDemand]:
+    """
+    Yield what managed node groups of EKS launch, all of them at a time, from an image that EKS finds.
+
+    Only for a Capacity Block the type is in the launch template (EKS User Guide, "Create a managed node group with
+    Capacity Blocks for ML").
+    """
+    for name, resource in resources.items():
+        if resource["Type"] != _MANAGED_GROUP:
+            continue
+        properties = resource["Properties"]
+        data = _find_template(properties.get("LaunchTemplate", {}).get("Id"), resources)
+        kind = data.get("InstanceType") or next(iter(properties.get("InstanceTypes", ())), None)
+        sizes = properties.get("ScalingConfig", {})
+        count = str(sizes.get("DesiredSize", sizes.get("MinSize", 0)))
+        if not isinstance(kind, str) or not count.isdigit() or count == "0":
+            continue
+        market, reservation = _read_market({}, data)
+        yield NodeDemand(
+            group=name,
+            role="",
+            candidate=FIRST_CANDIDATE,
+            instance_type=kind,
+            count=int(count),
+            zone=find_zone(properties.get("Subnets", ()), resources),
+            market="spot" if properties.get("CapacityType") == "SPOT" else market,
+            reservation=reservation,
+            addresses=_count_addresses(data),
+            vpc=_find_vpc(data, resources),
+        )
+
+
+def _find_template(reference: Any, resources: Mapping[str, Any]) -> Mapping[str, Any]:
     template = resources.get(_reference(reference), {})
     data: Mapping[str, Any] = template.get("Properties", {}).get("LaunchTemplateData", {})
     return data if template.get("Type") == _TEMPLATE else {}

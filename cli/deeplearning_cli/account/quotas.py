@@ -13,6 +13,7 @@ from deeplearning_cli.account.demand import Market, NodeDemand
 from deeplearning_cli.account.finding import Finding
 from deeplearning_contract.launch_failures import QUOTAS
 
+_QUOTA_RIGHTS = "servicequotas:ListServiceQuotas and servicequotas:ListAWSDefaultServiceQuotas"
 _SPOT = (
     (r"p[2-4]", ("All P4, P3 and P2 Spot Instance Requests", "All P Spot Instance Requests")),
     (r"p[0-9]", ("All P5 Spot Instance Requests", "All P Spot Instance Requests")),
@@ -54,7 +55,7 @@ def _judge(names: Sequence[str], demands: Sequence[NodeDemand], answers: Answers
     subject = f"quota {names[0]}"
     wanted = " and ".join(f"{demand.count} {demand.instance_type}" for demand in demands)
     if isinstance(answers.quotas, Refused):
-        return Finding.refused(subject, answers.quotas, "servicequotas:ListServiceQuotas")
+        return Finding.refused(subject, answers.quotas, _QUOTA_RIGHTS)
     if isinstance(answers.vcpus, Refused):
         return Finding.refused(subject, answers.vcpus, "ec2:DescribeInstanceTypes")
     name = next((name for name in names if name in answers.quotas), "")

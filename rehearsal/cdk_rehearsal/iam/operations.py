@@ -306,7 +306,7 @@ _ROWS = (
     _Row(targets_of_metrics, "cloudwatch", "PutMetricData"),
     _Row(_no_targets, "cloudwatch", "GetMetricStatistics"),
     _Row(_targets_of_stack, "cloudformation", "DescribeStacks"),
-    _Row(_no_targets, "servicequotas", "GetServiceQuota ListServiceQuotas"),
+    _Row(_no_targets, "servicequotas", "GetServiceQuota ListAWSDefaultServiceQuotas ListServiceQuotas"),
     _Row(targets_of_launch, "ec2", "RunInstances"),
     # No API and no action of its own: EC2 encrypts the volumes of an instance as the one who launches it (EBS user
     # guide, "Requirements for Amazon EBS encryption").

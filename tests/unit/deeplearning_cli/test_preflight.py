@@ -370,6 +370,36 @@ def test_a_template_says_what_its_groups_ask_for():
     assert (demand.market, demand.reservation) == ("reserved", "cr-2")
 
 
+def make_node_group(data=None, **properties):
+    """Return a template with a managed node group of EKS."""
+    group = {
+        "InstanceTypes": ["p4d.24xlarge"],
+        "CapacityType": "ON_DEMAND",
+        "LaunchTemplate": {"Id": {"Ref": "Template"}, "Version": {"Fn::GetAtt": ["Template", "LatestVersionNumber"]}},
+        "ScalingConfig": {"MinSize": 0, "DesiredSize": 2, "MaxSize": 2},
+        "Subnets": [{"Ref": "Subnet"}],
+    }
+    return {
+        "Resources": {
+            "Subnet": {"Type": "AWS::EC2::Subnet", "Properties": {"AvailabilityZone": "us-east-1a"}},
+            "Template": {"Type": "AWS::EC2::LaunchTemplate", "Properties": {"LaunchTemplateData": data or {}}},
+            "Members": {"Type": "AWS::EKS::Nodegroup", "Properties": group | properties},
+        }
+    }
+
+
+def test_a_managed_node_group_asks_for_its_desired_nodes():
+    (demand,) = list_demands([make_node_group()])
+    assert demand == NodeDemand("Members", "", "0", "p4d.24xlarge", 2, Zone(name="us-east-1a"))
+    (demand,) = list_demands([make_node_group(CapacityType="SPOT")])
+    assert demand.market == "spot"
+    assert list_demands([make_node_group(ScalingConfig={"MinSize": 0, "DesiredSize": 0, "MaxSize": 2})]) == ()
+    target = {"CapacityReservationTarget": {"CapacityReservationId": "cr-1"}}
+    data = {"InstanceType": "p5.48xlarge", "CapacityReservationSpecification": target}
+    (demand,) = list_demands([make_node_group(data, InstanceTypes=[], CapacityType="CAPACITY_BLOCK")])
+    assert (demand.instance_type, demand.market, demand.reservation) == ("p5.48xlarge", "reserved", "cr-1")
+
+
 def test_a_reservation_counts_against_no_quota_once_more():
     assert list_names("p4d.24xlarge", "reserved") == ()
     assert list_names("p4d.24xlarge", "on-demand") == (ON_DEMAND,)
@@ -392,14 +422,16 @@ def account(monkeypatch):
         stub = Stubber(clients["service-quotas"])
         dimensions = {"Service": "EC2", "Resource": "vCPU", "Type": "Resource", "Class": "P/OnDemand"}
 
-        def open_account(*, quota=480.0, used=96.0, error=""):
+        def open_account(*, quota=480.0, used=96.0, error="", applied=True):
             usage = {"MetricNamespace": "AWS/Usage", "MetricName": "ResourceCount", "MetricDimensions": dimensions}
             entry = {"QuotaName": ON_DEMAND, "Value": quota, "UsageMetric": usage}
             asked = {"ServiceCode": "ec2"}
             if error:
                 stub.add_client_error("list_service_quotas", error, expected_params=asked)
             else:
-                stub.add_response("list_service_quotas", {"Quotas": [entry]}, asked)
+                stub.add_response("list_service_quotas", {"Quotas": [entry] if applied else []}, asked)
+            if not applied:
+                stub.add_response("list_aws_default_service_quotas", {"Quotas": [entry]}, asked)
             point = {
                 "MetricName": "ResourceCount",
                 "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()],
@@ -421,6 +453,12 @@ def test_an_account_is_asked_by_calls_that_change_nothing(account):
     assert list(answers.zones)[:2] == ["us-east-1a", "us-east-1b"]
     assert answers.place(Zone(index=1)) == "us-east-1b"
     assert answers.offered["p4d.24xlarge"] <= set(answers.zones)
+
+
+def test_quota_without_an_applied_value_has_the_default_one(account):
+    """Service Quotas API, `ListServiceQuotas`: "For some quotas, only the default values are available"."""
+    answers = read_answers(account(applied=False, quota=0.0, used=0.0), [MASTER, WORKERS], [ON_DEMAND])
+    assert answers.quotas == {ON_DEMAND: Quota(0.0, 0.0)}
 
 
 def test_zones_are_counted_as_cloudformation_does_by_their_default_subnets(account):

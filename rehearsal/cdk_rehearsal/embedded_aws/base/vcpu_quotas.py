@@ -92,6 +92,10 @@ class VcpuQuotas:
             raise ValueError(f"quotas must be of EC2's vCPUs by their names, got {sorted(unknown)}")
         self._given = given
 
+    def is_applied(self, quota: VcpuQuota) -> bool:
+        """Return whether the account has a value of its own for a quota."""
+        return quota.name in self._given
+
     def find_value(self, quota: VcpuQuota) -> float:
         """Return the vCPUs of a quota."""
         return self._given.get(quota.name, _ENOUGH)

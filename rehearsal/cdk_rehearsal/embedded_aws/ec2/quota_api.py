@@ -40,6 +40,12 @@ class QuotaApi(StandInApi):
     place: ClassVar[Place]
 
     def list_service_quotas(self) -> ActionResult:
+        """Return the applied quotas alone; the others have their default (Service Quotas API, `ListServiceQuotas`)."""
+        self._require_service()
+        applied = [quota for quota in VCPU_QUOTAS if self.capacity.quotas.is_applied(quota)]
+        return ActionResult({"Quotas": [self._describe(quota) for quota in applied]})
+
+    def list_aws_default_service_quotas(self) -> ActionResult:
         self._require_service()
         return ActionResult({"Quotas": [self._describe(quota) for quota in VCPU_QUOTAS]})
 
