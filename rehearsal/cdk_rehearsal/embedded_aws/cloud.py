@@ -179,6 +179,28 @@ class EmbeddedAws:
         self._deployments.append(stack)
         stack.start()
 
+    def update(
+        self, source: AssemblyStack, *, change_template: ChangeTemplate = lambda template: (template, {})
+    ) -> None:
+        """
+        Upload the assets of a stack that was deployed before, and begin to update it, as a second `cdk deploy` does.
+
+        Args:
+            source: The stack.
+            change_template: As of `deploy`. Default: changes nothing.
+
+        Raises:
+            RehearsalError: There is no such stack, or the rehearsal cannot update what differs.
+        """
+        if (stack := self._stacks.find(source.name)) is None:
+            raise RehearsalError(f"stack {source.name} must be deployed before it is updated, it is not")
+        template, _ = change_template(source.template)
+        _upload_assets(source, self.place)
+        try:
+            stack.update(template["Resources"])
+        except ValueError as error:
+            raise RehearsalError(str(error)) from error
+
     def _open(self, place: Place) -> Services:
         """Open the account."""
         os.environ[_ACCOUNT_VARIABLE] = place.account  # moto takes it for the account of every caller

@@ -102,6 +102,20 @@ class Launchers:
             raise ValueError(f"job.names must hold only {', '.join(TRIAL_NAMES)}, got {sorted(unknown)}")
 
 
+@dataclass(frozen=True)
+class Redeployment:
+    """
+    A second deployment of the stack, which the function of a case begins with `run.deploy_again()`.
+
+    Attributes:
+        context: Context on top of that of the first.
+        is_release: Whether it comes from another release of the library: all its programs have other bytes.
+    """
+
+    context: Mapping[str, Any] = field(default_factory=dict)
+    is_release: bool = False
+
+
 Job = Digits | Elastic | Launchers
 Function = Callable[[Any], None]
 """The function of a case, which takes a `ClusterCase`."""
@@ -120,6 +134,7 @@ class Case:
         faults: Rows of the fault catalogue.
         expect: End of the rehearsal.
         context: Context of its stack on top of the app's own.
+        second: A second deployment. None: there is one alone.
         formed: Nodes that form, master included. Default: those that it asks for.
         gpus_per_node: GPUs that nodes show at first.
         job: The job that trains.
@@ -142,6 +157,7 @@ class Case:
     faults: Sequence[int] = ()
     expect: Expectation = "trained"
     context: Mapping[str, Any] = field(default_factory=dict)
+    second: Redeployment | None = None
     formed: int | None = None
     gpus_per_node: int = 1
     job: Job = field(default_factory=Digits)
@@ -183,7 +199,7 @@ class Case:
     @property
     def needs_synthesis(self) -> bool:
         """True if it needs a stack of its own."""
-        return bool(self.context) or self.is_elastic
+        return bool(self.context) or self.is_elastic or self.second is not None
 
 
 def case(

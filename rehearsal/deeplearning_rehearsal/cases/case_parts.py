@@ -2,9 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.run.run import Run
@@ -18,6 +18,7 @@ from deeplearning_rehearsal.cases.outcome import Outcome
 from deeplearning_rehearsal.cluster_run import find_master
 
 if TYPE_CHECKING:
+    from cdk_rehearsal.assembly import AssemblyStack
     from deeplearning_rehearsal.cases.situation import LiveSituation
     from deeplearning_rehearsal.submitted_jobs import SubmittedJobs
     from deeplearning_rehearsal.training_jobs import TrainingJobs
@@ -63,6 +64,8 @@ class CaseParts(Run):
         files: The files of nodes that are to stay the same.
         training_jobs: The training jobs of a stack on SageMaker. None elsewhere.
         submitted: The jobs of a stack on EKS. None elsewhere.
+        second: The stack of the second deployment. None without one.
+        change_template: Changes the template of a deployment, as that of the first was changed.
         injected: What was injected, in order.
         findings: The asserts so far.
     """
@@ -73,6 +76,8 @@ class CaseParts(Run):
     files: NodeFiles
     training_jobs: "TrainingJobs | None" = None
     submitted: "SubmittedJobs | None" = None
+    second: "AssemblyStack | None" = None
+    change_template: Callable[[Mapping[str, Any]], tuple[Mapping[str, Any], Mapping[str, str]]] | None = None
     injected: list[Injected] = field(default_factory=list)
     findings: Findings = field(default_factory=Findings)
     _moments: list[str] = field(default_factory=lambda: ["at once"])

@@ -121,6 +121,23 @@ class ClusterCase(CaseParts):
             raise NeverCameError(f"the case waits for {self._moments[-1]}: {trouble}")
         return False
 
+    # --- A second deployment ----------------------------------------------------------------------------
+
+    def deploy_again(self) -> None:
+        """Deploy the stack with what the case's second deployment changes, and wait for its end."""
+        if self.second is None or self.change_template is None:
+            raise RehearsalError("the case must have a second deployment, it has none")
+        name = self.second.name
+        self.inject("a second deployment begins")
+        self.aws.update(self.second, change_template=self.change_template)
+
+        def has_ended() -> bool:
+            return not self.aws.wait(0, name).status.endswith("_IN_PROGRESS")
+
+        self.wait_for("the end of the second deployment", has_ended)
+        outcome = self.aws.wait(0, name)
+        self.record("the second deployment is UPDATE_COMPLETE", outcome.status == "UPDATE_COMPLETE", outcome.reason)
+
     # --- The end ----------------------------------------------------------------------------------------
 
     def finish(self) -> Outcome:

@@ -118,6 +118,12 @@ class FunctionRunner:
         with self._lock:
             self._functions[function.name] = replace(function, code=code, environment=environment)
 
+    def replace_code(self, name: str, zipped: bytes) -> None:
+        """Replace a function's code: invocations that begin from now on have environments of their own."""
+        with self._lock:
+            unpack_code(zipped, self._interpreters.find_code(name))
+            self._warm.pop(name, None)
+
     def add_layer(self, arn: str, zipped: bytes) -> None:
         """Take a layer, which functions can have from now on."""
         self._layers[arn] = zipped

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from cdk_rehearsal.embedded_aws.base.signals import Outcome
 from cdk_rehearsal.embedded_aws.services import Services
 
@@ -82,6 +84,10 @@ class Creation:
         return [*given, *({"Key": key, "Value": value} for key, value in own.items() if key not in named)]
 
 
+Update = Callable[[Mapping[str, Any], Mapping[str, Any]], Outcome]
+"""Updates a resource from its former to its new properties, in the order new, former."""
+
+
 @dataclass(frozen=True)
 class Created:
     """
@@ -97,7 +103,29 @@ class Created:
     attributes: Mapping[str, Any | Callable[[], Any]] = field(default_factory=dict)
     settle: Callable[[], Outcome | None] | None = None
     delete: Callable[[], None] | None = None
-    update: Callable[[Mapping[str, Any], Mapping[str, Any]], Outcome] | None = None
+    update: Update | None = None
 
 
 Creator = Callable[[Creation], Created]
+
+
+def update_alone(*names: str, change: Callable[[Mapping[str, Any]], Any]) -> Update:
+    """
+    Return an update of some properties of a resource.
+
+    Args:
+        names: The properties that the update acts upon; a change of another one is refused by name.
+        change: Makes the calls, from the new properties.
+    """
+
+    def update(new: Mapping[str, Any], former: Mapping[str, Any]) -> Outcome:
+        changed = {name for name in {*new, *former} if new.get(name) != former.get(name)}
+        if others := sorted(changed - set(names)):
+            return Outcome(f"the rehearsal updates {', '.join(names)} of this resource alone, got {', '.join(others)}")
+        try:
+            change(new)
+        except (ClientError, ValueError) as error:
+            return Outcome(str(error))
+        return Outcome()
+
+    return update

@@ -1,7 +1,7 @@
 """Creates Lambda functions, their permissions, and the rules that invoke them."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from cdk_rehearsal.embedded_aws.base.principals import Principal
 from cdk_rehearsal.embedded_aws.functions.environment import Function
 from cdk_rehearsal.embedded_aws.functions.inline_code import pack_inline_code
 from cdk_rehearsal.embedded_aws.functions.runner import LOG_STREAM, FunctionLog, Permission
-from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
+from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator, update_alone
 from cdk_rehearsal.embedded_aws.resources.event_sources import create_mapping
 from cdk_rehearsal.place import Credentials, Place
 
@@ -28,7 +28,7 @@ def _create_function(creation: Creation) -> Created:
     timeout = int(properties.get("Timeout", _DEFAULT_TIMEOUT))
     memory = int(properties.get("MemorySize", _DEFAULT_MEMORY))
     variables = properties.get("Environment", {}).get("Variables", {})
-    code, zipped = _read_code(creation)
+    code, zipped = _read_code(creation, properties)
     arn = creation.client("lambda").create_function(
         FunctionName=name,
         Code=code,
@@ -57,14 +57,25 @@ def _create_function(creation: Creation) -> Created:
     if variables:
         function = replace(function, decrypt=partial(_decrypt_environment, creation, name))
     services.functions.add_function(function, zipped)
-    return Created(name, {"Arn": arn}, delete=partial(services.functions.remove_function, name))
+
+    def change(changed: Mapping[str, Any]) -> None:
+        code, zipped = _read_code(creation, changed)
+        creation.client("lambda").update_function_code(FunctionName=name, **code)
+        services.functions.replace_code(name, zipped)
+
+    return Created(
+        name,
+        {"Arn": arn},
+        delete=partial(services.functions.remove_function, name),
+        update=update_alone("Code", change=change),
+    )
 
 
-def _read_code(creation: Creation) -> tuple[dict[str, Any], bytes]:
+def _read_code(creation: Creation, properties: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Return a function's code as Lambda's API takes it, and its deployment package."""
-    code = creation.properties["Code"]
+    code = properties["Code"]
     if "ZipFile" in code:
-        zipped = pack_inline_code(code["ZipFile"], creation.properties["Runtime"])
+        zipped = pack_inline_code(code["ZipFile"], properties["Runtime"])
         return {"ZipFile": zipped}, zipped
     place = {"Bucket": code["S3Bucket"], "Key": code["S3Key"]}
     zipped = creation.client("s3").get_object(**place)["Body"].read()

@@ -1,10 +1,11 @@
 """Creates IAM roles, policies and instance profiles."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.access.managed_policies import admit_managed_policy, require_boundary
-from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
+from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator, update_alone
 from cdk_rehearsal.embedded_aws.resources.simple import Simple
 
 
@@ -50,7 +51,16 @@ def _create_managed_policy(creation: Creation) -> Created:
     )["Policy"]["Arn"]
     for role in properties.get("Roles", []):
         iam.attach_role_policy(RoleName=role, PolicyArn=arn)
-    return Created(arn, {"PolicyArn": arn})
+
+    def change(changed: Mapping[str, Any]) -> None:
+        # An update keeps one version beside the new one; five are allowed (IAM User Guide, "Versioning IAM policies").
+        for version in iam.list_policy_versions(PolicyArn=arn)["Versions"]:
+            if not version["IsDefaultVersion"]:
+                iam.delete_policy_version(PolicyArn=arn, VersionId=version["VersionId"])
+        document = json.dumps(changed["PolicyDocument"])
+        iam.create_policy_version(PolicyArn=arn, PolicyDocument=document, SetAsDefault=True)
+
+    return Created(arn, {"PolicyArn": arn}, update=update_alone("PolicyDocument", change=change))
 
 
 def _create_instance_profile(creation: Creation) -> Created:

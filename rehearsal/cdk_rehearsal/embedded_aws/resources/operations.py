@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from cdk_rehearsal.embedded_aws.base.signals import SignalHandle, WaitCondition
-from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
-from cdk_rehearsal.embedded_aws.resources.simple import Simple
+from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator, update_alone
 
 _SEARCH = re.compile(r"\{(?P<namespace>[^,}]+),(?P<dimensions>[\w,]+)\}[^']*?MetricName=\"(?P<name>[^\"]+)\"")
 
@@ -90,25 +89,32 @@ def _create_key(creation: Creation) -> Created:
     return Created(key["KeyId"], key)
 
 
+def _create_parameter(creation: Creation) -> Created:
+    ssm, properties = creation.client("ssm"), creation.properties
+    name = properties.get("Name") or creation.name(512)
+    # An object in this type, not a list (CloudFormation template reference, "AWS::SSM::Parameter").
+    own = {tag["Key"]: tag["Value"] for tag in creation.tags("none")} | properties.get("Tags", {})
+    ssm.put_parameter(
+        Name=name,
+        Tags=[{"Key": key, "Value": value} for key, value in own.items()],
+        **properties.select("Description", "Tier", "Type", "Value"),
+    )
+    attributes = {"Type": properties["Type"], "Value": properties["Value"]}
+
+    def change(changed: Mapping[str, Any]) -> None:
+        ssm.put_parameter(Name=name, Overwrite=True, Type=changed["Type"], Value=changed["Value"])
+        attributes["Value"] = changed["Value"]
+
+    return Created(name, attributes, update=update_alone("Value", change=change))
+
+
 CREATORS: dict[str, Creator] = {
     "AWS::KMS::Key": _create_key,
     "AWS::Logs::LogGroup": _create_log_group,
     "AWS::CloudWatch::Alarm": _create_alarm,
     "AWS::CloudWatch::Dashboard": _create_dashboard,
     "AWS::Budgets::Budget": lambda creation: Created(creation.name(100)),
-    "AWS::SSM::Parameter": Simple(
-        "ssm",
-        "put_parameter",
-        id="{Name}",
-        more=lambda creation: {
-            "Name": creation.properties.get("Name") or creation.name(512),
-            # An object in this type, not a list (CloudFormation template reference, "AWS::SSM::Parameter").
-            "Tags": [
-                *(tag for tag in creation.tags("none") if tag["Key"] not in creation.properties.get("Tags", {})),
-                *({"Key": key, "Value": value} for key, value in creation.properties.get("Tags", {}).items()),
-            ],
-        },
-    ),
+    "AWS::SSM::Parameter": _create_parameter,
     "AWS::CDK::Metadata": lambda creation: Created(creation.logical_id),
     "AWS::CloudFormation::WaitConditionHandle": _create_handle,
     "AWS::CloudFormation::WaitCondition": _create_wait_condition,

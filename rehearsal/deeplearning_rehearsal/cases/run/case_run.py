@@ -5,8 +5,9 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
+from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome
 from cdk_rehearsal.run.timeline import Span
 from deeplearning_rehearsal.cases.case import Case, Launchers
@@ -15,6 +16,7 @@ from deeplearning_rehearsal.cases.cluster_case import ClusterCase
 from deeplearning_rehearsal.cases.node_files import NodeFiles
 from deeplearning_rehearsal.cases.outcome import Outcome
 from deeplearning_rehearsal.cases.recovery import ElasticJob, Recovery, list_elastic_spans, measure_recovery
+from deeplearning_rehearsal.cases.run.synthesis import find_second
 from deeplearning_rehearsal.cases.situation import LiveSituation, is_at_rest, is_settled
 from deeplearning_rehearsal.checks.results import CaseReport
 from deeplearning_rehearsal.checks.training import (
@@ -29,6 +31,7 @@ from deeplearning_rehearsal.launchers.trial_run import try_launchers
 from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, count_node_calls
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport
 from deeplearning_rehearsal.submitted_jobs import SubmittedJobs
+from deeplearning_rehearsal.template import apply_overrides, read_cluster
 from deeplearning_rehearsal.training_jobs import TrainingJobs
 
 _INTERVAL_SECONDS = 0.5
@@ -77,7 +80,14 @@ class CaseRun(ClusterRun):
             files=NodeFiles(self.lab.disk),
             training_jobs=self.jobs,
             submitted=self.submitted,
+            second=self._read_second(),
+            change_template=partial(apply_overrides, workers=None, gpus=self.options.gpus_per_node),
         )
+
+    def _read_second(self) -> AssemblyStack | None:
+        if self.case.second is None:
+            return None
+        return read_cluster(find_second(self.options.folder), self.options.stack)
 
     def gather(self) -> Evidence:
         """Do what any run does while the case injects, and judge it."""

@@ -20,7 +20,7 @@ from cdk_rehearsal.run.progress import report_line
 from deeplearning_rehearsal.cases.case import Case, Elastic
 from deeplearning_rehearsal.cases.loader import find_case
 from deeplearning_rehearsal.cases.results import Result, summarize_report
-from deeplearning_rehearsal.cases.run.synthesis import synthesize_case
+from deeplearning_rehearsal.cases.run.synthesis import synthesize_case, synthesize_second
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.software.node_software import prepare_software
 from deeplearning_rehearsal.template import read_cluster
@@ -79,6 +79,8 @@ def rehearse_case(case: Case, task: CaseTask) -> tuple[int, Result]:
     try:
         if task.app is not None:
             options = replace(options, assembly=_synthesize(case, task.app, options.folder, task.assemblies))
+            if case.second is not None:
+                synthesize_second(case, case.second, task.app, options.folder)
         stack = read_cluster(options.assembly, options.stack)
         if options.referees:
             require_acceptance(stack.deployment, options.cache)

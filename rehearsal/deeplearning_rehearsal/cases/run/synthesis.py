@@ -5,12 +5,12 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cdk_rehearsal.errors import PromiseError, UnavailableError
-from deeplearning_rehearsal.cases.case import Case, Elastic
+from deeplearning_rehearsal.cases.case import Case, Elastic, Redeployment
 from deeplearning_rehearsal.checks.training import DATA_MODULE, example_folder
 
 if TYPE_CHECKING:  # A command that only synthesizes needs no lab.
@@ -22,6 +22,16 @@ ELASTIC_PROGRAM = "train_elastic.py"
 LOGIN_USER_ID = 1000
 """Of the first user of an image, which is its login user."""
 _ENVIRONMENT = "software.environment"
+_RELEASE = "next-release"
+_NEXT_RELEASE = """
+from pathlib import Path
+
+from deeplearning_cdk.coordination import payload
+
+pack = payload.zip_bytes
+payload.zip_bytes = lambda sources: pack([*sources, Path(__file__)])
+"""
+"""Module that Python imports first: every zip of programs then has one file more, as those of another release."""
 _WORDS = ("horovod", "none")
 """Values of an environment that name no file."""
 
@@ -32,15 +42,39 @@ def synthesize_case(case: Case, app: str, folder: Path) -> Path:
 
     Raises UnavailableError if the command does not exist, and PromiseError if the app fails.
     """
-    assembly = folder / "cdk.out"
+    return _synthesize(case, app, folder, folder / "cdk.out", case.context, {})
+
+
+def synthesize_second(case: Case, second: Redeployment, app: str, folder: Path) -> Path:
+    """
+    Run the app once more, with what the second deployment of a case changes; return the cloud assembly.
+
+    Raises as `synthesize_case`.
+    """
+    variables = {}
+    if second.is_release:
+        (folder / _RELEASE).mkdir(parents=True, exist_ok=True)
+        (folder / _RELEASE / "sitecustomize.py").write_text(_NEXT_RELEASE, encoding="utf-8")
+        variables = {"PYTHONPATH": str(folder / _RELEASE)}
+    return _synthesize(case, app, folder, find_second(folder), {**case.context, **second.context}, variables)
+
+
+def find_second(folder: Path) -> Path:
+    """Return where the assembly of the second deployment is, in the folder of a case."""
+    return folder / "second.out"
+
+
+def _synthesize(
+    case: Case, app: str, folder: Path, assembly: Path, chosen: Mapping[str, Any], variables: Mapping[str, str]
+) -> Path:
     shutil.rmtree(assembly, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
-    context = _read_own_context(Path("cdk.json")) | dict(case.context)
-    if _ENVIRONMENT in case.context:
-        context[_ENVIRONMENT] = _find_environment(case.context[_ENVIRONMENT])
+    context = _read_own_context(Path("cdk.json")) | dict(chosen)
+    if _ENVIRONMENT in chosen:
+        context[_ENVIRONMENT] = _find_environment(chosen[_ENVIRONMENT])
     if isinstance(case.job, Elastic):
         context["master.run_script"] = str(_write_launcher(case.job, folder))
-    environment = os.environ | {"CDK_OUTDIR": str(assembly), "CDK_CONTEXT_JSON": json.dumps(context)}
+    environment = os.environ | {"CDK_OUTDIR": str(assembly), "CDK_CONTEXT_JSON": json.dumps(context)} | variables
     try:
         answer = subprocess.run(shlex.split(app), env=environment, capture_output=True, text=True, check=False)
     except OSError as error:

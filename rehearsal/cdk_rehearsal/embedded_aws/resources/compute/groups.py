@@ -13,7 +13,7 @@ from cdk_rehearsal.embedded_aws.base.reservations import Reservation
 from cdk_rehearsal.embedded_aws.base.scaling_group import GroupTag, ScalingGroup
 from cdk_rehearsal.embedded_aws.ec2.launch_check import check_launch
 from cdk_rehearsal.embedded_aws.resources.compute.templates import find_template
-from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
+from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator, update_alone
 from cdk_rehearsal.embedded_aws.resources.simple import is_true
 
 _TERMINATION_POLICIES = {"Default", "OldestInstance", "NewestInstance"}
@@ -35,8 +35,20 @@ def _create_group(creation: Creation) -> Created:
     }
     # CreateAutoScalingGroup has no field for them, so nothing is published before the next call.
     scaling.set_notifications_later(group, topics)
-    delete = partial(scaling.delete_group, group.name)
-    return Created(group.name, settle=partial(scaling.settle_group, group), delete=delete)
+
+    def change(changed: Mapping[str, Any]) -> None:
+        """Let later launches have another version; the instances stay (Auto Scaling user guide, "Launch templates")."""
+        version = str(changed["LaunchTemplate"]["Version"])
+        tags = [{"Key": tag.key, "Value": tag.value} for tag in group.tags]
+        creation.require("autoscaling.UpdateAutoScalingGroup", {"AutoScalingGroupName": group.name, "Tags": tags})
+        group.launch_template_version = version
+
+    return Created(
+        group.name,
+        settle=partial(scaling.settle_group, group),
+        delete=partial(scaling.delete_group, group.name),
+        update=update_alone("LaunchTemplate", change=change),
+    )
 
 
 def _require_launch(creation: Creation, group: ScalingGroup, data: Mapping[str, Any]) -> None:
