@@ -5,7 +5,8 @@ import ipaddress
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,14 +97,7 @@ class LabPods:
 
     def start(self, order: PodOrder, on_line: Callable[[str], None]) -> Container:
         """Start a pod."""
-        asset = self._stack.find_image(order.image, self.aws.place)
-        if asset is None:
-            # Words of containerd for an image that its registry lacks (aws/amazon-vpc-cni-k8s#3526).
-            raise ImageError(
-                f'rpc error: code = NotFound desc = failed to pull and unpack image "{order.image}": failed to resolve '
-                f'reference "{order.image}": {order.image}: not found'
-            )
-        image = self._built[asset.name]
+        image = self._pull(order.image, order.node)
         if image not in self.images:
             self.images.append(image)
         environment = {"AWS_ENDPOINT_URL": ENDPOINT, **image.environment, **order.environment}
@@ -140,6 +134,11 @@ class LabPods:
         self._running[order.name] = container
         return container
 
+    def may_pull(self, image: str, node: str) -> bool:
+        """Return whether a node may pull an image."""
+        instance = self.nodes[node].machine.instance_id
+        return not self.aws.find_pull_denial(self.cluster_name, instance, image)
+
     def remove(self, pod: RunningPod) -> None:
         """End a pod and forget it."""
         assert isinstance(pod, Container)
@@ -161,6 +160,14 @@ class LabPods:
         if (container := self._running.get(instance_id)) is None:
             raise RehearsalError(f"pod {instance_id} must be running, it has ended")
         return container.run(argv, **options)
+
+    def _pull(self, image: str, node: str) -> ContainerImage:
+        """Return an image that a node pulls; a registry refuses first, whether it has the image or not."""
+        is_denied = not self.may_pull(image, node)
+        asset = None if is_denied else self._stack.find_image(image, self.aws.place)
+        if asset is None:
+            raise ImageError(explain_failed_pull(image, is_denied=is_denied))
+        return self._built[asset.name]
 
     def _choose_address(self, node: ClusterNode) -> str:
         with self._lock:
@@ -189,6 +196,58 @@ class LabPods:
         folder = machine.access_points[point].path
         is_read_only = not self.aws.may_write_volume(*place)
         return Mount(file_system_id=file_system, folder=folder, target=volume.path, is_read_only=is_read_only)
+
+
+def explain_failed_pull(image: str, *, is_denied: bool) -> str:
+    """
+    Return why an image was not pulled, in the words of containerd: its registry refuses, or does not have it.
+
+    aws/eks-charts#1044 and aws-samples/bedrock-access-gateway#114 for a refusal, aws/amazon-vpc-cni-k8s#3526 for an
+    absent image.
+    """
+    failed = f'failed to pull and unpack image "{image}": failed to resolve reference "{image}"'
+    if not is_denied:
+        return f"rpc error: code = NotFound desc = {failed}: {image}: not found"
+    registry, _, path = image.partition("/")
+    repository, _, tag = path.partition("@" if "@" in path else ":")
+    manifest = f"https://{registry}/v2/{repository}/manifests/{tag or 'latest'}"
+    return (
+        f"rpc error: code = Unknown desc = {failed}: unexpected status from HEAD request to {manifest}: 403 Forbidden"
+    )
+
+
+class PulledPlugins(Mapping[str, Mapping[str, int]]):
+    """
+    Device plugins of a node whose image it may pull: image -> resources that the plugin finds.
+
+    Args:
+        api: Client with every right.
+        found: Part of the image's name -> resources.
+        may_pull: Returns whether the node may pull an image.
+    """
+
+    def __init__(self, api: ApiClient, found: Mapping[str, Mapping[str, int]], may_pull: Callable[[str], bool]) -> None:
+        self._api, self._found, self._may_pull = api, found, may_pull
+        self._pulled: dict[str, bool] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the images as the DaemonSets have them now; a node pulls each once."""
+        daemons = self._api.list("daemonsets", "kube-system")
+        containers = [each for daemon in daemons for each in daemon["spec"]["template"]["spec"]["containers"]]
+        for image in {str(each["image"]) for each in containers if self._match(str(each["image"]))}:
+            if self._pulled.get(image) or self._pulled.setdefault(image, self._may_pull(image)):
+                yield image
+
+    def __len__(self) -> int:
+        """Return the number of images."""
+        return sum(1 for _ in self)
+
+    def __getitem__(self, image: str) -> Mapping[str, int]:
+        """Return the resources that a plugin finds."""
+        return self._found[self._match(image)]
+
+    def _match(self, image: str) -> str:
+        return next((part for part in self._found if part in image), "")
 
 
 class KubernetesCluster:
@@ -232,7 +291,9 @@ class KubernetesCluster:
                 labels=node.labels,
                 taints=[{"key": each.key, "value": each.value, "effect": each.effect} for each in node.taints],
                 resources={GPU: node.gpu_count},
-                plugged={_EFA_PLUGIN: {EFA: node.efa_count}},
+                plugged=PulledPlugins(
+                    self.api, {_EFA_PLUGIN: {EFA: node.efa_count}}, partial(self._pods.may_pull, node=node.name)
+                ),
                 find_fault=node.find_fault,
             )
         )

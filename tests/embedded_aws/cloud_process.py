@@ -247,6 +247,7 @@ def answer(aws, command):
         "mint": partial(mint, aws),
         "find_pod_credentials": partial(find_pod_credentials, aws),
         "find_mount_obstacle": lambda volume, **node: aws.find_mount_obstacle(volume=tuple(volume), **node),
+        "find_pull_denial": aws.find_pull_denial,
         "may_write_volume": lambda volume, **node: aws.may_write_volume(volume=tuple(volume), **node),
         "review": clusters.review,
         "find_faults": clusters.find_faults,

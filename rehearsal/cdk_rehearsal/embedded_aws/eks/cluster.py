@@ -227,11 +227,6 @@ class Cluster:
         """Its tags."""
         return dict(self.request.get("tags", {}))
 
-    @property
-    def nodes(self) -> list[Node]:
-        """Nodes that have joined."""
-        return [node for group in self.groups.values() for node in group.nodes.values() if not node.obstacle]
-
     def find_association(self, namespace: str, account: str) -> Association | None:
         """Return the association of a service account; None where it has none."""
         wanted = (namespace, account)

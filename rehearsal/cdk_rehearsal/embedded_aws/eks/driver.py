@@ -177,6 +177,11 @@ class EksDriver:
         group = next(group for group in known.groups.values() if node in group.nodes)
         return self._rights.find_mount_obstacle(known, group.role, group.nodes[node].machine, volume)
 
+    def find_pull_denial(self, cluster: str, node: str, image: str) -> str:
+        """Return why a node of a cluster may not pull an image; empty where it may."""
+        group = next(group for group in self.clusters[cluster].groups.values() if node in group.nodes)
+        return self._rights.find_pull_denial(group.role, node, image)
+
     def may_write(self, cluster: str, node: str, volume: tuple[str, str]) -> bool:
         """Return whether a node of a cluster writes to a file system through an access point."""
         known = self.clusters[cluster]
@@ -225,7 +230,12 @@ class EksDriver:
         """Take a new add-on to its next state, if it is there; deployments wait for a node that takes their pods."""
         if addon.status in ("ACTIVE", "CREATE_FAILED"):
             return
-        if addon.name not in DEPLOYMENTS or any(map(_takes_pods, cluster.nodes)):
+        if addon.name not in DEPLOYMENTS or any(
+            _takes_pods(node) and self._rights.may_run_addon(group.role, node.machine.instance_id, addon.name)
+            for group in cluster.groups.values()
+            for node in group.nodes.values()
+            if not node.obstacle
+        ):
             addon.status, addon.issues = "ACTIVE", ()
             return
         # aws/containers-roadmap#2328

@@ -16,9 +16,19 @@ from cdk_rehearsal.referees.service_models import judge_request
 VERSIONS = ("1.33", "1.34", "1.35", "1.36")
 """Versions of Kubernetes in standard support of EKS in November 2026 (EKS user guide, "kubernetes-versions")."""
 NETWORK, IDENTITY, FILES = "vpc-cni", "eks-pod-identity-agent", "aws-efs-csi-driver"
+IMAGES: Mapping[str, str] = {
+    NETWORK: "amazon-k8s-cni",
+    IDENTITY: "eks/eks-pod-identity-agent",
+    FILES: "eks/aws-efs-csi-driver",
+    "aws-fsx-csi-driver": "eks/aws-fsx-csi-driver",
+    "coredns": "eks/coredns",
+    "eks-node-monitoring-agent": "eks/eks-node-monitoring-agent",
+    "kube-proxy": "eks/kube-proxy",
+}
+"""Add-on -> repository of its image, in the registry of EKS."""
 DAEMON_SETS = (NETWORK, IDENTITY, "kube-proxy", "eks-node-monitoring-agent")
 """Add-ons that are active without a node: they want a pod on each."""
-DEPLOYMENTS = ("coredns", "aws-efs-csi-driver", "aws-fsx-csi-driver")
+DEPLOYMENTS = ("coredns", FILES, "aws-fsx-csi-driver")
 """Add-ons with pods that wait for a node."""
 _POLICIES = ("AmazonEKSClusterAdminPolicy", "AmazonEKSEditPolicy")
 _POLICY = re.compile(r"arn:[a-z-]+:eks::aws:cluster-access-policy/(\w+)")
