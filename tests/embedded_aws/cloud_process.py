@@ -32,7 +32,7 @@ from cdk_rehearsal.embedded_aws.sagemaker.containers import MountError
 from cdk_rehearsal.errors import AssemblyError, RehearsalError
 from cdk_rehearsal.iam.given_policies import GivenPolicies
 from cdk_rehearsal.kubernetes.control_plane import ControlPlane
-from deeplearning_rehearsal.lab_pods import KubernetesHost
+from deeplearning_rehearsal.lab_clusters import KubernetesHost
 
 _writing = threading.Lock()
 
@@ -148,6 +148,16 @@ class RecordedCluster:
         """Tell the test of a node that is gone."""
         self.nodes.pop(instance_id, None)
         write("node_gone", instance_id=instance_id)
+
+    def drain_node(self, instance_id, seconds):
+        """Tell the test of a node that is drained; pods of a cluster that is called full never end."""
+        write("drained", instance_id=instance_id)
+        return self.order.name != "full"
+
+    def change_node(self, node):
+        """Tell the test of the labels and taints of a node."""
+        taints = [dataclasses.asdict(each) for each in node.taints]
+        write("changed", name=node.name, labels=dict(node.labels), taints=taints)
 
     def grant(self, principal, policy, namespaces):
         """Tell the test of a policy."""

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from deeplearning_rehearsal.lab_pods import PulledPlugins, explain_failed_pull
+from deeplearning_rehearsal.lab_clusters import PulledPlugins
+from deeplearning_rehearsal.lab_pods import explain_failed_pull
 
 IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/train:1"
 EFA_PLUGIN = "602401143452.dkr.ecr.us-west-2.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.20"

@@ -33,6 +33,7 @@ DEPLOYMENTS = ("coredns", FILES, "aws-fsx-csi-driver")
 _POLICIES = ("AmazonEKSClusterAdminPolicy", "AmazonEKSEditPolicy")
 _POLICY = re.compile(r"arn:[a-z-]+:eks::aws:cluster-access-policy/(\w+)")
 _PRINCIPAL = re.compile(r"arn:[a-z-]+:iam::[0-9]{12}:(?:role|user)/.+")
+_RESERVED = ("kubernetes.io", "k8s.io", "eks.amazonaws.com")
 _READ: Mapping[str, Collection[str]] = {
     "CreateCluster": {
         *("name", "version", "roleArn", "resourcesVpcConfig.subnetIds", "resourcesVpcConfig.endpointPrivateAccess"),
@@ -44,7 +45,11 @@ _READ: Mapping[str, Collection[str]] = {
         *("labels", "taints", "tags", "launchTemplate", "updateConfig", "nodeRepairConfig", "capacityType"),
         "clientRequestToken",
     },
-    "UpdateNodegroupConfig": {"clusterName", "nodegroupName", "scalingConfig", "clientRequestToken"},
+    "UpdateNodegroupConfig": {
+        *("clusterName", "nodegroupName", "scalingConfig", "labels", "taints", "updateConfig", "nodeRepairConfig"),
+        "clientRequestToken",
+    },
+    "UpdateNodegroupVersion": {"clusterName", "nodegroupName", "launchTemplate", "clientRequestToken"},
     "CreateAddon": {
         *("clusterName", "addonName", "podIdentityAssociations", "resolveConflicts", "tags", "clientRequestToken"),
     },
@@ -120,6 +125,15 @@ def _is_network(text: str) -> bool:
 def _is_public(text: str) -> bool:
     network = ipaddress.IPv4Network(text, strict=False)
     return network.is_global and not network.is_multicast
+
+
+def check_pairs(request: Mapping[str, Any]) -> None:
+    """Raise EksError for labels that EKS reserves."""
+    for name in request.get("labels", {}):
+        prefix = name.partition("/")[0] if "/" in name else ""
+        if any(prefix == reserved or prefix.endswith(f".{reserved}") for reserved in _RESERVED):
+            listed = ", ".join(f"{each}/" for each in _RESERVED)
+            raise invalid_parameter(f"Label cannot contain reserved prefixes [{listed}]")  # eksctl-io/eksctl#4007
 
 
 def check_addon(request: Mapping[str, Any], version: str) -> None:
