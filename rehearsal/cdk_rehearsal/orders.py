@@ -57,6 +57,13 @@ class _NoCluster:
     def remove_node(self, instance_id: str) -> None:
         """Do nothing."""
 
+    def drain_node(self, instance_id: str, seconds: float) -> bool:  # noqa: ARG002
+        """Do nothing: no pod is there."""
+        return True
+
+    def change_node(self, node: ClusterNode) -> None:
+        """Do nothing."""
+
     def grant(self, principal: str, policy: str, namespaces: Sequence[str]) -> None:
         """Do nothing."""
 

@@ -11,7 +11,8 @@ from cdk_rehearsal.lab import Lab, StandIn
 from cdk_rehearsal.lab.images.container_image import ContainerImage
 from cdk_rehearsal.lab.lab import ROUTER
 from deeplearning_rehearsal.containers import TRAINING_ENGINE, LabContainers
-from deeplearning_rehearsal.lab_pods import EKS_STAND_INS, KubernetesHost, LabPods
+from deeplearning_rehearsal.lab_clusters import KubernetesHost
+from deeplearning_rehearsal.lab_pods import EKS_STAND_INS, LabPods
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.platforms.eks import has_administrator
 from deeplearning_rehearsal.platforms.platform import Platform

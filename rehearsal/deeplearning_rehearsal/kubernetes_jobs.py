@@ -16,7 +16,8 @@ from deeplearning_rehearsal.platforms.platform import Clients
 
 if TYPE_CHECKING:  # Reading a case needs no lab.
     from cdk_rehearsal.kubernetes.api_client import ApiClient
-    from deeplearning_rehearsal.lab_pods import KubernetesHost, LabPods
+    from deeplearning_rehearsal.lab_clusters import KubernetesHost
+    from deeplearning_rehearsal.lab_pods import LabPods
 
 
 @dataclass

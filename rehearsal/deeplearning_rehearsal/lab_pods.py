@@ -1,30 +1,21 @@
-"""Pods of jobs in the lab, on the images of the stack, and the control plane that starts them."""
+"""Pods of jobs in the lab, on the images of the stack."""
 
-import base64
 import ipaddress
 import threading
 import time
-import zlib
 from collections.abc import Callable, Mapping, Sequence
-from http import HTTPStatus
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cdk_rehearsal.assembly import AssemblyStack
-from cdk_rehearsal.embedded_aws.eks.host import ClusterNode, ClusterOrder, ClusterUser
+from cdk_rehearsal.embedded_aws.eks.host import ClusterNode
 from cdk_rehearsal.errors import RehearsalError
-from cdk_rehearsal.kubernetes.api_client import ApiClient, ApiError, locate
-from cdk_rehearsal.kubernetes.container_logs import LogServer
-from cdk_rehearsal.kubernetes.control_plane import ControlPlane
-from cdk_rehearsal.kubernetes.kubelet import Kubelets, KubernetesNode
 from cdk_rehearsal.kubernetes.pods import ClaimVolume, ImageError, PodOrder, RunningPod, VolumeError
-from cdk_rehearsal.kubernetes.users import User
 from cdk_rehearsal.lab import Container, ContainerOrder, Lab, Mount, StandIn
 from cdk_rehearsal.lab.credentials_service import CredentialsService
 from cdk_rehearsal.lab.images.container_image import ContainerImage
 from cdk_rehearsal.lab.lab import ENDPOINT
 from cdk_rehearsal.lab.network import POD_IDENTITY_ADDRESS
-from deeplearning_contract.jobs.kubernetes_cluster import DRIVER, EFA, GPU
+from deeplearning_contract.jobs.kubernetes_cluster import DRIVER
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
@@ -49,9 +40,6 @@ _PREFIX = 16
 """Length of the prefix of the lab's subnets; the router answers for what is outside."""
 _CREDENTIALS_PATH = "/v1/credentials"
 _TOKEN_FILE = "/var/run/secrets/pods.eks.amazonaws.com/serviceaccount/eks-pod-identity-token"  # noqa: S105 - a path
-_POLICIES = {"AmazonEKSClusterAdminPolicy": "cluster-admin", "AmazonEKSEditPolicy": "edit"}
-"""Policy of EKS -> the cluster role with its rights."""
-_EFA_PLUGIN = "aws-efa-k8s-device-plugin"
 _POLL_SECONDS = 0.3
 _FIRST_POD = 100
 """Number of the first pod's address in the part of a subnet that its node is in."""
@@ -96,14 +84,7 @@ class LabPods:
 
     def start(self, order: PodOrder, on_line: Callable[[str], None]) -> Container:
         """Start a pod."""
-        asset = self._stack.find_image(order.image, self.aws.place)
-        if asset is None:
-            # Words of containerd for an image that its registry lacks (aws/amazon-vpc-cni-k8s#3526).
-            raise ImageError(
-                f'rpc error: code = NotFound desc = failed to pull and unpack image "{order.image}": failed to resolve '
-                f'reference "{order.image}": {order.image}: not found'
-            )
-        image = self._built[asset.name]
+        image = self._pull(order.image, order.node)
         if image not in self.images:
             self.images.append(image)
         environment = {"AWS_ENDPOINT_URL": ENDPOINT, **image.environment, **order.environment}
@@ -140,6 +121,11 @@ class LabPods:
         self._running[order.name] = container
         return container
 
+    def may_pull(self, image: str, node: str) -> bool:
+        """Return whether a node may pull an image."""
+        instance = self.nodes[node].machine.instance_id
+        return not self.aws.find_pull_denial(self.cluster_name, instance, image)
+
     def remove(self, pod: RunningPod) -> None:
         """End a pod and forget it."""
         assert isinstance(pod, Container)
@@ -161,6 +147,14 @@ class LabPods:
         if (container := self._running.get(instance_id)) is None:
             raise RehearsalError(f"pod {instance_id} must be running, it has ended")
         return container.run(argv, **options)
+
+    def _pull(self, image: str, node: str) -> ContainerImage:
+        """Return an image that a node pulls; a registry refuses first, whether it has the image or not."""
+        is_denied = not self.may_pull(image, node)
+        asset = None if is_denied else self._stack.find_image(image, self.aws.place)
+        if asset is None:
+            raise ImageError(explain_failed_pull(image, is_denied=is_denied))
+        return self._built[asset.name]
 
     def _choose_address(self, node: ClusterNode) -> str:
         with self._lock:
@@ -191,130 +185,19 @@ class LabPods:
         return Mount(file_system_id=file_system, folder=folder, target=volume.path, is_read_only=is_read_only)
 
 
-class KubernetesCluster:
+def explain_failed_pull(image: str, *, is_denied: bool) -> str:
     """
-    A control plane with its nodes, as EKS sees it.
+    Return why an image was not pulled, in the words of containerd: its registry refuses, or does not have it.
 
-    Attributes:
-        plane: The control plane.
-        api: Client with every right.
-        kubelets: The kubelets of its nodes.
+    aws/eks-charts#1044 and aws-samples/bedrock-access-gateway#114 for a refusal, aws/amazon-vpc-cni-k8s#3526 for an
+    absent image.
     """
-
-    def __init__(self, plane: ControlPlane, pods: LabPods, report: Callable[[str, str], None]) -> None:
-        self.plane, self._pods, self._report = plane, pods, report
-        self.api = ApiClient(plane.endpoint, plane.authority, plane.token)
-        folder = plane.authority.parent
-        self._logs = LogServer(folder / "server.crt", folder / "server.key")
-        self.kubelets = Kubelets(self.api, pods, self._logs, report)
-        self._names: dict[str, str] = {}
-        self._unbound: list[tuple[str, str, Mapping[str, Any]]] = []
-        self._binding = threading.Lock()
-
-    @property
-    def endpoint(self) -> str:
-        """URL of the API server."""
-        return self.plane.endpoint
-
-    @property
-    def authority(self) -> str:
-        """Its certificate authority, PEM in base64."""
-        return base64.b64encode(self.plane.authority.read_bytes()).decode()
-
-    def add_node(self, node: ClusterNode) -> None:
-        """Take a node into the cluster."""
-        self._pods.admit(node)
-        self._names[node.machine.instance_id] = node.name
-        self.kubelets.join(
-            KubernetesNode(
-                name=node.name,
-                address=node.machine.address,
-                labels=node.labels,
-                taints=[{"key": each.key, "value": each.value, "effect": each.effect} for each in node.taints],
-                resources={GPU: node.gpu_count},
-                plugged={_EFA_PLUGIN: {EFA: node.efa_count}},
-                find_fault=node.find_fault,
-            )
-        )
-
-    def remove_node(self, instance_id: str) -> None:
-        """Take it that the instance of a node is gone."""
-        if (name := self._names.pop(instance_id, None)) is not None:
-            self.kubelets.lose(name)
-            self.api.call("DELETE", locate("nodes", name=name))
-
-    def grant(self, principal: str, policy: str, namespaces: Sequence[str]) -> None:
-        """
-        Give the role or user with this ARN a policy, in namespaces or, without any, in the whole cluster.
-
-        EKS does not ask whether the namespaces exist (EKS user guide, "Associate access policies with access entries").
-        """
-        name = f"{policy}-{zlib.crc32(principal.encode()):x}"
-        group = "rbac.authorization.k8s.io"
-        role = {"apiGroup": group, "kind": "ClusterRole", "name": _POLICIES[policy]}
-        subject = {"kind": "Group", "apiGroup": group, "name": principal}
-        body = {"metadata": {"name": name.lower()}, "roleRef": role, "subjects": [subject]}
-        with self._binding:
-            for namespace in namespaces or ("",):
-                self._unbound.append(("rolebindings" if namespace else "clusterrolebindings", namespace, body))
-        self.bind()
-
-    def bind(self) -> None:
-        """Bind the policies whose namespaces are there by now."""
-        with self._binding:
-            self._unbound = [each for each in self._unbound if not self._is_bound(*each)]
-
-    def _is_bound(self, resource: str, namespace: str, body: Mapping[str, Any]) -> bool:
-        try:
-            self.api.call("POST", locate(resource, namespace), body)
-        except ApiError as error:
-            if error.code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
-                raise
-            return error.code == HTTPStatus.CONFLICT  # Given before.
-        return True
-
-    def stop(self) -> None:
-        """End the control plane."""
-        self.kubelets.close()
-        self._logs.close()
-        self.plane.stop()
-
-
-class KubernetesHost:
-    """
-    Starts the control plane of a rehearsal.
-
-    Attributes:
-        cluster: The control plane that was started.
-    """
-
-    def __init__(
-        self, folder: Path, pods: LabPods, report: Callable[[str, str], None], make_plane: Callable[..., ControlPlane]
-    ) -> None:
-        self._folder, self._pods, self._report, self._make_plane = folder, pods, report, make_plane
-        self.cluster: KubernetesCluster | None = None
-
-    @property
-    def stand_in(self) -> StandIn | None:
-        """Part of the control plane that is not the real thing; None for servers of Kubernetes, or before it starts."""
-        if self.cluster is None or not self.cluster.plane.is_stand_in:
-            return None
-        behaviour = "objects, Jobs, scheduler, volumes and access by role, as the suite of statements has them"
-        return StandIn(self.cluster.plane.description, "the servers of Kubernetes", behaviour)
-
-    def start(self, order: ClusterOrder) -> KubernetesCluster:
-        """Start a control plane; returns when it answers."""
-
-        def review(token: str) -> User | None:
-            found: ClusterUser | None = order.review(token)
-            if found is None:
-                self._report("EKS", "a token is not accepted")
-            if self.cluster is not None:
-                self.cluster.bind()
-            return None if found is None else User(found.name, (*found.groups, found.principal))
-
-        self._pods.cluster_name = order.name
-        plane = self._make_plane(self._folder, version=order.version, review=review)
-        self._report("EKS", plane.description)
-        self.cluster = KubernetesCluster(plane, self._pods, self._report)
-        return self.cluster
+    failed = f'failed to pull and unpack image "{image}": failed to resolve reference "{image}"'
+    if not is_denied:
+        return f"rpc error: code = NotFound desc = {failed}: {image}: not found"
+    registry, _, path = image.partition("/")
+    repository, _, tag = path.partition("@" if "@" in path else ":")
+    manifest = f"https://{registry}/v2/{repository}/manifests/{tag or 'latest'}"
+    return (
+        f"rpc error: code = Unknown desc = {failed}: unexpected status from HEAD request to {manifest}: 403 Forbidden"
+    )

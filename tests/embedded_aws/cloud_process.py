@@ -32,7 +32,7 @@ from cdk_rehearsal.embedded_aws.sagemaker.containers import MountError
 from cdk_rehearsal.errors import AssemblyError, RehearsalError
 from cdk_rehearsal.iam.given_policies import GivenPolicies
 from cdk_rehearsal.kubernetes.control_plane import ControlPlane
-from deeplearning_rehearsal.lab_pods import KubernetesHost
+from deeplearning_rehearsal.lab_clusters import KubernetesHost
 
 _writing = threading.Lock()
 
@@ -149,6 +149,16 @@ class RecordedCluster:
         self.nodes.pop(instance_id, None)
         write("node_gone", instance_id=instance_id)
 
+    def drain_node(self, instance_id, seconds):
+        """Tell the test of a node that is drained; pods of a cluster that is called full never end."""
+        write("drained", instance_id=instance_id)
+        return self.order.name != "full"
+
+    def change_node(self, node):
+        """Tell the test of the labels and taints of a node."""
+        taints = [dataclasses.asdict(each) for each in node.taints]
+        write("changed", name=node.name, labels=dict(node.labels), taints=taints)
+
     def grant(self, principal, policy, namespaces):
         """Tell the test of a policy."""
         write("grant", principal=principal, policy=policy, namespaces=list(namespaces))
@@ -247,6 +257,7 @@ def answer(aws, command):
         "mint": partial(mint, aws),
         "find_pod_credentials": partial(find_pod_credentials, aws),
         "find_mount_obstacle": lambda volume, **node: aws.find_mount_obstacle(volume=tuple(volume), **node),
+        "find_pull_denial": aws.find_pull_denial,
         "may_write_volume": lambda volume, **node: aws.may_write_volume(volume=tuple(volume), **node),
         "review": clusters.review,
         "find_faults": clusters.find_faults,

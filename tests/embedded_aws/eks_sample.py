@@ -75,11 +75,13 @@ class Sample:
         return self.cloud.command("mint", role=role)
 
     @contextlib.contextmanager
-    def permit(self, logical_id, actions):
-        """Let a role of the stack do these actions alone, for a while."""
+    def permit(self, logical_id, actions, *more):
+        """Let a role of the stack do these actions alone, and what more statements say, for a while."""
         iam, key = self.client("iam"), {"RoleName": self.physical_id(logical_id), "PolicyName": "own"}
         before = iam.get_role_policy(**key)["PolicyDocument"]
-        iam.put_role_policy(**key, PolicyDocument=json.dumps(allow(actions)["PolicyDocument"]))
+        policy = allow(actions)["PolicyDocument"]
+        policy["Statement"] += [each["PolicyDocument"]["Statement"][0] for each in more]
+        iam.put_role_policy(**key, PolicyDocument=json.dumps(policy))
         try:
             yield
         finally:

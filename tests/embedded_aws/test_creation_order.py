@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdk_rehearsal.embedded_aws.cloudformation.stack import draw_order
+from cdk_rehearsal.embedded_aws.cloudformation.template import draw_order
 from tests.real_time import GENEROUS_SECONDS
 
 NETWORK = {

@@ -26,7 +26,7 @@ from tests.embedded_aws.eks_template import (
     make_template,
     trust_pods,
 )
-from tests.embedded_aws.emr_template import trust
+from tests.embedded_aws.emr_template import allow, trust
 
 ANSWERING = "answering"
 POLICY = "arn:aws:eks::aws:cluster-access-policy/"
@@ -218,6 +218,62 @@ def test_a_node_takes_no_pods_without_a_right_of_the_control_plane(sample, actio
 
 def test_a_node_joins_and_takes_pods_with_the_rights_of_the_template(sample):
     assert sample.join()["taints"] == []
+
+
+PULLS = ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+WITHOUT_PULLS = [each for each in NODE_ACTIONS if each not in PULLS]
+EFA_PLUGIN = "602401143452.dkr.ecr.us-west-2.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.20"
+
+
+@pytest.mark.parametrize(
+    ("image", "resource", "is_denied"),
+    [
+        (EFA_PLUGIN, "arn:aws:ecr:us-east-1:*:repository/*", True),
+        (EFA_PLUGIN, "arn:aws:ecr:us-west-2:602401143452:repository/eks/aws-efa-k8s-device-plugin", False),
+        ("123456789012.dkr.ecr.us-east-1.amazonaws.com/team/train:1", "arn:aws:ecr:us-east-1:123456789012:*", False),
+        ("123456789012.dkr-ecr.us-east-1.on.aws/team/train:1", "arn:aws:ecr:us-east-1:123456789012:*", False),
+        ("123456789012.dkr.ecr.us-east-1.amazonaws.com/a@sha256:0", "arn:aws:ecr:*:*:repository/team/*", True),
+        ("111122223333.dkr.ecr.us-east-1.amazonaws.com/a:1", "arn:aws:ecr:us-east-1:123456789012:*", True),
+        ("nvcr.io/nvidia/k8s-device-plugin:v0.17.4", "arn:aws:ecr:us-east-1:*:repository/*", False),
+    ],
+)
+def test_a_node_pulls_from_the_repositories_that_its_role_allows_alone(sample, image, resource, is_denied):
+    """
+    Service Authorization Reference, "Amazon Elastic Container Registry": both actions are on a repository.
+
+    The role is the node's, also for images in another region (Amazon ECR user guide, "Using Amazon ECR images with
+    Amazon EKS").
+    """
+    node = sample.find_node()["machine"]["instance_id"]
+    with sample.permit("NodeRole", WITHOUT_PULLS, allow(PULLS, resource)):
+        why = sample.cloud.command("find_pull_denial", cluster=sample.name, instance_id=node, image=image)
+    assert ("ecr:BatchGetImage" in why) == is_denied, why
+
+
+@contextlib.contextmanager
+def forbid_pull(sample, repository):
+    """Let nodes pull everything but one repository of EKS, for a while."""
+    refusal = allow(PULLS, f"arn:aws:ecr:us-east-1:602401143452:repository/{repository}", Effect="Deny")
+    with sample.permit("NodeRole", [*NODE_ACTIONS, MOUNT], refusal):
+        yield
+
+
+def test_an_addon_works_on_nodes_that_may_pull_its_image_alone(sample):
+    """EKS user guide, "View Amazon container image registries for Amazon EKS add-ons"."""
+    with forbid_pull(sample, "eks/eks-pod-identity-agent"):
+        assert sample.find_credentials(sample.find_node()) is None
+    with forbid_pull(sample, "eks/aws-efs-csi-driver"):
+        assert find_obstacle(sample)[0] == "MountDevice"
+    with forbid_pull(sample, "eks/coredns"):
+        assert install_again(sample, "coredns") != "ACTIVE"
+    assert install_again(sample, "coredns") == "ACTIVE"
+
+
+def install_again(sample, addon):
+    """Return the status of an add-on that is removed and created again."""
+    with remove_addon(sample, addon):
+        pass
+    return sample.eks.describe_addon(clusterName=sample.name, addonName=addon)["addon"]["status"]
 
 
 # --- Tokens -------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.cloudformation.stack import draw_order
+from cdk_rehearsal.embedded_aws.cloudformation.template import draw_order
 from cdk_rehearsal.intrinsics import find_references
 from cdk_rehearsal.referees.judge import judge_template
 from cdk_rehearsal.referees.order import judge_order

@@ -320,6 +320,10 @@ class EmbeddedAws:
         """
         return self._deployed().eks.find_mount_obstacle(cluster, instance_id, volume)
 
+    def find_pull_denial(self, cluster: str, instance_id: str, image: str) -> str:
+        """Return why a node of a cluster of EKS may not pull an image, in IAM's words; empty where it may."""
+        return self._deployed().eks.find_pull_denial(cluster, instance_id, image)
+
     def may_write_volume(self, cluster: str, instance_id: str, volume: tuple[str, str]) -> bool:
         """Return whether a node of a cluster that mounts a volume of EFS may write to it."""
         return self._deployed().eks.may_write(cluster, instance_id, volume)

@@ -93,3 +93,13 @@ def _targets_of_tagged(group: tuple[str, Mapping[str, str]] | None) -> Iterator[
     if group is not None:  # of one that is not there the service itself says so, whoever calls
         arn, tags = group
         yield arn, {f"{name}:ResourceTag/{key}": tags[key] for key in tags for name in ("autoscaling", "aws")}
+
+
+def targets_of_managed_instance(parameters: Parameters, account: Account) -> Iterator[Target]:
+    """
+    Name an instance as Systems Manager does.
+
+    No key names the instance that the call is about; `ssm:SourceInstanceARN` is absent where an instance profile calls
+    (Service Authorization Reference, "Condition keys for AWS Systems Manager").
+    """
+    yield account.arn("ec2", f"instance/{parameters['InstanceId']}"), {}

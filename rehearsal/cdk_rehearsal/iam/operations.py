@@ -9,17 +9,22 @@ from dataclasses import dataclass, field
 
 from cdk_rehearsal.errors import UnknownOperationError
 from cdk_rehearsal.iam.account import Account, Parameters, Target, Targets, Values
+from cdk_rehearsal.iam.container_resources import (
+    targets_of_cluster_part,
+    targets_of_eks_cluster,
+    targets_of_repository,
+)
 from cdk_rehearsal.iam.ec2_resources import (
     targets_of_ec2_resource,
     targets_of_group,
     targets_of_group_of_instance,
     targets_of_launch,
+    targets_of_managed_instance,
     targets_of_new_interface,
     targets_of_new_volume,
     targets_of_tagged_resources,
     targets_of_vpc,
 )
-from cdk_rehearsal.iam.eks_resources import targets_of_cluster_part, targets_of_eks_cluster
 from cdk_rehearsal.iam.s3_resources import (
     list_deleted_versions,
     targets_of_bucket,
@@ -31,7 +36,6 @@ from cdk_rehearsal.iam.sagemaker_resources import (
     list_new_tags,
     targets_of_metrics,
     targets_of_new_training_job,
-    targets_of_repository,
     targets_of_tagged_job,
     targets_of_training_job,
 )
@@ -85,16 +89,6 @@ def _targets_of_event_bus(parameters: Parameters, account: Account) -> Iterator[
     names = {"events:source": "Source", "events:detail-type": "DetailType"}
     for arn, entries in buses.items():
         yield arn, {key: tuple(dict.fromkeys(str(entry[name]) for entry in entries)) for key, name in names.items()}
-
-
-def _targets_of_instance(parameters: Parameters, account: Account) -> Iterator[Target]:
-    """
-    Name an instance as Systems Manager does.
-
-    No key names the instance that the call is about; `ssm:SourceInstanceARN` is absent where an instance profile calls
-    (Service Authorization Reference, "Condition keys for AWS Systems Manager").
-    """
-    yield account.arn("ec2", f"instance/{parameters['InstanceId']}"), {}
 
 
 def _targets_of_parameter(parameters: Parameters, account: Account) -> Iterator[Target]:
@@ -262,7 +256,7 @@ _ROWS = (
     _Row(_targets_of_log_group, "logs", "PutRetentionPolicy DeleteRetentionPolicy"),
     _Row(_targets_of_log_stream, "logs", "CreateLogStream GetLogEvents PutLogEvents"),
     _Row(_targets_of_event_bus, "events", "PutEvents"),
-    _Row(_targets_of_instance, "ssm", "UpdateInstanceInformation"),
+    _Row(targets_of_managed_instance, "ssm", "UpdateInstanceInformation"),
     _Row(_targets_of_parameter, "ssm", "GetParameter GetParameters"),
     _Row(_targets_of_path, "ssm", "GetParametersByPath"),
     _Row(_no_targets, "ssmmessages", "CreateControlChannel CreateDataChannel OpenControlChannel OpenDataChannel"),
@@ -298,8 +292,12 @@ _ROWS = (
     # No API and no action of its own: SageMaker encrypts the volumes of instances by a grant (developer guide,
     # "CreateTrainingJob API: Execution role permissions").
     _Row(_no_targets, "sagemaker", "EncryptVolume", "CreateGrant", None),
-    _Row(_no_targets, "elasticloadbalancing", "DescribeListeners DescribeLoadBalancers DescribeRules"),
-    _Row(_no_targets, "elasticloadbalancing", "DescribeTargetGroups DescribeTargetHealth"),
+    _Row(
+        _no_targets,
+        "elasticloadbalancing",
+        "DescribeListeners DescribeLoadBalancers DescribeRules DescribeTargetGroups",
+    ),
+    _Row(_no_targets, "elasticloadbalancing", "DescribeTargetHealth"),
     _Row(_target_by_arn, "elasticloadbalancing", "RegisterTargets DeregisterTargets"),
     _Row(_no_targets, "ecr", "GetAuthorizationToken"),
     _Row(targets_of_repository, "ecr", "BatchCheckLayerAvailability GetDownloadUrlForLayer BatchGetImage"),
@@ -327,14 +325,14 @@ _ROWS = (
     _Row(_no_targets, "eks", "ListClusters"),
     _Row(targets_of_eks_cluster, "eks", "DescribeCluster ListNodegroups ListAddons ListAccessEntries"),
     _Row(targets_of_eks_cluster, "eks", "ListPodIdentityAssociations"),
-    _Row(targets_of_cluster_part, "eks", "DescribeNodegroup UpdateNodegroupConfig DescribeAddon"),
-    _Row(targets_of_cluster_part, "eks", "DescribeAccessEntry ListAssociatedAccessPolicies"),
-    _Row(targets_of_cluster_part, "eks", "DescribePodIdentityAssociation"),
+    _Row(targets_of_cluster_part, "eks", "DescribeNodegroup UpdateNodegroupConfig DescribeAddon DescribeAccessEntry"),
+    _Row(targets_of_cluster_part, "eks", "ListAssociatedAccessPolicies DescribePodIdentityAssociation"),
     _Row(targets_of_eks_cluster, "eks-auth", "AssumeRoleForPodIdentity"),
     _Row(_no_targets, "ec2", "DescribeAvailabilityZones DescribeInstanceTopology DescribeInstanceTypes DescribeTags"),
     _Row(targets_of_ec2_resource, "ec2", "AssignPrivateIpAddresses UnassignPrivateIpAddresses"),
-    _Row(targets_of_ec2_resource, "ec2", "AttachNetworkInterface DetachNetworkInterface"),
-    _Row(targets_of_ec2_resource, "ec2", "ModifyNetworkInterfaceAttribute"),
+    _Row(
+        targets_of_ec2_resource, "ec2", "AttachNetworkInterface DetachNetworkInterface ModifyNetworkInterfaceAttribute"
+    ),
     # No policy can forbid it, and none needs to allow it.
     _Row(_no_targets, "sts", "GetCallerIdentity", action=None),
 )

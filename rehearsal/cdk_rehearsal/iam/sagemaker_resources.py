@@ -42,14 +42,6 @@ def list_execution_roles(parameters: Parameters, account: Account) -> Iterator[T
         yield role, {"iam:PassedToService": "sagemaker.amazonaws.com"}
 
 
-def targets_of_repository(parameters: Parameters, account: Account) -> Iterator[Target]:
-    """Name a repository of ECR by the URI of an image in it."""
-    host, _, path = str(parameters["Image"]).partition("/")
-    registry, _, _, region = host.split(".")[:4]
-    arn = account.arn("ecr", f"repository/{path.partition('@')[0].partition(':')[0]}")
-    yield arn.replace(f":{account.account_id}:", f":{registry}:").replace(f":{account.region}:", f":{region}:"), {}
-
-
 def targets_of_metrics(parameters: Parameters, _account: Account) -> Iterator[Target]:
     """Name the namespace of metrics."""
     yield "*", {"cloudwatch:namespace": str(parameters["Namespace"])}

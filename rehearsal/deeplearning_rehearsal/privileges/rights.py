@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from cdk_rehearsal.errors import RehearsalError
-from cdk_rehearsal.iam.eks_resources import find_image_policy
+from cdk_rehearsal.iam.container_resources import find_image_policy
 from cdk_rehearsal.iam.limits import Document as PolicyDocument
 from cdk_rehearsal.iam.limits import Limits
 from cdk_rehearsal.iam.policy import list_texts, read_policy
@@ -122,7 +122,7 @@ class Rights:
     def find_policy(self, resource: str) -> Document | None:
         """Return the own policy of a resource, of an object that of its bucket; None where there is none."""
         name = resource.partition("/")[0] if ":s3:::" in resource else resource
-        return find_image_policy(resource) or self.resources.get(name)
+        return find_image_policy(resource, self.account) or self.resources.get(name)
 
     def shorten(self, text: str) -> str:
         """Return a text with logical ids in the place of physical names, so that it is the same in every stack."""

@@ -21,7 +21,7 @@ from moto.sns.models import sns_backends
 from moto.sqs.models import sqs_backends
 
 from cdk_rehearsal.embedded_aws.base.scaling_group import ScalingGroup
-from cdk_rehearsal.iam.eks_resources import find_image_policy
+from cdk_rehearsal.iam.container_resources import find_image_policy
 from cdk_rehearsal.place import Place
 
 
@@ -123,7 +123,7 @@ class AccountState:
 
     def find_resource_policy(self, arn: str) -> str | None:
         """Return the text of a resource's own policy; None where it has none."""
-        policy = find_image_policy(arn) or _read_policy(*_find_resource(self._place, arn))
+        policy = find_image_policy(arn, self.account_id) or _read_policy(*_find_resource(self._place, arn))
         return _text(policy) if policy else None
 
     def list_resource_policies(self) -> dict[str, str]:

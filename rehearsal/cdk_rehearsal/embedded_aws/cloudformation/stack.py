@@ -4,14 +4,14 @@ Creates a stack from a bound template, as CloudFormation does: each resource whe
 CloudFormation promises no other order, so the seed of the options draws one. A failure cancels what is in progress and
 rolls back. What `DeletionPolicy: Retain` keeps stays. Groups are deleted and their machines powered off; resources that
 nothing in the lab can notice are left to its end, and their events say so. What cannot be deleted stays with all that
-it depends on, and a later deletion of the stack tries again. An update changes custom resources alone: their functions
-see `Update` for any property, and again when it is rolled back.
+it depends on, and a later deletion of the stack tries again. An update changes resources that can be updated here, and
+what refers to them, in the order of their creation: custom resources, whose functions see `Update` for any property,
+launch templates and node groups of EKS. A rollback updates them again.
 """
 
-import random
 import threading
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
@@ -23,7 +23,7 @@ from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError
 from cdk_rehearsal.embedded_aws.base.signals import Outcome, ResourceSignals
 from cdk_rehearsal.embedded_aws.base.stack_record import StackEvent, StackOutcome, StackResource
 from cdk_rehearsal.embedded_aws.cloudformation.stack_registry import StackRegistry
-from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate
+from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate, draw_order
 from cdk_rehearsal.embedded_aws.resources import CREATORS
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Properties
 from cdk_rehearsal.embedded_aws.services import Services
@@ -116,17 +116,21 @@ class Stack:
         """
         Begin to update the resources that differ in a new template.
 
-        Raise ValueError where the stack is not complete, or something else than a custom resource differs.
+        Raise ValueError where the stack is not complete, or a resource differs that cannot be updated here.
         """
         if self.status not in ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"):
             raise ValueError(f"Stack:{self.arn} is in {self.status} state and can not be updated.")
+        values = {name: self._template.properties(name) for name in self._template.resources}
         before, self._template.resources = self._template.resources, dict(resources)
         changed = [name for name in self._template.resources if self._template.resources[name] != before.get(name)]
         fixed = {name for name in changed if name not in self._begun or self._begun[name].update is None}
         if foreign := sorted((before.keys() ^ resources.keys()) | fixed):
             self._template.resources = before
-            raise ValueError(f"the rehearsal updates custom resources alone, got changes of {', '.join(foreign)}")
-        self._begin("UPDATE_IN_PROGRESS", partial(self._update, before, changed))
+            raise ValueError(
+                "the rehearsal updates custom resources, launch templates and node groups of EKS alone, got changes of "
+                f"{', '.join(foreign)}"
+            )
+        self._begin("UPDATE_IN_PROGRESS", partial(self._update, before, values))
 
     def signal(self, logical_id: str, unique_id: str, status: str) -> None:
         """Take a signal for a resource; raise ValueError where it waits for none, or for a status that is not AWS's."""
@@ -268,30 +272,38 @@ class Stack:
         self.reason = self._remove(_KEPT_BY_DELETION)
         self._end("DELETE_FAILED" if self.reason else "DELETE_COMPLETE", self.reason)
 
-    def _update(self, before: Mapping[str, Mapping[str, Any]], changed: Sequence[str]) -> None:
-        status, done = "UPDATE_COMPLETE", list[str]()
-        for name in changed:
-            done.append(name)
-            self.reason = self._change(name, self._template.resources[name], before[name])
+    def _update(self, before: Mapping[str, Mapping[str, Any]], values: Mapping[str, Mapping[str, Any]]) -> None:
+        status, done = "UPDATE_COMPLETE", dict[str, Mapping[str, Any]]()
+        for name in self._list_updatable():
+            properties = self._template.properties(name)
+            if properties == values[name] and self._template.resources[name] == before[name]:
+                continue
+            done[name] = properties
+            self.reason = self._change(name, properties, values[name])
             if self.reason:
                 status = self._roll_update_back(before, done)
                 break
         self.outputs = self._template.outputs()
         self._end(status, self.reason)
 
-    def _roll_update_back(self, before: Mapping[str, Mapping[str, Any]], done: Sequence[str]) -> str:
+    def _list_updatable(self) -> list[str]:
+        """Return the resources that can be updated, each after those that it refers to."""
+        needs = {name: self._template.dependencies(name) for name in self._template.resources}
+        return [name for name in draw_order(needs, 0) if self._begun[name].update is not None]
+
+    def _roll_update_back(self, before: Mapping[str, Mapping[str, Any]], done: Mapping[str, Mapping[str, Any]]) -> str:
+        """Update what was changed to what it was; a reference then has the newest value of its resource."""
         self._report_event(self.name, self.arn, STACK_TYPE, "UPDATE_ROLLBACK_IN_PROGRESS", self.reason)
-        after, self._template.resources = self._template.resources, dict(before)
-        failed = [name for name in reversed(done) if self._change(name, before[name], after[name])]
-        return "UPDATE_ROLLBACK_FAILED" if failed else "UPDATE_ROLLBACK_COMPLETE"
+        self._template.resources = dict(before)
+        failed = [self._change(name, self._template.properties(name), done[name]) for name in done]
+        return "UPDATE_ROLLBACK_FAILED" if any(failed) else "UPDATE_ROLLBACK_COMPLETE"
 
     def _change(self, name: str, new: Mapping[str, Any], old: Mapping[str, Any]) -> str:
         """Update a resource; return why that failed, empty when it did not."""
         created = self._template.created[name]
         self._note(name, created.physical_id, "UPDATE_IN_PROGRESS")
-        properties = (self._template.evaluate(resource.get("Properties", {})) for resource in (new, old))
         assert created.update is not None
-        verdict = created.update(*properties)
+        verdict = created.update(new, old)
         if not verdict.reason:
             created = self._template.created[name] = _rename(created, verdict)
         self._note(name, created.physical_id, "UPDATE_FAILED" if verdict.reason else "UPDATE_COMPLETE", verdict.reason)
@@ -348,25 +360,6 @@ class Stack:
             self._events.append(event)
         text = f"{name} {status}" + (f": {reason}" if reason else "")
         self._services.observations.report("stack", name, text, event=event)
-
-
-def draw_order(needs: Mapping[str, Collection[str]], seed: int) -> list[str]:
-    """
-    Return names in an order, drawn from a seed, in which each follows its needs.
-
-    The order is depth first: all that a resource needs comes directly before it, the rest mostly after it.
-    """
-    order: dict[str, None] = {}
-
-    def add(names: Collection[str]) -> None:
-        for name in draw.sample(sorted(names), len(names)):
-            if name not in order:
-                add(needs[name])
-                order[name] = None
-
-    draw = random.Random(seed)  # noqa: S311 - no secret
-    add(needs.keys())
-    return list(order)
 
 
 def _settle_both(

@@ -10,9 +10,9 @@ from moto.core.responses import ActionResult
 from cdk_rehearsal.embedded_aws.base.scaling_group import now
 from cdk_rehearsal.embedded_aws.base.stand_in_api import StandInApi
 from cdk_rehearsal.embedded_aws.eks.access import find_association, find_entry
-from cdk_rehearsal.embedded_aws.eks.cluster import Addon, Cluster, make_unique
+from cdk_rehearsal.embedded_aws.eks.cluster import Addon, Cluster
 from cdk_rehearsal.embedded_aws.eks.driver import EksDriver
-from cdk_rehearsal.embedded_aws.eks.errors import EksError
+from cdk_rehearsal.embedded_aws.eks.errors import EksError, not_found
 
 _POLICY_PREFIX = "arn:aws:eks::aws:cluster-access-policy/"
 
@@ -66,10 +66,21 @@ class EksApi(StandInApi):
         return ActionResult({"nodegroups": list(self._cluster.groups)})
 
     def update_nodegroup_config(self) -> ActionResult:
-        group = self.driver.find_group(self._active, self.params["nodegroupName"])
-        self.driver.groups.update(group, self.params)
-        update = {"id": make_unique(), "status": "InProgress", "type": "ConfigUpdate", "createdAt": now(), "errors": []}
-        return ActionResult({"update": update})
+        cluster = self._active
+        group = self.driver.find_group(cluster, self.params["nodegroupName"])
+        return ActionResult({"update": self.driver.update_group(cluster, group, self.params).to_api()})
+
+    def update_nodegroup_version(self) -> ActionResult:
+        cluster = self._active
+        group = self.driver.find_group(cluster, self.params["nodegroupName"])
+        return ActionResult({"update": self.driver.update_group_version(cluster, group, self.params).to_api()})
+
+    def describe_update(self) -> ActionResult:
+        """Describe an update of a node group; nothing else is updated here."""
+        group = self.driver.find_group(self._cluster, self.params["nodegroupName"])
+        if (update := group.updates.get(self.params["updateId"])) is None:
+            raise not_found(f"No update found for ID: {self.params['updateId']}")
+        return ActionResult({"update": update.to_api()})
 
     def delete_nodegroup(self) -> ActionResult:
         cluster = self._cluster

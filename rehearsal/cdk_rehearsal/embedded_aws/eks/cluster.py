@@ -14,7 +14,7 @@ from cdk_rehearsal.embedded_aws.eks.host import AccessPolicy, ClusterNode, Runni
 from cdk_rehearsal.machine import Machine
 
 ClusterStatus = Literal["CREATING", "ACTIVE", "DELETING", "FAILED"]
-PartStatus = Literal["CREATING", "ACTIVE", "DEGRADED", "CREATE_FAILED"]
+PartStatus = Literal["CREATING", "ACTIVE", "UPDATING", "DEGRADED", "CREATE_FAILED"]
 STANDARD, NODES = "STANDARD", "EC2_LINUX"
 """Types of access entries: of people and programs, and of nodes."""
 
@@ -34,6 +34,28 @@ class Issue:
     def to_text(self) -> str:
         """Return the form that CloudFormation shows (eksctl-io/eksctl#3477)."""
         return f"{{Code: {self.code},Message: {self.message},ResourceIds: [{', '.join(self.resources)}]}}"
+
+
+@dataclass
+class Update:
+    """An update of a node group."""
+
+    kind: Literal["VersionUpdate", "ConfigUpdate"]
+    params: Mapping[str, Any]
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    status: Literal["InProgress", "Successful", "Failed"] = "InProgress"
+    errors: tuple[Issue, ...] = ()
+    created: datetime = field(default_factory=now)
+
+    def to_api(self) -> dict[str, Any]:
+        """Return the API's form."""
+        errors = [
+            {"errorCode": each.code, "errorMessage": each.message, "resourceIds": list(each.resources)}
+            for each in self.errors
+        ]
+        params = [{"type": name, "value": str(value)} for name, value in self.params.items()]
+        own = {"id": self.id, "status": self.status, "type": self.kind, "createdAt": self.created}
+        return {**own, "params": params, "errors": errors}
 
 
 @dataclass
@@ -57,6 +79,7 @@ class NodeGroup:
     status: PartStatus = "CREATING"
     issues: tuple[Issue, ...] = ()
     nodes: dict[str, Node] = field(default_factory=dict)
+    updates: dict[str, Update] = field(default_factory=dict)
     ready: set[str] = field(default_factory=set)  # instances whose network plugin has begun
     created: datetime = field(default_factory=now)
 
@@ -226,11 +249,6 @@ class Cluster:
     def tags(self) -> Mapping[str, str]:
         """Its tags."""
         return dict(self.request.get("tags", {}))
-
-    @property
-    def nodes(self) -> list[Node]:
-        """Nodes that have joined."""
-        return [node for group in self.groups.values() for node in group.nodes.values() if not node.obstacle]
 
     def find_association(self, namespace: str, account: str) -> Association | None:
         """Return the association of a service account; None where it has none."""

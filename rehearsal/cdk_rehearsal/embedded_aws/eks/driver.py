@@ -18,10 +18,20 @@ from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.base.signals import Outcome
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
 from cdk_rehearsal.embedded_aws.eks.access import ClusterAccess
-from cdk_rehearsal.embedded_aws.eks.cluster import Addon, Association, Cluster, Issue, NodeGroup, is_over, make_unique
+from cdk_rehearsal.embedded_aws.eks.cluster import (
+    Addon,
+    Association,
+    Cluster,
+    Issue,
+    NodeGroup,
+    Update,
+    is_over,
+    make_unique,
+)
 from cdk_rehearsal.embedded_aws.eks.errors import in_use, invalid_parameter, invalid_request, not_found
 from cdk_rehearsal.embedded_aws.eks.host import ClusterHost, ClusterOrder
 from cdk_rehearsal.embedded_aws.eks.node_groups import NodeGroups
+from cdk_rehearsal.embedded_aws.eks.node_updates import NodeReplacement
 from cdk_rehearsal.embedded_aws.eks.request import DEPLOYMENTS, check_addon, check_cluster
 from cdk_rehearsal.embedded_aws.eks.rights import ClusterRights
 from cdk_rehearsal.place import Credentials, Place
@@ -50,6 +60,7 @@ class EksDriver:
         minute_seconds: float = 60.0,
     ) -> None:
         self._place, self._host, self._rights, self._observations = place, host, rights, observations
+        self._scaling, self._minute_seconds = scaling, minute_seconds
         self._patience = _PATIENCE_MINUTES * minute_seconds
         self._reaction = scaling.pace.reaction
         self._jobs = JobQueue(_THREADS)
@@ -117,6 +128,34 @@ class EksDriver:
         self.access.admit_nodes(cluster, group.role)
         return group
 
+    def update_group(self, cluster: Cluster, group: NodeGroup, request: Mapping[str, Any]) -> Update:
+        """Change the configuration of a node group."""
+        self.groups.update(cluster, group, request)
+        names = ("scalingConfig", "labels", "taints", "updateConfig", "nodeRepairConfig")
+        update = Update("ConfigUpdate", {name: request[name] for name in names if name in request}, "Successful")
+        group.updates[update.id] = update
+        return update
+
+    def update_group_version(self, cluster: Cluster, group: NodeGroup, request: Mapping[str, Any]) -> Update:
+        """Begin to replace the nodes of a group by those of another version of its launch template."""
+        former = self.groups.update_version(cluster, group, request)
+        update = Update("VersionUpdate", {"LaunchTemplateVersion": request["launchTemplate"].get("version", "")})
+        group.updates[update.id] = update
+        group.status = "UPDATING"
+        self._jobs.after(self._reaction, partial(self._replace_nodes, cluster, group, update, former))
+        return update
+
+    def _replace_nodes(self, cluster: Cluster, group: NodeGroup, update: Update, undo: Callable[[], None]) -> None:
+        replacement = NodeReplacement(
+            self._scaling, cluster, group, minute_seconds=self._minute_seconds, patience=self._patience
+        )
+        update.errors = replacement.run()
+        with self.lock:
+            if update.errors:
+                undo()
+            update.status, group.status = "Failed" if update.errors else "Successful", "ACTIVE"
+        self._observations.report("stack", group.name, f"update of the nodes: {update.status}")
+
     def create_addon(self, cluster: Cluster, request: Mapping[str, Any]) -> Addon:
         """Begin to install an add-on, with the identities of its accounts."""
         check_addon(request, cluster.version)
@@ -177,6 +216,11 @@ class EksDriver:
         group = next(group for group in known.groups.values() if node in group.nodes)
         return self._rights.find_mount_obstacle(known, group.role, group.nodes[node].machine, volume)
 
+    def find_pull_denial(self, cluster: str, node: str, image: str) -> str:
+        """Return why a node of a cluster may not pull an image; empty where it may."""
+        group = next(group for group in self.clusters[cluster].groups.values() if node in group.nodes)
+        return self._rights.find_pull_denial(group.role, node, image)
+
     def may_write(self, cluster: str, node: str, volume: tuple[str, str]) -> bool:
         """Return whether a node of a cluster writes to a file system through an access point."""
         known = self.clusters[cluster]
@@ -225,7 +269,12 @@ class EksDriver:
         """Take a new add-on to its next state, if it is there; deployments wait for a node that takes their pods."""
         if addon.status in ("ACTIVE", "CREATE_FAILED"):
             return
-        if addon.name not in DEPLOYMENTS or any(map(_takes_pods, cluster.nodes)):
+        if addon.name not in DEPLOYMENTS or any(
+            _takes_pods(node) and self._rights.may_run_addon(group.role, node.machine.instance_id, addon.name)
+            for group in cluster.groups.values()
+            for node in group.nodes.values()
+            if not node.obstacle
+        ):
             addon.status, addon.issues = "ACTIVE", ()
             return
         # aws/containers-roadmap#2328

@@ -109,6 +109,21 @@ class RunningCluster(Protocol):
     def remove_node(self, instance_id: str) -> None:
         """Take it that the instance of a node is gone; an unknown one is not an error."""
 
+    def drain_node(self, instance_id: str, seconds: float) -> bool:
+        """
+        Cordon the node of an instance and evict its pods, but for those of DaemonSets.
+
+        Args:
+            instance_id: The instance.
+            seconds: How long to wait for the pods to end.
+
+        Returns:
+            True when no pod is left.
+        """
+
+    def change_node(self, node: ClusterNode) -> None:
+        """Take the labels and taints of a node that has joined."""
+
     def grant(self, principal: str, policy: str, namespaces: Sequence[str]) -> None:
         """
         Give the role or user with this ARN a policy, in namespaces or, without any, in the whole cluster.

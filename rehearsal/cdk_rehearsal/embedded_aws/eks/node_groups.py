@@ -9,7 +9,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -21,9 +21,10 @@ from cdk_rehearsal.embedded_aws.ec2.launch_check import PREFIX, check_launch
 from cdk_rehearsal.embedded_aws.eks.cluster import Cluster, Issue, Node, NodeGroup, is_over, make_unique
 from cdk_rehearsal.embedded_aws.eks.errors import in_use, invalid_parameter, invalid_request, not_found
 from cdk_rehearsal.embedded_aws.eks.host import ClusterNode, Taint
-from cdk_rehearsal.embedded_aws.eks.request import NETWORK, check_request
+from cdk_rehearsal.embedded_aws.eks.node_updates import change_pairs
+from cdk_rehearsal.embedded_aws.eks.request import NETWORK, check_pairs, check_request
 from cdk_rehearsal.embedded_aws.eks.rights import ClusterRights
-from cdk_rehearsal.embedded_aws.eks.user_data import make_user_data
+from cdk_rehearsal.embedded_aws.eks.user_data import describe_place, make_user_data
 from cdk_rehearsal.machine import Machine, private_dns_name
 from cdk_rehearsal.place import Place
 
@@ -31,6 +32,7 @@ _AMI_TYPE = re.compile(r"(BOTTLEROCKET_(x86_64|ARM_64)(_NVIDIA)?|AL2023_(x86_64|
 _EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 _DEFAULT_TYPE, _DEFAULT_AMI = "t3.medium", "AL2023_x86_64_STANDARD"
 """EKS API reference, CreateNodegroup."""
+_USUAL_SIZES = {"min": 1, "desired": 2, "max": 2}
 _NO_NETWORK = (
     "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin "
     "returns error: cni plugin not initialized"
@@ -96,6 +98,7 @@ class NodeGroups:
                 "Following required service principals [ec2.amazonaws.com] were not found in the trust relationships "
                 f"of nodeRole {role}"
             )
+        check_pairs(request)
         zones = self._check_subnets(cluster, request)
         plan = self._plan(request)
         unique = make_unique()
@@ -108,12 +111,55 @@ class NodeGroups:
         self._launch(cluster, group, plan)
         return group
 
-    def update(self, group: NodeGroup, request: Mapping[str, Any]) -> None:
-        """Change the sizes of a node group."""
+    def update_version(self, cluster: Cluster, group: NodeGroup, request: Mapping[str, Any]) -> Callable[[], None]:
+        """
+        Take another version of the group's launch template for every node that is launched from now on.
+
+        Returns:
+            A function that takes the former version again.
+        """
+        check_request("UpdateNodegroupVersion", request)
+        _require_active(group)
+        given, former = request["launchTemplate"], group.request["launchTemplate"]
+        if not {"id", "name"} & given.keys() or {"id", "name"} <= given.keys():  # eksctl-io/eksctl#3104
+            raise invalid_parameter("Either provide launch template ID or launch template name in the request.")
+        if any(given[name] != former.get(name, given[name]) for name in ("id", "name") if name in given):
+            # EKS user guide, "Customize managed nodes with launch templates".
+            raise invalid_parameter("The launch template of a node group cannot change, only its version")
+        changed = {**group.request, "launchTemplate": given}
+        plan = self._plan(changed)
+        data = self._complete(cluster, group, plan)
+        scaling = group.scaling
+        before = (group.request, scaling.launch_template_version, scaling.host)
+
+        def undo() -> None:
+            group.request, scaling.launch_template_version, scaling.host = before
+
+        made = self._ec2.create_launch_template_version(
+            LaunchTemplateId=scaling.launch_template_id, LaunchTemplateData=data
+        )
+        scaling.launch_template_version = str(made["LaunchTemplateVersion"]["VersionNumber"])
+        group.request = changed
+        self._take_nodes(cluster, group, plan)
+        return undo
+
+    def update(self, cluster: Cluster, group: NodeGroup, request: Mapping[str, Any]) -> None:
+        """Change sizes, labels, taints or the update configuration of a node group; no node is replaced."""
         check_request("UpdateNodegroupConfig", request)
-        if group.status != "ACTIVE":  # aws/containers-roadmap#2204
-            raise in_use("Nodegroup cannot be updated as it is currently not in Active State")
-        sizes, scaling = request.get("scalingConfig", {}), group.scaling
+        _require_active(group)
+        given = {name: request[name] for name in ("updateConfig", "nodeRepairConfig") if name in request}
+        pairs = {name: change_pairs(group.request, request, name) for name in ("labels", "taints") if name in request}
+        check_pairs({**group.request, **pairs})
+        self._resize(group.scaling, request.get("scalingConfig", {}))
+        group.request = {**group.request, **given, **pairs}
+        for node in [*group.nodes.values()] if pairs else []:
+            place = describe_place(node.machine, node.joined.name, node.joined.ami_type)
+            taints = [*_describe_taints(group), *(each for each in node.joined.taints if each == _UNINITIALIZED)]
+            node.joined = replace(node.joined, labels=_describe_labels(group) | place, taints=taints)
+            if cluster.running is not None and not node.obstacle:
+                cluster.running.change_node(node.joined)
+
+    def _resize(self, scaling: ScalingGroup, sizes: Mapping[str, int]) -> None:
         with self._scaling.lock:
             low, high = sizes.get("minSize", scaling.min_size), sizes.get("maxSize", scaling.max_size)
             desired = sizes.get("desiredSize", scaling.desired)
@@ -223,8 +269,7 @@ class NodeGroups:
         self, cluster: Cluster, request: Mapping[str, Any], zones: list[str], unique: str
     ) -> ScalingGroup:
         sizes = request.get("scalingConfig", {})
-        low, desired = int(sizes.get("minSize", 1)), int(sizes.get("desiredSize", 2))
-        high = int(sizes.get("maxSize", 2))
+        low, desired, high = (int(sizes.get(f"{name}Size", usual)) for name, usual in _USUAL_SIZES.items())
         if not low <= desired <= high:
             raise invalid_parameter(f"desiredSize must be from minSize to maxSize, got {desired}, {low} and {high}")
         name = f"eks-{request['nodegroupName']}-{unique}"
@@ -249,6 +294,20 @@ class NodeGroups:
         )
 
     def _launch(self, cluster: Cluster, group: NodeGroup, plan: _Plan) -> None:
+        data = self._complete(cluster, group, plan)
+        self._iam.create_instance_profile(InstanceProfileName=group.profile)
+        role = group.role.rpartition("/")[2]
+        self._iam.add_role_to_instance_profile(InstanceProfileName=group.profile, RoleName=role)
+        answer = self._ec2.create_launch_template(
+            LaunchTemplateName=group.scaling.launch_template_name, LaunchTemplateData=data
+        )
+        group.scaling.launch_template_id = answer["LaunchTemplate"]["LaunchTemplateId"]
+        self._take_nodes(cluster, group, plan)
+        cluster.groups[group.name] = group
+        self._scaling.add_group(group.scaling)
+
+    def _complete(self, cluster: Cluster, group: NodeGroup, plan: _Plan) -> dict[str, Any]:
+        """Return the data of the launch template that EKS makes; EksError where EC2 would not launch it."""
         image = f"ami-eks-{plan.ami_type.lower().replace('_', '-')}-{cluster.version}"
         self._images.admit(image)
         data: dict[str, Any] = {
@@ -265,18 +324,13 @@ class NodeGroups:
             check_launch(group.scaling, data, self._place, self._scaling.faults)
         except ValueError as error:
             raise invalid_request(str(error).removeprefix(PREFIX)) from error
-        self._iam.create_instance_profile(InstanceProfileName=group.profile)
-        role = group.role.rpartition("/")[2]
-        self._iam.add_role_to_instance_profile(InstanceProfileName=group.profile, RoleName=role)
-        answer = self._ec2.create_launch_template(
-            LaunchTemplateName=group.scaling.launch_template_name, LaunchTemplateData=data
-        )
-        group.scaling.launch_template_id = answer["LaunchTemplate"]["LaunchTemplateId"]
+        return data
+
+    def _take_nodes(self, cluster: Cluster, group: NodeGroup, plan: _Plan) -> None:
+        """Take the instances that are launched from now on as nodes of a plan."""
         group.scaling.host = _GroupHost(
             lambda machine: self._join(cluster, group, plan, machine), lambda name: _leave(cluster, group, name)
         )
-        cluster.groups[group.name] = group
-        self._scaling.add_group(group.scaling)
 
     def _join(self, cluster: Cluster, group: NodeGroup, plan: _Plan, machine: Machine) -> None:
         if cluster.running is None:
@@ -292,7 +346,7 @@ class NodeGroups:
             name,
             group.name,
             plan.ami_type,
-            _describe_labels(group) | _describe_place(machine, name, plan.ami_type),
+            _describe_labels(group) | describe_place(machine, name, plan.ami_type),
             taints,
             plan.gpu_count,
             plan.efa_count,
@@ -314,6 +368,11 @@ class NodeGroups:
         return ""
 
 
+def _require_active(group: NodeGroup) -> None:
+    if group.status != "ACTIVE":  # aws/containers-roadmap#2204
+        raise in_use("Nodegroup cannot be updated as it is currently not in Active State")
+
+
 def _leave(cluster: Cluster, group: NodeGroup, instance_id: str) -> None:
     group.nodes.pop(instance_id, None)
     if cluster.running is not None:
@@ -324,17 +383,6 @@ def _describe_labels(group: NodeGroup) -> dict[str, str]:
     capacity = str(group.request.get("capacityType", "ON_DEMAND"))
     own = {"eks.amazonaws.com/nodegroup": group.name, "eks.amazonaws.com/capacityType": capacity}
     return {**group.request.get("labels", {}), **own}
-
-
-def _describe_place(machine: Machine, name: str, ami_type: str) -> dict[str, str]:
-    return {
-        "kubernetes.io/arch": "arm64" if "ARM_64" in ami_type else "amd64",
-        "kubernetes.io/hostname": name,
-        "kubernetes.io/os": "linux",
-        "node.kubernetes.io/instance-type": machine.instance_type,
-        "topology.kubernetes.io/region": machine.region,
-        "topology.kubernetes.io/zone": machine.zone,
-    }
 
 
 def _describe_taints(group: NodeGroup) -> list[Taint]:

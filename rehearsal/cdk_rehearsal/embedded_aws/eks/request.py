@@ -16,13 +16,24 @@ from cdk_rehearsal.referees.service_models import judge_request
 VERSIONS = ("1.33", "1.34", "1.35", "1.36")
 """Versions of Kubernetes in standard support of EKS in November 2026 (EKS user guide, "kubernetes-versions")."""
 NETWORK, IDENTITY, FILES = "vpc-cni", "eks-pod-identity-agent", "aws-efs-csi-driver"
+IMAGES: Mapping[str, str] = {
+    NETWORK: "amazon-k8s-cni",
+    IDENTITY: "eks/eks-pod-identity-agent",
+    FILES: "eks/aws-efs-csi-driver",
+    "aws-fsx-csi-driver": "eks/aws-fsx-csi-driver",
+    "coredns": "eks/coredns",
+    "eks-node-monitoring-agent": "eks/eks-node-monitoring-agent",
+    "kube-proxy": "eks/kube-proxy",
+}
+"""Add-on -> repository of its image, in the registry of EKS."""
 DAEMON_SETS = (NETWORK, IDENTITY, "kube-proxy", "eks-node-monitoring-agent")
 """Add-ons that are active without a node: they want a pod on each."""
-DEPLOYMENTS = ("coredns", "aws-efs-csi-driver", "aws-fsx-csi-driver")
+DEPLOYMENTS = ("coredns", FILES, "aws-fsx-csi-driver")
 """Add-ons with pods that wait for a node."""
 _POLICIES = ("AmazonEKSClusterAdminPolicy", "AmazonEKSEditPolicy")
 _POLICY = re.compile(r"arn:[a-z-]+:eks::aws:cluster-access-policy/(\w+)")
 _PRINCIPAL = re.compile(r"arn:[a-z-]+:iam::[0-9]{12}:(?:role|user)/.+")
+_RESERVED = ("kubernetes.io", "k8s.io", "eks.amazonaws.com")
 _READ: Mapping[str, Collection[str]] = {
     "CreateCluster": {
         *("name", "version", "roleArn", "resourcesVpcConfig.subnetIds", "resourcesVpcConfig.endpointPrivateAccess"),
@@ -34,7 +45,11 @@ _READ: Mapping[str, Collection[str]] = {
         *("labels", "taints", "tags", "launchTemplate", "updateConfig", "nodeRepairConfig", "capacityType"),
         "clientRequestToken",
     },
-    "UpdateNodegroupConfig": {"clusterName", "nodegroupName", "scalingConfig", "clientRequestToken"},
+    "UpdateNodegroupConfig": {
+        *("clusterName", "nodegroupName", "scalingConfig", "labels", "taints", "updateConfig", "nodeRepairConfig"),
+        "clientRequestToken",
+    },
+    "UpdateNodegroupVersion": {"clusterName", "nodegroupName", "launchTemplate", "clientRequestToken"},
     "CreateAddon": {
         *("clusterName", "addonName", "podIdentityAssociations", "resolveConflicts", "tags", "clientRequestToken"),
     },
@@ -110,6 +125,15 @@ def _is_network(text: str) -> bool:
 def _is_public(text: str) -> bool:
     network = ipaddress.IPv4Network(text, strict=False)
     return network.is_global and not network.is_multicast
+
+
+def check_pairs(request: Mapping[str, Any]) -> None:
+    """Raise EksError for labels that EKS reserves."""
+    for name in request.get("labels", {}):
+        prefix = name.partition("/")[0] if "/" in name else ""
+        if any(prefix == reserved or prefix.endswith(f".{reserved}") for reserved in _RESERVED):
+            listed = ", ".join(f"{each}/" for each in _RESERVED)
+            raise invalid_parameter(f"Label cannot contain reserved prefixes [{listed}]")  # eksctl-io/eksctl#4007
 
 
 def check_addon(request: Mapping[str, Any], version: str) -> None:

@@ -12,8 +12,8 @@ from cdk_rehearsal.embedded_aws.access.authorizer import Authorizer
 from cdk_rehearsal.embedded_aws.base.principals import Principal
 from cdk_rehearsal.embedded_aws.ec2.reachability import find_ways_out, lets_through
 from cdk_rehearsal.embedded_aws.eks.cluster import Association, Cluster
-from cdk_rehearsal.embedded_aws.eks.request import FILES, IDENTITY
-from cdk_rehearsal.iam.eks_resources import EKS_IMAGES
+from cdk_rehearsal.embedded_aws.eks.request import FILES, IDENTITY, IMAGES, NETWORK
+from cdk_rehearsal.iam.container_resources import is_in_registry, name_eks_image
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.place import Place
 
@@ -46,19 +46,33 @@ class ClusterRights:
             Principal(NODE, "", machine.instance_id, role), self._list_node_calls(cluster)
         )
 
+    def find_pull_denial(self, role: str, instance_id: str, image: str) -> str:
+        """
+        Return why a node may not pull an image from ECR, with its role; empty where it may, and for other registries.
+
+        Amazon ECR user guide, "Using Amazon ECR images with Amazon EKS".
+        """
+        calls = _list_pull_calls(image) if is_in_registry(image) else []
+        return self._find_denial(Principal(NODE, "", instance_id, role), calls)
+
+    def may_run_addon(self, role: str, instance_id: str, name: str) -> bool:
+        """Return whether a node may pull the image of an add-on."""
+        return not self.find_pull_denial(role, instance_id, self._name_image(name))
+
     def find_network_denial(self, cluster: Cluster, role: str, machine: Machine) -> str:
         """
         Return why the network plugin of a node fails; empty where it does not.
 
         Its pod has the role of its service account where the account has one, and otherwise that of the node.
         """
-        caller: Principal | None = Principal(NODE, "", machine.instance_id, role)
+        caller = Principal(NODE, "", machine.instance_id, role)
         if association := cluster.find_association(_SYSTEM, _NETWORK_ACCOUNT):
             if not self.admits_pod(cluster, association, role, machine.instance_id):
                 return f"the pod of {_NETWORK_ACCOUNT} gets no credentials"
             caller = Principal(POD, "", machine.instance_id, association.role)
-        assert caller is not None
-        return self._find_denial(caller, self._list_network_calls(cluster, machine))
+        return self.find_pull_denial(role, machine.instance_id, self._name_image(NETWORK)) or self._find_denial(
+            caller, self._list_network_calls(cluster, machine)
+        )
 
     def find_mount_obstacle(
         self, cluster: Cluster, role: str, machine: Machine, volume: tuple[str, str]
@@ -72,7 +86,7 @@ class ClusterRights:
         a name without an address.
         """
         system, _ = volume
-        if FILES not in cluster.addons:
+        if FILES not in cluster.addons or not self.may_run_addon(role, machine.instance_id, FILES):
             return "MountDevice", _NO_DRIVER
         groups = self._find_target_groups(machine, system)
         if groups is None:
@@ -124,7 +138,7 @@ class ClusterRights:
         The agent's add-on must be there, the node's role must have its right, and the association's role must trust EKS
         with session tags (EKS user guide, "Learn how EKS Pod Identity works" and "pod-id-abac").
         """
-        if IDENTITY not in cluster.addons:
+        if IDENTITY not in cluster.addons or not self.may_run_addon(node_role, node, IDENTITY):
             return False
         caller = Principal(NODE, "", node, node_role)
         if self._find_denial(caller, [("eks-auth.AssumeRoleForPodIdentity", {"clusterName": cluster.name})]):
@@ -137,6 +151,9 @@ class ClusterRights:
             "kubernetes-service-account": account,
         }
         return self._authorizer.trusts(association.role, PODS_SERVICE, cluster.arn, tags)
+
+    def _name_image(self, addon: str) -> str:
+        return name_eks_image(self._place.region, self._place.url_suffix, IMAGES[addon])
 
     def _find_denial(self, caller: Principal, calls: Iterable[Call]) -> str:
         for operation, parameters in calls:
@@ -176,14 +193,11 @@ class ClusterRights:
         return [each["GroupId"] for card in cards for each in card["Groups"]]
 
     def _list_node_calls(self, cluster: Cluster) -> list[Call]:
-        registry = f"{EKS_IMAGES}.dkr.ecr.{self._place.region}.{self._place.url_suffix}"
-        pull = {"Image": f"{registry}/amazon-k8s-cni:latest"}
         return [
             ("ec2.DescribeInstances", {}),
             ("ec2.DescribeInstanceTypes", {}),
             ("eks.DescribeCluster", {"name": cluster.name}),
-            ("ecr.GetAuthorizationToken", {}),
-            *((f"ecr.{name}", pull) for name in ("BatchGetImage", "GetDownloadUrlForLayer")),
+            *_list_pull_calls(self._name_image(NETWORK)),
         ]
 
     def _list_network_calls(self, cluster: Cluster, machine: Machine) -> list[Call]:
@@ -208,3 +222,11 @@ class ClusterRights:
             ("ec2.AssignPrivateIpAddresses", interface),
             *((f"ec2.{name}", interface) for name in ends),
         ]
+
+
+def _list_pull_calls(image: str) -> list[Call]:
+    pull = {"Image": image}
+    return [
+        ("ecr.GetAuthorizationToken", {}),
+        *((f"ecr.{name}", pull) for name in ("BatchGetImage", "GetDownloadUrlForLayer")),
+    ]

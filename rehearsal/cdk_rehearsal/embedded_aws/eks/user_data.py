@@ -1,10 +1,11 @@
-"""User data that EKS gives to the instances of a managed node group."""
+"""User data that EKS gives to the instances of a managed node group, and labels that they have anyway."""
 
 import base64
 from collections.abc import Mapping, Sequence
 
 from cdk_rehearsal.embedded_aws.eks.cluster import Cluster
 from cdk_rehearsal.embedded_aws.eks.host import Taint
+from cdk_rehearsal.machine import Machine
 
 _NODE_CONFIG = """MIME-Version: 1.0
 Content-Type: multipart/mixed; boundary="//"
@@ -58,3 +59,15 @@ def make_user_data(cluster: Cluster, ami_type: str, labels: Mapping[str, str], t
         listed = ",".join(f"{each.key}={each.value}:{each.effect}" for each in taints)
         text = _NODE_CONFIG.format(**own, labels=pairs, taints=listed)
     return base64.b64encode(text.encode()).decode()
+
+
+def describe_place(machine: Machine, name: str, ami_type: str) -> dict[str, str]:
+    """Return the labels that say where a node is, which the kubelet and the cloud controller give it."""
+    return {
+        "kubernetes.io/arch": "arm64" if "ARM_64" in ami_type else "amd64",
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "node.kubernetes.io/instance-type": machine.instance_type,
+        "topology.kubernetes.io/region": machine.region,
+        "topology.kubernetes.io/zone": machine.zone,
+    }

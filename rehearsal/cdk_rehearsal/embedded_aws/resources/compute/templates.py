@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from cdk_rehearsal.embedded_aws.base.scaling_group import LaunchConfiguration
+from cdk_rehearsal.embedded_aws.base.signals import Outcome
 from cdk_rehearsal.embedded_aws.ec2.launch_check import find_missing, find_wrong_interfaces
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator
 from cdk_rehearsal.embedded_aws.resources.simple import is_true
@@ -17,12 +20,29 @@ MAX_USER_DATA = 16 * 1024
 def _create_launch_template(creation: Creation) -> Created:
     properties = creation.properties
     ec2 = creation.client("ec2")
+    data = _read_data(creation, properties)
+    name = properties.get("LaunchTemplateName") or creation.name(128)
+    template = ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)["LaunchTemplate"]
+    names = ("LaunchTemplateId", "LatestVersionNumber", "DefaultVersionNumber")
+    attributes = {name: str(template[name]) for name in names}
+    key = {"LaunchTemplateId": attributes["LaunchTemplateId"]}
+
+    def update(changed: Mapping[str, Any], _: Mapping[str, Any]) -> Outcome:
+        try:
+            made = ec2.create_launch_template_version(**key, LaunchTemplateData=_read_data(creation, changed))
+        except (ClientError, ValueError) as error:
+            return Outcome(str(error))
+        attributes["LatestVersionNumber"] = str(made["LaunchTemplateVersion"]["VersionNumber"])
+        return Outcome()
+
+    return Created(attributes["LaunchTemplateId"], attributes, update=update)
+
+
+def _read_data(creation: Creation, properties: Mapping[str, Any]) -> dict[str, Any]:
     data = {name: value for name, value in properties["LaunchTemplateData"].items() if name not in _NO_EFFECT_IN_EC2}
     admit_launch(creation, data)
-    name = properties.get("LaunchTemplateName") or creation.name(128)
-    template = ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=typed(data))["LaunchTemplate"]
-    names = ("LaunchTemplateId", "LatestVersionNumber", "DefaultVersionNumber")
-    return Created(template["LaunchTemplateId"], {name: str(template[name]) for name in names})
+    read: dict[str, Any] = typed(data)
+    return read
 
 
 def _create_launch_configuration(creation: Creation) -> Created:
