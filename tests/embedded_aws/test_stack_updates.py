@@ -19,13 +19,26 @@ def pin(**changes):
     return {"Type": "Custom::PinnedImage", "DependsOn": ["Formation"], "Properties": properties | changes}
 
 
+def allow(action):
+    """Return a managed policy of the function's role."""
+    document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": action, "Resource": "*"}]}
+    return {
+        "Type": "AWS::IAM::ManagedPolicy",
+        "Properties": {"PolicyDocument": document, "Roles": [{"Ref": "FunctionRole"}]},
+    }
+
+
+def write(value):
+    return {"Type": "AWS::SSM::Parameter", "Properties": {"Name": "/mine/document", "Type": "String", "Value": value}}
+
+
 @pytest.fixture
 def cloud(start_cloud, assemble, sample_template, tmp_path):
     """Deploy the sample with two pinned images, then let their parameter name a newer one."""
     resources = sample_template["Resources"]
     resources["Function"]["Properties"] |= {"Handler": "image_pin.handler.handle", "Environment": {"Variables": {}}}
     resources["FunctionRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"].append(READ)
-    resources |= {"Image": pin(), "Other": pin()}
+    resources |= {"Image": pin(), "Other": pin(), "Rights": allow("sqs:SendMessage"), "Document": write("first")}
     sample_template["Outputs"] = {
         "Image": {"Value": {"Fn::GetAtt": ["Image", "ImageId"]}},
         "Pin": {"Value": {"Ref": "Other"}},
@@ -84,5 +97,37 @@ def test_an_update_that_is_rolled_back_brings_the_image_back(cloud):
 
 
 def test_an_update_that_the_rehearsal_does_not_know_is_refused(cloud):
-    with pytest.raises(ClientError, match="node groups of EKS alone, got changes of Topic"):
+    with pytest.raises(ClientError, match="adds and removes none, got changes of Topic"):
         update(cloud, Topic={"Type": "AWS::SNS::Topic", "Properties": {"DisplayName": "other"}})
+
+
+def test_policy_and_parameter_are_updated_in_place(cloud):
+    """IAM makes another version of the policy the default one (CloudFormation template reference, ManagedPolicy)."""
+    update(cloud, Rights=allow("sqs:ReceiveMessage"), Document=write("second"))
+    update(cloud, Rights=allow("sqs:DeleteMessage"), Document=write("third"))
+    iam, arn = cloud.client("iam"), cloud.physical_id("Rights")
+    versions = iam.list_policy_versions(PolicyArn=arn)["Versions"]
+    assert [version["IsDefaultVersion"] for version in versions].count(True) == 1
+    assert len(versions) == 2
+    (chosen,) = [version["VersionId"] for version in versions if version["IsDefaultVersion"]]
+    document = iam.get_policy_version(PolicyArn=arn, VersionId=chosen)["PolicyVersion"]["Document"]
+    assert document["Statement"][0]["Action"] == "sqs:DeleteMessage"
+    assert cloud.client("ssm").get_parameter(Name="/mine/document")["Parameter"]["Value"] == "third"
+
+
+def test_group_launches_from_the_new_template_and_keeps_its_instances(cloud):
+    """Auto Scaling user guide, "Launch templates": instances that run are not affected by another version."""
+    before, _ = cloud.machine("worker")["instance_id"], cloud.machine("worker")
+    template = json.loads(json.dumps(cloud.template["Resources"]["WorkerTemplate"]))
+    template["Properties"]["LaunchTemplateData"]["InstanceType"] = "c5.xlarge"
+    assert update(cloud, WorkerTemplate=template)[0] == "UPDATE_COMPLETE"
+    assert cloud.client("ec2").describe_instances(InstanceIds=[before])["Reservations"]
+    cloud.ask("WorkerGroup", 3)
+    assert cloud.machine("worker")["instance_type"] == "c5.xlarge"
+
+
+def test_other_property_of_an_updated_resource_is_refused_by_name(cloud):
+    changed = write("second")
+    changed["Properties"]["Type"] = "StringList"
+    assert update(cloud, Document=changed)[0].startswith("UPDATE_ROLLBACK")
+    assert "updates Value of this resource alone, got Type" in cloud.command("wait", seconds=0)["reason"]

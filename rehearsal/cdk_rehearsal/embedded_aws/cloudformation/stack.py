@@ -6,7 +6,8 @@ rolls back. What `DeletionPolicy: Retain` keeps stays. Groups are deleted and th
 nothing in the lab can notice are left to its end, and their events say so. What cannot be deleted stays with all that
 it depends on, and a later deletion of the stack tries again. An update changes resources that can be updated here, and
 what refers to them, in the order of their creation: custom resources, whose functions see `Update` for any property,
-launch templates and node groups of EKS. A rollback updates them again.
+launch templates and groups, node groups of EKS, policies, parameters and the code of functions. A rollback updates them
+again.
 """
 
 import threading
@@ -127,7 +128,7 @@ class Stack:
         if foreign := sorted((before.keys() ^ resources.keys()) | fixed):
             self._template.resources = before
             raise ValueError(
-                "the rehearsal updates custom resources, launch templates and node groups of EKS alone, got changes of "
+                "the rehearsal updates some types of resources alone, and adds and removes none, got changes of "
                 f"{', '.join(foreign)}"
             )
         self._begin("UPDATE_IN_PROGRESS", partial(self._update, before, values))

@@ -110,8 +110,8 @@ def lose_spot_capacity(run: "ClusterCase") -> None:
 
 
 @case(
-    "On SageMaker the next release is deployed while a job trains, and spot capacity is taken back: the restart has the "
-    "programs with which the job was submitted",
+    "On SageMaker the next release is deployed while a job trains, and spot capacity is taken back: the restart has "
+    "the programs with which the job was submitted",
     faults=[45],
     context=SAGEMAKER | {"max_run": "1h", "spot_wait": "2h"},
     gpus_per_node=2,

@@ -6,7 +6,9 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from cdk_rehearsal.errors import PromiseError, UnavailableError
@@ -42,7 +44,7 @@ def synthesize_case(case: Case, app: str, folder: Path) -> Path:
 
     Raises UnavailableError if the command does not exist, and PromiseError if the app fails.
     """
-    return _synthesize(case, app, folder, folder / "cdk.out", case.context, {})
+    return _synthesize(case, app, folder / "cdk.out")
 
 
 def synthesize_second(case: Case, second: Redeployment, app: str, folder: Path) -> Path:
@@ -56,7 +58,8 @@ def synthesize_second(case: Case, second: Redeployment, app: str, folder: Path) 
         (folder / _RELEASE).mkdir(parents=True, exist_ok=True)
         (folder / _RELEASE / "sitecustomize.py").write_text(_NEXT_RELEASE, encoding="utf-8")
         variables = {"PYTHONPATH": str(folder / _RELEASE)}
-    return _synthesize(case, app, folder, find_second(folder), {**case.context, **second.context}, variables)
+    changed = replace(case, context={**case.context, **second.context})
+    return _synthesize(changed, app, find_second(folder), variables)
 
 
 def find_second(folder: Path) -> Path:
@@ -64,17 +67,16 @@ def find_second(folder: Path) -> Path:
     return folder / "second.out"
 
 
-def _synthesize(
-    case: Case, app: str, folder: Path, assembly: Path, chosen: Mapping[str, Any], variables: Mapping[str, str]
-) -> Path:
+def _synthesize(case: Case, app: str, assembly: Path, variables: Mapping[str, str] = MappingProxyType({})) -> Path:
     shutil.rmtree(assembly, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    context = _read_own_context(Path("cdk.json")) | dict(chosen)
-    if _ENVIRONMENT in chosen:
-        context[_ENVIRONMENT] = _find_environment(chosen[_ENVIRONMENT])
+    assembly.parent.mkdir(parents=True, exist_ok=True)
+    context = _read_own_context(Path("cdk.json")) | dict(case.context)
+    if _ENVIRONMENT in case.context:
+        context[_ENVIRONMENT] = _find_environment(case.context[_ENVIRONMENT])
     if isinstance(case.job, Elastic):
-        context["master.run_script"] = str(_write_launcher(case.job, folder))
-    environment = os.environ | {"CDK_OUTDIR": str(assembly), "CDK_CONTEXT_JSON": json.dumps(context)} | variables
+        context["master.run_script"] = str(_write_launcher(case.job, assembly.parent))
+    own = {"CDK_OUTDIR": str(assembly), "CDK_CONTEXT_JSON": json.dumps(context)}
+    environment = os.environ | own | dict(variables)
     try:
         answer = subprocess.run(shlex.split(app), env=environment, capture_output=True, text=True, check=False)
     except OSError as error:
