@@ -26,7 +26,12 @@ from deeplearning_contract.jobs.kubernetes_cluster import (
     get_kubernetes,
     split_label,
 )
-from deeplearning_contract.jobs.submission import KubernetesSettings, SubmissionSettings, choose_data
+from deeplearning_contract.jobs.submission import (
+    KubernetesSettings,
+    SubmissionSettings,
+    choose_data,
+    locate_agent,
+)
 from deeplearning_contract.names import AGENT_DIRECTORY
 
 JOB_LABEL = "deeplearning/job"
@@ -96,6 +101,7 @@ def make_job(submission: SubmissionSettings, job: JobDefinition) -> dict[str, An
         ContractError: The job cannot run on the stack's cluster.
     """
     settings = get_kubernetes(submission)
+    settings = replace(settings, agent=locate_agent(submission, settings.agent))
     _check(settings, job)
     name, members = name_job(job.name), job.members or settings.members
     labels = {**LABELS, "app.kubernetes.io/name": name, JOB_LABEL: name}

@@ -18,6 +18,7 @@ from deeplearning_contract.jobs.submission import (
     SubmissionSettings,
     TrainingSettings,
     choose_data,
+    locate_agent,
 )
 from deeplearning_contract.names import AGENT_DIRECTORY, CLUSTER_TAG
 from deeplearning_contract.setting_parts import DataSettings
@@ -46,10 +47,15 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _FIXED_VOLUME_GIBIBYTES = 1
 """SageMaker requires a volume size, and ignores it for a type whose disks have a fixed size (ResourceConfig)."""
 _START = (
-    f"d={AGENT_DIRECTORY}; mkdir -p $d && python3 -m zipfile -e {INPUT_FOLDER}/data/{AGENT_CHANNEL}/*.zip $d && "
+    f"d={AGENT_DIRECTORY}; z=$(echo {INPUT_FOLDER}/data/{AGENT_CHANNEL}/*.zip); "
+    'echo "$0  $z" | sha256sum -c && mkdir -p $d && python3 -m zipfile -e "$z" $d && '
     "cd $d && exec python3 -m deeplearning_member train"
 )
-"""Command of every container. An argument has at most 256 characters (AlgorithmSpecification, ContainerArguments)."""
+"""
+Command of every container; its `$0` is the SHA-256 of the zip.
+
+An argument has at most 256 characters (SageMaker API reference, AlgorithmSpecification, ContainerArguments).
+"""
 METRICS = {
     "samples_per_second": r'"samples_per_second": ([0-9.eE+-]+)',
     "loss": r'\b(?:loss|total_cost)"?[=: ]+([0-9.eE+-]+)',
@@ -84,6 +90,7 @@ def make_training_request(submission: SubmissionSettings, job: JobDefinition, na
         ContractError: The job cannot run as a training job.
     """
     settings = get_training(submission)
+    agent = locate_agent(submission, settings.agent)
     if job.container:
         raise ContractError("container must be left out on SageMaker, whose jobs run in one; give the stack an image")
     seconds = min(job.max_seconds or settings.max_seconds, settings.max_seconds)
@@ -99,13 +106,13 @@ def make_training_request(submission: SubmissionSettings, job: JobDefinition, na
             "TrainingImage": settings.image,
             "TrainingInputMode": "File",
             "ContainerEntrypoint": ["/bin/sh", "-c"],
-            "ContainerArguments": [_START],
+            "ContainerArguments": [_START, agent.sha256],
             "MetricDefinitions": [{"Name": metric, "Regex": pattern} for metric, pattern in METRICS.items()],
         },
         # The instances end with the job in any case.
         "HyperParameters": _split_job(replace(job, ends_cluster=False)),
         "InputDataConfig": [
-            _s3_channel(AGENT_CHANNEL, f"s3://{settings.agent.bucket}/{settings.agent.key}"),
+            _s3_channel(AGENT_CHANNEL, f"s3://{agent.bucket}/{agent.key}"),
             _file_system_channel(SHARED_CHANNEL, settings.shared, "rw"),
             *(_data_channel(settings, source) for source in choose_data(settings, job)),
         ],

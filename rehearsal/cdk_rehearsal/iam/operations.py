@@ -21,8 +21,10 @@ from cdk_rehearsal.iam.ec2_resources import (
 )
 from cdk_rehearsal.iam.eks_resources import targets_of_cluster_part, targets_of_eks_cluster
 from cdk_rehearsal.iam.s3_resources import (
+    list_copied_tags,
     list_deleted_versions,
     targets_of_bucket,
+    targets_of_copied_object,
     targets_of_object,
     targets_of_objects,
 )
@@ -201,7 +203,8 @@ class _Row:
     Attributes:
         key_actions: Actions of KMS that the service calls for the caller, on the key of the resource.
         action: Action that the operations need. Default: that of their own names; None: they need none.
-        more: Further actions that the caller needs, with their resources. Default: none.
+        more: Further actions that the caller needs, with their resources, and the actions of KMS on the keys of these.
+            Default: none.
     """
 
     targets: Targets
@@ -209,7 +212,7 @@ class _Row:
     operations: str
     key_actions: str = ""
     action: str | None = ""
-    more: tuple[tuple[str, Targets], ...] = ()
+    more: tuple[tuple[str, Targets, str], ...] = ()
 
 
 _VOLUME_KEY_ACTIONS = "DescribeKey GenerateDataKeyWithoutPlaintext ReEncryptFrom ReEncryptTo Decrypt CreateGrant"
@@ -233,6 +236,18 @@ _ROWS = (
     _Row(targets_of_group_of_instance, "autoscaling", "SetInstanceHealth TerminateInstanceInAutoScalingGroup"),
     _Row(targets_of_object, "s3", "GetObject HeadObject", "Decrypt", "GetObject"),
     _Row(targets_of_object, "s3", "PutObject", "GenerateDataKey"),
+    # S3 user guide, "Copying, moving, and renaming objects", "To copy an object".
+    _Row(
+        targets_of_object,
+        "s3",
+        "CopyObject",
+        "GenerateDataKey",
+        "PutObject",
+        more=(
+            ("s3:GetObject", targets_of_copied_object, "Decrypt"),
+            ("s3:GetObjectTagging", list_copied_tags, ""),
+        ),
+    ),
     _Row(targets_of_object, "s3", "CreateMultipartUpload UploadPart", "Decrypt GenerateDataKey", "PutObject"),
     _Row(targets_of_object, "s3", "CompleteMultipartUpload", "Decrypt GenerateDataKey", "PutObject"),
     _Row(targets_of_object, "s3", "AbortMultipartUpload DeleteObject"),
@@ -256,7 +271,7 @@ _ROWS = (
         "s3",
         "DeleteObjects",
         action="DeleteObject",
-        more=(("s3:DeleteObjectVersion", list_deleted_versions),),
+        more=(("s3:DeleteObjectVersion", list_deleted_versions, ""),),
     ),
     _Row(_targets_of_log_group, "logs", "CreateLogGroup DeleteLogGroup DescribeLogStreams"),
     _Row(_targets_of_log_group, "logs", "PutRetentionPolicy DeleteRetentionPolicy"),
@@ -285,12 +300,12 @@ _ROWS = (
         _targets_of_cluster, "elasticmapreduce", "AddJobFlowSteps ListSteps DescribeStep CancelSteps TerminateJobFlows"
     ),
     _Row(_no_targets, "elasticmapreduce", "ListClusters"),
-    _Row(_targets_of_job_flow, "elasticmapreduce", "RunJobFlow", more=(("iam:PassRole", _list_passed_roles),)),
+    _Row(_targets_of_job_flow, "elasticmapreduce", "RunJobFlow", more=(("iam:PassRole", _list_passed_roles, ""),)),
     _Row(
         targets_of_new_training_job,
         "sagemaker",
         "CreateTrainingJob",
-        more=(("iam:PassRole", list_execution_roles), ("sagemaker:AddTags", list_new_tags)),
+        more=(("iam:PassRole", list_execution_roles, ""), ("sagemaker:AddTags", list_new_tags, "")),
     ),
     _Row(targets_of_training_job, "sagemaker", "DescribeTrainingJob StopTrainingJob DeleteTrainingJob"),
     _Row(targets_of_tagged_job, "sagemaker", "AddTags ListTags"),
@@ -356,16 +371,19 @@ def find_needs(operation: str, parameters: Parameters, account: Account) -> tupl
         )
     try:
         targets = tuple(row.targets(parameters, account))
+        further = [(more, tuple(list_more(parameters, account)), uses) for more, list_more, uses in row.more]
     except (KeyError, ValueError, TypeError) as error:
         raise UnknownOperationError(f"{operation} must name its resource, got no {error} in the call") from error
     action = f"{row.service}:{row.action or name}"
     needs = [RequiredAction(action, arn, context) for arn, context in targets if row.action is not None]
-    for further, list_targets in row.more:
-        needs += [RequiredAction(further, arn, context) for arn, context in list_targets(parameters, account)]
-    for arn, _ in targets if row.key_actions else ():
-        if key := str(parameters.get("SSEKMSKeyId") or account.find_key(arn)):
+    key_uses = [(arn, str(parameters.get("SSEKMSKeyId") or ""), row.key_actions) for arn, _ in targets]
+    for more, found, key_actions in further:
+        needs += [RequiredAction(more, arn, context) for arn, context in found]
+        key_uses += [(arn, "", key_actions) for arn, _ in found]
+    for arn, named, key_actions in key_uses:
+        if key := (named or account.find_key(arn)) if key_actions else "":
             key = key if key.startswith("arn:") else account.arn("kms", f"key/{key}")
-            uses = [f"kms:{name}" for name in row.key_actions.split()]
+            uses = [f"kms:{name}" for name in key_actions.split()]
             needs += [
                 RequiredAction(use, key, describe_key_use(row.service, use, arn, account), is_implied=True)
                 for use in uses

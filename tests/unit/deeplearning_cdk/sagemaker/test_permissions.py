@@ -61,7 +61,6 @@ def test_role_has_what_sagemaker_requires_and_nothing_else(make: Any) -> None:
     rights, prefix = _role(synthesis), read_training(synthesis).name_prefix
     subnet = f"{EC2}:subnet/<TrainingNetworkVpcPrivateSubnet1Subnet>"
     interfaces, key = [f"{EC2}:network-interface/*"], ["<TrainingEncryptionKey.Arn>"]
-    agent = read_training(synthesis).agent.key
     in_subnet = rights["ec2:DeleteNetworkInterface"][1]
     assert render(in_subnet["ArnEquals"]["ec2:Subnet"]) == subnet
     interface_rights = (
@@ -73,8 +72,8 @@ def test_role_has_what_sagemaker_requires_and_nothing_else(make: Any) -> None:
     pulls = ("BatchCheckLayerAvailability", "BatchGetImage", "GetDownloadUrlForLayer")
     namespace = {"StringEquals": {"cloudwatch:namespace": "/aws/sagemaker/TrainingJobs"}}
     assert rights == {
-        "s3:GetObject": (sorted([f"{ASSETS}/{agent}", f"{ASSETS}/deeplearning-jobs/Stack-8085bf09/*"]), {}),
-        "s3:ListBucket": ([ASSETS], {"StringLike": {"s3:prefix": agent}}),
+        "s3:GetObject": ([f"{ASSETS}/deeplearning-jobs/Stack-8085bf09/*"], {}),
+        "s3:ListBucket": ([ASSETS], {"StringLike": {"s3:prefix": "deeplearning-jobs/Stack-8085bf09/agents/*"}}),
         "s3:PutObject": (["<TrainingModelBucket.Arn>/models/*"], {}),
         "ecr:GetAuthorizationToken": (["*"], {}),
         **{
@@ -163,6 +162,7 @@ def test_submitters_start_jobs_with_the_names_the_network_the_key_and_the_role_o
         "logs:DescribeLogStreams": ([f"{LOGS}:*"], {}),
         "logs:GetLogEvents": ([f"{LOGS}:log-stream:{prefix}*"], {}),
         "ssm:GetParametersByPath": ([documents], {}),
+        "s3:GetObject": ([f"{ASSETS}/{read_training(synthesis).agent.key}"], {}),
         "s3:PutObject": ([f"{ASSETS}/deeplearning-jobs/Stack-8085bf09/*"], {}),
     }
 
