@@ -111,7 +111,9 @@ def upload_files(file: JobFile, platform: JobPlatform) -> JobDefinition:
     job = _upload_source(file, platform)
     if (copy := make_agent_copy(platform.settings)) is not None:
         source = copy["CopySource"]
-        with _use_store(platform.access, "copy the programs of jobs", f"s3:GetObject on {source['Key']}") as store:
+        with _use_store(
+            platform.access, "could not copy the programs of jobs", f"s3:GetObject on {source['Key']}"
+        ) as store:
             store.copy_object(**copy)
     return job
 
@@ -128,13 +130,13 @@ def _upload_source(file: JobFile, platform: JobPlatform) -> JobDefinition:
     if packed.left_out:
         print_progress(f"left out of the source: {describe_left_out(packed.left_out)}")
     place = f"s3://{source.bucket}/{source.key}"
-    with _use_store(platform.access, f"upload the source to {place}", "s3:PutObject there") as store:
+    with _use_store(platform.access, f"could not upload the source to {place}", "s3:PutObject there") as store:
         store.put_object(Bucket=source.bucket, Key=source.key, Body=packed.content)
     return job
 
 
 @contextlib.contextmanager
-def _use_store(access: CloudAccess, act: str, right: str) -> Iterator[Any]:
+def _use_store(access: CloudAccess, failure: str, right: str) -> Iterator[Any]:
     """Lend the client of S3; UnavailableError with what failed, and the right that may be missing."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
 
@@ -142,7 +144,7 @@ def _use_store(access: CloudAccess, act: str, right: str) -> Iterator[Any]:
         yield access.clients("s3")
     except (BotoCoreError, ClientError) as error:
         raise UnavailableError(
-            f"could not {act}: {error}; the caller needs {right}, which the cluster's grant_submit grants"
+            f"{failure}: {error}; the caller needs {right}, which the cluster's grant_submit grants"
         ) from error
 
 

@@ -1,5 +1,6 @@
 """Submission of jobs: the document by which `deeplearning-cdk submit` finds a cluster, and where it puts sources."""
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -13,6 +14,8 @@ SUBMISSION_PATH = "/deeplearning"
 STEP_NAME = "deeplearning job "
 """Beginning of the name of an EMR step that runs a job; the job's name follows."""
 _AGENTS = "agents/"
+PLANNED = "made-by-submit"
+"""Secret in a plan of a job, which starts nothing."""
 Platform = Literal["ec2", "emr", "sagemaker", "eks"]
 """Service of AWS that runs a cluster."""
 
@@ -98,6 +101,11 @@ class SubmissionSettings:
         """Return the JSON object for `from_json`; values may be CDK tokens."""
         document: dict[str, Any] = compact(self)
         return document
+
+
+def make_secret() -> str:
+    """Return the secret of a new job, with which its members sign what they write for each other."""
+    return secrets.token_hex(32)
 
 
 def submission_parameter(cluster: str) -> str:

@@ -35,6 +35,8 @@ LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 """Log group of all training jobs of an account and region."""
 MOST_CHANNELS = 20
 """Most channels of a job (SageMaker API reference, CreateTrainingJob, InputDataConfig)."""
+SIGNING_PARAMETER = "deeplearning_secret"
+"""Hyperparameter with the secret of the job's members."""
 _JOB_PARAMETER = re.compile(r"deeplearning_job_([0-9]{1,2})")
 _MOST_CHARACTERS, _MOST_PARTS = 2500, 90
 """
@@ -77,7 +79,9 @@ def name_training_job(settings: TrainingSettings, job: str, time: str) -> str:
     return f"{settings.name_prefix}{_NOT_IN_NAMES.sub('-', job.lower()).strip('-')[:room].rstrip('-')}-{time}"
 
 
-def make_training_request(submission: SubmissionSettings, job: JobDefinition, name: str) -> dict[str, Any]:
+def make_training_request(
+    submission: SubmissionSettings, job: JobDefinition, name: str, *, secret: str
+) -> dict[str, Any]:
     """
     Return the request of CreateTrainingJob that starts a job.
 
@@ -85,6 +89,7 @@ def make_training_request(submission: SubmissionSettings, job: JobDefinition, na
         submission: Submission document of a stack with training jobs.
         job: The job, with its source uploaded.
         name: Name of the training job.
+        secret: What `make_secret` returns. Containers that follow interrupted ones get the same.
 
     Raises:
         ContractError: The job cannot run as a training job.
@@ -110,7 +115,7 @@ def make_training_request(submission: SubmissionSettings, job: JobDefinition, na
             "MetricDefinitions": [{"Name": metric, "Regex": pattern} for metric, pattern in METRICS.items()],
         },
         # The instances end with the job in any case.
-        "HyperParameters": _split_job(replace(job, ends_cluster=False)),
+        "HyperParameters": {**_split_job(replace(job, ends_cluster=False)), SIGNING_PARAMETER: secret},
         "InputDataConfig": [
             _s3_channel(AGENT_CHANNEL, f"s3://{agent.bucket}/{agent.key}"),
             _file_system_channel(SHARED_CHANNEL, settings.shared, "rw"),

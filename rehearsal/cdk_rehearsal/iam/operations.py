@@ -9,6 +9,13 @@ from dataclasses import dataclass, field
 
 from cdk_rehearsal.errors import UnknownOperationError
 from cdk_rehearsal.iam.account import Account, Parameters, Target, Targets, Values
+from cdk_rehearsal.iam.cluster_resources import (
+    list_passed_roles,
+    targets_of_cluster_part,
+    targets_of_eks_cluster,
+    targets_of_emr_cluster,
+    targets_of_job_flow,
+)
 from cdk_rehearsal.iam.ec2_resources import (
     targets_of_ec2_resource,
     targets_of_group,
@@ -19,12 +26,10 @@ from cdk_rehearsal.iam.ec2_resources import (
     targets_of_tagged_resources,
     targets_of_vpc,
 )
-from cdk_rehearsal.iam.eks_resources import targets_of_cluster_part, targets_of_eks_cluster
 from cdk_rehearsal.iam.s3_resources import (
-    list_copied_tags,
+    COPY_RIGHTS,
     list_deleted_versions,
     targets_of_bucket,
-    targets_of_copied_object,
     targets_of_object,
     targets_of_objects,
 )
@@ -158,29 +163,6 @@ def _targets_of_passed_role(parameters: Parameters, _account: Account) -> Iterat
     yield str(parameters["RoleArn"]), {"iam:PassedToService": str(parameters["PassedToService"])}
 
 
-def _targets_of_cluster(parameters: Parameters, account: Account) -> Iterator[Target]:
-    """Name each cluster of a call, with its tags."""
-    for name in parameters.get("JobFlowIds") or [parameters.get("ClusterId") or parameters["JobFlowId"]]:
-        arn = account.arn("elasticmapreduce", f"cluster/{name}")
-        tags = account.find_tags(arn)
-        yield arn, {f"{prefix}:ResourceTag/{key}": tags[key] for key in tags for prefix in ("elasticmapreduce", "aws")}
-
-
-def _targets_of_job_flow(parameters: Parameters, _account: Account) -> Iterator[Target]:
-    yield "*", {f"aws:RequestTag/{tag['Key']}": str(tag["Value"]) for tag in parameters.get("Tags", [])}
-
-
-def _list_passed_roles(parameters: Parameters, account: Account) -> Iterator[Target]:
-    """List the roles that a request for a cluster hands over: to EMR, and to the cluster's instances."""
-    roles = {
-        "elasticmapreduce": account.find_role(str(parameters["ServiceRole"])),
-        "ec2": account.find_profile_role(str(parameters["JobFlowRole"])),
-    }
-    for service, role in roles.items():
-        if role:  # of one that is not there the service itself says so, whoever calls
-            yield role, {"iam:PassedToService": f"{service}.amazonaws.com"}
-
-
 @dataclass(frozen=True)
 class RequiredAction:
     """
@@ -236,18 +218,7 @@ _ROWS = (
     _Row(targets_of_group_of_instance, "autoscaling", "SetInstanceHealth TerminateInstanceInAutoScalingGroup"),
     _Row(targets_of_object, "s3", "GetObject HeadObject", "Decrypt", "GetObject"),
     _Row(targets_of_object, "s3", "PutObject", "GenerateDataKey"),
-    # S3 user guide, "Copying, moving, and renaming objects", "To copy an object".
-    _Row(
-        targets_of_object,
-        "s3",
-        "CopyObject",
-        "GenerateDataKey",
-        "PutObject",
-        more=(
-            ("s3:GetObject", targets_of_copied_object, "Decrypt"),
-            ("s3:GetObjectTagging", list_copied_tags, ""),
-        ),
-    ),
+    _Row(targets_of_object, "s3", "CopyObject", "GenerateDataKey", "PutObject", more=COPY_RIGHTS),
     _Row(targets_of_object, "s3", "CreateMultipartUpload UploadPart", "Decrypt GenerateDataKey", "PutObject"),
     _Row(targets_of_object, "s3", "CompleteMultipartUpload", "Decrypt GenerateDataKey", "PutObject"),
     _Row(targets_of_object, "s3", "AbortMultipartUpload DeleteObject"),
@@ -294,13 +265,17 @@ _ROWS = (
     _Row(_targets_of_function, "lambda", "Invoke", action="InvokeFunction"),
     _Row(_targets_of_function, "lambda", "GetFunction GetFunctionConfiguration"),
     _Row(
-        _targets_of_cluster, "elasticmapreduce", "DescribeCluster ListInstances ListInstanceGroups ListBootstrapActions"
+        targets_of_emr_cluster,
+        "elasticmapreduce",
+        "DescribeCluster ListInstances ListInstanceGroups ListBootstrapActions",
     ),
     _Row(
-        _targets_of_cluster, "elasticmapreduce", "AddJobFlowSteps ListSteps DescribeStep CancelSteps TerminateJobFlows"
+        targets_of_emr_cluster,
+        "elasticmapreduce",
+        "AddJobFlowSteps ListSteps DescribeStep CancelSteps TerminateJobFlows",
     ),
     _Row(_no_targets, "elasticmapreduce", "ListClusters"),
-    _Row(_targets_of_job_flow, "elasticmapreduce", "RunJobFlow", more=(("iam:PassRole", _list_passed_roles, ""),)),
+    _Row(targets_of_job_flow, "elasticmapreduce", "RunJobFlow", more=(("iam:PassRole", list_passed_roles, ""),)),
     _Row(
         targets_of_new_training_job,
         "sagemaker",

@@ -52,3 +52,7 @@ def list_deleted_versions(parameters: Parameters, account: Account) -> Iterator[
 def _format_bucket(parameters: Parameters, account: Account) -> str:
     partition = account.arn("s3", "").split(":")[1]
     return f"arn:{partition}:s3:::{parameters['Bucket']}"
+
+
+COPY_RIGHTS = (("s3:GetObject", targets_of_copied_object, "Decrypt"), ("s3:GetObjectTagging", list_copied_tags, ""))
+"""Rights to the source of a copy (S3 API Reference, "CopyObject", "Permissions"), with the use of its key."""

@@ -38,9 +38,9 @@ def _read_rights(synthesis: Synthesis, role: str) -> dict[str, list[tuple[str, A
 def _find_agent(platform: str, submission: SubmissionSettings) -> str:
     """Return the key of the programs in the request of a job."""
     if platform == "eks":
-        command = make_job(submission, JOB)["spec"]["template"]["spec"]["containers"][0]["command"][-1]
+        command = make_job(submission, JOB, secret="")["spec"]["template"]["spec"]["containers"][0]["command"][-1]
         return str(re.split(r"\s+", command)[3])
-    channel, *_ = make_training_request(submission, JOB, "name-20260102030405")["InputDataConfig"]
+    channel, *_ = make_training_request(submission, JOB, "name-20260102030405", secret="")["InputDataConfig"]
     return str(channel["DataSource"]["S3DataSource"]["S3Uri"]).removeprefix("s3://").partition("/")[2]
 
 

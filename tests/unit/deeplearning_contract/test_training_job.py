@@ -20,6 +20,7 @@ from hypothesis import given
 
 from cdk_rehearsal.referees.service_models import judge_request
 from deeplearning_contract.document import ContractError
+from deeplearning_contract.jobs import training_job
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import (
     FileSystemFolder,
@@ -32,13 +33,13 @@ from deeplearning_contract.jobs.training_job import (
     INPUT_FOLDER,
     METRICS,
     MOST_CHANNELS,
-    make_training_request,
     name_training_job,
     read_training_job,
 )
 from deeplearning_contract.names import AGENT_DIRECTORY
 from deeplearning_contract.setting_parts import DataSettings, ScriptSettings
 
+make_training_request = functools.partial(training_job.make_training_request, secret="5e" * 32)
 NAME = "0123abcd-train-digits-20260102030405"
 TRAINING = TrainingSettings(
     name_prefix="0123abcd-",
