@@ -9,10 +9,16 @@ from dataclasses import replace
 import pytest
 
 from deeplearning_contract.cluster_state import ClusterState
+from deeplearning_jobs.plan.checkpoints import find_newest
+from deeplearning_jobs.runs.job_folder import JobFolder
 from deeplearning_member.cluster_folder import ClusterFolder
 from deeplearning_member.membership_service import FRESH_SECONDS
 from deeplearning_member.sagemaker.rounds import Round, RoundFile
 from deeplearning_member.signed_file import UNSIGNED, Signer
+from tests.unit.deeplearning_member.conftest import (
+    CLUSTER_ID,
+    cluster,  # noqa: F401 - pytest finds fixtures by their names
+)
 from tests.unit.deeplearning_member.kubernetes.conftest import (
     JOB_UID,
     pods,  # noqa: F401 - pytest finds fixtures by their names
@@ -149,6 +155,34 @@ def test_a_signature_is_that_of_one_place_one_job_and_one_text(tmp_path):
         path.write_text(content)
         with pytest.raises(ValueError, match="signature must be made by a member of this job"):
             Signer("a").read(path, "membership.json")
+
+
+def test_a_membership_that_was_deleted_is_published_anew(formed):
+    _, members = formed.membership(1)
+    (formed.folder / "membership.json").unlink()
+    for _ in range(3):
+        formed.turn(0, 1, 2)
+    assert formed.membership(1)[1] == members
+
+
+def test_checkpoints_of_a_job_are_not_checked(tmp_path):
+    """A limit, which the page about security names: root of any container writes the shared file system."""
+    checkpoints = JobFolder("train", tmp_path).checkpoints
+    checkpoints.mkdir()
+    (checkpoints / "epochs-1.pt").write_text("own")
+    (checkpoints / "epochs-2.pt").write_text("hostile")
+    assert find_newest(checkpoints).endswith("/epochs-2.pt")
+
+
+def test_on_emr_the_cluster_is_the_boundary_and_memberships_are_not_signed(cluster):  # noqa: F811 - the fixture
+    cluster.start(0, 1, 2)
+    cluster.turn(3)
+    folder = ClusterFolder(cluster.services[1]._node, CLUSTER_ID)
+    state = folder.read_membership()
+    assert state is not None
+    folder.write_membership(replace(state, generation=state.generation + 1))
+    cluster.services[1].follow()
+    assert cluster.generation(1)[0] == state.generation + 1
 
 
 # --- SageMaker --------------------------------------------------------------------------------------

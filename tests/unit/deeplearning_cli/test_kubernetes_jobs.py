@@ -122,6 +122,21 @@ def test_a_job_fetches_a_copy_of_the_programs_that_no_deployment_replaces(accoun
     assert asset not in command
 
 
+def test_the_secret_of_a_job_is_in_its_request_alone(account, server, capsys):
+    assert main(["submit", "job.toml", "--detach"]) == 0
+    (job,) = server.list("jobs")
+    variables = job["spec"]["template"]["spec"]["containers"][0]["env"]
+    (secret,) = (each["value"] for each in variables if each["name"] == "DEEPLEARNING_SECRET")
+    assert len(secret) == 64
+    assert json.dumps(job).count(secret) == 1
+    main(["jobs", "--json"])
+    main(["plan", "job.toml"])
+    main(["submit", "job.toml", "--dry-run", "-o", "yaml"])
+    shown = capsys.readouterr()
+    assert secret not in shown.out + shown.err, "each submission has its own"
+    assert "made-by-submit" in shown.out
+
+
 def test_detach_returns_when_the_job_is_created(account, server, capsys):
     server.script = ["pending"]
     assert main(["submit", "job.toml", "--detach", "--json"]) == 0
