@@ -11,7 +11,7 @@ from cdk_rehearsal.run.timeline import Span
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.kubernetes_cluster import CLAIM, MANAGER, VOLUME, make_cluster_objects
 from deeplearning_contract.jobs.kubernetes_job import make_job
-from deeplearning_contract.jobs.submission import KubernetesSettings
+from deeplearning_contract.jobs.submission import KubernetesSettings, make_secret
 from deeplearning_contract.names import MEMBERSHIP_FILE
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_membership
 from deeplearning_rehearsal.checks.training import ENDLESS_JOB, LAUNCHER, make_training_report, read_result
@@ -123,7 +123,7 @@ class PodRun(ClusterRun):
 
     def _start(self, definition: JobDefinition) -> str:
         """Create a Job as `deeplearning-cdk submit` does, and return its name."""
-        job = make_job(self.jobs.submission, definition)
+        job = make_job(self.jobs.submission, definition, secret=make_secret())
         self.jobs.api.call("POST", locate("jobs", self.jobs.settings.namespace), job)
         return str(job["metadata"]["name"])
 

@@ -145,11 +145,18 @@ def test_the_headers_of_an_upload_meet_the_conditions_of_a_bucket(shared):
     assert EXPLICIT in find_refusal(shared, private, shared.master, ACL="public-read")
 
 
-def test_a_copy_whose_source_nobody_decides_is_refused(shared):
+def test_a_copy_is_refused_without_the_right_to_read_its_source(shared):
+    """S3 API Reference, "CopyObject": who may write everywhere cannot copy what he may not read."""
+    master, source = shared.client("s3", shared.master), {"Bucket": shared.store, "Key": "a/b"}
+    copy = {"Bucket": shared.store, "Key": "c", "CopySource": source}
+    assert find_refusal(shared, {"Effect": "Deny", "Action": "s3:GetObject"}, shared.master) == ""
+    with pytest.raises(ClientError, match=f"s3:GetObject on resource: arn:aws:s3:::{shared.store}/a/b {EXPLICIT}"):
+        master.copy_object(**copy, TaggingDirective="REPLACE")
     find_refusal(shared, None, shared.master)
-    source = {"Bucket": shared.store, "Key": "a/b"}
-    with pytest.raises(ClientError, match=r"the rights that s3\.CopyObject needs must be known"):
-        shared.client("s3", shared.master).copy_object(Bucket=shared.store, Key="c", CopySource=source)
+    with pytest.raises(ClientError, match="no identity-based policy allows the s3:GetObjectTagging action"):
+        master.copy_object(**copy)
+    master.copy_object(**copy, TaggingDirective="REPLACE")
+    assert shared.client("s3").get_object(Bucket=shared.store, Key="c")["Body"].read() == b"text"
 
 
 def test_a_bucket_may_allow_a_role_of_its_account_that_has_no_right_of_its_own(shared):

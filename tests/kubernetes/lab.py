@@ -95,7 +95,7 @@ class Lab:
     def make(self, name, **values):
         """Return the Job of a definition."""
         submission = SubmissionSettings("eks", "Train", "root", "assets", "jobs/", kubernetes=self.settings)
-        return make_job(submission, JobDefinition(name, ("python3", "train.py"), **values))
+        return make_job(submission, JobDefinition(name, ("python3", "train.py"), **values), secret="00" * 32)
 
     def submit(self, name, **values):
         """Apply a Job as a submitter."""

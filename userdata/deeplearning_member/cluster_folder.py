@@ -2,19 +2,21 @@
 Folder of a cluster on the shared file system: an announcement of each node, and the membership.
 
 It takes the place of the queues and the table of a cluster on EC2. Whoever may write to the shared file system may
-change it: the login user, who is root in every container of SageMaker and may become root on every node of EMR.
+change it: root in every container of SageMaker and pod of EKS, and the login user of EMR, who may become root. What the
+members of a job did not sign is ignored, and so is what they signed before; on EMR nothing is signed.
 """
 
 import json
 import logging
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from deeplearning_agent.boot.mounts import is_mounted
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.document import ContractError, parse_record
 from deeplearning_contract.membership import Member
 from deeplearning_contract.names import shared_membership
-from deeplearning_node.atomic_file import write_file
+from deeplearning_member.signed_file import UNSIGNED, Signer
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.node import Node
 
@@ -38,14 +40,24 @@ class Announcement:
 class ClusterFolder:
     """Folder `.deeplearning/<cluster>/<id>` on the shared file system."""
 
-    def __init__(self, node: Node, cluster_id: str) -> None:
-        """Bind the node, and the id of its cluster: EMR's, or the round of a training job; nothing is read yet."""
-        self._node = node
+    def __init__(self, node: Node, cluster_id: str, signer: Signer = UNSIGNED) -> None:
+        """
+        Bind the node; nothing is read yet.
+
+        Args:
+            node: The node.
+            cluster_id: Id of its cluster: EMR's, that of the Job, or the round of a training job.
+            signer: Signatures of the members. Default: files are not signed.
+        """
+        self._node, self._signer, self._cluster_id = node, signer, cluster_id
         self._mount_point = node.settings.file_system.mount_point
         self._membership = node.path(f"{self._mount_point}/{shared_membership(node.settings.cluster, cluster_id)}")
         self.path = self._membership.parent
         self._members = self.path / "members"
-        self._refused: dict[str, str] = {}
+        self._refused: dict[Path, str] = {}
+        self._latest: dict[str, Announcement] = {}
+        self._left: set[str] = set()
+        self._generation = 0
 
     def check(self) -> None:
         """Raise StageFailure unless the file system responds: a write to its mount point would hide this node."""
@@ -56,38 +68,68 @@ class ClusterFolder:
         """Write or renew the announcement of this node."""
         uptime = round(self._node.clock.read(), 3)
         announcement = Announcement(member, generation, uptime, activity)
-        write_file(self._members / f"{member.instance_id}.json", json.dumps(asdict(announcement)) + "\n")
+        path = self._members / f"{member.instance_id}.json"
+        self._signer.write(path, self._name(path), json.dumps(asdict(announcement)))
 
     def read_announcements(self) -> dict[str, Announcement]:
-        """Read the announcements, by instance id; a malformed one is logged once and ignored."""
+        """Read the announcements, by instance id; a malformed, forged or repeated one is logged once and ignored."""
         found = {}
         for path in sorted(self._members.glob("*.json")):
             try:
-                announcement = parse_record(Announcement, path.read_text(encoding="utf-8"), "announcement")
+                announcement = parse_record(Announcement, self._signer.read(path, self._name(path)), "announcement")
                 if path.stem != announcement.member.instance_id:
                     raise ContractError(f"announcement must be of {path.stem}, got {announcement.member.instance_id}")
+                announcement = self._take(announcement)
             except (OSError, ValueError) as error:  # ContractError is a ValueError, and so is text that is not UTF-8.
-                if self._refused.get(path.stem) != str(error):
-                    LOG.warning("ignored %s: %s", path, error)
-                self._refused[path.stem] = str(error)
+                self._refuse(path, error)
                 continue
             found[path.stem] = announcement
+        self._left |= self._latest.keys() - found.keys()
         return found
+
+    def _take(self, announcement: Announcement) -> Announcement:
+        """
+        Return the newest announcement of a node, which one that was put back renews not; a node of EMR may boot again.
+
+        Raises:
+            ContractError: The node has left, and the announcement is from before.
+        """
+        name = announcement.member.instance_id
+        known = self._latest.get(name) if self._signer.secret else None
+        if known is not None and name in self._left and announcement.uptime <= known.uptime:
+            raise ContractError(f"announcement must be a new one of {name}, which has left, got an earlier one")
+        self._left.discard(name)
+        if known is None or announcement.uptime >= known.uptime:
+            self._latest[name] = announcement
+        return self._latest[name]
 
     def forget(self, instance_id: str) -> None:
         """Remove the announcement of a lost node, which would count as new after a restart."""
+        self._left.add(instance_id)
         (self._members / f"{instance_id}.json").unlink(missing_ok=True)
 
     def read_membership(self) -> ClusterState | None:
-        """Return the membership; None without one, or for a malformed one, which the primary node replaces."""
+        """Return the membership; None without one, or for one that the members did not write last, which is logged."""
         try:
-            return ClusterState.from_text(self._membership.read_text(encoding="utf-8"))
+            state = ClusterState.from_text(self._signer.read(self._membership, self._name(self._membership)))
+            if self._signer.secret and state.generation < self._generation:
+                raise ContractError(f"generation must be at least {self._generation}, got {state.generation} again")
         except FileNotFoundError:
             return None
         except ValueError as error:
-            LOG.warning("ignored %s: %s", self._membership, error)
+            self._refuse(self._membership, error)
             return None
+        self._generation = state.generation
+        return state
 
     def write_membership(self, state: ClusterState) -> None:
         """Publish a membership."""
-        write_file(self._membership, state.to_text() + "\n")
+        self._signer.write(self._membership, self._name(self._membership), state.to_text())
+
+    def _name(self, path: Path) -> str:
+        return f"{self._cluster_id}/{path.relative_to(self.path)}"
+
+    def _refuse(self, path: Path, error: Exception) -> None:
+        if self._refused.get(path) != str(error):
+            LOG.warning("ignored %s: %s", path, error)
+        self._refused[path] = str(error)

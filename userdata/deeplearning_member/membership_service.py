@@ -90,8 +90,9 @@ class MembershipService:
                 state = state.advance(state.phase, notice=notice)
                 self._folder.write_membership(state)
             return state
-        # The folder may have been lost.
-        generation = max(state.generation if state else 0, installed_generation(node)) + 1
+        # The folder may have been lost, or a file of it replaced by an earlier one.
+        installed = [announcement.generation for announcement, _ in self._seen.values()]
+        generation = max(state.generation if state else 0, installed_generation(node), *installed) + 1
         expected = tuple(member.instance_id for member in members)
         state = ClusterState(
             cluster=node.settings.cluster,

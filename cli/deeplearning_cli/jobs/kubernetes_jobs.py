@@ -34,7 +34,7 @@ from deeplearning_cli.kubernetes.job_state import (
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.kubernetes_cluster import GPU, LABELS, get_kubernetes
 from deeplearning_contract.jobs.kubernetes_job import INDEX_LABEL, JOB_LABEL, QUEUE_LABEL, make_job, name_job
-from deeplearning_contract.jobs.submission import KubernetesSettings
+from deeplearning_contract.jobs.submission import PLANNED, KubernetesSettings, make_secret
 
 POLL_SECONDS = 5.0
 PENDING_SECONDS = 900.0
@@ -66,18 +66,15 @@ class KubernetesPlatform(StackJobs):
 
     def describe(self, job: JobDefinition) -> str:
         """Return the Job of a job as YAML for `kubectl apply --server-side`."""
-        import yaml  # noqa: PLC0415 - slow, and only two commands need it
-
-        text: str = yaml.safe_dump(self._make(job), sort_keys=False, width=1000)
-        return text
+        return _write_yaml(self._make(job, make_secret()))
 
     def check(self, job: JobDefinition) -> None:
         """Raise UnavailableError for a job that cannot be a Job."""
-        self._make(job)
+        self._make(job, PLANNED)
 
     def plan(self, job: JobDefinition, on_line: Callable[[str], None], *, as_json: bool) -> int:
         """Print the ranks of a job and its Job; return 1 if the job would be refused now."""
-        made = self._make(job)
+        made = self._make(job, PLANNED)
         hosts = made["spec"]["completions"]
         limits = made["spec"]["template"]["spec"]["containers"][0].get("resources", {}).get("limits", {})
         slots = int(limits.get(GPU, 1))
@@ -85,7 +82,7 @@ class KubernetesPlatform(StackJobs):
         name, metadata = made["metadata"]["name"], made["metadata"]
         unnamed = {**{key: metadata[key] for key in metadata if key != "name"}, "generateName": f"{name}-"}
         self.api.create({**made, "metadata": unnamed}, is_dry_run=True)
-        lines = ["Job, which the API server accepts:", *self.describe(job).splitlines()]
+        lines = ["Job, which the API server accepts:", *_write_yaml(made).splitlines()]
         print_plan(job, hosts, slots, on_line, lines=lines, document={"job": made}, as_json=as_json)
         refusal = self._find_refusal(job)
         if refusal:
@@ -94,7 +91,7 @@ class KubernetesPlatform(StackJobs):
 
     def start(self, job: JobDefinition, on_line: Callable[[str], None]) -> Queued | Refused:
         """Create the Job of a job, in place of one that has ended, unless others have the members that it needs."""
-        made = self._make(job)
+        made = self._make(job, make_secret())
         refusal = self._find_refusal(job)
         if refusal:
             on_line(refusal)
@@ -220,9 +217,9 @@ class KubernetesPlatform(StackJobs):
             for job in jobs
         ]
 
-    def _make(self, job: JobDefinition) -> dict[str, Any]:
+    def _make(self, job: JobDefinition, secret: str) -> dict[str, Any]:
         with map_contract_errors():
-            return make_job(self.settings, job)
+            return make_job(self.settings, job, secret=secret)
 
     def _find(self, name: str) -> dict[str, Any]:
         """Return the Job of a job; UnavailableError without it."""
@@ -270,6 +267,13 @@ class KubernetesPlatform(StackJobs):
             if time.monotonic() > give_up:
                 raise UnavailableError(f"Job {name} must be gone after {STOP_SECONDS:.0f} s, got pods; submit again")
             time.sleep(POLL_SECONDS)
+
+
+def _write_yaml(made: Mapping[str, Any]) -> str:
+    import yaml  # noqa: PLC0415 - slow, and only two commands need it
+
+    text: str = yaml.safe_dump(made, sort_keys=False, width=1000)
+    return text
 
 
 def require_kubernetes(platform: JobPlatform, what: str) -> KubernetesPlatform:

@@ -11,7 +11,7 @@ from deeplearning_cli.errors import UnavailableError, report_error
 from deeplearning_cli.jobs.definition import add_job, read_job
 from deeplearning_cli.jobs.finding import find_platform
 from deeplearning_cli.jobs.output import JobOutput
-from deeplearning_cli.jobs.platform import describe, upload_source
+from deeplearning_cli.jobs.platform import describe, upload_files
 from deeplearning_contract.document import ContractError, parse_object
 
 
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         file = read_job(Path(arguments.job), arguments)
         platform = find_platform(open_cloud(arguments))
-        job = upload_source(file, platform)
+        job = upload_files(file, platform)
         if not arguments.json:
             return platform.plan(job, JobOutput().print_line, as_json=False)
         status = platform.plan(job, lines.append, as_json=True)

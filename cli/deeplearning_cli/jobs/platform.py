@@ -13,7 +13,7 @@ from deeplearning_cli.jobs.output import JobOutput, print_progress
 from deeplearning_cli.jobs.source_folder import describe_left_out
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.jobs.job_definition import JobDefinition
-from deeplearning_contract.jobs.submission import SubmissionSettings
+from deeplearning_contract.jobs.submission import SubmissionSettings, make_agent_copy
 from deeplearning_contract.setting_parts import ScriptSettings
 
 LIVE_STATES = ("running", "retrying")
@@ -101,8 +101,24 @@ class StackJobs:
     settings: SubmissionSettings
 
 
-def upload_source(file: JobFile, platform: JobPlatform) -> JobDefinition:
-    """Upload the source folder, if there is one, unless the platform refuses the job; return the job with it."""
+def upload_files(file: JobFile, platform: JobPlatform) -> JobDefinition:
+    """
+    Upload what a job reads, unless the platform refuses the job; return the job with its source.
+
+    That is the source folder, if there is one, and where the platform fetches the programs of nodes for each job, a
+    copy of these that no deployment replaces.
+    """
+    job = _upload_source(file, platform)
+    if (copy := make_agent_copy(platform.settings)) is not None:
+        source = copy["CopySource"]
+        with _use_store(
+            platform.access, "could not copy the programs of jobs", f"s3:GetObject on {source['Key']}"
+        ) as store:
+            store.copy_object(**copy)
+    return job
+
+
+def _upload_source(file: JobFile, platform: JobPlatform) -> JobDefinition:
     if file.source is None:
         platform.check(file.job)
         return file.job
@@ -113,19 +129,22 @@ def upload_source(file: JobFile, platform: JobPlatform) -> JobDefinition:
     print_progress(f"source: {packed.files} files, {len(packed.content) / 1000:.0f} kB, {packed.sha256[:16]}")
     if packed.left_out:
         print_progress(f"left out of the source: {describe_left_out(packed.left_out)}")
-    _upload(platform.access, packed.content, source)
+    place = f"s3://{source.bucket}/{source.key}"
+    with _use_store(platform.access, f"could not upload the source to {place}", "s3:PutObject there") as store:
+        store.put_object(Bucket=source.bucket, Key=source.key, Body=packed.content)
     return job
 
 
-def _upload(access: CloudAccess, content: bytes, source: ScriptSettings) -> None:
+@contextlib.contextmanager
+def _use_store(access: CloudAccess, failure: str, right: str) -> Iterator[Any]:
+    """Lend the client of S3; UnavailableError with what failed, and the right that may be missing."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow
 
     try:
-        access.clients("s3").put_object(Bucket=source.bucket, Key=source.key, Body=content)
+        yield access.clients("s3")
     except (BotoCoreError, ClientError) as error:
         raise UnavailableError(
-            f"could not upload the source to s3://{source.bucket}/{source.key}: {error}; the caller needs "
-            "s3:PutObject there, which the cluster's grant_submit grants"
+            f"{failure}: {error}; the caller needs {right}, which the cluster's grant_submit grants"
         ) from error
 
 

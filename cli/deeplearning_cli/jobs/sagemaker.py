@@ -24,7 +24,7 @@ from deeplearning_cli.jobs.platform import (
 from deeplearning_cli.jobs.training_log import TrainingLog
 from deeplearning_contract.document import ContractError
 from deeplearning_contract.jobs.job_definition import JobDefinition
-from deeplearning_contract.jobs.submission import TrainingSettings
+from deeplearning_contract.jobs.submission import PLANNED, TrainingSettings, make_secret
 from deeplearning_contract.jobs.training_job import (
     get_training,
     make_training_request,
@@ -56,7 +56,7 @@ class SageMakerPlatform(StackJobs):
     def check(self, job: JobDefinition) -> None:
         """Raise UnavailableError for a job that cannot be a training job."""
         with map_contract_errors():
-            make_training_request(self.settings, job, self._name(job))
+            self._make_request(job, PLANNED)
         gpus, slots = self.training.gpu_count, job.gpus_per_member
         if slots is not None and slots > max(1, gpus):
             raise UnavailableError(
@@ -68,7 +68,7 @@ class SageMakerPlatform(StackJobs):
         """Print the ranks of a job and the request that starts it; return 1 while a job of its name runs."""
         hosts = job.members or self.training.members
         slots = job.gpus_per_member or max(1, self.training.gpu_count)
-        request = make_training_request(self.settings, job, self._name(job))
+        request = self._make_request(job, PLANNED)
         lines = [
             f"{hosts} x {self.training.instance_type}, at most {request['StoppingCondition']}",
             "request of CreateTrainingJob:",
@@ -85,7 +85,7 @@ class SageMakerPlatform(StackJobs):
         if (running := self._find_running(job.name)) is not None:
             on_line(_describe_running(job.name, running))
             return Refused(UNAVAILABLE)
-        request = make_training_request(self.settings, job, self._name(job))
+        request = self._make_request(job, make_secret())
         with self._use_training() as sagemaker:
             try:
                 sagemaker.create_training_job(**request)
@@ -160,8 +160,10 @@ class SageMakerPlatform(StackJobs):
             found.setdefault(_read_name(job), job)
         return [_list_job(name, job) for name, job in found.items()]
 
-    def _name(self, job: JobDefinition) -> str:
-        return name_training_job(self.training, job.name, datetime.now(timezone.utc).strftime("%Y%m%d%H%M%S"))
+    def _make_request(self, job: JobDefinition, secret: str) -> dict[str, Any]:
+        time_text = datetime.now(timezone.utc).strftime("%Y%m%d%H%M%S")
+        name = name_training_job(self.training, job.name, time_text)
+        return make_training_request(self.settings, job, name, secret=secret)
 
     def _find_running(self, name: str) -> dict[str, Any] | None:
         job = self._find(name)

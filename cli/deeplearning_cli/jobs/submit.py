@@ -12,7 +12,7 @@ from deeplearning_cli.jobs.definition import add_job, read_job
 from deeplearning_cli.jobs.finding import find_platform
 from deeplearning_cli.jobs.kubernetes_jobs import require_kubernetes
 from deeplearning_cli.jobs.output import JobOutput, print_progress
-from deeplearning_cli.jobs.platform import ENDED_STATES, JobPlatform, Queued, Refused, describe, find_job, upload_source
+from deeplearning_cli.jobs.platform import ENDED_STATES, JobPlatform, Queued, Refused, describe, find_job, upload_files
 
 _KEYS = """\
 keys of JOB.TOML; only name and program are required:
@@ -66,9 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.queue is not None:
             platform = require_kubernetes(platform, "--queue").choose_queue(arguments.queue)
         if arguments.dry_run:
-            print(require_kubernetes(platform, "--dry-run").describe(upload_source(file, platform)), end="")
+            print(require_kubernetes(platform, "--dry-run").describe(upload_files(file, platform)), end="")
             return 0
-        job = upload_source(file, platform)
+        job = upload_files(file, platform)
         start = platform.start(job, output.print_line)
         if isinstance(start, Queued):
             print_progress(start.reason)

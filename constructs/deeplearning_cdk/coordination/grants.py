@@ -18,6 +18,7 @@ from deeplearning_cdk.security.acknowledged_rules import acknowledge
 from deeplearning_contract.jobs.submission import SUBMISSION_PATH, TrainingSettings, source_prefix
 from deeplearning_contract.jobs.training_job import LOG_GROUP
 from deeplearning_contract.names import CLUSTER_TAG
+from deeplearning_contract.setting_parts import ScriptSettings
 
 _Permission = tuple[Sequence[str], Sequence[str], Mapping[str, Mapping[str, Any]] | None]
 """Actions, resources and conditions."""
@@ -86,6 +87,7 @@ def grant_training_jobs(
         grantee,
         cluster,
         *_list_uploads(cluster, bucket),
+        _read_agent(settings.agent),
         (["sagemaker:CreateTrainingJob"], [jobs], in_network),
         (calls, [jobs], None),
         (["sagemaker:ListTrainingJobs"], ["*"], None),
@@ -95,9 +97,18 @@ def grant_training_jobs(
     )
 
 
-def grant_uploads(grantee: iam.IGrantable, cluster: str, bucket: str) -> iam.Grant:
-    """Grant the permissions to find the submission document and to upload sources, all that jobs on EKS need of IAM."""
-    return _grant(grantee, cluster, *_list_uploads(cluster, bucket))
+def grant_uploads(grantee: iam.IGrantable, cluster: str, bucket: str, agent: ScriptSettings) -> iam.Grant:
+    """
+    Grant the permissions to find the submission document, to upload sources and to copy the zip of programs.
+
+    Jobs on EKS need no more of IAM.
+    """
+    return _grant(grantee, cluster, *_list_uploads(cluster, bucket), _read_agent(agent))
+
+
+def _read_agent(agent: ScriptSettings) -> _Permission:
+    """Return the permission to copy the zip of programs, an asset, to where jobs read it."""
+    return ["s3:GetObject"], [object_arn(agent.bucket, agent.key)], None
 
 
 def _list_uploads(cluster: str, bucket: str) -> list[_Permission]:

@@ -12,7 +12,7 @@ from deeplearning_cdk.capacity.purchase import ChosenPurchase
 from deeplearning_cdk.catalog.instance_catalog import NodeInstanceType
 from deeplearning_cdk.coordination.coordination import name_cluster
 from deeplearning_cdk.coordination.grants import grant_uploads
-from deeplearning_cdk.coordination.node_permissions import pull_statements, read_statement
+from deeplearning_cdk.coordination.node_permissions import pull_statements
 from deeplearning_cdk.coordination.payload import pack_member
 from deeplearning_cdk.eks.addons import EksAddons
 from deeplearning_cdk.eks.control_plane import ControlPlane
@@ -190,7 +190,7 @@ class EksTraining(Construct):
             ValueError: The grantee is neither a role nor a user, which EKS cannot admit.
         """
         self.control_plane.admit_submitter(grantee, self._namespace)
-        return grant_uploads(grantee, self.cluster_name, self.submission.bucket)
+        return grant_uploads(grantee, self.cluster_name, self.submission.bucket, self._agent.settings)
 
     def _make_control_plane(
         self, version: str, network: Network, api_from: Sequence[str], administrators: Sequence[str]
@@ -248,7 +248,6 @@ class EksTraining(Construct):
 
     def _make_role(self) -> iam.Role:
         statements = [
-            read_statement([self._agent.asset]),
             read_sources_statement(self.cluster_name, self._agent.settings.bucket),
             *(right for source in self._data for right in source.read_statements()),
         ]

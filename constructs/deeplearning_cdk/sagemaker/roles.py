@@ -16,8 +16,8 @@ from constructs import Construct
 from deeplearning_cdk.coordination.node_permissions import allow, ec2_arn, security_group_arns
 from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
 from deeplearning_cdk.security.node_roles import attach_rights
+from deeplearning_contract.jobs.submission import agent_prefix
 from deeplearning_contract.jobs.training_job import LOG_GROUP
-from deeplearning_contract.setting_parts import ScriptSettings
 
 _NAMESPACE = "/aws/sagemaker/TrainingJobs"
 """CloudWatch namespace of training jobs (SageMaker developer guide, "Amazon SageMaker AI metrics")."""
@@ -62,10 +62,14 @@ def interface_statements(subnet: ec2.ISubnet, groups: Sequence[ec2.ISecurityGrou
     ]
 
 
-def agent_statements(agent: ScriptSettings) -> list[iam.PolicyStatement]:
-    """Return the permission to find the agent's zip: a channel is a prefix, which SageMaker lists."""
-    bucket = f"arn:{PARTITION}:s3:::{agent.bucket}"
-    return [allow(["s3:ListBucket"], [bucket], {"StringLike": {"s3:prefix": agent.key}})]
+def agent_statements(cluster: str, bucket: str) -> list[iam.PolicyStatement]:
+    """
+    Return the permission to find the programs of jobs: a channel is a prefix, which SageMaker lists.
+
+    The keys of sources, beside them, stay unlisted: who knows none cannot read one.
+    """
+    arn = f"arn:{PARTITION}:s3:::{bucket}"
+    return [allow(["s3:ListBucket"], [arn], {"StringLike": {"s3:prefix": f"{agent_prefix(cluster)}*"}})]
 
 
 def model_statements(bucket: s3.IBucket, prefix: str, key_arn: str, *, has_volume: bool) -> list[iam.PolicyStatement]:

@@ -13,7 +13,7 @@ from deeplearning_cdk.catalog.instance_catalog import NodeInstanceType
 from deeplearning_cdk.coordination.coordination import name_cluster
 from deeplearning_cdk.coordination.grants import grant_training_jobs
 from deeplearning_cdk.coordination.messages import AlarmTopic
-from deeplearning_cdk.coordination.node_permissions import pull_from_statements, pull_statements, read_statement
+from deeplearning_cdk.coordination.node_permissions import pull_from_statements, pull_statements
 from deeplearning_cdk.coordination.payload import pack_member
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
 from deeplearning_cdk.network.interfaces import describe_hardware
@@ -203,8 +203,7 @@ class SageMakerTraining(Construct):
             self,
             "Role",
             [
-                read_statement([self._agent.asset]),
-                *agent_statements(self._agent.settings),
+                *agent_statements(self.cluster_name, self._agent.settings.bucket),
                 read_sources_statement(self.cluster_name, self._agent.settings.bucket),
                 *(right for source in read for right in source.read_statements()),
                 *pull,

@@ -26,7 +26,12 @@ from deeplearning_contract.jobs.kubernetes_cluster import (
     get_kubernetes,
     split_label,
 )
-from deeplearning_contract.jobs.submission import KubernetesSettings, SubmissionSettings, choose_data
+from deeplearning_contract.jobs.submission import (
+    KubernetesSettings,
+    SubmissionSettings,
+    choose_data,
+    locate_agent,
+)
 from deeplearning_contract.names import AGENT_DIRECTORY
 
 JOB_LABEL = "deeplearning/job"
@@ -43,6 +48,8 @@ DEFINITION_VARIABLE, POD_VARIABLE, MEMBERS_VARIABLE, JOB_UID_VARIABLE = (
     "DEEPLEARNING_JOB_UID",
 )
 """Variables of a pod: the definition as JSON, the pod's name, the number of members, and the Job's uid."""
+SIGNING_VARIABLE = "DEEPLEARNING_SECRET"
+"""Variable of a pod with the secret of the job's members."""
 SOURCES_VARIABLE = "DEEPLEARNING_SOURCES"
 """Variable of a pod with the data in S3 that it brings, as JSON; absent without data."""
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
@@ -84,18 +91,20 @@ def name_job(job: str) -> str:
     return f"{_NOT_IN_NAMES.sub('-', job.lower()).strip('-')[:room].rstrip('-')}-{digest}"
 
 
-def make_job(submission: SubmissionSettings, job: JobDefinition) -> dict[str, Any]:
+def make_job(submission: SubmissionSettings, job: JobDefinition, *, secret: str) -> dict[str, Any]:
     """
     Return the Job that runs a job.
 
     Args:
         submission: Submission document of a stack on EKS.
         job: The job, with its source uploaded.
+        secret: What `make_secret` returns. Pods that replace others get the same.
 
     Raises:
         ContractError: The job cannot run on the stack's cluster.
     """
     settings = get_kubernetes(submission)
+    settings = replace(settings, agent=locate_agent(submission, settings.agent))
     _check(settings, job)
     name, members = name_job(job.name), job.members or settings.members
     labels = {**LABELS, "app.kubernetes.io/name": name, JOB_LABEL: name}
@@ -120,7 +129,7 @@ def make_job(submission: SubmissionSettings, job: JobDefinition) -> dict[str, An
             "podFailurePolicy": {"rules": _make_failure_rules()},
             **({"activeDeadlineSeconds": job.max_seconds} if job.max_seconds else {}),
             "ttlSecondsAfterFinished": _KEEP_SECONDS,
-            "template": {"metadata": {"labels": labels}, "spec": _make_pod(settings, job, name, members)},
+            "template": {"metadata": {"labels": labels}, "spec": _make_pod(settings, job, name, secret)},
         },
     }
 
@@ -160,7 +169,7 @@ def _check(settings: KubernetesSettings, job: JobDefinition) -> None:
         )
 
 
-def _make_pod(settings: KubernetesSettings, job: JobDefinition, name: str, members: int) -> dict[str, Any]:
+def _make_pod(settings: KubernetesSettings, job: JobDefinition, name: str, secret: str) -> dict[str, Any]:
     left = [
         {
             "key": f"node.kubernetes.io/{state}",
@@ -180,7 +189,7 @@ def _make_pod(settings: KubernetesSettings, job: JobDefinition, name: str, membe
         "nodeSelector": split_label(settings),
         "tolerations": [GPU_TOLERATION, *left],
         "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
-        "containers": [_make_container(settings, job, members)],
+        "containers": [_make_container(settings, job, secret)],
         "volumes": [
             {"name": "shared", "persistentVolumeClaim": {"claimName": CLAIM}},
             {"name": "memory", "emptyDir": {"medium": "Memory"}},
@@ -189,7 +198,7 @@ def _make_pod(settings: KubernetesSettings, job: JobDefinition, name: str, membe
     }
 
 
-def _make_container(settings: KubernetesSettings, job: JobDefinition, members: int) -> dict[str, Any]:
+def _make_container(settings: KubernetesSettings, job: JobDefinition, secret: str) -> dict[str, Any]:
     sources = [asdict(source) for source in choose_data(settings, job)]
     # Without EFA among its limits, a pod runs all the same, and NCCL takes TCP.
     counts = {GPU: settings.gpu_count and (job.gpus_per_member or settings.gpu_count), EFA: settings.efa_count}
@@ -208,7 +217,8 @@ def _make_container(settings: KubernetesSettings, job: JobDefinition, members: i
             {"name": DEFINITION_VARIABLE, "value": _encode(job)},
             *([{"name": SOURCES_VARIABLE, "value": _dump(sources)}] if sources else []),
             {"name": POD_VARIABLE, "valueFrom": _refer("metadata.name")},
-            {"name": MEMBERS_VARIABLE, "value": str(members)},
+            {"name": MEMBERS_VARIABLE, "value": str(job.members or settings.members)},
+            {"name": SIGNING_VARIABLE, "value": secret},
             {"name": "AWS_REGION", "value": settings.region},
             {"name": JOB_UID_VARIABLE, "valueFrom": _refer(f"metadata.labels['{_UID_LABEL}']")},
         ],

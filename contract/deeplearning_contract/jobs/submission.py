@@ -1,7 +1,8 @@
 """Submission of jobs: the document by which `deeplearning-cdk submit` finds a cluster, and where it puts sources."""
 
+import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from deeplearning_contract.document import ContractError, parse_record
@@ -12,6 +13,9 @@ SUBMISSION_PATH = "/deeplearning"
 """Path of all submission documents among SSM's parameters."""
 STEP_NAME = "deeplearning job "
 """Beginning of the name of an EMR step that runs a job; the job's name follows."""
+_AGENTS = "agents/"
+PLANNED = "made-by-submit"
+"""Secret in a plan of a job, which starts nothing."""
 Platform = Literal["ec2", "emr", "sagemaker", "eks"]
 """Service of AWS that runs a cluster."""
 
@@ -99,6 +103,11 @@ class SubmissionSettings:
         return document
 
 
+def make_secret() -> str:
+    """Return the secret of a new job, with which its members sign what they write for each other."""
+    return secrets.token_hex(32)
+
+
 def submission_parameter(cluster: str) -> str:
     """Return the name of the SSM parameter with the submission document of a cluster."""
     return f"{SUBMISSION_PATH}/{cluster}/submission"
@@ -107,6 +116,40 @@ def submission_parameter(cluster: str) -> str:
 def source_prefix(cluster: str) -> str:
     """Return the prefix of the packed source folders of a cluster's jobs."""
     return f"deeplearning-jobs/{cluster}/"
+
+
+def agent_prefix(cluster: str) -> str:
+    """Return the prefix of the copies of the zip of programs that a cluster's jobs fetch."""
+    return f"{source_prefix(cluster)}{_AGENTS}"
+
+
+def locate_agent(submission: SubmissionSettings, agent: ScriptSettings) -> ScriptSettings:
+    """
+    Return the copy of the zip of programs that jobs fetch.
+
+    The zip itself is an asset whose key changes with each release and setting, and a deployment ends the right to read
+    the former one. A job whose pod or container starts again after a deployment needs the programs of its submission.
+
+    Args:
+        submission: Submission document of a stack on EKS or SageMaker.
+        agent: The zip as an asset.
+    """
+    return replace(agent, bucket=submission.bucket, key=f"{submission.prefix}{_AGENTS}{agent.sha256}.zip")
+
+
+def make_agent_copy(submission: SubmissionSettings) -> dict[str, Any] | None:
+    """
+    Return the request of S3's CopyObject by which a submission keeps the programs of its job.
+
+    None on EC2 and EMR, whose nodes have them. Without the directive, S3 copies the tags of the source too, which takes
+    another right where it has any (S3 API Reference, "CopyObject").
+    """
+    settings = submission.kubernetes or submission.training
+    if settings is None:
+        return None
+    copy = locate_agent(submission, settings.agent)
+    source = {"Bucket": settings.agent.bucket, "Key": settings.agent.key}
+    return {"Bucket": copy.bucket, "Key": copy.key, "CopySource": source, "TaggingDirective": "REPLACE"}
 
 
 def choose_data(settings: TrainingSettings | KubernetesSettings, job: JobDefinition) -> Sequence[DataSettings]:

@@ -18,6 +18,7 @@ from deeplearning_contract.jobs.submission import (
     SubmissionSettings,
     TrainingSettings,
     choose_data,
+    locate_agent,
 )
 from deeplearning_contract.names import AGENT_DIRECTORY, CLUSTER_TAG
 from deeplearning_contract.setting_parts import DataSettings
@@ -34,6 +35,8 @@ LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 """Log group of all training jobs of an account and region."""
 MOST_CHANNELS = 20
 """Most channels of a job (SageMaker API reference, CreateTrainingJob, InputDataConfig)."""
+SIGNING_PARAMETER = "deeplearning_secret"
+"""Hyperparameter with the secret of the job's members."""
 _JOB_PARAMETER = re.compile(r"deeplearning_job_([0-9]{1,2})")
 _MOST_CHARACTERS, _MOST_PARTS = 2500, 90
 """
@@ -46,10 +49,15 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _FIXED_VOLUME_GIBIBYTES = 1
 """SageMaker requires a volume size, and ignores it for a type whose disks have a fixed size (ResourceConfig)."""
 _START = (
-    f"d={AGENT_DIRECTORY}; mkdir -p $d && python3 -m zipfile -e {INPUT_FOLDER}/data/{AGENT_CHANNEL}/*.zip $d && "
+    f"d={AGENT_DIRECTORY}; z=$(echo {INPUT_FOLDER}/data/{AGENT_CHANNEL}/*.zip); "
+    'echo "$0  $z" | sha256sum -c && mkdir -p $d && python3 -m zipfile -e "$z" $d && '
     "cd $d && exec python3 -m deeplearning_member train"
 )
-"""Command of every container. An argument has at most 256 characters (AlgorithmSpecification, ContainerArguments)."""
+"""
+Command of every container; its `$0` is the SHA-256 of the zip.
+
+An argument has at most 256 characters (SageMaker API reference, AlgorithmSpecification, ContainerArguments).
+"""
 METRICS = {
     "samples_per_second": r'"samples_per_second": ([0-9.eE+-]+)',
     "loss": r'\b(?:loss|total_cost)"?[=: ]+([0-9.eE+-]+)',
@@ -71,7 +79,9 @@ def name_training_job(settings: TrainingSettings, job: str, time: str) -> str:
     return f"{settings.name_prefix}{_NOT_IN_NAMES.sub('-', job.lower()).strip('-')[:room].rstrip('-')}-{time}"
 
 
-def make_training_request(submission: SubmissionSettings, job: JobDefinition, name: str) -> dict[str, Any]:
+def make_training_request(
+    submission: SubmissionSettings, job: JobDefinition, name: str, *, secret: str
+) -> dict[str, Any]:
     """
     Return the request of CreateTrainingJob that starts a job.
 
@@ -79,11 +89,13 @@ def make_training_request(submission: SubmissionSettings, job: JobDefinition, na
         submission: Submission document of a stack with training jobs.
         job: The job, with its source uploaded.
         name: Name of the training job.
+        secret: What `make_secret` returns. Containers that follow interrupted ones get the same.
 
     Raises:
         ContractError: The job cannot run as a training job.
     """
     settings = get_training(submission)
+    agent = locate_agent(submission, settings.agent)
     if job.container:
         raise ContractError("container must be left out on SageMaker, whose jobs run in one; give the stack an image")
     seconds = min(job.max_seconds or settings.max_seconds, settings.max_seconds)
@@ -99,13 +111,13 @@ def make_training_request(submission: SubmissionSettings, job: JobDefinition, na
             "TrainingImage": settings.image,
             "TrainingInputMode": "File",
             "ContainerEntrypoint": ["/bin/sh", "-c"],
-            "ContainerArguments": [_START],
+            "ContainerArguments": [_START, agent.sha256],
             "MetricDefinitions": [{"Name": metric, "Regex": pattern} for metric, pattern in METRICS.items()],
         },
         # The instances end with the job in any case.
-        "HyperParameters": _split_job(replace(job, ends_cluster=False)),
+        "HyperParameters": {**_split_job(replace(job, ends_cluster=False)), SIGNING_PARAMETER: secret},
         "InputDataConfig": [
-            _s3_channel(AGENT_CHANNEL, f"s3://{settings.agent.bucket}/{settings.agent.key}"),
+            _s3_channel(AGENT_CHANNEL, f"s3://{agent.bucket}/{agent.key}"),
             _file_system_channel(SHARED_CHANNEL, settings.shared, "rw"),
             *(_data_channel(settings, source) for source in choose_data(settings, job)),
         ],

@@ -25,7 +25,9 @@ from cdk_rehearsal.iam.ec2_resources import (
     targets_of_tagged_resources,
     targets_of_vpc,
 )
+from cdk_rehearsal.iam.emr_resources import list_passed_roles, targets_of_emr_cluster, targets_of_job_flow
 from cdk_rehearsal.iam.s3_resources import (
+    COPY_RIGHTS,
     list_deleted_versions,
     targets_of_bucket,
     targets_of_object,
@@ -150,29 +152,6 @@ def _targets_of_passed_role(parameters: Parameters, _account: Account) -> Iterat
     yield str(parameters["RoleArn"]), {"iam:PassedToService": str(parameters["PassedToService"])}
 
 
-def _targets_of_cluster(parameters: Parameters, account: Account) -> Iterator[Target]:
-    """Name each cluster of a call, with its tags."""
-    for name in parameters.get("JobFlowIds") or [parameters.get("ClusterId") or parameters["JobFlowId"]]:
-        arn = account.arn("elasticmapreduce", f"cluster/{name}")
-        tags = account.find_tags(arn)
-        yield arn, {f"{prefix}:ResourceTag/{key}": tags[key] for key in tags for prefix in ("elasticmapreduce", "aws")}
-
-
-def _targets_of_job_flow(parameters: Parameters, _account: Account) -> Iterator[Target]:
-    yield "*", {f"aws:RequestTag/{tag['Key']}": str(tag["Value"]) for tag in parameters.get("Tags", [])}
-
-
-def _list_passed_roles(parameters: Parameters, account: Account) -> Iterator[Target]:
-    """List the roles that a request for a cluster hands over: to EMR, and to the cluster's instances."""
-    roles = {
-        "elasticmapreduce": account.find_role(str(parameters["ServiceRole"])),
-        "ec2": account.find_profile_role(str(parameters["JobFlowRole"])),
-    }
-    for service, role in roles.items():
-        if role:  # of one that is not there the service itself says so, whoever calls
-            yield role, {"iam:PassedToService": f"{service}.amazonaws.com"}
-
-
 @dataclass(frozen=True)
 class RequiredAction:
     """
@@ -195,7 +174,8 @@ class _Row:
     Attributes:
         key_actions: Actions of KMS that the service calls for the caller, on the key of the resource.
         action: Action that the operations need. Default: that of their own names; None: they need none.
-        more: Further actions that the caller needs, with their resources. Default: none.
+        more: Further actions that the caller needs, with their resources, and the actions of KMS on the keys of these.
+            Default: none.
     """
 
     targets: Targets
@@ -203,7 +183,7 @@ class _Row:
     operations: str
     key_actions: str = ""
     action: str | None = ""
-    more: tuple[tuple[str, Targets], ...] = ()
+    more: tuple[tuple[str, Targets, str], ...] = ()
 
 
 _VOLUME_KEY_ACTIONS = "DescribeKey GenerateDataKeyWithoutPlaintext ReEncryptFrom ReEncryptTo Decrypt CreateGrant"
@@ -227,6 +207,7 @@ _ROWS = (
     _Row(targets_of_group_of_instance, "autoscaling", "SetInstanceHealth TerminateInstanceInAutoScalingGroup"),
     _Row(targets_of_object, "s3", "GetObject HeadObject", "Decrypt", "GetObject"),
     _Row(targets_of_object, "s3", "PutObject", "GenerateDataKey"),
+    _Row(targets_of_object, "s3", "CopyObject", "GenerateDataKey", "PutObject", more=COPY_RIGHTS),
     _Row(targets_of_object, "s3", "CreateMultipartUpload UploadPart", "Decrypt GenerateDataKey", "PutObject"),
     _Row(targets_of_object, "s3", "CompleteMultipartUpload", "Decrypt GenerateDataKey", "PutObject"),
     _Row(targets_of_object, "s3", "AbortMultipartUpload DeleteObject"),
@@ -250,7 +231,7 @@ _ROWS = (
         "s3",
         "DeleteObjects",
         action="DeleteObject",
-        more=(("s3:DeleteObjectVersion", list_deleted_versions),),
+        more=(("s3:DeleteObjectVersion", list_deleted_versions, ""),),
     ),
     _Row(_targets_of_log_group, "logs", "CreateLogGroup DeleteLogGroup DescribeLogStreams"),
     _Row(_targets_of_log_group, "logs", "PutRetentionPolicy DeleteRetentionPolicy"),
@@ -273,18 +254,22 @@ _ROWS = (
     _Row(_targets_of_function, "lambda", "Invoke", action="InvokeFunction"),
     _Row(_targets_of_function, "lambda", "GetFunction GetFunctionConfiguration"),
     _Row(
-        _targets_of_cluster, "elasticmapreduce", "DescribeCluster ListInstances ListInstanceGroups ListBootstrapActions"
+        targets_of_emr_cluster,
+        "elasticmapreduce",
+        "DescribeCluster ListInstances ListInstanceGroups ListBootstrapActions",
     ),
     _Row(
-        _targets_of_cluster, "elasticmapreduce", "AddJobFlowSteps ListSteps DescribeStep CancelSteps TerminateJobFlows"
+        targets_of_emr_cluster,
+        "elasticmapreduce",
+        "AddJobFlowSteps ListSteps DescribeStep CancelSteps TerminateJobFlows",
     ),
     _Row(_no_targets, "elasticmapreduce", "ListClusters"),
-    _Row(_targets_of_job_flow, "elasticmapreduce", "RunJobFlow", more=(("iam:PassRole", _list_passed_roles),)),
+    _Row(targets_of_job_flow, "elasticmapreduce", "RunJobFlow", more=(("iam:PassRole", list_passed_roles, ""),)),
     _Row(
         targets_of_new_training_job,
         "sagemaker",
         "CreateTrainingJob",
-        more=(("iam:PassRole", list_execution_roles), ("sagemaker:AddTags", list_new_tags)),
+        more=(("iam:PassRole", list_execution_roles, ""), ("sagemaker:AddTags", list_new_tags, "")),
     ),
     _Row(targets_of_training_job, "sagemaker", "DescribeTrainingJob StopTrainingJob DeleteTrainingJob"),
     _Row(targets_of_tagged_job, "sagemaker", "AddTags ListTags"),
@@ -354,16 +339,19 @@ def find_needs(operation: str, parameters: Parameters, account: Account) -> tupl
         )
     try:
         targets = tuple(row.targets(parameters, account))
+        further = [(more, tuple(list_more(parameters, account)), uses) for more, list_more, uses in row.more]
     except (KeyError, ValueError, TypeError) as error:
         raise UnknownOperationError(f"{operation} must name its resource, got no {error} in the call") from error
     action = f"{row.service}:{row.action or name}"
     needs = [RequiredAction(action, arn, context) for arn, context in targets if row.action is not None]
-    for further, list_targets in row.more:
-        needs += [RequiredAction(further, arn, context) for arn, context in list_targets(parameters, account)]
-    for arn, _ in targets if row.key_actions else ():
-        if key := str(parameters.get("SSEKMSKeyId") or account.find_key(arn)):
+    key_uses = [(arn, str(parameters.get("SSEKMSKeyId") or ""), row.key_actions) for arn, _ in targets]
+    for more, found, key_actions in further:
+        needs += [RequiredAction(more, arn, context) for arn, context in found]
+        key_uses += [(arn, "", key_actions) for arn, _ in found]
+    for arn, named, key_actions in key_uses:
+        if key := (named or account.find_key(arn)) if key_actions else "":
             key = key if key.startswith("arn:") else account.arn("kms", f"key/{key}")
-            uses = [f"kms:{name}" for name in row.key_actions.split()]
+            uses = [f"kms:{name}" for name in key_actions.split()]
             needs += [
                 RequiredAction(use, key, describe_key_use(row.service, use, arn, account), is_implied=True)
                 for use in uses

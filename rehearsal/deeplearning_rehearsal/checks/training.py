@@ -15,7 +15,7 @@ import tomllib
 from cdk_rehearsal.errors import PromiseError
 from deeplearning_contract.document import read_record
 from deeplearning_contract.jobs.job_definition import JobDefinition
-from deeplearning_contract.jobs.submission import SubmissionSettings, submission_parameter
+from deeplearning_contract.jobs.submission import SubmissionSettings, make_agent_copy, submission_parameter
 from deeplearning_contract.names import JOBS_FOLDER
 from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_rehearsal.checks.contract_check import Nodes
@@ -70,7 +70,7 @@ def list_checkpoints(shared: Path, job: str) -> list[Path]:
 
 
 def upload_example(clients: Callable[[str], Any], settings: SubmissionSettings, digits: Path) -> JobDefinition:
-    """Upload the example's source folder to where the cluster's submission document says; return the job."""
+    """Upload the example's source folder as `deeplearning-cdk submit` does, and copy the programs; return the job."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for path in (example_folder() / PROGRAM, example_folder() / DATA_MODULE, digits):
@@ -78,6 +78,8 @@ def upload_example(clients: Callable[[str], Any], settings: SubmissionSettings, 
     sha256 = hashlib.sha256(buffer.getvalue()).hexdigest()
     source = ScriptSettings(settings.bucket, f"{settings.prefix}{sha256}.tar.gz", sha256)
     clients("s3").put_object(Bucket=source.bucket, Key=source.key, Body=buffer.getvalue())
+    if copy := make_agent_copy(settings):
+        clients("s3").copy_object(**copy)
     return replace(read_job(), source=source)
 
 

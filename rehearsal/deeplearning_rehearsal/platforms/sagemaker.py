@@ -7,7 +7,7 @@ from typing import Any
 
 from cdk_rehearsal.errors import PromiseError
 from deeplearning_contract.jobs.job_definition import JobDefinition
-from deeplearning_contract.jobs.submission import SubmissionSettings
+from deeplearning_contract.jobs.submission import SubmissionSettings, make_secret
 from deeplearning_contract.jobs.training_job import (
     LOG_GROUP,
     get_training,
@@ -55,7 +55,7 @@ def start_training_job(clients: Clients, submission: SubmissionSettings, job: Jo
     """Create a training job as `deeplearning-cdk submit` does, and return its name."""
     time_text = datetime.now(timezone.utc).strftime("%Y%m%d%H%M%S")
     name = name_training_job(get_training(submission), job.name, time_text)
-    clients("sagemaker").create_training_job(**make_training_request(submission, job, name))
+    clients("sagemaker").create_training_job(**make_training_request(submission, job, name, secret=make_secret()))
     return name
 
 

@@ -35,6 +35,7 @@ class Account:
     def __init__(self, submission):
         self.submission = submission
         self.sources = []
+        self.copies = []
 
     def get_paginator(self, operation):
         assert operation == "get_parameters_by_path"
@@ -49,6 +50,12 @@ class Account:
             stub.add_response("put_object", {}, {**request, "Body": ANY})
             stub.client.put_object(**request)
         self.sources.append(request["Key"])
+
+    def copy_object(self, **request):
+        with Stubber(boto3.client("s3", REGION)) as stub:
+            stub.add_response("copy_object", {}, request)
+            stub.client.copy_object(**request)
+        self.copies.append((request["CopySource"]["Key"], request["Key"]))
 
 
 @pytest.fixture
@@ -101,6 +108,33 @@ def test_a_job_travels_with_its_source(account, server, tmp_path):
     (variables,) = (each["spec"]["template"]["spec"]["containers"][0]["env"] for each in server.list("jobs"))
     (key,) = account.sources
     assert json.loads(variables[0]["value"])["source"]["key"] == key
+
+
+def test_a_job_fetches_a_copy_of_the_programs_that_no_deployment_replaces(account, server):
+    assert main(["submit", "job.toml", "--detach"]) == 0
+    assert main(["submit", "job.toml", "--dry-run", "-o", "yaml"]) == 0
+    ((asset, copy),) = set(account.copies)
+    assert len(account.copies) == 2
+    (job,) = server.list("jobs")
+    command = job["spec"]["template"]["spec"]["containers"][0]["command"][-1]
+    assert f" {copy} " in command
+    assert asset == KUBERNETES.agent.key
+    assert asset not in command
+
+
+def test_the_secret_of_a_job_is_in_its_request_alone(account, server, capsys):
+    assert main(["submit", "job.toml", "--detach"]) == 0
+    (job,) = server.list("jobs")
+    variables = job["spec"]["template"]["spec"]["containers"][0]["env"]
+    (secret,) = (each["value"] for each in variables if each["name"] == "DEEPLEARNING_SECRET")
+    assert len(secret) == 64
+    assert json.dumps(job).count(secret) == 1
+    main(["jobs", "--json"])
+    main(["plan", "job.toml"])
+    main(["submit", "job.toml", "--dry-run", "-o", "yaml"])
+    shown = capsys.readouterr()
+    assert secret not in shown.out + shown.err, "each submission has its own"
+    assert "made-by-submit" in shown.out
 
 
 def test_detach_returns_when_the_job_is_created(account, server, capsys):

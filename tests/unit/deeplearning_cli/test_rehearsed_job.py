@@ -13,7 +13,7 @@ from deeplearning_cli.jobs import finding
 from deeplearning_cli.jobs.definition import read_job as read_users_job
 from deeplearning_cli.jobs.ec2 import Ec2Platform
 from deeplearning_contract.jobs.job_definition import JobDefinition
-from deeplearning_contract.jobs.submission import Platform, SubmissionSettings
+from deeplearning_contract.jobs.submission import Platform, SubmissionSettings, make_agent_copy
 from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_rehearsal.checks.training import JOB_FILE, PROGRAM, example_folder, read_job, upload_example
 from deeplearning_rehearsal.platforms.registry import CLUSTER_PLATFORMS
@@ -84,10 +84,12 @@ def test_every_rehearsal_submits_the_job_of_one_file_that_submit_takes(job: JobD
     assert (file.source / PROGRAM).samefile(example_folder() / PROGRAM)
     assert read_job() == job
     (tmp_path / "digits.csv.gz").write_bytes(b"")
-    store = SimpleNamespace(put_object=lambda **_: None)
+    copies: list[dict[str, Any]] = []
+    store = SimpleNamespace(put_object=lambda **_: None, copy_object=lambda **request: copies.append(request))
     for settings in SETTINGS.values():
         uploaded = upload_example(lambda _: store, settings, tmp_path / "digits.csv.gz")
         assert replace(uploaded, source=None) == job
+    assert copies == [make_agent_copy(SETTINGS["sagemaker"])]
 
 
 @pytest.mark.parametrize("platform", SETTINGS)

@@ -5,6 +5,7 @@ from datetime import datetime, timezone
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 
 from deeplearning_cli.cloud_access import CloudAccess
@@ -67,6 +68,19 @@ class Service:
         return [{"TrainingJobSummaries": [{"TrainingJobName": name} for name in found]}]
 
 
+class Store:
+    """S3, which copies."""
+
+    def __init__(self):
+        self.copies = []
+
+    def copy_object(self, **request):
+        with Stubber(boto3.client("s3", REGION)) as stub:
+            stub.add_response("copy_object", {}, request)
+            stub.client.copy_object(**request)
+        self.copies.append((request["CopySource"]["Key"], request["Key"]))
+
+
 class Logs:
     """CloudWatch Logs with the streams of one container."""
 
@@ -92,7 +106,8 @@ class Logs:
 def service(monkeypatch, tmp_path):
     """The service, and a job file in the current folder."""
     played = Service()
-    clients = {"sagemaker": played, "logs": Logs(played), "s3": boto3.client("s3", REGION)}
+    played.store = Store()
+    clients = {"sagemaker": played, "logs": Logs(played), "s3": played.store}
     access = CloudAccess(clients.__getitem__, REGION, None)
     monkeypatch.setattr(module, "POLL_SECONDS", 0.0)
     for command in ("submit", "listing", "stop", "plan"):
@@ -124,6 +139,27 @@ def test_a_submitted_job_is_followed_to_its_end(service, capsys):
     (name,) = service.jobs
     assert name.startswith("0123abcd-train-digits-20")
     assert done.err.splitlines()[-1] == f"{name} succeeded"
+
+
+def test_a_job_fetches_a_copy_of_the_programs_that_no_deployment_replaces(service):
+    assert main(["submit", "job.toml", "--detach"]) == 0
+    ((asset, copy),) = service.store.copies
+    (job,) = service.jobs.values()
+    channel, *_ = job["InputDataConfig"]
+    assert channel["DataSource"]["S3DataSource"]["S3Uri"] == f"s3://assets/{copy}"
+    assert asset == SUBMISSION.training.agent.key
+
+
+def test_a_caller_who_may_not_copy_the_programs_is_told_so(service, capsys):
+    def refuse(**_):
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "Access Denied"}}, "CopyObject")
+
+    service.store.copy_object = refuse
+    assert main(["submit", "job.toml"]) == 2
+    assert service.jobs == {}
+    said = capsys.readouterr().err
+    assert "could not copy the programs of jobs" in said
+    assert "needs s3:GetObject on agent.zip, which the cluster's grant_submit grants" in said
 
 
 def test_detach_returns_when_the_training_job_is_created(service, capsys):

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import shutil
 import subprocess
 import tarfile
 from dataclasses import replace
@@ -45,22 +46,101 @@ def test_the_job_runs_in_its_source_folder_with_its_variables(job_lab, data_lab)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"colour=dark red in {source.sha256[:16]} got two words\n"
     assert [path.name for path in (job_lab.folder / "efs/jobs/digits/source").iterdir()] == [source.sha256[:16]]
-    data_lab.proxy.decide = lambda *_: pytest.fail("S3 was asked for a source that is there")
-    assert job_lab.run("start-job", replace(JOB, source=source).encode()).returncode == 0
+    again = job_lab.run("start-job", replace(JOB, source=source).encode())
+    assert (again.returncode, again.stdout) == (0, done.stdout), again.stderr
+    assert [path.name for path in (job_lab.folder / "efs/jobs/digits/source").iterdir()] == [source.sha256[:16]]
 
 
-def test_a_source_that_another_command_has_just_unpacked_is_used(job_lab, data_lab):
+def test_a_plan_leaves_the_folder_of_a_source_alone(job_lab, data_lab):
     source = pack(data_lab, PRINTS)
+    assert job_lab.run("start-job", replace(JOB, source=source).encode()).returncode == 0
+    (job_lab.folder / "efs/jobs/digits/source" / source.sha256[:16] / "output.txt").touch()
+    data_lab.proxy.decide = lambda *_: pytest.fail("S3 was asked for a source that is there")
+    assert job_lab.run("start-job", "--plan", replace(JOB, source=source).encode()).returncode == 0
+    assert [path.name for path in (job_lab.folder / "efs/jobs/digits/source").iterdir()] == [source.sha256[:16]]
+
+
+def change_bytes(folder, outside):
+    (folder / "train.sh").write_text("echo hostile\n")
+
+
+def add_module(folder, outside):
+    (folder / "json.py").write_text("print('hostile')\n")
+
+
+def add_compiled_module(folder, outside):
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "json.cpython-311.pyc").write_text("hostile")
+
+
+def compile_by_link(folder, outside):
+    (folder / "__pycache__").symlink_to(outside)
+
+
+def replace_by_link(folder, outside):
+    (outside / "train.sh").write_bytes((folder / "train.sh").read_bytes())
+    (folder / "train.sh").unlink()
+    (folder / "train.sh").symlink_to(outside / "train.sh")
+
+
+def share_by_hard_link(folder, outside):
+    (outside / "train.sh").hardlink_to(folder / "train.sh")
+
+
+def change_mode(folder, outside):
+    (folder / "train.sh").chmod(0o666)
+
+
+def open_folder(folder, outside):
+    folder.chmod(0o777)
+
+
+def remove_file(folder, outside):
+    (folder / "train.sh").unlink()
+
+
+def replace_folder_by_link(folder, outside):
+    shutil.copytree(folder, outside / "tree")
+    shutil.rmtree(folder)
+    folder.symlink_to(outside / "tree")
+
+
+def replace_folder_by_file(folder, outside):
+    shutil.rmtree(folder)
+    folder.touch()
+
+
+@pytest.mark.parametrize(
+    ("attack", "is_kept"),
+    [
+        (change_bytes, True),
+        (add_module, True),
+        (add_compiled_module, False),
+        (compile_by_link, True),
+        (replace_by_link, True),
+        (share_by_hard_link, True),
+        (change_mode, True),
+        (open_folder, True),
+        (remove_file, True),
+        (replace_folder_by_link, True),
+        (replace_folder_by_file, True),
+    ],
+)
+def test_a_source_that_another_job_changed_is_put_right_before_it_runs(job_lab, data_lab, tmp_path, attack, is_kept):
+    source = pack(data_lab, PRINTS)
+    job = replace(JOB, source=source).encode()
+    first = job_lab.run("start-job", job)
+    assert first.returncode == 0, first.stderr
     folder = job_lab.folder / "efs/jobs/digits/source" / source.sha256[:16]
-
-    def unpack_first(*_):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "train.sh").write_text("echo theirs\n")
-
-    data_lab.proxy.decide = unpack_first
-    done = job_lab.run("start-job", replace(JOB, source=source).encode())
-    assert (done.returncode, done.stdout) == (0, "theirs\n"), done.stderr
-    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    attack(folder, tmp_path)
+    done = job_lab.run("start-job", job)
+    assert (done.returncode, done.stdout) == (0, first.stdout), done.stderr
+    assert ("the source was changed on the shared file system" in done.stderr) == is_kept
+    assert [path.name for path in folder.iterdir()] == ["train.sh"]
+    assert not folder.is_symlink()
+    assert (folder.stat().st_mode & 0o777, (folder / "train.sh").stat().st_mode & 0o777) == (0o755, 0o644)
+    kept = [path for path in folder.parent.iterdir() if path != folder]
+    assert [path.name.startswith(f"{folder.name}-changed-") for path in kept] == [True] * is_kept
 
 
 def test_a_source_with_another_digest_starts_nothing(job_lab, data_lab):

@@ -1,5 +1,6 @@
 """Jobs of EKS: the objects of any definition fit Kubernetes' own schemas, and pods read the same job from them."""
 
+import functools
 import json
 import re
 from dataclasses import asdict, replace
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from deeplearning_contract.document import ContractError
+from deeplearning_contract.jobs import kubernetes_job
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.kubernetes_cluster import EFA, GPU, make_cluster_objects
 from deeplearning_contract.jobs.kubernetes_job import (
@@ -18,7 +20,6 @@ from deeplearning_contract.jobs.kubernetes_job import (
     JOB_LABEL,
     MEMBERS_VARIABLE,
     QUEUE_LABEL,
-    make_job,
     name_job,
     read_job,
 )
@@ -27,6 +28,7 @@ from deeplearning_contract.membership import Member
 from deeplearning_contract.setting_parts import DataSettings, ScriptSettings
 from tests.unit.deeplearning_contract.test_training_job import jobs, names, sources
 
+make_job = functools.partial(kubernetes_job.make_job, secret="5e" * 32)
 VERSIONS = ("1.33", "1.34", "1.35", "1.36", "1.37")
 NAME_OF_KUBERNETES = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 KUBERNETES = KubernetesSettings(

@@ -3,12 +3,16 @@
 import argparse
 import base64
 import binascii
+import hashlib
 import os
 import shutil
 import signal
+import stat
+import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from deeplearning_command.context import Context
@@ -27,6 +31,7 @@ SOURCE_FOLDER = "source"
 _DIGITS = 16
 _THREADS = 8
 _WATCH_SECONDS = 1.0
+_COMPILED = "__pycache__"
 DESCRIPTION = "Start a job from its definition, the base64 of the JSON that `deeplearning-cdk submit` sends."
 
 
@@ -52,7 +57,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
                 f"data must be declared by the cluster, got {name!r}; it declares {', '.join(declared) or 'none'}"
             )
     if job.source is not None:
-        os.chdir(unpack_source(context, job.name, job.source))
+        os.chdir(unpack_source(context, job.name, job.source, is_checked=not options.plan))
     if options.plan:
         return plan_job(job, context, as_json=options.json)
     if options.end_with_parent:
@@ -80,16 +85,20 @@ def read_definition(text: str) -> JobDefinition:
         raise RefusedError(f"definition must be the base64 of a job's JSON: {error}") from error
 
 
-def unpack_source(context: Context, name: str, source: ScriptSettings) -> Path:
+def unpack_source(context: Context, name: str, source: ScriptSettings, *, is_checked: bool) -> Path:
     """
     Return the folder of a packed source, `jobs/<name>/source/<digest>` on the shared file system.
 
-    Effects: downloads and unpacks it unless it is there. Runs that began from another source keep theirs.
+    Other jobs may write there, so with `is_checked` the folder has exactly the files of the source: it is compared with
+    the packed one, whose digest the definition has.
+
+    Effects: downloads and unpacks it; a folder with other files is kept beside it, under a name with `changed`. Runs
+    that began from another source keep theirs.
     """
     folder = context.jobs_path / name / SOURCE_FOLDER / source.sha256[:_DIGITS]
-    if folder.is_dir():
+    if folder.is_dir() and not is_checked:
         return folder
-    from deeplearning_provision.s3 import ObjectStore  # noqa: PLC0415 - half a second of botocore, for a new source alone
+    from deeplearning_provision.s3 import ObjectStore  # noqa: PLC0415 - half a second of botocore, for a job alone
 
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -102,11 +111,7 @@ def unpack_source(context: Context, name: str, source: ScriptSettings) -> Path:
         store = ObjectStore(context.facts.region, context.clock)
         store.fetch_verified(source.bucket, source.key, source.sha256, archive, lambda _: None)
         extract(archive, TAR_GZIP, content, _THREADS, lambda _: None)
-        try:
-            content.rename(folder)
-        except OSError:
-            if not folder.is_dir():  # Else another command was faster.
-                raise
+        _install(content, folder)
     except UnsafeNameError as error:
         raise RefusedError(f"could not unpack the job's source: {error}; {error.remedy}") from error
     except (OSError, ProvisionFailure) as error:
@@ -114,3 +119,59 @@ def unpack_source(context: Context, name: str, source: ScriptSettings) -> Path:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return folder
+
+
+def _install(content: Path, folder: Path) -> None:
+    """Put the unpacked source in its place, unless exactly that is there."""
+    if os.path.lexists(folder):
+        change = find_change(content, folder)
+        if not change:
+            return
+        kept = Path(tempfile.mkdtemp(prefix=f"{folder.name}-changed-", dir=folder.parent))
+        folder.rename(kept / folder.name)
+        changed = f"the source was changed on the shared file system ({change})"
+        sys.stderr.write(f"deeplearning start-job: {changed}; it is unpacked anew, and {kept} has what was there\n")
+    try:
+        content.rename(folder)
+    except OSError:
+        if find_change(content, folder):  # Else another command was faster.
+            raise
+
+
+def find_change(wanted: Path, found: Path) -> str:
+    """
+    Return a path that differs between two folders, and how; empty for none.
+
+    Files have the same bytes, kind, mode, owner and number of links. Effects: removes the folders of compiled modules
+    that only the second one has, which Python makes and would run in place of the source.
+    """
+    for path in sorted({*_list_paths(wanted), *_list_paths(found)}):
+        ours, theirs = wanted / path, found / path
+        if not os.path.lexists(ours):
+            if path.name == _COMPILED and theirs.is_dir() and not theirs.is_symlink():
+                shutil.rmtree(theirs)
+            elif os.path.lexists(theirs):
+                return f"{path} is added"
+        elif not os.path.lexists(theirs):
+            return f"{path} is absent"
+        elif _describe(ours) != _describe(theirs):
+            return f"{path} is another"
+    return ""
+
+
+def _list_paths(folder: Path) -> Iterator[Path]:
+    """Yield the paths below a folder, and that of itself; what links lead to is not entered."""
+    yield Path()
+    for parent, folders, files in os.walk(folder):
+        yield from (Path(parent, name).relative_to(folder) for name in [*folders, *files])
+
+
+def _describe(path: Path) -> tuple[object, ...]:
+    found = path.lstat()
+    if stat.S_ISDIR(found.st_mode):
+        return (found.st_mode, found.st_uid)
+    if stat.S_ISLNK(found.st_mode):
+        return (stat.S_IFLNK, path.readlink())
+    if not stat.S_ISREG(found.st_mode):
+        return (found.st_mode, found.st_ino)
+    return (found.st_mode, found.st_uid, found.st_nlink, hashlib.sha256(path.read_bytes()).digest())

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from deeplearning_agent.boot.steps import run_stage
 from deeplearning_contract.cluster_state import ClusterState
-from deeplearning_contract.jobs.kubernetes_job import TERMINATION_FILE
+from deeplearning_contract.jobs.kubernetes_job import SIGNING_VARIABLE, TERMINATION_FILE
 from deeplearning_member.cluster_folder import ClusterFolder
 from deeplearning_member.container import list_variables, read_settings, start_member
 from deeplearning_member.first_process import run_in_child
@@ -25,6 +25,7 @@ from deeplearning_member.job_process import JobEnd, run_job
 from deeplearning_member.kubernetes.pod import Pod, begin_data, open_pod
 from deeplearning_member.kubernetes.pods import PodService, SupersededError
 from deeplearning_member.reachability import SSH_PORT, responds
+from deeplearning_member.signed_file import Signer
 from deeplearning_node.deadline import Deadline
 from deeplearning_node.failure import StageFailure, describe_failure
 from deeplearning_node.node import Node
@@ -62,10 +63,11 @@ def _run(root: Path) -> int:
 def run_pod(root: Path, stop: threading.Event) -> int:
     """Prepare the pod, and run the job or serve until its end; `stop` is set when Kubernetes ends the pod."""
     settings, pod = read_settings(root), Pod.read()
+    os.environ.pop(SIGNING_VARIABLE, None)  # What ranks print of their variables has it not.
     node = open_pod(root, settings, pod)
     LOG.info("preparing %s of %d pods", node, pod.members)
     deadline = node.limit(settings.setup_seconds)
-    folder = ClusterFolder(node, pod.job_uid)
+    folder = ClusterFolder(node, pod.job_uid, Signer(pod.secret))
     run_stage(node.clock, "find the shared file system", folder.check)
     member = start_member(node, "", deadline)
     begin_data(node)

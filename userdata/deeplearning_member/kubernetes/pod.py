@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from deeplearning_agent.boot.instance_store import LOCAL_LINK
@@ -17,6 +17,7 @@ from deeplearning_contract.jobs.kubernetes_job import (
     JOB_UID_VARIABLE,
     MEMBERS_VARIABLE,
     POD_VARIABLE,
+    SIGNING_VARIABLE,
     SOURCES_VARIABLE,
 )
 from deeplearning_contract.names import NodeRole
@@ -44,6 +45,7 @@ class Pod:
     job_uid: str  # Id of the Job; one that is submitted again has another
     members: int  # Pods of the job
     definition: JobDefinition  # The job that they run
+    secret: str = field(repr=False)  # Secret of the job's members
     sources: tuple[DataSettings, ...] = ()  # Data in S3 that they bring
 
     @property
@@ -61,6 +63,7 @@ class Pod:
                 job_uid=environment[JOB_UID_VARIABLE],
                 members=int(environment[MEMBERS_VARIABLE]),
                 definition=JobDefinition.from_json(environment[DEFINITION_VARIABLE]),
+                secret=environment[SIGNING_VARIABLE],
                 sources=tuple(
                     read_record(DataSettings, source, SOURCES_VARIABLE)
                     for source in json.loads(environment.get(SOURCES_VARIABLE, "[]"))

@@ -21,6 +21,7 @@ from deeplearning_member.sagemaker.meeting import POLL_SECONDS, SEPARATED_REMEDY
 from deeplearning_member.sagemaker.outcome import publish_model, write_failure
 from deeplearning_member.sagemaker.rounds import Round, RoundFile
 from deeplearning_member.sagemaker.training_job import TrainingJob
+from deeplearning_member.signed_file import Signer
 from deeplearning_node.deadline import Deadline
 from deeplearning_node.failure import StageFailure, describe_failure
 from deeplearning_node.node import Node
@@ -64,8 +65,8 @@ def run_container(root: Path, stop: threading.Event) -> int:
     LOG.info("preparing %s of %d containers", node, len(job.hosts))
     deadline = node.limit(settings.setup_seconds)
     member = prepare_container(node, deadline)
-    current = Meeting(node, member, job.hosts, stop.is_set).form(deadline)
-    return lead(node, job, current, stop) if node.is_master else follow(node, current, job.hosts[0], stop)
+    current = Meeting(node, member, job.hosts, Signer(job.secret), stop.is_set).form(deadline)
+    return lead(node, job, current, stop) if node.is_master else follow(node, job, current, stop)
 
 
 def lead(node: Node, job: TrainingJob, current: Round, stop: threading.Event) -> int:
@@ -75,13 +76,13 @@ def lead(node: Node, job: TrainingJob, current: Round, stop: threading.Event) ->
         publish_model(node, job.definition)
     else:
         write_failure(node.root, end.cause or f"the job ended with status {end.status}; see the log of {job.host}")
-    RoundFile(node).write(Round(current.id, end.status, end.cause))
+    RoundFile(node, Signer(job.secret)).write(Round(current.id, end.status, end.cause))
     return end.status
 
 
-def follow(node: Node, current: Round, first: str, stop: threading.Event) -> int:
+def follow(node: Node, job: TrainingJob, current: Round, stop: threading.Event) -> int:
     """Wait for the end of the job on the first container; StageFailure when it is lost."""
-    rounds, clock = RoundFile(node), node.clock
+    rounds, clock, first = RoundFile(node, Signer(job.secret)), node.clock, job.hosts[0]
     silent = Deadline.after(clock, SILENT_SECONDS)
     probe = Deadline.after(clock, 0)
     last: Deadline | None = None

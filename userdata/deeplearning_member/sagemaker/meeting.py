@@ -13,6 +13,7 @@ from deeplearning_member.cluster_folder import ClusterFolder
 from deeplearning_member.container import list_variables
 from deeplearning_member.reachability import SSH_PORT, responds
 from deeplearning_member.sagemaker.rounds import Round, RoundFile, refresh_folder
+from deeplearning_member.signed_file import Signer
 from deeplearning_node.deadline import Deadline
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.node import Node
@@ -36,7 +37,9 @@ class StoppedError(Exception):
 class Meeting:
     """Meeting of this container with the others of the job."""
 
-    def __init__(self, node: Node, member: Member, hosts: tuple[str, ...], is_stopped: Callable[[], bool]) -> None:
+    def __init__(
+        self, node: Node, member: Member, hosts: tuple[str, ...], signer: Signer, is_stopped: Callable[[], bool]
+    ) -> None:
         """
         Bind the node and its description; nothing is written yet.
 
@@ -44,10 +47,11 @@ class Meeting:
             node: This container.
             member: Its description.
             hosts: Names of all containers, by number.
+            signer: Signatures of the job's members.
             is_stopped: Whether the job has been stopped.
         """
         self._node, self._member, self._hosts, self._is_stopped = node, member, hosts, is_stopped
-        self._rounds = RoundFile(node)
+        self._signer, self._rounds = signer, RoundFile(node, signer)
         self._round: Round | None = None
         self._folder: ClusterFolder | None = None
         self._installed = 0
@@ -85,7 +89,7 @@ class Meeting:
         if found is None:
             return None
         if self._round is None or found.id != self._round.id:  # Until now, that of the earlier containers was there.
-            self._round, self._folder, self._installed = found, ClusterFolder(self._node, found.id), 0
+            self._round, self._folder, self._installed = found, ClusterFolder(self._node, found.id, self._signer), 0
         folder = self._folder
         if folder is None:
             return None

@@ -6,12 +6,16 @@ addresses and keys. What the earlier containers announced belongs to the earlier
 """
 
 import json
+import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deeplearning_contract.document import parse_record
-from deeplearning_node.atomic_file import write_file
+from deeplearning_member.signed_file import ForgedError, Signer
 from deeplearning_node.node import Node
+
+LOG = logging.getLogger(__name__)
+_PLACE = "round.json"
 
 
 @dataclass(frozen=True)
@@ -26,21 +30,32 @@ class Round:
 class RoundFile:
     """File `.deeplearning/<training job>/round.json` on the shared file system."""
 
-    def __init__(self, node: Node) -> None:
-        """Bind the node, whose cluster is the training job; nothing is read yet."""
-        settings = node.settings
+    def __init__(self, node: Node, signer: Signer) -> None:
+        """Bind the node, whose cluster is the training job, and its signatures; nothing is read yet."""
+        settings, self._signer = node.settings, signer
+        self._refused = ""
         self._path = node.path(f"{settings.file_system.mount_point}/.deeplearning/{settings.cluster}/round.json")
 
     def read(self) -> Round | None:
-        """Return the round; None before the first container has started, or while the file system does not respond."""
+        """
+        Return the round.
+
+        None before the first container has started, while the file system does not respond, or for a forged one, which
+        is logged once.
+        """
         try:
-            return parse_record(Round, self._path.read_text(encoding="utf-8"), "round")
+            return parse_record(Round, self._signer.read(self._path, _PLACE), "round")
+        except ForgedError as error:
+            if not self._refused:
+                LOG.warning("ignored %s: %s", self._path, error)
+            self._refused = str(error)
         except (OSError, ValueError):  # ContractError is a ValueError.
-            return None
+            pass
+        return None
 
     def write(self, current: Round) -> None:
         """Publish the round, or its end."""
-        write_file(self._path, json.dumps(asdict(current)) + "\n")
+        self._signer.write(self._path, _PLACE, json.dumps(asdict(current)))
 
     def refresh(self, host: str) -> None:
         """

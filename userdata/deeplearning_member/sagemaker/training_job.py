@@ -3,11 +3,12 @@
 import json
 import re
 from dataclasses import dataclass
+from dataclasses import field as attribute
 from pathlib import Path
 
 from deeplearning_contract.document import check_type, field, parse_object
 from deeplearning_contract.jobs.job_definition import JobDefinition
-from deeplearning_contract.jobs.training_job import INPUT_FOLDER, read_training_job
+from deeplearning_contract.jobs.training_job import INPUT_FOLDER, SIGNING_PARAMETER, read_training_job
 from deeplearning_contract.names import NodeRole
 from deeplearning_node.failure import StageFailure
 
@@ -25,6 +26,7 @@ class TrainingJob:
     interface: str  # Network interface between them
     channels: frozenset[str]  # Names of the channels
     definition: JobDefinition  # The job that it runs
+    secret: str = attribute(repr=False)  # Secret of the job's members
 
     @property
     def role(self) -> NodeRole:
@@ -59,6 +61,7 @@ class TrainingJob:
                 interface=field(resources, "network_interface_name", str, _RESOURCES),
                 channels=frozenset(channels),
                 definition=read_training_job({key: check_type(text, str, key) for key, text in parameters.items()}),
+                secret=field(parameters, SIGNING_PARAMETER, str, _PARAMETERS),
             )
         except (OSError, ValueError) as error:  # ContractError is a ValueError.
             raise StageFailure(

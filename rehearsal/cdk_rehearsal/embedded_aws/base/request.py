@@ -98,8 +98,10 @@ _S3_HEADERS = {
     "x-amz-acl": "ACL",
     "x-amz-server-side-encryption": "ServerSideEncryption",
     "x-amz-server-side-encryption-aws-kms-key-id": "SSEKMSKeyId",
+    "x-amz-copy-source": "CopySource",
+    "x-amz-tagging-directive": "TaggingDirective",
 }
-"""Headers of uploads by which policies decide, with the API's names."""
+"""Headers of uploads and copies by which policies decide, with the API's names."""
 
 
 def read_parameters(service: str, request: SignedRequest) -> Mapping[str, Any]:

@@ -293,6 +293,27 @@ def test_several_clusters_of_a_call_are_named_with_their_tags():
     assert needs[0].context == {"elasticmapreduce:ResourceTag/team": "learning", "aws:ResourceTag/team": "learning"}
 
 
+def describe_copy(**headers):
+    """Return each action of a copy of the encrypted archive, with its resource."""
+    copy = ("s3.CopyObject", {"Bucket": "team", "Key": "a", "CopySource": "/team/environments%2Fa.tar", **headers})
+    return [(need.action, need.resource) for need in list_needs(copy)]
+
+
+def test_a_copy_needs_to_read_its_source_and_to_write_its_destination():
+    """S3 API Reference, "CopyObject", "Permissions"; tags are copied by default, and reading them is another right."""
+    wanted = [("s3:PutObject", "arn:aws:s3:::team/a"), ("s3:GetObject", ARCHIVE)]
+    tags, use = ("s3:GetObjectTagging", ARCHIVE), ("kms:Decrypt", KEY)
+    assert describe_copy() == [*wanted, tags, use]
+    assert describe_copy(TaggingDirective="COPY") == [*wanted, tags, use]
+    assert describe_copy(TaggingDirective="REPLACE") == [*wanted, use]
+
+
+@pytest.mark.parametrize("source", ["team/a?versionId=1", "team", "arn:aws:s3:us-east-1:1:accesspoint/a/object/b", ""])
+def test_a_copy_of_what_is_not_looked_up_here_is_refused(source):
+    with pytest.raises(UnknownOperationError, match=r"s3\.CopyObject must name its resource"):
+        list_needs(("s3.CopyObject", {"Bucket": "team", "Key": "a", "CopySource": source}))
+
+
 def test_a_key_that_an_upload_names_is_used_in_place_of_the_buckets():
     _, use = list_needs(("s3.PutObject", {"Bucket": "logs", "Key": "a", "SSEKMSKeyId": KEY}))
     assert (use.action, use.resource, use.is_implied) == ("kms:GenerateDataKey", KEY, True)

@@ -81,7 +81,7 @@ def test_the_role_submits_reads_models_and_nothing_of_the_data(make: Any) -> Non
         resources = statement["Resource"] if isinstance(statement["Resource"], list) else [statement["Resource"]]
         for action in actions:
             allowed.setdefault(action, []).extend(map(render, resources))
-    (programs, models) = allowed["s3:GetObject"]
+    (programs, models, _) = allowed["s3:GetObject"]
     assert programs.endswith(".zip")
     assert models.endswith("/models/*")
     assert "deeplearning-jobs" in allowed["s3:PutObject"][0]

@@ -61,7 +61,6 @@ def test_role_has_what_sagemaker_requires_and_nothing_else(make: Any) -> None:
     rights, prefix = _role(synthesis), read_training(synthesis).name_prefix
     subnet = f"{EC2}:subnet/<TrainingNetworkVpcPrivateSubnet1Subnet>"
     interfaces, key = [f"{EC2}:network-interface/*"], ["<TrainingEncryptionKey.Arn>"]
-    agent = read_training(synthesis).agent.key
     in_subnet = rights["ec2:DeleteNetworkInterface"][1]
     assert render(in_subnet["ArnEquals"]["ec2:Subnet"]) == subnet
     interface_rights = (
@@ -73,8 +72,8 @@ def test_role_has_what_sagemaker_requires_and_nothing_else(make: Any) -> None:
     pulls = ("BatchCheckLayerAvailability", "BatchGetImage", "GetDownloadUrlForLayer")
     namespace = {"StringEquals": {"cloudwatch:namespace": "/aws/sagemaker/TrainingJobs"}}
     assert rights == {
-        "s3:GetObject": (sorted([f"{ASSETS}/{agent}", f"{ASSETS}/deeplearning-jobs/Stack-8085bf09/*"]), {}),
-        "s3:ListBucket": ([ASSETS], {"StringLike": {"s3:prefix": agent}}),
+        "s3:GetObject": ([f"{ASSETS}/deeplearning-jobs/Stack-8085bf09/*"], {}),
+        "s3:ListBucket": ([ASSETS], {"StringLike": {"s3:prefix": "deeplearning-jobs/Stack-8085bf09/agents/*"}}),
         "s3:PutObject": (["<TrainingModelBucket.Arn>/models/*"], {}),
         "ecr:GetAuthorizationToken": (["*"], {}),
         **{
@@ -93,6 +92,23 @@ def test_role_has_what_sagemaker_requires_and_nothing_else(make: Any) -> None:
         **{f"logs:{name}": ([f"{LOGS}:log-stream:{prefix}*"], {}) for name in ("CreateLogStream", "PutLogEvents")},
         "cloudwatch:PutMetricData": (["*"], namespace),
     }
+
+
+def test_an_overwritten_model_can_be_restored(make: Any) -> None:
+    """All jobs write below one prefix; S3 keeps the former version, which their role can neither delete nor expire."""
+    synthesis = make()
+    bucket = synthesis.part("AWS::S3::Bucket", "ModelBucket")["Properties"]
+    assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
+    (rule,) = bucket["LifecycleConfiguration"]["Rules"]
+    assert rule["NoncurrentVersionExpiration"] == {"NoncurrentDays": 30}
+    on_s3 = {action for action in _role(synthesis) if action.startswith("s3:")}
+    assert on_s3 == {"s3:GetObject", "s3:ListBucket", "s3:PutObject"}
+
+
+def test_jobs_add_log_lines_and_delete_none(make: Any) -> None:
+    rights = _role(make())
+    writes = {"logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"}
+    assert {action for action in rights if action.startswith("logs:")} == writes
 
 
 def test_role_grants_no_use_of_the_key_where_instances_have_no_volume(make: Any) -> None:
@@ -163,6 +179,7 @@ def test_submitters_start_jobs_with_the_names_the_network_the_key_and_the_role_o
         "logs:DescribeLogStreams": ([f"{LOGS}:*"], {}),
         "logs:GetLogEvents": ([f"{LOGS}:log-stream:{prefix}*"], {}),
         "ssm:GetParametersByPath": ([documents], {}),
+        "s3:GetObject": ([f"{ASSETS}/{read_training(synthesis).agent.key}"], {}),
         "s3:PutObject": ([f"{ASSETS}/deeplearning-jobs/Stack-8085bf09/*"], {}),
     }
 

@@ -103,7 +103,9 @@ def test_a_job_of_the_document_is_a_request_with_only_the_data_that_it_names(mak
     synthesis = make(image=IMAGE, storage=Storage(data=DATA, lustre=Lustre()))
     submission, training = read_submission(synthesis), read_training(synthesis)
     job = JobDefinition(name="train", program=("python", "train.py"), data=("train", "linked"))
-    request = make_training_request(submission, job, name_training_job(training, job.name, "20261127000000"))
+    request = make_training_request(
+        submission, job, name_training_job(training, job.name, "20261127000000"), secret="5e" * 32
+    )
     _, _, train, linked = request["InputDataConfig"]
     assert train["DataSource"]["S3DataSource"]["S3Uri"] == "s3://team-data/train/"
     (lustre,) = synthesis.of_type("AWS::FSx::FileSystem")

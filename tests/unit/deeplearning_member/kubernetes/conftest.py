@@ -12,12 +12,14 @@ from deeplearning_contract.setting_parts import FileSystemSettings
 from deeplearning_member.cluster_folder import ClusterFolder
 from deeplearning_member.kubernetes.pod import Pod
 from deeplearning_member.kubernetes.pods import PodService
+from deeplearning_member.signed_file import Signer
 from deeplearning_node.instance_metadata import Identity
 from deeplearning_node.node import Node
 from deeplearning_node.ssh import HOST_KEY, read_host_key
 from tests.unit.node_lab import StillClock
 
 DEFINITION = JobDefinition("train_digits", ("python3", "train.py"))
+JOB_SECRET = "5e" * 32
 JOB_UID = "8f0c2f4e-0d2a-4c5b-9d8e-2f3a4b5c6d7e"
 
 
@@ -40,7 +42,7 @@ class Pods:
         return f"train-digits-{index}-{self.started:05d}"
 
     def describe(self, index):
-        return Pod(self.name(index), index, JOB_UID, self.count, DEFINITION)
+        return Pod(self.name(index), index, JOB_UID, self.count, DEFINITION, JOB_SECRET)
 
     def node(self, index):
         """Return a pod that has just started, with the shared file system mounted."""
@@ -63,7 +65,7 @@ class Pods:
             node.path(HOST_KEY).parent.mkdir(parents=True, exist_ok=True)
             node.path(HOST_KEY).write_text(os.urandom(8).hex())
             member = Member(node.identity.instance_id, node.identity.address, 2, read_host_key(node))
-            folder = ClusterFolder(node, JOB_UID)
+            folder = ClusterFolder(node, JOB_UID, Signer(JOB_SECRET))
             self.services[index] = node, PodService(node, folder, member, {"PATH": "/opt/conda/bin"})
 
     def turn(self, *indices):

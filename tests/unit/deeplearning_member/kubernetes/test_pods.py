@@ -18,13 +18,14 @@ from deeplearning_member.kubernetes.pod import Pod, begin_data, read_index
 from deeplearning_member.kubernetes.pods import SupersededError
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.node_facts import installed_generation
-from tests.unit.deeplearning_member.kubernetes.conftest import DEFINITION, JOB_UID, Pods
+from tests.unit.deeplearning_member.kubernetes.conftest import DEFINITION, JOB_SECRET, JOB_UID, Pods
 
 VARIABLES = {
     "DEEPLEARNING_POD": "train-digits-11-abcde",
     "JOB_COMPLETION_INDEX": "11",
     "DEEPLEARNING_JOB_UID": JOB_UID,
     "DEEPLEARNING_MEMBERS": "12",
+    "DEEPLEARNING_SECRET": JOB_SECRET,
     "DEEPLEARNING_DEFINITION": json.dumps(DEFINITION.to_document()),
 }
 
@@ -33,7 +34,8 @@ VARIABLES = {
 
 def test_a_pod_reads_what_kubernetes_tells_it():
     pod = Pod.read(VARIABLES)
-    assert pod == Pod("train-digits-11-abcde", 11, JOB_UID, 12, DEFINITION)
+    assert pod == Pod("train-digits-11-abcde", 11, JOB_UID, 12, DEFINITION, JOB_SECRET)
+    assert JOB_SECRET not in repr(pod)
     assert (pod.role, Pod.read({**VARIABLES, "JOB_COMPLETION_INDEX": "0"}).role) == (NodeRole.WORKER, NodeRole.MASTER)
 
 

@@ -12,12 +12,14 @@ from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import FileSystemSettings
 from deeplearning_member.sagemaker.meeting import Meeting
 from deeplearning_member.sagemaker.training_job import TrainingJob
+from deeplearning_member.signed_file import Signer
 from deeplearning_node.instance_metadata import Identity
 from deeplearning_node.node import Node
 from deeplearning_node.ssh import HOST_KEY, read_host_key
 from tests.unit.node_lab import StillClock
 
 JOB = "0123abcd-train-20260102030405"
+JOB_SECRET = "5e" * 32
 DEFINITION = JobDefinition("train", ("python3", "train.py"))
 
 
@@ -44,7 +46,7 @@ class Containers:
         folder.mkdir(parents=True, exist_ok=True)
         hosts = sorted(self.hosts)  # As texts, like SageMaker's
         resources = {"current_host": f"algo-{number}", "hosts": hosts, "network_interface_name": "eth0", **changes}
-        parameters = {"deeplearning_job_0": json.dumps(DEFINITION.to_document())}
+        parameters = {"deeplearning_job_0": json.dumps(DEFINITION.to_document()), "deeplearning_secret": JOB_SECRET}
         (folder / "resourceconfig.json").write_text(json.dumps(resources))
         (folder / "hyperparameters.json").write_text(json.dumps(parameters))
         (folder / "inputdataconfig.json").write_text(json.dumps({"deeplearning-shared": {}, "train": {}}))
@@ -75,7 +77,7 @@ class Containers:
         node.path(HOST_KEY).parent.mkdir(parents=True, exist_ok=True)
         node.path(HOST_KEY).write_text(os.urandom(8).hex())
         member = Member(node.identity.instance_id, node.identity.address, 2, read_host_key(node))
-        meeting = Meeting(node, member, self.hosts, lambda: self.is_stopped)
+        meeting = Meeting(node, member, self.hosts, Signer(JOB_SECRET), lambda: self.is_stopped)
         meeting.begin()
         return meeting
 

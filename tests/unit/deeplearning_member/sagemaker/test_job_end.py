@@ -12,10 +12,12 @@ from deeplearning_member import job_process
 from deeplearning_member.sagemaker import entry
 from deeplearning_member.sagemaker.entry import follow, lead
 from deeplearning_member.sagemaker.rounds import Round, RoundFile
+from deeplearning_member.signed_file import Signer
 from deeplearning_node.failure import StageFailure
 from tests.real_time import GENEROUS_SECONDS, wait_until
-from tests.unit.deeplearning_member.sagemaker.conftest import DEFINITION
+from tests.unit.deeplearning_member.sagemaker.conftest import DEFINITION, JOB_SECRET
 
+SIGNER = Signer(JOB_SECRET)
 CURRENT = Round("0123456789abcdef")
 
 
@@ -46,7 +48,7 @@ class FirstContainer:
 
     @property
     def end(self):
-        return RoundFile(self.node).read()
+        return RoundFile(self.node, SIGNER).read()
 
 
 @pytest.fixture
@@ -137,16 +139,16 @@ def responding(monkeypatch):
 @pytest.mark.parametrize("status", [0, 1, 143])
 def test_the_others_end_well_when_the_job_has_ended(containers, responding, status):
     node = containers.node(2)
-    RoundFile(node).write(Round(CURRENT.id, status, "whatever"))
-    assert follow(node, CURRENT, "algo-1", threading.Event()) == 0
+    RoundFile(node, SIGNER).write(Round(CURRENT.id, status, "whatever"))
+    assert follow(node, containers.describe(2), CURRENT, threading.Event()) == 0
 
 
 def test_the_end_of_an_earlier_round_does_not_count(containers, responding):
     node = containers.node(2)
-    RoundFile(node).write(Round("earlier", 0))
+    RoundFile(node, SIGNER).write(Round("earlier", 0))
     responding["algo-1"] = False
     with pytest.raises(StageFailure, match="algo-1 has not responded on port 22 for 60 s") as caught:
-        follow(node, CURRENT, "algo-1", threading.Event())
+        follow(node, containers.describe(2), CURRENT, threading.Event())
     assert "security groups of the job admit each other" in caught.value.remedy, "it never responded"
 
 
@@ -154,7 +156,7 @@ def test_a_first_container_that_responds_no_more_is_lost(containers, monkeypatch
     answers = iter([True])
     monkeypatch.setattr(entry, "responds", lambda _: next(answers, False))
     with pytest.raises(StageFailure, match="algo-1 has not responded on port 22 for 60 s") as caught:
-        follow(containers.node(2), CURRENT, "algo-1", threading.Event())
+        follow(containers.node(2), containers.describe(2), CURRENT, threading.Event())
     assert "resumes from its newest checkpoint" in caught.value.remedy
 
 
@@ -163,16 +165,16 @@ def test_a_first_container_that_responds_again_is_not_lost(containers, respondin
 
     def respond(_):
         if (answer := next(answers, None)) is None:
-            RoundFile(node).write(Round(CURRENT.id, 0))
+            RoundFile(node, SIGNER).write(Round(CURRENT.id, 0))
         return bool(answer)
 
     monkeypatch.setattr(entry, "responds", respond)
-    assert follow(node, CURRENT, "algo-1", threading.Event()) == 0
+    assert follow(node, containers.describe(2), CURRENT, threading.Event()) == 0
 
 
 def test_after_a_stop_the_others_stay_for_the_ranks_at_most_until_sagemaker_kills_them(containers, responding):
     node, stop = containers.node(2), threading.Event()
     stop.set()
     began = node.clock.read()
-    assert follow(node, CURRENT, "algo-1", stop) == 0
+    assert follow(node, containers.describe(2), CURRENT, stop) == 0
     assert 100 <= node.clock.read() - began < 120
