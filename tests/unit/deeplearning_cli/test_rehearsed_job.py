@@ -14,6 +14,7 @@ from deeplearning_cli.jobs.definition import read_job as read_users_job
 from deeplearning_cli.jobs.ec2 import Ec2Platform
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import Platform, SubmissionSettings, make_agent_copy
+from deeplearning_contract.jobs.training_job import SIGNING_PARAMETER
 from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_rehearsal.checks.training import JOB_FILE, PROGRAM, example_folder, read_job, upload_example
 from deeplearning_rehearsal.platforms.registry import CLUSTER_PLATFORMS
@@ -47,6 +48,7 @@ class Service:
 
     def create_training_job(self, **request: Any) -> NoReturn:
         request["TrainingJobName"] = request["TrainingJobName"][:-TIME_DIGITS]
+        assert len(request["HyperParameters"].pop(SIGNING_PARAMETER)) == 64  # Each submission has its own.
         raise SentError(request)
 
     def add_job_flow_steps(self, **request: Any) -> NoReturn:
