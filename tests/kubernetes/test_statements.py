@@ -209,6 +209,43 @@ def test_a_claim_above_every_free_volume_stays_pending(lab):
     assert lab.admin.get("persistentvolumes", "", "free")["spec"]["claimRef"]["name"] == "fitting"
 
 
+# --- Pod Security -------------------------------------------------------------------------------------
+
+
+def test_no_pod_of_a_submitter_leaves_its_container_and_its_job_says_why(lab):
+    job = lab.make("hostile", members=1)
+    spec = job["spec"]["template"]["spec"]
+    spec["containers"][0]["securityContext"] = {"privileged": True}
+    answer = lab.submitter.apply(job)
+    assert answer.code == 201
+    detail = 'privileged (container "member" must not set securityContext.privileged=true)'
+    assert f'would violate PodSecurity "baseline:latest": {detail}' in answer.warnings[0].replace("\\", "")
+    words = lab.until(lambda: lab.find_event("FailedCreate", "hostile"))
+    end = f'is forbidden: violates PodSecurity "baseline:latest": {detail}'
+    assert re.fullmatch(r'Error creating: pods "hostile-0-(.....)?" ' + re.escape(end), words)
+    assert lab.list_pods("hostile") == []
+    pod = {"metadata": {"name": "own"}, "spec": {**spec, "hostNetwork": True}}
+    answer = lab.submitter.call("POST", locate("pods", lab.namespace), pod)
+    assert (answer.code, answer.reason) == (403, "Forbidden")
+    assert f"host namespaces (hostNetwork=true), {detail}" in answer.message
+
+
+def test_a_submitter_changes_neither_the_label_of_the_namespace_nor_who_may_what(lab):
+    open_namespace = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}
+    path = locate("namespaces", name=lab.namespace)
+    assert lab.submitter.call("PATCH", path, open_namespace, MERGE).code == 403
+    assert lab.submitter.call("DELETE", path).code == 403
+    made = {"metadata": {"name": "own"}}
+    assert lab.submitter.call("POST", locate("namespaces"), made).code == 403
+    subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": ROLE}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    binding = {**made, "roleRef": role, "subjects": [subject]}
+    assert lab.submitter.call("POST", locate("rolebindings", lab.namespace), binding).code == 403
+    assert lab.submitter.call("POST", locate("clusterrolebindings"), binding).code == 403
+    bound = locate("rolebindings", lab.namespace, "submitters")
+    assert lab.submitter.call("PATCH", bound, {"subjects": []}, MERGE).code == 403
+
+
 # --- Scheduler ----------------------------------------------------------------------------------------
 
 

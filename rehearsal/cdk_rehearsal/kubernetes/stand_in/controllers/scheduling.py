@@ -14,6 +14,7 @@ from cdk_rehearsal.kubernetes.stand_in.api.objects import set_condition
 from cdk_rehearsal.kubernetes.stand_in.base.resources import CLAIMS, NODES, PODS, Manifest, get_key
 from cdk_rehearsal.kubernetes.stand_in.base.selectors import matches_expression, matches_labels, read_quantity
 from cdk_rehearsal.kubernetes.stand_in.base.store import Store
+from cdk_rehearsal.kubernetes.stand_in.schemas.schema import parse_version
 
 _SOURCE = "default-scheduler"
 _ENDED = ("Succeeded", "Failed")
@@ -34,8 +35,7 @@ class Scheduler:
 
     def __init__(self, store: Store, version: str) -> None:
         self._store = store
-        major, minor = version.split(".")
-        self._names_taints = (int(major), int(minor)) < _TAINTS_UNNAMED
+        self._names_taints = parse_version(version) < _TAINTS_UNNAMED
 
     def settle(self) -> Sequence[float]:
         """Bind the pods that can be bound."""
