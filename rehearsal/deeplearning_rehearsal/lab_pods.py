@@ -16,7 +16,8 @@ from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.kubernetes.api_client import ApiClient, ApiError, locate
 from cdk_rehearsal.kubernetes.container_logs import LogServer
 from cdk_rehearsal.kubernetes.control_plane import ControlPlane
-from cdk_rehearsal.kubernetes.kubelet import Kubelets, KubernetesNode
+from cdk_rehearsal.kubernetes.kubelet import Kubelets
+from cdk_rehearsal.kubernetes.node_status import KubernetesNode
 from cdk_rehearsal.kubernetes.pods import ClaimVolume, ImageError, PodOrder, RunningPod, VolumeError
 from cdk_rehearsal.kubernetes.users import User
 from cdk_rehearsal.lab import Container, ContainerOrder, Lab, Mount, StandIn
@@ -231,6 +232,8 @@ class KubernetesCluster:
                 address=node.machine.address,
                 labels=node.labels,
                 taints=[{"key": each.key, "value": each.value, "effect": each.effect} for each in node.taints],
+                capacity=node.capacity,
+                allocatable=node.allocatable,
                 resources={GPU: node.gpu_count},
                 plugged={_EFA_PLUGIN: {EFA: node.efa_count}},
                 find_fault=node.find_fault,

@@ -58,7 +58,7 @@ def test_the_device_plugins_of_a_cluster_are_kept(stand_in):
     for each in (each for each in objects if each["kind"] == "DaemonSet"):
         first, second = stand_in.apply(each), stand_in.apply(each)
         assert (first.code, second.code) == (201, 200), first
-        assert first.document["metadata"]["resourceVersion"] == second.document["metadata"]["resourceVersion"]
+        assert [each.document["metadata"]["generation"] for each in (first, second)] == [1, 1]
     found = stand_in.do("GET", "/apis/apps/v1/namespaces/kube-system/daemonsets")["items"]
     assert [each["metadata"]["name"] for each in found] == ["aws-efa-k8s-device-plugin", "nvidia-device-plugin"]
 

@@ -209,6 +209,55 @@ def test_a_claim_above_every_free_volume_stays_pending(lab):
     assert lab.admin.get("persistentvolumes", "", "free")["spec"]["claimRef"]["name"] == "fitting"
 
 
+def test_a_volume_that_is_given_to_another_claim_is_given_back(lab):
+    reference = {"spec": {"claimRef": {"namespace": "default"}}}
+    path = locate("persistentvolumes", name="nfs-data")
+    lab.admin.do("PATCH", path, reference, MERGE)
+
+    def is_back():
+        volume = lab.admin.do("GET", path)
+        return volume["spec"]["claimRef"]["namespace"] == lab.namespace and volume["status"]["phase"] == "Bound"
+
+    lab.until(is_back)
+    assert lab.admin.get("persistentvolumeclaims", lab.namespace, "nfs-external")["status"]["phase"] == "Bound"
+
+
+# --- DaemonSets ---------------------------------------------------------------------------------------
+
+
+def make_daemons(lab, **spec):
+    """Return a DaemonSet of the namespace that takes each node of members."""
+    container = {"name": "a", "image": "a"}
+    pod = {"nodeSelector": {"deeplearning/member": "true"}, "containers": [container], **spec}
+    template = {"metadata": {"labels": {"app": "plugin"}}, "spec": pod}
+    selector = {"matchLabels": {"app": "plugin"}}
+    metadata = {"name": "plugin", "namespace": lab.namespace}
+    spec = {"selector": selector, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "spec": spec}
+
+
+def list_daemons(lab):
+    """Return the nodes on which pods of the DaemonSet run."""
+    pods = lab.admin.list("pods", lab.namespace, labelSelector="app=plugin")
+    return sorted(pod["spec"]["nodeName"] for pod in pods if pod["status"]["phase"] == "Running")
+
+
+def test_a_daemon_set_has_a_pod_on_each_node_that_it_selects_and_tolerates(lab):
+    lab.admin.apply(make_daemons(lab))
+    path = ("daemonsets", lab.namespace, "plugin")
+    lab.until(lambda: lab.admin.get(*path)["status"].get("observedGeneration"))
+    assert lab.admin.get(*path)["status"]["desiredNumberScheduled"] == 0
+    tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    lab.admin.do("PATCH", locate(*path), {"spec": {"template": {"spec": {"tolerations": tolerations}}}}, MERGE)
+    found = lab.until(lambda: (nodes := list_daemons(lab)) and len(nodes) == 2 and nodes)
+    lab.join_member(8)
+    lab.until(lambda: len(list_daemons(lab)) == 3)
+    assert set(found) < set(list_daemons(lab))
+    lab.until(lambda: lab.admin.get(*path)["status"]["numberReady"] == 3)
+    lab.admin.do("DELETE", locate(*path), BACKGROUND)
+    lab.until(lambda: not lab.admin.list("pods", lab.namespace))
+
+
 # --- Pod Security -------------------------------------------------------------------------------------
 
 
@@ -330,6 +379,23 @@ def test_success_of_index_0_ends_the_others_and_completes_the_job(lab):
     assert status.get("active", 0) == 0
     lab.until(lambda: [pod["status"]["phase"] for pod in lab.list_pods("success")] == ["Succeeded"])
     assert lab.find_event("Completed", "success") == "Job completed"
+
+
+def test_a_failure_counts_before_a_success_of_the_same_second(lab):
+    pods = lab.run("both")
+    lab.kubelet.end(pods[0], 0)
+    lab.kubelet.end(pods[1], 1)
+    assert lab.await_end("both") == ["FailureTarget/PodFailurePolicy", "Failed/PodFailurePolicy"]
+
+
+def test_a_job_that_wants_fewer_pods_goes_on(lab):
+    lab.run("fewer")
+    path = locate("jobs", lab.namespace, "fewer")
+    lab.submitter.do("PATCH", path, {"spec": {"parallelism": 1}}, MERGE)
+    pods = lab.until(lambda: len(lab.list_pods("fewer")) == 1 and lab.get_running("fewer", 1))
+    assert lab.list_ends("fewer") == []
+    assert lab.get_status("fewer").get("failed", 0) == 0
+    assert get_index(pods[0]) == 0
 
 
 def test_success_of_another_index_ends_nothing(lab):
