@@ -1,5 +1,5 @@
 """
-What a node of an instance type has, and what EKS leaves of it to pods.
+Capacity of a node by its instance type, and the part of it that pods may have.
 
 Sources: EC2 API, DescribeInstanceTypes; awslabs/amazon-eks-ami, nodeadm, `kubelet/config.go` (reserved CPU and memory,
 eviction thresholds); Amazon EKS user guide, "Choose an optimal Amazon EC2 node instance type" (pods by addresses).

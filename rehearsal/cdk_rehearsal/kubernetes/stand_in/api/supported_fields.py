@@ -24,7 +24,7 @@ from cdk_rehearsal.kubernetes.stand_in.base.resources import (
 )
 
 _ANY = None
-"""Whatever is in the field is obeyed."""
+"""Every value of the field is obeyed."""
 _Fields = Mapping[str, Any] | frozenset[Any] | None
 """Fields below a field, or the values that it may have."""
 
