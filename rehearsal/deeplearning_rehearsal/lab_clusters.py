@@ -5,9 +5,8 @@ import contextlib
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
-from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ from cdk_rehearsal.embedded_aws.eks.host import ClusterNode, ClusterOrder, Clust
 from cdk_rehearsal.kubernetes.api_client import MERGE, STRATEGIC, ApiClient, ApiError, locate
 from cdk_rehearsal.kubernetes.container_logs import LogServer
 from cdk_rehearsal.kubernetes.control_plane import ControlPlane
-from cdk_rehearsal.kubernetes.kubelet import Kubelets, KubernetesNode
+from cdk_rehearsal.kubernetes.kubelet import Kubelets
+from cdk_rehearsal.kubernetes.node_status import KubernetesNode
 from cdk_rehearsal.kubernetes.users import User
 from cdk_rehearsal.lab import StandIn
 from deeplearning_contract.jobs.kubernetes_cluster import EFA, GPU
@@ -26,40 +26,6 @@ _POLICIES = {"AmazonEKSClusterAdminPolicy": "cluster-admin", "AmazonEKSEditPolic
 """Policy of EKS -> the cluster role with its rights."""
 _EFA_PLUGIN = "aws-efa-k8s-device-plugin"
 _POLL_SECONDS = 0.3
-
-
-class PulledPlugins(Mapping[str, Mapping[str, int]]):
-    """
-    Device plugins of a node whose image it may pull: image -> resources that the plugin finds.
-
-    Args:
-        api: Client with every right.
-        found: Part of the image's name -> resources.
-        may_pull: Returns whether the node may pull an image.
-    """
-
-    def __init__(self, api: ApiClient, found: Mapping[str, Mapping[str, int]], may_pull: Callable[[str], bool]) -> None:
-        self._api, self._found, self._may_pull = api, found, may_pull
-        self._pulled: dict[str, bool] = {}
-
-    def __iter__(self) -> Iterator[str]:
-        """Return the images as the DaemonSets have them now; a node pulls each once."""
-        daemons = self._api.list("daemonsets", "kube-system")
-        containers = [each for daemon in daemons for each in daemon["spec"]["template"]["spec"]["containers"]]
-        for image in {str(each["image"]) for each in containers if self._match(str(each["image"]))}:
-            if self._pulled.get(image) or self._pulled.setdefault(image, self._may_pull(image)):
-                yield image
-
-    def __len__(self) -> int:
-        """Return the number of images."""
-        return sum(1 for _ in self)
-
-    def __getitem__(self, image: str) -> Mapping[str, int]:
-        """Return the resources that a plugin finds."""
-        return self._found[self._match(image)]
-
-    def _match(self, image: str) -> str:
-        return next((part for part in self._found if part in image), "")
 
 
 def is_drained(pod: Mapping[str, Any]) -> bool:
@@ -108,10 +74,10 @@ class KubernetesCluster:
                 address=node.machine.address,
                 labels=node.labels,
                 taints=[{"key": each.key, "value": each.value, "effect": each.effect} for each in node.taints],
+                capacity=node.capacity,
+                allocatable=node.allocatable,
                 resources={GPU: node.gpu_count},
-                plugged=PulledPlugins(
-                    self.api, {_EFA_PLUGIN: {EFA: node.efa_count}}, partial(self._pods.may_pull, node=node.name)
-                ),
+                plugged={_EFA_PLUGIN: {EFA: node.efa_count}},
                 find_fault=node.find_fault,
             )
         )

@@ -121,10 +121,11 @@ class LabPods:
         self._running[order.name] = container
         return container
 
-    def may_pull(self, image: str, node: str) -> bool:
-        """Return whether a node may pull an image."""
+    def require_pull(self, image: str, node: str) -> None:
+        """Raise ImageError unless the node's role may pull an image; whether the registry has it is not asked."""
         instance = self.nodes[node].machine.instance_id
-        return not self.aws.find_pull_denial(self.cluster_name, instance, image)
+        if self.aws.find_pull_denial(self.cluster_name, instance, image):
+            raise ImageError(explain_failed_pull(image, is_denied=True))
 
     def remove(self, pod: RunningPod) -> None:
         """End a pod and forget it."""
@@ -150,10 +151,10 @@ class LabPods:
 
     def _pull(self, image: str, node: str) -> ContainerImage:
         """Return an image that a node pulls; a registry refuses first, whether it has the image or not."""
-        is_denied = not self.may_pull(image, node)
-        asset = None if is_denied else self._stack.find_image(image, self.aws.place)
+        self.require_pull(image, node)
+        asset = self._stack.find_image(image, self.aws.place)
         if asset is None:
-            raise ImageError(explain_failed_pull(image, is_denied=is_denied))
+            raise ImageError(explain_failed_pull(image, is_denied=False))
         return self._built[asset.name]
 
     def _choose_address(self, node: ClusterNode) -> str:

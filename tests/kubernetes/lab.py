@@ -55,6 +55,9 @@ class Lab:
 
     def close(self):
         """Remove what the next statement would meet."""
+        for each in [each["metadata"] for each in self.admin.list("daemonsets")]:
+            path = locate("daemonsets", each["namespace"], each["name"])
+            self.admin.call("DELETE", path, {"propagationPolicy": "Background"})
         for job in self.list_jobs():
             path = locate("jobs", self.namespace, job["metadata"]["name"])
             self.admin.call("DELETE", path, {"propagationPolicy": "Background"})

@@ -9,15 +9,18 @@ import pytest
 
 from cdk_rehearsal.kubernetes.api_client import ApiClient
 from cdk_rehearsal.kubernetes.container_logs import LogServer
-from cdk_rehearsal.kubernetes.kubelet import Kubelets, KubernetesNode
+from cdk_rehearsal.kubernetes.kubelet import Kubelets
+from cdk_rehearsal.kubernetes.node_status import KubernetesNode
 from cdk_rehearsal.kubernetes.pods import ImageError, VolumeError
 from tests.kubernetes.client import locate
 from tests.kubernetes.conftest import NUMBERS
-from tests.kubernetes.lab import SETTINGS, TAINT, Lab
-from tests.real_time import GENEROUS_SECONDS
+from tests.kubernetes.lab import SETTINGS, TAINT, Lab, get_disruptions
+from tests.real_time import GENEROUS_SECONDS, wait_until
 
 KUBELET = "cdk_rehearsal.kubernetes.kubelet"
 KILLED, TERMINATED = 137, 143
+SIZE = {"cpu": "8", "memory": "16Gi", "pods": "29", "ephemeral-storage": "100Gi"}
+PLUGIN = "example.com/plugin:1"
 
 
 @dataclass
@@ -64,6 +67,10 @@ class RecordedHost:
         self.pods[order.name] = RecordedPod(order, root, on_line)
         return self.pods[order.name]
 
+    def require_pull(self, image, node):
+        if self.fault:
+            raise self.fault
+
     def remove(self, pod):
         self.removed.append(pod)
         pod.kill()
@@ -87,7 +94,10 @@ class Site:
             address="127.0.0.1",
             labels={"deeplearning/member": "true"},
             taints=[TAINT],
+            capacity=SIZE,
+            allocatable=SIZE,
             resources={"nvidia.com/gpu": 2},
+            plugged={PLUGIN: {"vpc.amazonaws.com/efa": 4}},
             find_fault=lambda: self.fault,
         )
         self.kubelets.join(node)
@@ -263,3 +273,114 @@ def test_of_a_lost_node_nobody_says_that_its_pods_have_ended(site):
     assert (running.status, site.host.removed) == (KILLED, [running])
     site.kubelets.close()
     assert site.lab.admin.get("pods", site.lab.namespace, pod["metadata"]["name"])["status"]["phase"] == "Running"
+
+
+def make_plugin(namespace):
+    """Return the DaemonSet of a device plugin, which names no command."""
+    template = {"spec": {"containers": [{"name": "plugin", "image": PLUGIN}], "tolerations": [{"operator": "Exists"}]}}
+    template["metadata"] = {"labels": {"app": "plugin"}}
+    spec = {"selector": {"matchLabels": {"app": "plugin"}}, "template": template}
+    metadata = {"name": "plugin", "namespace": namespace}
+    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "spec": spec}
+
+
+def test_a_node_has_the_resources_of_a_plugin_once_its_pod_runs_which_nobody_starts(site):
+    site.join()
+    path = locate("nodes", name=site.node)
+    assert "vpc.amazonaws.com/efa" not in site.lab.admin.do("GET", path)["status"]["allocatable"]
+    site.lab.admin.apply(make_plugin(site.lab.namespace))
+    site.await_phase("Running")
+    site.lab.until(lambda: site.lab.admin.do("GET", path)["status"]["allocatable"].get("vpc.amazonaws.com/efa") == "4")
+    assert site.host.pods == {}
+    site.lab.submit("train", members=1)
+    site.await_change(("MODIFIED",), lambda pod: pod["status"].get("phase") == "Running" and "hostname" in pod["spec"])
+    site.lab.admin.do("DELETE", locate("daemonsets", site.lab.namespace, "plugin"), {"propagationPolicy": "Background"})
+
+
+def test_a_plugin_whose_image_the_node_may_not_pull_finds_nothing_until_it_may(site):
+    """The chart aws-efa-k8s-device-plugin has its image in us-west-2, whatever the region of the nodes is."""
+    site.host.fault = ImageError("unexpected status from HEAD request: 403 Forbidden")
+    site.join()
+    site.lab.admin.apply(make_plugin(site.lab.namespace))
+    assert "403 Forbidden" in site.await_wait("ErrImagePull")["message"]
+    path = locate("nodes", name=site.node)
+    assert "vpc.amazonaws.com/efa" not in site.lab.admin.do("GET", path)["status"]["allocatable"]
+    site.host.fault = None
+    wait_until(lambda: site.lab.admin.do("GET", path)["status"]["allocatable"].get("vpc.amazonaws.com/efa") == "4")
+    site.lab.admin.do("DELETE", locate("daemonsets", site.lab.namespace, "plugin"), {"propagationPolicy": "Background"})
+
+
+def test_a_container_without_a_command_waits_with_the_reason(site):
+    site.join()
+    job = site.lab.make("train", members=1)
+    del job["spec"]["template"]["spec"]["containers"][0]["command"]
+    if site.lab.plane.is_stand_in:
+        assert site.lab.submitter.apply(job).code == 501
+        return
+    assert site.lab.submitter.apply(job).code == 201
+    assert "names" in site.await_wait("CreateContainerError")["message"]
+
+
+def test_a_kubelet_that_dies_is_in_the_report(site):
+    site.host.fault = KeyError("command")
+    site.join()
+    site.lab.submit("train", members=1)
+    wait_until(lambda: (site.node, "kubelet has died: KeyError('command')") in site.said)
+
+
+def test_a_node_registers_with_its_status(site):
+    site.fault = "cni plugin not initialized"
+    posted = []
+    call = ApiClient.call
+
+    def record(client, method, path, body=None, kind="application/json"):
+        posted.append((method, path, body))
+        return call(client, method, path, body, kind)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ApiClient, "call", record)
+        site.join()
+    (status,) = [body["status"] for method, path, body in posted if (method, path) == ("POST", "/api/v1/nodes")]
+    states = {each["type"]: each["status"] for each in status["conditions"]}
+    assert states == {"Ready": "False", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False"}
+    assert status["allocatable"]["cpu"] == "8"
+
+
+def test_a_pod_above_a_limit_of_its_own_is_evicted_and_its_failure_counts(site):
+    pod, _ = site.run()
+    words = 'Container member exceeded its local ephemeral storage limit "1Gi". '
+    site.kubelets.evict(pod["metadata"]["name"], words)
+    ended = site.await_phase("Failed")
+    assert (ended["status"]["reason"], ended["status"]["message"]) == ("Evicted", words)
+    assert not get_disruptions(ended)
+    assert site.lab.await_end("train")[-1] == "Failed/MaxFailedIndexesExceeded"
+
+
+@pytest.mark.parametrize(
+    ("resource", "condition", "taint"),
+    [
+        ("memory", "MemoryPressure", "node.kubernetes.io/memory-pressure"),
+        ("ephemeral-storage", "DiskPressure", "node.kubernetes.io/disk-pressure"),
+    ],
+)
+def test_a_node_under_pressure_evicts_its_pods_takes_no_other_and_no_retry_is_spent(
+    site, monkeypatch, resource, condition, taint
+):
+    monkeypatch.setattr(f"{KUBELET}._RENEW_SECONDS", 0.1)
+    pod, _ = site.run()
+    site.kubelets.press(site.node, resource)
+    ended = site.await_phase("Failed")
+    assert get_disruptions(ended) == ["TerminationByKubelet"]
+    assert ended["status"]["message"] == f"The node was low on resource: {resource}. "
+    node = locate("nodes", name=site.node)
+    states = {each["type"]: each["status"] for each in site.lab.admin.do("GET", node)["status"]["conditions"]}
+    assert states[condition] == "True"
+    site.lab.until(lambda: taint in [each["key"] for each in site.lab.admin.do("GET", node)["spec"].get("taints", ())])
+    assert site.lab.list_ends("train") == []
+    site.kubelets.relieve(site.node)
+    uid = pod["metadata"]["uid"]
+    site.lab.until(lambda: any(each["metadata"]["uid"] != uid for each in site.lab.list_pods("train")))
+    successor = site.await_change(
+        ("ADDED", "MODIFIED"), lambda each: each["metadata"]["uid"] != uid and each["status"].get("phase") == "Running"
+    )
+    assert successor["metadata"]["annotations"]["batch.kubernetes.io/job-index-failure-count"] == "0"

@@ -82,7 +82,7 @@ DEFECTS = {
         lambda lab: statements.test_deleting_a_job_deletes_its_pods(lab, statements.BACKGROUND),
     ),
     "the template of a job may change": (
-        [(f"{ROOM}.api.validation._check_fixed_job", nothing)],
+        [(f"{ROOM}.api.validation.check_fixed_job", nothing)],
         statements.test_another_template_of_a_job_is_refused,
     ),
     "each apply is of another manager": (

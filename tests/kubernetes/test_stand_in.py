@@ -34,7 +34,7 @@ def stand_in(tmp_path_factory):
 
 
 def make_job(**spec):
-    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a", "command": ["a"]}]}}
     spec = {"completionMode": "Indexed", "completions": 1, "template": template, **spec}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a", "namespace": "default"}, "spec": spec}
 
@@ -43,7 +43,7 @@ def make_job(**spec):
     ("values", "path"),
     [
         ({"completionMode": "NonIndexed"}, "spec.completionMode NonIndexed"),
-        ({"managedBy": "kueue.x-k8s.io/multikueue"}, "spec.managedBy"),
+        ({"managedBy": "kueue.x-k8s.io/multikueue"}, "spec.managedBy kueue.x-k8s.io/multikueue"),
     ],
 )
 def test_what_the_stand_in_does_not_do_is_refused_by_name(stand_in, values, path):
@@ -58,7 +58,7 @@ def test_the_device_plugins_of_a_cluster_are_kept(stand_in):
     for each in (each for each in objects if each["kind"] == "DaemonSet"):
         first, second = stand_in.apply(each), stand_in.apply(each)
         assert (first.code, second.code) == (201, 200), first
-        assert first.document["metadata"]["resourceVersion"] == second.document["metadata"]["resourceVersion"]
+        assert [each.document["metadata"]["generation"] for each in (first, second)] == [1, 1]
     found = stand_in.do("GET", "/apis/apps/v1/namespaces/kube-system/daemonsets")["items"]
     assert [each["metadata"]["name"] for each in found] == ["aws-efa-k8s-device-plugin", "nvidia-device-plugin"]
 
@@ -109,15 +109,23 @@ def make_sample(plural):
         "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
     }
     pod = {"serviceAccountName": "default", "nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}]}
-    container = {"name": "a", "image": "a", "resources": {"limits": {"cpu": "1"}}, "env": [{"name": "A", "value": "a"}]}
+    container = {
+        "name": "a",
+        "image": "a",
+        "command": ["a"],
+        "resources": {"limits": {"cpu": "1"}},
+        "env": [{"name": "A", "value": "a"}],
+    }
     affinity = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "kubernetes.io/hostname"}
     pod["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [affinity]}}
     storage = {"accessModes": ["ReadWriteMany"], "storageClassName": "a"}
     contents = {
         "jobs": job,
-        "pods": {"spec": {**pod, "containers": [container]}},
+        "pods": {"spec": {**pod, "restartPolicy": "Never", "containers": [container]}},
         "persistentvolumeclaims": {"spec": {**storage, "resources": {"requests": {"storage": "1Gi"}}}},
-        "persistentvolumes": {"spec": {**storage, "capacity": {"storage": "1Gi"}, "nfs": {"server": "a", "path": "/"}}},
+        "persistentvolumes": {
+            "spec": {**storage, "capacity": {"storage": "1Gi"}, "csi": {"driver": "a", "volumeHandle": "a"}}
+        },
         "configmaps": {"data": {"a": "b"}},
         "nodes": {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}, "status": {"allocatable": {"cpu": "1"}}},
     }

@@ -209,6 +209,92 @@ def test_a_claim_above_every_free_volume_stays_pending(lab):
     assert lab.admin.get("persistentvolumes", "", "free")["spec"]["claimRef"]["name"] == "fitting"
 
 
+def test_a_volume_that_is_given_to_another_claim_is_given_back(lab):
+    reference = {"spec": {"claimRef": {"namespace": "default"}}}
+    path = locate("persistentvolumes", name="nfs-data")
+    lab.admin.do("PATCH", path, reference, MERGE)
+
+    def is_back():
+        volume = lab.admin.do("GET", path)
+        return volume["spec"]["claimRef"]["namespace"] == lab.namespace and volume["status"]["phase"] == "Bound"
+
+    lab.until(is_back)
+    assert lab.admin.get("persistentvolumeclaims", lab.namespace, "nfs-external")["status"]["phase"] == "Bound"
+
+
+# --- DaemonSets ---------------------------------------------------------------------------------------
+
+
+def make_daemons(lab, **spec):
+    """Return a DaemonSet of the namespace that takes each node of members."""
+    container = {"name": "a", "image": "a"}
+    pod = {"nodeSelector": {"deeplearning/member": "true"}, "containers": [container], **spec}
+    template = {"metadata": {"labels": {"app": "plugin"}}, "spec": pod}
+    selector = {"matchLabels": {"app": "plugin"}}
+    metadata = {"name": "plugin", "namespace": lab.namespace}
+    spec = {"selector": selector, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "spec": spec}
+
+
+def list_daemons(lab):
+    """Return the nodes on which pods of the DaemonSet run."""
+    pods = lab.admin.list("pods", lab.namespace, labelSelector="app=plugin")
+    return sorted(pod["spec"]["nodeName"] for pod in pods if pod["status"]["phase"] == "Running")
+
+
+def test_a_daemon_set_has_a_pod_on_each_node_that_it_selects_and_tolerates(lab):
+    lab.admin.apply(make_daemons(lab))
+    path = ("daemonsets", lab.namespace, "plugin")
+    lab.until(lambda: lab.admin.get(*path)["status"].get("observedGeneration"))
+    assert lab.admin.get(*path)["status"]["desiredNumberScheduled"] == 0
+    tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    lab.admin.do("PATCH", locate(*path), {"spec": {"template": {"spec": {"tolerations": tolerations}}}}, MERGE)
+    found = lab.until(lambda: (nodes := list_daemons(lab)) and len(nodes) == 2 and nodes)
+    lab.join_member(8)
+    lab.until(lambda: len(list_daemons(lab)) == 3)
+    assert set(found) < set(list_daemons(lab))
+    lab.until(lambda: lab.admin.get(*path)["status"]["numberReady"] == 3)
+    lab.admin.do("DELETE", locate(*path), BACKGROUND)
+    lab.until(lambda: not lab.admin.list("pods", lab.namespace))
+
+
+# --- Pod Security -------------------------------------------------------------------------------------
+
+
+def test_no_pod_of_a_submitter_leaves_its_container_and_its_job_says_why(lab):
+    job = lab.make("hostile", members=1)
+    spec = job["spec"]["template"]["spec"]
+    spec["containers"][0]["securityContext"] = {"privileged": True}
+    answer = lab.submitter.apply(job)
+    assert answer.code == 201
+    detail = 'privileged (container "member" must not set securityContext.privileged=true)'
+    assert f'would violate PodSecurity "baseline:latest": {detail}' in answer.warnings[0].replace("\\", "")
+    words = lab.until(lambda: lab.find_event("FailedCreate", "hostile"))
+    end = f'is forbidden: violates PodSecurity "baseline:latest": {detail}'
+    assert re.fullmatch(r'Error creating: pods "hostile-0-(.....)?" ' + re.escape(end), words)
+    assert lab.list_pods("hostile") == []
+    pod = {"metadata": {"name": "own"}, "spec": {**spec, "hostNetwork": True}}
+    answer = lab.submitter.call("POST", locate("pods", lab.namespace), pod)
+    assert (answer.code, answer.reason) == (403, "Forbidden")
+    assert f"host namespaces (hostNetwork=true), {detail}" in answer.message
+
+
+def test_a_submitter_changes_neither_the_label_of_the_namespace_nor_who_may_what(lab):
+    open_namespace = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}
+    path = locate("namespaces", name=lab.namespace)
+    assert lab.submitter.call("PATCH", path, open_namespace, MERGE).code == 403
+    assert lab.submitter.call("DELETE", path).code == 403
+    made = {"metadata": {"name": "own"}}
+    assert lab.submitter.call("POST", locate("namespaces"), made).code == 403
+    subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": ROLE}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    binding = {**made, "roleRef": role, "subjects": [subject]}
+    assert lab.submitter.call("POST", locate("rolebindings", lab.namespace), binding).code == 403
+    assert lab.submitter.call("POST", locate("clusterrolebindings"), binding).code == 403
+    bound = locate("rolebindings", lab.namespace, "submitters")
+    assert lab.submitter.call("PATCH", bound, {"subjects": []}, MERGE).code == 403
+
+
 # --- Scheduler ----------------------------------------------------------------------------------------
 
 
@@ -293,6 +379,23 @@ def test_success_of_index_0_ends_the_others_and_completes_the_job(lab):
     assert status.get("active", 0) == 0
     lab.until(lambda: [pod["status"]["phase"] for pod in lab.list_pods("success")] == ["Succeeded"])
     assert lab.find_event("Completed", "success") == "Job completed"
+
+
+def test_a_failure_counts_before_a_success_of_the_same_second(lab):
+    pods = lab.run("both")
+    lab.kubelet.end(pods[0], 0)
+    lab.kubelet.end(pods[1], 1)
+    assert lab.await_end("both") == ["FailureTarget/PodFailurePolicy", "Failed/PodFailurePolicy"]
+
+
+def test_a_job_that_wants_fewer_pods_goes_on(lab):
+    lab.run("fewer")
+    path = locate("jobs", lab.namespace, "fewer")
+    lab.submitter.do("PATCH", path, {"spec": {"parallelism": 1}}, MERGE)
+    pods = lab.until(lambda: len(lab.list_pods("fewer")) == 1 and lab.get_running("fewer", 1))
+    assert lab.list_ends("fewer") == []
+    assert lab.get_status("fewer").get("failed", 0) == 0
+    assert get_index(pods[0]) == 0
 
 
 def test_success_of_another_index_ends_nothing(lab):

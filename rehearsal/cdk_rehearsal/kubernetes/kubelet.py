@@ -4,49 +4,24 @@ import base64
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.kubernetes.api_client import MERGE, NOT_FOUND, STRATEGIC, ApiClient, ApiError, locate
 from cdk_rehearsal.kubernetes.container_logs import ContainerLog, LogServer
-from cdk_rehearsal.kubernetes.pod_fields import describe_container, evaluate
+from cdk_rehearsal.kubernetes.node_status import KubernetesNode, describe_node, tell_time
+from cdk_rehearsal.kubernetes.pod_fields import describe_container, describe_event, evaluate, is_daemon
 from cdk_rehearsal.kubernetes.pods import ClaimVolume, ImageError, PodHost, PodOrder, RunningPod, VolumeError
 
 LEASES = "kube-node-lease"
 _RENEW_SECONDS, _POLL_SECONDS, _RETRY_SECONDS = 10.0, 0.4, 5.0
 _LEASE_SECONDS = 40
-_RESERVED = {"cpu": "8", "memory": "16Gi", "pods": "29", "ephemeral-storage": "100Gi"}
 _MOST_MESSAGE = 4096
-_READY = {"reason": "KubeletReady", "message": "kubelet is posting ready status"}
 _PULL_FAILED, _BACK_OFF = "ErrImagePull", "ImagePullBackOff"
+_NO_COMMAND = "the rehearsal starts the command that a container names, and knows no entry point of an image"
 _CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
-
-
-@dataclass(frozen=True, kw_only=True)
-class KubernetesNode:
-    """
-    A node that joins.
-
-    Attributes:
-        name: Its name.
-        address: Its address.
-        labels: Its labels beside those that every node has.
-        taints: Its taints.
-        resources: Name -> count of what device plugins of its image find.
-        plugged: Image of a DaemonSet -> resources that its pods find.
-        find_fault: Returns why the node is not ready; empty where it is.
-    """
-
-    name: str
-    address: str
-    labels: Mapping[str, str]
-    taints: Sequence[Mapping[str, str]] = ()
-    resources: Mapping[str, int] = field(default_factory=dict)
-    plugged: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    find_fault: Callable[[], str] = field(repr=False)
 
 
 @dataclass
@@ -58,7 +33,10 @@ class _Pod:
     running: RunningPod | None = None
     is_stopping: bool = False
     reason: str = ""
+    eviction: str = ""
+    is_disrupted: bool = False
     pull_error: str = ""
+    is_reported: bool = False  # As running, though nothing of it runs: one of a DaemonSet.
     status: int | None = None
     tried: float = 0.0
 
@@ -83,6 +61,7 @@ class Kubelets:
         self._threads: dict[str, threading.Thread] = {}
         self._closing = threading.Event()
         self._said: set[str] = set()
+        self._short: dict[str, str] = {}
 
     def join(self, node: KubernetesNode) -> None:
         """Add a node."""
@@ -92,10 +71,10 @@ class Kubelets:
             "kind": "Node",
             "metadata": {"name": node.name, "labels": labels},
             "spec": {"taints": [dict(taint) for taint in node.taints]},
+            "status": self._describe_node(node),
         }
         self._api.call("POST", locate("nodes"), document)
         self._nodes[node.name] = node
-        self._write_node(node)
         thread = threading.Thread(target=self._run, args=[node], name=f"kubelet {node.name}", daemon=True)
         self._threads[node.name] = thread
         self._lost.discard(node.name)
@@ -121,6 +100,38 @@ class Kubelets:
                 each.reason = reason
                 each.running.kill()
 
+    def evict(self, pod: str, message: str) -> None:
+        """
+        End a pod that exceeds a limit of its own, with the kubelet's message: no disruption, so it counts as a failure.
+
+        Source: Kubernetes, pkg/kubelet/eviction/eviction_manager.go, localStorageEviction.
+        """
+        self._evict(pod, message, is_disrupted=False)
+
+    def press(self, node: str, resource: str) -> None:
+        """
+        Let a node be short of `memory` or `ephemeral-storage`: it takes no pods, and evicts those that run.
+
+        Source: Kubernetes documentation, "Node-pressure Eviction".
+        """
+        self._short[node] = resource
+        self._write_node(self._nodes[node])
+        message = f"The node was low on resource: {resource}. "
+        for pod in list(self._pods.values()):
+            if pod.document["spec"]["nodeName"] == node and pod.running is not None:
+                self._evict(pod.document["metadata"]["name"], message, is_disrupted=True)
+
+    def relieve(self, node: str) -> None:
+        """Let a node have enough of everything again."""
+        self._short.pop(node, None)
+        self._write_node(self._nodes[node])
+
+    def _evict(self, name: str, message: str, *, is_disrupted: bool) -> None:
+        for each in self._pods.values():
+            if each.document["metadata"]["name"] == name and each.running is not None:
+                each.eviction, each.is_disrupted = message, is_disrupted
+                each.running.kill()
+
     def find(self, pod: str) -> RunningPod:
         """Return a pod that runs, by its name; RehearsalError when there is none."""
         found = [each.running for each in self._pods.values() if each.document["metadata"]["name"] == pod]
@@ -139,6 +150,12 @@ class Kubelets:
                 self._host.remove(pod.running)
 
     def _run(self, node: KubernetesNode) -> None:
+        try:
+            self._watch(node)
+        except Exception as error:  # noqa: BLE001 - it ends as a kubelet that crashes, and the report has to say why
+            self._report(node.name, f"kubelet has died: {error!r}")
+
+    def _watch(self, node: KubernetesNode) -> None:
         renewed = 0.0
         while not self._closing.is_set() and node.name not in self._lost:
             try:
@@ -155,7 +172,7 @@ class Kubelets:
             self._closing.wait(_POLL_SECONDS)
 
     def _renew(self, name: str) -> None:
-        spec = {"holderIdentity": name, "leaseDurationSeconds": _LEASE_SECONDS, "renewTime": _now("%fZ")}
+        spec = {"holderIdentity": name, "leaseDurationSeconds": _LEASE_SECONDS, "renewTime": tell_time("%fZ")}
         lease: dict[str, Any] = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
         lease |= {"metadata": {"name": name, "namespace": LEASES}, "spec": spec}
         try:
@@ -166,32 +183,25 @@ class Kubelets:
             self._api.call("POST", locate("leases", LEASES), lease)
 
     def _write_node(self, node: KubernetesNode) -> None:
-        """Report the node's state, with what the device plugins on it find."""
-        resources = dict(node.resources)
-        for image, found in node.plugged.items():
-            daemons = self._api.list("daemonsets", "kube-system")
-            templates = [each["spec"]["template"]["spec"] for each in daemons]
-            if any(
-                image in container["image"] and _selects(spec.get("nodeSelector", {}), node.labels)
-                for spec in templates
-                for container in spec["containers"]
-            ):
-                resources |= found
-        capacity = {**_RESERVED, **{name: str(count) for name, count in resources.items() if count}}
+        status = self._describe_node(node)
+        self._api.call("PATCH", locate("nodes", name=node.name, part="status"), {"status": status}, MERGE)
+
+    def _describe_node(self, node: KubernetesNode) -> dict[str, Any]:
         fault = node.find_fault()
         if not fault and node.name not in self._ready:
             self._ready.add(node.name)
             self._report(node.name, "node is Ready")
-        said = {"reason": "KubeletNotReady", "message": fault} if fault else _READY
-        ready = {"type": "Ready", "status": str(not fault), **said, "lastHeartbeatTime": _now()}
-        status = {
-            "capacity": capacity,
-            "allocatable": capacity,
-            "addresses": [{"type": "InternalIP", "address": node.address}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._logs.port}},
-            "conditions": [{**ready, "lastTransitionTime": _now()}],
-        }
-        self._api.call("PATCH", locate("nodes", name=node.name, part="status"), {"status": status}, MERGE)
+        images, short = self._list_plugins(node.name), self._short.get(node.name, "")
+        return describe_node(node, images, fault=fault, short=short, port=self._logs.port)
+
+    def _list_plugins(self, node: str) -> list[str]:
+        """Return the images of the pods of DaemonSets that a node has."""
+        return [
+            container["image"]
+            for pod in self._pods.values()
+            if pod.document["spec"]["nodeName"] == node and pod.is_reported
+            for container in pod.document["spec"]["containers"]
+        ]
 
     def _tend(self, document: dict[str, Any]) -> None:
         uid, is_deleted = document["metadata"]["uid"], "deletionTimestamp" in document["metadata"]
@@ -206,8 +216,19 @@ class Kubelets:
         elif is_deleted:
             with _unless_gone():
                 self._api.call("DELETE", _locate(document), {"gracePeriodSeconds": 0})
+            if is_daemon(document) and self._pods.pop(uid, None) is not None:
+                self._write_node(self._nodes[document["spec"]["nodeName"]])
         elif document["status"].get("phase", "Pending") == "Pending":
             self._start(document)
+
+    def _take_daemon(self, pod: _Pod) -> None:
+        """Report a pod of a DaemonSet as running, and what its device plugin finds; nothing of it runs here."""
+        node = self._nodes[pod.document["spec"]["nodeName"]]
+        for container in pod.document["spec"]["containers"]:
+            self._host.require_pull(container["image"], node.name)
+        pod.is_reported = True
+        self._write_running(pod.document, node.address)
+        self._write_node(node)
 
     def _start(self, document: dict[str, Any]) -> None:
         metadata = document["metadata"]
@@ -217,7 +238,16 @@ class Kubelets:
                 self._back_off(pod)
             return
         pod.tried, pod.document = time.monotonic(), document
+        if not is_daemon(document) and not all(
+            container.get("command") for container in document["spec"]["containers"]
+        ):
+            self._note(document, "Failed", f"Error: {_NO_COMMAND}")
+            self._write_waiting(document, "CreateContainerError", _NO_COMMAND)
+            return
         try:
+            if is_daemon(document):
+                self._take_daemon(pod)
+                return
             pod.running = self._host.start(self._describe(document), pod.log.take)
         except VolumeError as error:
             self._note(document, "FailedMount", str(error))
@@ -231,12 +261,15 @@ class Kubelets:
             pod.pull_error = str(error)
             return
         self._report(metadata["name"], f"runs on {document['spec']['nodeName']}")
-        began = _now()
+        self._write_running(document, pod.running.address)
+
+    def _write_running(self, document: dict[str, Any], address: str) -> None:
+        began = tell_time()
         conditions = [{"type": kind, "status": "True", "lastTransitionTime": began} for kind in _CONDITIONS]
         status = {
             "phase": "Running",
-            "podIP": pod.running.address,
-            "podIPs": [{"ip": pod.running.address}],
+            "podIP": address,
+            "podIPs": [{"ip": address}],
             "startTime": began,
             "conditions": conditions,
             "containerStatuses": [describe_container(document, {"running": {"startedAt": began}})],
@@ -262,20 +295,26 @@ class Kubelets:
         path = pod.running.root / str(container.get("terminationMessagePath", "")).lstrip("/")
         message = path.read_text(errors="replace")[:_MOST_MESSAGE] if path.is_file() else ""
         reason = pod.reason or ("Error" if status else "Completed")
-        ended = {"exitCode": status, "finishedAt": _now(), "reason": reason, "message": message}
+        ended = {"exitCode": status, "finishedAt": tell_time(), "reason": reason, "message": message}
         self._host.remove(pod.running)
         pod.running = None
         pod.log.close()
-        told = f": {pod.reason}" if pod.reason else ""
+        told = f": {pod.eviction or pod.reason}" if pod.eviction or pod.reason else ""
         self._report(document["metadata"]["name"], f"has ended with status {status}{told}")
         conditions = [
-            {"type": kind, "status": "False", "reason": "PodCompleted", "lastTransitionTime": _now()}
+            {"type": kind, "status": "False", "reason": "PodCompleted", "lastTransitionTime": tell_time()}
             for kind in ("Ready", "ContainersReady")
         ]
+        if pod.is_disrupted:
+            disruption = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+            conditions.append({**disruption, "message": pod.eviction, "lastTransitionTime": tell_time()})
+        if pod.eviction:
+            self._note(document, "Evicted", pod.eviction)
         self._write(
             document,
             {
-                "phase": "Failed" if status else "Succeeded",
+                "phase": "Failed" if status or pod.eviction else "Succeeded",
+                **({"reason": "Evicted", "message": pod.eviction} if pod.eviction else {}),
                 "conditions": conditions,
                 "containerStatuses": [describe_container(document, {"terminated": ended})],
             },
@@ -305,7 +344,7 @@ class Kubelets:
             service_account=spec.get("serviceAccountName", "default"),
             image=container["image"],
             command=[*container["command"], *container.get("args", ())],
-            environment={each["name"]: evaluate(each, metadata) for each in container.get("env", ())},
+            environment={each["name"]: evaluate(each, metadata, spec) for each in container.get("env", ())},
             files=files,
             volumes=volumes,
         )
@@ -333,26 +372,8 @@ class Kubelets:
             self._api.call("PATCH", f"{_locate(document)}/status", {"status": status}, STRATEGIC)
 
     def _note(self, document: Mapping[str, Any], reason: str, message: str) -> None:
-        metadata = document["metadata"]
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{metadata['name']}.", "namespace": metadata["namespace"]},
-            "involvedObject": {
-                "kind": "Pod",
-                "namespace": metadata["namespace"],
-                "name": metadata["name"],
-                "uid": metadata["uid"],
-            },
-            "reason": reason,
-            "message": message,
-            "type": "Warning",
-            "firstTimestamp": _now(),
-            "lastTimestamp": _now(),
-            "count": 1,
-            "source": {"component": "kubelet", "host": document["spec"]["nodeName"]},
-        }
-        self._api.call("POST", locate("events", metadata["namespace"]), event)
+        event = describe_event(document, reason, message, tell_time())
+        self._api.call("POST", locate("events", document["metadata"]["namespace"]), event)
 
 
 @contextlib.contextmanager
@@ -365,14 +386,5 @@ def _unless_gone() -> Iterator[None]:
             raise
 
 
-def _selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    return all(labels.get(name) == text for name, text in selector.items())
-
-
 def _locate(document: Mapping[str, Any]) -> str:
     return locate("pods", document["metadata"]["namespace"], document["metadata"]["name"])
-
-
-def _now(ending: str = "Z") -> str:
-    moment = datetime.now(timezone.utc)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}" + (f".{moment:%f}Z" if ending == "%fZ" else ending)

@@ -97,5 +97,8 @@ class PodHost(Protocol):
             ImageError: The image cannot be pulled.
         """
 
+    def require_pull(self, image: str, node: str) -> None:
+        """Raise ImageError unless the registry lets a node pull an image, of which nothing will run."""
+
     def remove(self, pod: RunningPod) -> None:
         """End a pod if it runs, and remove it with its files."""

@@ -78,6 +78,8 @@ class ClusterNode:
         taints: Taints of the node.
         gpu_count: GPUs that the driver of the image shows.
         efa_count: EFA interfaces.
+        capacity: Name -> amount of what the instance has, such as `memory`.
+        allocatable: Name -> amount of that which pods may have.
         find_fault: Returns why the node is not ready, in the kubelet's words; empty where it is.
     """
 
@@ -89,6 +91,8 @@ class ClusterNode:
     taints: Sequence[Taint]
     gpu_count: int
     efa_count: int
+    capacity: Mapping[str, str]
+    allocatable: Mapping[str, str]
     find_fault: Callable[[], str] = field(repr=False)
 
 

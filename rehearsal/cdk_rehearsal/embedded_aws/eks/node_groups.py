@@ -21,6 +21,7 @@ from cdk_rehearsal.embedded_aws.ec2.launch_check import PREFIX, check_launch
 from cdk_rehearsal.embedded_aws.eks.cluster import Cluster, Issue, Node, NodeGroup, is_over, make_unique
 from cdk_rehearsal.embedded_aws.eks.errors import in_use, invalid_parameter, invalid_request, not_found
 from cdk_rehearsal.embedded_aws.eks.host import ClusterNode, Taint
+from cdk_rehearsal.embedded_aws.eks.node_size import measure_node
 from cdk_rehearsal.embedded_aws.eks.node_updates import change_pairs
 from cdk_rehearsal.embedded_aws.eks.request import NETWORK, check_pairs, check_request
 from cdk_rehearsal.embedded_aws.eks.rights import ClusterRights
@@ -49,6 +50,7 @@ class _Plan:
     instance_type: str
     ami_type: str
     gpu_count: int
+    facts: Mapping[str, Any]
 
     @property
     def security_groups(self) -> list[str]:
@@ -237,7 +239,8 @@ class NodeGroups:
         if architecture not in facts["ProcessorInfo"]["SupportedArchitectures"]:  # eksctl-io/eksctl#7754
             raise invalid_parameter(f"[{kind}] is not a valid instance type for requested amiType {ami_type}")
         gpus = facts.get("GpuInfo", {}).get("Gpus", []) if "NVIDIA" in ami_type else []
-        return _Plan(data, kind, ami_type, sum(gpu["Count"] for gpu in gpus if gpu["Manufacturer"] == "NVIDIA"))
+        count = sum(gpu["Count"] for gpu in gpus if gpu["Manufacturer"] == "NVIDIA")
+        return _Plan(data, kind, ami_type, count, facts)
 
     def _read_template(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the data of the user's launch template, without what a managed node group may not have there."""
@@ -350,6 +353,7 @@ class NodeGroups:
             taints,
             plan.gpu_count,
             plan.efa_count,
+            *measure_node(plan.facts, plan.data.get("BlockDeviceMappings", [])),
             lambda: self._find_fault(cluster, group, machine),
         )
         if not obstacle:

@@ -13,7 +13,14 @@ from typing import Any
 
 from cdk_rehearsal.kubernetes.stand_in.api.discovery import describe
 from cdk_rehearsal.kubernetes.stand_in.api.objects import Objects, Write
-from cdk_rehearsal.kubernetes.stand_in.api.requests import Target, is_true, parse_path, read_body, read_options
+from cdk_rehearsal.kubernetes.stand_in.api.requests import (
+    Target,
+    check_parameters,
+    is_true,
+    parse_path,
+    read_body,
+    read_options,
+)
 from cdk_rehearsal.kubernetes.stand_in.api.rights import ACCESS_REVIEWS, Attempt, require_right, review_access
 from cdk_rehearsal.kubernetes.stand_in.api.tables import make_table
 from cdk_rehearsal.kubernetes.stand_in.base.failures import (
@@ -148,6 +155,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             raise report_unknown_path() if target.resource is not PODS else report_unsupported(f"pods/{target.part}")
         attempt = target.name_attempt(method, query)
         require_right(store, user, attempt)
+        check_parameters(query, method, kind)
         if method == "GET":
             self._read(target, query)
             return
@@ -159,15 +167,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 store, user, Attempt("create", attempt.group, attempt.resource, attempt.namespace, attempt.name)
             )
         agent = self.headers.get("User-Agent", "unknown").partition("/")[0]
-        write = Write(
-            target.resource,
-            target.namespace,
-            target.name,
-            target.part,
-            manager=query.get("fieldManager", agent),
-            query=query,
-        )
-        self._write(method, target, write, sent, kind)
+        manager, where = query.get("fieldManager", agent), (target.namespace, target.name, target.part)
+        self._write(method, target, Write(target.resource, *where, manager=manager, query=query), sent, kind)
 
     def _write(self, method: str, target: Target, write: Write, document: Any, kind: str) -> None:
         objects = self.server.objects

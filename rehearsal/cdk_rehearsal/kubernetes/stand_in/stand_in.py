@@ -9,7 +9,7 @@ from cdk_rehearsal.kubernetes.stand_in.base.clock import Clock
 from cdk_rehearsal.kubernetes.stand_in.base.resources import NAMESPACES
 from cdk_rehearsal.kubernetes.stand_in.base.store import Store
 from cdk_rehearsal.kubernetes.stand_in.controllers.controllers import Controllers
-from cdk_rehearsal.kubernetes.stand_in.schemas.schema import read_schema
+from cdk_rehearsal.kubernetes.stand_in.schemas.schema import parse_version, read_schema
 from cdk_rehearsal.kubernetes.stand_in.server import Server
 from cdk_rehearsal.kubernetes.users import Review
 
@@ -48,7 +48,7 @@ class StandIn:
         tell_time: Callable[[], float],
     ) -> None:
         self.clock = Clock(tell_time)
-        objects = Objects(Store(self.clock), read_schema(version))
+        objects = Objects(Store(self.clock), read_schema(version), parse_version(version))
         add_roles(objects.store)
         for name in _NAMESPACES:
             objects.create(Write(NAMESPACES, ""), {"metadata": {"name": name}})

@@ -24,6 +24,7 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _MOST_FAILURES = 2_147_483_647
 _LEAVE_SECONDS = 300
 """Time for which pods stay on a node that does not respond, unless they say otherwise."""
+_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 
 
@@ -65,20 +66,28 @@ def fill_pod(spec: dict[str, Any]) -> None:
     if "serviceAccountName" in spec:
         spec.setdefault("serviceAccount", spec["serviceAccountName"])
     for container in [*spec.get("containers", ()), *spec.get("initContainers", ())]:
-        tag = container.get("image", "").rpartition("/")[2].partition(":")[2]
-        container.setdefault("imagePullPolicy", "IfNotPresent" if tag not in ("", "latest") else "Always")
-        container.setdefault("resources", {})
-        container.setdefault("terminationMessagePath", "/dev/termination-log")
-        container.setdefault("terminationMessagePolicy", "File")
-        for variable in container.get("env", ()):
-            if reference := variable.get("valueFrom", {}).get("fieldRef"):
-                reference.setdefault("apiVersion", "v1")
+        _fill_container(container, is_on_host=bool(spec.get("hostNetwork")))
     for volume in spec.get("volumes", ()):
         for kind in ("configMap", "secret"):
             if kind in volume:
                 volume[kind].setdefault("defaultMode", 420)
         if "hostPath" in volume:
             volume["hostPath"].setdefault("type", "")
+
+
+def _fill_container(container: dict[str, Any], *, is_on_host: bool) -> None:
+    tag = container.get("image", "").rpartition("/")[2].partition(":")[2]
+    container.setdefault("imagePullPolicy", "IfNotPresent" if tag not in ("", "latest") else "Always")
+    container.setdefault("resources", {})
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    for port in container.get("ports", ()):
+        port.setdefault("protocol", "TCP")
+        if is_on_host:
+            port.setdefault("hostPort", port.get("containerPort", 0))
+    for variable in container.get("env", ()):
+        if reference := variable.get("valueFrom", {}).get("fieldRef"):
+            reference.setdefault("apiVersion", "v1")
 
 
 def _fill_job(job: Manifest) -> None:
@@ -130,7 +139,7 @@ def _admit_pod(store: Store, pod: Manifest) -> None:
             f'serviceaccount "{account}" not found',
             {"name": metadata["name"], "kind": "pods"},
         )
-    spec.setdefault("priority", 0)
+    spec.setdefault("priority", _PRIORITIES.get(spec.get("priorityClassName", ""), 0))
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     tolerations = spec.setdefault("tolerations", [])
     for key in (NOT_READY, UNREACHABLE):
@@ -177,7 +186,13 @@ def _fill_node(node: Manifest) -> None:
 
 
 def _fill_daemons(daemons: Manifest) -> None:
-    """Write the counts that each answer has (Kubernetes API reference, DaemonSetStatus); nothing runs here."""
+    """Write the defaults, and the counts that each answer has (Kubernetes API reference, DaemonSetStatus)."""
+    spec = daemons.setdefault("spec", {})
+    spec.setdefault("revisionHistoryLimit", 10)
+    strategy = spec.setdefault("updateStrategy", {})
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        strategy["rollingUpdate"] = {"maxSurge": 0, "maxUnavailable": 1} | strategy.get("rollingUpdate", {})
+    fill_pod(spec.setdefault("template", {}).setdefault("spec", {}))
     status = daemons.setdefault("status", {})
     for count in ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"):
         status.setdefault(count, 0)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdk_rehearsal.kubernetes.stand_in.api import defaults, validation
+from cdk_rehearsal.kubernetes.stand_in.api import admission, defaults, validation
 from cdk_rehearsal.kubernetes.stand_in.base.failures import (
     ApiError,
     report_existing,
@@ -74,10 +74,11 @@ class Objects:
     Attributes:
         store: The store.
         schema: Schemas of the version.
+        version: Minor version of Kubernetes.
     """
 
-    def __init__(self, store: Store, schema: Schema) -> None:
-        self.store, self.schema = store, schema
+    def __init__(self, store: Store, schema: Schema, version: tuple[int, int]) -> None:
+        self.store, self.schema, self.version = store, schema, version
 
     def create(self, write: Write, manifest: Manifest) -> Manifest:
         """Create an object of a request; ApiError where it is refused."""
@@ -234,7 +235,8 @@ class Objects:
             defaults.fill(resource, new)
             metadata["uid"] = str(uuid.uuid4())
             defaults.admit(self.store, resource, new)
-            validation.check(resource, new, None)
+            validation.check(resource, new, None, self.version)
+            write.warnings += admission.require_admission(self.store, resource, new, None)
             return new if _is_dry(write) else self.store.create(resource, new)
 
     def _put(self, write: Write, live: Manifest, new: Manifest, *, is_owned: bool = False) -> Manifest:
@@ -257,7 +259,8 @@ class Objects:
         for name in kept:
             if name not in old:
                 merged["metadata"].pop(name, None)
-        validation.check(resource, merged, live)
+        validation.check(resource, merged, live, self.version)
+        write.warnings += admission.require_admission(self.store, resource, merged, live)
         if not is_owned:
             self._own(write, live, merged)
         if _is_unchanged(live, merged) or _is_dry(write):

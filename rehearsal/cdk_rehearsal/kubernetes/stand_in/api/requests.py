@@ -9,11 +9,13 @@ from typing import Any
 import yaml
 
 from cdk_rehearsal.kubernetes.stand_in.api.rights import Attempt
-from cdk_rehearsal.kubernetes.stand_in.base.failures import ApiError, report_unknown_path
+from cdk_rehearsal.kubernetes.stand_in.api.rules import check_choice, forbid
+from cdk_rehearsal.kubernetes.stand_in.base.failures import ApiError, report_invalid, report_unknown_path
 from cdk_rehearsal.kubernetes.stand_in.base.resources import NAMESPACES, RESOURCES, Resource
 
 _PATHS = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+_WRITES = {"POST": "Create", "PUT": "Update", "PATCH": "Patch", "DELETE": "Delete"}
 _OPTIONS: Mapping[str, type] = {"propagationPolicy": str, "gracePeriodSeconds": int, "preconditions": dict}
 _SCOPES = 2
 """Parts of a path that name a namespace."""
@@ -105,6 +107,41 @@ def read_options(query: Mapping[str, str], body: Any) -> dict[str, Any]:
     if "gracePeriodSeconds" in query:
         options["gracePeriodSeconds"] = int(query["gracePeriodSeconds"])
     return options
+
+
+def check_parameters(query: Mapping[str, str], method: str, kind: str) -> None:
+    """
+    Require that the parameters of a request are those that its method has.
+
+    Args:
+        query: The parameters.
+        method: HTTP method.
+        kind: Content type.
+
+    Raises:
+        ApiError: A number is none, or a choice is not supported.
+    """
+    for name in ("timeoutSeconds", "limit", "resourceVersion", "gracePeriodSeconds"):
+        text = query.get(name, "")
+        digits = text.removeprefix("-") if name != "resourceVersion" else text
+        if text and not (digits.isascii() and digits.isdecimal()):
+            raise ApiError(400, "BadRequest", f'{name}: Invalid value: "{text}": strconv.ParseInt: invalid syntax')
+    if method not in _WRITES:
+        return
+    findings: list[str] = []
+    if "fieldValidation" in query and method != "DELETE":
+        findings += check_choice("fieldValidation", query["fieldValidation"], ("Ignore", "Strict", "Warn"))
+    if query.get("dryRun"):
+        findings += check_choice("dryRun", query["dryRun"], ("All",))
+    if query.get("propagationPolicy") and method == "DELETE":
+        findings += check_choice(
+            "propagationPolicy", query["propagationPolicy"], ("Background", "Foreground", "Orphan")
+        )
+    if "force" in query and method == "PATCH" and not kind.startswith("application/apply-patch"):
+        findings.append(forbid("force", "may not be specified for non-apply patch"))
+    if findings:
+        options = Resource("meta.k8s.io", "", f"{_WRITES[method]}Options")
+        raise report_invalid(options, "", *findings)
 
 
 def is_true(text: str | None) -> bool:

@@ -1,224 +1,206 @@
 """Rules that objects keep, with the words in which the API server refuses them."""
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from cdk_rehearsal.kubernetes.stand_in.api.defaults import CONTROLLER_LABEL
-from cdk_rehearsal.kubernetes.stand_in.base.failures import report_invalid, report_unsupported
+from cdk_rehearsal.kubernetes.stand_in.api import pod_security
+from cdk_rehearsal.kubernetes.stand_in.api.job_rules import check_fixed_job, check_job
+from cdk_rehearsal.kubernetes.stand_in.api.pod_rules import check_fixed_pod, check_pod
+from cdk_rehearsal.kubernetes.stand_in.api.rules import (
+    check_annotations,
+    check_choice,
+    check_labels,
+    check_name,
+    check_selector,
+    forbid,
+    invalid,
+    require,
+)
+from cdk_rehearsal.kubernetes.stand_in.base.failures import report_invalid
 from cdk_rehearsal.kubernetes.stand_in.base.resources import (
+    BINDINGS,
     CLAIMS,
+    CLUSTER_BINDINGS,
+    CONFIGURATIONS,
+    DAEMONS,
+    EVENTS,
     JOBS,
+    NAMESPACES,
     PODS,
     VOLUMES,
     Manifest,
     Resource,
 )
-from cdk_rehearsal.kubernetes.stand_in.base.selectors import read_quantity
+from cdk_rehearsal.kubernetes.stand_in.base.selectors import matches_labels, read_quantity
 
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_NAME_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+_ACCESS = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_NOT_SOURCES = (
+    "accessModes",
+    "capacity",
+    "claimRef",
+    "mountOptions",
+    "nodeAffinity",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "volumeAttributesClassName",
+    "volumeMode",
 )
-_LABEL = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
-_LABEL_RULE = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
-    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-)
-_MOST_LABEL = 63
-_MOST_NAME = 253
-_FIXED_IN_JOBS = (
-    "completions",
-    "completionMode",
-    "selector",
-    "podFailurePolicy",
-    "backoffLimitPerIndex",
-    "successPolicy",
-    "managedBy",
-)
-_FIXED_IN_PODS = ("nodeSelector", "affinity", "volumes", "restartPolicy", "hostname", "serviceAccountName")
+_MOST_CONFIGURATION = 1_048_576
+_CONFIGURATION_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 
 
-def check(resource: Resource, manifest: Manifest, before: Manifest | None) -> None:
+def check(resource: Resource, manifest: Manifest, before: Manifest | None, version: tuple[int, int]) -> None:
     """
     Require the rules of its kind of an object.
 
     Args:
         resource: Kind of the object.
-        manifest: The object.
+        manifest: The object, with its defaults.
         before: The object before the update; None for a new one.
+        version: Minor version of Kubernetes.
 
     Raises:
-        ApiError: A rule is broken, or the stand-in does not implement what the object wants.
+        ApiError: A rule is broken.
     """
-    findings = list(_check_names(resource, manifest))
+    findings = list(_check_metadata(resource, manifest))
     if resource is JOBS:
-        _check_support(manifest)
-        findings += _check_job(manifest)
-        findings += _check_fixed_job(manifest, before) if before else ()
-    elif resource is PODS:
-        _check_pod_support(manifest["spec"], "spec")
-        findings += _check_pod(manifest["spec"], "spec")
-        if before:
-            findings += _check_fixed(
-                manifest, before, _FIXED_IN_PODS, "Forbidden: pod updates may not change this field"
-            )
-    elif resource is VOLUMES:
-        findings += _check_volume(manifest, before)
-    elif resource is CLAIMS:
-        findings += _check_claim(manifest, before)
+        findings += check_job(manifest)
+        findings += check_fixed_job(manifest, before, version) if before else ()
+    elif resource in _CHECKS:
+        findings += _CHECKS[resource](manifest, before)
     if findings:
         raise report_invalid(resource, manifest["metadata"]["name"], *findings)
 
 
-def _check_names(resource: Resource, manifest: Manifest) -> Iterator[str]:
+def _check_metadata(resource: Resource, manifest: Manifest) -> Iterator[str]:
     metadata = manifest["metadata"]
-    name = metadata["name"]
     if resource.group != "rbac.authorization.k8s.io":  # whose names may have colons
-        if len(name) > _MOST_NAME:
-            yield f'metadata.name: Invalid value: "{name}": must be no more than {_MOST_NAME} bytes'
-        if not _NAME.fullmatch(name):
-            yield f'metadata.name: Invalid value: "{name}": {_NAME_RULE}'
-    for value in metadata.get("labels", {}).values():
-        if len(value) > _MOST_LABEL:
-            yield f'metadata.labels: Invalid value: "{value}": must be no more than {_MOST_LABEL} bytes'
-        if not _LABEL.fullmatch(value):
-            yield f'metadata.labels: Invalid value: "{value}": {_LABEL_RULE}'
+        yield from check_name("metadata.name", metadata["name"], is_label=resource is NAMESPACES)
+    yield from check_labels("metadata.labels", metadata.get("labels", {}))
+    yield from check_annotations("metadata.annotations", metadata.get("annotations", {}))
 
 
-def _check_support(job: Manifest) -> None:
-    spec = job["spec"]
-    if spec["completionMode"] != "Indexed":
-        raise report_unsupported(f"spec.completionMode {spec['completionMode']}")
-    for name in ("manualSelector", "managedBy"):
-        if name in spec:
-            raise report_unsupported(f"spec.{name}")
-    _check_pod_support(spec["template"]["spec"], "spec.template.spec")
+def _check_pod_object(pod: Manifest, before: Manifest | None) -> Iterator[str]:
+    yield from check_pod(pod["spec"], "spec")
+    if before:
+        yield from check_fixed_pod(pod, before)
 
 
-def _check_pod_support(spec: Mapping[str, Any], at: str) -> None:
-    for name in (
-        "initContainers",
-        "topologySpreadConstraints",
-        "schedulingGates",
-        "resourceClaims",
-        "priorityClassName",
-    ):
-        if spec.get(name):
-            raise report_unsupported(f"{at}.{name}")
-    if spec.get("affinity", {}).get("podAffinity"):
-        raise report_unsupported(f"{at}.affinity.podAffinity")
-
-
-def _check_job(job: Manifest) -> Iterator[str]:
-    spec, name = job["spec"], job["metadata"]["name"]
-    template = spec["template"]["spec"]
-    if "completions" not in spec:
-        yield "spec.completions: Required value: when completion mode is Indexed"
-    elif len(f"{name}-{spec['completions'] - 1}") > _MOST_LABEL:
-        host = f"{name}-{spec['completions'] - 1}"
-        yield (
-            f'metadata.name: Invalid value: "{name}": will not able to create pod with invalid DNS label: {host}: '
-            f"must be no more than {_MOST_LABEL} bytes"
-        )
-    if template["restartPolicy"] not in ("Never", "OnFailure"):
-        yield 'spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"'
-    if "podFailurePolicy" in spec:
-        yield from _check_failure_policy(spec, template)
-    for number, found in enumerate(spec.get("successPolicy", {}).get("rules", ())):
-        if not {"succeededIndexes", "succeededCount"} & set(found):
-            rule = "at least one of succeededCount or succeededIndexes must be specified"
-            yield f"spec.successPolicy.rules[{number}]: Required value: {rule}"
-    yield from _check_pod(template, "spec.template.spec")
-
-
-def _check_failure_policy(spec: Mapping[str, Any], template: Mapping[str, Any]) -> Iterator[str]:
-    if template["restartPolicy"] != "Never":
-        yield (
-            f'spec.template.spec.restartPolicy: Invalid value: "{template["restartPolicy"]}": only "Never" is '
-            "supported when podFailurePolicy is specified"
-        )
-    if spec["podReplacementPolicy"] != "Failed":
-        given = spec["podReplacementPolicy"]
-        yield f'spec.podReplacementPolicy: Unsupported value: "{given}": supported values: "Failed"'
-    names = {container.get("name") for container in template.get("containers", ())}
-    for number, rule in enumerate(spec["podFailurePolicy"].get("rules", ())):
-        name = rule.get("onExitCodes", {}).get("containerName")
-        if name is not None and name not in names:
-            yield (
-                f'spec.podFailurePolicy.rules[{number}].onExitCodes.containerName: Invalid value: "{name}": must be '
-                "one of the container or initContainer names in the pod template"
-            )
-
-
-def _check_pod(spec: Mapping[str, Any], at: str) -> Iterator[str]:
-    if not spec.get("containers"):
-        yield f"{at}.containers: Required value"
-    names = {volume["name"] for volume in spec.get("volumes", ())}
-    for number, container in enumerate(spec.get("containers", ())):
-        where = f"{at}.containers[{number}]"
-        if not container.get("image"):
-            yield f"{where}.image: Required value"
-        for mount_number, mount in enumerate(container.get("volumeMounts", ())):
-            if mount["name"] not in names:
-                yield f'{where}.volumeMounts[{mount_number}].name: Not found: "{mount["name"]}"'
-
-
-def _check_fixed_job(job: Manifest, before: Manifest) -> Iterator[str]:
-    yield from _check_fixed(job, before, _FIXED_IN_JOBS, "field is immutable")
-    old, new = (dict(each["spec"]["template"]) for each in (before, job))
-    for template in (old, new):
-        labels = template.get("metadata", {}).get("labels", {})
-        template["metadata"] = {**template.get("metadata", {}), "labels": {**labels, CONTROLLER_LABEL: ""}}
-    if before["spec"].get("suspend") and "startTime" not in before["status"]:  # its place may still be decided
-        for template in (old, new):
-            open_fields = ("affinity", "nodeSelector", "tolerations", "schedulingGates")
-            template["spec"] = {key: value for key, value in template["spec"].items() if key not in open_fields}
-            template["metadata"] = {}
-    if old != new:
-        yield f"spec.template: Invalid value: {json.dumps(job['spec']['template'])}: field is immutable"
-
-
-def _check_fixed(new: Manifest, old: Manifest, names: tuple[str, ...], rule: str) -> Iterator[str]:
-    for name in names:
-        if new["spec"].get(name) != old["spec"].get(name):
-            kind = "" if rule.startswith("Forbidden") else f"Invalid value: {json.dumps(new['spec'].get(name))}: "
-            yield f"spec.{name}: {kind}{rule}"
+def _check_daemons(daemons: Manifest, before: Manifest | None) -> Iterator[str]:
+    spec = daemons["spec"]
+    selector, template = spec.get("selector", {}), spec["template"]
+    yield from check_selector("spec.selector", selector)
+    labels = template.get("metadata", {}).get("labels", {})
+    if not matches_labels(selector, labels) or selector == {}:
+        rule = "`selector` does not match template `labels`"
+        yield invalid("spec.template.metadata.labels", labels, rule)
+    yield from check_pod(template["spec"], "spec.template.spec")
+    yield from check_choice("spec.template.spec.restartPolicy", template["spec"]["restartPolicy"], ("Always",))
+    if before and before["spec"].get("selector") != selector:
+        yield invalid("spec.selector", selector, "field is immutable")
 
 
 def _check_volume(volume: Manifest, before: Manifest | None) -> Iterator[str]:
     spec = volume["spec"]
     for name in ("accessModes", "capacity"):
         if not spec.get(name):
-            yield f"spec.{name}: Required value"
-    sources = set(spec) & {"csi", "hostPath", "nfs", "local"}
+            yield require(f"spec.{name}")
+    for mode in spec.get("accessModes", ()):
+        yield from check_choice("spec.accessModes", mode, _ACCESS)
+    for name, amount in spec.get("capacity", {}).items():
+        if read_quantity(amount) <= 0:
+            yield invalid(f"spec.capacity[{name}]", str(amount), "must be greater than zero")
+    policies = ("Delete", "Recycle", "Retain")
+    yield from check_choice("spec.persistentVolumeReclaimPolicy", spec["persistentVolumeReclaimPolicy"], policies)
+    yield from _check_sources(spec, before["spec"] if before else spec)
+
+
+def _check_sources(spec: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[str]:
+    sources = [name for name in spec if name not in _NOT_SOURCES]
     if not sources:
-        yield "spec: Required value: must specify a volume type"
-    if before is not None and any(spec.get(name) != before["spec"].get(name) for name in (*sources, "volumeMode")):
-        yield "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation"
+        yield require("spec", "must specify a volume type")
+    for name in sources[1:]:
+        yield forbid(f"spec.{name}", "may not specify more than 1 volume type")
+    for name in ("driver", "volumeHandle"):
+        if "csi" in spec and not spec["csi"].get(name):
+            yield require(f"spec.csi.{name}")
+    if any(spec.get(name) != old.get(name) for name in {*sources, *(set(old) - set(_NOT_SOURCES))}):
+        words = "spec.persistentvolumesource is immutable after creation"
+        yield forbid("spec.persistentvolumesource", words)
+    if spec.get("volumeMode") != old.get("volumeMode"):
+        yield invalid("spec.volumeMode", spec.get("volumeMode"), "field is immutable")
 
 
 def _check_claim(claim: Manifest, before: Manifest | None) -> Iterator[str]:
     spec = claim["spec"]
     if not spec.get("accessModes"):
-        yield "spec.accessModes: Required value: at least 1 access mode is required"
+        yield require("spec.accessModes", "at least 1 access mode is required")
+    for mode in spec.get("accessModes", ()):
+        yield from check_choice("spec.accessModes", mode, _ACCESS)
     storage = spec.get("resources", {}).get("requests", {}).get("storage")
     if storage is None:
-        yield "spec.resources[storage]: Required value"
+        yield require("spec.resources[storage]")
         return
+    if read_quantity(storage) <= 0:
+        yield invalid("spec.resources[storage]", str(storage), "must be greater than zero")
     if before is None:
         return
-    old = {name: value for name, value in before["spec"].items() if name != "resources"}
+    new, old = ({name: part for name, part in each["spec"].items() if name != "resources"} for each in (claim, before))
     if not old.get("volumeName"):
-        old["volumeName"] = spec.get("volumeName")
-    if any(spec.get(name) != value for name, value in old.items()):
-        yield (
-            "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName "
-            "for bound claims"
-        )
-    if read_quantity(storage) < read_quantity(before["spec"]["resources"]["requests"]["storage"]):
-        yield "spec.resources.requests.storage: Forbidden: field can not be less than status.capacity"
+        old["volumeName"] = new.get("volumeName")
+        new["volumeName"] = new.get("volumeName")
+    amount = read_quantity(before["spec"]["resources"]["requests"]["storage"])
+    is_bound = before["status"].get("phase") == "Bound"
+    if new != old or (not is_bound and read_quantity(storage) != amount):
+        words = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound "
+        yield forbid("spec", f"{words}claims")
+    elif read_quantity(storage) < amount:
+        yield forbid("spec.resources.requests.storage", "field can not be less than status.capacity")
+
+
+def _check_configuration(configuration: Manifest, _before: Manifest | None) -> Iterator[str]:
+    texts, bytes_ = configuration.get("data", {}), configuration.get("binaryData", {})
+    for kind, found in (("data", texts), ("binaryData", bytes_)):
+        for key in found:
+            if not _CONFIGURATION_KEY.fullmatch(key):
+                rule = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
+                yield invalid(f"{kind}[{key}]", key, rule)
+    for key in set(texts) & set(bytes_):
+        yield invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
+    size = sum(len(text.encode()) for text in texts.values()) + sum(len(text) * 3 // 4 for text in bytes_.values())
+    if size > _MOST_CONFIGURATION:
+        yield f"[]: Too long: may not be more than {_MOST_CONFIGURATION} bytes"
+
+
+def _check_binding(binding: Manifest, before: Manifest | None) -> Iterator[str]:
+    reference = binding["roleRef"]
+    kinds = ("ClusterRole", "Role") if "namespace" in binding["metadata"] else ("ClusterRole",)
+    yield from check_choice("roleRef.kind", reference.get("kind"), kinds)
+    for number, subject in enumerate(binding.get("subjects", ())):
+        yield from check_choice(f"subjects[{number}].kind", subject.get("kind"), ("Group", "ServiceAccount", "User"))
+    if before and reference != before["roleRef"]:
+        yield invalid("roleRef", reference, "cannot change roleRef")
+
+
+def _check_event(event: Manifest, _before: Manifest | None) -> Iterator[str]:
+    place, own = event["involvedObject"].get("namespace", ""), event["metadata"].get("namespace", "")
+    if place != own and (place or own not in ("", "default", "kube-system")):
+        yield invalid("involvedObject.namespace", place, "does not match event.namespace")
+
+
+def _check_namespace(namespace: Manifest, _before: Manifest | None) -> Iterator[str]:
+    yield from pod_security.check_labels(namespace["metadata"].get("labels", {}))
+
+
+_CHECKS: dict[Resource, Callable[[Manifest, Manifest | None], Iterator[Any]]] = {
+    PODS: _check_pod_object,
+    DAEMONS: _check_daemons,
+    VOLUMES: _check_volume,
+    CLAIMS: _check_claim,
+    CONFIGURATIONS: _check_configuration,
+    BINDINGS: _check_binding,
+    CLUSTER_BINDINGS: _check_binding,
+    EVENTS: _check_event,
+    NAMESPACES: _check_namespace,
+}

@@ -4,6 +4,17 @@ from typing import Any
 
 from cdk_rehearsal.kubernetes.stand_in.base.resources import Resource
 
+_REASONS = {
+    "Required value": "FieldValueRequired",
+    "Duplicate value": "FieldValueDuplicate",
+    "Not found": "FieldValueNotFound",
+    "Unsupported value": "FieldValueNotSupported",
+    "Forbidden": "FieldValueForbidden",
+    "Too long": "FieldValueTooLong",
+    "Too many": "FieldValueTooMany",
+}
+"""First words of a rule -> reason of its cause."""
+
 
 class ApiError(Exception):
     """
@@ -76,9 +87,14 @@ def report_invalid(resource: Resource, name: str, *findings: str) -> ApiError:
     group = f".{resource.group}" if resource.group else ""
     message = f'{resource.kind}{group} "{name}" is invalid: {listing}'
     parts = (finding.partition(": ") for finding in findings)
-    causes = [{"reason": "FieldValueInvalid", "message": rule, "field": field} for field, _, rule in parts]
+    causes = [{"reason": _find_reason(rule), "message": rule, "field": field} for field, _, rule in parts]
     about = {**_describe(resource, name), "kind": resource.kind}
     return ApiError(422, "Invalid", message, {**about, "causes": causes})
+
+
+def _find_reason(rule: str) -> str:
+    """Return the reason of a cause from its words."""
+    return next((reason for start, reason in _REASONS.items() if rule.startswith(start)), "FieldValueInvalid")
 
 
 def report_unsupported(path: str) -> ApiError:

@@ -65,11 +65,9 @@ CLUSTER_ROLES = Resource(_RBAC, "clusterroles", "ClusterRole", is_namespaced=Fal
 BINDINGS = Resource(_RBAC, "rolebindings", "RoleBinding")
 CLUSTER_BINDINGS = Resource(_RBAC, "clusterrolebindings", "ClusterRoleBinding", is_namespaced=False)
 DAEMONS = Resource("apps", "daemonsets", "DaemonSet", has_status=True, has_generation=True, short_names=("ds",))
-_WORKLOADS = (
-    DAEMONS,
-    Resource("apps", "deployments", "Deployment", has_status=True, has_generation=True, short_names=("deploy",)),
+DEPLOYMENTS = Resource(
+    "apps", "deployments", "Deployment", has_status=True, has_generation=True, short_names=("deploy",)
 )
-"""Kept as they are: the stand-in makes no pods of them."""
 RESOURCES = (
     JOBS,
     PODS,
@@ -87,7 +85,8 @@ RESOURCES = (
     CLUSTER_ROLES,
     BINDINGS,
     CLUSTER_BINDINGS,
-    *_WORKLOADS,
+    DAEMONS,
+    DEPLOYMENTS,
 )
 
 

@@ -167,7 +167,8 @@ class Store:
         with self.lock:
             namespace = metadata.get("namespace", "default")
             for event in self.list(EVENTS, namespace):
-                if (event["involvedObject"], event["reason"], event["message"]) == (involved, reason, message):
+                words = event.get("reason"), event.get("message")
+                if event["involvedObject"] == involved and words == (reason, message):
                     self.change(EVENTS, get_key(event), self._count)
                     return
             now = self.clock.format()

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from cdk_rehearsal.kubernetes.stand_in.api.objects import Objects
+from cdk_rehearsal.kubernetes.stand_in.controllers.daemons import DaemonController
 from cdk_rehearsal.kubernetes.stand_in.controllers.garbage import GarbageCollector
 from cdk_rehearsal.kubernetes.stand_in.controllers.jobs import JobController
 from cdk_rehearsal.kubernetes.stand_in.controllers.nodes import NodeController
@@ -33,6 +34,7 @@ class Controllers:
             VolumeController(objects.store).settle,
             NodeController(objects, grace_seconds).settle,
             JobController(objects).settle,
+            DaemonController(objects).settle,
             Scheduler(objects.store, version).settle,
         )
         self._is_stopped = False

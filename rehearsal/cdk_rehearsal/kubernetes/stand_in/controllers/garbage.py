@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from cdk_rehearsal.kubernetes.stand_in.api.objects import Objects, Write
 from cdk_rehearsal.kubernetes.stand_in.base.resources import (
     ACCOUNTS,
+    DAEMONS,
     JOBS,
     NAMESPACES,
     PODS,
@@ -30,10 +31,11 @@ class GarbageCollector:
         for namespace in self._store.list(NAMESPACES):
             self._keep_namespace(namespace)
         jobs = {job["metadata"]["uid"]: job for job in self._store.list(JOBS)}
+        owners = jobs | {each["metadata"]["uid"]: each for each in self._store.list(DAEMONS)}
         for pod in self._store.list(PODS):
             for owner in pod["metadata"].get("ownerReferences", ()):
-                if owner["kind"] == "Job":
-                    self._look_at_owner(pod, jobs.get(owner["uid"]))
+                if owner["kind"] in (JOBS.kind, DAEMONS.kind):
+                    self._look_at_owner(pod, owners.get(owner["uid"]))
         for job in jobs.values():
             self._end_job(job)
         return []

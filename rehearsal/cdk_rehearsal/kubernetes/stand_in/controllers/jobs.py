@@ -35,6 +35,8 @@ from cdk_rehearsal.kubernetes.stand_in.controllers.indexes import (
 SOURCE = "job-controller"
 MANAGER = "kube-controller-manager"
 _FAILED, _MET = "FailureTarget", "SuccessCriteriaMet"
+_GATHER_SECONDS = 1.0
+"""Time for which the controller gathers changes of pods before it looks at their job (syncJobBatchPeriod)."""
 _LATER_SECONDS = 10
 """Time after which a pod that could not be created is tried again."""
 
@@ -86,6 +88,7 @@ class JobController:
     def __init__(self, objects: Objects) -> None:
         self._objects, self._store = objects, objects.store
         self._not_before: dict[str, float] = {}
+        self._gathered: dict[str, tuple[set[str], float]] = {}
 
     def settle(self) -> Sequence[float]:
         """Look at each job once; return when to look again."""
@@ -110,6 +113,8 @@ class JobController:
             for pod in pods:
                 self._release(pod)
             return self._expire(job)
+        if (at := self._gather(job, pods)) > self._store.clock.read():
+            return [at]
         sync = _Sync(job, pods, copy.deepcopy(job["status"]))
         self._find_end(sync)
         if sync.end is not None:
@@ -118,6 +123,16 @@ class JobController:
             self._manage(sync)
         self._track(sync)
         return sync.due
+
+    def _gather(self, job: Manifest, pods: Sequence[Manifest]) -> float:
+        """Return until when a job waits for further ends of its pods, in seconds since 1970."""
+        uid, now = job["metadata"]["uid"], self._store.clock.read()
+        ended = {pod["metadata"]["uid"] for pod in pods if pod["status"]["phase"] in ENDED}
+        seen, until = self._gathered.get(uid, (set(), 0.0))
+        if not until and ended - seen:
+            until = now + _GATHER_SECONDS
+        self._gathered[uid] = (seen, until) if now < until else (ended, 0.0)
+        return until
 
     def _find_end(self, sync: _Sync) -> None:
         """Find out which indexes have ended, and whether the job ends."""
@@ -177,6 +192,8 @@ class JobController:
         wanted = min(spec["parallelism"], spec["completions"] - len(sync.completed))
         surplus = sorted(sync.active, key=get_index)[max(0, wanted) :]
         if surplus:
+            for pod in surplus:
+                self._release(pod)  # which ends because the job wants fewer, and counts for nothing
             self._delete(sync, surplus)
             return
         taken = {get_index(pod) for pod in (*sync.active, *waits)} | sync.completed | sync.lost

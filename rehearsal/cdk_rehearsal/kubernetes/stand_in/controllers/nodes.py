@@ -20,6 +20,12 @@ _SOURCE, _TAINT_SOURCE = "node-controller", "taint-eviction-controller"
 _LEASES = "kube-node-lease"
 _COLLECT_SECONDS, _QUARANTINE_SECONDS = 20.0, 40.0
 _OURS = (NOT_READY, UNREACHABLE)
+_PRESSURES = {
+    "DiskPressure": "node.kubernetes.io/disk-pressure",
+    "MemoryPressure": "node.kubernetes.io/memory-pressure",
+    "PIDPressure": "node.kubernetes.io/pid-pressure",
+}
+"""Condition of a node -> taint that it has meanwhile."""
 
 
 class NodeController:
@@ -63,6 +69,7 @@ class NodeController:
         self._taint(
             found, {"True": "", "Unknown": UNREACHABLE}.get(_get_ready(found).get("status", "False"), NOT_READY)
         )
+        self._taint_pressure(self._store.get(NODES, ("", name)))
         return over if now < over else now + _COLLECT_SECONDS
 
     def _lose(self, node: Manifest) -> None:
@@ -72,7 +79,9 @@ class NodeController:
         words = "Kubelet stopped posting node status." if had_status else "Kubelet never posted node status."
 
         def edit(each: Manifest) -> None:
-            set_condition(each["status"], "Ready", "Unknown", (reason, words), now)
+            kinds = {condition["type"] for condition in each["status"].get("conditions", ())}
+            for kind in sorted(kinds | {"Ready"}):
+                set_condition(each["status"], kind, "Unknown", (reason, words), now)
 
         self._store.change(NODES, ("", name), edit)
         words = f"Node {name} status is now: NodeNotReady"
@@ -101,6 +110,18 @@ class NodeController:
                 del each["spec"]["taints"]
 
         self._store.change(NODES, get_key(node), edit)
+
+    def _taint_pressure(self, node: Manifest) -> None:
+        """Keep new pods from a node that is short of memory, disk or processes, or let them come again."""
+        states = {each["type"]: each["status"] for each in node["status"].get("conditions", ())}
+        taints = node["spec"].get("taints", [])
+        others = [taint for taint in taints if taint["key"] not in _PRESSURES.values()]
+        short = [key for kind, key in _PRESSURES.items() if states.get(kind) == "True"]
+        if {taint["key"] for taint in taints} & set(_PRESSURES.values()) == set(short):
+            return
+        now = self._store.clock.format()
+        new = [{"key": key, "effect": "NoSchedule", "timeAdded": now} for key in short]
+        self._store.change(NODES, get_key(node), lambda each: each["spec"].update(taints=[*others, *new]))
 
     def _evict(self, node: Manifest) -> Sequence[float]:
         """Delete the pods that do not tolerate the taints of a node, or not any more; return when others follow."""

@@ -14,6 +14,7 @@ from cdk_rehearsal.kubernetes.stand_in.api.objects import set_condition
 from cdk_rehearsal.kubernetes.stand_in.base.resources import CLAIMS, NODES, PODS, Manifest, get_key
 from cdk_rehearsal.kubernetes.stand_in.base.selectors import matches_expression, matches_labels, read_quantity
 from cdk_rehearsal.kubernetes.stand_in.base.store import Store
+from cdk_rehearsal.kubernetes.stand_in.schemas.schema import parse_version
 
 _SOURCE = "default-scheduler"
 _ENDED = ("Succeeded", "Failed")
@@ -34,8 +35,7 @@ class Scheduler:
 
     def __init__(self, store: Store, version: str) -> None:
         self._store = store
-        major, minor = version.split(".")
-        self._names_taints = (int(major), int(minor)) < _TAINTS_UNNAMED
+        self._names_taints = parse_version(version) < _TAINTS_UNNAMED
 
     def settle(self) -> Sequence[float]:
         """Bind the pods that can be bound."""
@@ -120,7 +120,7 @@ class Scheduler:
             if taint["effect"] != "PreferNoSchedule" and not _tolerates(tolerations, taint):
                 named = f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
                 return named if self._names_taints else "node(s) had untolerated taint(s)"
-        return "" if _fits_affinity(spec, node) else "node(s) didn't match Pod's node affinity/selector"
+        return "" if fits_affinity(spec, node) else "node(s) didn't match Pod's node affinity/selector"
 
     def _bind(self, pod: Manifest, node: str) -> None:
         now = self._store.clock.format()
@@ -163,7 +163,8 @@ def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     return is_same and toleration.get("key") == taint["key"]
 
 
-def _fits_affinity(spec: Mapping[str, Any], node: Manifest) -> bool:
+def fits_affinity(spec: Mapping[str, Any], node: Manifest) -> bool:
+    """Return whether a node is one that a pod selects."""
     labels = node["metadata"].get("labels", {})
     if any(labels.get(key) != value for key, value in spec.get("nodeSelector", {}).items()):
         return False

@@ -30,9 +30,28 @@ class VolumeController:
                 self._end_claim(claim)
             elif claim["status"]["phase"] == "Pending":
                 self._look_for_volume(claim)
+            elif claim["status"]["phase"] == "Bound":
+                self._keep_bound(claim)
         for volume in self._store.list(VOLUMES):
             self._set_phase(volume)
         return []
+
+    def _keep_bound(self, claim: Manifest) -> None:
+        """Put back the reference of a bound volume to its claim, or give up a claim whose volume has another."""
+        volume = self._store.find(VOLUMES, ("", claim["spec"].get("volumeName", "")))
+        if volume is None:
+            self._lose(claim, "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
+            return
+        reference = volume["spec"].get("claimRef", {})
+        if reference and reference.get("uid") != claim["metadata"]["uid"]:
+            words = "Two claims are bound to the same volume, this one is bound incorrectly"
+            self._lose(claim, "ClaimMisbound", words)
+        elif (reference.get("namespace"), reference.get("name")) != get_key(claim):
+            self._bind(volume, claim)
+
+    def _lose(self, claim: Manifest, reason: str, words: str) -> None:
+        self._store.change(CLAIMS, get_key(claim), lambda each: each["status"].update(phase="Lost"))
+        self._report(claim, reason, words)
 
     def _look_for_volume(self, claim: Manifest) -> None:
         wanted = claim["spec"].get("volumeName")

@@ -48,6 +48,12 @@ def read_schema(version: str) -> "Schema":
     return Schema(json.loads(path.read_text(encoding="utf-8"))["$defs"])
 
 
+def parse_version(version: str) -> tuple[int, int]:
+    """Return the numbers of a minor version."""
+    major, minor = version.split(".")
+    return int(major), int(minor)
+
+
 class Schema:
     """The types of a version."""
 
@@ -179,7 +185,7 @@ def _check_type(node: Node, value: Any) -> str:
     shown = {dict: "map[string]interface {}", list: "[]interface {}", str: "string", bool: "bool"}.get(type(value), "")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     mistakes = {
-        "integer": "" if is_number else f"expected numeric (int or float), got {shown}",
+        "integer": _check_integer(node, value) if is_number else f"expected numeric (int or float), got {shown}",
         "number": "" if is_number else f"expected numeric (int or float), got {shown}",
         "string": "" if isinstance(value, str) else f"expected string, got &value.valueUnstructured{{Value:{text}}}",
         "boolean": "" if isinstance(value, bool) else f"expected boolean, got {text}",
@@ -187,6 +193,13 @@ def _check_type(node: Node, value: Any) -> str:
         "array": "" if isinstance(value, list) else f"expected list, got &{{{text}}}",
     }
     return next((mistakes[kind] for kind in _list_kinds(node) if kind in mistakes), "")
+
+
+def _check_integer(node: Node, value: float) -> str:
+    bits = 31 if node.get("format") == "int32" else 63
+    if isinstance(value, float) or not -(2**bits) <= value < 2**bits:
+        return f"cannot unmarshal number {value} into a field of type {node.get('format', 'int64')}"
+    return ""
 
 
 def _check_quantity(node: Node, value: Any) -> str:

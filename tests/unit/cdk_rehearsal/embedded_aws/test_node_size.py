@@ -1,0 +1,34 @@
+"""Nodes have what their instance type has, less what EKS reserves."""
+
+import pytest
+
+from cdk_rehearsal.embedded_aws.eks.node_size import measure_node
+
+
+def describe(vcpus, mebibytes, interfaces, addresses):
+    network = {"MaximumNetworkInterfaces": interfaces, "Ipv4AddressesPerInterface": addresses}
+    return {
+        "VCpuInfo": {"DefaultVCpus": vcpus},
+        "MemoryInfo": {"SizeInMiB": mebibytes},
+        "NetworkInfo": network,
+    }
+
+
+@pytest.mark.parametrize(
+    ("facts", "cpu", "pods", "memory"),
+    [
+        (describe(2, 8192, 3, 10), "1930m", "29", "6903Mi"),  # m5.large
+        (describe(4, 16384, 4, 15), "3920m", "58", "14162Mi"),  # m5.xlarge
+        (describe(192, 2097152, 64, 50), "191450m", "250", "1936760Mi"),  # p5.48xlarge
+    ],
+)
+def test_pods_get_what_eks_leaves_of_a_type(facts, cpu, pods, memory):
+    capacity, allocatable = measure_node(facts, [])
+    assert (allocatable["cpu"], allocatable["pods"], allocatable["memory"]) == (cpu, pods, memory)
+    assert capacity["ephemeral-storage"] == "20Gi"
+
+
+def test_the_largest_volume_of_the_launch_template_has_the_containers():
+    devices = [{"Ebs": {"VolumeSize": 4}}, {"Ebs": {"VolumeSize": 100}}, {"VirtualName": "ephemeral0"}]
+    capacity, allocatable = measure_node(describe(2, 8192, 3, 10), devices)
+    assert (capacity["ephemeral-storage"], allocatable["ephemeral-storage"]) == ("100Gi", "91136Mi")
