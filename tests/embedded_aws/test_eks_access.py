@@ -126,6 +126,15 @@ def test_eks_refuses_a_node_group(sample, changes, words):
     assert words in sample.refuse_group(**changes)
 
 
+@pytest.mark.parametrize("label", ["kubernetes.io/role", "node-role.kubernetes.io/member", "eks.amazonaws.com/team"])
+def test_eks_refuses_labels_that_it_reserves(sample, label):
+    """eksctl-io/eksctl#4007."""
+    words = "Label cannot contain reserved prefixes [kubernetes.io/, k8s.io/, eks.amazonaws.com/]"
+    assert words in sample.refuse_group(labels={label: "any"})
+    group = {"clusterName": sample.name, "nodegroupName": sample.group["nodegroupName"]}
+    assert words in sample.refuse("update_nodegroup_config", **group, labels={"addOrUpdateLabels": {label: "any"}})
+
+
 def test_eks_refuses_a_node_role_that_ec2_may_not_assume(sample):
     words = "Following required service principals [ec2.amazonaws.com] were not found in the trust relationships"
     assert words in sample.refuse_group(nodeRole=sample.role("ClusterRole"))
@@ -218,6 +227,18 @@ def test_a_node_takes_no_pods_without_a_right_of_the_control_plane(sample, actio
 
 def test_a_node_joins_and_takes_pods_with_the_rights_of_the_template(sample):
     assert sample.join()["taints"] == []
+
+
+def test_a_node_does_not_join_with_the_access_entry_of_a_person(sample):
+    """EKS user guide, "Create access entries": nodes need an entry of type EC2_LINUX."""
+    key = {"clusterName": sample.name, "principalArn": sample.role("NodeRole")}
+    sample.eks.delete_access_entry(**key)
+    sample.eks.create_access_entry(**key)
+    try:
+        assert sample.fail_to_join() == "Instances failed to join the kubernetes cluster"
+    finally:
+        sample.eks.delete_access_entry(**key)
+    assert sample.join()["group"]
 
 
 PULLS = ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
@@ -514,6 +535,16 @@ def test_a_node_does_not_mount_a_file_system_without_a_mount_target(sample):
         "SetUp",
         True,
     )
+
+
+def test_a_node_does_not_mount_the_access_point_of_another_file_system(sample):
+    """EFS user guide, "Working with Amazon EFS access points": an access point is of one file system."""
+    efs, node = sample.client("efs"), sample.find_node()["machine"]["instance_id"]
+    other = efs.create_file_system(CreationToken="second")["FileSystemId"]
+    point = efs.create_access_point(ClientToken="second", FileSystemId=other)["AccessPointId"]
+    volume = [sample.physical_id("Storage"), point]
+    found = sample.cloud.command("find_mount_obstacle", cluster=sample.name, instance_id=node, volume=volume)
+    assert found == ["SetUp", "mount.nfs4: access denied by server while mounting 127.0.0.1:/"]
 
 
 # --- Calls --------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from tests.embedded_aws.eks_sample import HASTE, Sample
+from tests.embedded_aws.eks_sample import Sample
 from tests.embedded_aws.eks_template import NAME, make_template
 from tests.real_time import wait_until
 
@@ -152,7 +152,7 @@ def test_a_group_with_a_name_of_its_own_is_not_replaced(deploy):
 
 def test_an_update_fails_where_pods_do_not_end(deploy):
     """Words: aws/containers-roadmap#1282."""
-    sample = deploy("full", minute_seconds=0.05)
+    sample = deploy("full")
     reason = sample.update(OTHER_DATA)["reason"]
     assert "Update failed due to [{ErrorCode: PodEvictionFailure,ErrorMessage: Reached max retries while" in reason
     assert f"in node group {sample.former_group},ResourceIds: [ip-10-0-0-" in reason
@@ -160,7 +160,7 @@ def test_an_update_fails_where_pods_do_not_end(deploy):
 
 def test_an_update_fails_where_ec2_has_no_room_for_the_surge(deploy):
     fault = {"code": "InsufficientInstanceCapacity", "ordinals": [3, 4, 5, 6, 7, 8]}
-    sample = deploy(faults=[fault], minute_seconds=0.05)
+    sample = deploy(faults=[fault])
     reason = sample.update(OTHER_DATA)["reason"]
     assert "Update failed due to [{ErrorCode: AsgInstanceLaunchFailures,ErrorMessage: Could not launch" in reason
     assert "We currently do not have sufficient c5.2xlarge capacity" in reason
@@ -169,7 +169,7 @@ def test_an_update_fails_where_ec2_has_no_room_for_the_surge(deploy):
 
 def test_an_update_takes_its_turn_and_keeps_the_launch_template(deploy):
     """aws/containers-roadmap#2204, eksctl-io/eksctl#3104."""
-    sample = deploy(**HASTE)
+    sample = deploy()
     key = {"clusterName": NAME, "nodegroupName": sample.former_group}
     own = sample.group["launchTemplate"]["id"]
     made = sample.client("ec2").create_launch_template(LaunchTemplateName="own", LaunchTemplateData={})

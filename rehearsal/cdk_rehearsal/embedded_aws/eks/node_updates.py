@@ -94,9 +94,11 @@ class NodeReplacement:
                 self._end(entry, is_replaced=False)
 
     def _end(self, entry: GroupInstance, *, is_replaced: bool) -> None:
-        """Drain a node and terminate its instance."""
+        """Drain a node and terminate its instance; a spare one ends with the pods that it has."""
         name, running = entry.instance_id, self._cluster.running
-        if running is not None and name in self._group.nodes and not running.drain_node(name, self._drain_seconds):
+        assert running is not None
+        is_node = name in self._group.nodes
+        if is_node and not running.drain_node(name, self._drain_seconds) and is_replaced:
             raise _UpdateError(
                 "PodEvictionFailure",
                 f"Reached max retries while trying to evict pods from nodes in node group {self._group.name}",

@@ -11,7 +11,7 @@ from typing import Any
 from cdk_rehearsal.embedded_aws.access.authorizer import Authorizer
 from cdk_rehearsal.embedded_aws.base.principals import Principal
 from cdk_rehearsal.embedded_aws.ec2.reachability import find_ways_out, lets_through
-from cdk_rehearsal.embedded_aws.eks.cluster import Association, Cluster
+from cdk_rehearsal.embedded_aws.eks.cluster import NODES, Association, Cluster
 from cdk_rehearsal.embedded_aws.eks.request import FILES, IDENTITY, IMAGES, NETWORK
 from cdk_rehearsal.iam.container_resources import is_in_registry, name_eks_image
 from cdk_rehearsal.machine import Machine
@@ -42,6 +42,9 @@ class ClusterRights:
 
     def find_join_obstacle(self, cluster: Cluster, role: str, machine: Machine, groups: Iterable[str]) -> str:
         """Return why a node does not get into its cluster; empty where it does."""
+        entry = cluster.entries.get(role)
+        if entry is None or entry.kind != NODES:  # EKS user guide, "Create access entries"
+            return f"the access entry of {role} must be of type {NODES}"
         return self._find_network_obstacle(cluster, machine, list(groups)) or self._find_denial(
             Principal(NODE, "", machine.instance_id, role), self._list_node_calls(cluster)
         )
@@ -85,7 +88,7 @@ class ClusterRights:
         point of the volume are those of its handle. Words: aws-ia/terraform-aws-eks-blueprints#1171, and efs-utils for
         a name without an address.
         """
-        system, _ = volume
+        system, point = volume
         if FILES not in cluster.addons or not self.may_run_addon(role, machine.instance_id, FILES):
             return "MountDevice", _NO_DRIVER
         groups = self._find_target_groups(machine, system)
@@ -99,7 +102,9 @@ class ClusterRights:
             self._place.client("ec2"), self._find_groups(machine), groups, list(machine.vpc_networks), _FILES_PORT
         ):
             return "SetUp", "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
-        if not self._may_use_files(cluster, role, machine, volume, "ClientMount"):
+        points = self._place.client("efs").describe_access_points(FileSystemId=system)["AccessPoints"]
+        is_own = any(each["AccessPointId"] == point for each in points)
+        if not is_own or not self._may_use_files(cluster, role, machine, volume, "ClientMount"):
             return "SetUp", "mount.nfs4: access denied by server while mounting 127.0.0.1:/"
         return "", ""
 
