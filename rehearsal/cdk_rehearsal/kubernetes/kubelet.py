@@ -18,7 +18,7 @@ from cdk_rehearsal.kubernetes.pods import ClaimVolume, ImageError, PodHost, PodO
 LEASES = "kube-node-lease"
 _RENEW_SECONDS, _POLL_SECONDS, _RETRY_SECONDS = 10.0, 0.4, 5.0
 _LEASE_SECONDS = 40
-_RESERVED = {"cpu": "8", "memory": "16Gi", "pods": "29", "ephemeral-storage": "100Gi"}
+_RESERVED = {"cpu": "8", "memory": "4Ti", "pods": "29", "ephemeral-storage": "64Ti"}
 _MOST_MESSAGE = 4096
 _READY = {"reason": "KubeletReady", "message": "kubelet is posting ready status"}
 _PULL_FAILED, _BACK_OFF = "ErrImagePull", "ImagePullBackOff"
