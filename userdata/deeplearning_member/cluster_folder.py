@@ -78,6 +78,22 @@ class ClusterFolder:
         """Remove the announcement of a lost node, which would count as new after a restart."""
         (self._members / f"{instance_id}.json").unlink(missing_ok=True)
 
+    def count_start(self, progress: str) -> int:
+        """
+        Count a start of the job, and return how many there were with this progress, with this one.
+
+        Args:
+            progress: Text that differs when the job has come further, such as the path of its newest checkpoint.
+        """
+        path = self.path / "starts.json"
+        try:
+            former = json.loads(path.read_text(encoding="utf-8"))
+            count = int(former["count"]) if former["progress"] == progress else 0
+        except (OSError, ValueError, TypeError, KeyError):  # The first start, or a file that is not ours.
+            count = 0
+        write_file(path, json.dumps({"progress": progress, "count": count + 1}) + "\n")
+        return count + 1
+
     def read_membership(self) -> ClusterState | None:
         """Return the membership; None without one, or for a malformed one, which the primary node replaces."""
         try:
