@@ -414,3 +414,15 @@ def test_another_job_and_a_damaged_count_begin_at_one(pods):
     for text in ("", "[]", "{}", '{"count": "x", "progress": ""}'):
         (folder.path / "starts.json").write_text(text)
         assert folder.count_start("") == 1
+
+
+def test_a_job_whose_other_pods_are_evicted_again_and_again_ends_too(leading):
+    def lose(_):
+        leading.silent.add(leading.address(2))
+        del leading.pods.services[2]
+        leading.pods.start(2)
+        return JobEnd(1, "")
+
+    with pytest.raises(StageFailure, match="the job has begun 11 times without a newer checkpoint"):
+        leading.lead(*[lose] * (MOST_STARTS + 1), seconds=600)
+    assert len(leading.definitions) == MOST_STARTS
