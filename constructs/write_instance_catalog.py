@@ -42,8 +42,6 @@ COMPUTE_CAPABILITIES = {
     "RTX PRO Server 6000": "12.0",
 }
 DRIVER_BRANCHES = {"V100": 580}
-LEAST_MEMORY_MIB = 2048
-"""Memory that is too little for Horovod, as `software/choice.py` of the library refuses it, in MiB."""
 ACCELERATED = ("GpuInfo", "NeuronInfo", "FpgaInfo", "InferenceAcceleratorInfo", "MediaAcceleratorInfo")
 
 
@@ -82,6 +80,7 @@ def compact(description: dict[str, Any], regions: list[str]) -> dict[str, Any]:
     cards = sorted(description["NetworkInfo"].get("NetworkCards", []), key=lambda card: int(card["NetworkCardIndex"]))
     efa = [card["NetworkCardIndex"] for card in cards if "efa" in card.get("InterfaceTypes", ())]
     efa = efa[: description["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)]
+    disks = description.get("InstanceStorageInfo", {})
     is_accelerated = any(key in description for key in ACCELERATED)
     gpu = gpus[0]["Name"] if gpus and gpus[0]["Manufacturer"] == "NVIDIA" else ""
     entry = {
@@ -94,9 +93,8 @@ def compact(description: dict[str, Any], regions: list[str]) -> dict[str, Any]:
         "efa_cards": f"{efa[0]}-{efa[-1]}" if efa else None,
         "cluster_placement": None if "cluster" in description["PlacementGroupInfo"]["SupportedStrategies"] else False,
         "burstable": description["BurstablePerformanceSupported"] or None,
-        "local_disk": description.get("InstanceStorageInfo", {}).get("NvmeSupport") == "required" or None,
-        # Only little memory is worth a refusal.
-        "memory_mib": memory if (memory := description["MemoryInfo"]["SizeInMiB"]) <= LEAST_MEMORY_MIB else None,
+        "local_gigabytes": disks["TotalSizeInGB"] if disks.get("NvmeSupport") == "required" else None,
+        "memory_mib": description["MemoryInfo"]["SizeInMiB"],
         # Only scarce types are worth a warning about the region.
         "regions": sorted(set(regions)) if is_accelerated else None,
     }

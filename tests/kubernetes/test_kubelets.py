@@ -297,7 +297,7 @@ def test_a_node_has_the_resources_of_a_plugin_once_its_pod_runs_which_nobody_sta
     site.lab.admin.do("DELETE", locate("daemonsets", site.lab.namespace, "plugin"), {"propagationPolicy": "Background"})
 
 
-def test_a_plugin_whose_image_the_node_may_not_pull_finds_nothing_until_it_may(site):
+def test_a_plugin_whose_image_the_node_may_not_pull_finds_nothing_until_it_may(site, mend):
     """The chart aws-efa-k8s-device-plugin has its image in us-west-2, whatever the region of the nodes is."""
     site.host.fault = ImageError("unexpected status from HEAD request: 403 Forbidden")
     site.join()
@@ -305,7 +305,7 @@ def test_a_plugin_whose_image_the_node_may_not_pull_finds_nothing_until_it_may(s
     assert "403 Forbidden" in site.await_wait("ErrImagePull")["message"]
     path = locate("nodes", name=site.node)
     assert "vpc.amazonaws.com/efa" not in site.lab.admin.do("GET", path)["status"]["allocatable"]
-    site.host.fault = None
+    mend()
     wait_until(lambda: site.lab.admin.do("GET", path)["status"]["allocatable"].get("vpc.amazonaws.com/efa") == "4")
     site.lab.admin.do("DELETE", locate("daemonsets", site.lab.namespace, "plugin"), {"propagationPolicy": "Background"})
 

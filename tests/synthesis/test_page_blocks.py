@@ -148,10 +148,16 @@ def test_the_queue_of_a_page_has_what_the_jobs_of_the_default_cluster_ask_for() 
     flavor, cluster_queue, queue = yaml.safe_load_all(block.text)
     facts = describe_instance_type("instance_type", DEFAULT_INSTANCE_TYPE)
     members = 2
-    wanted = {GPU: members * facts.gpu_count, EFA: members * len(facts.efa_cards)}
+    assert facts.memory_mib
+    assert facts.local_gigabytes
+    devices = {GPU: members * facts.gpu_count, EFA: members * len(facts.efa_cards)}
+    room = {"memory": members * (facts.memory_mib >> 10), "ephemeral-storage": members * facts.local_gigabytes}
     (group,) = cluster_queue["spec"]["resourceGroups"]
-    assert group["coveredResources"] == list(wanted)
-    assert {each["name"]: each["nominalQuota"] for each in group["flavors"][0]["resources"]} == wanted
+    assert group["coveredResources"] == [*devices, *room]
+    quotas = {each["name"]: each["nominalQuota"] for each in group["flavors"][0]["resources"]}
+    assert {name: quotas.pop(name) for name in devices} == devices
+    for name, gibibytes in room.items():
+        assert 0.8 * gibibytes < int(quotas[name].removesuffix("Gi")) < gibibytes, "as pods ask for less than the node"
     assert flavor["spec"]["nodeLabels"] == {LABEL_KEY: LABEL_VALUE}
     assert queue["metadata"]["namespace"] == DEFAULT_NAMESPACE
     assert queue["spec"]["clusterQueue"] == cluster_queue["metadata"]["name"]

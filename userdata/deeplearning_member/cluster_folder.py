@@ -108,6 +108,22 @@ class ClusterFolder:
         self._left.add(instance_id)
         (self._members / f"{instance_id}.json").unlink(missing_ok=True)
 
+    def count_start(self, progress: str) -> int:
+        """
+        Count a start of the job, and return how many there were with this progress, with this one.
+
+        Args:
+            progress: Text that differs when the job has come further, such as the path of its newest checkpoint.
+        """
+        path = self.path / "starts.json"
+        try:
+            former = json.loads(self._signer.read(path, self._name(path)))
+            count = int(former["count"]) if former["progress"] == progress else 0
+        except (OSError, ValueError, TypeError, KeyError):  # The first start, or a file that is not ours.
+            count = 0
+        self._signer.write(path, self._name(path), json.dumps({"progress": progress, "count": count + 1}))
+        return count + 1
+
     def read_membership(self) -> ClusterState | None:
         """Return the membership; None without one, or for one that the members did not write last, which is logged."""
         try:

@@ -25,6 +25,7 @@ from deeplearning_cli.kubernetes.job_state import (
     CAUSE_ANNOTATION,
     describe_job,
     describe_waits,
+    is_pulling,
     is_queued,
     is_started,
     read_cause,
@@ -38,7 +39,7 @@ from deeplearning_contract.jobs.submission import PLANNED, KubernetesSettings, m
 
 POLL_SECONDS = 5.0
 PENDING_SECONDS = 900.0
-"""Longest wait for pods that cannot be scheduled, or whose image or volume is absent."""
+"""Longest wait for pods that cannot be scheduled, or whose image or volume is absent; a pull does not count."""
 STOP_SECONDS = 180.0
 """Longest wait for the end of pods: they have 120 s after SIGTERM."""
 LAST_LINES = 40
@@ -149,9 +150,9 @@ class KubernetesPlatform(StackJobs):
                 return Refused(UNAVAILABLE)
             if started >= job["spec"]["completions"]:
                 return Started()
-            if is_queued(job):
-                give_up = time.monotonic() + PENDING_SECONDS
             waits = self._describe_waits(job, pods)
+            if is_queued(job) or self._is_pulling(pods):
+                give_up = time.monotonic() + PENDING_SECONDS
             if waits and waits != shown:
                 print_progress(waits)
                 shown = waits
@@ -254,6 +255,10 @@ class KubernetesPlatform(StackJobs):
         if is_queued(job):
             return f"waits in the queue {job['metadata']['labels'][QUEUE_LABEL]}"
         return describe_waits(job, pods, self.api.list_objects("Event", fields={"type": "Warning"}))
+
+    def _is_pulling(self, pods: Sequence[Mapping[str, Any]]) -> bool:
+        found = [self.api.list_objects("Event", fields={"reason": name}) for name in ("Pulling", "Pulled")]
+        return is_pulling(pods, [event for events in found for event in events])
 
     def _suspend(self, name: str, cause: str | None = None) -> None:
         """End the pods of a Job; without the label of its queue, Kueue does not start it again."""

@@ -22,6 +22,7 @@ T = TypeVar("T")
 VERSIONS: Mapping[str, str] = {
     "Event": "v1",
     "Job": "batch/v1",
+    "Node": "v1",
     "PersistentVolume": "v1",
     "PersistentVolumeClaim": "v1",
     "Pod": "v1",
@@ -84,7 +85,7 @@ class KubernetesApi:
     def list_objects(
         self, kind: str, labels: Mapping[str, str] | None = None, fields: Mapping[str, str] | None = None
     ) -> list[dict[str, Any]]:
-        """Return the objects of a kind in the namespace of jobs, with these labels and values of fields."""
+        """Return the objects of a kind with these labels and values of fields, of the namespace of jobs if of any."""
         return self._call(
             lambda client: [
                 _read(each) for each in client.list(_load(kind), labels=dict(labels or {}), fields=dict(fields or {}))

@@ -124,6 +124,30 @@ def describe_waits(
     return ""
 
 
+def _read_waiting(pod: Mapping[str, Any]) -> str:
+    """Return why the container of a pod waits; that of a start if the kubelet has not said yet."""
+    containers = pod.get("status", {}).get("containerStatuses", [])
+    reasons = [each.get("state", {}).get("waiting", {}).get("reason", _STARTS[0]) for each in containers]
+    return str(next((reason for reason in reasons if reason not in _STARTS), _STARTS[0]))
+
+
+def is_pulling(pods: Sequence[Mapping[str, Any]], events: Iterable[Mapping[str, Any]]) -> bool:
+    """
+    Return whether the image of a pod that has not started is being pulled.
+
+    A pull that makes no progress ends by itself, and becomes a warning (containerd, `image_pull_progress_timeout`).
+
+    Args:
+        pods: Pods of a Job.
+        events: Events of the namespace, of the kubelet's reasons `Pulling` and `Pulled`.
+    """
+    waiting = {pod["metadata"]["uid"] for pod in pods if not is_started(pod) and _read_waiting(pod) in _STARTS}
+    newest: dict[str, str] = {}
+    for event in sorted(events, key=_read_time):
+        newest[event["involvedObject"].get("uid", "")] = event.get("reason", "")
+    return any(newest.get(uid) == "Pulling" for uid in waiting)
+
+
 def _read_conditions(job: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     found = job.get("status", {}).get("conditions", [])
     return {each["type"]: each for each in found if each["status"] == "True"}

@@ -59,8 +59,9 @@ class InstanceTypeFacts:
         successor: Type that replaces one that AWS retired. Default: it is not retired.
         compute_capability: Compute capability of its NVIDIA GPUs, such as `9.0`, which determines the code that they
             can run. Default: not known; then only nodes check whether a framework runs on them.
-        memory_mib: Memory in MiB, which the catalogue has for the smallest types. Default: not known; then it is
-            enough.
+        memory_mib: Memory in MiB. Default: not known; then it is enough, and pods on EKS have no limit of memory.
+        local_gigabytes: Size of its own NVMe disks together, in GB. Default: not known; then pods on EKS have no limit
+            of disk where it has such disks.
     """
 
     name: InstanceTypeName
@@ -77,6 +78,7 @@ class InstanceTypeFacts:
     successor: InstanceTypeName | None = None
     compute_capability: ComputeCapability = ""
     memory_mib: Annotated[int, between(128, 1 << 26, _LOOK)] | None = None
+    local_gigabytes: Annotated[int, between(1, 1 << 26, _LOOK)] | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -215,12 +217,13 @@ def _read_facts(name: str) -> InstanceTypeFacts:
         efa_cards=tuple(range(int(first), int(last) + 1)) if first else (),
         is_clusterable=entry.get("cluster_placement", True),
         is_burstable=entry.get("burstable", False),
-        has_local_disk=entry.get("local_disk", False),
+        has_local_disk="local_gigabytes" in entry,
         regions=tuple(entry.get("regions", ())),
         driver_branch=entry.get("driver_branch"),
         successor=entry.get("successor"),
         compute_capability=entry.get("compute_capability", ""),
         memory_mib=entry.get("memory_mib"),
+        local_gigabytes=entry.get("local_gigabytes"),
     )
 
 

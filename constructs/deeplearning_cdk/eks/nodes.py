@@ -12,11 +12,13 @@ from constructs import Construct
 from deeplearning_cdk.capacity.purchase import ON_DEMAND, Purchase
 from deeplearning_cdk.catalog.instance_catalog import InstanceTypeFacts
 from deeplearning_cdk.coordination.node_permissions import allow
-from deeplearning_cdk.eks.plan import EksPlan, NodeImageKind
+from deeplearning_cdk.eks.node_images import NodeImageKind, make_user_data, name_ami_type
+from deeplearning_cdk.eks.plan import EksPlan
 from deeplearning_cdk.network.interfaces import plan_interfaces
 from deeplearning_cdk.props.rules import count_gibibytes
 from deeplearning_cdk.pseudo_parameters import PARTITION, REGION
 from deeplearning_cdk.security.node_roles import attach_rights
+from deeplearning_contract.jobs.kubernetes_cluster import EFA_PLUGIN, EFA_PLUGIN_ACCOUNT, EFA_PLUGIN_REGION
 from deeplearning_contract.names import CLUSTER_TAG
 
 _Template = ec2.CfnLaunchTemplate
@@ -29,6 +31,12 @@ _CAPACITY_TYPES = {"spot": "SPOT", "capacity-block": "CAPACITY_BLOCK"}
 _SYSTEM_GIBIBYTES = 50
 _ROOT_GIBIBYTES = 8
 """Root disk of Bottlerocket, which has images on a disk of their own."""
+_IMAGE_DISK_MIBPS = 500
+"""
+Throughput of the disk for images in MiB/s, on which data of jobs are too where a type has no disks of its own.
+
+The 3,000 IOPS that each gp3 disk has allow for 750 (EBS user guide, "General Purpose SSD volumes").
+"""
 _METADATA = _Template.MetadataOptionsProperty(
     # Pods are a hop away, and must not have the node's role.
     http_tokens="required",
@@ -47,11 +55,18 @@ class _Kind:
     disk: Size | int
     purchase: Purchase = ON_DEMAND
     placement_group: str | None = None
+    throughput: int | None = None
+    update_strategy: str = "DEFAULT"
 
 
 class EksNodes(Construct):
     """
     Node groups `System`, of one node, and `Members`, with EFA and a placement group where the type has them.
+
+    A changed launch template recycles all nodes of its group, so nothing in it depends on the number of nodes. An
+    update of the members ends a node before it launches its successor, because capacity of their type is scarce (EKS
+    API reference, UpdateConfig). A group has no version: its nodes keep theirs when that of the cluster changes (EKS
+    API reference, UpdateNodegroupVersion).
 
     A launch template of a managed node group has neither a subnet nor a role, and an instance type only for a Capacity
     Block (EKS user guide, "Customize managed nodes with launch templates" and "Create a managed node group with
@@ -90,18 +105,19 @@ class EksNodes(Construct):
         super().__init__(scope, construct_id)
         self._cluster, self._cluster_name, self._key_arn, self._subnet = cluster, cluster_name, key_arn, subnet
         self._groups = [cluster.attr_cluster_security_group_id, *(group.security_group_id for group in groups)]
-        self.role = self._make_role(statements)
+        self.role = self._make_role(plan, statements)
         self.system = self._make_system(plan)
         self.members = self._make_members(plan)
         for group in (self.system, self.members):
             group.node.add_dependency(self.role)
 
-    def _make_role(self, statements: Sequence[iam.PolicyStatement]) -> iam.Role:
+    def _make_role(self, plan: EksPlan, statements: Sequence[iam.PolicyStatement]) -> iam.Role:
         """
         Make the role of the nodes, with what AWS's policies AmazonEKSWorkerNodePolicy and PullOnly are used for here.
 
-        Nodes pull the images of add-ons from registries of AWS's accounts, whose policies admit them (EKS user guide,
-        "Amazon EKS node IAM role" and "View Amazon container image registries for Amazon EKS add-ons").
+        Nodes pull the images of add-ons from registries of AWS's accounts in their region, whose policies admit them
+        (EKS user guide, "Amazon EKS node IAM role" and "View Amazon container image registries for Amazon EKS
+        add-ons"). The plugin of EFA is in one registry for all regions.
         """
         role = iam.Role(
             self,
@@ -110,12 +126,15 @@ class EksNodes(Construct):
             description="Nodes of a deep-learning cluster on EKS",
         )
         pull = ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+        images = [f"arn:{PARTITION}:ecr:{REGION}:*:repository/*"]
+        if plan.efa_count:
+            images.append(f"arn:{PARTITION}:ecr:{EFA_PLUGIN_REGION}:{EFA_PLUGIN_ACCOUNT}:repository/{EFA_PLUGIN}")
         attach_rights(
             role,
             [
                 allow(["ec2:DescribeInstanceTypes", "ec2:DescribeInstances", "ecr:GetAuthorizationToken"], ["*"]),
                 allow(["eks:DescribeCluster", "eks-auth:AssumeRoleForPodIdentity"], [self._cluster.attr_arn]),
-                allow(pull, [f"arn:{PARTITION}:ecr:{REGION}:*:repository/*"]),
+                allow(pull, images),
                 *statements,
             ],
         )
@@ -130,7 +149,17 @@ class EksNodes(Construct):
             if plan.is_placed
             else plan.purchase.placement_group or None
         )
-        kind = _Kind("Members", plan.facts, plan.members, plan.node_image, plan.image_disk, plan.purchase, place)
+        kind = _Kind(
+            "Members",
+            plan.facts,
+            plan.members,
+            plan.node_image,
+            plan.image_disk,
+            plan.purchase,
+            place,
+            throughput=None if plan.facts.has_local_disk else _IMAGE_DISK_MIBPS,
+            update_strategy="MINIMAL",
+        )
         group = self._make_group(kind)
         group.labels = {LABEL_KEY: LABEL_VALUE}
         if plan.facts.accelerator is not None:
@@ -158,21 +187,26 @@ class EksNodes(Construct):
             tag_specifications=[
                 _Template.TagSpecificationProperty(resource_type=resource, tags=tags) for resource in resources
             ],
+            user_data=make_user_data(kind.node_image, kind.facts),
         )
         return _Template(self, f"{kind.name}Template", launch_template_data=data)
 
     def _describe_disks(self, kind: _Kind) -> list[ec2.CfnLaunchTemplate.BlockDeviceMappingProperty]:
         """Return the disks: Bottlerocket has images on its second one, Amazon Linux everything on its only one."""
         if kind.node_image == "amazon-linux":
-            return [self._describe_disk("/dev/xvda", kind.disk)]
-        return [self._describe_disk("/dev/xvda", _ROOT_GIBIBYTES), self._describe_disk("/dev/xvdb", kind.disk)]
+            return [self._describe_disk("/dev/xvda", kind.disk, kind.throughput)]
+        root = self._describe_disk("/dev/xvda", _ROOT_GIBIBYTES)
+        return [root, self._describe_disk("/dev/xvdb", kind.disk, kind.throughput)]
 
-    def _describe_disk(self, device: str, size: Size | int) -> ec2.CfnLaunchTemplate.BlockDeviceMappingProperty:
+    def _describe_disk(
+        self, device: str, size: Size | int, throughput: int | None = None
+    ) -> ec2.CfnLaunchTemplate.BlockDeviceMappingProperty:
         return _Template.BlockDeviceMappingProperty(
             device_name=device,
             ebs=_Template.EbsProperty(
                 volume_size=count_gibibytes(size),
                 volume_type="gp3",
+                throughput=throughput,
                 encrypted=True,
                 kms_key_id=self._key_arn,
                 delete_on_termination=True,
@@ -195,14 +229,6 @@ class EksNodes(Construct):
             ),
             # The user may scale the members to 0.
             scaling_config=_Group.ScalingConfigProperty(min_size=0, desired_size=kind.count, max_size=kind.count),
-            update_config=_Group.UpdateConfigProperty(max_unavailable=1),
+            update_config=_Group.UpdateConfigProperty(max_unavailable=1, update_strategy=kind.update_strategy),
             node_repair_config=_Group.NodeRepairConfigProperty(enabled=True),
         )
-
-
-def name_ami_type(node_image: NodeImageKind, facts: InstanceTypeFacts) -> str:
-    """Return EKS's name of the image of a type's nodes (EKS API reference, Nodegroup)."""
-    architecture = {"x86_64": "x86_64", "arm64": "ARM_64"}[facts.architecture]
-    if node_image == "bottlerocket":
-        return f"BOTTLEROCKET_{architecture}" + ("_NVIDIA" if facts.accelerator else "")
-    return f"AL2023_{architecture}_" + ("NVIDIA" if facts.accelerator else "STANDARD")

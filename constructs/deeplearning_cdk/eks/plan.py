@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from aws_cdk import Size
 
@@ -16,12 +16,13 @@ from deeplearning_cdk.catalog.instance_catalog import (
     require_nvidia,
     without_efa,
 )
+from deeplearning_cdk.eks.node_images import NodeImageKind, check_family
 from deeplearning_cdk.network.addresses import is_everyone, is_ipv4_network, is_public_network
 from deeplearning_cdk.network.values import Network
 from deeplearning_cdk.nodes.training_image import choose_built_environment
 from deeplearning_cdk.nodes.values import Software
 from deeplearning_cdk.props.check import Rule, check_meaning, show_value
-from deeplearning_cdk.props.rules import between, matching, sized
+from deeplearning_cdk.props.rules import between, count_gibibytes, matching, sized
 from deeplearning_cdk.software.job_environment import CONTAINER_IMAGE, JobEnvironment
 from deeplearning_cdk.storage.cluster_storage import check_vpc_of_file_system
 from deeplearning_cdk.storage.shared_file_system import SharedFileSystem
@@ -39,14 +40,9 @@ Versions of EKS with what a job needs, as of November 2026.
 `successPolicy` and `backoffLimitPerIndex` are stable from 1.33 on (Kubernetes, feature gates JobSuccessPolicy and
 JobBackoffLimitPerIndex).
 """
-_OLDEST_GPU = 7.0
-"""Compute capability of V100, the oldest GPU of EKS's accelerated images (EKS user guide, "ml-eks-optimized-ami")."""
 _DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _UNITS = ("Ki", "Mi", "Gi", "Ti", "Pi")
 _QUANTITY = re.compile(rf"([1-9][0-9]{{0,9}})({'|'.join(_UNITS)})")
-
-NodeImageKind = Literal["bottlerocket", "amazon-linux"]
-"""Operating system of the nodes, in the image that EKS makes for it."""
 
 NodeCount = Annotated[int, between(1, 450, "a managed node group has no more; take fewer, with more GPUs each")]
 """Nodes of the members' group (EKS user guide, "service quotas": nodes per managed node group)."""
@@ -158,10 +154,9 @@ class EksPlan:
 
     @property
     def is_placed(self) -> bool:
-        """True if the members are close together, in a placement group of the cluster's."""
+        """True if the members are close together, in a placement group of the cluster's, however many they are."""
         return (
-            self.members > 1
-            and self.facts.is_clusterable
+            self.facts.is_clusterable
             and not self.facts.is_burstable
             and self.facts.accelerator is not None
             and self.purchase.is_placeable
@@ -169,8 +164,24 @@ class EksPlan:
 
     @property
     def efa_count(self) -> int:
-        """EFA interfaces of a member."""
-        return len(self.facts.efa_cards) if has_efa(self.facts) else 0
+        """EFA interfaces that a pod asks for: none where the stack builds its image, which has no software for EFA."""
+        return len(self.facts.efa_cards) if has_efa(self.facts) and self.environment is None else 0
+
+    @property
+    def memory_mib(self) -> int:
+        """Memory of a pod in MiB, which fits a node beside the kubelet and the system's pods; 0 if not known."""
+        memory = self.facts.memory_mib or 0
+        # The kubelet reserves by the number of pods: much of a small node, and 8 GiB of a large one.
+        return max(memory * 4 // 5 - 1280, memory * 47 // 50 - 9216, memory // 4)
+
+    @property
+    def disk_gibibytes(self) -> int:
+        """Disk of a pod in GiB, which leaves room for images before the kubelet evicts; 0 if not known."""
+        if self.facts.has_local_disk:
+            size = (self.facts.local_gigabytes or 0) * 10**9 >> 30
+        else:
+            size = int(count_gibibytes(self.image_disk))
+        return max(size * 4 // 5 - 20, size // 4)
 
     @property
     def has_nvidia_plugin(self) -> bool:
@@ -203,7 +214,8 @@ def plan_nodes(
     check_vpc_of_file_system(network, storage)
     _check_file_system(storage)
     facts = describe_instance_type("instance_type", instance_type)
-    _check_type(facts)
+    require_nvidia("EKS", facts, f"take {DEFAULT_INSTANCE_TYPE}, or train on it with TrainingCluster")
+    check_family(node_image, facts, DEFAULT_INSTANCE_TYPE)
     system = describe_instance_type("system_instance_type", system_instance_type)
     _check_system(system)
     return EksPlan(
@@ -258,15 +270,6 @@ def _check_file_system(storage: Storage) -> None:
         raise ValueError(
             "storage.file_system must be of mode efs, because the driver of EKS mounts it by an access point with TLS "
             "and IAM, got mode nfs4; take that of a cluster on Amazon Linux, or a new one"
-        )
-
-
-def _check_type(facts: InstanceTypeFacts) -> None:
-    require_nvidia("EKS", facts, f"take {DEFAULT_INSTANCE_TYPE}, or train on it with TrainingCluster")
-    if facts.compute_capability and float(facts.compute_capability) < _OLDEST_GPU:
-        raise ValueError(
-            f"instance_type must have GPUs that EKS's images support, got {facts.name}; take "
-            f"{facts.successor or DEFAULT_INSTANCE_TYPE}, or train on it with TrainingCluster"
         )
 
 

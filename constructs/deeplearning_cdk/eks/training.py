@@ -16,6 +16,7 @@ from deeplearning_cdk.coordination.node_permissions import pull_statements
 from deeplearning_cdk.coordination.payload import pack_member
 from deeplearning_cdk.eks.addons import EksAddons
 from deeplearning_cdk.eks.control_plane import ControlPlane
+from deeplearning_cdk.eks.node_images import NodeImageKind
 from deeplearning_cdk.eks.nodes import LABEL_KEY, LABEL_VALUE, EksNodes
 from deeplearning_cdk.eks.plan import (
     DEFAULT_CAPACITY,
@@ -30,7 +31,6 @@ from deeplearning_cdk.eks.plan import (
     KubernetesVersion,
     Namespace,
     NodeCount,
-    NodeImageKind,
     PodImage,
     PrincipalArn,
     QueueName,
@@ -276,6 +276,8 @@ class EksTraining(Construct):
             members=plan.members,
             gpu_count=describe_hardware(plan.facts).gpu_count,
             efa_count=plan.efa_count,
+            memory_mib=plan.memory_mib,
+            disk_gibibytes=plan.disk_gibibytes,
             node_label=f"{LABEL_KEY}={LABEL_VALUE}",
             mount_point=mount_point,
             volume_handle=f"{self.file_system.file_system_id}::{self.file_system.access_point_id}",

@@ -23,14 +23,29 @@ DRIVER = "efs.csi.aws.com"
 GPU, EFA = "nvidia.com/gpu", "vpc.amazonaws.com/efa"
 """Names of the resources by which pods ask for GPUs and for EFA interfaces."""
 GPU_TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
-EFA_PLUGIN = "602401143452.dkr.ecr.us-west-2.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.20"
+EFA_PLUGIN, EFA_PLUGIN_ACCOUNT, EFA_PLUGIN_REGION = "eks/aws-efa-k8s-device-plugin", "602401143452", "us-west-2"
+"""Repository of the EFA plugin's image, and its registry for all regions of the partition `aws`."""
+_EFA_PLUGIN_VERSION = "v0.5.20"
 """
-Image of the EFA plugin; before v0.5.10, it counts NVLink devices of p6-b200 as EFA interfaces.
+Version of the chart v0.5.30; before v0.5.10, it counts NVLink devices of p6-b200 as EFA interfaces.
 
-Sources: values.yaml of the chart aws-efa-k8s-device-plugin, which names this registry for each region;
-https://github.com/aws/sagemaker-hyperpod-cli/issues/282.
+Sources: aws/eks-charts, stable/aws-efa-k8s-device-plugin; https://github.com/aws/sagemaker-hyperpod-cli/issues/282.
 """
-NVIDIA_PLUGIN = "nvcr.io/nvidia/k8s-device-plugin:v0.17.4"
+_REGISTRIES: Mapping[str, str] = {
+    "cn-north-1": "918309763551.dkr.ecr.cn-north-1.amazonaws.com.cn",
+    "cn-northwest-1": "961992271922.dkr.ecr.cn-northwest-1.amazonaws.com.cn",
+    "us-gov-east-1": "151742754352.dkr.ecr.us-gov-east-1.amazonaws.com",
+    "us-gov-west-1": "013241004608.dkr.ecr.us-gov-west-1.amazonaws.com",
+}
+"""
+Registries of EKS in other partitions, whose nodes cannot sign in to one of the partition `aws`.
+
+EKS user guide, "View Amazon container image registries for Amazon EKS add-ons".
+"""
+_PRIVILEGED = {"privileged": True, "allowPrivilegeEscalation": True, "runAsNonRoot": False, "runAsUser": 0}
+"""Security context of the EFA plugin, as its chart has it since v0.5.9 (aws/eks-charts#1245)."""
+_CONFINED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+_NVIDIA_PLUGIN = "nvcr.io/nvidia/k8s-device-plugin:v0.17.4"
 _LIMITS: Mapping[str, str] = {"pod-security.kubernetes.io/enforce": "baseline"}
 """
 Label of the namespace, by which Kubernetes refuses pods in a node's network, with its folders, or with its privileges.
@@ -135,22 +150,30 @@ def _make_claim(settings: KubernetesSettings) -> dict[str, Any]:
 def _make_efa_plugin(settings: KubernetesSettings) -> dict[str, Any]:
     """Return the DaemonSet of the EFA plugin, with the folders that its chart mounts for instances without Neuron."""
     folders = {"device-plugin": _PLUGIN_FOLDER, "infiniband": "/dev/infiniband"}
-    return _make_plugin(settings, "aws-efa-k8s-device-plugin", EFA_PLUGIN, folders, host_network=True)
+    usual = f"{EFA_PLUGIN_ACCOUNT}.dkr.ecr.{EFA_PLUGIN_REGION}.amazonaws.com"
+    image = f"{_REGISTRIES.get(settings.region, usual)}/{EFA_PLUGIN}:{_EFA_PLUGIN_VERSION}"
+    return _make_plugin(settings, "aws-efa-k8s-device-plugin", image, folders, _PRIVILEGED, host_network=True)
 
 
 def _make_nvidia_plugin(settings: KubernetesSettings) -> dict[str, Any]:
     """Return the DaemonSet of the NVIDIA plugin, as its static deployment has it."""
-    return _make_plugin(settings, "nvidia-device-plugin", NVIDIA_PLUGIN, {"device-plugin": _PLUGIN_FOLDER})
+    return _make_plugin(settings, "nvidia-device-plugin", _NVIDIA_PLUGIN, {"device-plugin": _PLUGIN_FOLDER}, _CONFINED)
 
 
 def _make_plugin(
-    settings: KubernetesSettings, name: str, image: str, folders: Mapping[str, str], *, host_network: bool = False
+    settings: KubernetesSettings,
+    name: str,
+    image: str,
+    folders: Mapping[str, str],
+    context: Mapping[str, Any],
+    *,
+    host_network: bool = False,
 ) -> dict[str, Any]:
     labels = {"app.kubernetes.io/name": name}
     container = {
         "name": "plugin",
         "image": image,
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": dict(context),
         "volumeMounts": [{"name": folder, "mountPath": path} for folder, path in folders.items()],
     }
     return {

@@ -1,8 +1,9 @@
 """
 Job of Kubernetes: one Indexed Job, whose pods are the members, and the definition as its pods read it.
 
-The pod of index 0 is the master. Its success completes the Job, and the exit status of its program ends it; a pod that
-was killed or deleted costs one of `retries`, and one of a lost or drained node none.
+The pod of index 0 is the master. Its success completes the Job, and the exit status of its program ends it. A pod that
+was killed or deleted, that the kubelet rejected, or that went beyond its own limit of memory or disk costs one of
+`retries`. One of a lost, drained or starved node costs none; the member program bounds how often a job begins again.
 """
 
 import hashlib
@@ -192,17 +193,45 @@ def _make_pod(settings: KubernetesSettings, job: JobDefinition, name: str, secre
         "containers": [_make_container(settings, job, secret)],
         "volumes": [
             {"name": "shared", "persistentVolumeClaim": {"claimName": CLAIM}},
-            {"name": "memory", "emptyDir": {"medium": "Memory"}},
+            {"name": "memory", "emptyDir": _describe_shared_memory(settings, job)},
             {"name": "start", "configMap": {"name": START_CONFIGURATION}},
         ],
     }
 
 
+def _share(total: int, settings: KubernetesSettings, job: JobDefinition) -> int:
+    """Return the part of a node's amount that a pod has, which is that of the node's GPUs."""
+    gpus = settings.gpu_count
+    return total * (job.gpus_per_member or gpus) // gpus if gpus else total
+
+
+def _describe_shared_memory(settings: KubernetesSettings, job: JobDefinition) -> dict[str, Any]:
+    """Return half of the pod's memory, as Linux has it for a host (tmpfs(5)): a full one is ENOSPC and no eviction."""
+    memory = _share(settings.memory_mib, settings, job)
+    return {"medium": "Memory", **({"sizeLimit": f"{memory // 2}Mi"} if memory else {})}
+
+
+def _choose_limits(settings: KubernetesSettings, job: JobDefinition) -> dict[str, str]:
+    """
+    Return the limits of a pod, which are its requests too.
+
+    Without EFA among them, a pod runs all the same, and NCCL takes TCP. Beyond its own memory or disk, the kubelet ends
+    it without the condition DisruptionTarget, so that it costs one of `retries` (kubernetes/kubernetes,
+    eviction_manager.go: localStorageEviction).
+    """
+    memory, disk = _share(settings.memory_mib, settings, job), _share(settings.disk_gibibytes, settings, job)
+    limits = {
+        GPU: settings.gpu_count and (job.gpus_per_member or settings.gpu_count),
+        EFA: settings.efa_count,
+        "memory": memory and f"{memory}Mi",
+        "ephemeral-storage": disk and f"{disk}Gi",
+    }
+    return {resource: str(amount) for resource, amount in limits.items() if amount}
+
+
 def _make_container(settings: KubernetesSettings, job: JobDefinition, secret: str) -> dict[str, Any]:
     sources = [asdict(source) for source in choose_data(settings, job)]
-    # Without EFA among its limits, a pod runs all the same, and NCCL takes TCP.
-    counts = {GPU: settings.gpu_count and (job.gpus_per_member or settings.gpu_count), EFA: settings.efa_count}
-    limits = {resource: str(count) for resource, count in counts.items() if count}
+    limits = _choose_limits(settings, job)
     agent = settings.agent
     start = (
         f"python3 {START_FOLDER}/{START_PROGRAM} {agent.bucket} {agent.key} {agent.sha256} {settings.region} "

@@ -66,7 +66,7 @@ class KubernetesSettings:
     image: str  # URI of the image of the pods
     members: int  # Pods of a job that names no number
     gpu_count: int  # NVIDIA GPUs of a node
-    efa_count: int  # EFA interfaces of a node
+    efa_count: int  # EFA interfaces that a pod asks for; 0 where its image has no software for them
     node_label: str  # `key=value` of the nodes of members
     mount_point: str  # Of the shared file system in pods
     volume_handle: str  # Of the EFS driver: `fs-…::fsap-…`
@@ -76,6 +76,8 @@ class KubernetesSettings:
     region: str
     has_nvidia_plugin: bool  # Whether the nodes' image contains the NVIDIA device plugin
     queue: str = ""  # LocalQueue of Kueue; empty for none
+    memory_mib: int = 0  # Memory of a pod that has all GPUs of its node; 0 for no limit
+    disk_gibibytes: int = 0  # Disk of such a pod; 0 for no limit
     data: tuple[DataSettings, ...] = ()
 
 

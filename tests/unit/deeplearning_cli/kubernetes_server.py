@@ -53,6 +53,8 @@ class ApiServer:
         """Reason and message of the warnings about a Job without pods, or about its pods."""
         self.phase = "Bound"
         """Phase of the volume."""
+        self.claim_phase = "Bound"
+        """Phase of its claim."""
         self.expired = 0
         """Number of the next requests whose token is not accepted."""
         self.refusals = {}
@@ -78,13 +80,14 @@ class ApiServer:
     def list(self, plural):
         return [each for (kind, _), each in self.objects.items() if kind == plural]
 
-    def list_warnings(self):
-        """Return the warnings about each pod, or about each Job without pods."""
+    def list_events(self, fields):
+        """Return the events with these fields about each pod, or about each Job without pods."""
         about = self.list("pods") or self.list("jobs")
-        return [
+        key, _, value = fields.partition("=")
+        found = [
             {
                 "metadata": {"name": f"{reason}-{each['metadata']['name']}"},
-                "type": "Warning",
+                "type": "Normal" if reason in ("Pulling", "Pulled") else "Warning",
                 "reason": reason,
                 "message": message,
                 "lastTimestamp": NOW,
@@ -93,6 +96,7 @@ class ApiServer:
             for reason, message in self.warnings
             for each in about
         ]
+        return [each for each in found if not key or each[key] == value]
 
     def add_pods(self, job, **status):
         """Create the pods of a Job that it lacks."""
@@ -197,7 +201,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         labels = [pair.partition("=") for pair in query.get("labelSelector", "").split(",") if pair]
         items = [
             each
-            for each in (self.api.list_warnings() if words[0] == "events" else self.api.list(words[0]))
+            for each in (
+                self.api.list_events(query.get("fieldSelector", ""))
+                if words[0] == "events"
+                else self.api.list(words[0])
+            )
             if all(each["metadata"].get("labels", {}).get(key) == value for key, _, value in labels)
         ]
         return 200, {"metadata": {}, "items": items}
@@ -218,8 +226,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             found = self.api.objects.setdefault((plural, name), {"metadata": _identify(name)})
             metadata = found["metadata"] | body["metadata"]
             found |= copy.deepcopy(body) | {"metadata": metadata}
-            if plural == "persistentvolumes":
-                found["status"] = {"phase": self.api.phase}
+            if plural in ("persistentvolumes", "persistentvolumeclaims"):
+                found["status"] = {"phase": self.api.phase if plural == "persistentvolumes" else self.api.claim_phase}
             return 200, found
         found = self.api.get(plural, name)
         _merge(found, body)

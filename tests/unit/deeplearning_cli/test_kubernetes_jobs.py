@@ -74,7 +74,7 @@ def account(server, monkeypatch, tmp_path):
     access = CloudAccess(clients.__getitem__, REGION, None)
     monkeypatch.setattr(module, "POLL_SECONDS", 0.0)
     monkeypatch.setattr(module, "STOP_SECONDS", 0.0)
-    for command in ("jobs.submit", "jobs.listing", "jobs.stop", "jobs.plan", "logs", "prepare_cluster"):
+    for command in ("jobs.submit", "jobs.listing", "jobs.stop", "jobs.plan", "logs"):
         monkeypatch.setattr(f"deeplearning_cli.{command}.open_cloud", lambda _: access)
     monkeypatch.chdir(tmp_path)
     write_job()
@@ -182,6 +182,27 @@ def test_an_image_that_cannot_be_pulled_is_named(account, server, capsys, monkey
     server.warnings = [("FailedMount", "an older cause")]
     assert main(["submit", "job.toml"]) == 2
     assert f"train-digits-0-x7k2q: ImagePullBackOff: {message}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("events", "reason", "is_ended"),
+    [
+        ([("FailedScheduling", "no node yet"), ("Pulling", "Pulling image")], "ContainerCreating", False),
+        ([("Pulling", "Pulling image"), ("Pulled", "Successfully pulled")], "ContainerCreating", True),
+        ([("Pulling", "Pulling image")], "ErrImagePull", True),
+        ([("FailedMount", "denied")], "ContainerCreating", True),
+    ],
+)
+@pytest.mark.usefixtures("account")
+def test_a_pull_that_goes_on_takes_nothing_of_the_time_to_start(server, monkeypatch, events, reason, is_ended):
+    """An image of 30 GB takes longer than the wait for pods that cannot start."""
+    now = iter(range(0, 100_000, 600))
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    server.script = ["pulling"] * 5 + ["running", "succeeded"]
+    server.steps["pulling"] = {"waiting": {"reason": reason, "message": ""}}
+    server.warnings = events
+    assert (main(["submit", "job.toml"]) == 2) is is_ended
 
 
 def test_a_namespace_without_quota_is_in_the_controllers_words(account, server, capsys, monkeypatch):
@@ -348,38 +369,3 @@ def test_a_job_that_cannot_run_is_refused_before_its_upload(account, server, cap
     write_job(gpus_per_member=9)
     assert main(["submit", "job.toml"]) == 2
     assert "gpus_per_member must be at most 8 on this cluster's nodes, got 9" in capsys.readouterr().err
-
-
-def test_a_cluster_is_prepared_twice_with_the_same_objects(account, server, capsys):
-    assert main(["prepare-cluster"]) == 0
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[-1].split() == [
-        "nfs-data",
-        "85Gi",
-        "RWX",
-        "Retain",
-        "Bound",
-        "kubeflow-dist-train/nfs-external",
-        "nfs-external",
-    ]
-    first = json.dumps(sorted(map(str, server.objects)))
-    files = server.get("configmaps", "deeplearning")["data"]
-    assert "start_pod.py BUCKET KEY" in files["start_pod.py"]
-    assert "fetch_agent.py BUCKET KEY" in files["fetch_agent.py"]
-    assert main(["prepare-cluster", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["objects"][:2] == ["Namespace kubeflow-dist-train", "ServiceAccount deeplearning"]
-    assert json.dumps(sorted(map(str, server.objects))) == first
-
-
-def test_a_volume_that_is_not_bound_is_no_success(account, server, capsys, monkeypatch):
-    monkeypatch.setattr("deeplearning_cli.prepare_cluster.BIND_SECONDS", 0.0)
-    server.phase = "Available"
-    assert main(["prepare-cluster"]) == 1
-    assert "Available" in capsys.readouterr().out
-
-
-def test_a_cluster_elsewhere_needs_no_preparation(account, server, capsys):
-    account.submission = SubmissionSettings("ec2", "Train", "ubuntu", "assets", "deeplearning-jobs/Train/")
-    assert main(["prepare-cluster"]) == 2
-    assert "prepare-cluster must be left out on ec2; it is for stacks on EKS" in capsys.readouterr().err

@@ -61,6 +61,8 @@ clusters = st.builds(
     efa_count=st.sampled_from([0, 1, 4, 32]),
     has_nvidia_plugin=st.booleans(),
     queue=st.just("") | st.just("team"),
+    memory_mib=st.sampled_from([0, 2201, 667_187]),
+    disk_gibibytes=st.sampled_from([0, 20, 1320]),
     data=st.lists(sources, max_size=3, unique_by=lambda source: source.name).map(tuple),
 )
 
@@ -130,6 +132,42 @@ def test_pods_keep_within_the_limits_of_their_namespace(found: tuple[SubmissionS
     assert not any({"securityContext", "ports", "lifecycle"} & container.keys() for container in pod["containers"])
     kinds = {kind for volume in pod["volumes"] for kind in volume if kind != "name"}
     assert kinds == {"persistentVolumeClaim", "emptyDir", "configMap"}
+
+
+def test_the_plugins_have_the_security_contexts_of_their_sources() -> None:
+    """
+    The chart of the EFA plugin runs it privileged, which the namespace of jobs would refuse.
+
+    Sources: aws/eks-charts#1245, and values.yaml of its chart v0.5.30; NVIDIA/k8s-device-plugin, static deployment.
+    """
+    cluster = replace(KUBERNETES, has_nvidia_plugin=False)
+    efa, nvidia = (each for each in make_cluster_objects(cluster, {}) if each["kind"] == "DaemonSet")
+    assert efa["metadata"]["namespace"] == nvidia["metadata"]["namespace"] == "kube-system"
+    contexts = [each["spec"]["template"]["spec"]["containers"][0]["securityContext"] for each in (efa, nvidia)]
+    assert contexts == [
+        {"privileged": True, "allowPrivilegeEscalation": True, "runAsNonRoot": False, "runAsUser": 0},
+        {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("region", "registry"),
+    [
+        ("us-west-2", "602401143452.dkr.ecr.us-west-2.amazonaws.com"),
+        ("eu-west-1", "602401143452.dkr.ecr.us-west-2.amazonaws.com"),
+        ("us-gov-west-1", "013241004608.dkr.ecr.us-gov-west-1.amazonaws.com"),
+        ("us-gov-east-1", "151742754352.dkr.ecr.us-gov-east-1.amazonaws.com"),
+        ("cn-north-1", "918309763551.dkr.ecr.cn-north-1.amazonaws.com.cn"),
+        ("cn-northwest-1", "961992271922.dkr.ecr.cn-northwest-1.amazonaws.com.cn"),
+    ],
+)
+def test_the_efa_plugin_comes_from_a_registry_of_the_partition(region: str, registry: str) -> None:
+    """EKS user guide, "View Amazon container image registries for Amazon EKS add-ons"; aws/eks-charts, values.yaml."""
+    (plugin,) = (
+        each for each in make_cluster_objects(replace(KUBERNETES, region=region), {}) if each["kind"] == "DaemonSet"
+    )
+    (container,) = plugin["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"{registry}/eks/aws-efa-k8s-device-plugin:v0.5.20"
 
 
 def test_the_schemas_refuse_a_field_that_kubernetes_does_not_have() -> None:
@@ -223,6 +261,43 @@ def test_a_name_has_a_digest_where_letters_are_lost(job: str, name: str) -> None
 def test_a_name_that_no_pod_of_a_job_has_is_no_member(text: str) -> None:
     with pytest.raises(ContractError, match="must be like i-0123456789abcdef0, algo-1 or train-0-abcde"):
         Member(text, "10.0.0.1", 0, f"ssh-rsa {'A' * 32}")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "memory", "disk", "shared"),
+    [
+        (None, "667187Mi", "1320Gi", "333593Mi"),
+        (8, "667187Mi", "1320Gi", "333593Mi"),
+        (2, "166796Mi", "330Gi", "83398Mi"),
+    ],
+)
+def test_a_pod_has_limits_of_memory_and_disk_by_its_share_of_the_gpus(
+    gpus: int | None, memory: str, disk: str, shared: str
+) -> None:
+    """
+    A pod beyond a limit of its own costs a retry, and one that the kubelet evicts for its node does not.
+
+    Source: kubernetes/kubernetes, eviction_manager.go: only pressure of the node sets DisruptionTarget.
+    """
+    sized = replace(SUBMISSION, kubernetes=replace(KUBERNETES, memory_mib=667_187, disk_gibibytes=1320))
+    job = make_job(sized, replace(JOB, gpus_per_member=gpus))
+    limits = get_container(job)["resources"]["limits"]
+    assert (limits["memory"], limits["ephemeral-storage"]) == (memory, disk)
+    (folder,) = (each["emptyDir"] for each in job["spec"]["template"]["spec"]["volumes"] if each["name"] == "memory")
+    assert folder == {"medium": "Memory", "sizeLimit": shared}
+    assert not job["spec"]["template"]["spec"]["containers"][0]["resources"].keys() - {"limits"}
+
+
+def test_a_pod_without_gpus_has_the_room_of_its_node() -> None:
+    sized = replace(KUBERNETES, gpu_count=0, efa_count=0, memory_mib=12_646, disk_gibibytes=140)
+    limits = get_container(make_job(replace(SUBMISSION, kubernetes=sized), JOB))["resources"]["limits"]
+    assert limits == {"memory": "12646Mi", "ephemeral-storage": "140Gi"}
+
+
+def test_a_pod_of_a_type_whose_size_is_not_known_has_no_limit_of_memory() -> None:
+    job = make_job(SUBMISSION, JOB)
+    assert get_container(job)["resources"]["limits"].keys() == {GPU, EFA}
+    assert {"name": "memory", "emptyDir": {"medium": "Memory"}} in job["spec"]["template"]["spec"]["volumes"]
 
 
 def test_a_job_of_a_queue_waits_for_it() -> None:

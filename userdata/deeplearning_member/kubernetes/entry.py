@@ -18,10 +18,11 @@ from pathlib import Path
 from deeplearning_agent.boot.steps import run_stage
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.jobs.kubernetes_job import SIGNING_VARIABLE, TERMINATION_FILE
+from deeplearning_jobs.plan.checkpoints import find_newest
 from deeplearning_member.cluster_folder import ClusterFolder
 from deeplearning_member.container import list_variables, read_settings, start_member
 from deeplearning_member.first_process import run_in_child
-from deeplearning_member.job_process import JobEnd, run_job
+from deeplearning_member.job_process import JobEnd, open_job, run_job
 from deeplearning_member.kubernetes.pod import Pod, begin_data, open_pod
 from deeplearning_member.kubernetes.pods import PodService, SupersededError
 from deeplearning_member.reachability import SSH_PORT, responds
@@ -35,6 +36,14 @@ FOLLOW_SECONDS = 2.0
 END_SECONDS = 100.0
 """Time for the ranks to end after a stop; Kubernetes kills a pod after the 120 s of its grace period."""
 TERMINATED = 128 + signal.SIGTERM
+MOST_STARTS = 10
+"""
+Most starts of a job without a newer checkpoint, beside those that `retries` allow.
+
+Kubernetes has no bound of its own: a pod that the kubelet evicts for its node has the condition DisruptionTarget, as
+one of a lost node, and a rule that ignores it counts towards no backoff limit (Kubernetes documentation, "Pod failure
+policy").
+"""
 _MOST_CHARACTERS = 4096
 
 
@@ -73,7 +82,7 @@ def run_pod(root: Path, stop: threading.Event) -> int:
     begin_data(node)
     service = PodService(node, folder, member, list_variables())
     try:
-        return Leader(node, pod, service, stop).run(deadline) if node.is_master else follow(node, service, stop)
+        return Leader(node, pod, folder, service, stop).run(deadline) if node.is_master else follow(node, service, stop)
     finally:
         service.withdraw()
 
@@ -81,9 +90,9 @@ def run_pod(root: Path, stop: threading.Event) -> int:
 class Leader:
     """The pod of index 0, which runs the job."""
 
-    def __init__(self, node: Node, pod: Pod, service: PodService, stop: threading.Event) -> None:
+    def __init__(self, node: Node, pod: Pod, folder: ClusterFolder, service: PodService, stop: threading.Event) -> None:
         """Bind the pod; nothing is started yet."""
-        self._node, self._pod, self._service, self._stop = node, pod, service, stop
+        self._node, self._pod, self._folder, self._service, self._stop = node, pod, folder, service, stop
         self._next = Deadline.after(node.clock, 0)
         self._state: ClusterState | None = None
 
@@ -92,9 +101,11 @@ class Leader:
         Run the job to its end on all pods, again with those that have replaced others; return the exit status.
 
         Raises:
-            StageFailure: A pod has not come until the deadline; that of a replacement begins when a pod has left.
+            StageFailure: A pod has not come until the deadline; that of a replacement begins when a pod has left. Or
+                pods have left so often, without a newer checkpoint, that the job would begin again for ever.
         """
         definition = self._pod.definition
+        self._count_start()
         while (formed := self._form(deadline)) is not None:
             LOG.info("the cluster has formed with %d pods", len(formed.members))
             end = run_job(self._node, definition, partial(self._wait, formed))
@@ -103,10 +114,23 @@ class Leader:
             if end.status == 0 or not self._has_left(formed):
                 return self._report(end)
             LOG.info("a pod has left while the job ran; waiting for its replacement")
+            self._count_start()
             deadline = self._node.limit(self._node.settings.setup_seconds)
             # What it had saved before is no earlier job's.
             definition = replace(definition, fresh=False)
         return TERMINATED
+
+    def _count_start(self) -> None:
+        definition = self._pod.definition
+        newest = find_newest(open_job(self._node, definition).checkpoints, definition.checkpoint_pattern)
+        written = Path(newest).stat().st_mtime_ns if newest and Path(newest).exists() else 0
+        count = self._folder.count_start(f"{newest} {written}")
+        if count > MOST_STARTS + definition.retries:
+            raise StageFailure(
+                f"the job has begun {count} times without a newer checkpoint, because pods were ended",
+                "let the program save checkpoints more often, or need less memory and disk; "
+                "kubectl get events says why pods were ended",
+            )
 
     def _form(self, deadline: Deadline) -> ClusterState | None:
         """Wait until all pods have installed a membership and respond; None when the pod is ended meanwhile."""

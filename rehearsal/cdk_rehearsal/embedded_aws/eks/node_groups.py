@@ -264,8 +264,8 @@ class NodeGroups:
                 f'Launch template must not have {name}: the node group says it (EKS user guide, "Customize managed '
                 'nodes with launch templates")'
             )
-        if unknown := [name for name in ("ImageId", "UserData") if data.get(name)]:
-            raise invalid_request(f"the rehearsal launches nodes with EKS's image and user data, got {unknown[0]}")
+        if data.get("ImageId"):
+            raise invalid_request("the rehearsal launches nodes with EKS's image, got ImageId")
         return data
 
     def _describe_scaling(

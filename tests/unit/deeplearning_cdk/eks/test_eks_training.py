@@ -11,7 +11,7 @@ from aws_cdk import aws_ec2 as ec2
 
 from deeplearning_cdk import DataSource, EksTraining, Network, Purchase, Storage
 from deeplearning_cdk.catalog.instance_catalog import read_catalog
-from deeplearning_cdk.eks.nodes import name_ami_type
+from deeplearning_cdk.eks.node_images import name_ami_type
 from deeplearning_cdk.warnings import NEVER_STOPS, NO_ADMINISTRATOR
 from deeplearning_contract.setting_parts import DataSettings
 from tests.unit.deeplearning_cdk.conftest import read_submission, references, render

@@ -1,6 +1,7 @@
 """Pods of a job meet, and one that is replaced joins again; the first one runs the job for as long as pods leave."""
 
 import json
+import os
 import signal
 import threading
 from dataclasses import asdict, replace
@@ -13,7 +14,15 @@ from deeplearning_member import job_process
 from deeplearning_member.cluster_folder import ClusterFolder
 from deeplearning_member.job_process import JobEnd
 from deeplearning_member.kubernetes import entry
-from deeplearning_member.kubernetes.entry import END_SECONDS, TERMINATED, Leader, follow, run_pod, write_reason
+from deeplearning_member.kubernetes.entry import (
+    END_SECONDS,
+    MOST_STARTS,
+    TERMINATED,
+    Leader,
+    follow,
+    run_pod,
+    write_reason,
+)
 from deeplearning_member.kubernetes.pod import Pod, begin_data, read_index
 from deeplearning_member.kubernetes.pods import SupersededError
 from deeplearning_node.failure import StageFailure
@@ -220,7 +229,7 @@ class Leading:
     def lead(self, *runs, seconds=60):
         self.runs = list(runs)
         node, service = self.pods.services[0]
-        leader = Leader(node, self.pods.describe(0), service, self.stop)
+        leader = Leader(node, self.pods.describe(0), ClusterFolder(node, JOB_UID), service, self.stop)
         original = node.clock.wait
 
         def wait(seconds):
@@ -355,3 +364,67 @@ def test_the_job_of_a_pod_is_that_of_the_other_platforms(pods, tmp_path, monkeyp
     monkeypatch.setattr(job_process, "COMMAND", str(command))
     assert job_process.run_job(pods.node(0), DEFINITION, threading.Event().wait) == JobEnd(0, "")
     assert (tmp_path / "words").read_text() == f"start-job --end-with-parent {DEFINITION.encode()}\n"
+
+
+# --- A job that begins again and again ----------------------------------------------------------------
+
+
+def _save(leading, name="epoch-1.pt", time=1_000):
+    path = leading.pods.shared / "jobs" / DEFINITION.name / "checkpoints" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    os.utime(path, (time, time))
+
+
+def _lead_often(leading, times):
+    """Let pod 0 be evicted and replaced so many times, and the job end well at last."""
+    for _ in range(times):
+        assert leading.lead(lambda _: JobEnd(0, "")) == 0
+
+
+def test_a_job_that_is_evicted_again_and_again_without_progress_ends(leading):
+    """Kubernetes counts no pod with the condition DisruptionTarget (its documentation, "Pod failure policy")."""
+    _save(leading)
+    _lead_often(leading, MOST_STARTS)
+    with pytest.raises(StageFailure, match="the job has begun 11 times without a newer checkpoint") as caught:
+        leading.lead(lambda _: JobEnd(0, ""))
+    assert "need less memory and disk" in caught.value.remedy
+
+
+@pytest.mark.parametrize("change", [{"name": "epoch-2.pt"}, {"time": 2_000}], ids=["another file", "the same file"])
+def test_a_job_that_saves_a_checkpoint_between_interruptions_goes_on(leading, change):
+    _save(leading)
+    _lead_often(leading, MOST_STARTS)
+    _save(leading, **{"time": 1_500, **change})
+    _lead_often(leading, MOST_STARTS)
+
+
+def test_retries_of_a_job_are_starts_beside_the_bound(leading, monkeypatch):
+    describe = leading.pods.describe
+    definition = replace(DEFINITION, retries=2)
+    monkeypatch.setattr(leading.pods, "describe", lambda index: replace(describe(index), definition=definition))
+    _lead_often(leading, MOST_STARTS + 2)
+    with pytest.raises(StageFailure, match="the job has begun 13 times"):
+        leading.lead(lambda _: JobEnd(0, ""))
+
+
+def test_another_job_and_a_damaged_count_begin_at_one(pods):
+    node = pods.node(0)
+    folder = ClusterFolder(node, JOB_UID)
+    assert [folder.count_start("") for _ in range(3)] == [1, 2, 3]
+    assert ClusterFolder(node, "another").count_start("") == 1
+    for text in ("", "[]", "{}", '{"count": "x", "progress": ""}'):
+        (folder.path / "starts.json").write_text(text)
+        assert folder.count_start("") == 1
+
+
+def test_a_job_whose_other_pods_are_evicted_again_and_again_ends_too(leading):
+    def lose(_):
+        leading.silent.add(leading.address(2))
+        del leading.pods.services[2]
+        leading.pods.start(2)
+        return JobEnd(1, "")
+
+    with pytest.raises(StageFailure, match="the job has begun 11 times without a newer checkpoint"):
+        leading.lead(*[lose] * (MOST_STARTS + 1), seconds=600)
+    assert len(leading.definitions) == MOST_STARTS
