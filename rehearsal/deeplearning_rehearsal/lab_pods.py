@@ -108,6 +108,8 @@ class LabPods:
             self.images.append(image)
         environment = {"AWS_ENDPOINT_URL": ENDPOINT, **image.environment, **order.environment}
         files = dict(order.files)
+        if int(order.limits.get(GPU, 0)):
+            environment["NVIDIA_VISIBLE_DEVICES"] = "all"  # NVIDIA's device plugin names those of the container.
         node = self.nodes[order.node]
         found = self.aws.find_pod_credentials(
             self.cluster_name, order.namespace, order.service_account, node.machine.instance_id
