@@ -15,7 +15,7 @@ from cdk_rehearsal.lab.credentials_service import CredentialsService
 from cdk_rehearsal.lab.images.container_image import ContainerImage
 from cdk_rehearsal.lab.lab import ENDPOINT
 from cdk_rehearsal.lab.network import POD_IDENTITY_ADDRESS
-from deeplearning_contract.jobs.kubernetes_cluster import DRIVER
+from deeplearning_contract.jobs.kubernetes_cluster import DRIVER, GPU
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
@@ -89,6 +89,8 @@ class LabPods:
             self.images.append(image)
         environment = {"AWS_ENDPOINT_URL": ENDPOINT, **image.environment, **order.environment}
         files = dict(order.files)
+        if int(order.limits.get(GPU, 0)):
+            environment["NVIDIA_VISIBLE_DEVICES"] = "all"  # NVIDIA's device plugin names those of the container.
         node = self.nodes[order.node]
         found = self.aws.find_pod_credentials(
             self.cluster_name, order.namespace, order.service_account, node.machine.instance_id

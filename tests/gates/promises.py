@@ -385,8 +385,8 @@ def training_jobs_have_the_names_and_the_network_of_the_stack(assembly: Assembly
         if statement.has("Action.*", "sagemaker:CreateTrainingJob"):
             message = "training jobs must have names of the stack; name the prefix"
             yield from statement.must("Resource.*", _names_training_jobs, message)
-            for key in ("sagemaker:VpcSubnets", "sagemaker:VpcSecurityGroupIds"):
-                message = f"training jobs must be in the network of the stack; limit {key}"
+            for key in ("sagemaker:VpcSubnets", "sagemaker:VpcSecurityGroupIds", "sagemaker:InstanceTypes"):
+                message = f"training jobs must have the network and the type of the stack; limit {key}"
                 yield from statement.must(f"Condition.ForAllValues:StringEquals.{key}", _exists, message)
                 yield from statement.must(f"Condition.Null.{key}", _is("false"), message)
 

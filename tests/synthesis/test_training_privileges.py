@@ -14,16 +14,28 @@ from tests.synthesis.altered_rights import allow, call, check_denials, drop, edi
 
 EXECUTION = "ClusterRole"
 CREATE = "create a training job"
-OWN_JOB = {
-    f"sagemaker:{key}": f"{{condition:sagemaker:{key}}}"
-    for key in ("VpcSubnets", "VpcSecurityGroupIds", "OutputKmsKey")
-}
+KEYS = (
+    *("VpcSubnets", "VpcSecurityGroupIds", "OutputKmsKey", "InstanceTypes", "MaxRuntimeInSeconds"),
+    *("FileSystemId", "FileSystemType", "FileSystemAccessMode", "FileSystemDirectoryPath"),
+)
+TAGGED = {"aws:RequestTag/deeplearning:cluster": "{cluster}", "aws:TagKeys": "deeplearning:cluster"}
+OWN_JOB = {**{f"sagemaker:{key}": f"{{condition:sagemaker:{key}}}" for key in KEYS}, **TAGGED}
 JOBS = "arn:{partition}:logs:{region}:{account}:log-group:/aws/sagemaker/TrainingJobs:log-stream:"
+INTERFACE = "arn:{partition}:ec2:{region}:{account}:network-interface/eni-0123456789abcdef0"
 ANY_JOB = "arn:aws:sagemaker:us-east-1:123456789012:training-job/*"
 
 
 PERMITTED = (
     call("create a job", SUBMITTER, "sagemaker:CreateTrainingJob", "{granted:sagemaker:CreateTrainingJob}", **OWN_JOB),
+    call("tag it", SUBMITTER, "sagemaker:AddTags", "{granted:sagemaker:AddTags}", **TAGGED),
+    call(
+        "create a job that takes no sessions",
+        SUBMITTER,
+        "sagemaker:CreateTrainingJob",
+        "{granted:sagemaker:CreateTrainingJob}",
+        **OWN_JOB,
+        **{"sagemaker:EnableRemoteDebug": "false", "sagemaker:KeepAlivePeriod": "0"},
+    ),
     call("read it", SUBMITTER, "sagemaker:DescribeTrainingJob", "{granted:sagemaker:CreateTrainingJob}"),
     call(
         "hand the role to SageMaker",
@@ -40,11 +52,18 @@ PERMITTED = (
     ),
     call("write a model", EXECUTION, "s3:PutObject", "{bucket:ModelBucket}/models/any/output/model.tar.gz"),
     call(
-        "delete an interface of the subnet",
+        "delete an interface of the stack's own VPC",
         EXECUTION,
         "ec2:DeleteNetworkInterface",
-        "arn:{partition}:ec2:{region}:{account}:network-interface/eni-0123456789abcdef0",
-        **{"ec2:Subnet": "{condition:ec2:Subnet}"},
+        INTERFACE,
+        **{"ec2:Vpc": "{condition:ec2:Vpc}"},
+    ),
+    call(
+        "encrypt a model",
+        EXECUTION,
+        "kms:GenerateDataKey",
+        "{key:EncryptionKey}",
+        **{"kms:ViaService": "s3.{region}.amazonaws.com"},
     ),
 )
 """Calls that differ from forbidden ones by a name alone."""
@@ -67,17 +86,36 @@ BEYOND_IAM = (
         **{"cloudwatch:namespace": "/aws/sagemaker/TrainingJobs"},
     ),
     call(
-        "delete the interface of another program in the stack's own subnet",
+        "delete the interface of another program in the stack's own VPC",
         EXECUTION,
         "ec2:DeleteNetworkInterface",
-        "arn:{partition}:ec2:{region}:{account}:network-interface/eni-0123456789abcdef0",
-        **{"ec2:Subnet": "{condition:ec2:Subnet}"},
+        INTERFACE,
+        **{"ec2:Vpc": "{condition:ec2:Vpc}"},
+    ),
+    call(
+        "let another account use an interface of the stack's own subnet",
+        EXECUTION,
+        "ec2:CreateNetworkInterfacePermission",
+        INTERFACE,
+        **{"ec2:Subnet": "{condition:ec2:Subnet}", "ec2:AuthorizedUser": "arn:{partition}:iam::444455556666:root"},
+    ),
+    call(
+        "pull an image of another asset of the account", EXECUTION, "ecr:BatchGetImage", "{granted:ecr:BatchGetImage}"
+    ),
+    call(
+        "start a job that waits longer for spot capacity, or has another number of members",
+        SUBMITTER,
+        "sagemaker:CreateTrainingJob",
+        "{granted:sagemaker:CreateTrainingJob}",
+        **OWN_JOB,
     ),
 )
 """
 Rights of a submitter or a stolen container that nobody needs, and that IAM cannot bind.
 
-CreateTrainingJob has no condition key for the image, ListTrainingJobs no resource, DescribeLogStreams the group as its
+CreateTrainingJob has no condition key for the image, the number of instances, the time with waits and the output's
+place. EC2 has keys for whom an interface is given to, and AWS names their values for CodeBuild and not for SageMaker.
+The CDK's assets have one repository. ListTrainingJobs has no resource, DescribeLogStreams the group as its
 only resource, PutMetricData a namespace as its only key, and an interface of SageMaker's no tag by which it is known
 (Service Authorization Reference of SageMaker AI, CloudWatch Logs, CloudWatch and EC2).
 """
@@ -105,11 +143,54 @@ def test_what_training_jobs_need_and_what_iam_cannot_limit_is_allowed(rights: Ri
 @pytest.mark.parametrize(
     ("role", "change", "found"),
     [
-        (SUBMITTER, drop("sagemaker:CreateTrainingJob", "Null"), {f"{CREATE} without a VPC"}),
+        (
+            SUBMITTER,
+            drop("sagemaker:CreateTrainingJob", "Null"),
+            {f"{CREATE} without a VPC", f"{CREATE} that names no instance type"},
+        ),
         (
             SUBMITTER,
             loosen("sagemaker:CreateTrainingJob", "ForAllValues:StringEquals", "ForAllValues:StringLike"),
-            {f"{CREATE} in another VPC", f"{CREATE} in another security group"},
+            {
+                f"{CREATE} in another VPC",
+                f"{CREATE} in another security group",
+                f"{CREATE} on another instance type",
+                f"{CREATE} with another file system",
+                f"{CREATE} with a file system of another type",
+                f"{CREATE} with another folder of the file system",
+                f"{CREATE} with another access to the file system",
+                f"{CREATE} with a tag of somebody else's",
+            },
+        ),
+        (
+            SUBMITTER,
+            drop("sagemaker:CreateTrainingJob", "NumericLessThanEquals"),
+            {f"{CREATE} that runs longer", f"{CREATE} without a longest run"},
+        ),
+        (
+            SUBMITTER,
+            drop("sagemaker:CreateTrainingJob", "NumericLessThanEqualsIfExists"),
+            {f"{CREATE} that keeps its instances"},
+        ),
+        (
+            SUBMITTER,
+            drop("sagemaker:CreateTrainingJob", "BoolIfExists"),
+            {f"{CREATE} whose containers take sessions"},
+        ),
+        (
+            SUBMITTER,
+            drop("sagemaker:CreateTrainingJob", "StringEquals"),
+            {f"{CREATE} with the tag of another stack", f"{CREATE} without the tag of the stack"},
+        ),
+        (
+            SUBMITTER,
+            drop("sagemaker:AddTags", "StringEquals"),
+            {"give a job of the stack the tag of another stack"},
+        ),
+        (
+            SUBMITTER,
+            drop("sagemaker:AddTags", "ForAllValues:StringEquals"),
+            {"give a job of the stack a tag of somebody else's"},
         ),
         (
             SUBMITTER,
@@ -127,7 +208,17 @@ def test_what_training_jobs_need_and_what_iam_cannot_limit_is_allowed(rights: Ri
         (
             EXECUTION,
             drop("ec2:DeleteNetworkInterface", "ArnEquals"),
-            {"delete an interface of another subnet", "let another account use an interface of another subnet"},
+            {"delete an interface of another VPC"},
+        ),
+        (
+            EXECUTION,
+            drop("ec2:CreateNetworkInterfacePermission", "ArnEquals"),
+            {"let another account use an interface of another subnet"},
+        ),
+        (
+            EXECUTION,
+            drop("kms:Decrypt", "StringEquals"),
+            {"use the key without S3", "make a data key of the key without S3"},
         ),
         (
             EXECUTION,

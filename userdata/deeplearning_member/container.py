@@ -14,6 +14,7 @@ from deeplearning_contract.settings import NodeSettings
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.deadline import Deadline
 from deeplearning_node.failure import StageFailure
+from deeplearning_node.health.gpu_driver import check_driver
 from deeplearning_node.health.gpus import count_gpus
 from deeplearning_node.health.node_check import check_health
 from deeplearning_node.node import Node
@@ -82,6 +83,8 @@ def start_member(node: Node, data_detail: str, deadline: Deadline) -> Member:
     clock = node.clock
     gpu_count = run_stage(clock, "count GPUs", lambda: count_gpus(node))
     run_stage(clock, "check the container's health", lambda: check_health(node, fewest_gpus=gpu_count))
+    if gpu_count:
+        run_stage(clock, "check the NVIDIA driver", lambda: check_driver(node.programs, "python3"))
     run_stage(clock, "install the command", lambda: install_command(node))
     run_stage(clock, "report the provisioning", lambda: _report_provisioned(node, data_detail))
     host_key = run_stage(clock, "make the SSH identity", lambda: read_host_key(node))

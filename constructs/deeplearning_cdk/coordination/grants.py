@@ -16,7 +16,7 @@ from deeplearning_cdk.coordination.node_permissions import object_arn
 from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID, PARTITION, REGION
 from deeplearning_cdk.security.acknowledged_rules import acknowledge
 from deeplearning_contract.jobs.submission import SUBMISSION_PATH, TrainingSettings, source_prefix
-from deeplearning_contract.jobs.training_job import LOG_GROUP
+from deeplearning_contract.jobs.training_job import JOB_TAG, LOG_GROUP
 from deeplearning_contract.names import CLUSTER_TAG
 from deeplearning_contract.setting_parts import ScriptSettings
 
@@ -67,34 +67,72 @@ def grant_training_jobs(
     """
     Grant the permissions of `submit`, `jobs`, `logs`, `stop` and `plan` for training jobs of SageMaker.
 
-    Jobs have the names, the role, the network and the key of the stack. A submitter chooses the image and the commands,
-    and so can use all rights of the role. The conditions are those of the SageMaker developer guide, "Restrict training
-    to a specific VPC"; `ForAllValues` matches a call without the key, so the keys must be present too. Listing takes no
-    resource in IAM, so the names of the account's other training jobs can be read as well.
+    Jobs have the names, the role, the network, the key, the instance type, the file systems and the tag of the stack,
+    and end after its longest run and warm pool. A submitter chooses the image and the commands, and so can use all
+    rights of the role. Listing takes no resource in IAM, so the names of the account's other training jobs can be read
+    as well.
     """
     place = f"{REGION}:{ACCOUNT_ID}"
     jobs = f"arn:{PARTITION}:sagemaker:{place}:training-job/{settings.name_prefix}*"
     logs = f"arn:{PARTITION}:logs:{place}:log-group:{LOG_GROUP}"
-    keys = {"VpcSubnets": settings.subnets, "VpcSecurityGroupIds": settings.security_groups}
-    in_network: Mapping[str, Mapping[str, Any]] = {
-        "ForAllValues:StringEquals": {f"sagemaker:{key}": list(ids) for key, ids in keys.items()},
-        "Null": {f"sagemaker:{key}": "false" for key in keys},
-        "ArnEquals": {"sagemaker:OutputKmsKey": settings.key_arn},
-    }
     to_sagemaker = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
-    calls = ["sagemaker:AddTags", "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"]
+    of_stack = {f"aws:RequestTag/{CLUSTER_TAG}": cluster}
+    tags = {"aws:TagKeys": [CLUSTER_TAG, JOB_TAG]}
+    calls = ["sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"]
     return _grant(
         grantee,
         cluster,
         *_list_uploads(cluster, bucket),
         _read_agent(settings.agent),
-        (["sagemaker:CreateTrainingJob"], [jobs], in_network),
+        (["sagemaker:CreateTrainingJob"], [jobs], _limit_jobs(settings, of_stack, tags)),
+        (["sagemaker:AddTags"], [jobs], {"StringEquals": of_stack, "ForAllValues:StringEquals": tags}),
         (calls, [jobs], None),
         (["sagemaker:ListTrainingJobs"], ["*"], None),
         (["iam:PassRole"], [settings.role_arn], to_sagemaker),
         (["logs:DescribeLogStreams"], [f"{logs}:*"], None),
         (["logs:GetLogEvents"], [f"{logs}:log-stream:{settings.name_prefix}*"], None),
     )
+
+
+def _limit_jobs(
+    settings: TrainingSettings, of_stack: Mapping[str, str], tags: Mapping[str, Sequence[str]]
+) -> Mapping[str, Mapping[str, Any]]:
+    """
+    Return the conditions of a new training job.
+
+    `ForAllValues` matches a call without the key, so keys that every job needs must be present too. Those of file
+    systems have the values of every channel that has one.
+
+    Sources: Service Authorization Reference of SageMaker AI, CreateTrainingJob; SageMaker developer guide, "Restrict
+    training to a specific VPC", "Use SageMaker AI managed warm pools" (KeepAlivePeriod), "Access a training container
+    through AWS Systems Manager for remote debugging", and "Identity-based policy examples" for file systems.
+    """
+    needed = {
+        "InstanceTypes": [settings.instance_type],
+        "VpcSubnets": list(settings.subnets),
+        "VpcSecurityGroupIds": list(settings.security_groups),
+    }
+    systems = [settings.shared, *([settings.lustre] if settings.lustre else [])]
+    linked = [source.name for source in settings.data if source.target == "lustre"]
+    folders = [f"{settings.lustre.path}/{name}" for name in linked] if settings.lustre else []
+    allowed = {
+        "FileSystemId": [system.file_system_id for system in systems],
+        "FileSystemType": [system.kind for system in systems],
+        "FileSystemAccessMode": ["rw", *(["ro"] if settings.lustre else [])],
+        "FileSystemDirectoryPath": [settings.shared.path, *folders],
+    }
+    return {
+        "ForAllValues:StringEquals": {
+            **{f"sagemaker:{key}": values for key, values in {**needed, **allowed}.items()},
+            **tags,
+        },
+        "Null": {f"sagemaker:{key}": "false" for key in needed},
+        "ArnEquals": {"sagemaker:OutputKmsKey": settings.key_arn},
+        "StringEquals": of_stack,
+        "NumericLessThanEquals": {"sagemaker:MaxRuntimeInSeconds": str(settings.max_seconds)},
+        "NumericLessThanEqualsIfExists": {"sagemaker:KeepAlivePeriod": str(settings.keep_alive_seconds)},
+        "BoolIfExists": {"sagemaker:EnableRemoteDebug": "false"},
+    }
 
 
 def grant_uploads(grantee: iam.IGrantable, cluster: str, bucket: str, agent: ScriptSettings) -> iam.Grant:

@@ -4,14 +4,18 @@ import re
 from dataclasses import replace
 
 from deeplearning_cdk.catalog.instance_catalog import InstanceTypeFacts
-from deeplearning_cdk.catalog.torch_wheels import TORCH_PIN, find_unfit, list_capabilities, suggest_versions
+from deeplearning_cdk.catalog.torch_wheels import TORCH_PIN, Version, find_unfit, list_capabilities, suggest_versions
 from deeplearning_cdk.software.environment_cache import EnvironmentCache
 from deeplearning_cdk.software.job_environment import DEFAULT_ENVIRONMENT, JobEnvironment
 from deeplearning_cdk.software.software_file import read_requirements
 from deeplearning_contract.setting_parts import SYSTEM_PYTHON, find_wheel_conflict
 
-TORCH_OF_OLD_GPUS = "torch==2.7.1"
-"""Last version with wheels for CUDA 12.6; Ubuntu 24.04 has a compiler for it that supports Volta."""
+TORCH_OF_OLD_HOSTS = "torch==2.7.1"
+"""
+Last version with wheels for CUDA 12.6, which NVIDIA's driver 525 runs; that of `TORCH` needs 580.
+
+Ubuntu 24.04 has a compiler for it that supports Volta.
+"""
 TORCH = "torch==2.13.0"
 """Last version whose headers need C++17, which g++ 12 and CMake of 2023 support; 2.14 requires C++20."""
 _LEAST_MEMORY_MIB = 2048
@@ -31,12 +35,14 @@ def choose_environment(
     interpreter: str,
     *,
     isolated: bool,
+    has_old_hosts: bool = False,
 ) -> JobEnvironment | None:
     """
     Check the user's environment against image and types, or choose one; None stands for the image's own software.
 
     `image` is the name of a container's image or the SSM parameter of a node's; empty when neither is known.
-    `interpreter` is the path of its own Python.
+    `interpreter` is the path of its own Python. With `has_old_hosts` the driver is the service's, and may be older than
+    the newest CUDA needs.
 
     Raises:
         ValueError: The nodes cannot install the environment, or it cannot work on them.
@@ -51,7 +57,7 @@ def choose_environment(
         _check_image(chosen, image)
         _check_memory(types)
         _check_reach(isolated=isolated, has_cache=cache is not None)
-        chosen = replace(chosen, framework=chosen.framework or _choose_framework(types))
+        chosen = replace(chosen, framework=chosen.framework or _choose_framework(types, has_old_hosts=has_old_hosts))
         _check_wheel(chosen.framework, _find_python(image, interpreter))
         _check_torch("framework", chosen.framework, repr(chosen.framework), types)
     if chosen.kind == "requirements":
@@ -65,9 +71,12 @@ def _default_for(types: tuple[InstanceTypeFacts, ...]) -> JobEnvironment:
     return DEFAULT_ENVIRONMENT if is_known else JobEnvironment.none()
 
 
-def _choose_framework(types: tuple[InstanceTypeFacts, ...]) -> str:
+def _choose_framework(types: tuple[InstanceTypeFacts, ...], *, has_old_hosts: bool) -> str:
     known = [tuple(map(int, each.split("."))) for facts in types if (each := facts.compute_capability)]
-    return TORCH_OF_OLD_GPUS if any(capability < _TURING for capability in known) else TORCH
+    has_wheel = find_unfit(_read_version(TORCH_OF_OLD_HOSTS), types) is None
+    if any(capability < _TURING for capability in known) or (known and has_old_hosts and has_wheel):
+        return TORCH_OF_OLD_HOSTS
+    return TORCH
 
 
 def _check_image(environment: JobEnvironment, image: str) -> None:
@@ -126,10 +135,9 @@ def _check_requirements(path: str, types: tuple[InstanceTypeFacts, ...]) -> None
 
 
 def _check_torch(prop: str, pin: str, shown: str, types: tuple[InstanceTypeFacts, ...]) -> None:
-    found = TORCH_PIN.match(pin)
-    if found is None:
+    if TORCH_PIN.match(pin) is None:
         return
-    version = (int(found["major"]), int(found["minor"]))
+    version = _read_version(pin)
     unfit = find_unfit(version, types)
     if unfit is None:
         return
@@ -140,3 +148,9 @@ def _check_torch(prop: str, pin: str, shown: str, types: tuple[InstanceTypeFacts
         f"{unfit.compute_capability}), got {shown}, which has it for "
         f"{list_capabilities(version, unfit.architecture)}; {remedy}"
     )
+
+
+def _read_version(pin: str) -> Version:
+    found = TORCH_PIN.match(pin)
+    assert found is not None
+    return int(found["major"]), int(found["minor"])

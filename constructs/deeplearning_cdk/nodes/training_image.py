@@ -25,6 +25,8 @@ _SCRIPT = "container_build.sh"
 _DOCKERFILE = f"""FROM {{base}}
 RUN --mount=type=bind,target=/context sh /context/{_SCRIPT}
 ENV PATH=/opt/deeplearning/environments/current/bin:$PATH
+ENV NVIDIA_VISIBLE_DEVICES=all
+ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility
 """
 _PLATFORMS = {"x86_64": ecr_assets.Platform.LINUX_AMD64, "arm64": ecr_assets.Platform.LINUX_ARM64}
 
@@ -45,17 +47,31 @@ BaseImage = Annotated[
 
 
 def choose_built_environment(
-    image: str | None, environment: JobEnvironment | None, facts: InstanceTypeFacts
+    image: str | None,
+    environment: JobEnvironment | None,
+    facts: InstanceTypeFacts,
+    *,
+    has_old_hosts: bool = False,
 ) -> JobEnvironment | None:
     """
     Check the environment of an image that the stack builds, or choose one; None for an image of the user's.
+
+    With `has_old_hosts` the driver is the service's, and may be older than the newest CUDA needs.
 
     Raises:
         ValueError: The build cannot install it, it cannot work on the type, or there is an image of the user's too.
     """
     if image is None:
         check_prop("software.environment", environment, BuiltEnvironment | None)
-        return choose_environment(environment, None, (facts,), DEFAULT_BASE, SYSTEM_PYTHON, isolated=False)
+        return choose_environment(
+            environment,
+            None,
+            (facts,),
+            DEFAULT_BASE,
+            SYSTEM_PYTHON,
+            isolated=False,
+            has_old_hosts=has_old_hosts,
+        )
     if environment is not None:
         raise ValueError(
             "software.environment must be left out with image, got both; the image brings the software of jobs"

@@ -124,7 +124,7 @@ def plan_training(
     _check_times(facts, max_run, spot_wait, max_pending, keep_warm)
     return TrainingPlan(
         facts=facts,
-        environment=choose_built_environment(image, software.environment, facts),
+        environment=choose_built_environment(image, software.environment, facts, has_old_hosts=True),
         volume_gibibytes=_choose_volume(volume_size, facts),
         max_seconds=_count_seconds(max_run),
         max_wait_seconds=_count_seconds(spot_wait),

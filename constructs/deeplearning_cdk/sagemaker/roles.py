@@ -29,23 +29,28 @@ _DESCRIBES = (
     "ec2:DescribeVpcs",
 )
 """Calls that take no resource in IAM."""
-_INTERFACE_ACTIONS = (
-    "ec2:CreateNetworkInterfacePermission",
-    "ec2:DeleteNetworkInterface",
-    "ec2:DeleteNetworkInterfacePermission",
-)
+_REMOVALS = ("ec2:DeleteNetworkInterface", "ec2:DeleteNetworkInterfacePermission")
 
 
 def make_execution_role(
-    scope: Construct, construct_id: str, statements: Iterable[iam.PolicyStatement], *, description: str
+    scope: Construct,
+    construct_id: str,
+    statements: Iterable[iam.PolicyStatement],
+    *,
+    description: str,
+    is_for_jobs: bool = True,
 ) -> iam.Role:
-    """Create a role that SageMaker takes for this account alone, with its permissions."""
+    """
+    Create a role that SageMaker takes, with its permissions; one for jobs is taken for this account alone.
+
+    AWS documents `aws:SourceAccount` for training jobs and not for notebook instances (SageMaker developer guide,
+    "Cross-service confused deputy prevention"); no account can pass the role of another one.
+    """
+    limits = {"StringEquals": {"aws:SourceAccount": ACCOUNT_ID}} if is_for_jobs else {}
     role = iam.Role(
         scope,
         construct_id,
-        assumed_by=iam.ServicePrincipal(
-            "sagemaker.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": ACCOUNT_ID}}
-        ),
+        assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com", conditions=limits),
         description=description,
     )
     attach_rights(role, list(statements))
@@ -53,13 +58,18 @@ def make_execution_role(
 
 
 def interface_statements(subnet: ec2.ISubnet, groups: Sequence[ec2.ISecurityGroup]) -> list[iam.PolicyStatement]:
-    """Return the permissions to connect containers with a subnet, in these security groups."""
+    """Return the permissions to connect an instance with a subnet, in these security groups, and to look there."""
     interfaces, place = ec2_arn("network-interface"), ec2_arn("subnet", subnet.subnet_id)
     return [
         allow(["ec2:CreateNetworkInterface"], [interfaces, place, *security_group_arns(groups)]),
-        allow(_INTERFACE_ACTIONS, [interfaces], {"ArnEquals": {"ec2:Subnet": place}}),
+        allow(["ec2:CreateNetworkInterfacePermission"], [interfaces], {"ArnEquals": {"ec2:Subnet": place}}),
         allow(_DESCRIBES, ["*"]),
     ]
+
+
+def removal_statements(key: str, place: str) -> list[iam.PolicyStatement]:
+    """Return the permissions to remove interfaces where the condition key `key` is an ARN."""
+    return [allow(_REMOVALS, [ec2_arn("network-interface")], {"ArnEquals": {key: place}})]
 
 
 def agent_statements(cluster: str, bucket: str) -> list[iam.PolicyStatement]:
@@ -77,16 +87,22 @@ def model_statements(bucket: s3.IBucket, prefix: str, key_arn: str, *, has_volum
     Return the permissions to write models, and to encrypt models and, with `has_volume`, the volumes of instances.
 
     S3 needs a data key for a model, and decrypts it for the parts of a large one (S3 user guide, "Uploading an object
-    with server-side encryption"). SageMaker requires `kms:Encrypt` for the key of the output (SageMaker API reference,
-    OutputDataConfig), and grants the use of that of the volumes to EBS.
+    with server-side encryption"); nobody else uses it as the role. SageMaker requires `kms:Encrypt` for the key of the
+    output (SageMaker API reference, OutputDataConfig), and grants the use of that of the volumes to EBS.
     """
     rights = [
         allow(["s3:PutObject"], [bucket.arn_for_objects(f"{prefix}*")]),
-        allow(["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"], [key_arn]),
+        allow(["kms:Decrypt", "kms:GenerateDataKey"], [key_arn], through_s3()),
+        allow(["kms:Encrypt"], [key_arn]),
     ]
     if has_volume:
         rights.append(allow(["kms:CreateGrant"], [key_arn], {"Bool": {"kms:GrantIsForAWSResource": "true"}}))
     return rights
+
+
+def through_s3() -> dict[str, dict[str, str]]:
+    """Return the condition that S3 uses a key for the caller."""
+    return {"StringEquals": {"kms:ViaService": f"s3.{REGION}.amazonaws.com"}}
 
 
 def log_statements(name_prefix: str) -> list[iam.PolicyStatement]:

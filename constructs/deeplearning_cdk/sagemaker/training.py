@@ -13,7 +13,7 @@ from deeplearning_cdk.catalog.instance_catalog import NodeInstanceType
 from deeplearning_cdk.coordination.coordination import name_cluster
 from deeplearning_cdk.coordination.grants import grant_training_jobs
 from deeplearning_cdk.coordination.messages import AlarmTopic
-from deeplearning_cdk.coordination.node_permissions import pull_from_statements, pull_statements
+from deeplearning_cdk.coordination.node_permissions import ec2_arn, pull_from_statements, pull_statements
 from deeplearning_cdk.coordination.payload import pack_member
 from deeplearning_cdk.network.cluster_network import ClusterNetwork
 from deeplearning_cdk.network.interfaces import describe_hardware
@@ -44,8 +44,10 @@ from deeplearning_cdk.sagemaker.roles import (
     log_statements,
     make_execution_role,
     model_statements,
+    removal_statements,
 )
 from deeplearning_cdk.security.encryption import ClusterEncryption, EncryptionKey
+from deeplearning_cdk.security.node_roles import attach_rights
 from deeplearning_cdk.storage.buckets import make_model_bucket
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
 from deeplearning_cdk.storage.values import Storage
@@ -150,8 +152,9 @@ class SageMakerTraining(Construct):
         self.model_bucket = make_model_bucket(self, "ModelBucket", self.encryption.key)
         self._data, self._groups = tuple(storage.data), [self.network.security_group, *network.security_groups]
         self._agent = FileAsset(self, "Agent", pack_member(self._describe_member(storage.mount_point)))
-        self.image_uri, pull = self._choose_image(image, software)
+        self.image_uri, pull = self._choose_image(image)
         self.role = self._make_role(pull)
+        self._keep_until_removal(has_own_network=network.vpc is None)
         self.alarm = TrainingJobAlarm(
             self,
             "Alarm",
@@ -190,11 +193,11 @@ class SageMakerTraining(Construct):
             environment=self._plan.environment,
         )
 
-    def _choose_image(self, image: str | None, software: Software) -> tuple[str, list[iam.PolicyStatement]]:
+    def _choose_image(self, image: str | None) -> tuple[str, list[iam.PolicyStatement]]:
         """Return the image of the containers, and the permissions to pull it."""
         if image is not None:
             return image, pull_statements(image)
-        built = TrainingImage(self, "Image", environment=software.environment, instance_type=self._plan.facts)
+        built = TrainingImage(self, "Image", environment=self._plan.environment, instance_type=self._plan.facts)
         return built.image_uri, pull_from_statements(built.asset.repository.repository_arn)
 
     def _make_role(self, pull: Sequence[iam.PolicyStatement]) -> iam.Role:
@@ -221,6 +224,20 @@ class SageMakerTraining(Construct):
         for source in read:
             source.grant_key(role)
         return role
+
+    def _keep_until_removal(self, *, has_own_network: bool) -> None:
+        """
+        Let the role remove interfaces until the network is deleted, because SageMaker removes them after a job.
+
+        The rights name nothing that is deleted after them: the VPC where the stack has its own, else the subnet.
+        """
+        vpc, subnet = self.network.vpc, self.network.worker_subnet
+        limits = ("ec2:Vpc", ec2_arn("vpc", vpc.vpc_id)), ("ec2:Subnet", ec2_arn("subnet", subnet.subnet_id))
+        statements = removal_statements(*limits[0 if has_own_network else 1])
+        rights = attach_rights(self.role, statements, Construct(self, "Removal"))
+        self.network.security_group.node.add_dependency(rights)
+        if has_own_network:
+            subnet.node.add_dependency(rights)
 
     def _describe_jobs(self, members: int) -> TrainingSettings:
         plan, lustre = self._plan, self.storage.lustre
@@ -266,6 +283,7 @@ class SageMakerTraining(Construct):
         notebook = TrainingNotebook(
             self,
             "Notebook",
+            name_prefix=self._name_prefix,
             network=self.network,
             key_arn=self.encryption.key_arn,
             models=self.model_bucket,

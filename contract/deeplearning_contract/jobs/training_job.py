@@ -48,13 +48,14 @@ _MOST_NAME_CHARACTERS, _TIME_CHARACTERS = 63, 14
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _FIXED_VOLUME_GIBIBYTES = 1
 """SageMaker requires a volume size, and ignores it for a type whose disks have a fixed size (ResourceConfig)."""
-_START = (
-    f"d={AGENT_DIRECTORY}; z=$(echo {INPUT_FOLDER}/data/{AGENT_CHANNEL}/*.zip); "
-    'echo "$0  $z" | sha256sum -c && mkdir -p $d && python3 -m zipfile -e "$z" $d && '
-    "cd $d && exec python3 -m deeplearning_member train"
+_CHECK = (
+    f"z=$(echo {INPUT_FOLDER}/data/{AGENT_CHANNEL}/*.zip); d={AGENT_DIRECTORY}; "
+    'if ! echo "$1  $z" | sha256sum -c; then '
+    f'echo "the agent must have SHA-256 $1; submit the job again" >{FAILURE_FILE}; exit 1; fi; eval "$0"'
 )
+_START = 'mkdir -p $d && python3 -m zipfile -e "$z" $d && cd $d && exec python3 -m deeplearning_member train'
 """
-Command of every container; its `$0` is the SHA-256 of the zip.
+Command of every container in two arguments; a third one is the digest of the agent, which is checked before it runs.
 
 An argument has at most 256 characters (SageMaker API reference, AlgorithmSpecification, ContainerArguments).
 """
@@ -111,7 +112,7 @@ def make_training_request(
             "TrainingImage": settings.image,
             "TrainingInputMode": "File",
             "ContainerEntrypoint": ["/bin/sh", "-c"],
-            "ContainerArguments": [_START, agent.sha256],
+            "ContainerArguments": [_CHECK, _START, agent.sha256],
             "MetricDefinitions": [{"Name": metric, "Regex": pattern} for metric, pattern in METRICS.items()],
         },
         # The instances end with the job in any case.

@@ -16,13 +16,18 @@ def targets_of_vpc(parameters: Parameters, account: Account) -> Iterator[Target]
 
 
 def targets_of_ec2_resource(parameters: Parameters, account: Account) -> Iterator[Target]:
-    """Name a security group, an instance or a network interface, with its tags, and the interface's subnet if known."""
+    """Name a security group, an instance or an interface, with its tags, and its subnet and VPC if known."""
     names = {"GroupId": "security-group", "InstanceId": "instance", "NetworkInterfaceId": "network-interface"}
-    subnet = {"ec2:Subnet": account.arn("ec2", f"subnet/{parameters['SubnetId']}")} if "SubnetId" in parameters else {}
+    places = {"SubnetId": ("ec2:Subnet", "subnet"), "VpcId": ("ec2:Vpc", "vpc")}
+    place = {
+        key: account.arn("ec2", f"{kind}/{parameters[name]}")
+        for name, (key, kind) in places.items()
+        if name in parameters
+    }
     for name, kind in names.items():
         if name in parameters:
             arn, tags = _tag_target(account, kind, str(parameters[name]))
-            yield arn, {**tags, **subnet}
+            yield arn, {**tags, **place}
 
 
 def targets_of_launch(parameters: Parameters, account: Account) -> Iterator[Target]:

@@ -10,6 +10,7 @@ _KNOWN_GLOBAL_KEYS = frozenset(
     for name in (
         *("securetransport", "principalisawsservice", "principalservicename", "principalarn", "principalaccount"),
         *("principaltype", "userid", "username", "requestedregion", "sourcearn", "sourceaccount", "viaawsservice"),
+        "tagkeys",
         "sourceowner",  # of the default policies of topics; deprecated, and no service that is embedded here sends it
     )
 )

@@ -77,8 +77,11 @@ def _describe_request(parameters: Parameters) -> Values:
         "InterContainerTrafficEncryption": str(bool(parameters.get("EnableInterContainerTrafficEncryption"))).lower(),
         "VpcSubnets": tuple(vpc["Subnets"]) if vpc else None,
         "VpcSecurityGroupIds": tuple(vpc["SecurityGroupIds"]) if vpc else None,
-        # The keys of file systems have one value; of several channels, only what they share can be told.
-        **{f"FileSystem{name}": _share(systems, key) for name, key in _FILE_SYSTEM_KEYS.items()},
+        "EnableRemoteDebug": _read_flag(parameters, "RemoteDebugConfig", "EnableRemoteDebug"),
+        **{
+            f"FileSystem{name}": tuple(dict.fromkeys(system[key] for system in systems)) or None
+            for name, key in _FILE_SYSTEM_KEYS.items()
+        },
     }
     found = {f"sagemaker:{name}": value for name, value in values.items() if value is not None}
     return {name: value if isinstance(value, tuple) else str(value) for name, value in found.items()}
@@ -92,6 +95,6 @@ _FILE_SYSTEM_KEYS = {
 }
 
 
-def _share(systems: list[dict[str, str]], key: str) -> str | None:
-    values = {system[key] for system in systems}
-    return next(iter(values)) if len(values) == 1 else None
+def _read_flag(parameters: Parameters, structure: str, name: str) -> str | None:
+    value = (parameters.get(structure) or {}).get(name)
+    return None if value is None else str(value).lower()

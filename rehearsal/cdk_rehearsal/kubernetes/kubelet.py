@@ -347,6 +347,7 @@ class Kubelets:
             environment={each["name"]: evaluate(each, metadata, spec) for each in container.get("env", ())},
             files=files,
             volumes=volumes,
+            limits=container.get("resources", {}).get("limits", {}),
         )
 
     def _find_volume(self, namespace: str, volume: Mapping[str, Any], path: str) -> ClaimVolume:

@@ -49,6 +49,7 @@ class PodOrder:
         environment: Variables beside those of the image.
         files: Path in the container -> content.
         volumes: Volumes of claims.
+        limits: Resource -> its limit; the plugin of a device brings it into the container.
     """
 
     name: str
@@ -62,6 +63,7 @@ class PodOrder:
     environment: Mapping[str, str]
     files: Mapping[str, bytes] = field(repr=False)
     volumes: Sequence[ClaimVolume]
+    limits: Mapping[str, str]
 
 
 class RunningPod(Protocol):

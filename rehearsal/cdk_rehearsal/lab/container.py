@@ -83,6 +83,18 @@ class ContainerOrder:
     absent: Sequence[str] = ()
     mounts: Sequence[Mount] = ()
 
+    @property
+    def asks_for_gpus(self) -> bool:
+        """
+        True if its variables ask NVIDIA's runtime for GPUs and the programs of their driver; else it has neither.
+
+        Source: NVIDIA Container Toolkit, "Specialized Configurations with Docker", GPU Enumeration and Driver
+        Capabilities. Unset capabilities are `utility,compute`.
+        """
+        devices = self.environment.get("NVIDIA_VISIBLE_DEVICES", "")
+        capabilities = self.environment.get("NVIDIA_DRIVER_CAPABILITIES", "") or "utility,compute"
+        return devices not in ("", "void", "none") and not {"all", "utility"}.isdisjoint(capabilities.split(","))
+
 
 class Container:
     """

@@ -170,11 +170,20 @@ class Lab:
             self._containers[order.container_id] = container
             self._has_containers = True
         try:
-            container.start(order, [self._devices, self._base_root], mounts, report)
+            devices = [self._devices] if order.asks_for_gpus else []
+            container.start(order, [*devices, self._base_root], mounts, report)
         except RehearsalError:
             self.remove_container(order.container_id)
             raise
         return container
+
+    def set_driver(self, version: str, *, cuda: str) -> None:
+        """
+        Let containers that start from now on have a driver of a version, and an image with a version of CUDA.
+
+        The image's own software is for CPUs; CUDA is that of a package of NVIDIA's.
+        """
+        self._image.write_devices(self._devices, driver=version, cuda=cuda)
 
     def remove_container(self, container_id: str) -> None:
         """End a container and forget it and its files; one that is unknown is not an error."""

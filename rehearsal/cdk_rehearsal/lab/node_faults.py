@@ -10,6 +10,7 @@ from typing import Literal
 from cdk_rehearsal.errors import RehearsalError
 
 MountTrouble = Literal["hang", "unresolvable"]
+DRIVER = "580.95.05"
 GPU_STATE = "usr/lib/lab/gpus.json"
 MOUNT_STATE = "usr/lib/lab/mount-fault.json"
 _ENABLED = "etc/systemd/system/multi-user.target.wants"
@@ -33,6 +34,7 @@ class Gpus:
         ecc_errors: Uncorrected ECC errors, since the driver was loaded and in all.
         has_pending_pages: Whether a page waits for a reboot to be retired.
         has_row_failure: Whether a row could not be remapped.
+        driver: Version of the driver.
         answer_seconds: Delay of each answer, with persistence mode too. In truth more than 25 s with eight GPUs and
             without that mode (Azure/aks-gpu#105, Azure/AgentBaker#2829).
     """
@@ -41,6 +43,7 @@ class Gpus:
     ecc_errors: int = 0
     has_pending_pages: bool = False
     has_row_failure: bool = False
+    driver: str = DRIVER
     answer_seconds: float = 0.0
 
 

@@ -249,3 +249,62 @@ def test_the_loss_is_read_from_lines_of_the_examples_and_of_tensorpack(line: str
     """TensorPack's ScalarPrinter prints `name: value` (tensorpack, callbacks/monitor.py)."""
     found = re.search(METRICS["loss"], line)
     assert (found[1] if found else None) == value
+
+
+# --- The command of the containers ------------------------------------------------------------------------
+
+
+def pack(program):
+    """Return an agent whose `train` is a program."""
+    with zipfile.ZipFile(data := io.BytesIO(), "w") as archive:
+        archive.writestr("deeplearning_member/__main__.py", program)
+    return data.getvalue()
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Return a function that runs a container's command over the files of its channel."""
+
+    def start(agent, files):
+        channel = tmp_path / "opt/ml/input/data/deeplearning-agent"
+        for folder in (channel, tmp_path / "opt/ml/output"):
+            folder.mkdir(parents=True)
+        for name, data in files.items():
+            (channel / name).write_bytes(data)
+        training = replace(TRAINING, agent=replace(TRAINING.agent, sha256=hashlib.sha256(agent).hexdigest()))
+        algorithm = make_training_request(replace(SUBMISSION, training=training), JOB, NAME)["AlgorithmSpecification"]
+        words = [*algorithm["ContainerEntrypoint"], *algorithm["ContainerArguments"]]
+        moved = [word.replace("/opt/", f"{tmp_path}/opt/") for word in words]
+        return subprocess.run(moved, capture_output=True, text=True, check=False)
+
+    return start
+
+
+AGENT, OTHER = pack("import sys; print('ran', sys.argv[1])"), pack("print('other')")
+
+
+def test_a_container_runs_the_agent_with_the_digest_of_the_request(start):
+    done = start(AGENT, {"agent.zip": AGENT})
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "ran train")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"agent.zip": OTHER},
+        {"agent.zip": AGENT + b"more"},
+        {"agent.zip": AGENT, "agent.zip.zip": OTHER},
+        {"agent.zip": OTHER, "agent.zip.zip": AGENT},
+        {},
+    ],
+    ids=["other", "longer", "two", "two others", "none"],
+)
+def test_a_container_runs_nothing_of_an_agent_with_another_digest_and_says_so(start, tmp_path, files):
+    done = start(AGENT, files)
+    assert done.returncode == 1
+    assert "other" not in done.stdout
+    assert "ran" not in done.stdout
+    assert not (tmp_path / "opt/deeplearning/agent").exists()
+    assert (tmp_path / "opt/ml/output/failure").read_text() == (
+        f"the agent must have SHA-256 {hashlib.sha256(AGENT).hexdigest()}; deploy the stack again\n"
+    )

@@ -166,6 +166,7 @@ def _fill(build: Build, packages: list[Resolved], folder: Path) -> HorovodPlan |
         # Even if the image has the same version: its package is no part of the environment.
         words = ("install", "--no-deps", "--ignore-installed", "--requirement", str(exact))
         _run_pip(build, pip, *words, on_line=follow_pip(site.show, len(packages)))
+    site.check_driver(python)  # Before minutes of compilation.
     if not build.recipe.horovod:
         return None
     return _add_horovod(build, pip, python)

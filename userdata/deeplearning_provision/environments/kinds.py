@@ -91,7 +91,9 @@ def _provide_over_image(site: BuildSite, recipe: Recipe, interpreter: Interprete
         site.status.finish(ENVIRONMENT_STEP, detail)
         return
     flow = Flow(site, interpreter, recipe)
-    site.status.finish(ENVIRONMENT_STEP, flow.run())
+    detail = flow.run()
+    site.check_driver(site.local / CURRENT / "bin" / "python")  # The environment may be that of another image.
+    site.status.finish(ENVIRONMENT_STEP, detail)
     flow.make_lasting()
 
 
@@ -179,6 +181,7 @@ def _provide_conda(site: BuildSite, recipe: Recipe) -> str:
     make_shared(site, recipe, is_whole, lambda: _make_conda(site, recipe, prefix))
     with explain_program_errors(f"{prefix} must have a working Python", "list python in the conda file"):
         site.transcript.run([str(prefix / "bin" / "python"), "--version"], timeout_seconds=ASK_SECONDS)
+    site.check_driver(prefix / "bin" / "python")
     switch_link(site.local / CURRENT, str(prefix))
     document = json.loads((prefix / COMPLETE).read_text(encoding="utf-8"))
     return f"conda environment, made by {document['built_by']} in {document['seconds']:.0f} s"

@@ -14,6 +14,8 @@ from deeplearning_contract.names import ENVIRONMENT_DIRECTORY, PROVISION_FILE, N
 from deeplearning_contract.setting_parts import EnvironmentSettings
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.deadline import Clock
+from deeplearning_node.failure import StageFailure
+from deeplearning_node.health.gpu_driver import check_driver
 from deeplearning_node.node_facts import NodeFacts
 from deeplearning_node.programs import Programs
 from deeplearning_node.provision_status import ENVIRONMENT_STEP, read_boot
@@ -112,6 +114,13 @@ class BuildSite:
         """Publish changes of the claim to the cluster."""
         self.claim.update(changes)
         write_file(self.claim_file, json.dumps(self.claim, indent=2, sort_keys=True) + "\n")
+
+    def check_driver(self, python: Path) -> None:
+        """Raise ProvisionFailure where the node's driver is too old for the CUDA of an environment."""
+        try:
+            check_driver(self.programs, str(python))
+        except StageFailure as error:
+            raise ProvisionFailure(error.cause, error.remedy) from error
 
     def _tell_cluster(self, detail: str) -> None:
         if self.claim and self.claim.get("doing") != detail:

@@ -150,8 +150,9 @@ class Provisioner:
 
     def remove_interfaces(self, job: TrainingJob, interfaces: Mapping[str, tuple[str, str]]) -> None:
         """Remove interfaces; what the role may not remove stays, and the refusal is reported."""
+        subnet = self._subnets(job)[0]
         for interface_id, _ in interfaces.values():
-            interface = {"NetworkInterfaceId": interface_id, "SubnetId": job.vpc["Subnets"][0]}
+            interface = {"NetworkInterfaceId": interface_id, "SubnetId": subnet["SubnetId"], "VpcId": subnet["VpcId"]}
             calls: list[Call] = [
                 ("ec2.DeleteNetworkInterfacePermission", interface),
                 ("ec2.DeleteNetworkInterface", interface),

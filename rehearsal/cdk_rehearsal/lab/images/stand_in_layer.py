@@ -12,13 +12,15 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from cdk_rehearsal.lab.images.base_root import DEBIAN_PYTHON
-from cdk_rehearsal.lab.node_faults import GPU_STATE, Gpus
+from cdk_rehearsal.lab.node_faults import DRIVER, GPU_STATE, Gpus
 from cdk_rehearsal.lab.packages import source_line
 
 _PROGRAMS = Path(__file__).parents[1] / "node_programs"
 _LIBRARY = "usr/lib/lab"
 AUTHORITIES = "etc/ssl/certs/ca-certificates.crt"
 """File of the certificates that programs trust."""
+_PACKAGES = "usr/lib/python3/dist-packages"
+"""Packages of the system's Python, which the environment of an image sees too."""
 _NVIDIA_SMI = ("nvidia_smi", "sys.argv[1:]")
 FI_INFO = "opt/amazon/efa/bin/fi_info"
 NCCL_PLUGIN = "opt/amazon/ofi-nccl/lib/libnccl-net.so"
@@ -175,12 +177,19 @@ class Image:
             files["etc/apt/sources.list"] = source_line(self.archive_url)
         write_files(folder, files)
 
-    def write_devices(self, folder: Path) -> None:
-        """Write what container engines bring from their machine into a container: the program of the GPUs' driver."""
+    def write_devices(self, folder: Path, *, driver: str = DRIVER, cuda: str = "") -> None:
+        """
+        Write what container engines bring from their machine into a container: the program of the GPUs' driver.
+
+        With `cuda`, the software of the container has that version of CUDA. Default: it is for CPUs.
+        """
         if self.gpus_per_node:
             files = {f"{_LIBRARY}/node_programs/{path.name}": path.read_text() for path in _PROGRAMS.glob("*.py")}
             files |= make_launchers({"usr/bin/nvidia-smi": _NVIDIA_SMI})
-            files[GPU_STATE] = json.dumps(asdict(Gpus(self.gpus_per_node)))
+            files[GPU_STATE] = json.dumps(asdict(Gpus(self.gpus_per_node, driver=driver)))
+            if cuda:
+                metadata = f"Metadata-Version: 2.1\nName: nvidia-cuda-runtime\nVersion: {cuda}\n"
+                files[f"{_PACKAGES}/nvidia_cuda_runtime-{cuda}.dist-info/METADATA"] = metadata
             write_files(folder, files)
 
 

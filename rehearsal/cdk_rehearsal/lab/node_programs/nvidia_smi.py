@@ -68,6 +68,7 @@ def _measure_load(_: Mapping[str, Any], __: str, ___: int) -> str:
 
 FIELDS: Mapping[str, _Field] = {
     "index": lambda _, __, index: str(index),
+    "driver_version": lambda state, _, __: str(state["driver"]),
     "name": lambda _, __, ___: "Stand-in GPU",
     "utilization.gpu": _measure_load,
     "uuid": lambda _, machine_id, index: name_gpu(machine_id, index),

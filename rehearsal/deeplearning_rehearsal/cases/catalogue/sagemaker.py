@@ -44,6 +44,26 @@ def sagemaker_data(run: "ClusterCase") -> None:
 
 
 @case(
+    "On SageMaker the driver of the hosts is older than the image's CUDA needs: the job fails before it trains, and "
+    "its reason names both versions",
+    expect="job",
+    context=SAGEMAKER,
+    gpus_per_node=2,
+    minutes=6,
+)
+def sagemaker_driver_too_old(run: "ClusterCase") -> None:
+    run.wait_for_formation()
+    run.inject("the hosts have driver 535.183.01, and the image CUDA 13.0")
+    run.lab.set_driver("535.183.01", cuda="13.0.96")
+    seen = run.finish()
+    assert seen.job_status == "Failed"
+    assert "AlgorithmError" in seen.job_reason
+    assert "CUDA 13.0 of the software of jobs needs NVIDIA driver 580 or newer" in seen.job_reason
+    assert "the host has 535.183.01" in seen.job_reason
+    assert "torch==2.7.1" in seen.job_reason
+
+
+@case(
     "On SageMaker the prefix of the data is empty: the job is refused before it costs anything",
     expect="job",
     context=SAGEMAKER | {"storage.data": [{"name": "coco", "bucket": "team-data", "key": "coco/", "target": "local"}]},

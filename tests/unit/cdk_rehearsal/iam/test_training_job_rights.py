@@ -37,6 +37,31 @@ def test_a_training_job_is_created_on_its_arn_in_lower_case_with_the_keys_of_its
     assert need.context["aws:TagKeys"] == ("team",)
 
 
+def test_a_job_has_the_keys_of_its_limits_and_of_the_file_systems_of_all_its_channels():
+    systems = [("fs-1", "EFS", "rw", "/"), ("fs-2", "FSxLustre", "ro", "/abc/train")]
+    names = ("FileSystemId", "FileSystemType", "FileSystemAccessMode", "DirectoryPath")
+    channels = [{"DataSource": {"FileSystemDataSource": dict(zip(names, each, strict=True))}} for each in systems]
+    more = {
+        "InputDataConfig": channels,
+        "StoppingCondition": {"MaxRuntimeInSeconds": 60},
+        "ResourceConfig": {"InstanceType": "ml.m5.large", "KeepAlivePeriodInSeconds": 600},
+        "RemoteDebugConfig": {"EnableRemoteDebug": True},
+    }
+    context = list_needs("CreateTrainingJob", **REQUEST | more)["sagemaker:CreateTrainingJob"].context
+    assert context["sagemaker:FileSystemId"] == ("fs-1", "fs-2")
+    assert context["sagemaker:FileSystemType"] == ("EFS", "FSxLustre")
+    assert context["sagemaker:FileSystemAccessMode"] == ("rw", "ro")
+    assert context["sagemaker:FileSystemDirectoryPath"] == ("/", "/abc/train")
+    assert (context["sagemaker:MaxRuntimeInSeconds"], context["sagemaker:KeepAlivePeriod"]) == ("60", "600")
+    assert context["sagemaker:EnableRemoteDebug"] == "true"
+
+
+def test_a_job_without_a_file_system_and_limits_has_none_of_their_keys():
+    context = list_needs("CreateTrainingJob", **REQUEST)["sagemaker:CreateTrainingJob"].context
+    absent = ("FileSystemId", "MaxRuntimeInSeconds", "KeepAlivePeriod", "EnableRemoteDebug")
+    assert not {f"sagemaker:{key}" for key in absent} & set(context)
+
+
 def test_a_job_outside_of_a_vpc_has_no_subnets_for_a_condition():
     context = list_needs("CreateTrainingJob", **REQUEST | {"VpcConfig": None})["sagemaker:CreateTrainingJob"].context
     assert not {"sagemaker:VpcSubnets", "sagemaker:VpcSecurityGroupIds"} & set(context)

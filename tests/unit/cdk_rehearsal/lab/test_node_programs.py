@@ -117,6 +117,11 @@ def test_nvidia_smi_tells_the_health_of_each_gpu():
     assert sick == "0, 2, Yes, Yes\n1, 0, [N/A], No\n"
 
 
+def test_nvidia_smi_tells_the_version_of_the_driver_as_a_real_one_does():
+    said = ask_gpus("--query-gpu=driver_version", "--format=csv,noheader", driver="535.183.01")
+    assert said == "535.183.01\n535.183.01\n"
+
+
 def test_nvidia_smi_names_the_fields_that_were_asked_for_and_the_gpus_that_it_lists():
     header, *rows = ask_gpus("--query-gpu=name,uuid", "--format=csv").splitlines()
     assert header == "name, uuid"

@@ -77,6 +77,8 @@ def test_the_dockerfile_extends_the_base_and_puts_the_environment_first_in_path(
         f"FROM debian:12@sha256:{'0' * 64}",
         "RUN --mount=type=bind,target=/context sh /context/container_build.sh",
         "ENV PATH=/opt/deeplearning/environments/current/bin:$PATH",
+        "ENV NVIDIA_VISIBLE_DEVICES=all",
+        "ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility",
     ]
     assert {path.name for path in image.context.iterdir()} == {
         "Dockerfile", "agent.zip", "container_build.sh", "node.json"

@@ -3,17 +3,21 @@
 import base64
 import re
 import subprocess
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import botocore.session
 import pytest
+from aws_cdk import aws_kms as kms
 
 from cdk_rehearsal.errors import UnsupportedError
 from cdk_rehearsal.referees.resource_support import require_support
+from deeplearning_cdk import SageMakerTraining
 from deeplearning_cdk.coordination.payload import find_payload, pack_notebook
 from deeplearning_cdk.sagemaker.notebook import MOST_CHARACTERS
+from tests.real_time import GENEROUS_SECONDS
 from tests.unit.deeplearning_cdk.conftest import render
 from tests.unit.deeplearning_cdk.sagemaker.conftest import read_training
 
@@ -89,6 +93,89 @@ def test_the_role_submits_reads_models_and_nothing_of_the_data(make: Any) -> Non
     assert allowed["kms:Decrypt"] == [read_training(synthesis).key_arn]
     assert {"sagemaker:CreateTrainingJob", "iam:PassRole", "logs:GetLogEvents"} <= set(allowed)
     assert allowed["iam:PassRole"] == [read_training(synthesis).role_arn]
+
+
+def test_the_role_writes_the_logs_of_its_own_instance_alone(make: Any) -> None:
+    synthesis = make(image=IMAGE, instance_type="m5.xlarge", notebook=True)
+    (instance,) = synthesis.of_type(KIND).values()
+    name = instance["Properties"]["NotebookInstanceName"]
+    assert re.fullmatch(r"[0-9a-f]{8}-notebook-[0-9a-f]{8}", name)
+    written = [
+        render(resource)
+        for policy in synthesis.policies("NotebookRole")
+        for statement in policy["PolicyDocument"]["Statement"]
+        if "logs:PutLogEvents" in statement["Action"]
+        for resource in [statement["Resource"]]
+    ]
+    assert [each.partition(":log-stream:")[2] for each in written] == [f"{name}/*"]
+
+
+def test_an_instance_that_is_replaced_gets_another_name(make_stack: Any, read_stack: Any) -> None:
+    names = set()
+    for key in (None, "mine"):
+        stack = make_stack()
+        own = kms.Key(stack, key) if key else None
+        SageMakerTraining(stack, "Training", image=IMAGE, instance_type="m5.xlarge", notebook=True, encryption_key=own)
+        (instance,) = read_stack(stack).of_type(KIND).values()
+        names.add(instance["Properties"]["NotebookInstanceName"])
+    assert len(names) == 2
+
+
+def test_sagemaker_takes_the_role_as_it_documents_for_notebook_instances(make: Any) -> None:
+    """SageMaker developer guide, "Cross-service confused deputy prevention", which does not name them."""
+    role = make(image=IMAGE, instance_type="m5.xlarge", notebook=True).part("AWS::IAM::Role", "NotebookRole")
+    (statement,) = role["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+    assert statement == {
+        "Action": "sts:AssumeRole",
+        "Effect": "Allow",
+        "Principal": {"Service": "sagemaker.amazonaws.com"},
+    }
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Any:
+    """Return a function that runs the script of the start with programs of the test, and waits for its installation."""
+    programs, home = tmp_path / "bin", tmp_path / "SageMaker"
+    for folder in (programs, home):
+        folder.mkdir()
+    script = find_payload("notebook_start.sh").read_text()
+    for path, moved in {
+        "/opt/deeplearning": tmp_path / "opt",
+        "/home/ec2-user/SageMaker": home,
+        "/var/log": tmp_path,
+        "/usr/local/bin": programs,
+    }.items():
+        script = script.replace(path, str(moved))
+
+    def start(aws: str) -> Path:
+        for name, body in {"aws": aws, "chown": "exit 0", "dnf": "exit 0"}.items():
+            (programs / name).write_text(f"#!/bin/sh\n{body}\n")
+            (programs / name).chmod(0o755)
+        ended = tmp_path / "ended"
+        watch = f"(tail --pid=$! -f /dev/null; touch {ended}) >/dev/null 2>&1 &"
+        watched = script.replace("\ndisown", f"\n{watch}\ndisown")
+        words = ["bash", "-c", watched, "start", "region", "bucket", "key", "0" * 64]
+        subprocess.run(words, check=True, env={"PATH": f"{programs}:/usr/bin:/bin"}, timeout=GENEROUS_SECONDS)
+        deadline = time.monotonic() + GENEROUS_SECONDS
+        while not ended.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return home / "INSTALLATION-FAILED.txt"
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("aws", "said"),
+    [
+        ("echo no route >&2; exit 1", "no route"),
+        ("echo other bytes >programs.zip", "did NOT match"),
+    ],
+)
+def test_an_installation_that_fails_ends_no_start_and_is_a_message_to_the_user(start: Any, aws: str, said: str) -> None:
+    """Developer guide, "Customization of a notebook instance": a script that fails keeps an instance from starting."""
+    message = start(aws).read_text()
+    assert said in message
+    assert "then stop and start the instance" in message
 
 
 def test_the_script_fits_into_a_lifecycle_configuration_and_is_a_program_of_bash(make: Any) -> None:

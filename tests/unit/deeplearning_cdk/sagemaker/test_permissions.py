@@ -45,7 +45,24 @@ def _show(statements: list[Any]) -> dict[str, tuple[list[str], Any]]:
 
 
 def _role(synthesis: Any) -> dict[str, tuple[list[str], Any]]:
-    return _show(synthesis.statements("TrainingRole"))
+    """Return the rights of the role but for those that outlive the network."""
+    return _show([each for name, own in _policies(synthesis).items() if "Removal" not in name for each in own])
+
+
+def _removals(synthesis: Any) -> list[Any]:
+    """Return the statements that outlive the network."""
+    (statements,) = (own for name, own in _policies(synthesis).items() if "Removal" in name)
+    return statements
+
+
+def _policies(synthesis: Any) -> dict[str, list[Any]]:
+    role = synthesis.part("AWS::IAM::Role", "TrainingRole")["Properties"]
+    assert not {"Policies", "ManagedPolicyArns"} & set(role)
+    return {
+        name: each["Properties"]["PolicyDocument"]["Statement"]
+        for name, each in synthesis.of_type("AWS::IAM::ManagedPolicy").items()
+        if "TrainingRole" in str(each["Properties"].get("Roles"))
+    }
 
 
 def test_role_is_for_training_jobs_of_this_account_alone(make: Any) -> None:
@@ -59,15 +76,18 @@ def test_role_has_what_sagemaker_requires_and_nothing_else(make: Any) -> None:
     """SageMaker developer guide, "CreateTrainingJob API: Execution Role Permissions", with a VPC and keys."""
     synthesis = make(image=IMAGE, instance_type="m5.xlarge")
     rights, prefix = _role(synthesis), read_training(synthesis).name_prefix
+    removals = _show(_removals(synthesis))
     subnet = f"{EC2}:subnet/<TrainingNetworkVpcPrivateSubnet1Subnet>"
     interfaces, key = [f"{EC2}:network-interface/*"], ["<TrainingEncryptionKey.Arn>"]
-    in_subnet = rights["ec2:DeleteNetworkInterface"][1]
+    in_subnet = rights["ec2:CreateNetworkInterfacePermission"][1]
     assert render(in_subnet["ArnEquals"]["ec2:Subnet"]) == subnet
-    interface_rights = (
-        "CreateNetworkInterfacePermission",
-        "DeleteNetworkInterface",
-        "DeleteNetworkInterfacePermission",
-    )
+    s3_here = {"Fn::Join": ["", ["s3.", {"Ref": "AWS::Region"}, ".amazonaws.com"]]}
+    through_s3 = {"StringEquals": {"kms:ViaService": s3_here}}
+    _, in_vpc = removals["ec2:DeleteNetworkInterface"]
+    assert render(in_vpc["ArnEquals"]["ec2:Vpc"]) == f"{EC2}:vpc/<TrainingNetworkVpc>"
+    assert removals == {
+        f"ec2:{name}": (interfaces, in_vpc) for name in ("DeleteNetworkInterface", "DeleteNetworkInterfacePermission")
+    }
     describes = ("DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs")
     pulls = ("BatchCheckLayerAvailability", "BatchGetImage", "GetDownloadUrlForLayer")
     namespace = {"StringEquals": {"cloudwatch:namespace": "/aws/sagemaker/TrainingJobs"}}
@@ -84,9 +104,10 @@ def test_role_has_what_sagemaker_requires_and_nothing_else(make: Any) -> None:
             sorted([*interfaces, subnet, f"{EC2}:security-group/<TrainingNetworkNodesSecurityGroup.GroupId>"]),
             {},
         ),
-        **{f"ec2:{name}": (interfaces, in_subnet) for name in interface_rights},
+        "ec2:CreateNetworkInterfacePermission": (interfaces, in_subnet),
         **{f"ec2:Describe{name}": (["*"], {}) for name in describes},
-        **{f"kms:{name}": (key, {}) for name in ("Decrypt", "Encrypt", "GenerateDataKey")},
+        **{f"kms:{name}": (key, through_s3) for name in ("Decrypt", "GenerateDataKey")},
+        "kms:Encrypt": (key, {}),
         "kms:CreateGrant": (key, {"Bool": {"kms:GrantIsForAWSResource": "true"}}),
         **{f"logs:{name}": ([f"{LOGS}:*"], {}) for name in ("CreateLogGroup", "DescribeLogStreams")},
         **{f"logs:{name}": ([f"{LOGS}:log-stream:{prefix}*"], {}) for name in ("CreateLogStream", "PutLogEvents")},
@@ -109,6 +130,33 @@ def test_jobs_add_log_lines_and_delete_none(make: Any) -> None:
     rights = _role(make())
     writes = {"logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"}
     assert {action for action in rights if action.startswith("logs:")} == writes
+
+
+def test_role_removes_interfaces_until_the_subnet_and_the_group_are_deleted(make: Any) -> None:
+    """CloudFormation deletes what depends on a resource before it; SageMaker removes interfaces as the role."""
+    synthesis = make(image=IMAGE)
+    (policy,) = (name for name in synthesis.of_type("AWS::IAM::ManagedPolicy") if "TrainingRemoval" in name)
+    (subnet,) = (name for name in synthesis.of_type("AWS::EC2::Subnet") if "PrivateSubnet1" in name)
+    (group,) = (name for name in synthesis.of_type("AWS::EC2::SecurityGroup") if "NodesSecurityGroup" in name)
+    (role,) = (name for name in synthesis.of_type("AWS::IAM::Role") if name.startswith("TrainingRole"))
+    for name in (subnet, group):
+        assert {policy, role} <= synthesis.before(name)
+
+
+def test_role_removes_interfaces_of_its_subnet_alone_in_a_network_of_the_users(
+    make_stack: Any, read_stack: Any
+) -> None:
+    stack = make_stack()
+    vpc = ec2.Vpc.from_vpc_attributes(
+        stack, "Vpc", vpc_id="vpc-1", availability_zones=["us-east-1a"], private_subnet_ids=["subnet-1"]
+    )
+    SageMakerTraining(stack, "Training", image=IMAGE, network=Network(vpc=vpc))
+    synthesis = read_stack(stack)
+    (statement,) = _removals(synthesis)
+    assert render(statement["Condition"]["ArnEquals"]["ec2:Subnet"]).endswith(":subnet/subnet-1")
+    (policy,) = (name for name in synthesis.of_type("AWS::IAM::ManagedPolicy") if "TrainingRemoval" in name)
+    (group,) = (name for name in synthesis.of_type("AWS::EC2::SecurityGroup") if "NodesSecurityGroup" in name)
+    assert policy in synthesis.before(group)
 
 
 def test_role_grants_no_use_of_the_key_where_instances_have_no_volume(make: Any) -> None:
@@ -161,19 +209,32 @@ def test_submitters_start_jobs_with_the_names_the_network_the_key_and_the_role_o
     jobs = [f"arn:<AWS::Partition>:sagemaker:{PLACE}:training-job/{prefix}*"]
     nodes = {"Fn::GetAtt": ["TrainingNetworkNodesSecurityGroup", "GroupId"]}
     documents = f"arn:<AWS::Partition>:ssm:{PLACE}:parameter/deeplearning"
+    tag = {"aws:RequestTag/deeplearning:cluster": "Stack-8085bf09"}
+    keys = {"aws:TagKeys": ["deeplearning:cluster", "deeplearning:job"]}
     assert rights == {
         "sagemaker:CreateTrainingJob": (
             jobs,
             {
                 "ForAllValues:StringEquals": {
+                    "sagemaker:InstanceTypes": ["ml.g5.12xlarge"],
                     "sagemaker:VpcSubnets": ["subnet-1"],
                     "sagemaker:VpcSecurityGroupIds": [nodes, "sg-1"],
+                    "sagemaker:FileSystemId": [{"Ref": "TrainingFileSystem"}],
+                    "sagemaker:FileSystemType": ["EFS"],
+                    "sagemaker:FileSystemAccessMode": ["rw"],
+                    "sagemaker:FileSystemDirectoryPath": ["/"],
+                    **keys,
                 },
-                "Null": {"sagemaker:VpcSubnets": "false", "sagemaker:VpcSecurityGroupIds": "false"},
+                "Null": {f"sagemaker:{key}": "false" for key in ("InstanceTypes", "VpcSubnets", "VpcSecurityGroupIds")},
                 "ArnEquals": {"sagemaker:OutputKmsKey": {"Fn::GetAtt": ["TrainingEncryptionKey", "Arn"]}},
+                "StringEquals": tag,
+                "NumericLessThanEquals": {"sagemaker:MaxRuntimeInSeconds": "86400"},
+                "NumericLessThanEqualsIfExists": {"sagemaker:KeepAlivePeriod": "0"},
+                "BoolIfExists": {"sagemaker:EnableRemoteDebug": "false"},
             },
         ),
-        **{f"sagemaker:{name}": (jobs, {}) for name in ("AddTags", "DescribeTrainingJob", "StopTrainingJob")},
+        "sagemaker:AddTags": (jobs, {"StringEquals": tag, "ForAllValues:StringEquals": keys}),
+        **{f"sagemaker:{name}": (jobs, {}) for name in ("DescribeTrainingJob", "StopTrainingJob")},
         "sagemaker:ListTrainingJobs": (["*"], {}),
         "iam:PassRole": (["<TrainingRole.Arn>"], {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}),
         "logs:DescribeLogStreams": ([f"{LOGS}:*"], {}),

@@ -210,6 +210,27 @@ def test_image_is_built_with_the_environment_unless_the_user_brings_one(make: An
     assert read_training(make(image=IMAGE)).image == IMAGE
 
 
+@pytest.mark.parametrize(
+    ("instance_type", "framework"),
+    [
+        ("g5.12xlarge", "torch==2.7.1"),
+        ("p5.48xlarge", "torch==2.7.1"),
+        ("p6-b200.48xlarge", "torch==2.13.0"),
+        ("m5.xlarge", "torch==2.13.0"),
+    ],
+)
+def test_the_image_has_an_older_cuda_where_its_gpus_allow_it_because_nobody_chooses_the_driver_of_a_host(
+    tmp_path: Path, instance_type: str, framework: str
+) -> None:
+    """SageMaker API reference, CreateTrainingJob: no field chooses the image of the hosts."""
+    app = cdk.App(outdir=str(tmp_path), analytics_reporting=False, builtin_cloud_formation_validation=False)
+    SageMakerTraining(cdk.Stack(app, "Stack"), "Training", instance_type=instance_type)
+    app.synth()
+    (node,) = (json.loads(path.read_text()) for path in tmp_path.glob("asset.*/node.json"))
+    assert node["needs"]["environment"]["framework"] == framework
+    assert read_member(tmp_path).needs.environment.framework == framework  # type: ignore[union-attr]
+
+
 def test_members_admit_each_other_on_all_ports_and_the_file_system_admits_nfs_from_them(make: Any) -> None:
     synthesis = make()
     rules = [entry["Properties"] for entry in synthesis.of_type("AWS::EC2::SecurityGroupIngress").values()]

@@ -12,7 +12,7 @@ import pytest
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.setting_parts import DataSettings, EnvironmentSettings, JobNeeds
 from deeplearning_member import container
-from deeplearning_member.container import list_variables
+from deeplearning_member.container import list_variables, start_member
 from deeplearning_member.sagemaker import meeting
 from deeplearning_member.sagemaker.container import open_container, prepare_container
 from deeplearning_member.sagemaker.entry import run_container
@@ -122,6 +122,15 @@ def test_a_job_without_the_shared_channel_is_a_failure(containers):
     node.path("/opt/ml/input/data/deeplearning-shared").unlink()
     with pytest.raises(StageFailure, match=r"the channel .*deeplearning-shared is missing"):
         prepare_container(node, node.limit(60))
+
+
+def test_a_driver_that_is_too_old_for_the_image_ends_the_container_before_it_joins(containers, prepared):
+    containers.lab.program(0, "python3", """echo '{"cuda": [13, 0], "library": 12}'""")
+    containers.lab.program(0, "nvidia-smi", 'case "$1" in *driver*) echo 535.183.01 ;; *) echo "GPU 0: A10G" ;; esac')
+    with pytest.raises(
+        StageFailure, match=r"CUDA 13\.0 .* needs NVIDIA driver 580 or newer, the host has 535\.183\.01"
+    ):
+        start_member(prepared[0], "", prepared[0].limit(60))
 
 
 def test_logins_get_the_variables_of_the_image_and_of_the_service():
