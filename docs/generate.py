@@ -35,6 +35,7 @@ from deeplearning_cdk.props.check import find_choices
 from deeplearning_cli.main import make_parser as make_cdk_parser
 from deeplearning_command.main import make_parser as make_node_parser
 from deeplearning_contract.launch_failures import LAUNCH_FAILURE_KINDS, UNKNOWN_FAILURE
+from docs.change_table import changes_table
 from docs.fault_table import (
     TABLE,
     find_mistakes,
@@ -51,7 +52,7 @@ COMMANDS = ROOT / "docs" / "reference" / "commands.md"
 RESOURCES = ROOT / "docs" / "reference" / "rehearsed-resources.md"
 CONSUMER_APP = ROOT / "examples" / "consumer_app" / "app.py"
 ARCHITECTURE, IMPORT = ROOT / "docs" / "architecture.md", ROOT / "docs" / "guides" / "import.md"
-PROPS = ROOT / "docs" / "props.md"
+PROPS, OPERATING = ROOT / "docs" / "props.md", ROOT / "docs" / "operating.md"
 ERRORS = ROOT / "docs" / "reference" / "errors.md"
 SOURCE_ROOTS = ("contract", "constructs", "userdata", "lambda", "view", "rehearsal", "cli")
 _LABEL = re.compile(r"AWS::|::")
@@ -64,6 +65,7 @@ def main() -> None:
     COMMANDS.write_text(commands_reference())
     RESOURCES.write_text(render_rehearsed_resources())
     PROPS.write_text(fill(PROPS.read_text(), "props", props_reference()))
+    OPERATING.write_text(fill(OPERATING.read_text(), "changes", changes_table()))
     ERRORS.write_text(fill(ERRORS.read_text(), "launch failures", launch_failures_table()))
     ARCHITECTURE.write_text(render(ARCHITECTURE.read_text()))
     rows, trials = read_catalogue(ROOT), find_trials(ROOT)

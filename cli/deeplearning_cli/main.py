@@ -29,7 +29,7 @@ COMMANDS = {
     "status": "status",
     "logs": "logs",
     "ssh": "ssh",
-    "changes": "changes",
+    "changes": "changes.command",
     "upgrade": "upgrade",
 }
 """Command -> its module, in the order of the help; `add_parser` of the module adds it."""

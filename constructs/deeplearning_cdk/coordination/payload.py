@@ -118,7 +118,10 @@ def keep_file(name: str, content: bytes) -> str:
 
 def keep_folder(files: Mapping[str, bytes]) -> Path:
     """Write a temporary folder of files, path -> content, as `keep_file` writes one."""
-    folder = _scratch() / hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
+    digest = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    folder = _scratch() / digest.hexdigest()
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)

@@ -11,7 +11,9 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 
 from deeplearning_cdk import NodeImage, Spending, TrainingCluster
-from deeplearning_cli.template_changes import STATEFUL, Effect, compare_templates
+from deeplearning_cli.changes.effects import Effect
+from deeplearning_cli.changes.outcomes import STATEFUL
+from deeplearning_cli.changes.templates import compare_templates
 from tests.unit.deeplearning_cdk.clusters import props_of
 
 CPU: dict[str, Any] = {"workers.instance_type": "m5.large"}
@@ -89,14 +91,14 @@ def test_another_topic_and_more_tags_replace_nothing_that_contains_data(
 
 
 @pytest.mark.fault(67)
-def test_another_key_is_seen_to_replace_the_file_system_and_the_vault(
+def test_another_key_is_seen_to_replace_the_file_system_and_to_be_refused_by_the_vault(
     synthesize: Any, make_stack: Any, read_stack: Any
 ) -> None:
     key = (kms.Key.from_key_arn, "arn:aws:kms:us-east-1:111122223333:key/0a1b2c3d-0000-4444-8888-0123456789ab")
     after = _synthesize_with(make_stack, read_stack, encryption_key=key)
     changes = compare_templates(synthesize(**CPU).template, after)
-    lost = {(change.resource_type, change.effect) for change in changes if change.loses_data}
-    assert {("AWS::EFS::FileSystem", Effect.REPLACE), ("AWS::Backup::BackupVault", Effect.REPLACE)} <= lost
+    found = {(change.resource_type, change.effect) for change in changes if change.is_harmful}
+    assert {("AWS::EFS::FileSystem", Effect.REPLACE), ("AWS::Backup::BackupVault", Effect.REFUSE)} <= found
 
 
 @pytest.mark.fault(67)

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deeplearning_cli import changes as command
-from deeplearning_cli.changes import render_changes
-from deeplearning_cli.template_changes import Effect, compare_templates, find_differences
+from deeplearning_cli.changes import command
+from deeplearning_cli.changes.command import render_changes
+from deeplearning_cli.changes.effects import Effect
+from deeplearning_cli.changes.templates import compare_templates, find_differences
 from tests.unit.deeplearning_cli.replacement_rules import TARGET, make_rules
 
 
@@ -81,27 +82,240 @@ def test_another_setup_time_is_refused_before_cloudformation_does():
     assert change.effect is Effect.REFUSE
 
 
+def make_group(kind, template="Template", **properties):
+    reference = {
+        "LaunchTemplateId" if "AutoScaling" in kind else "Id": {"Ref": template},
+        "Version": {"Fn::GetAtt": [template, "LatestVersionNumber"]},
+    }
+    return kind, {"LaunchTemplate": reference, **properties}
+
+
+def make_launch_template(**data):
+    return "AWS::EC2::LaunchTemplate", {"LaunchTemplateData": data}
+
+
+SCALING, NODE_GROUP = "AWS::AutoScaling::AutoScalingGroup", "AWS::EKS::Nodegroup"
+OTHER_DISK = (make_launch_template(Disk=200), make_launch_template(Disk=300))
+
+
 def test_a_new_launch_template_is_explained_for_the_nodes_that_run():
-    lines = render_changes(
-        "training",
-        [
-            change_of(
-                ("AWS::EC2::LaunchTemplate", {"LaunchTemplateData": {"ImageId": "a"}}),
-                ("AWS::EC2::LaunchTemplate", {"LaunchTemplateData": {"ImageId": "b"}}),
-            )
-        ],
+    """EC2 Auto Scaling API reference, UpdateAutoScalingGroup: existing instances keep their configuration."""
+    changes = compare_templates(
+        *(make_template(Template=template, Group=make_group(SCALING)) for template in OTHER_DISK)
     )
-    assert "  It  AWS::EC2::LaunchTemplate  by LaunchTemplateData.ImageId" in lines
+    lines = render_changes("training", changes)
+    assert "  Group  AWS::AutoScaling::AutoScalingGroup  by LaunchTemplate.Version" in lines
     assert any("deeplearning-cdk upgrade" in line for line in lines)
+    assert not any(change.is_harmful for change in changes)
+
+
+# --- EKS ----------------------------------------------------------------------------------------------
+
+
+def change_node_group(templates, one, other):
+    changes = compare_templates(
+        *(
+            make_template(Template=template, Group=make_group(NODE_GROUP, **properties))
+            for template, properties in zip(templates, (one, other), strict=True)
+        )
+    )
+    [change] = [change for change in changes if change.logical_id == "Group"]
+    return change
+
+
+def test_a_new_launch_template_replaces_every_node_of_a_node_group_on_eks():
+    """EKS user guide, "Customize managed nodes with launch templates": all nodes are recycled at another version."""
+    change = change_node_group(OTHER_DISK, {}, {})
+    assert (change.effect, change.properties) == (Effect.UPDATE, ("LaunchTemplate.Version",))
+    assert change.ends_nodes
+    assert change.ends_jobs
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"ScalingConfig": {"DesiredSize": 3}},
+        {"Labels": {"a": "b"}},
+        {"Taints": []},
+        {"Tags": {"team": "vision"}},
+        {"UpdateConfig": {"MaxUnavailable": 2}},
+        {"NodeRepairConfig": {"Enabled": False}},
+    ],
+    ids=lambda properties: next(iter(properties)),
+)
+def test_eks_refuses_a_launch_template_with_any_other_update_in_one_deployment(properties):
+    """Issue 1258 of aws/containers-roadmap: "Version and ReleaseVersion updates cannot be combined with other"."""
+    change = change_node_group(OTHER_DISK, {}, properties)
+    assert change.is_refused
+    assert any("deploy twice" in outcome.note for outcome in change.outcomes)
+    alone = change_node_group((OTHER_DISK[0], OTHER_DISK[0]), {}, properties)
+    assert not alone.is_refused
+    assert not alone.ends_nodes
+
+
+@pytest.mark.parametrize("name", ["DesiredSize", "MaxSize"])
+def test_a_smaller_node_group_ends_nodes_and_a_larger_one_does_not(name):
+    smaller, larger = (
+        change_node_group(
+            (OTHER_DISK[0], OTHER_DISK[0]), {"ScalingConfig": {name: 3}}, {"ScalingConfig": {name: count}}
+        )
+        for count in (2, 4)
+    )
+    assert (smaller.ends_nodes, larger.ends_nodes) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "name", ["AmiType", "CapacityType", "DiskSize", "InstanceTypes", "NodeRole", "Subnets", "NodegroupName"]
+)
+def test_a_replaced_node_group_ends_its_nodes(name):
+    """CloudFormation's schema of the node group, createOnlyProperties."""
+    change = change_node_group((OTHER_DISK[0], OTHER_DISK[0]), {name: "a"}, {name: "b"})
+    assert (change.effect, change.ends_nodes, change.ends_jobs) == (Effect.REPLACE, True, True)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_refused"), [("1.35", False), ("1.36", True), ("1.33", True)], ids=["next", "two ahead", "back"]
+)
+def test_kubernetes_goes_one_version_ahead_and_never_back(version, is_refused):
+    """EKS user guide, "Update existing cluster to new Kubernetes version": one minor version, without a way back."""
+    change = change_of(("AWS::EKS::Cluster", {"Version": "1.34"}), ("AWS::EKS::Cluster", {"Version": version}))
+    assert change.is_refused == is_refused
+    said = " ".join(outcome.note for outcome in change.outcomes)
+    assert ("never back" in said) if is_refused else ("cannot be undone" in said)
+
+
+# --- Replacements beside the former resource ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        ("AWS::EKS::Cluster", {"Name": "it", "RoleArn": "a"}, {"Name": "it", "RoleArn": "b"}),
+        ("AWS::Backup::BackupVault", {"BackupVaultName": "it"}, {"BackupVaultName": "it", "EncryptionKeyArn": "b"}),
+        ("AWS::EC2::Subnet", {"CidrBlock": "c", "AvailabilityZone": "a"}, {"CidrBlock": "c", "AvailabilityZone": "b"}),
+        ("AWS::EFS::MountTarget", {"FileSystemId": "f", "SubnetId": "a"}, {"FileSystemId": "f", "SubnetId": "b"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_replacement_that_cannot_exist_beside_the_former_one_is_refused(kind, one, other):
+    """
+    CloudFormation creates the new resource first, and refuses to replace a custom-named one (AWS knowledge center,
+    "cloudformation-custom-name"); EFS has one mount target in a zone and one VPC (EFS API reference,
+    CreateMountTarget); two subnets of a VPC have different addresses (VPC user guide, "Subnet CIDR blocks").
+    """
+    change = change_of((kind, one), (kind, other))
+    assert (change.effect, change.is_refused) == (Effect.REFUSE, True)
+
+
+def test_a_mount_target_of_a_replaced_file_system_is_replaced_with_it_and_breaks_the_mounts():
+    """EFS user guide, "Creating or deleting mount targets": a deletion forcibly breaks any mounts through it."""
+    file_systems = (FILE_SYSTEM, (FILE_SYSTEM[0], FILE_SYSTEM[1] | {"KmsKeyId": "other"}))
+    changes = compare_templates(
+        *(make_template(FileSystem=each, Subnet=SUBNET, Target=TARGET_OF_SUBNET) for each in file_systems)
+    )
+    assert [(change.logical_id, change.effect, change.ends_jobs) for change in changes] == [
+        ("FileSystem", Effect.REPLACE, True),
+        ("Target", Effect.REPLACE, True),
+    ]
+
+
+# --- Rights and notebooks -----------------------------------------------------------------------------
+
+
+def make_role(service, *resources):
+    trust = {"Statement": [{"Effect": "Allow", "Principal": {"Service": service}}]}
+    statement = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": list(resources)}
+    policy = {"Roles": [{"Ref": "Role"}], "PolicyDocument": {"Statement": [statement]}}
+    return {
+        "Role": ("AWS::IAM::Role", {"AssumeRolePolicyDocument": trust}),
+        "Rights": ("AWS::IAM::ManagedPolicy", policy),
+    }
+
+
+@pytest.mark.parametrize(
+    ("service", "before", "after", "ends"),
+    [
+        ("sagemaker.amazonaws.com", ("a",), ("b",), True),
+        ("pods.eks.amazonaws.com", ("a",), ("b",), True),
+        ("ec2.amazonaws.com", ("a",), ("a", "b"), False),
+        ("lambda.amazonaws.com", ("a",), ("b",), False),
+    ],
+)
+def test_a_role_of_jobs_that_loses_a_right_ends_the_jobs_that_use_it(service, before, after, ends):
+    changes = compare_templates(
+        make_template(**make_role(service, *before)), make_template(**make_role(service, *after))
+    )
+    assert any(change.ends_jobs for change in changes) == ends
+
+
+@pytest.mark.parametrize(
+    ("service", "platform", "ends"),
+    [
+        ("ec2.amazonaws.com", {"Group": (SCALING, {})}, False),
+        ("pods.eks.amazonaws.com", {}, True),
+        ("sagemaker.amazonaws.com", {}, True),
+    ],
+)
+def test_former_programs_are_needed_where_a_container_fetches_them_again(service, platform, ends):
+    """A node has fetched its programs; a replaced pod or a restart on spot capacity fetches those of its job."""
+    one, other = (make_role(service, f"arn:aws:s3:::cdk-hnb659fds-assets-1/{name}.zip") for name in "ab")
+    changes = compare_templates(make_template(**one, **platform), make_template(**other, **platform))
+    assert any(change.ends_jobs for change in changes) == ends
+
+
+@pytest.mark.parametrize(
+    ("other", "loses_data"), [({"InstanceType": "b"}, False), ({"SubnetId": "b"}, True)], ids=["update", "replacement"]
+)
+def test_a_changed_notebook_instance_stops_and_a_replaced_one_loses_its_files(other, loses_data):
+    """SageMaker API reference, UpdateNotebookInstance: it must be stopped; CloudFormation's schema, createOnly."""
+    kind, former = "AWS::SageMaker::NotebookInstance", {"InstanceType": "a", "SubnetId": "a"}
+    change = change_of((kind, former), (kind, former | other))
+    assert (change.ends_jobs, change.loses_data) == (True, loses_data)
+
+
+def test_lustre_only_grows():
+    """FSx for Lustre user guide, "Managing storage capacity": increase only."""
+    kind = "AWS::FSx::FileSystem"
+    smaller, larger = (
+        change_of((kind, {"StorageCapacity": 2400}), (kind, {"StorageCapacity": size})) for size in (1200, 4800)
+    )
+    assert (smaller.is_refused, larger.is_harmful) == (True, False)
+
+
+@pytest.mark.parametrize("name", ["DEEPLEARNING_STOP_AFTER_SECONDS", "DEEPLEARNING_BUDGET_TOPIC_ARN"])
+def test_a_new_limit_of_spending_may_end_the_nodes_at_once(name):
+    kind = "AWS::Lambda::Function"
+    change = change_of((kind, {}), (kind, {"Environment": {"Variables": {name: "3600"}}}))
+    assert change.ends_nodes
+
+
+@pytest.mark.parametrize(
+    "paths", [{"VPCZoneIdentifier": ["b"]}, {"MixedInstancesPolicy": {"a": 1}}, {"MaxSize": "2"}], ids=str
+)
+def test_a_changed_group_ends_the_nodes_that_no_longer_match(paths):
+    """
+    EC2 Auto Scaling API reference, UpdateAutoScalingGroup: a lower maximum scales in, and other purchase options may
+    replace instances; user guide, "Add and remove Availability Zones": instances of a removed zone end.
+    """
+    former = {"MaxSize": "3", "VPCZoneIdentifier": ["a"]}
+    change = change_of((SCALING, former), (SCALING, former | paths))
+    assert (change.effect, change.ends_nodes) == (Effect.UPDATE, True)
+
+
+# --- Capacity -----------------------------------------------------------------------------------------
 
 
 def _request(workers, timeout="600"):
     return ("Custom::RequestedCapacity", {"Master": "1", "Workers": workers, "ServiceTimeout": timeout})
 
 
+def test_fewer_workers_end_nodes():
+    assert change_of(_request("5"), _request("3")).ends_nodes
+
+
 def test_another_count_of_workers_is_explained():
     change = change_of(_request("3"), _request("5"))
-    assert change.effect is Effect.UPDATE
+    assert (change.effect, change.is_harmful) == (Effect.UPDATE, False)
     [line] = [line for line in render_changes("training", [change]) if line.startswith("capacity:")]
     assert "set once" in line
     assert "by hand" in line
@@ -125,7 +339,7 @@ def test_the_first_request_of_a_cluster_that_runs_is_explained():
 def test_a_group_that_goes_is_said_to_take_its_nodes_along():
     before = make_template(Group=("AWS::AutoScaling::AutoScalingGroup", {"MinSize": "0"}))
     lines = render_changes("training", compare_templates(before, make_template()))
-    assert lines[-1].startswith("nodes: Group would be deleted, with any node in it")
+    assert lines[-1].startswith("nodes: Group would be replaced or deleted, with any node in it")
 
 
 def test_the_limits_of_any_group_are_explained():
@@ -245,7 +459,7 @@ def make_emr(**changes):
         ),
         (make_emr(Ec2SubnetId="subnet-2"), 1, ("! It", "takes the quota of both")),
         (("AWS::EMR::Cluster", {"Name": "other"}), 1, ("replaced by new ones:", "! It", "by Instances, Name")),
-        (make_emr(TerminationProtected=True), 0, ("nodes and data stay as they are",)),
+        (make_emr(TerminationProtected=True), 0, ("nodes, jobs and data stay as they are",)),
     ],
     ids=["one more member", "another type", "another subnet", "another name", "protection"],
 )

@@ -6,13 +6,17 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
+import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
 
 from deeplearning_cdk import DataSource, EksTraining, Network, Purchase, Storage
 from deeplearning_cdk.catalog.instance_catalog import read_catalog
+from deeplearning_cdk.coordination.payload import keep_file
+from deeplearning_cdk.eks import training
 from deeplearning_cdk.eks.node_images import name_ami_type
 from deeplearning_cdk.warnings import NEVER_STOPS, NO_ADMINISTRATOR
+from deeplearning_contract import version
 from deeplearning_contract.setting_parts import DataSettings
 from tests.unit.deeplearning_cdk.conftest import read_submission, references, render
 from tests.unit.deeplearning_cdk.eks.conftest import IMAGE, read_kubernetes
@@ -338,3 +342,26 @@ def test_tags_of_the_whole_are_on_nodes_disks_and_interfaces(make: Any) -> None:
         tagged = {each["ResourceType"]: each["Tags"] for each in _launch(make(), part)["TagSpecifications"]}
         assert set(tagged) == {"instance", "volume", "network-interface"}
         assert all(any(tag["Key"] == "deeplearning:cluster" for tag in tags) for tags in tagged.values())
+
+
+def test_next_release_leaves_launch_templates_and_node_groups_as_they_are(
+    make_app: Any, read_stack: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EKS replaces every node of a group whose launch template has another text (EKS user guide, launch-templates)."""
+
+    def synthesize() -> Any:
+        stack = cdk.Stack(make_app(), "Stack")
+        EksTraining(stack, "Training")
+        return read_stack(stack)
+
+    before = synthesize()
+    monkeypatch.setattr(training, "pack_member", lambda _: keep_file("member.zip", b"the programs of the next release"))
+    monkeypatch.setattr(version, "VERSION", "99.0.0")
+    after = synthesize()
+    assert before.template != after.template
+    for kind in ("AWS::EC2::LaunchTemplate", "AWS::EKS::Nodegroup"):
+        one, other = (
+            {name: entry["Properties"] for name, entry in each.of_type(kind).items()} for each in (before, after)
+        )
+        assert one
+        assert one == other

@@ -15,7 +15,8 @@ from deeplearning_cdk.coordination.payload import Archive, keep_file
 from deeplearning_cdk.emr import programs
 from deeplearning_cdk.emr.programs import render_bootstrap
 from deeplearning_cdk.emr.training import EmrTraining
-from deeplearning_cli.template_changes import Effect, compare_templates
+from deeplearning_cli.changes.effects import Effect
+from deeplearning_cli.changes.templates import compare_templates
 from deeplearning_contract.jobs.submission import SubmissionSettings
 from tests.unit.deeplearning_cdk.conftest import render
 from tests.unit.deeplearning_cdk.emr.conftest import CLUSTER, read_release, read_settings

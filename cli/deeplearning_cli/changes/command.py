@@ -10,13 +10,14 @@ from cdk_rehearsal.assembly import AssemblyStack, read_stack
 from cdk_rehearsal.errors import AssemblyError
 from cdk_rehearsal.manifest import find_stacks
 from deeplearning_cli.arguments import Commands, add_place
+from deeplearning_cli.changes.effects import Change, Effect, Outcome
+from deeplearning_cli.changes.templates import compare_templates
 from deeplearning_cli.cloud_access import CloudAccess, open_cloud
 from deeplearning_cli.errors import UnavailableError, report_error
-from deeplearning_cli.template_changes import EMR_CLUSTER, Change, Effect, compare_templates
 from deeplearning_rehearsal.template import read_cluster
 
 _HEADINGS = {
-    Effect.REFUSE: "CloudFormation refuses to update",
+    Effect.REFUSE: "refused by CloudFormation",
     Effect.REPLACE: "replaced by new ones",
     Effect.MAY_REPLACE: "replaced by new ones, if CloudFormation finds it necessary",
     Effect.DELETE: "deleted",
@@ -25,11 +26,6 @@ _HEADINGS = {
     Effect.UPDATE: "updated in place",
 }
 _MOST_PROPERTIES = 4
-_GROUP, _REQUEST = "AWS::AutoScaling::AutoScalingGroup", "Custom::RequestedCapacity"
-_SIZES = frozenset({"DesiredCapacity", "MaxSize", "MinSize"})
-_COUNTS = frozenset({"Master", "Workers"})
-_RELEASE = "ProgramsRelease"
-"""Part of the logical id of the SSM parameter from which members on EMR start."""
 
 
 def add_parser(commands: Commands) -> None:
@@ -37,9 +33,10 @@ def add_parser(commands: Commands) -> None:
     parser = commands.add_parser(
         "changes",
         help="show what a deployment would replace, delete or update, before it happens",
-        description="Compare a synthesized stack with the deployed one by CloudFormation's own rules, and show what "
-        "would be replaced, deleted or updated in place, and the consequences for nodes and data. Read-only.",
-        epilog="exit status: 0 nothing would be lost, 1 data or a cluster on EMR would be lost or CloudFormation would "
+        description="Compare a synthesized stack with the deployed one by the rules of CloudFormation and of the "
+        "services, and show what would be replaced, deleted or updated in place, and what happens to nodes, jobs and "
+        "data. Read-only.",
+        epilog="exit status: 0 nothing that runs or is stored would end, 1 nodes, jobs or data would end or AWS would "
         "refuse the deployment, 2 the comparison failed, 130 interrupted; example: cdk synth --quiet && "
         "deeplearning-cdk changes",
     )
@@ -63,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps([_to_document(change) for change in changes], indent=2))
     else:
         print("\n".join(render_changes(wanted.name, changes)))
-    return int(any(_is_harmful(change) or change.effect is Effect.REFUSE for change in changes))
+    return int(any(change.is_harmful for change in changes))
 
 
 def _read_wanted(assembly: Path, name: str | None) -> AssemblyStack:
@@ -82,14 +79,10 @@ def render_changes(stack: str, changes: Sequence[Change]) -> list[str]:
         chosen = [change for change in changes if change.effect is effect]
         lines += ["", f"{heading}:"] if chosen else []
         for change in chosen:
-            mark = "!" if _is_harmful(change) else " "
+            mark = "!" if change.is_harmful else " "
             lines.append(f"{mark} {change.path}  {change.resource_type}{_by(change)}")
     lines += ["", *_explain(changes)]
     return lines
-
-
-def _is_harmful(change: Change) -> bool:
-    return change.loses_data or change.ends_jobs
 
 
 def _by(change: Change) -> str:
@@ -101,77 +94,15 @@ def _by(change: Change) -> str:
 
 
 def _explain(changes: Sequence[Change]) -> list[str]:
-    """Yield the consequences of the changes for nodes and data."""
-    notes = []
-    types = {change.resource_type: change for change in changes if change.effect is not Effect.CREATE}
-    if lost := [change.path for change in changes if change.loses_data]:
-        notes.append(
-            f"DATA: {', '.join(lost)} would be replaced or deleted, with the data in it; back the data up before you "
-            "deploy this, or revert the change"
-        )
-    if any(change.effect is Effect.REFUSE for change in changes):
-        notes.append(
-            "setup_timeout must keep the value of the creation: CloudFormation does not update a WaitCondition, and "
-            "the deployment would fail; restore its former value"
-        )
-    deleted = [change.path for change in changes if change.resource_type == _GROUP and change.effect is Effect.DELETE]
-    if deleted:
-        notes.append(
-            f"nodes: {', '.join(deleted)} would be deleted, with any node in it; `deeplearning-cdk status` shows which "
-            "candidate the cluster has"
-        )
-    if "AWS::EC2::LaunchTemplate" in types or "Custom::PinnedImage" in types:
-        notes.append(
-            "nodes: running nodes stay as they are; nodes that launch later start from the new template. "
-            "`deeplearning-cdk upgrade` replaces them, workers first"
-        )
-    if "Custom::PinnedImage" in types:
-        notes.append("image: its parameter is read again, so new nodes may start from another image")
-    notes += _explain_capacity(changes)
-    notes += _explain_emr(changes)
-    return notes or ["nodes and data stay as they are"]
-
-
-def _explain_capacity(changes: Sequence[Change]) -> list[str]:
-    """Yield the number of nodes afterwards, as far as the changes determine it."""
-    notes = []
-    requests = [change for change in changes if change.resource_type == _REQUEST]
-    if any(change.effect is Effect.CREATE for change in requests):
-        notes.append("capacity: a cluster that has nodes stays as it is; another count is set by a later deployment")
-    if any(change.effect is Effect.UPDATE and not _COUNTS.isdisjoint(change.properties) for change in requests):
-        notes.append(
-            "capacity: the count in the props is set once, even if another size was set by hand; a cluster that has "
-            "failed, or was stopped and not scaled up since, is left alone"
-        )
-    groups = (change for change in changes if change.resource_type == _GROUP and change.effect is not Effect.CREATE)
-    if not notes and any(not _SIZES.isdisjoint(change.properties) for change in groups):
-        notes.append(
-            "capacity: the group's limits were changed in the props and are set; its desired capacity stays as it was "
-            "adjusted, unless it lies outside of them"
-        )
-    return notes
-
-
-def _explain_emr(changes: Sequence[Change]) -> list[str]:
-    """Yield the consequences for a cluster on EMR, which is one resource with all its instances."""
-    notes = []
-    for change in (change for change in changes if change.resource_type == EMR_CLUSTER):
-        if change.effect in (Effect.REPLACE, Effect.MAY_REPLACE):
-            notes.append(
-                f"EMR: {change.path} would be replaced: a new cluster starts while the old one runs, which takes the "
-                "quota of both, and then the old one ends with its jobs and its HDFS; the shared file system stays, so "
-                "a job that is submitted again resumes from its newest checkpoint"
-            )
-        elif any(path.endswith("InstanceGroup.InstanceCount") for path in change.properties):
-            notes.append(
-                "EMR: the group is resized in place; a new instance joins by itself, and a running job keeps its "
-                "ranks; a smaller group ends instances with the ranks on them"
-            )
-    if any(_RELEASE in change.logical_id and change.effect is Effect.UPDATE for change in changes):
-        notes.append(
-            "EMR: running members stay as they are; an instance that EMR launches later starts from the new release"
-        )
-    return notes
+    """Return the outcomes of the changes, each once with the resources that it is about, harmful ones first."""
+    names: dict[Outcome, list[str]] = {}
+    for change in changes:
+        for outcome in change.outcomes:
+            names.setdefault(outcome, []).append(change.path)
+    found = sorted(names, key=lambda outcome: (not outcome.loses_data, not outcome.is_refused, not outcome.is_harmful))
+    return [outcome.note.replace("{names}", ", ".join(names[outcome])) for outcome in found] or [
+        "nodes, jobs and data stay as they are"
+    ]
 
 
 def _read_deployed(
@@ -207,4 +138,7 @@ def _to_document(change: Change) -> dict[str, Any]:
         "effect": change.effect.value,
         "properties": list(change.properties),
         "loses_data": change.loses_data,
+        "ends_nodes": change.ends_nodes,
+        "ends_jobs": change.ends_jobs,
+        "is_refused": change.is_refused,
     }
