@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 
 from cdk_rehearsal.errors import UnknownOperationError
 from cdk_rehearsal.iam.account import Account, Parameters, Target, Targets, Values
-from cdk_rehearsal.iam.container_resources import (
+from cdk_rehearsal.iam.cluster_resources import (
+    list_passed_roles,
     targets_of_cluster_part,
     targets_of_eks_cluster,
+    targets_of_emr_cluster,
+    targets_of_job_flow,
     targets_of_repository,
 )
 from cdk_rehearsal.iam.ec2_resources import (
@@ -25,7 +28,6 @@ from cdk_rehearsal.iam.ec2_resources import (
     targets_of_tagged_resources,
     targets_of_vpc,
 )
-from cdk_rehearsal.iam.emr_resources import list_passed_roles, targets_of_emr_cluster, targets_of_job_flow
 from cdk_rehearsal.iam.s3_resources import (
     COPY_RIGHTS,
     list_deleted_versions,

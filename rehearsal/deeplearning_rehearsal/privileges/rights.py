@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from cdk_rehearsal.errors import RehearsalError
-from cdk_rehearsal.iam.container_resources import find_image_policy
+from cdk_rehearsal.iam.cluster_resources import find_image_policy
 from cdk_rehearsal.iam.limits import Document as PolicyDocument
 from cdk_rehearsal.iam.limits import Limits
 from cdk_rehearsal.iam.policy import list_texts, read_policy

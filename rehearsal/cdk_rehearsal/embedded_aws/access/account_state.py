@@ -21,7 +21,7 @@ from moto.sns.models import sns_backends
 from moto.sqs.models import sqs_backends
 
 from cdk_rehearsal.embedded_aws.base.scaling_group import ScalingGroup
-from cdk_rehearsal.iam.container_resources import find_image_policy
+from cdk_rehearsal.iam.cluster_resources import find_image_policy
 from cdk_rehearsal.place import Place
 
 

@@ -13,7 +13,7 @@ from cdk_rehearsal.embedded_aws.base.principals import Principal
 from cdk_rehearsal.embedded_aws.ec2.reachability import find_ways_out, lets_through
 from cdk_rehearsal.embedded_aws.eks.cluster import NODES, Association, Cluster
 from cdk_rehearsal.embedded_aws.eks.request import FILES, IDENTITY, IMAGES, NETWORK
-from cdk_rehearsal.iam.container_resources import is_in_registry, name_eks_image
+from cdk_rehearsal.iam.cluster_resources import is_in_registry, name_eks_image
 from cdk_rehearsal.machine import Machine
 from cdk_rehearsal.place import Place
 

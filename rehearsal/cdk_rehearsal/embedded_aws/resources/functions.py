@@ -57,18 +57,14 @@ def _create_function(creation: Creation) -> Created:
     if variables:
         function = replace(function, decrypt=partial(_decrypt_environment, creation, name))
     services.functions.add_function(function, zipped)
+    update = update_alone("Code", change=partial(_replace_code, creation, name))
+    return Created(name, {"Arn": arn}, delete=partial(services.functions.remove_function, name), update=update)
 
-    def change(changed: Mapping[str, Any]) -> None:
-        code, zipped = _read_code(creation, changed)
-        creation.client("lambda").update_function_code(FunctionName=name, **code)
-        services.functions.replace_code(name, zipped)
 
-    return Created(
-        name,
-        {"Arn": arn},
-        delete=partial(services.functions.remove_function, name),
-        update=update_alone("Code", change=change),
-    )
+def _replace_code(creation: Creation, name: str, properties: Mapping[str, Any]) -> None:
+    code, zipped = _read_code(creation, properties)
+    creation.client("lambda").update_function_code(FunctionName=name, **code)
+    creation.services.functions.replace_code(name, zipped)
 
 
 def _read_code(creation: Creation, properties: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:

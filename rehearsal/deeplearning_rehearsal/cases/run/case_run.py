@@ -81,7 +81,7 @@ class CaseRun(ClusterRun):
             training_jobs=self.jobs,
             submitted=self.submitted,
             second=self._read_second(),
-            change_template=partial(apply_overrides, workers=None, gpus=self.options.gpus_per_node),
+            change_template=partial(apply_overrides, workers=None, gpus=self.case.gpus_per_node),
         )
 
     def _read_second(self) -> AssemblyStack | None:

@@ -95,7 +95,11 @@ def test_a_kept_environment_is_unpacked_where_the_build_puts_it_and_named_as_a_s
     assert (place / "current").readlink() == Path("a1")
     assert (place / "a1/bin/python").stat().st_uid == layer.stat().st_uid
     assert json.loads((place / "a1/complete.json").read_text())["key"] == "a1"
-    assert image.environment == {"PATH": PATH}
+    assert image.environment == {
+        "PATH": PATH,
+        "NVIDIA_VISIBLE_DEVICES": "all",
+        "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+    }
     assert "earlier rehearsal" in image.stand_in.behaviour
     assert find_kept_image(synthesize(), cache, said.append) == image
     assert len(said) == 1
