@@ -28,7 +28,7 @@ def _list(value: Any) -> list[Any]:
 def _read_rights(synthesis: Synthesis, role: str) -> dict[str, list[tuple[str, Any]]]:
     """Return each action of S3 with the patterns of its keys, and its conditions."""
     found: dict[str, list[tuple[str, Any]]] = {}
-    for statement in synthesis.statements(role):
+    for statement in (each for policy in synthesis.policies(role) for each in policy["PolicyDocument"]["Statement"]):
         for action in _list(statement["Action"]):
             keys = [render(resource).partition("/")[2] for resource in _list(statement["Resource"])]
             found.setdefault(action, []).extend((key, statement.get("Condition", {})) for key in keys)

@@ -11,7 +11,7 @@ from botocore.stub import ANY, Stubber
 from deeplearning_cli.cloud_access import CloudAccess
 from deeplearning_cli.jobs import kubernetes_jobs as module
 from deeplearning_cli.main import main
-from deeplearning_contract.jobs.kubernetes_job import QUEUE_LABEL
+from deeplearning_contract.jobs.kubernetes_job import QUEUE_LABEL, SIGNING_VARIABLE
 from deeplearning_contract.jobs.submission import SubmissionSettings
 from tests.unit.deeplearning_cli.kubernetes_server import UNSCHEDULABLE, ApiServer
 from tests.unit.deeplearning_contract.test_kubernetes_job import KUBERNETES, SUBMISSION
@@ -355,7 +355,19 @@ def test_a_dry_run_prints_the_job_that_submit_creates(account, server, capsys):
     assert server.requests == []
     assert main(["submit", "job.toml", "--detach"]) == 0
     (created,) = (body for method, *_, body in server.requests if method == "POST")
+    secrets = [take_secret(job) for job in (created, shown)]
     assert created == shown
+    assert len(set(secrets)) == 2
+
+
+def take_secret(job):
+    """Remove the secret of a Job, which each has of its own, and return it."""
+    (variable,) = (each for each in list_variables(job) if each["name"] == SIGNING_VARIABLE)
+    return variable.pop("value")
+
+
+def list_variables(job):
+    return job["spec"]["template"]["spec"]["containers"][0]["env"]
 
 
 def test_a_dry_run_and_a_queue_are_for_eks(account, server, capsys):
