@@ -171,8 +171,9 @@ class EksPlan:
     def memory_mib(self) -> int:
         """Memory of a pod in MiB, which fits a node beside the kubelet and the system's pods; 0 if not known."""
         memory = self.facts.memory_mib or 0
-        # The kubelet reserves by the number of pods: much of a small node, and 8 GiB of a large one.
-        return max(memory * 4 // 5 - 1280, memory * 47 // 50 - 9216, memory // 4)
+        # The system hides up to 7.5 % (Karpenter, VM_MEMORY_OVERHEAD_PERCENT); the kubelet reserves by the number of
+        # pods: much of a small node, and 8 GiB of a large one.
+        return max(memory * 4 // 5 - 1280, memory * 92 // 100 - 9216, memory // 4)
 
     @property
     def disk_gibibytes(self) -> int:

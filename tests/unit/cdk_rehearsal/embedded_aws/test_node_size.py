@@ -1,5 +1,7 @@
 """Nodes have what their instance type has, less what EKS reserves."""
 
+import base64
+
 import pytest
 
 from cdk_rehearsal.embedded_aws.eks.node_size import measure_node
@@ -23,12 +25,23 @@ def describe(vcpus, mebibytes, interfaces, addresses):
     ],
 )
 def test_pods_get_what_eks_leaves_of_a_type(facts, cpu, pods, memory):
-    capacity, allocatable = measure_node(facts, [])
+    capacity, allocatable = measure_node(facts, {})
     assert (allocatable["cpu"], allocatable["pods"], allocatable["memory"]) == (cpu, pods, memory)
     assert capacity["ephemeral-storage"] == "20Gi"
 
 
 def test_the_largest_volume_of_the_launch_template_has_the_containers():
     devices = [{"Ebs": {"VolumeSize": 4}}, {"Ebs": {"VolumeSize": 100}}, {"VirtualName": "ephemeral0"}]
-    capacity, allocatable = measure_node(describe(2, 8192, 3, 10), devices)
+    capacity, allocatable = measure_node(describe(2, 8192, 3, 10), {"BlockDeviceMappings": devices})
     assert (capacity["ephemeral-storage"], allocatable["ephemeral-storage"]) == ("100Gi", "91136Mi")
+
+
+@pytest.mark.parametrize(
+    "text", ["localStorage:\n  strategy: RAID0", '["apiclient", "ephemeral-storage", "bind", "--dirs", "/var"]']
+)
+def test_own_disks_of_a_type_have_the_containers_where_its_user_data_says_so(text):
+    facts = describe(96, 786432, 15, 50) | {"InstanceStorageInfo": {"TotalSizeInGB": 1800}}
+    data = {"BlockDeviceMappings": [{"Ebs": {"VolumeSize": 100}}]}
+    assert measure_node(facts, data)[0]["ephemeral-storage"] == "100Gi"
+    data["UserData"] = base64.b64encode(text.encode()).decode()
+    assert measure_node(facts, data)[0]["ephemeral-storage"] == "1676Gi"
