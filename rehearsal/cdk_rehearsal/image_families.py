@@ -65,6 +65,11 @@ def find_root_volume(parameter: str) -> tuple[str, int]:
     return next((volume for pattern, volume in _ROOT_VOLUMES if pattern.fullmatch(parameter)), ("", 0))
 
 
+def find_architecture(parameter: str) -> str:
+    """Return the architecture of the image of a public parameter, which each of them names."""
+    return "arm64" if re.search(r"[/-]arm64(/|$)", parameter) else "x86_64"
+
+
 def takes_instance_store(parameter: str) -> bool:
     """
     Return whether the image of a public parameter combines the devices of the instance store when it boots.

@@ -271,6 +271,17 @@ def test_a_node_pulls_from_the_repositories_that_its_role_allows_alone(sample, i
     assert ("ecr:BatchGetImage" in why) == is_denied, why
 
 
+@pytest.mark.parametrize(
+    ("addon", "effect"), [("coredns", "resolve no name of a Service"), ("kube-proxy", "route no packet to a Service")]
+)
+def test_a_pod_of_a_user_is_reported_where_an_addon_that_it_needs_is_missing(sample, addon, effect):
+    """EKS user guide, "Amazon EKS add-ons": a cluster without self-managed add-ons has those alone that are created."""
+    node = sample.find_node()["machine"]["instance_id"]
+    with remove_addon(sample, "coredns"):
+        sample.cloud.command("find_pull_denial", cluster=sample.name, instance_id=node, image="docker.io/team/train:1")
+        assert effect in sample.cloud.observation(f"cluster {sample.name} has no add-on {addon}, and ")["text"]
+
+
 @contextlib.contextmanager
 def forbid_pull(sample, repository):
     """Let nodes pull everything but one repository of EKS, for a while."""

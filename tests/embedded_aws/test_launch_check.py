@@ -44,9 +44,12 @@ def check():
                 "InstanceType": "c5.large",
                 "SecurityGroupIds": [ec2.describe_security_groups()["SecurityGroups"][0]["GroupId"]],
             }
+            subnets = [ec2.describe_subnets()["Subnets"][0]["SubnetId"]]
             group = SimpleNamespace(name="workers", zones=["us-east-1a"], own_tags={}, launch_tags={"team/name": "x"})
+            group.subnet_ids = subnets
             group.launch_configuration = None
-            yield lambda change: check_launch(group, data | change, SimpleNamespace(client=lambda _: ec2), [])
+            clients = {"ec2": ec2, "iam": boto3.client("iam", region_name="us-east-1")}
+            yield lambda change: check_launch(group, data | change, SimpleNamespace(client=clients.__getitem__), [])
 
 
 def test_a_template_that_cannot_be_launched_fails_the_group(fail):
@@ -67,6 +70,11 @@ def card(**values):
         ({"KeyName": "nobodys"}, "The key pair 'nobodys' does not exist"),
         ({"ImageId": "ami-0123456789abcdef0"}, "The image id '[ami-0123456789abcdef0]' does not exist"),
         ({"SecurityGroupIds": ["sg-0123456789abcdef0"]}, "The security group 'sg-0123456789abcdef0' does not exist"),
+        (
+            {"IamInstanceProfile": {"Name": "nobodys"}},
+            "Value (nobodys) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
+        ),
+        ({"InstanceType": "m6g.large"}, "The architecture 'arm64' of the specified instance type does not match"),
         ({"MetadataOptions": SHOWN}, "'team/name' is not a valid tag key."),
         ({"InstanceType": "c5.huge"}, "Invalid value 'c5.huge' for InstanceType."),
         (
@@ -95,6 +103,52 @@ def card(**values):
 def test_an_impossible_launch_is_refused_in_auto_scalings_words(check, change, words):
     with pytest.raises(ValueError, match=f"^{re.escape(REFUSED)}.*{re.escape(words)}"):
         check(change)
+
+
+def test_security_groups_of_another_vpc_are_refused(fail, sample_template):
+    resources = sample_template["Resources"]
+    resources["Elsewhere"] = {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.8.0.0/16"}}
+    group = {"GroupDescription": "elsewhere", "VpcId": {"Ref": "Elsewhere"}}
+    resources["Foreign"] = {"Type": "AWS::EC2::SecurityGroup", "Properties": group}
+    assert fail({"SecurityGroupIds": [{"Fn::GetAtt": ["Foreign", "GroupId"]}]}) == (
+        "One or more security groups in the launch template are not linked to the VPCs configured in the Auto Scaling "
+        "group"
+    )
+
+
+FAMILY = "/aws/service/deeplearning/ami/x86_64"
+SMALL_AL2023 = {
+    "ImageId": f"resolve:ssm:{FAMILY}/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id",
+    "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 50}}],
+}
+BLOCK = {"MarketType": "capacity-block"}
+TARGET = {"CapacityReservationTarget": {"CapacityReservationId": "cr-0123456789abcdef0"}}
+
+
+# The group itself is taken by Auto Scaling; only a launch would fail, and none may come in a rehearsal.
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            {"InstanceType": "t3.large", "Placement": {"GroupName": "near"}},
+            "Cluster placement groups are not supported",
+        ),
+        ({"InstanceType": "hpc6a.48xlarge", "InstanceMarketOptions": {"MarketType": "spot"}}, "'hpc6a.48xlarge' is an"),
+        ({"InstanceMarketOptions": BLOCK, "CapacityReservationSpecification": TARGET}, "The market type (purchasing)"),
+        ({"InstanceType": "p5.48xlarge", "InstanceMarketOptions": BLOCK}, "The market type (purchasing) option is not"),
+        (SMALL_AL2023, "is smaller than snapshot"),
+    ],
+)
+def test_a_group_of_which_no_launch_can_succeed_is_reported_though_nobody_asks_for_it(
+    deploy_template, sample_template, change, words
+):
+    del sample_template["Resources"]["WorkerGroup"]["Properties"]["DesiredCapacity"]
+    sample_template["Resources"]["WorkerTemplate"]["Properties"]["LaunchTemplateData"] |= change
+    cloud = deploy_template(sample_template)
+    kind = change.get("InstanceType", "c5.large")
+    found = cloud.observation(f"no launch of WorkerGroup ({kind} in us-east-1a) can succeed: ")
+    assert words in found["text"]
+    cloud.observation("WorkerGroup CREATE_COMPLETE")
 
 
 # The sources: CloudFormation user guide, "Resource tag" (tags of a stack are on its resources, and those of a group on

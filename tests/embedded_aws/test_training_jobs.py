@@ -8,7 +8,7 @@ import tarfile
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.embedded_aws.training_template import BUCKET, IMAGE, ROLE_ACTIONS, make_template
+from tests.embedded_aws.training_template import BUCKET, IMAGE, RESOURCES, ROLE_ACTIONS, make_template
 from tests.real_time import wait_until
 
 GROUP = "/aws/sagemaker/TrainingJobs"
@@ -661,3 +661,13 @@ def test_a_folder_of_lustre_is_named_below_its_mount_name(deploy):
     assert sample.run(InputDataConfig=[channel])["TrainingJobStatus"] == "Completed"
     (mount,) = sample.cloud.next(lambda line: line["kind"] == "container")["mounts"]
     assert (mount["folder"], mount["file_system_id"], mount["lustre"]["mount_name"]) == ("/data", identity, mount_name)
+
+
+def test_the_policy_of_the_endpoint_of_the_members_subnet_decides_their_calls(deploy):
+    endpoint = copy.deepcopy(RESOURCES["Endpoint"])
+    allowed = {"Effect": "Allow", "Principal": "*", "Action": ["s3:ListBucket", "s3:PutObject"], "Resource": "*"}
+    endpoint["Properties"]["PolicyDocument"] = {"Version": "2012-10-17", "Statement": [allowed]}
+    job = deploy(Endpoint=endpoint).run()
+    assert job["TrainingJobStatus"] == "Failed"
+    assert "Unable to download object" in job["FailureReason"]
+    assert "because no VPC endpoint policy allows the s3:GetObject action" in job["FailureReason"]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cdk_rehearsal.embedded_aws.messaging.event_bus import transform
+from cdk_rehearsal.embedded_aws.messaging.event_bus import require_placeholders, transform
 from cdk_rehearsal.embedded_aws.resources.operations import list_metrics
 from cdk_rehearsal.errors import AssemblyError
 
@@ -30,6 +30,22 @@ def test_writes_an_events_fields_into_the_text_of_a_target():
 def test_refuses_a_template_that_is_no_text_or_names_what_has_no_path(template, wrong):
     with pytest.raises(AssemblyError, match=f"InputTemplate must be a JSON string .*{wrong}"):
         transform(EVENT, {"InputPathsMap": PATHS, "InputTemplate": template})
+
+
+@pytest.mark.parametrize("template", ['"<kind> <other>"', '{"a": <other>}'])
+def test_a_target_whose_template_names_what_has_no_path_fails_its_rule(deploy_template, sample_template, template):
+    transformer = {"InputPathsMap": PATHS, "InputTemplate": template}
+    sample_template["Resources"]["Rule"]["Properties"]["Targets"][0]["InputTransformer"] = transformer
+    outcome = deploy_template(sample_template).end()
+    assert outcome["status"] == "ROLLBACK_COMPLETE"
+    assert (
+        "InputTemplate of target Target0 must name placeholders of InputPathsMap alone, got other" in outcome["reason"]
+    )
+
+
+def test_placeholders_that_eventbridge_defines_itself_need_no_path():
+    template = '{"rule": <aws.events.rule-arn>, "kind": "<kind>"}'
+    require_placeholders({"Id": "one", "InputTransformer": {"InputPathsMap": PATHS, "InputTemplate": template}})
 
 
 @pytest.mark.parametrize("is_admitted", [True, False])

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cdk_rehearsal.iam.account import Account, Parameters, Target
+from cdk_rehearsal.iam.pattern import ARN_PARTS, split_arn
 
 _REGISTRY = re.compile(
     r"(?P<account>[0-9]{12})\.dkr[.-]ecr(?:-fips)?\.(?P<region>[a-z0-9-]+)\.[a-z0-9.-]+/(?P<repository>[^:@]+)"
@@ -62,7 +63,8 @@ def find_image_policy(arn: str, account: str) -> Mapping[str, Any] | None:
     AWS's own repositories admit every account. A repository of somebody else cannot be read here, and its policy is
     taken to be in order: the caller's own policies decide.
     """
-    return _OPEN if arn.split(":")[2:3] == ["ecr"] and arn.split(":")[4] != account else None
+    parts = split_arn(arn)
+    return _OPEN if len(parts) == ARN_PARTS and parts[2] == "ecr" and parts[4] != account else None
 
 
 def name_eks_image(region: str, url_suffix: str, repository: str) -> str:

@@ -7,7 +7,8 @@ count only where the key's policy hands the decision to the account.
 
 A permissions boundary limits what identity policies grant, and what a resource's policy grants to the ARN of the role;
 what that grants to the ARN of the session, or to everybody, it does not limit (IAM User Guide, "How AWS enforcement
-code logic evaluates requests to allow or deny access"). Service control policies limit every grant.
+code logic evaluates requests to allow or deny access"). Service control policies limit every grant, and so
+does the policy of the VPC endpoint through which a call goes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -71,6 +72,8 @@ def _decide(
         return denial
     if document := limits.find_silent_organization(request):
         return "organization is silent", document
+    if limits.endpoint and not limits.endpoint.has(request, is_allow=True):
+        return "endpoint is silent", ""
     reason, is_limited = _find_grant(request, own, [statement for statement in theirs if statement.is_allow])
     if reason in _ALLOWS and is_limited and (document := limits.find_silent_boundary(request)):
         return "boundary is silent", document
@@ -83,6 +86,8 @@ def _find_denial(
     """Return the explicit deny of a request; AWS names one of several."""
     if document := limits.find_organization_denial(request):
         return "organization denies", document
+    if limits.endpoint and limits.endpoint.has(request, is_allow=False):
+        return "endpoint denies", ""
     if document := limits.find_boundary_denial(request):
         return "boundary denies", document
     if any(not statement.is_allow for statement in own):
@@ -135,6 +140,8 @@ def explain_denial(request: Request, decision: Decision) -> str:
 _CAUSES: Mapping[str, str] = {
     "identity denies": "with an explicit deny in an identity-based policy",
     "resource denies": "with an explicit deny in a resource-based policy",
+    "endpoint denies": "with an explicit deny in a VPC endpoint policy",
+    "endpoint is silent": "because no VPC endpoint policy allows the {} action",
     "boundary denies": "with an explicit deny in a permissions boundary",
     "boundary is silent": "because no permissions boundary allows the {} action",
     "organization denies": "with an explicit deny in a service control policy",

@@ -1,7 +1,8 @@
 """
 Policies that grant nothing, and limit what a caller's other policies grant.
 
-IAM user guide, "Permissions boundaries for IAM entities"; AWS Organizations user guide, "SCP evaluation".
+IAM user guide, "Permissions boundaries for IAM entities"; AWS Organizations user guide, "SCP evaluation"; AWS
+PrivateLink guide, "Control access to VPC endpoints using endpoint policies".
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,14 @@ from cdk_rehearsal.errors import PolicyError
 from cdk_rehearsal.iam.policy import Statement
 from cdk_rehearsal.iam.request import Request
 
-LimitReason = Literal["organization denies", "organization is silent", "boundary denies", "boundary is silent"]
+LimitReason = Literal[
+    "organization denies",
+    "organization is silent",
+    "endpoint denies",
+    "endpoint is silent",
+    "boundary denies",
+    "boundary is silent",
+]
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,7 @@ class Document:
             return any(
                 statement.is_allow == is_allow
                 and statement.is_about(request.action)
+                and (statement.names(request.caller) or statement.names_account(request.caller))
                 and statement.covers(request.resource, request.context)
                 for statement in self.statements
             )
@@ -44,14 +53,16 @@ class Limits:
     Attributes:
         boundary: The permissions boundary of the caller's role. Default: it has none.
         organization: The service control policies of the account, all attached to one level. Default: it has none.
+        endpoint: The policy of the VPC endpoint through which the call goes. Default: it goes through none.
     """
 
     boundary: Document | None = None
     organization: tuple[Document, ...] = ()
+    endpoint: Document | None = None
 
     def list_documents(self) -> tuple[Document, ...]:
         """Return all documents."""
-        return (*self.organization, *([self.boundary] if self.boundary else []))
+        return (*self.organization, *(each for each in (self.endpoint, self.boundary) if each))
 
     def list_statements(self) -> Iterator[Statement]:
         """Return the statements of all documents."""

@@ -48,6 +48,8 @@ class Caller:
     """Name of the service, such as `events.amazonaws.com`."""
     user_id: str = ""
     """`<role id>:<session name>`."""
+    subnet: str = ""
+    """Subnet from which it calls; empty for a call that comes from no VPC of the account."""
 
     @classmethod
     def of_service(cls, name: str) -> "Caller":

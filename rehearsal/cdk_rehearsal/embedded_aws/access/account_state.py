@@ -29,7 +29,7 @@ class AccountState:
     """The state of one account and region; `groups` are its Auto Scaling groups by name, which others change."""
 
     def __init__(self, place: Place, groups: Mapping[str, ScalingGroup]) -> None:
-        self._place = place
+        self.place = place
         self._groups = groups
         self.account_id = place.account
         self.region = place.region
@@ -59,7 +59,7 @@ class AccountState:
 
     def find_key(self, arn: str) -> str:
         """Return the ARN of the customer's key that encrypts a resource; empty without one."""
-        key = str(_read_key(*_find_resource(self._place, arn)) or "")
+        key = str(_read_key(*_find_resource(self.place, arn)) or "")
         if not key or key.startswith("alias/aws/"):
             return ""
         backend = kms_backends[self.account_id][self.region]
@@ -82,7 +82,7 @@ class AccountState:
         arn = role.permissions_boundary_arn if role else None
         if not arn:
             return None
-        versions = iam_backends[self.account_id][self._place.partition].managed_policies[arn].versions
+        versions = iam_backends[self.account_id][self.place.partition].managed_policies[arn].versions
         return arn, next(_text(entry.document) for entry in versions if entry.is_default)
 
     def find_role_tags(self, role_arn: str) -> dict[str, str]:
@@ -123,7 +123,7 @@ class AccountState:
 
     def find_resource_policy(self, arn: str) -> str | None:
         """Return the text of a resource's own policy; None where it has none."""
-        policy = find_image_policy(arn, self.account_id) or _read_policy(*_find_resource(self._place, arn))
+        policy = find_image_policy(arn, self.account_id) or _read_policy(*_find_resource(self.place, arn))
         return _text(policy) if policy else None
 
     def list_resource_policies(self) -> dict[str, str]:
@@ -136,17 +136,17 @@ class AccountState:
         yield from (arn("sqs", name) for name in list(sqs_backends[account][region].queues))
         yield from list(sns_backends[account][region].topics)
         yield from (key.arn for key in list(kms_backends[account][region].keys.values()))
-        yield from (arn("elasticfilesystem", f"file-system/{name}") for name in list(_file_systems(self._place)))
-        yield from (arn("lambda", f"function:{function.function_name}") for function in _functions(self._place))
-        buckets = list(s3_backends[account][self._place.partition].buckets)
-        yield from (f"arn:{self._place.partition}:s3:::{name}" for name in buckets)
+        yield from (arn("elasticfilesystem", f"file-system/{name}") for name in list(_file_systems(self.place)))
+        yield from (arn("lambda", f"function:{function.function_name}") for function in _functions(self.place))
+        buckets = list(s3_backends[account][self.place.partition].buckets)
+        yield from (f"arn:{self.place.partition}:s3:::{name}" for name in buckets)
 
     def _read_profile(self, name: str) -> Any:
-        profiles = iam_backends[self.account_id][self._place.partition].instance_profiles.values()
+        profiles = iam_backends[self.account_id][self.place.partition].instance_profiles.values()
         return next((profile for profile in list(profiles) if name in (profile.arn, profile.name)), None)
 
     def _read_roles(self) -> list[Any]:
-        return list(iam_backends[self.account_id][self._place.partition].roles.values())
+        return list(iam_backends[self.account_id][self.place.partition].roles.values())
 
 
 def _describe_group(group: ScalingGroup | None) -> tuple[str, Mapping[str, str]] | None:

@@ -11,6 +11,7 @@ from moto.iam.access_control import PermissionResult
 from moto.s3.models import FakeBucket
 
 from cdk_rehearsal.embedded_aws.access.account_state import AccountState
+from cdk_rehearsal.embedded_aws.access.endpoints import find_endpoint_policy, find_instance_subnet
 from cdk_rehearsal.embedded_aws.access.managed_policies import read_managed_policy
 from cdk_rehearsal.embedded_aws.base.observation import Observations
 from cdk_rehearsal.embedded_aws.base.principals import Principal
@@ -189,14 +190,17 @@ class Authorizer:
         elif kind != "service":
             texts = self.state.list_identity_policies(request.caller.role_arn).values()
             own = tuple(chain.from_iterable(read_policy_text(text, "identity") for text in texts))
-            limits = self._find_limits(request.caller.role_arn)
+            limits = self._find_limits(request)
         policy = self.state.find_resource_policy(request.resource) if request.resource != "*" else None
         return evaluate(request, own, None if policy is None else read_policy_text(policy, "resource"), limits)
 
-    def _find_limits(self, role_arn: str) -> Limits:
-        found = self.state.find_boundary(role_arn)
+    def _find_limits(self, request: Request) -> Limits:
+        found = self.state.find_boundary(request.caller.role_arn)
         boundary = Document(found[0], read_policy_text(found[1], "identity")) if found else None
-        return Limits(boundary, self._organization)
+        is_by_service = request.context["aws:viaawsservice"] == ("true",)
+        subnet = "" if is_by_service else request.caller.subnet
+        endpoint = find_endpoint_policy(self.state.place, subnet, request.action) if subnet else None
+        return Limits(boundary, self._organization, endpoint)
 
     def _describe(self, principal: Principal) -> Caller:
         role = principal.role_arn
@@ -206,6 +210,7 @@ class Authorizer:
             account=self.state.account_id,
             role_arn=role,
             user_id=principal.sender_id,
+            subnet=principal.subnet or find_instance_subnet(self.state.place, principal.name),
         )
 
 

@@ -17,6 +17,8 @@ class Principal:
     """`SenderId` of SQS: `<role unique id>:<session name>`."""
     name: str
     role_arn: str = ""
+    subnet: str = ""
+    """Subnet of a container; that of an instance is known by its name."""
 
 
 OPERATOR = Principal(kind="operator", sender_id="AIDAREHEARSALOPERATOR", name="operator")
@@ -32,8 +34,17 @@ class PrincipalRegistry:
         self._lock = threading.Lock()
         self._known = {OPERATOR_KEY: (Credentials(OPERATOR_KEY, OPERATOR_SECRET), OPERATOR)}
 
-    def mint(self, place: Place, *, role_arn: str, session: str, kind: str) -> Credentials:
-        """Mint a role's credentials, as EC2 does for an instance and Lambda for a function; both name the session."""
+    def mint(self, place: Place, *, role_arn: str, session: str, kind: str, subnet: str = "") -> Credentials:
+        """
+        Mint a role's credentials, as EC2 does for an instance and Lambda for a function; both name the session.
+
+        Args:
+            place: Account and region.
+            role_arn: The role.
+            session: Name of the session.
+            kind: Kind of the principal.
+            subnet: Subnet of the container that gets them. Default: an instance or what is in no subnet gets them.
+        """
         answer = place.client("sts").assume_role(RoleArn=role_arn, RoleSessionName=session)
         credentials = Credentials(
             answer["Credentials"]["AccessKeyId"],
@@ -42,7 +53,7 @@ class PrincipalRegistry:
         )
         sender = answer["AssumedRoleUser"]["AssumedRoleId"]
         with self._lock:
-            self._known[credentials.access_key_id] = (credentials, Principal(kind, sender, session, role_arn))
+            self._known[credentials.access_key_id] = (credentials, Principal(kind, sender, session, role_arn, subnet))
         return credentials
 
     def find(self, access_key_id: str) -> tuple[Credentials, Principal] | None:

@@ -8,7 +8,13 @@ from moto.ec2.models.amis import Ami
 from moto.ssm.models import Parameter, ssm_backends
 
 from cdk_rehearsal.errors import AssemblyError
-from cdk_rehearsal.image_families import find_login_user, find_parts, find_root_volume, takes_instance_store
+from cdk_rehearsal.image_families import (
+    find_architecture,
+    find_login_user,
+    find_parts,
+    find_root_volume,
+    takes_instance_store,
+)
 from cdk_rehearsal.machine import ImagePart
 from cdk_rehearsal.place import Place
 
@@ -53,6 +59,7 @@ class ImageCatalogue:
         self._users[image_id] = user
         self._parts[image_id] = find_parts(name)
         self._root_volumes[image_id] = find_root_volume(name)
+        self._ec2.amis[image_id].architecture = find_architecture(name)
         if takes_instance_store(name):
             self._store_takers.add(image_id)
         return image_id

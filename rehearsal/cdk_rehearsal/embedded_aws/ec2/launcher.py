@@ -16,6 +16,7 @@ from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError, LaunchFau
 from cdk_rehearsal.embedded_aws.base.principals import PrincipalRegistry
 from cdk_rehearsal.embedded_aws.base.scaling_group import ScalingGroup
 from cdk_rehearsal.embedded_aws.ec2.images import ImageCatalogue
+from cdk_rehearsal.embedded_aws.ec2.launch_rules import find_obstacles, find_wrong_architecture
 from cdk_rehearsal.embedded_aws.file_systems import LustreFileSystems, find_access_points, find_mount_targets
 from cdk_rehearsal.machine import ImagePart, Machine
 from cdk_rehearsal.place import Credentials, Place
@@ -158,9 +159,18 @@ class InstanceLauncher:
         """Return why EC2 ends an instance before it is in service: a volume's key, or the fault; None: it does not."""
         if fault is not None:
             return fault.to_error(instance_type=machine.instance_type, zone=machine.zone)
-        disks = (mapping.get("Ebs", {}) for mapping in order.data.get("BlockDeviceMappings", []))
+        return None if self._admits_volumes(order.data) else key_refusal()
+
+    def find_obstacles(self, data: Mapping[str, Any], placement_group: str = "") -> Iterator[LaunchError]:
+        """Yield why EC2 refuses, or ends, every launch of a template, whenever and wherever it comes."""
+        yield from find_obstacles(data, self._place, self._images.root_volume, placement_group)
+        if not self._admits_volumes(data):
+            yield key_refusal()
+
+    def _admits_volumes(self, data: Mapping[str, Any]) -> bool:
+        disks = (mapping.get("Ebs", {}) for mapping in data.get("BlockDeviceMappings", []))
         keys = {str(disk["KmsKeyId"]) for disk in disks if disk.get("KmsKeyId")}
-        return None if all(map(self.admits_volume, sorted(keys))) else key_refusal()
+        return all(map(self.admits_volume, sorted(keys)))
 
     def terminate(self, instance_id: str) -> None:
         """Terminate an instance."""
@@ -209,9 +219,11 @@ class InstanceLauncher:
 
     def _run(self, order: LaunchOrder, subnet: _Subnet, address: str) -> str:
         data, kind = order.data, order.data.get("InstanceType", "m1.small")
-        is_clustered = bool(order.placement_group or data.get("Placement", {}).get("GroupName"))
-        self._require_type(kind, subnet.zone, is_clustered=is_clustered)
-        self._require_room(data)
+        self._require_type(kind, subnet.zone)
+        for wrong in find_wrong_architecture(data, self._place):
+            raise LaunchError("InvalidParameterValue", wrong)
+        for obstacle in find_obstacles(data, self._place, self._images.root_volume, order.placement_group):
+            raise obstacle
         primary: Mapping[str, Any] = next(
             (card for card in data.get("NetworkInterfaces", []) if card.get("DeviceIndex", 0) == 0), {}
         )
@@ -245,7 +257,7 @@ class InstanceLauncher:
         answer = self._place.client("ec2").run_instances(**request)
         return str(answer["Instances"][0]["InstanceId"])
 
-    def _require_type(self, kind: str, zone: str, *, is_clustered: bool) -> None:
+    def _require_type(self, kind: str, zone: str) -> None:
         try:
             answer = self._place.client("ec2").describe_instance_types(InstanceTypes=[kind])["InstanceTypes"]
         except ClientError:
@@ -255,24 +267,6 @@ class InstanceLauncher:
                 "Unsupported",
                 f"Your requested instance type ({kind}) is not supported in your requested Availability Zone ({zone}).",
             )
-        if is_clustered and "cluster" not in answer[0].get("PlacementGroupInfo", {}).get("SupportedStrategies", []):
-            raise LaunchError(
-                "InvalidParameterCombination",
-                f"Cluster placement groups are not supported by the '{kind}' instance type. Specify a supported "
-                "instance type or change the placement group strategy, and try again.",
-            )
-
-    def _require_room(self, data: Mapping[str, Any]) -> None:
-        """Refuse a root volume that is smaller than the image's snapshot (spore-host/spawn#25)."""
-        device, size = self._images.root_volume(data["ImageId"])
-        for mapping in data.get("BlockDeviceMappings", []):
-            asked = int(mapping.get("Ebs", {}).get("VolumeSize", size))
-            if mapping["DeviceName"] == device and asked < size:
-                snapshot = "snap-" + data["ImageId"].removeprefix("ami-")
-                raise LaunchError(
-                    "InvalidBlockDeviceMapping",
-                    f"Volume of size {asked}GB is smaller than snapshot '{snapshot}', expect size >= {size}GB",
-                )
 
     def _describe(self, order: LaunchOrder, subnet: _Subnet, address: str, instance_id: str) -> Machine:
         data = order.data

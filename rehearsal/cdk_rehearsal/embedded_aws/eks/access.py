@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from cdk_rehearsal.embedded_aws.access.endpoints import find_instance_subnet
 from cdk_rehearsal.embedded_aws.base.principals import OPERATOR, Principal, PrincipalRegistry
 from cdk_rehearsal.embedded_aws.eks.cluster import (
     NODES,
@@ -101,7 +102,8 @@ class ClusterAccess:
         if not self._rights.admits_pod(cluster, association, roles[node], node):
             return None
         session = f"eks-{cluster.name[:20]}-{account[:20]}-{make_unique()[:8]}"
-        return self._principals.mint(self._place, role_arn=association.role, session=session, kind=POD)
+        subnet = find_instance_subnet(self._place, node)
+        return self._principals.mint(self._place, role_arn=association.role, session=session, kind=POD, subnet=subnet)
 
     def _add_entry(self, cluster: Cluster, entry: AccessEntry) -> AccessEntry:
         if entry.principal in cluster.entries:  # terraform-aws-modules/terraform-aws-eks#2969

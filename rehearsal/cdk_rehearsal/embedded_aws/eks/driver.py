@@ -217,8 +217,10 @@ class EksDriver:
         return self._rights.find_mount_obstacle(known, group.role, group.nodes[node].machine, volume)
 
     def find_pull_denial(self, cluster: str, node: str, image: str) -> str:
-        """Return why a node of a cluster may not pull an image; empty where it may."""
-        group = next(group for group in self.clusters[cluster].groups.values() if node in group.nodes)
+        """Return why a node of a cluster may not pull an image, for a pod of the user; empty where it may."""
+        known = self.clusters[cluster]
+        self._rights.note_missing_addons(known)
+        group = next(group for group in known.groups.values() if node in group.nodes)
         return self._rights.find_pull_denial(group.role, node, image)
 
     def may_write(self, cluster: str, node: str, volume: tuple[str, str]) -> bool:

@@ -317,7 +317,6 @@ class NodeGroups:
             **plan.data,
             "ImageId": image,
             "InstanceType": plan.instance_type,
-            "IamInstanceProfile": {"Name": group.profile},
         }
         if not plan.security_groups:
             data["SecurityGroupIds"] = [cluster.security_group]
@@ -327,7 +326,7 @@ class NodeGroups:
             check_launch(group.scaling, data, self._place, self._scaling.faults)
         except ValueError as error:
             raise invalid_request(str(error).removeprefix(PREFIX)) from error
-        return data
+        return {**data, "IamInstanceProfile": {"Name": group.profile}}
 
     def _take_nodes(self, cluster: Cluster, group: NodeGroup, plan: _Plan) -> None:
         """Take the instances that are launched from now on as nodes of a plan."""

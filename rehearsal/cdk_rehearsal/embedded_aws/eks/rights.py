@@ -27,6 +27,11 @@ _NO_DRIVER = (
     "found in the list of registered CSI drivers"
 )
 """kubernetes-sigs/aws-efs-csi-driver#180 and #1284."""
+_NEEDED = {
+    "coredns": "its pods resolve no name of a Service or of another pod",
+    "kube-proxy": "its nodes route no packet to a Service, the API server's and that of DNS included",
+}
+"""Add-ons that the pods of every user need, and what fails without them."""
 Call = tuple[str, Mapping[str, Any]]
 
 
@@ -57,6 +62,17 @@ class ClusterRights:
         """
         calls = _list_pull_calls(image) if is_in_registry(image) else []
         return self._find_denial(Principal(NODE, "", instance_id, role), calls)
+
+    def note_missing_addons(self, cluster: Cluster) -> None:
+        """
+        Report the add-ons without which the pods of a user fail (EKS user guide, "Amazon EKS add-ons").
+
+        The lab resolves names and routes Services by itself, so that nothing else shows that they are missing.
+        """
+        for name, effect in _NEEDED.items():
+            if name not in cluster.addons:
+                message = f"cluster {cluster.name} has no add-on {name}, and {effect}"
+                self._authorizer.note_failure(Principal(POD, "", cluster.name), f"eks.CreateAddon of {name}", message)
 
     def may_run_addon(self, role: str, instance_id: str, name: str) -> bool:
         """Return whether a node may pull the image of an add-on."""

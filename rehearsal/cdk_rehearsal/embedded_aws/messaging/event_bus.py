@@ -75,6 +75,9 @@ def _fits(wanted: Any, found: Any) -> bool:
 
 
 _PLACEHOLDER = re.compile(r"<([A-Za-z0-9_-]+)>")
+_ANY_PLACEHOLDER = re.compile(r"<([A-Za-z0-9_.-]+)>")
+_PREDEFINED = "aws.events."
+"""Start of the names that EventBridge itself defines."""
 
 EventDelivery = Callable[[Mapping[str, Any], dict[str, Any], str], None]
 """Takes target, event and rule ARN."""
@@ -122,6 +125,24 @@ def transform(event: Mapping[str, Any], transformer: Mapping[str, Any]) -> str:
         wrong = template if not isinstance(text, str) else sorted(missing)
         raise AssemblyError(f"InputTemplate must be a JSON string whose names all have a path, got {wrong}")
     return _PLACEHOLDER.sub(lambda match: str(_find(event, paths[match[1]])), text)
+
+
+def require_placeholders(target: Mapping[str, Any]) -> None:
+    """
+    Raise ValueError where the input transformer of a target names what has no path.
+
+    PutTargets refuses it (EventBridge user guide, "Common issues with transforming input"); its words are not public.
+    """
+    transformer = target.get("InputTransformer", {})
+    named = set(_ANY_PLACEHOLDER.findall(str(transformer.get("InputTemplate", ""))))
+    unknown = sorted(
+        name for name in named - set(transformer.get("InputPathsMap", {})) if not name.startswith(_PREDEFINED)
+    )
+    if unknown:
+        raise ValueError(
+            f"InputTemplate of target {target['Id']} must name placeholders of InputPathsMap alone, got "
+            f"{', '.join(unknown)}; add a path for each"
+        )
 
 
 def _find(event: Mapping[str, Any], path: str) -> Any:

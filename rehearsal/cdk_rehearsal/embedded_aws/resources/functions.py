@@ -11,6 +11,7 @@ from cdk_rehearsal.embedded_aws.base.principals import Principal
 from cdk_rehearsal.embedded_aws.functions.environment import Function
 from cdk_rehearsal.embedded_aws.functions.inline_code import pack_inline_code
 from cdk_rehearsal.embedded_aws.functions.runner import LOG_STREAM, FunctionLog, Permission
+from cdk_rehearsal.embedded_aws.messaging.event_bus import require_placeholders
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Creator, update_alone
 from cdk_rehearsal.embedded_aws.resources.event_sources import create_mapping
 from cdk_rehearsal.place import Credentials, Place
@@ -160,6 +161,8 @@ def _create_rule(creation: Creation) -> Created:
     properties = creation.properties
     name = properties.get("Name") or creation.name(64)
     pattern = properties.get("EventPattern")
+    for target in properties.get("Targets", []):
+        require_placeholders(target)
     arn = events.put_rule(
         Name=name,
         **properties.select("Description", "ScheduleExpression", "State", "Tags"),

@@ -346,7 +346,8 @@ class TrainingDriver:
         return wait is not None and (now() - job.created).total_seconds() > int(wait)
 
     def _mint(self, job: TrainingJob) -> Credentials:
-        return self._principals.mint(self._place, role_arn=job.role, session="SageMaker", kind=KIND)
+        subnet = str(job.vpc["Subnets"][0])
+        return self._principals.mint(self._place, role_arn=job.role, session="SageMaker", kind=KIND, subnet=subnet)
 
 
 def _flush(run: _Run, metrics: MetricReader) -> None:

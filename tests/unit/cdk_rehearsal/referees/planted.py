@@ -174,6 +174,23 @@ VALID: dict[str, dict[str, Any]] = {
             "Targets": [{"Id": "one", "Arn": {"Fn::GetAtt": ["Function", "Arn"]}}],
         },
     },
+    "Kubernetes": {
+        "Type": "AWS::EKS::Cluster",
+        "Properties": {
+            "Name": "sample",
+            "RoleArn": "arn:aws:iam::123456789012:role/cluster",
+            "ResourcesVpcConfig": {"SubnetIds": ["subnet-0123456789abcdef0", "subnet-0123456789abcdef1"]},
+        },
+    },
+    "Lustre": {
+        "Type": "AWS::FSx::FileSystem",
+        "Properties": {
+            "FileSystemType": "LUSTRE",
+            "StorageCapacity": 1200,
+            "SubnetIds": ["subnet-0123456789abcdef0"],
+            "LustreConfiguration": {"DeploymentType": "SCRATCH_2"},
+        },
+    },
     "Key": {
         "Type": "AWS::KMS::Key",
         "Properties": {
@@ -271,11 +288,15 @@ _DATA = "LaunchTemplateData"
 _EBS_0 = f"{_DATA}.BlockDeviceMappings.0.Ebs"
 _CARD_0 = f"{_DATA}.NetworkInterfaces"
 _EFA_0 = {"DeviceIndex": 0, "InterfaceType": "efa"}
+_EKS = "https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCluster.html"
+_FSX = "https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystem.html"
 PLANTED = (
     Planted("a queue keeps messages for less than a minute", "Queue", "MessageRetentionPeriod", 30, _SQS),
     Planted(
         "an argument of a step above 10,280 characters", "Hadoop", "Steps.0.HadoopJarStep.Args.0", "x" * 10_281, _EMR
     ),
+    Planted("a name of a cluster of EKS with a space", "Kubernetes", "Name", "my cluster", _EKS),
+    Planted("a file system of FSx with 51 subnets", "Lustre", "SubnetIds", ["subnet-0123456789abcdef0"] * 51, _FSX),
     Planted("a visibility time-out above 12 hours", "Queue", "VisibilityTimeout", 43201, _SQS),
     Planted("a delay above 15 minutes", "Queue", "DelaySeconds", 901, _SQS),
     Planted("a long poll above 20 s", "Queue", "ReceiveMessageWaitTimeSeconds", 21, _SQS),

@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError
 
 from cdk_rehearsal.embedded_aws.autoscaling.notifications import NOTIFICATION_TYPES
 from cdk_rehearsal.embedded_aws.base.capacity_pools import PlacedLaunch
+from cdk_rehearsal.embedded_aws.base.principals import Principal
 from cdk_rehearsal.embedded_aws.base.reservations import Reservation
 from cdk_rehearsal.embedded_aws.base.scaling_group import GroupTag, ScalingGroup
 from cdk_rehearsal.embedded_aws.ec2.launch_check import check_launch
@@ -26,6 +27,7 @@ def _create_group(creation: Creation) -> Created:
     data = creation.services.launcher.describe_template(group)
     _require_launch(creation, group, data)
     check_launch(group, data, creation.services.place, scaling.faults)
+    _report_obstacles(creation, group, data)
     _assume_reservation(creation, group, data)
     scaling.add_group(group)
     topics = {
@@ -58,6 +60,19 @@ def _require_launch(creation: Creation, group: ScalingGroup, data: Mapping[str, 
     passed = [each for each, tag in zip(tags, group.tags, strict=True) if tag.propagate]
     for subnet in group.subnet_ids:
         creation.require("ec2.RunInstances", {**data, "SubnetId": subnet, "TagSpecifications": [{"Tags": passed}]})
+
+
+def _report_obstacles(creation: Creation, group: ScalingGroup, data: Mapping[str, Any]) -> None:
+    """
+    Report why no launch of a group can succeed, whether anything asks for its capacity or not.
+
+    Auto Scaling takes such a group, and each of its launches fails; a fallback may not launch in a rehearsal.
+    """
+    name = creation.logical_id
+    for error in creation.services.launcher.find_obstacles(data, group.placement_group):
+        where = f"{data.get('InstanceType', 'm1.small')} in {', '.join(group.zones)}"
+        message = f"no launch of {name} ({where}) can succeed: {error}"
+        creation.services.authorizer.note_failure(Principal("other", "", name), f"ec2.RunInstances of {name}", message)
 
 
 def _assume_reservation(creation: Creation, group: ScalingGroup, data: Mapping[str, Any]) -> None:
