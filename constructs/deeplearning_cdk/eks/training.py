@@ -163,7 +163,13 @@ class EksTraining(Construct):
         self.file_system, self._data = self.storage.file_system, tuple(storage.data)
         self._agent = FileAsset(self, "Agent", pack_member(self._describe_member(storage.mount_point)))
         self.image_uri = image or self._build_image(software)
-        self.addons = EksAddons(self, "Addons", cluster=self.control_plane.cluster, subnet=self.network.worker_subnet)
+        self.addons = EksAddons(
+            self,
+            "Addons",
+            cluster=self.control_plane.cluster,
+            cluster_name=self.cluster_name,
+            subnet=self.network.worker_subnet,
+        )
         self.nodes = self._make_nodes(image, network)
         self.role = self._make_role()
         self.kubeconfig_command, self.scale_down_command = self._list_commands()

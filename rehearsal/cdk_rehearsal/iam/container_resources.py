@@ -61,8 +61,8 @@ def find_image_policy(arn: str, account: str) -> Mapping[str, Any] | None:
     AWS's own repositories admit every account. A repository of somebody else cannot be read here, and its policy is
     taken to be in order: the caller's own policies decide.
     """
-    _, _, service, _, owner = arn.split(":")[:5]
-    return _OPEN if service == "ecr" and owner != account else None
+    parts = arn.split(":")
+    return _OPEN if parts[2:3] == ["ecr"] and parts[4] != account else None
 
 
 def name_eks_image(region: str, url_suffix: str, repository: str) -> str:

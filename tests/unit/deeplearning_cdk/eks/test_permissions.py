@@ -110,6 +110,28 @@ def test_network_plugin_makes_interfaces_in_the_subnet_of_the_nodes_alone(make: 
     assert [each["ServiceAccount"] for each in association] == ["aws-node"]
 
 
+def test_network_plugin_changes_interfaces_of_the_subnet_on_instances_of_the_cluster_alone(make: Any) -> None:
+    """Service Authorization Reference, "Amazon EC2": interfaces have `ec2:Subnet`, instances have their tags alone."""
+    synthesis = make()
+    limits = {
+        (kind, action): statement.get("Condition")
+        for statement in synthesis.statements("NetworkRole")
+        for action in _list(statement["Action"])
+        for resource in _list(statement["Resource"])
+        if (kind := render(resource).rpartition(":")[2].partition("/")[0]) in ("instance", "network-interface")
+        and action != "ec2:CreateNetworkInterface"
+    }
+    template = synthesis.part("AWS::EC2::LaunchTemplate", "MembersTemplate")["Properties"]["LaunchTemplateData"]
+    tags = {each["ResourceType"]: each["Tags"] for each in template["TagSpecifications"]}["instance"]
+    (subnet,) = (name for name in synthesis.of_type("AWS::EC2::Subnet") if "PrivateSubnet" in name)
+    assert len(limits) > 6
+    for (kind, _), condition in limits.items():
+        if kind == "instance":
+            assert condition == {"StringEquals": {f"aws:ResourceTag/{tags[0]['Key']}": tags[0]["Value"]}}
+        else:
+            assert render(condition["ArnEquals"]["ec2:Subnet"]).endswith(f":subnet/<{subnet}>")
+
+
 def test_administrators_have_the_whole_cluster_and_submitters_their_namespace(make_stack: Any, read_stack: Any) -> None:
     stack = make_stack()
     training = EksTraining(stack, "Training", image=IMAGE, administrators=[ADMIN])
