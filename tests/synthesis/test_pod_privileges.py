@@ -14,6 +14,7 @@ from tests.synthesis.altered_rights import allow, call, check_denials, drop, edi
 JOBS, NODES, NETWORK, CONTROL_PLANE = "AddonsJobRole", "NodesRole", "NetworkRole", "ControlPlaneRole"
 SOURCE = "arn:{partition}:s3:::cdk-hnb659fds-assets-{account}-{region}/deeplearning-jobs/{cluster}/source.tar.gz"
 INTERFACE = "arn:{partition}:ec2:{region}:{account}:network-interface/eni-0123456789abcdef0"
+BUS = "arn:{partition}:events:{region}:{account}:event-bus/default"
 INSTANCE = "arn:{partition}:ec2:{region}:{account}:instance/i-0123456789abcdef0"
 OWNER = "aws:ResourceTag/deeplearning:cluster"
 INTERFACE_CALLS = {
@@ -24,6 +25,13 @@ INTERFACE_CALLS = {
 PERMITTED = (
     call("read the source of a job", JOBS, "s3:GetObject", SOURCE),
     call("upload a source", SUBMITTER, "s3:PutObject", SOURCE),
+    call(
+        "report a failed job",
+        JOBS,
+        "events:PutEvents",
+        BUS,
+        **{"events:source": "deeplearning-cdk.{cluster}", "events:detail-type": "Deep Learning Job Failed"},
+    ),
     call(
         "mount the file system by its access point",
         NODES,
@@ -128,6 +136,11 @@ def test_what_pods_and_nodes_need_and_what_iam_cannot_limit_is_allowed(
             },
         ),
         (JOBS, allow("s3:GetObject", "arn:aws:s3:::payroll/*"), {"read another bucket"}),
+        (
+            JOBS,
+            drop("events:PutEvents", "ForAllValues:StringEquals"),
+            {"send an event about another cluster", "send an event of another kind"},
+        ),
         (
             NODES,
             loosen("elasticfilesystem:ClientMount", "StringEquals", "StringLike"),
