@@ -137,6 +137,7 @@ class EksStack(ClusterStack):
             self, "UpdateKubeconfig", value=self.cluster.kubeconfig_command, description="kubectl for the cluster"
         )
         CfnOutput(self, "ScaleDown", value=self.cluster.scale_down_command, description="Ends the members")
+        CfnOutput(self, "AlarmTopic", value=self.cluster.alarm.topic.topic_arn, description="Subscribe to it")
 
 
 AnyStack = HorovodStack | EmrStack | SageMakerStack | EksStack

@@ -40,6 +40,7 @@ class NodeSettings:
     log_group: str = ""  # CloudWatch log group of the node's log; empty when it is not shipped
     stop_when_idle_seconds: int = 0  # Idle time after which the master ends the cluster; 0 for never
     stop_after_seconds: int = 0  # On EMR, time after which the primary node ends the cluster; 0 for never
+    event_cluster: str = ""  # On EKS, cluster whose events the pods of a failed job send; empty for none
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object for `from_json`; values may be CDK tokens, and tuples become lists."""

@@ -14,6 +14,7 @@ from deeplearning_contract.jobs.kubernetes_job import make_job
 from deeplearning_contract.jobs.submission import KubernetesSettings, make_secret
 from deeplearning_contract.names import MEMBERSHIP_FILE
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_membership
+from deeplearning_rehearsal.checks.failure_alarm import FAILING_JOB
 from deeplearning_rehearsal.checks.training import ENDLESS_JOB, LAUNCHER, make_training_report, read_result
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.kubernetes_jobs import KubernetesJobs, name_node
@@ -72,8 +73,12 @@ class PodRun(ClusterRun):
                 evidence.problems.append(f"no pod must run after the end of the job, {', '.join(left)} does")
             evidence.kubernetes.append(f"Job {name} is {find_end(job)}, and {', '.join(left) or 'no pod'} runs")
 
-    def fail_on_purpose(self, evidence: Evidence) -> None:
-        """Do nothing: a cluster on EKS has no alarm of jobs that fail."""
+    def run_failing_job(self) -> None:
+        """Run the failing job; PromiseError with its end."""
+        jobs, namespace = self.jobs, self.jobs.settings.namespace
+        name = self._start(FAILING_JOB)
+        job = await_job(jobs.api, namespace, name, self.last_moment - time.monotonic())
+        require_success(job, "")
 
     def name_lane(self, instance_id: str) -> str:
         """Return the track of a node of Kubernetes."""

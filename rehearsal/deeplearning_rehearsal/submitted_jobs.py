@@ -14,7 +14,7 @@ import tomllib
 
 from cdk_rehearsal.errors import PromiseError, RehearsalError
 from cdk_rehearsal.place import OPERATOR_KEY, OPERATOR_SECRET, Credentials
-from deeplearning_contract.jobs.kubernetes_job import INDEX_LABEL, name_job
+from deeplearning_contract.jobs.kubernetes_job import CONTAINER, INDEX_LABEL, name_job
 from deeplearning_rehearsal.checks.training import DATA_MODULE, JOB_FILE, PROGRAM, example_folder, list_checkpoints
 from deeplearning_rehearsal.platforms.eks import find_end, list_pods, read_log
 
@@ -198,6 +198,27 @@ class SubmittedJobs:
     def exhaust_memory(self, index: int) -> None:
         """Let the kernel kill the container of a pod, as it does when the memory of its node is used up."""
         self._kubelets.kill(self._find_pod(index)["metadata"]["name"], "OOMKilled")
+
+    def exceed_disk(self, index: int) -> None:
+        """
+        Let a pod write more to its disk than its limit, so that the kubelet evicts it.
+
+        The message is that of Kubernetes, pkg/kubelet/eviction/helpers.go, containerEphemeralStorageMessageFmt.
+        """
+        pod = self._find_pod(index)
+        limit = pod["spec"]["containers"][0]["resources"]["limits"]["ephemeral-storage"]
+        message = f'Container {CONTAINER} exceeded its local ephemeral storage limit "{limit}". '
+        self._kubelets.evict(pod["metadata"]["name"], message)
+
+    def press_node(self, index: int) -> str:
+        """Let the node of a pod be short of memory, so that it evicts the pod and takes no other; return its name."""
+        node = str(self._find_pod(index)["spec"]["nodeName"])
+        self._kubelets.press(node, "memory")
+        return node
+
+    def relieve_node(self, node: str) -> None:
+        """Let a node have enough memory again."""
+        self._kubelets.relieve(node)
 
     def power_off_node(self, index: int) -> str:
         """Cut the power of the node of a pod; return the id of its instance."""

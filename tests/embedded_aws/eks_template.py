@@ -123,6 +123,7 @@ RESOURCES = {
                 "NetworkInterfaces": [
                     {"DeviceIndex": 0, "Groups": [{"Fn::GetAtt": ["Cluster", "ClusterSecurityGroupId"]}]}
                 ],
+                "TagSpecifications": [{"ResourceType": "instance", "Tags": [{"Key": "owner", "Value": "learning"}]}],
             }
         },
     },

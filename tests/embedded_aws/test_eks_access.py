@@ -211,6 +211,34 @@ def test_a_node_is_not_ready_without_a_right_of_the_network_plugin(sample, actio
         assert sample.fail_to_join() == "Unhealthy nodes in the kubernetes cluster"
 
 
+def permit_attachments(sample, *, subnet="", owner="learning"):
+    """Let the network plugin change interfaces of one subnet, and attach them to instances of one owner."""
+    place = f"arn:aws:ec2:us-east-1:123456789012:subnet/{subnet or sample.physical_id('Subnet')}"
+    interface, instance = (f"arn:aws:ec2:us-east-1:123456789012:{kind}/*" for kind in ("network-interface", "instance"))
+    limited = ["ec2:AttachNetworkInterface", "ec2:DetachNetworkInterface", "ec2:ModifyNetworkInterfaceAttribute"]
+    is_new = {"StringEquals": {"ec2:CreateAction": "CreateNetworkInterface"}}
+    return sample.permit(
+        "NetworkRole",
+        [each for each in NETWORK_ACTIONS if each not in [*limited, "ec2:CreateTags"]],
+        allow(["ec2:CreateTags"], interface, Condition=is_new),
+        allow(limited, interface, Condition={"ArnEquals": {"ec2:Subnet": place}}),
+        allow(limited, instance, Condition={"StringEquals": {"aws:ResourceTag/owner": owner}}),
+        allow(limited[2:], "arn:aws:ec2:us-east-1:123456789012:security-group/*"),
+    )
+
+
+def test_a_node_is_ready_with_rights_for_interfaces_of_its_subnet_and_instances_of_its_tag(sample):
+    """aws/amazon-vpc-cni-k8s, docs/iam-policy.md, "Scope-down IAM policy per EKS cluster"."""
+    with permit_attachments(sample):
+        assert sample.join()["taints"] == []
+
+
+@pytest.mark.parametrize("limits", [{"subnet": "subnet-0123456789abcdef0"}, {"owner": "another"}], ids=str)
+def test_a_node_is_not_ready_with_rights_for_interfaces_of_another_subnet_or_instances_of_another_tag(sample, limits):
+    with permit_attachments(sample, **limits):
+        assert sample.fail_to_join() == "Unhealthy nodes in the kubernetes cluster"
+
+
 def test_a_node_is_not_ready_where_its_role_lets_the_agent_take_no_credentials(sample):
     with sample.permit("NodeRole", [each for each in NODE_ACTIONS if not each.startswith("eks-auth")]):
         assert sample.fail_to_join() == "Unhealthy nodes in the kubernetes cluster"

@@ -43,7 +43,7 @@ def drop(action: str, operator: str) -> Any:
     def change(statements: list[dict[str, Any]], _: Any) -> None:
         for entry in statements:
             if action in entry["Action"]:
-                del entry["Condition"][operator]
+                entry.get("Condition", {}).pop(operator, None)
 
     return change
 
@@ -54,10 +54,10 @@ def loosen(action: str, operator: str, wider: str) -> Any:
     def change(statements: list[dict[str, Any]], _: Any) -> None:
         for entry in statements:
             if action in entry["Action"]:
-                keys = entry["Condition"].pop(operator)
-                entry["Condition"][wider] = {
-                    key: [*([own] if isinstance(own, str) else own), "*"] for key, own in keys.items()
-                }
+                keys = entry.get("Condition", {}).pop(operator, {})
+                wide = {key: [*([own] if isinstance(own, str) else own), "*"] for key, own in keys.items()}
+                if wide:
+                    entry["Condition"][wider] = wide
 
     return change
 

@@ -14,9 +14,24 @@ from tests.synthesis.altered_rights import allow, call, check_denials, drop, edi
 JOBS, NODES, NETWORK, CONTROL_PLANE = "AddonsJobRole", "NodesRole", "NetworkRole", "ControlPlaneRole"
 SOURCE = "arn:{partition}:s3:::cdk-hnb659fds-assets-{account}-{region}/deeplearning-jobs/{cluster}/source.tar.gz"
 INTERFACE = "arn:{partition}:ec2:{region}:{account}:network-interface/eni-0123456789abcdef0"
+BUS = "arn:{partition}:events:{region}:{account}:event-bus/default"
+INSTANCE = "arn:{partition}:ec2:{region}:{account}:instance/i-0123456789abcdef0"
+OWNER = "aws:ResourceTag/deeplearning:cluster"
+INTERFACE_CALLS = {
+    "attach": "ec2:AttachNetworkInterface",
+    "detach": "ec2:DetachNetworkInterface",
+    "change": "ec2:ModifyNetworkInterfaceAttribute",
+}
 PERMITTED = (
     call("read the source of a job", JOBS, "s3:GetObject", SOURCE),
     call("upload a source", SUBMITTER, "s3:PutObject", SOURCE),
+    call(
+        "report a failed job",
+        JOBS,
+        "events:PutEvents",
+        BUS,
+        **{"events:source": "deeplearning-cdk.{cluster}", "events:detail-type": "Deep Learning Job Failed"},
+    ),
     call(
         "mount the file system by its access point",
         NODES,
@@ -32,11 +47,35 @@ PERMITTED = (
         INTERFACE,
         **{"ec2:Subnet": "{condition:ec2:Subnet}"},
     ),
+    *(
+        call(
+            f"{name} an interface of the subnet", NETWORK, action, INTERFACE, **{"ec2:Subnet": "{condition:ec2:Subnet}"}
+        )
+        for name, action in INTERFACE_CALLS.items()
+    ),
+    *(
+        call(f"{name} an interface of a node", NETWORK, action, INSTANCE, **{OWNER: "{cluster}"})
+        for name, action in INTERFACE_CALLS.items()
+    ),
+    call(
+        "tag an interface of the subnet",
+        NETWORK,
+        "ec2:CreateTags",
+        INTERFACE,
+        **{"ec2:Subnet": "{condition:ec2:Subnet}"},
+    ),
+    call(
+        "tag an interface at its creation",
+        NETWORK,
+        "ec2:CreateTags",
+        "arn:{partition}:ec2:{region}:{account}:network-interface/*",
+        **{"ec2:CreateAction": "CreateNetworkInterface"},
+    ),
     call(
         "tag a node of Kubernetes",
         CONTROL_PLANE,
         "ec2:CreateTags",
-        "arn:{partition}:ec2:{region}:{account}:instance/i-0123456789abcdef0",
+        INSTANCE,
         **{"aws:TagKeys": "kubernetes.io/cluster/sample"},
     ),
 )
@@ -49,25 +88,17 @@ BEYOND_IAM = (
         "arn:{partition}:ecr:{region}:{account}:repository/payments",
     ),
     call(
-        "attach an interface of another subnet",
-        NETWORK,
-        "ec2:AttachNetworkInterface",
-        INTERFACE,
-        **{"ec2:Subnet": "arn:{partition}:ec2:{region}:{account}:subnet/subnet-0123456789abcdef0"},
-    ),
-    call(
         "tag another instance of the account as one of a cluster",
         CONTROL_PLANE,
         "ec2:CreateTags",
-        "arn:{partition}:ec2:{region}:{account}:instance/i-0123456789abcdef0",
+        INSTANCE,
         **{"aws:TagKeys": "kubernetes.io/cluster/other"},
     ),
 )
 """
 Rights that nobody needs here, and that stay: the images of a submitter's pods are not known to the stack.
 
-An interface is attached before it has a tag of the cluster, and EKS tags instances before they have one of its own (EKS
-user guide, "Amazon EKS cluster IAM role"; AmazonEKS_CNI_Policy has no condition either).
+EKS tags instances before they have a tag of the cluster (EKS user guide, "Amazon EKS cluster IAM role").
 """
 
 
@@ -106,6 +137,11 @@ def test_what_pods_and_nodes_need_and_what_iam_cannot_limit_is_allowed(
         ),
         (JOBS, allow("s3:GetObject", "arn:aws:s3:::payroll/*"), {"read another bucket"}),
         (
+            JOBS,
+            drop("events:PutEvents", "ForAllValues:StringEquals"),
+            {"send an event about another cluster", "send an event of another kind"},
+        ),
+        (
             NODES,
             loosen("elasticfilesystem:ClientMount", "StringEquals", "StringLike"),
             {"mount the file system past its access point"},
@@ -113,7 +149,32 @@ def test_what_pods_and_nodes_need_and_what_iam_cannot_limit_is_allowed(
         (
             NETWORK,
             drop("ec2:DeleteNetworkInterface", "ArnEquals"),
-            {"delete an interface of another subnet", "take an address of an interface of another subnet"},
+            {
+                "attach an interface of another subnet",
+                "change the security groups of an interface of another subnet",
+                "delete an interface of another subnet",
+                "detach an interface of another subnet",
+                "tag an interface of another subnet",
+                "take an address of an interface of another subnet",
+            },
+        ),
+        (
+            NETWORK,
+            drop("ec2:AttachNetworkInterface", "StringEquals"),
+            {
+                "attach an interface to an instance of another cluster",
+                "change the interface of an instance of another cluster",
+                "detach an interface from an instance of another cluster",
+            },
+        ),
+        (
+            NETWORK,
+            loosen("ec2:AttachNetworkInterface", "StringEquals", "StringLike"),
+            {
+                "attach an interface to an instance of another cluster",
+                "change the interface of an instance of another cluster",
+                "detach an interface from an instance of another cluster",
+            },
         ),
         (
             CONTROL_PLANE,

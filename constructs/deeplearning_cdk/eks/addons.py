@@ -10,6 +10,7 @@ from constructs import Construct
 from deeplearning_cdk.coordination.node_permissions import allow, ec2_arn
 from deeplearning_cdk.pseudo_parameters import ACCOUNT_ID
 from deeplearning_cdk.security.node_roles import attach_rights
+from deeplearning_contract.names import CLUSTER_TAG
 
 _SYSTEM = "kube-system"
 _NETWORK_ACCOUNT = "aws-node"
@@ -21,6 +22,17 @@ _NETWORK_DESCRIBES = (
     "ec2:DescribeNetworkInterfaces",
     "ec2:DescribeSubnets",
     "ec2:DescribeTags",
+)
+_OF_INTERFACES = (
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:CreateTags",
+    "ec2:DeleteNetworkInterface",
+    "ec2:UnassignPrivateIpAddresses",
+)
+_OF_ATTACHMENTS = (
+    "ec2:AttachNetworkInterface",
+    "ec2:DetachNetworkInterface",
+    "ec2:ModifyNetworkInterfaceAttribute",
 )
 
 
@@ -34,6 +46,7 @@ class EksAddons(Construct):
         scope: The parent.
         construct_id: The id in the parent.
         cluster: The cluster.
+        cluster_name: Name of the whole, the value of the tag of the instances.
         subnet: Subnet of the nodes.
 
     Attributes:
@@ -41,10 +54,12 @@ class EksAddons(Construct):
         after_nodes: Add-ons whose pods wait for a node.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, cluster: eks.CfnCluster, subnet: ec2.ISubnet) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, cluster: eks.CfnCluster, cluster_name: str, subnet: ec2.ISubnet
+    ) -> None:
         super().__init__(scope, construct_id)
         self._cluster = cluster
-        role = self.make_role("NetworkRole", _NETWORK_ACCOUNT, _SYSTEM, network_statements(subnet))
+        role = self.make_role("NetworkRole", _NETWORK_ACCOUNT, _SYSTEM, network_statements(subnet, cluster_name))
         network = self._add("vpc-cni", (_NETWORK_ACCOUNT, role))
         network.node.add_dependency(role)
         self.before_nodes = [network, *(self._add(name) for name in _BEFORE_NODES)]
@@ -108,25 +123,25 @@ class EksAddons(Construct):
         )
 
 
-def network_statements(subnet: ec2.ISubnet) -> list[iam.PolicyStatement]:
+def network_statements(subnet: ec2.ISubnet, cluster_name: str) -> list[iam.PolicyStatement]:
     """
     Return the permissions of the network plugin, which gives pods addresses of the VPC.
 
-    The actions are those of AWS's policy AmazonEKS_CNI_Policy; the resources are those of the Service Authorization
-    Reference, with interfaces in the nodes' subnet alone.
+    The actions are those of AWS's policy AmazonEKS_CNI_Policy. Their limits have the form of the plugin's own policy
+    for one cluster (aws/amazon-vpc-cni-k8s, docs/iam-policy.md), with the nodes' subnet and the tag that launch
+    templates give them instead of tags that the plugin writes itself. An interface gets tags at its creation, when it
+    is not documented whether `ec2:Subnet` has a value, or later.
     """
     interfaces, instances, groups = ec2_arn("network-interface"), ec2_arn("instance"), ec2_arn("security-group")
     place = ec2_arn("subnet", subnet.subnet_id)
     in_subnet = {"ArnEquals": {"ec2:Subnet": place}}
+    at_creation = {"StringEquals": {"ec2:CreateAction": "CreateNetworkInterface"}}
+    of_cluster = {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": cluster_name}}
     return [
         allow(["ec2:CreateNetworkInterface"], [interfaces, place, groups]),
-        allow(["ec2:CreateTags"], [interfaces]),
-        allow(
-            ["ec2:AssignPrivateIpAddresses", "ec2:DeleteNetworkInterface", "ec2:UnassignPrivateIpAddresses"],
-            [interfaces],
-            in_subnet,
-        ),
-        allow(["ec2:AttachNetworkInterface", "ec2:DetachNetworkInterface"], [interfaces, instances]),
-        allow(["ec2:ModifyNetworkInterfaceAttribute"], [interfaces, instances, groups]),
+        allow(["ec2:CreateTags"], [interfaces], at_creation),
+        allow([*_OF_INTERFACES, *_OF_ATTACHMENTS], [interfaces], in_subnet),
+        allow(_OF_ATTACHMENTS, [instances], of_cluster),
+        allow(["ec2:ModifyNetworkInterfaceAttribute"], [groups]),
         allow(_NETWORK_DESCRIBES, ["*"]),
     ]

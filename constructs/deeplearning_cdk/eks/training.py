@@ -12,9 +12,11 @@ from deeplearning_cdk.capacity.purchase import ChosenPurchase
 from deeplearning_cdk.catalog.instance_catalog import NodeInstanceType
 from deeplearning_cdk.coordination.coordination import name_cluster
 from deeplearning_cdk.coordination.grants import grant_uploads
-from deeplearning_cdk.coordination.node_permissions import pull_statements
+from deeplearning_cdk.coordination.messages import AlarmTopic
+from deeplearning_cdk.coordination.node_permissions import event_statement, pull_statements
 from deeplearning_cdk.coordination.payload import pack_member
 from deeplearning_cdk.eks.addons import EksAddons
+from deeplearning_cdk.eks.alarms import PodJobAlarm
 from deeplearning_cdk.eks.control_plane import ControlPlane
 from deeplearning_cdk.eks.node_images import NodeImageKind
 from deeplearning_cdk.eks.nodes import LABEL_KEY, LABEL_VALUE, EksNodes
@@ -52,6 +54,7 @@ from deeplearning_cdk.security.encryption import ClusterEncryption, EncryptionKe
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
 from deeplearning_cdk.storage.values import Storage
 from deeplearning_cdk.warnings import NEVER_STOPS, NO_ADMINISTRATOR, judge_region, judge_types
+from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.jobs.submission import KubernetesSettings
 from deeplearning_contract.setting_parts import FileSystemSettings
 from deeplearning_contract.settings import NodeSettings
@@ -94,6 +97,7 @@ class EksTraining(Construct):
         software: Environment of jobs. Default: `Software()`, Horovod.
         storage: Shared file system, and data in S3. Default: `Storage()`, a new EFS file system.
         encryption_key: KMS key of secrets, disks, file systems, backups and logs. Default: a key of the cluster's own.
+        alarm_topic: Topic that receives the failures of jobs. Default: a topic of the cluster's own.
 
     Attributes:
         cluster_name: Name of the whole, the value of the tag `deeplearning:cluster` of its resources.
@@ -106,6 +110,7 @@ class EksTraining(Construct):
         nodes: The node groups and their role.
         image_uri: Image of the pods.
         role: Role of the pods of jobs.
+        alarm: Topic and rule of failed jobs.
         submission: Where jobs are submitted.
         kubeconfig_command: Command that lets kubectl find the cluster.
         scale_down_command: Command that ends the members, which cost while no job runs.
@@ -138,6 +143,7 @@ class EksTraining(Construct):
         software: Software = Software(),
         storage: Storage = Storage(),
         encryption_key: EncryptionKey | None = None,
+        alarm_topic: AlarmTopic | None = None,
     ) -> None:
         self._plan = plan_nodes(
             instance_type=instance_type,
@@ -163,9 +169,18 @@ class EksTraining(Construct):
         self.file_system, self._data = self.storage.file_system, tuple(storage.data)
         self._agent = FileAsset(self, "Agent", pack_member(self._describe_member(storage.mount_point)))
         self.image_uri = image or self._build_image(software)
-        self.addons = EksAddons(self, "Addons", cluster=self.control_plane.cluster, subnet=self.network.worker_subnet)
+        self.addons = EksAddons(
+            self,
+            "Addons",
+            cluster=self.control_plane.cluster,
+            cluster_name=self.cluster_name,
+            subnet=self.network.worker_subnet,
+        )
         self.nodes = self._make_nodes(image, network)
         self.role = self._make_role()
+        self.alarm = PodJobAlarm(
+            self, "Alarm", cluster=self.cluster_name, topic=alarm_topic, encryption_key=self.encryption.key
+        )
         self.kubeconfig_command, self.scale_down_command = self._list_commands()
         self.submission = self._make_submission(storage.mount_point)
         _add_warnings(self, self._plan, has_administrator=bool(administrators))
@@ -222,6 +237,7 @@ class EksTraining(Construct):
             file_system=FileSystemSettings("claim", mount_point, "", mount_point),
             data=self._data,
             environment=self._plan.environment,
+            event_cluster=self.cluster_name,
         )
 
     def _build_image(self, software: Software) -> str:
@@ -249,6 +265,7 @@ class EksTraining(Construct):
     def _make_role(self) -> iam.Role:
         statements = [
             read_sources_statement(self.cluster_name, self._agent.settings.bucket),
+            event_statement(self.cluster_name, EventKind.JOB_FAILED),
             *(right for source in self._data for right in source.read_statements()),
         ]
         role = self.addons.make_role("JobRole", _SERVICE_ACCOUNT, self._namespace, statements)
@@ -301,7 +318,7 @@ class EksTraining(Construct):
             kubernetes=self._describe_jobs(mount_point),
         )
         # A job that is submitted as soon as the document exists finds all that it needs.
-        submission.node.add_dependency(self.nodes.members, *self.addons.after_nodes, self._association)
+        submission.node.add_dependency(self.nodes.members, *self.addons.after_nodes, self._association, self.alarm)
         return submission
 
 

@@ -37,6 +37,7 @@ def describe_member(
     packages: Mapping[str, tuple[str, ...]] | None = None,
     stop_after_seconds: int = 0,
     lustre: FileSystemSettings | None = None,
+    event_cluster: str = "",
 ) -> NodeSettings:
     """
     Return the settings of a member.
@@ -53,6 +54,7 @@ def describe_member(
         packages: Packages that the member installs. Default: none.
         stop_after_seconds: Time after which the first member ends the cluster. Default: never.
         lustre: Mount of FSx for Lustre. Default: none.
+        event_cluster: Cluster whose events the members of a failed job send. Default: they send none.
     """
     hardware = describe_hardware(facts)
     return NodeSettings(
@@ -72,6 +74,7 @@ def describe_member(
         packages=packages or {},
         setup_seconds=setup_seconds,
         stop_after_seconds=stop_after_seconds,
+        event_cluster=event_cluster,
         needs=JobNeeds(
             hardware={role.value: hardware for role in NodeRole},
             data=tuple(data),
@@ -87,6 +90,7 @@ def describe_container(
     file_system: FileSystemSettings,
     data: Sequence[DataSource],
     environment: JobEnvironment | None,
+    event_cluster: str = "",
 ) -> NodeSettings:
     """Return the settings of a container, which contain no tokens; its platform brings the shared file system."""
     return describe_member(
@@ -96,4 +100,5 @@ def describe_container(
         setup_seconds=_CONTAINER_SECONDS,
         data=[replace(source.settings, bucket="") for source in data],
         environment=describe_environment(environment, None, None, SYSTEM_PYTHON),
+        event_cluster=event_cluster,
     )

@@ -9,6 +9,15 @@ _CREATED = {"RunInstances": ("instance", "volume"), "CreateNetworkInterface": ("
 _KINDS = {"i": "instance", "vol": "volume", "eni": "network-interface"}
 """Begin of an id -> kind of resource."""
 
+_PLACES = {"ec2:Subnet": ("SubnetId", "subnet"), "ec2:Vpc": ("VpcId", "vpc")}
+"""Condition key -> parameter with its value, kind of resource."""
+_PARTS = {
+    "GroupId": ("security-group", ("ec2:Vpc",)),
+    "InstanceId": ("instance", ()),
+    "NetworkInterfaceId": ("network-interface", ("ec2:Subnet", "ec2:Vpc")),
+}
+"""Parameter with an id -> kind of resource, condition keys of its place."""
+
 
 def targets_of_vpc(parameters: Parameters, account: Account) -> Iterator[Target]:
     """Name a VPC."""
@@ -16,18 +25,21 @@ def targets_of_vpc(parameters: Parameters, account: Account) -> Iterator[Target]
 
 
 def targets_of_ec2_resource(parameters: Parameters, account: Account) -> Iterator[Target]:
-    """Name a security group, an instance or an interface, with its tags, and its subnet and VPC if known."""
-    names = {"GroupId": "security-group", "InstanceId": "instance", "NetworkInterfaceId": "network-interface"}
-    places = {"SubnetId": ("ec2:Subnet", "subnet"), "VpcId": ("ec2:Vpc", "vpc")}
-    place = {
+    """
+    Name a security group, an instance and an interface, each with its tags and the keys that its kind has.
+
+    The Service Authorization Reference, "Amazon EC2", gives interfaces `ec2:Subnet` and `ec2:Vpc`, security groups
+    `ec2:Vpc`, and instances neither.
+    """
+    places = {
         key: account.arn("ec2", f"{kind}/{parameters[name]}")
-        for name, (key, kind) in places.items()
+        for key, (name, kind) in _PLACES.items()
         if name in parameters
     }
-    for name, kind in names.items():
+    for name, (kind, keys) in _PARTS.items():
         if name in parameters:
             arn, tags = _tag_target(account, kind, str(parameters[name]))
-            yield arn, {**tags, **place}
+            yield arn, {**tags, **{key: places[key] for key in keys if key in places}}
 
 
 def targets_of_launch(parameters: Parameters, account: Account) -> Iterator[Target]:

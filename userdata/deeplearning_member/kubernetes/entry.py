@@ -16,8 +16,10 @@ from functools import partial
 from pathlib import Path
 
 from deeplearning_agent.boot.steps import run_stage
+from deeplearning_contract.cluster_event import ClusterEvent, EventKind, put_events_request
 from deeplearning_contract.cluster_state import ClusterState
 from deeplearning_contract.jobs.kubernetes_job import SIGNING_VARIABLE, TERMINATION_FILE
+from deeplearning_contract.reason import Reason
 from deeplearning_jobs.plan.checkpoints import find_newest
 from deeplearning_member.cluster_folder import ClusterFolder
 from deeplearning_member.container import list_variables, read_settings, start_member
@@ -27,7 +29,8 @@ from deeplearning_member.kubernetes.pod import Pod, begin_data, open_pod
 from deeplearning_member.kubernetes.pods import PodService, SupersededError
 from deeplearning_member.reachability import SSH_PORT, responds
 from deeplearning_member.signed_file import Signer
-from deeplearning_node.deadline import Deadline
+from deeplearning_node.aws_clients import AwsClients, AwsFailure, call_for
+from deeplearning_node.deadline import Clock, Deadline
 from deeplearning_node.failure import StageFailure, describe_failure
 from deeplearning_node.node import Node
 
@@ -36,6 +39,7 @@ FOLLOW_SECONDS = 2.0
 END_SECONDS = 100.0
 """Time for the ranks to end after a stop; Kubernetes kills a pod after the 120 s of its grace period."""
 TERMINATED = 128 + signal.SIGTERM
+EVENT_SECONDS = 30
 MOST_STARTS = 10
 """
 Most starts of a job without a newer checkpoint, beside those that `retries` allow.
@@ -70,12 +74,24 @@ def _run(root: Path) -> int:
 
 
 def run_pod(root: Path, stop: threading.Event) -> int:
-    """Prepare the pod, and run the job or serve until its end; `stop` is set when Kubernetes ends the pod."""
+    """
+    Prepare the pod, and run the job or serve until its end; `stop` is set when Kubernetes ends the pod.
+
+    Effects: a failure of the pod's own, which ends the job, is sent as an event of the cluster.
+    """
     settings, pod = read_settings(root), Pod.read()
     os.environ.pop(SIGNING_VARIABLE, None)  # What ranks print of their variables has it not.
-    node = open_pod(root, settings, pod)
+    try:
+        return _serve(open_pod(root, settings, pod), pod, stop)
+    except Exception as error:
+        if not stop.is_set() and not isinstance(error, SupersededError):
+            send_failure(settings.event_cluster, pod, describe_failure(error, "serve").reason(pod.name))
+        raise
+
+
+def _serve(node: Node, pod: Pod, stop: threading.Event) -> int:
     LOG.info("preparing %s of %d pods", node, pod.members)
-    deadline = node.limit(settings.setup_seconds)
+    deadline = node.limit(node.settings.setup_seconds)
     folder = ClusterFolder(node, pod.job_uid, Signer(pod.secret))
     run_stage(node.clock, "find the shared file system", folder.check)
     member = start_member(node, "", deadline)
@@ -112,7 +128,7 @@ class Leader:
             if self._stop.is_set():
                 break
             if end.status == 0 or not self._has_left(formed):
-                return self._report(end)
+                return self._report(end, formed.generation)
             LOG.info("a pod has left while the job ran; waiting for its replacement")
             self._count_start()
             deadline = self._node.limit(self._node.settings.setup_seconds)
@@ -168,10 +184,12 @@ class Leader:
             or not all(responds(member.address) for member in formed.members)
         )
 
-    def _report(self, end: JobEnd) -> int:
+    def _report(self, end: JobEnd, generation: int) -> int:
         if end.status:
             said = end.cause or f"the job ended with status {end.status}; see the log of {self._pod.name}"
             write_reason(self._node.root, said)
+            cause = f"the command ended with status {end.status}: {end.cause}" if end.cause else said
+            send_failure(self._node.settings.event_cluster, self._pod, Reason(cause), generation)
         return end.status
 
 
@@ -184,6 +202,37 @@ def follow(node: Node, service: PodService, stop: threading.Event) -> int:
     while service.is_needed() and not deadline.is_over:
         deadline.pause(FOLLOW_SECONDS)
     return TERMINATED
+
+
+def send_failure(cluster: str, pod: Pod, reason: Reason, generation: int = 0) -> None:
+    """
+    Send the event that the job of a pod has failed; an error is logged, and stops nothing.
+
+    The supervisor of a run cannot: it does not know whether a pod has left, whose replacement lets the job go on.
+
+    Args:
+        cluster: Cluster whose event it is; empty for none, and nothing is sent.
+        pod: The pod.
+        reason: Reason of the failure.
+        generation: Generation of the membership. Default: 0, the pods have not met.
+    """
+    if not cluster:
+        return
+    name = pod.definition.name
+    logs = f"read its logs with deeplearning-cdk logs --job {name}"
+    remedy = f"{reason.remedy}; {logs}" if reason.remedy else logs
+    event = ClusterEvent(
+        kind=EventKind.JOB_FAILED,
+        cluster=cluster,
+        generation=generation,
+        nodes=pod.members,
+        reason=Reason(f"job {name} failed: {reason.cause}", remedy, reason.output),
+    )
+    client = AwsClients(os.environ.get("AWS_REGION", "")).events
+    try:
+        call_for(Clock(), EVENT_SECONDS, lambda: client.put_events(**put_events_request(event)))
+    except AwsFailure as error:
+        LOG.warning("could not send the event %r: %s", event.kind.value, error)
 
 
 def write_reason(root: Path, reason: str) -> None:

@@ -44,6 +44,28 @@ def eks_driver_too_old(run: "ClusterCase") -> None:
 
 
 @case(
+    "On EKS a member writes more to its disk than its limit: the kubelet evicts its pod, and the job resumes at the "
+    "cost of a retry",
+    faults=[45],
+    context=EKS,
+    gpus_per_node=2,
+    job=Digits(keys={"retries": 1}),
+    minutes=12,
+)
+def eks_evicted_over_its_limit(run: "ClusterCase") -> None:
+    run.wait_for_checkpoint()
+    run.inject("pod 1 exceeds its limit of disk")
+    run.eks.exceed_disk(1)
+    seen = run.finish()
+    assert seen.job_runs == 1
+    assert seen.job_status == "Complete/SuccessPolicy"
+    assert seen.job_failures == 1
+    assert seen.submit_status == 0
+    assert seen.prints("resumes from /efs/jobs/train_digits/checkpoints/epochs-")
+    assert seen.says("has ended with status 137: Container member exceeded its local ephemeral storage limit")
+
+
+@case(
     "On EKS the add-on of EFS is gone: the pods wait for their volume, and submit says so in the kubelet's words",
     expect="job",
     context=EKS | {"instance_type": "m5.xlarge"},
@@ -163,6 +185,28 @@ def eks_node_lost(run: "ClusterCase") -> None:
     assert seen.job_failures == 0
     assert seen.submit_status == 0
     assert seen.prints("resumes from /efs/jobs/train_digits/checkpoints/epochs-")
+
+
+@case(
+    "On EKS a node is short of memory: it evicts its pod at the cost of no retry and takes no other, and the job "
+    "resumes when the node has memory again",
+    faults=[45],
+    context=EKS,
+    gpus_per_node=2,
+    minutes=12,
+)
+def eks_node_pressure(run: "ClusterCase") -> None:
+    run.wait_for_checkpoint()
+    run.inject("the node of pod 1 is short of memory")
+    node = run.eks.press_node(1)
+    run.later(20, lambda: run.eks.relieve_node(node))
+    seen = run.finish()
+    assert seen.job_runs == 1
+    assert seen.job_status == "Complete/SuccessPolicy"
+    assert seen.job_failures == 0
+    assert seen.submit_status == 0
+    assert seen.prints("resumes from /efs/jobs/train_digits/checkpoints/epochs-")
+    assert seen.says("has ended with status 137: The node was low on resource: memory.")
 
 
 @case(

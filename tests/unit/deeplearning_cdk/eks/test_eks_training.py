@@ -9,10 +9,11 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_sns as sns
 
 from deeplearning_cdk import DataSource, EksTraining, Network, Purchase, Storage
 from deeplearning_cdk.catalog.instance_catalog import read_catalog
-from deeplearning_cdk.coordination.payload import keep_file
+from deeplearning_cdk.coordination.payload import keep_file, pack_member
 from deeplearning_cdk.eks import training
 from deeplearning_cdk.eks.node_images import name_ami_type
 from deeplearning_cdk.warnings import NEVER_STOPS, NO_ADMINISTRATOR
@@ -64,6 +65,36 @@ def test_secrets_are_encrypted_with_the_key_and_all_logs_are_kept_for_a_time(mak
     logs = synthesis.part("AWS::Logs::LogGroup", "ControlPlaneLogs")["Properties"]
     assert render(logs["LogGroupName"]) == f"/aws/eks/{render(cluster['Name'])}/cluster"
     assert logs["RetentionInDays"] == 30
+
+
+def test_failed_jobs_of_this_cluster_reach_the_topic(make: Any) -> None:
+    synthesis = make()
+    rule = synthesis.only("AWS::Events::Rule")
+    name = read_submission(synthesis).cluster
+    assert rule["EventPattern"] == {"source": [f"deeplearning-cdk.{name}"], "detail-type": ["Deep Learning Job Failed"]}
+    (topic,) = synthesis.of_type("AWS::SNS::Topic")
+    (target,) = rule["Targets"]
+    assert target["Arn"] == {"Ref": topic}
+    assert json.loads(target["InputTransformer"]["InputTemplate"]) == "<kind>: <cluster>. <message>"
+
+
+def test_pods_have_the_cluster_whose_events_they_send(make_stack: Any, read_stack: Any, monkeypatch: Any) -> None:
+    packed: list[Any] = []
+    monkeypatch.setattr(training, "pack_member", lambda settings: packed.append(settings) or pack_member(settings))
+    stack = make_stack()
+    EksTraining(stack, "Training", image=IMAGE)
+    synthesis = read_stack(stack)
+    (settings,) = packed
+    (source,) = synthesis.only("AWS::Events::Rule")["EventPattern"]["source"]
+    assert source == f"deeplearning-cdk.{settings.event_cluster}"
+
+
+def test_the_users_own_topic_receives_the_failures_of_jobs(make_stack: Any, read_stack: Any) -> None:
+    stack = make_stack()
+    EksTraining(stack, "Training", image=IMAGE, alarm_topic=sns.Topic(stack, "Mine"))
+    synthesis = read_stack(stack)
+    (name,) = synthesis.of_type("AWS::SNS::Topic")
+    assert synthesis.only("AWS::Events::Rule")["Targets"][0]["Arn"] == {"Ref": name}
 
 
 def test_name_of_the_cluster_is_another_one_in_each_creation_because_its_logs_stay(make: Any) -> None:

@@ -1,5 +1,6 @@
 """Permissions of the control plane, the nodes, the pods and the people of a cluster on EKS."""
 
+import re
 from typing import Any
 
 from aws_cdk import aws_iam as iam
@@ -73,12 +74,20 @@ def test_nodes_pull_images_mount_the_file_system_and_read_no_bucket(make: Any) -
 def test_pods_of_jobs_have_their_programs_their_sources_and_their_data_alone(make: Any) -> None:
     synthesis = make(storage=Storage(data=[DataSource("train", "images", "train/")]))
     rights = _rights(synthesis, "JobRole")
-    assert set(rights) == {"s3:GetObject", "s3:ListBucket"}
+    assert set(rights) == {"events:PutEvents", "s3:GetObject", "s3:ListBucket"}
     assert [resource.rpartition(":::")[2] for resource in rights["s3:ListBucket"]] == ["images"]
     keys = [resource.partition("/")[2] for resource in rights["s3:GetObject"]]
     assert "train/*" in keys
     assert any(key.startswith("deeplearning-jobs/Stack-") for key in keys)
     assert len(keys) == 2
+
+
+def test_pods_of_jobs_send_the_event_of_a_failed_job_of_their_cluster_alone(make: Any) -> None:
+    (statement,) = (each for each in make().statements("JobRole") if each["Action"] == "events:PutEvents")
+    kinds = statement["Condition"]["ForAllValues:StringEquals"]
+    assert kinds["events:detail-type"] in ("Deep Learning Job Failed", ["Deep Learning Job Failed"])
+    assert re.fullmatch(r"deeplearning-cdk\.Stack-[0-9a-f]{8}", kinds["events:source"])
+    assert statement["Condition"]["Null"] == {"events:source": "false", "events:detail-type": "false"}
 
 
 def test_role_of_jobs_is_for_one_service_account_of_this_cluster(make: Any) -> None:
@@ -108,6 +117,28 @@ def test_network_plugin_makes_interfaces_in_the_subnet_of_the_nodes_alone(make: 
     assert all("Describe" in action for action, resources in rights.items() if "*" in resources)
     association = synthesis.part("AWS::EKS::Addon", "VpcCni")["Properties"]["PodIdentityAssociations"]
     assert [each["ServiceAccount"] for each in association] == ["aws-node"]
+
+
+def test_network_plugin_changes_interfaces_of_the_subnet_on_instances_of_the_cluster_alone(make: Any) -> None:
+    """Service Authorization Reference, "Amazon EC2": interfaces have `ec2:Subnet`, instances have their tags alone."""
+    synthesis = make()
+    limits = {
+        (kind, action): statement.get("Condition")
+        for statement in synthesis.statements("NetworkRole")
+        for action in _list(statement["Action"])
+        for resource in _list(statement["Resource"])
+        if (kind := render(resource).rpartition(":")[2].partition("/")[0]) in ("instance", "network-interface")
+        and action != "ec2:CreateNetworkInterface"
+    }
+    template = synthesis.part("AWS::EC2::LaunchTemplate", "MembersTemplate")["Properties"]["LaunchTemplateData"]
+    tags = {each["ResourceType"]: each["Tags"] for each in template["TagSpecifications"]}["instance"]
+    (subnet,) = (name for name in synthesis.of_type("AWS::EC2::Subnet") if "PrivateSubnet" in name)
+    assert len(limits) > 6
+    for (kind, _), condition in limits.items():
+        if kind == "instance":
+            assert condition == {"StringEquals": {f"aws:ResourceTag/{tags[0]['Key']}": tags[0]["Value"]}}
+        else:
+            assert render(condition["ArnEquals"]["ec2:Subnet"]).endswith(f":subnet/<{subnet}>")
 
 
 def test_administrators_have_the_whole_cluster_and_submitters_their_namespace(make_stack: Any, read_stack: Any) -> None:

@@ -16,9 +16,11 @@ from deeplearning_member.signed_file import Signer
 from deeplearning_node.instance_metadata import Identity
 from deeplearning_node.node import Node
 from deeplearning_node.ssh import HOST_KEY, read_host_key
-from tests.unit.node_lab import StillClock
+from tests.unit.local_aws import hear_events
+from tests.unit.node_lab import REGION, StillClock
 
 DEFINITION = JobDefinition("train_digits", ("python3", "train.py"))
+CLUSTER = "Stack-0123abcd"
 JOB_SECRET = "5e" * 32
 JOB_UID = "8f0c2f4e-0d2a-4c5b-9d8e-2f3a4b5c6d7e"
 
@@ -53,6 +55,8 @@ class Pods:
         settings = self.lab.settings(
             NodeRole.WORKER if index else NodeRole.MASTER,
             cluster=DEFINITION.name,
+            state_table="",
+            event_cluster=CLUSTER,
             file_system=FileSystemSettings("claim", "/mnt/efs", "", "/mnt/efs"),
         )
         identity = Identity(self.name(index), f"10.0.0.{self.started}", ())
@@ -84,3 +88,10 @@ class Pods:
 def pods(lab, tmp_path):
     """Three pods of a job; none has started."""
     return Pods(lab, tmp_path / "shared", 3)
+
+
+@pytest.fixture
+def heard(lab, monkeypatch):
+    """Return how to read the events that pods have sent."""
+    monkeypatch.setenv("AWS_REGION", REGION)
+    return hear_events(lab.clients.sqs, lab.clients.events)

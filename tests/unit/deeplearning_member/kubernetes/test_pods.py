@@ -8,7 +8,8 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from deeplearning_contract.names import NodeRole
+from deeplearning_contract.cluster_event import EventKind
+from deeplearning_contract.names import AGENT_DIRECTORY, NodeRole
 from deeplearning_contract.setting_parts import DataSettings, JobNeeds
 from deeplearning_member import job_process
 from deeplearning_member.cluster_folder import ClusterFolder
@@ -27,7 +28,8 @@ from deeplearning_member.kubernetes.pod import Pod, begin_data, read_index
 from deeplearning_member.kubernetes.pods import SupersededError
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.node_facts import installed_generation
-from tests.unit.deeplearning_member.kubernetes.conftest import DEFINITION, JOB_SECRET, JOB_UID, Pods
+from tests.unit.deeplearning_member.kubernetes.conftest import CLUSTER, DEFINITION, JOB_SECRET, JOB_UID, Pods
+from tests.unit.local_aws import NOBODY_LISTENS
 
 VARIABLES = {
     "DEEPLEARNING_POD": "train-digits-11-abcde",
@@ -210,7 +212,8 @@ def test_a_file_system_that_does_not_respond_is_logged_and_tried_again(pods, cap
 class Leading:
     """The first pod of three, with runs of the job that a test describes."""
 
-    def __init__(self, pods, monkeypatch):
+    def __init__(self, pods, monkeypatch, heard):
+        self.heard = heard
         pods.start(0, 1, 2)
         for _ in range(2):
             pods.turn()
@@ -241,8 +244,8 @@ class Leading:
 
 
 @pytest.fixture
-def leading(pods, monkeypatch):
-    return Leading(pods, monkeypatch)
+def leading(pods, monkeypatch, heard):
+    return Leading(pods, monkeypatch, heard)
 
 
 @pytest.mark.parametrize("status", [0, 7])
@@ -318,6 +321,86 @@ def test_an_end_while_the_pods_meet_is_no_success(leading):
     leading.stop.set()
     assert leading.lead() == TERMINATED
     assert leading.definitions == []
+
+
+# --- The event of a job that has failed ---------------------------------------------------------------
+
+
+def test_a_job_that_fails_sends_one_event_with_its_name_and_the_reason(leading):
+    leading.lead(lambda _: JobEnd(7, "rank 1 failed first"))
+    (event,) = leading.heard()
+    assert (event.kind, event.cluster, event.nodes) == (EventKind.JOB_FAILED, CLUSTER, 3)
+    assert event.generation == leading.pods.membership(0)[0] > 0
+    assert str(event.reason) == (
+        "job train_digits failed: the command ended with status 7: rank 1 failed first; "
+        "read its logs with deeplearning-cdk logs --job train_digits"
+    )
+
+
+def test_a_job_that_succeeds_or_that_kubernetes_ends_sends_no_event(leading):
+    leading.lead(lambda _: JobEnd(0, ""))
+    leading.stop.set()
+    leading.lead(lambda _: JobEnd(1, ""))
+    assert leading.heard() == []
+
+
+def test_a_job_that_goes_on_when_a_pod_is_replaced_sends_no_event(leading):
+    def lose(_):
+        leading.silent.add(leading.address(2))
+        del leading.pods.services[2]
+        leading.pods.start(2)
+        return JobEnd(1, "connection reset")
+
+    assert leading.lead(lose, lambda _: JobEnd(0, "")) == 0
+    assert leading.heard() == []
+
+
+@pytest.fixture
+def failing(pods, tmp_path, monkeypatch, heard):
+    """Return a function that starts pod 0, which fails to be prepared, and returns the events."""
+    settings = tmp_path / AGENT_DIRECTORY.lstrip("/") / "settings.json"
+    settings.parent.mkdir(parents=True)
+    document = pods.node(0).settings.to_document()
+
+    def fail(error, *, is_stopped=False, **changes):
+        settings.write_text(json.dumps({**document, **changes}))
+        monkeypatch.setattr(entry.Pod, "read", lambda: pods.describe(0))
+        monkeypatch.setattr(entry, "open_pod", lambda *_: (_ for _ in ()).throw(error))
+        stop = threading.Event()
+        if is_stopped:
+            stop.set()
+        with pytest.raises(type(error)):
+            run_pod(tmp_path, stop)
+        return heard()
+
+    return fail
+
+
+def test_a_pod_that_cannot_be_prepared_sends_the_event_with_the_remedy(failing):
+    (event,) = failing(StageFailure("the image lacks ssh", "install it", stage="check the image"))
+    assert (event.kind, event.generation) == (EventKind.JOB_FAILED, 0)
+    words = str(event.reason)
+    assert words.startswith("job train_digits failed: train-digits-0-")
+    assert "failed to check the image: the image lacks ssh; install it; read its logs" in words
+
+
+@pytest.mark.parametrize(
+    ("error", "changes"),
+    [
+        (SupersededError("another has its place"), {}),
+        (StageFailure("no mount", ""), {"is_stopped": True}),
+        (StageFailure("no mount", ""), {"event_cluster": ""}),
+    ],
+)
+def test_a_pod_that_is_superseded_or_ended_or_has_no_cluster_sends_no_event(failing, error, changes):
+    assert failing(error, **changes) == []
+
+
+def test_an_event_that_cannot_be_sent_is_logged_and_stops_nothing(leading, monkeypatch, caplog):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", NOBODY_LISTENS)
+    monkeypatch.setattr(entry, "EVENT_SECONDS", 0)
+    assert leading.lead(lambda _: JobEnd(7, "no such data")) == 7
+    assert "could not send the event 'Deep Learning Job Failed'" in caplog.text
 
 
 # --- The other pods ---------------------------------------------------------------------------------
