@@ -17,30 +17,13 @@ from moto.emr.exceptions import InvalidRequestException, ValidationException
 from cdk_rehearsal.embedded_aws.base.stand_in_api import StandInApi
 from cdk_rehearsal.embedded_aws.emr.cluster import ACTIVE_STEPS, Cluster, InstanceGroup, Step
 from cdk_rehearsal.embedded_aws.emr.driver import EmrDriver
+from cdk_rehearsal.embedded_aws.emr.releases import check_release
 from cdk_rehearsal.place import Place
 from cdk_rehearsal.referees.service_models import judge_request
 
 _PAGE = 50
 _MOST_ACTIVE_STEPS = 256
 _CANCELLATIONS = ("SEND_INTERRUPT", "TERMINATE_PROCESS")
-_RELEASE = re.compile(r"emr-(\d+)\.(\d+)\.(\d+)")
-_OLDEST = (5, 30)
-"""Of earlier releases security groups, logs and the cancellation of steps are not as the rehearsal has them."""
-_RELEASES = {
-    5: ("30.0", "30.1", "30.2", "31.0", "31.1", "32.0", "32.1", "33.0", "33.1", "34.0", "35.0", "36.0", "36.1", "36.2"),
-    6: (
-        *("0.0", "0.1", "1.0", "1.1", "2.0", "2.1", "3.0", "3.1", "4.0", "5.0", "6.0", "7.0", "8.0", "8.1", "9.0"),
-        *("9.1", "10.0", "10.1", "11.0", "11.1", "12.0", "13.0", "14.0", "15.0"),
-    ),
-    7: tuple(f"{minor}.0" for minor in range(15)),
-}
-"""Major version -> the rest of each release that exists (EMR release guide, "About Amazon EMR releases")."""
-_APPLICATIONS = {
-    *("amazoncloudwatchagent", "delta", "flink", "ganglia", "hadoop", "hbase", "hcatalog", "hive", "hudi", "hue"),
-    *("iceberg", "jupyterenterprisegateway", "jupyterhub", "livy", "mahout", "mxnet", "oozie", "phoenix", "pig"),
-    *("presto", "prestosql", "spark", "sqoop", "tensorflow", "tez", "trino", "zeppelin", "zookeeper"),
-}
-"""Names in lower case, of which EMR takes any case (release guide, "Application versions in Amazon EMR releases")."""
 _FIELDS = {
     *("Name", "LogUri", "LogEncryptionKmsKeyId", "ReleaseLabel", "Instances", "Steps", "BootstrapActions"),
     *("Applications", "Configurations", "VisibleToAllUsers", "JobFlowRole", "ServiceRole", "Tags"),
@@ -292,17 +275,7 @@ def _plain(value: Any) -> Any:
 def check_request(request: Mapping[str, Any], place: Place, security_configurations: Mapping[str, str]) -> None:
     """Raise ValueError, with EMR's message where one is public, for a request that EMR or the rehearsal refuses."""
     _require_fields("RunJobFlow", request, _FIELDS)
-    match = _RELEASE.fullmatch(str(request.get("ReleaseLabel", "")))
-    if match is None:
-        raise ValueError(f"The supplied release label is invalid: {request.get('ReleaseLabel')}.")
-    if (int(match[1]), int(match[2])) < _OLDEST:
-        raise ValueError(f"the rehearsal knows releases from emr-5.30.0 on, got {request['ReleaseLabel']}")
-    if f"{int(match[2])}.{int(match[3])}" not in _RELEASES.get(int(match[1]), ()):
-        raise ValueError(f"The supplied release label is invalid: {request['ReleaseLabel']}.")
-    if unknown := sorted(
-        each["Name"] for each in request.get("Applications", []) if each["Name"].lower() not in _APPLICATIONS
-    ):
-        raise ValueError(f"Applications must be those of EMR, got {', '.join(unknown)}; correct the name")
+    check_release(request)
     for name in ("JobFlowRole", "ServiceRole"):
         if not request.get(name):
             raise ValueError(f"{name} is required for creating cluster.")
