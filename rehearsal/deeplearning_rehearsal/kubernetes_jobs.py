@@ -11,7 +11,8 @@ from urllib.parse import urlsplit, urlunsplit
 from cdk_rehearsal.machine import Machine, private_dns_name
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.kubernetes_cluster import START_FILES, get_kubernetes
-from deeplearning_contract.jobs.submission import SUBMISSION_PATH, KubernetesSettings, SubmissionSettings
+from deeplearning_contract.jobs.submission import KubernetesSettings, SubmissionSettings
+from deeplearning_rehearsal.checks.training import find_submission
 from deeplearning_rehearsal.platforms.platform import Clients
 
 if TYPE_CHECKING:  # Reading a case needs no lab.
@@ -46,8 +47,7 @@ class KubernetesJobs:
     @cached_property
     def submission(self) -> SubmissionSettings:
         """The submission document of the stack."""
-        found = self.clients("ssm").get_parameters_by_path(Path=SUBMISSION_PATH, Recursive=True)["Parameters"]
-        return SubmissionSettings.from_json(found[0]["Value"])
+        return find_submission(self.clients)
 
     @property
     def settings(self) -> KubernetesSettings:

@@ -14,9 +14,9 @@ from botocore.exceptions import ClientError
 from cdk_rehearsal.errors import PromiseError
 from cdk_rehearsal.run.timeline import Span
 from deeplearning_contract.jobs.job_definition import JobDefinition
-from deeplearning_contract.jobs.submission import SUBMISSION_PATH, SubmissionSettings
+from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_contract.jobs.training_job import get_training
-from deeplearning_rehearsal.checks.training import list_checkpoints
+from deeplearning_rehearsal.checks.training import find_submission, list_checkpoints
 from deeplearning_rehearsal.platforms.platform import Clients
 from deeplearning_rehearsal.platforms.sagemaker import ENDED, list_training_jobs, read_log, start_training_job
 from deeplearning_rehearsal.report.paid_seconds import (
@@ -68,8 +68,7 @@ class TrainingJobs:
     @cached_property
     def submission(self) -> SubmissionSettings:
         """The submission document of the stack."""
-        found = self.clients("ssm").get_parameters_by_path(Path=SUBMISSION_PATH, Recursive=True)["Parameters"]
-        return SubmissionSettings.from_json(found[0]["Value"])
+        return find_submission(self.clients)
 
     @cached_property
     def job(self) -> JobDefinition:

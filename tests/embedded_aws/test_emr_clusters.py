@@ -774,6 +774,9 @@ def test_an_image_that_takes_the_instance_store_before_emr_ends_the_cluster(refu
     [
         ({"ReleaseLabel": "emr-seven"}, "The supplied release label is invalid: emr-seven."),
         ({"ReleaseLabel": "emr-5.8.0"}, "the rehearsal knows releases from emr-5.30.0 on, got emr-5.8.0"),
+        ({"ReleaseLabel": "emr-7.99.0"}, "The supplied release label is invalid: emr-7.99.0."),
+        ({"ReleaseLabel": "emr-6.16.0"}, "The supplied release label is invalid: emr-6.16.0."),
+        ({"Applications": [{"Name": "Hadoop"}, {"Name": "Sprak"}]}, "Applications must be those of EMR, got Sprak"),
         ({"JobFlowRole": "nobody"}, "Invalid InstanceProfile: nobody."),
         ({"Instances": {"Ec2SubnetId": "subnet-0"}}, "The supplied ecSubnetId is not valid."),
         ({"Instances": {"EmrManagedSlaveSecurityGroup": "sg-0"}}, "The security group 'sg-0' does not exist"),

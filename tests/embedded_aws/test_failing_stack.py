@@ -207,3 +207,12 @@ def test_a_call_that_the_rehearsal_cannot_carry_out_names_the_rehearsal_and_not_
     with pytest.raises(ClientError, match=r"the rehearsal could not carry out \S+, AWS may: ") as error:
         getattr(cloud.client(service), operation)(**arguments)
     assert error.value.response["Error"]["Code"] == "InternalFailure"
+
+
+@pytest.mark.parametrize("protocol", ["tpc", "256", "any"])
+def test_a_rule_of_an_unknown_protocol_fails_in_the_words_of_ec2(deploy_template, sample_template, protocol):
+    """The words: hashicorp/terraform-provider-aws#1793."""
+    sample_template["Resources"]["SecurityGroupSelf"]["Properties"]["IpProtocol"] = protocol
+    outcome = deploy_template(sample_template).end()
+    assert outcome["status"] == "ROLLBACK_COMPLETE"
+    assert f"Invalid value '{protocol}' for IP protocol. Unknown protocol." in outcome["reason"]

@@ -509,6 +509,10 @@ def list_wrong_requests(sample):
     return [
         ({"RoleArn": submitter}, f"Could not assume role {submitter}."),
         (
+            {"InputDataConfig": [sample.s3_channel("train", "s3://no bucket/data/")]},
+            'No S3 objects found under S3 URL "s3://no bucket/data/" given in input data source.',
+        ),
+        (
             {"InputDataConfig": [sample.s3_channel("train", empty)]},
             f'No S3 objects found under S3 URL "{empty}" given in input data source.',
         ),
@@ -671,3 +675,11 @@ def test_the_policy_of_the_endpoint_of_the_members_subnet_decides_their_calls(de
     assert job["TrainingJobStatus"] == "Failed"
     assert "Unable to download object" in job["FailureReason"]
     assert "because no VPC endpoint policy allows the s3:GetObject action" in job["FailureReason"]
+
+
+def test_an_output_that_names_no_bucket_fails_the_upload(sample):
+    job = sample.run(OutputDataConfig={"S3OutputPath": "s3://no bucket/models"})
+    assert (
+        "Artifact upload failed:s3://no bucket/models/digits-1/output/model.tar.gz (InvalidBucketName"
+        in (job["FailureReason"])
+    )

@@ -15,7 +15,12 @@ import tomllib
 from cdk_rehearsal.errors import PromiseError
 from deeplearning_contract.document import read_record
 from deeplearning_contract.jobs.job_definition import JobDefinition
-from deeplearning_contract.jobs.submission import SubmissionSettings, make_agent_copy, submission_parameter
+from deeplearning_contract.jobs.submission import (
+    SUBMISSION_PATH,
+    SubmissionSettings,
+    make_agent_copy,
+    submission_parameter,
+)
 from deeplearning_contract.names import JOBS_FOLDER
 from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_rehearsal.checks.contract_check import Nodes
@@ -56,9 +61,21 @@ def list_examples() -> tuple[str, ...]:
 
 
 def read_submission(clients: Callable[[str], Any], cluster: str) -> SubmissionSettings:
-    """Return the submission document of a cluster."""
-    parameter = clients("ssm").get_parameter(Name=submission_parameter(cluster))["Parameter"]
-    return SubmissionSettings.from_json(parameter["Value"])
+    """Return the submission document of a cluster; PromiseError without one."""
+    ssm, name = clients("ssm"), submission_parameter(cluster)
+    try:
+        return SubmissionSettings.from_json(ssm.get_parameter(Name=name)["Parameter"]["Value"])
+    except ssm.exceptions.ParameterNotFound as error:
+        raise PromiseError(f"the stack must have the submission document {name}, it is not there") from error
+
+
+def find_submission(clients: Callable[[str], Any]) -> SubmissionSettings:
+    """Return the submission document of the only stack that takes jobs; PromiseError without one."""
+    pages = clients("ssm").get_paginator("get_parameters_by_path").paginate(Path=SUBMISSION_PATH, Recursive=True)
+    found = [entry for page in pages for entry in page["Parameters"] if str(entry["Name"]).endswith("/submission")]
+    if len(found) != 1:
+        raise PromiseError(f"the stack must have one submission document below {SUBMISSION_PATH}, got {len(found)}")
+    return SubmissionSettings.from_json(found[0]["Value"])
 
 
 def list_checkpoints(shared: Path, job: str) -> list[Path]:

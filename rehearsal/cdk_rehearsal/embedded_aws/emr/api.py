@@ -17,15 +17,13 @@ from moto.emr.exceptions import InvalidRequestException, ValidationException
 from cdk_rehearsal.embedded_aws.base.stand_in_api import StandInApi
 from cdk_rehearsal.embedded_aws.emr.cluster import ACTIVE_STEPS, Cluster, InstanceGroup, Step
 from cdk_rehearsal.embedded_aws.emr.driver import EmrDriver
+from cdk_rehearsal.embedded_aws.emr.releases import check_release
 from cdk_rehearsal.place import Place
 from cdk_rehearsal.referees.service_models import judge_request
 
 _PAGE = 50
 _MOST_ACTIVE_STEPS = 256
 _CANCELLATIONS = ("SEND_INTERRUPT", "TERMINATE_PROCESS")
-_RELEASE = re.compile(r"emr-(\d+)\.(\d+)\.(\d+)")
-_OLDEST = (5, 30)
-"""Of earlier releases security groups, logs and the cancellation of steps are not as the rehearsal has them."""
 _FIELDS = {
     *("Name", "LogUri", "LogEncryptionKmsKeyId", "ReleaseLabel", "Instances", "Steps", "BootstrapActions"),
     *("Applications", "Configurations", "VisibleToAllUsers", "JobFlowRole", "ServiceRole", "Tags"),
@@ -277,11 +275,7 @@ def _plain(value: Any) -> Any:
 def check_request(request: Mapping[str, Any], place: Place, security_configurations: Mapping[str, str]) -> None:
     """Raise ValueError, with EMR's message where one is public, for a request that EMR or the rehearsal refuses."""
     _require_fields("RunJobFlow", request, _FIELDS)
-    match = _RELEASE.fullmatch(str(request.get("ReleaseLabel", "")))
-    if match is None:
-        raise ValueError(f"The supplied release label is invalid: {request.get('ReleaseLabel')}.")
-    if (int(match[1]), int(match[2])) < _OLDEST:
-        raise ValueError(f"the rehearsal knows releases from emr-5.30.0 on, got {request['ReleaseLabel']}")
+    check_release(request)
     for name in ("JobFlowRole", "ServiceRole"):
         if not request.get(name):
             raise ValueError(f"{name} is required for creating cluster.")

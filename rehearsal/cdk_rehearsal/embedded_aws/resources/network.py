@@ -16,6 +16,10 @@ from cdk_rehearsal.embedded_aws.resources.simple import Simple, is_true, specify
 _LONGEST_PREFIX = 28
 """Of a subnet; moto fails on longer ones (VPC user guide, "Subnet sizing for IPv4")."""
 
+_PROTOCOLS = ("-1", "tcp", "udp", "icmp", "icmpv6")
+"""Names of protocols (EC2 API, `IpPermission`); others have their number, up to 255."""
+_LAST_PROTOCOL = 255
+
 
 def _canonical(block: Any) -> str:
     """Return a block without host bits, which EC2 takes and removes (EC2 API, `CreateSubnet`)."""
@@ -195,7 +199,11 @@ def _create_rule(direction: str, peer: str, creation: Creation) -> Created:
 
 
 def _permission(rule: Any, peer: str) -> dict[str, Any]:
-    permission: dict[str, Any] = {"IpProtocol": str(rule["IpProtocol"])}
+    protocol = str(rule["IpProtocol"])
+    if protocol.lower() not in _PROTOCOLS and not (protocol.isdecimal() and int(protocol) <= _LAST_PROTOCOL):
+        message = f"Invalid value '{protocol}' for IP protocol. Unknown protocol."
+        raise ClientError({"Error": {"Code": "InvalidParameterValue", "Message": message}}, "AuthorizeSecurityGroup")
+    permission: dict[str, Any] = {"IpProtocol": protocol}
     for name in ("FromPort", "ToPort"):
         if name in rule:
             permission[name] = int(rule[name])

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ParamValidationError
 
 from cdk_rehearsal.embedded_aws.sagemaker.job import TrainingJob
 from cdk_rehearsal.embedded_aws.sagemaker.provisioning import INPUT, JobError
@@ -35,7 +35,7 @@ def check_channels(s3: Any, job: TrainingJob, region: str) -> None:
         uri, prefix = str(source["S3Uri"]), str(source["S3Uri"]).removeprefix("s3://").partition("/")[2]
         try:
             keys = [key for _, key in list_objects(s3, uri)]
-        except ClientError:
+        except (ClientError, ParamValidationError):  # the second for what cannot be the name of a bucket
             keys = []
         if not keys:  # aws/amazon-sagemaker-examples#2267
             bucket = uri.removeprefix("s3://").partition("/")[0]

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ParamValidationError
 
 from cdk_rehearsal.embedded_aws.base.scaling_group import now
 from cdk_rehearsal.embedded_aws.sagemaker.containers import RunningContainer
@@ -132,6 +132,9 @@ def upload_output(
             raise JobError(
                 f"ClientError: Artifact upload failed:{folder}/{name} ({said['Code']}: {said['Message']})"
             ) from error
+        except ParamValidationError as error:
+            reason = f"InvalidBucketName: The specified bucket is not valid.: {bucket}"
+            raise JobError(f"ClientError: Artifact upload failed:{folder}/{name} ({reason})") from error
     with job.lock:
         job.model = f"{folder}/model.tar.gz"
 

@@ -21,6 +21,7 @@ from deeplearning_rehearsal.checks.training import (
     DATA_MODULE,
     PROGRAM,
     copy_examples,
+    find_submission,
     list_examples,
     read_submission,
     upload_example,
@@ -188,3 +189,24 @@ def test_a_job_that_fails_ends_with_the_last_lines_it_wrote() -> None:
 def test_a_full_file_system_is_reported(digits: Path) -> None:
     with pytest.raises(PromiseError, match=f"{PROGRAM} could not be copied to the shared file system: No space"):
         copy_examples(Master(0, "", is_full=True), "i-1", "ubuntu", [PROGRAM], digits)
+
+
+@pytest.fixture
+def parameters():
+    """Clients of an account that has no submission document, but another parameter below its path."""
+    with empty_aws():
+        boto3.client("ssm").put_parameter(Name="/deeplearning/other/note", Value="mine", Type="String")
+        yield boto3.client
+
+
+def test_a_missing_submission_document_is_named(parameters):
+    with pytest.raises(PromiseError, match="must have one submission document below /deeplearning, got 0"):
+        find_submission(parameters)
+    with pytest.raises(PromiseError, match="must have the submission document /deeplearning/c/submission"):
+        read_submission(parameters, "c")
+
+
+def test_the_submission_document_is_found_beside_other_parameters(parameters):
+    value = json.dumps(SUBMISSION.to_document())
+    parameters("ssm").put_parameter(Name=submission_parameter("c"), Value=value, Type="String")
+    assert find_submission(parameters) == read_submission(parameters, "c") == SUBMISSION
