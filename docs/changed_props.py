@@ -163,6 +163,8 @@ SAMPLES: tuple[Sample, ...] = (
     Sample("members", 4, before=3, label="more"),
     Sample("members", 2, before=3, label="fewer"),
     Sample("members", 2, before=1, label="more than one", platforms=("EKS",)),
+    Sample("members", 4, before=3, given={"initial_members": 0}, label="of none at first", platforms=("EKS",)),
+    Sample("initial_members", 0),
     Sample("release", "emr-7.13.0"),
     Sample("image", "ami-0123456789abcdef0", platforms=("EMR",)),
     Sample("image", _CUSTOM_IMAGE, platforms=("EKS", "SageMaker")),

@@ -250,7 +250,16 @@ def _judge_node_group(change: Change, one: _Resource, other: _Resource) -> Itera
         yield Outcome(
             "nodes: {names} gets fewer nodes, and the others end with the pods on them", ends_nodes=True, ends_jobs=True
         )
-    elif any(path.startswith("ScalingConfig") for path in change.properties):
+    elif not any(path.startswith("ScalingConfig") for path in change.properties):
+        return
+    elif "DesiredSize" in sizes and _count(sizes, "DesiredSize") < _count(sizes, "MaxSize"):
+        yield Outcome(
+            "nodes: {names} is set to initial_members, and what was started beyond that ends with the pods on it; set "
+            "initial_members to the nodes that run",
+            ends_nodes=True,
+            ends_jobs=True,
+        )
+    else:
         yield Outcome("capacity: {names} is set to the size in the props, even if it was scaled by hand")
 
 

@@ -51,6 +51,7 @@ class _Kind:
     name: str
     facts: InstanceTypeFacts
     count: int
+    initial: int
     node_image: NodeImageKind
     disk: Size | int
     purchase: Purchase = ON_DEMAND
@@ -141,7 +142,7 @@ class EksNodes(Construct):
         return role
 
     def _make_system(self, plan: EksPlan) -> _Group:
-        return self._make_group(_Kind("System", plan.system, 1, plan.node_image, _SYSTEM_GIBIBYTES))
+        return self._make_group(_Kind("System", plan.system, 1, 1, plan.node_image, _SYSTEM_GIBIBYTES))
 
     def _make_members(self, plan: EksPlan) -> _Group:
         place = (
@@ -153,6 +154,7 @@ class EksNodes(Construct):
             "Members",
             plan.facts,
             plan.members,
+            plan.initial_members,
             plan.node_image,
             plan.image_disk,
             plan.purchase,
@@ -228,7 +230,7 @@ class EksNodes(Construct):
                 id=template.ref, version=template.attr_latest_version_number
             ),
             # The user may scale the members to 0.
-            scaling_config=_Group.ScalingConfigProperty(min_size=0, desired_size=kind.count, max_size=kind.count),
+            scaling_config=_Group.ScalingConfigProperty(min_size=0, desired_size=kind.initial, max_size=kind.count),
             update_config=_Group.UpdateConfigProperty(max_unavailable=1, update_strategy=kind.update_strategy),
             node_repair_config=_Group.NodeRepairConfigProperty(enabled=True),
         )

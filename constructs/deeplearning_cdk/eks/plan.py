@@ -46,6 +46,8 @@ _QUANTITY = re.compile(rf"([1-9][0-9]{{0,9}})({'|'.join(_UNITS)})")
 
 NodeCount = Annotated[int, between(1, 450, "a managed node group has no more; take fewer, with more GPUs each")]
 """Nodes of the members' group (EKS user guide, "service quotas": nodes per managed node group)."""
+InitialCount = Annotated[int, between(0, 450, "a managed node group has no more; 0 starts none")]
+"""Nodes of the members' group at its creation."""
 
 KubernetesVersion = Annotated[
     str,
@@ -140,6 +142,7 @@ class EksPlan:
 
     facts: InstanceTypeFacts
     members: int
+    initial_members: int
     system: InstanceTypeFacts
     node_image: NodeImageKind
     image_disk: Size | int
@@ -194,6 +197,7 @@ def plan_nodes(
     *,
     instance_type: NodeInstanceType,
     members: int,
+    initial_members: int | None,
     system_instance_type: NodeInstanceType,
     node_image: NodeImageKind,
     image_disk: Size | int,
@@ -219,9 +223,14 @@ def plan_nodes(
     check_family(node_image, facts, DEFAULT_INSTANCE_TYPE)
     system = describe_instance_type("system_instance_type", system_instance_type)
     _check_system(system)
+    if initial_members is not None and initial_members > members:
+        raise ValueError(
+            f"initial_members must not exceed members, got {initial_members} > {members}; lower it or raise members"
+        )
     return EksPlan(
         facts=facts if network.efa else without_efa(facts),
         members=members,
+        initial_members=members if initial_members is None else initial_members,
         system=without_efa(system),
         node_image=node_image,
         image_disk=image_disk,

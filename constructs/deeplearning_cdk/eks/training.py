@@ -30,6 +30,7 @@ from deeplearning_cdk.eks.plan import (
     Capacity,
     EksPlan,
     ImageDisk,
+    InitialCount,
     KubernetesVersion,
     Namespace,
     NodeCount,
@@ -75,6 +76,8 @@ class EksTraining(Construct):
         construct_id: The id in the parent.
         instance_type: Instance type of every member. Default: p3dn.24xlarge.
         members: Nodes of the members' group. Default: 2.
+        initial_members: Nodes of the members' group at its creation, and again after a deployment that changes
+            `members`, which ends the others. 0 lets a stack be created before there is capacity. Default: `members`.
         version: Version of Kubernetes. Default: 1.35.
         node_image: Image of all nodes: `bottlerocket` or `amazon-linux`, which is Amazon Linux 2023. Default:
             bottlerocket, which contains the NVIDIA device plugin.
@@ -127,6 +130,7 @@ class EksTraining(Construct):
         *,
         instance_type: NodeInstanceType = DEFAULT_INSTANCE_TYPE,
         members: NodeCount = 2,
+        initial_members: InitialCount | None = None,
         version: KubernetesVersion = DEFAULT_VERSION,
         node_image: NodeImageKind = "bottlerocket",
         image_disk: ImageDisk = 200,
@@ -148,6 +152,7 @@ class EksTraining(Construct):
         self._plan = plan_nodes(
             instance_type=instance_type,
             members=members,
+            initial_members=initial_members,
             system_instance_type=system_instance_type,
             node_image=node_image,
             image_disk=image_disk,

@@ -164,6 +164,18 @@ def test_a_smaller_node_group_ends_nodes_and_a_larger_one_does_not(name):
     assert (smaller.ends_nodes, larger.ends_nodes) == (True, False)
 
 
+def test_sizes_of_a_node_group_that_was_created_smaller_end_what_was_started_by_hand():
+    """EKS API reference, UpdateNodegroupConfig: the desired size is that of the request, whatever runs."""
+    same = (OTHER_DISK[0], OTHER_DISK[0])
+    created = {"MinSize": 0, "DesiredSize": 0, "MaxSize": 2}
+    change = change_node_group(same, {"ScalingConfig": created}, {"ScalingConfig": {**created, "MaxSize": 4}})
+    assert change.ends_nodes
+    assert any("set initial_members" in outcome.note for outcome in change.outcomes)
+    whole = {"ScalingConfig": {"MinSize": 0, "DesiredSize": 4, "MaxSize": 4}}
+    assert not change_node_group(same, {"ScalingConfig": created}, whole).ends_nodes
+    assert not change_node_group(same, {"ScalingConfig": created}, {"ScalingConfig": created, "Labels": {}}).ends_nodes
+
+
 @pytest.mark.parametrize(
     "name", ["AmiType", "CapacityType", "DiskSize", "InstanceTypes", "NodeRole", "Subnets", "NodegroupName"]
 )

@@ -184,7 +184,14 @@ def test_a_disk_for_images_that_holds_data_too_is_faster(
 
 
 def _plan(facts: InstanceTypeFacts, **more: Any) -> EksPlan:
-    values = {"members": 2, "system": facts, "node_image": "bottlerocket", "image_disk": 200, "environment": None}
+    values = {
+        "members": 2,
+        "initial_members": 2,
+        "system": facts,
+        "node_image": "bottlerocket",
+        "image_disk": 200,
+        "environment": None,
+    }
     return EksPlan(facts=facts, purchase=Purchase.on_demand(), **{**values, **more})
 
 

@@ -67,6 +67,12 @@ def test_secrets_are_encrypted_with_the_key_and_all_logs_are_kept_for_a_time(mak
     assert logs["RetentionInDays"] == 30
 
 
+def test_a_group_may_start_without_members_and_can_be_scaled_to_all(make: Any) -> None:
+    sizes = {count: _group(make(initial_members=count), "Members")["ScalingConfig"] for count in (None, 0, 1)}
+    assert {count: size["DesiredSize"] for count, size in sizes.items()} == {None: 2, 0: 0, 1: 1}
+    assert {(size["MinSize"], size["MaxSize"]) for size in sizes.values()} == {(0, 2)}
+
+
 def test_failed_jobs_of_this_cluster_reach_the_topic(make: Any) -> None:
     synthesis = make()
     rule = synthesis.only("AWS::Events::Rule")

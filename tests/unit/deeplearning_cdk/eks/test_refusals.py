@@ -30,6 +30,10 @@ GROUP = "arn:aws:resource-groups:us-east-1:111122223333:group/mine"
     ("props", "message"),
     [
         (
+            {"initial_members": 3},
+            "initial_members must not exceed members, got 3 > 2; lower it or raise members",
+        ),
+        (
             {"instance_type": "trn1.32xlarge"},
             (
                 "instance_type must have NVIDIA GPUs or no accelerators on EKS, got trn1.32xlarge with those of AWS; "
