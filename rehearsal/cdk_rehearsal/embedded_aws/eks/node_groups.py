@@ -353,7 +353,7 @@ class NodeGroups:
             taints,
             plan.gpu_count,
             plan.efa_count,
-            *measure_node(plan.facts, plan.data.get("BlockDeviceMappings", [])),
+            *measure_node(plan.facts, plan.data),
             lambda: self._find_fault(cluster, group, machine),
         )
         if not obstacle:
