@@ -1,6 +1,8 @@
 """Images of containers, built from a Dockerfile over the root file system of nodes."""
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,18 @@ def test_the_name_of_the_host_resolves_in_a_build_and_the_machine_keeps_its_own(
     context.write(f"FROM nobody/has:it\nRUN python3 -c '{ask}' > /address\n")
     assert run_inside(context.build(), "cat", "/address") == "127.0.0.1\n"
     assert socket.gethostname() == before
+
+
+def test_a_build_has_an_interface_for_its_own_address_as_in_the_new_namespaces_of_a_rehearsal(
+    context: Context,
+) -> None:
+    context.write("FROM nobody/has:it\nRUN ip -brief address show dev lo > /address\n")
+    build = "from tests.rehearsal.test_container_images import Context; import pathlib, sys; "
+    build += "context = Context.__new__(Context); context.folder, context.cache = map(pathlib.Path, sys.argv[1:]); "
+    build += "context.lines = []; print(context.build().layers[0])"
+    command = ["unshare", "--net", sys.executable, "-c", build, str(context.folder), str(context.cache)]
+    layer = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+    assert "127.0.0.1/8" in (Path(layer) / "address").read_text()
 
 
 def test_an_image_is_built_once_for_the_same_dockerfile_and_context(context: Context) -> None:

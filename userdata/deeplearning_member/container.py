@@ -69,7 +69,7 @@ def read_address(programs: Programs, interface: str) -> str:
     return words[words.index("inet") + 1].partition("/")[0]
 
 
-def start_member(node: Node, data_detail: str, deadline: Deadline) -> Member:
+def start_member(node: Node, data_detail: str, deadline: Deadline, newer_driver: str = "") -> Member:
     """
     Do what is the same in every container, and describe it; StageFailure when a step fails.
 
@@ -79,12 +79,13 @@ def start_member(node: Node, data_detail: str, deadline: Deadline) -> Member:
         node: This container.
         data_detail: Where its data come from, for the status of provisioning; empty where they are not there yet.
         deadline: Time until which the SSH server must respond.
+        newer_driver: Remedy that brings another NVIDIA driver. Default: the user cannot choose it.
     """
     clock = node.clock
     gpu_count = run_stage(clock, "count GPUs", lambda: count_gpus(node))
     run_stage(clock, "check the container's health", lambda: check_health(node, fewest_gpus=gpu_count))
     if gpu_count:
-        run_stage(clock, "check the NVIDIA driver", lambda: check_driver(node.programs, "python3"))
+        run_stage(clock, "check the NVIDIA driver", lambda: check_driver(node.programs, "python3", newer_driver))
     run_stage(clock, "install the command", lambda: install_command(node))
     run_stage(clock, "report the provisioning", lambda: _report_provisioned(node, data_detail))
     host_key = run_stage(clock, "make the SSH identity", lambda: read_host_key(node))

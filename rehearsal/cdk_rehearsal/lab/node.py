@@ -6,15 +6,18 @@ import signal
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cdk_rehearsal.errors import RehearsalError
 from cdk_rehearsal.lab.disk import Disk
+from cdk_rehearsal.lab.images.stand_in_layer import describe_cuda
 from cdk_rehearsal.lab.metadata_service import MetadataServer, MetadataSession
 from cdk_rehearsal.lab.namespaces import Namespaces, as_user, name_cgroup, run_inside
 from cdk_rehearsal.lab.network import NodeLink
 from cdk_rehearsal.lab.node_faults import (
+    GPU_STATE,
     Gpus,
     MountFault,
     MountTrouble,
@@ -149,6 +152,17 @@ class Node:
     def set_gpus(self, count: int, **troubles: Any) -> None:
         """Let `nvidia-smi` show other GPUs from now on, with the troubles of `Gpus`."""
         write_gpus(self.root, Gpus(count, **troubles))
+
+    def set_driver(self, version: str, *, cuda: str) -> None:
+        """Let its GPUs have a driver of a version, and the Pythons of its image a version of CUDA."""
+        gpus = Gpus(**json.loads((self.root / GPU_STATE).read_text()))
+        write_gpus(self.root, replace(gpus, driver=version))
+        files = dict(describe_cuda(cuda))
+        for folder in self.root.glob("opt/pytorch/lib/python3*/site-packages"):
+            files |= describe_cuda(cuda, str(folder.relative_to(self.root)))
+        for name, text in files.items():
+            (self.root / name).parent.mkdir(exist_ok=True)
+            (self.root / name).write_text(text)
 
     def break_mounts(self, trouble: MountTrouble, seconds: float = math.inf) -> None:
         """Let each mount of a file system that begins in the next seconds hang, or not resolve its server."""

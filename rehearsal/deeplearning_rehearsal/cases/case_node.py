@@ -120,6 +120,11 @@ class CaseNode:
         node = self._inject("set_gpus")
         self.run.lab.node(node).set_gpus(count=count, ecc_errors=ecc_errors, answer_seconds=answer_seconds)
 
+    def set_driver(self, version: str, *, cuda: str) -> None:
+        """Let its GPUs have a driver of a version, and its image a version of CUDA."""
+        node = self._inject("set_driver")
+        self.run.lab.node(node).set_driver(version, cuda=cuda)
+
     def break_mounts(self, trouble: Literal["hang", "unresolvable"], seconds: float) -> None:
         """Let mounts that begin now hang, or not resolve their server, for a time."""
         node = self._inject("break_mounts")

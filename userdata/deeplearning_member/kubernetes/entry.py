@@ -49,6 +49,7 @@ one of a lost node, and a rule that ignores it counts towards no backoff limit (
 policy").
 """
 _MOST_CHARACTERS = 4096
+_NEWER_DRIVER = "deploy with another node_image or version, whose nodes have a newer driver"
 
 
 def serve(root: Path = Path("/")) -> int:
@@ -94,7 +95,7 @@ def _serve(node: Node, pod: Pod, stop: threading.Event) -> int:
     deadline = node.limit(node.settings.setup_seconds)
     folder = ClusterFolder(node, pod.job_uid, Signer(pod.secret))
     run_stage(node.clock, "find the shared file system", folder.check)
-    member = start_member(node, "", deadline)
+    member = start_member(node, "", deadline, _NEWER_DRIVER)
     begin_data(node)
     service = PodService(node, folder, member, list_variables())
     try:

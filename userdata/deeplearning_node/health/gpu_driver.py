@@ -15,6 +15,11 @@ Major version of CUDA -> major version of the oldest driver for all its minor ve
 Source: CUDA Toolkit release notes, "CUDA Toolkit and Minimum Required Driver Version for CUDA Minor Version
 Compatibility".
 """
+_OLDER_SOFTWARE: Mapping[int, str] = {
+    11: "torch==2.7.1+cu118 from PyTorch's own index",
+    12: "torch==2.7.1 with CUDA 12.6",
+}
+"""Major version of CUDA -> example of software for it (PyTorch, "Previous PyTorch Versions")."""
 PROBE_SECONDS = 120
 
 # Imports no framework: that takes seconds and initializes a GPU. A package of NVIDIA's that raises the CUDA of an older
@@ -40,7 +45,7 @@ print(json.dumps({"cuda": list(newest), "library": version.value // 1000}))
 _DRIVER = re.compile(r"^\s*([0-9]+)(\.[0-9]+)*\s*$", re.MULTILINE)
 
 
-def check_driver(programs: Programs, python: str) -> None:
+def check_driver(programs: Programs, python: str, newer_driver: str) -> None:
     """
     Raise StageFailure where the node's driver is too old for the CUDA of PyTorch, or of NVIDIA's packages.
 
@@ -49,6 +54,7 @@ def check_driver(programs: Programs, python: str) -> None:
     Args:
         programs: The node's programs.
         python: Interpreter of the software of jobs.
+        newer_driver: Remedy that brings another driver; empty where the user cannot choose it.
     """
     try:
         listed = programs.run(
@@ -62,8 +68,14 @@ def check_driver(programs: Programs, python: str) -> None:
     if driver is None or least is None or int(driver[1]) >= least or found["library"] >= cuda[0]:
         return
     shown = ".".join(map(str, cuda))
+    older = max((major for major, needed in LEAST_DRIVERS.items() if needed <= int(driver[1])), default=0)
+    remedies = [
+        older
+        and f"take software for an older CUDA, such as {_OLDER_SOFTWARE[older]} for driver {LEAST_DRIVERS[older]}",
+        newer_driver,
+        f"put NVIDIA's cuda-compat-{cuda[0]}-{cuda[1] if len(cuda) > 1 else 0} into the image",
+    ]
     raise StageFailure(
         f"CUDA {shown} of the software of jobs needs NVIDIA driver {least} or newer, the host has {driver[0].strip()}",
-        f"take software for an older CUDA, such as torch==2.7.1 with CUDA 12.6 for driver {LEAST_DRIVERS[12]}, or an "
-        f"image with a newer driver, or one with NVIDIA's cuda-compat-{cuda[0]}-{cuda[1] if len(cuda) > 1 else 0}",
+        ", or ".join(remedy for remedy in remedies if remedy),
     )

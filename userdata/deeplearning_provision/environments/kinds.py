@@ -87,12 +87,14 @@ def _provide_over_image(site: BuildSite, recipe: Recipe, interpreter: Interprete
     if recipe.kind == HOROVOD:
         _check_framework(site.settings.framework, recipe)
         _check_wheel(recipe.source, interpreter)
+    python = site.local / CURRENT / "bin" / "python"
     if recipe.is_in_image and (detail := provide_image(site, interpreter)):
+        site.check_driver(python)
         site.status.finish(ENVIRONMENT_STEP, detail)
         return
     flow = Flow(site, interpreter, recipe)
     detail = flow.run()
-    site.check_driver(site.local / CURRENT / "bin" / "python")  # The environment may be that of another image.
+    site.check_driver(python)  # The environment may be that of another image.
     site.status.finish(ENVIRONMENT_STEP, detail)
     flow.make_lasting()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from deeplearning_contract.document import parse_object
-from deeplearning_contract.names import ENVIRONMENT_DIRECTORY, PROVISION_FILE, NodeRole
+from deeplearning_contract.names import EMR_INFO_DIRECTORY, ENVIRONMENT_DIRECTORY, PROVISION_FILE, NodeRole
 from deeplearning_contract.setting_parts import EnvironmentSettings
 from deeplearning_node.atomic_file import write_file
 from deeplearning_node.deadline import Clock
@@ -118,9 +118,14 @@ class BuildSite:
     def check_driver(self, python: Path) -> None:
         """Raise ProvisionFailure where the node's driver is too old for the CUDA of an environment."""
         try:
-            check_driver(self.programs, str(python))
+            check_driver(self.programs, str(python), self._newer_driver)
         except StageFailure as error:
             raise ProvisionFailure(error.cause, error.remedy) from error
+
+    @property
+    def _newer_driver(self) -> str:
+        is_on_emr = (self.root / EMR_INFO_DIRECTORY.lstrip("/")).is_dir()
+        return f"deploy with another {'release or image' if is_on_emr else 'software.image'} that has a newer driver"
 
     def _tell_cluster(self, detail: str) -> None:
         if self.claim and self.claim.get("doing") != detail:

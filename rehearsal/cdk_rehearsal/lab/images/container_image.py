@@ -33,9 +33,10 @@ _RUN = re.compile(r"RUN (?:--mount=type=bind,target=(?P<target>/\S+) )?(?P<comma
 _VARIABLE = re.compile(r"ENV (?P<name>\w+)=(?P<value>\S+)")
 _BEGIN = """
 hostname localhost
+ip link set lo up
 echo 'deb [trusted=yes] file:/srv/archive ./' > /etc/apt/sources.list
 """
-"""As in a build of Docker's, the host's own name resolves: Gloo looks it up when a build tries Horovod."""
+"""As in a build of Docker's, the host's own name resolves and has an interface: Gloo needs both to try Horovod."""
 _END = """
 rm /etc/apt/sources.list
 find /var/lib/apt/lists /var/cache/apt -type f -delete

@@ -188,9 +188,20 @@ class Image:
             files |= make_launchers({"usr/bin/nvidia-smi": _NVIDIA_SMI})
             files[GPU_STATE] = json.dumps(asdict(Gpus(self.gpus_per_node, driver=driver)))
             if cuda:
-                metadata = f"Metadata-Version: 2.1\nName: nvidia-cuda-runtime\nVersion: {cuda}\n"
-                files[f"{_PACKAGES}/nvidia_cuda_runtime-{cuda}.dist-info/METADATA"] = metadata
+                files |= describe_cuda(cuda)
             write_files(folder, files)
+
+
+def describe_cuda(version: str, packages: str = _PACKAGES) -> Mapping[str, str]:
+    """
+    Return the file by which a folder of packages has a version of CUDA: path -> text.
+
+    Args:
+        version: The version, with a package of NVIDIA's.
+        packages: The folder. Default: that of the system's Python.
+    """
+    metadata = f"Metadata-Version: 2.1\nName: nvidia-cuda-runtime\nVersion: {version}\n"
+    return {f"{packages}/nvidia_cuda_runtime-{version}.dist-info/METADATA": metadata}
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:

@@ -73,6 +73,29 @@ def emr_core_node_lost(run: "ClusterCase") -> None:
 
 
 @case(
+    "On EMR the driver of the instances is older than the CUDA of their software needs: provisioning fails with both "
+    "versions and the remedy, and jobs are refused with them",
+    faults=[76],
+    expect="formed",
+    context=EMR | {"instance_type": "g5.12xlarge"},
+    gpus_per_node=4,
+    formed=2,
+)
+def emr_driver_too_old(run: "ClusterCase") -> None:
+    for node in (run.master, run.worker(1)):
+        node.wait_for_boot()
+        node.set_driver("535.183.01", cuda="13.0.96")
+    run.wait_for_steps(failed="environment")
+    seen = run.finish()
+    versions = "CUDA 13.0 of the software of jobs needs NVIDIA driver 580 or newer, the host has 535.183.01"
+    assert seen.environment.state == "failed"
+    assert versions in seen.environment.detail
+    assert "another release or image that has a newer driver" in seen.environment.detail
+    assert run.master.log_in("! deeplearning run -- true") == "status 0"
+    assert run.master.log_in(f"deeplearning run -- true 2>&1 | grep '{versions}'") == "status 0"
+
+
+@case(
     "On EMR the file system's name does not resolve, as without a mount target: EMR terminates the cluster, and "
     "the node names the mount",
     faults=[51],

@@ -49,6 +49,29 @@ def disk_full(run: "ClusterCase") -> None:
 
 
 @case(
+    "The nodes' driver is older than the CUDA of their software needs: provisioning fails with both versions and the "
+    "remedy, and jobs are refused with them",
+    faults=[76],
+    expect="formed",
+    workers=1,
+    context={"workers.instance_type": "g5.xlarge", "master.instance_type": "g5.xlarge"},
+)
+def driver_too_old(run: "ClusterCase") -> None:
+    for node in (run.master, run.worker(1)):
+        node.wait_for_boot()
+        node.set_driver("535.183.01", cuda="13.0.96")
+    run.wait_for_steps(failed="environment")
+    seen = run.finish()
+    versions = "CUDA 13.0 of the software of jobs needs NVIDIA driver 580 or newer, the host has 535.183.01"
+    assert seen.environment.state == "failed"
+    assert versions in seen.environment.detail
+    assert "another software.image that has a newer driver" in seen.environment.detail
+    assert versions in run.await_status(versions)
+    assert run.master.log_in("! deeplearning run -- true") == "status 0"
+    assert run.master.log_in(f"deeplearning run -- true 2>&1 | grep '{versions}'") == "status 0"
+
+
+@case(
     "A worker's GPU has uncorrected memory errors: it never becomes a member, and is replaced",
     faults=[58],
     expect="formed",

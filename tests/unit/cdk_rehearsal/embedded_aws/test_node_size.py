@@ -37,11 +37,20 @@ def test_the_largest_volume_of_the_launch_template_has_the_containers():
 
 
 @pytest.mark.parametrize(
-    "text", ["localStorage:\n  strategy: RAID0", '["apiclient", "ephemeral-storage", "bind", "--dirs", "/var"]']
+    ("user_data", "size"),
+    [
+        ("spec:\n  instance:\n    localStorage:\n      strategy: RAID0\n", "3539Gi"),
+        ('  ["apiclient", "ephemeral-storage", "bind", "--dirs", "/var/lib/containerd"]\n', "3539Gi"),
+        ("", "200Gi"),
+    ],
 )
-def test_own_disks_of_a_type_have_the_containers_where_its_user_data_says_so(text):
-    facts = describe(96, 786432, 15, 50) | {"InstanceStorageInfo": {"TotalSizeInGB": 1800}}
-    data = {"BlockDeviceMappings": [{"Ebs": {"VolumeSize": 100}}]}
-    assert measure_node(facts, data)[0]["ephemeral-storage"] == "100Gi"
-    data["UserData"] = base64.b64encode(text.encode()).decode()
-    assert measure_node(facts, data)[0]["ephemeral-storage"] == "1676Gi"
+def test_the_instance_store_has_the_containers_where_user_data_says_so(user_data, size):
+    facts = describe(48, 196608, 15, 50) | {"InstanceStorageInfo": {"TotalSizeInGB": 3800}}  # g5.12xlarge
+    encoded = base64.b64encode(user_data.encode()).decode()
+    template = {"BlockDeviceMappings": [{"Ebs": {"VolumeSize": 200}}], "UserData": encoded}
+    assert measure_node(facts, template)[0]["ephemeral-storage"] == size
+
+
+def test_a_type_without_an_instance_store_has_the_containers_on_its_volume():
+    template = {"UserData": base64.b64encode(b"strategy: RAID0").decode()}
+    assert measure_node(describe(2, 8192, 3, 10), template)[0]["ephemeral-storage"] == "20Gi"

@@ -44,7 +44,7 @@ def runtime(name, version):
 def check(lab, tmp_path):
     """Return a function that holds a driver against the packages of an environment."""
 
-    def check(driver, files, library=0):
+    def check(driver, files, library=0, newer_driver="buy a newer driver"):
         packages, python = tmp_path / "packages", tmp_path / "python"
         packages.mkdir()
         for name, text in files.items():
@@ -55,7 +55,7 @@ def check(lab, tmp_path):
         body = f"[ \"$*\" = '--query-gpu=driver_version --format=csv,noheader' ] || exit 2\n{driver}"
         node = lab.node(0)
         lab.program(0, "nvidia-smi", body)
-        check_driver(node.programs, str(python))
+        check_driver(node.programs, str(python), newer_driver)
 
     return check
 
@@ -71,15 +71,38 @@ def check(lab, tmp_path):
     ],
 )  # fmt: skip
 def test_a_driver_older_than_cuda_needs_is_a_failure_that_names_both(check, driver, files, words):
-    with pytest.raises(StageFailure, match=words) as caught:
+    with pytest.raises(StageFailure, match=words):
         check(f"echo {driver}; echo {driver}", files)
-    assert "torch==2.7.1 with CUDA 12.6 for driver 525" in caught.value.remedy
 
 
-def test_the_remedy_names_the_package_of_nvidia_for_older_drivers(check):
+@pytest.mark.parametrize(
+    ("driver", "newer_driver", "remedy"),
+    [
+        (
+            OLD,
+            "buy a newer driver",
+            (
+                "take software for an older CUDA, such as torch==2.7.1 with CUDA 12.6 for driver 525, or buy a newer "
+                "driver, or put NVIDIA's cuda-compat-13-0 into the image"
+            ),
+        ),
+        (
+            "470.256.02",
+            "",
+            (
+                "take software for an older CUDA, such as torch==2.7.1+cu118 from PyTorch's own index for driver 450, "
+                "or put NVIDIA's cuda-compat-13-0 into the image"
+            ),
+        ),
+        ("418.87.00", "", "put NVIDIA's cuda-compat-13-0 into the image"),
+    ],
+)
+def test_the_remedy_names_software_that_the_driver_supports_and_how_to_get_another_driver(
+    check, driver, newer_driver, remedy
+):
     with pytest.raises(StageFailure) as caught:
-        check(f"echo {OLD}", torch("13.0"))
-    assert caught.value.remedy.endswith("cuda-compat-13-0")
+        check(f"echo {driver}", torch("13.0"), newer_driver=newer_driver)
+    assert caught.value.remedy == remedy
 
 
 @pytest.mark.parametrize(
@@ -108,4 +131,4 @@ def test_a_driver_that_does_not_answer_is_left_to_the_check_of_the_gpus(check):
 def test_a_node_without_the_interpreter_passes(lab):
     node = lab.node(0)
     lab.program(0, "nvidia-smi", f"echo {OLD}")
-    check_driver(node.programs, "/no/python")
+    check_driver(node.programs, "/no/python", "")

@@ -217,6 +217,7 @@ def test_machines_are_found_by_role_and_order_of_launch(run: ClusterCase, record
         (lambda node: node.reboot(), [("reboot", "i-2")]),
         (lambda node: node.run_user_data_again(), [("run", "i-2", "/var/lib/cloud/instance/scripts/part-001")]),
         (lambda node: node.set_gpus(3, ecc_errors=1, answer_seconds=25.0), [("set_gpus", "i-2", 3, 1, 25.0)]),
+        (lambda node: node.set_driver("535", cuda="13.0"), [("set_driver", "i-2", "535", "13.0")]),
         (lambda node: node.break_mounts("hang", 9.0), [("break_mounts", "i-2", "hang", 9.0)]),
         (lambda node: node.fill_disk(2), [("fill", "i-2", 2 << 20)]),
         (lambda node: node.slow_metadata(2.0), [("fault", "i-2", MetadataFault(delay_seconds=2.0))]),
