@@ -15,7 +15,13 @@ from deeplearning_contract.jobs.submission import KubernetesSettings, make_secre
 from deeplearning_contract.names import MEMBERSHIP_FILE
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_membership
 from deeplearning_rehearsal.checks.failure_alarm import FAILING_JOB
-from deeplearning_rehearsal.checks.training import ENDLESS_JOB, LAUNCHER, make_training_report, read_result
+from deeplearning_rehearsal.checks.training import (
+    ENDLESS_JOB,
+    LAUNCHER,
+    copy_programs,
+    make_training_report,
+    read_result,
+)
 from deeplearning_rehearsal.cluster_run import ClusterRun
 from deeplearning_rehearsal.kubernetes_jobs import KubernetesJobs, name_node
 from deeplearning_rehearsal.platforms.eks import await_job, find_end, list_pods, read_log, require_success
@@ -128,6 +134,7 @@ class PodRun(ClusterRun):
 
     def _start(self, definition: JobDefinition) -> str:
         """Create a Job as `deeplearning-cdk submit` does, and return its name."""
+        copy_programs(self.jobs.clients, self.jobs.submission)
         job = make_job(self.jobs.submission, definition, secret=make_secret())
         self.jobs.api.call("POST", locate("jobs", self.jobs.settings.namespace), job)
         return str(job["metadata"]["name"])

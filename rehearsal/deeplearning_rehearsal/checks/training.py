@@ -86,8 +86,14 @@ def list_checkpoints(shared: Path, job: str) -> list[Path]:
     return sorted(path for path in found if path.suffix != ".tmp")
 
 
+def copy_programs(clients: Callable[[str], Any], settings: SubmissionSettings) -> None:
+    """Copy the programs of jobs to where they read them, as `deeplearning-cdk submit` does before each job."""
+    if copy := make_agent_copy(settings):
+        clients("s3").copy_object(**copy)
+
+
 def upload_example(clients: Callable[[str], Any], settings: SubmissionSettings, digits: Path) -> JobDefinition:
-    """Upload the example's source folder as `deeplearning-cdk submit` does, and copy the programs; return the job."""
+    """Upload the example's source folder to where the cluster's submission document says; return the job."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for path in (example_folder() / PROGRAM, example_folder() / DATA_MODULE, digits):
@@ -95,8 +101,6 @@ def upload_example(clients: Callable[[str], Any], settings: SubmissionSettings, 
     sha256 = hashlib.sha256(buffer.getvalue()).hexdigest()
     source = ScriptSettings(settings.bucket, f"{settings.prefix}{sha256}.tar.gz", sha256)
     clients("s3").put_object(Bucket=source.bucket, Key=source.key, Body=buffer.getvalue())
-    if copy := make_agent_copy(settings):
-        clients("s3").copy_object(**copy)
     return replace(read_job(), source=source)
 
 

@@ -15,7 +15,13 @@ from deeplearning_contract.jobs.training_job import (
     name_training_job,
 )
 from deeplearning_rehearsal.checks.results import TrainingReport
-from deeplearning_rehearsal.checks.training import LAUNCHER, last_lines, make_training_report, read_result
+from deeplearning_rehearsal.checks.training import (
+    LAUNCHER,
+    copy_programs,
+    last_lines,
+    make_training_report,
+    read_result,
+)
 from deeplearning_rehearsal.platforms.job_platform import JobPlatform
 from deeplearning_rehearsal.platforms.platform import Clients
 
@@ -55,6 +61,7 @@ def start_training_job(clients: Clients, submission: SubmissionSettings, job: Jo
     """Create a training job as `deeplearning-cdk submit` does, and return its name."""
     time_text = datetime.now(timezone.utc).strftime("%Y%m%d%H%M%S")
     name = name_training_job(get_training(submission), job.name, time_text)
+    copy_programs(clients, submission)
     clients("sagemaker").create_training_job(**make_training_request(submission, job, name, secret=make_secret()))
     return name
 
