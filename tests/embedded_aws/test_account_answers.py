@@ -5,9 +5,10 @@ import datetime as dt
 import pytest
 from botocore.exceptions import ClientError
 
-BLOCK = {"id": "cr-0123456789abcdef0", "zone": "us-east-1a", "instance_type": "c5.large", "instances": 2}
+BLOCK = {"id": "cr-0123456789abcdef0", "zone": "us-east-1a", "instance_type": "p4d.24xlarge", "instances": 2}
+"""Of a type that EC2 sells in Capacity Blocks."""
 LATER = {**BLOCK, "begins": 3600.0, "ends": 90000.0}
-RESERVED = {**BLOCK, "id": "cr-0fedcba9876543210", "instance_type": "p4d.24xlarge", "is_block": False}
+RESERVED = {**BLOCK, "id": "cr-0fedcba9876543210", "is_block": False}
 STANDARD = "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"
 SPOT = "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests"
 RESERVATIONS, KIND = "CapacityReservations", ("State", "ReservationType", "EndDateType")
@@ -21,6 +22,7 @@ def deploy_block(deploy_template, sample_template):
         template = sample_template["Resources"]
         template["WorkerGroup"]["Properties"]["DesiredCapacity"] = "0"  # asked for later: refusals fail a new group
         template["WorkerTemplate"]["Properties"]["LaunchTemplateData"] |= {
+            "InstanceType": BLOCK["instance_type"],
             "InstanceMarketOptions": {"MarketType": "capacity-block"},
             "CapacityReservationSpecification": {"CapacityReservationTarget": {"CapacityReservationId": BLOCK["id"]}},
         }
@@ -88,7 +90,7 @@ def test_a_group_gets_instances_of_a_block_once_it_has_begun_and_no_more_than_it
     assert (row["State"], row["AvailableInstanceCount"]) == ("active", 0)
 
 
-@pytest.mark.parametrize("change", [{"instance_type": "c5.xlarge"}, {"zone": "us-east-1b"}, {"ends": 0.0}])
+@pytest.mark.parametrize("change", [{"instance_type": "p5.48xlarge"}, {"zone": "us-east-1b"}, {"ends": 0.0}])
 def test_a_block_of_another_type_or_zone_or_of_the_past_launches_nothing(deploy_block, change):
     cloud = deploy_block({**BLOCK, **change})
     cloud.ask("WorkerGroup", 1)
@@ -99,7 +101,7 @@ def test_a_block_of_another_type_or_zone_or_of_the_past_launches_nothing(deploy_
 def test_an_account_without_given_reservations_has_the_one_that_a_group_targets(deploy_block):
     cloud = deploy_block()
     cloud.ask("WorkerGroup", 1)
-    assert cloud.machine("worker")["instance_type"] == "c5.large"
+    assert cloud.machine("worker")["instance_type"] == BLOCK["instance_type"]
     find = cloud.client("ec2").describe_capacity_reservations
     (row,) = find(CapacityReservationIds=[BLOCK["id"]])[RESERVATIONS]
     assert (row["State"], row["ReservationType"], row["AvailabilityZone"]) == ("active", "capacity-block", "us-east-1a")

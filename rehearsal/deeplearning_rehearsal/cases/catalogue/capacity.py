@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # Reading a case needs neither machines nor an embedded AWS.
     from deeplearning_rehearsal.cases.cluster_case import ClusterCase
 
 BLOCK = "cr-0123456789abcdef0"
+SOLD_IN_BLOCKS = "p4d.24xlarge"
 
 
 def read_worker_group(run: "ClusterCase") -> Mapping[str, Any]:
@@ -54,13 +55,17 @@ def bad_image(run: "ClusterCase") -> None:
     faults=[75],
     workers=2,
     min_capacity=2,
-    context={"workers.purchase": f"capacity-block:{BLOCK}", "network.availability_zone": "us-east-1a"},
+    context={
+        "workers.purchase": f"capacity-block:{BLOCK}",
+        "workers.instance_type": SOLD_IN_BLOCKS,
+        "network.availability_zone": "us-east-1a",
+    },
     cloud=CloudFaults(
         reservations=[
             Reservation(
                 id=BLOCK,
                 zone="us-east-1a",
-                instance_type="p3dn.24xlarge",
+                instance_type=SOLD_IN_BLOCKS,
                 instances=2,
                 begins=172800.0,
             )
