@@ -93,7 +93,6 @@ def keys(sample):
         ({"IamInstanceProfile": {"Name": "own"}}, "must not have IamInstanceProfile"),
         ({"InstanceMarketOptions": {"MarketType": "spot"}}, "must not have InstanceMarketOptions"),
         ({"InstanceType": "c5.2xlarge"}, "Cannot specify instance types in launch template and API Request"),
-        ({"UserData": "aGVsbG8="}, "got UserData"),
         ({"KeyName": "gone"}, "InvalidRequestException: The key pair 'gone' does not exist"),
     ],
 )
