@@ -89,6 +89,20 @@ def eks_file_system_addon_absent(run: "ClusterCase") -> None:
 
 
 @case(
+    "On EKS a job fails: submit ends with its status, and its pod sends the event of which the alarm topic notifies",
+    expect="job",
+    context=EKS | {"instance_type": "m5.xlarge"},
+    job=Digits(keys={"program": ["python3", "-c", "raise SystemExit(3)"]}),
+    proves_rights=True,
+)
+def eks_job_fails(run: "ClusterCase") -> None:
+    seen = run.finish()
+    assert seen.job_runs == 1
+    assert seen.job_status == "Failed/PodFailurePolicy"
+    assert seen.submit_status == 3
+
+
+@case(
     "On EKS a job asks for more GPUs than a node has: submit refuses more than the type has, and else says what "
     "the scheduler does",
     expect="job",
