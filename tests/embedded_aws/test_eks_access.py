@@ -220,7 +220,7 @@ def permit_attachments(sample, *, subnet="", owner="learning"):
         "NetworkRole",
         [each for each in NETWORK_ACTIONS if each not in [*limited, "ec2:CreateTags"]],
         allow(["ec2:CreateTags"], interface, Condition=is_new),
-        allow(limited, interface, Condition={"ArnEquals": {"ec2:Subnet": place}}),
+        allow([*limited, "ec2:CreateTags"], interface, Condition={"ArnEquals": {"ec2:Subnet": place}}),
         allow(limited, instance, Condition={"StringEquals": {"aws:ResourceTag/owner": owner}}),
         allow(limited[2:], "arn:aws:ec2:us-east-1:123456789012:security-group/*"),
     )

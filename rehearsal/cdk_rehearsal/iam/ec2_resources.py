@@ -71,8 +71,11 @@ def targets_of_tagged_resources(parameters: Parameters, account: Account) -> Ite
         kinds = parameters.get("Kinds", _CREATED[action])
         yield from _targets_of_created(kinds, {**context, "ec2:CreateAction": str(action)}, account)
     for name in parameters.get("Resources", ()):
-        arn, own = _tag_target(account, _KINDS[name.partition("-")[0]], name)
-        yield arn, {**own, **context}
+        kind = _KINDS[name.partition("-")[0]]
+        arn, own = _tag_target(account, kind, name)
+        is_placed = kind == "network-interface" and "SubnetId" in parameters
+        place = {"ec2:Subnet": account.arn("ec2", f"subnet/{parameters['SubnetId']}")} if is_placed else {}
+        yield arn, {**own, **place, **context}
 
 
 def _targets_of_site(parameters: Parameters, account: Account) -> Iterator[Target]:

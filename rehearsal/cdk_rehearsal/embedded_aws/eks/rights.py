@@ -238,6 +238,8 @@ class ClusterRights:
             *((f"ec2.Describe{name}", {}) for name in reads),
             ("ec2.CreateNetworkInterface", {"SubnetId": subnet, "SecurityGroupIds": groups, "Tags": tags}),
             ("ec2.CreateTags", {"CreateAction": "CreateNetworkInterface", "Tags": tags}),
+            # The plugin tags an interface again that lacks its tags (amazon-vpc-cni-k8s, pkg/awsutils, TagENI).
+            ("ec2.CreateTags", {"Resources": [primary["NetworkInterfaceId"]], "SubnetId": subnet, "Tags": tags}),
             *((f"ec2.{name}NetworkInterface", attached) for name in ("Attach", "Detach")),
             *(("ec2.ModifyNetworkInterfaceAttribute", {**attached, "GroupId": group}) for group in groups),
             ("ec2.AssignPrivateIpAddresses", interface),
