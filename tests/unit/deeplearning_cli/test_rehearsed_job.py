@@ -16,7 +16,14 @@ from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import Platform, SubmissionSettings, make_agent_copy
 from deeplearning_contract.jobs.training_job import SIGNING_PARAMETER
 from deeplearning_contract.setting_parts import ScriptSettings
-from deeplearning_rehearsal.checks.training import JOB_FILE, PROGRAM, example_folder, read_job, upload_example
+from deeplearning_rehearsal.checks.training import (
+    JOB_FILE,
+    PROGRAM,
+    copy_programs,
+    example_folder,
+    read_job,
+    upload_example,
+)
 from deeplearning_rehearsal.platforms.registry import CLUSTER_PLATFORMS
 from deeplearning_rehearsal.platforms.sagemaker import run_training_job
 from tests.unit.deeplearning_contract.test_training_job import TRAINING
@@ -45,6 +52,9 @@ class Service:
 
     def paginate(self, **_: Any) -> list[dict[str, Any]]:
         return []
+
+    def copy_object(self, **_: Any) -> None:
+        """Take the programs, which are copied before a job starts."""
 
     def create_training_job(self, **request: Any) -> NoReturn:
         request["TrainingJobName"] = request["TrainingJobName"][:-TIME_DIGITS]
@@ -91,6 +101,7 @@ def test_every_rehearsal_submits_the_job_of_one_file_that_submit_takes(job: JobD
     for settings in SETTINGS.values():
         uploaded = upload_example(lambda _: store, settings, tmp_path / "digits.csv.gz")
         assert replace(uploaded, source=None) == job
+        copy_programs(lambda _: store, settings)
     assert copies == [make_agent_copy(SETTINGS["sagemaker"])]
 
 
