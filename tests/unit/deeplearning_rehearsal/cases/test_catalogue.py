@@ -63,6 +63,7 @@ NO_ROWS = {
     "data-staged",
     "eks-file-system-addon-absent",
     "eks-greedy-job",
+    "eks-job-fails",
     "eks-image-gone",
     "eks-two-jobs",
     "emr-stop-after",
