@@ -67,7 +67,14 @@ _RENAMED = {
     ("AWS::EFS::FileSystem", "FileSystemTags"): "",
 }
 """Property -> its name in the call, empty for one that the call has in another form; `Tags` differs everywhere."""
-_CLASSES = {r"\p{L}": "A-Za-z\u00c0-\uffff", r"\p{Z}": r"\s", r"\p{N}": "0-9", r"\p{M}": "", r"\p{ASCII}": r"\x00-\x7f"}
+_SPACES = " \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_CLASSES = {
+    r"\p{L}": "A-Za-z\u00c0-\uffff",
+    r"\p{Z}": rf"\s{_SPACES}",
+    r"\p{N}": "0-9",
+    r"\p{M}": "",
+    r"\p{ASCII}": r"\x00-\x7f",
+}
 
 
 def judge_calls(template: ResolvedTemplate) -> Iterator[Violation]:
@@ -159,11 +166,15 @@ def _judge_text(shape: "Shape", text: str, path: str, source: str) -> Iterator[V
 
 
 def _fits(pattern: str, text: str) -> bool:
-    """Return whether a text matches; a pattern that Python cannot read is no rule."""
+    """
+    Return whether a text matches; a pattern that Python cannot read is no rule.
+
+    As in Java, `\\w`, `\\d` and `\\s` match ASCII characters alone.
+    """
     for java, python in _CLASSES.items():
         pattern = pattern.replace(java, python)
     try:
-        return re.fullmatch(pattern, text, re.DOTALL) is not None
+        return re.fullmatch(pattern, text, re.DOTALL | re.ASCII) is not None
     except re.error:
         return True
 
