@@ -12,11 +12,13 @@ from cdk_rehearsal.embedded_aws.resources.simple import Simple, is_true
 def _create_file_system(creation: Creation) -> Created:
     efs = creation.client("efs")
     properties = creation.properties
+    throughput = properties.select("ProvisionedThroughputInMibps")
     file_system = efs.create_file_system(
         CreationToken=str(uuid.uuid4()),
         Encrypted=is_true(properties.get("Encrypted", False)),
         Tags=creation.tags("FileSystemTags"),
         **properties.select("PerformanceMode", "ThroughputMode"),
+        **{name: float(value) for name, value in throughput.items()},
     )
     identity = file_system["FileSystemId"]
     if "LifecyclePolicies" in properties:

@@ -1,0 +1,17 @@
+"""The rehearsal's table of supported resources, held against everything that the presets of the gates emit."""
+
+from typing import Any
+
+import pytest
+
+from cdk_rehearsal.referees.resource_support import find_gaps
+from tests.gates.presets import PRESETS
+
+_NOT_REHEARSED = ("type AWS::SageMaker::NotebookInstance", "type AWS::SageMaker::NotebookInstanceLifecycleConfig")
+"""A notebook is not rehearsed."""
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_rehearsal_takes_everything_that_a_preset_emits(synthesize: Any, preset: str) -> None:
+    for template in synthesize(PRESETS[preset]).values():
+        assert [gap for gap in find_gaps(template) if not gap.endswith(_NOT_REHEARSED)] == []
