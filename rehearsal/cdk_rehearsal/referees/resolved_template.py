@@ -88,6 +88,36 @@ class ResolvedTemplate:
             if "Condition" not in resource or self.condition(resource["Condition"])
         }
 
+    @property
+    def region(self) -> str:
+        """Return the region where it is to be deployed."""
+        return self._region
+
+    def write_template(self) -> Mapping[str, Any]:
+        """Return a template of the resources with values where they are known, and intrinsics elsewhere."""
+        resources = {}
+        for name, resource in self.resources.items():
+            properties = self._reduce(self._template["Resources"][name].get("Properties", {}))
+            needs = resource.get("DependsOn", [])
+            needs = [each for each in ([needs] if isinstance(needs, str) else needs) if each in self.resources]
+            resources[name] = {**resource, "Properties": properties, "DependsOn": needs}
+            resources[name].pop("Condition", None)
+        kept = {key: self._template[key] for key in ("Parameters", "Mappings") if key in self._template}
+        return {**kept, "Resources": resources}
+
+    def _reduce(self, value: Any) -> Any:
+        """Return a value as `_resolve` does, but with the intrinsic in place of a value with a token."""
+        resolved = self._resolve(value)
+        if is_known(resolved):
+            return resolved
+        if isinstance(value, list):
+            return [each for each in map(self._reduce, value) if each is not NO_VALUE]
+        if "Fn::If" in value:
+            condition, yes, no = value["Fn::If"]
+            return self._reduce(yes if self.condition(condition) else no)
+        reduced = {key: self._reduce(each) for key, each in value.items()}
+        return {key: each for key, each in reduced.items() if each is not NO_VALUE}
+
     def list_type(self, *types: str) -> Iterator[tuple[str, Any]]:
         """Yield logical id and resolved properties of the resources of some types."""
         for name, resource in self.resources.items():

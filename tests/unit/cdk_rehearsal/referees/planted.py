@@ -308,6 +308,7 @@ PLANTED = (
         "",
         {"FifoQueue": True, "QueueName": "q"},
         _SQS_QUOTA,
+        beside=("Subscription",),
     ),
     Planted("a function that runs for more than 15 minutes", "Function", "Timeout", 1000, _LAMBDA, beside=("Queue",)),
     Planted("a function with 64 MB of memory", "Function", "MemorySize", 64, _LAMBDA),
