@@ -351,13 +351,14 @@ class SharedFileSystem(Construct):
 
 _ENCRYPTED_ONLY: dict[str, Any] = {
     # A policy without an allow leaves access to identity policies alone, so IAM is required too. It names no resource,
-    # as in the examples of EFS: it applies to the file system to which it is attached.
+    # as in the examples of EFS: it applies to the file system to which it is attached. Its actions are those of clients
+    # alone: EFS refuses a policy that it takes for one which prevents later changes of the policy.
     "Version": "2012-10-17",
     "Statement": [
         {
             "Effect": "Deny",
             "Principal": {"AWS": "*"},
-            "Action": "*",
+            "Action": "elasticfilesystem:Client*",
             "Condition": {"Bool": {"aws:SecureTransport": "false"}},
         }
     ],

@@ -1,4 +1,4 @@
-"""Rules of cdk-preflight, each with what AWS says in the package's rule, on properties that this library emits."""
+"""All referees on properties that this library emits; most of what they refuse, cdk-preflight alone finds."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import pytest
 
 from cdk_rehearsal.referees import validation_engine
 from cdk_rehearsal.referees.judge import judge_template
+from tests.unit.cdk_rehearsal.referees.refused_and_taken import PAIRS, Pair
 
 
 def _find(kind: str, properties: dict[str, Any]) -> list[str]:
@@ -18,29 +19,10 @@ def _expire(days: int) -> dict[str, Any]:
     return {"Id": "old", "Status": "Enabled", "ExpirationInDays": days, "Transitions": transitions}
 
 
-@pytest.mark.parametrize(
-    ("rule", "kind", "refused", "taken"),
-    [
-        (
-            "pf-s3-lifecycle-days-order",
-            "AWS::S3::Bucket",
-            {"LifecycleConfiguration": {"Rules": [_expire(30)]}},
-            {"LifecycleConfiguration": {"Rules": [_expire(31)]}},
-        ),
-        (
-            "pf-elbv2-lb-idle-timeout-range",
-            "AWS::ElasticLoadBalancingV2::LoadBalancer",
-            {"LoadBalancerAttributes": [{"Key": "idle_timeout.timeout_seconds", "Value": "4001"}]},
-            {"LoadBalancerAttributes": [{"Key": "idle_timeout.timeout_seconds", "Value": "4000"}]},
-        ),
-    ],
-)
-def test_a_rule_that_an_account_proved_refuses(
-    rule: str, kind: str, refused: dict[str, Any], taken: dict[str, Any]
-) -> None:
-    subnets = {"Subnets": ["subnet-0123456789abcdef0", "subnet-0123456789abcdef1"]} if "Balancing" in kind else {}
-    assert rule in _find(kind, {**subnets, **refused})
-    assert rule not in _find(kind, {**subnets, **taken})
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+def test_what_aws_refuses_is_refused_and_its_neighbour_is_taken(pair: Pair) -> None:
+    assert _find(pair.kind, pair.refused), pair.source
+    assert _find(pair.kind, pair.taken) == []
 
 
 def test_a_value_that_a_condition_chooses_is_resolved_and_one_of_a_deployment_is_none() -> None:
