@@ -118,12 +118,11 @@ REFUSALS = {
     "The following CIDRs are invalid in publicAccessCidrs: [2001:db8::/32]": make_template(
         Cluster=open_api("2001:db8::/32")
     ),
-    "set bootstrapSelfManagedAddons to false": make_template(Cluster={"BootstrapSelfManagedAddons": True}),
-    "the rehearsal knows no creator of a cluster": make_template(
-        Cluster={"AccessConfig": {"AuthenticationMode": "API", "BootstrapClusterCreatorAdminPermissions": True}}
+    "Cluster: AWS::EKS::Cluster property BootstrapSelfManagedAddons = True": make_template(
+        Cluster={"BootstrapSelfManagedAddons": True}
     ),
-    "Addon kubecost_kubecost specified is not supported in 1.35 kubernetes version": make_template(
-        {"Other": make_addon("kubecost_kubecost")}
+    "Cluster: AWS::EKS::Cluster property AccessConfig.BootstrapClusterCreatorAdminPermissions = True": make_template(
+        Cluster={"AccessConfig": {"AuthenticationMode": "API", "BootstrapClusterCreatorAdminPermissions": True}}
     ),
     "The specified access entry resource is already in use on this cluster.": make_template(
         {"Second": make_entry(SUBMITTER)}

@@ -96,7 +96,10 @@ def make_resource(kind, **properties):
             "Queue": {"Type": "AWS::SQS::Queue", "Properties": {}},
             "Table": {
                 "Type": "AWS::DynamoDB::Table",
-                "Properties": {"BillingMode": "PAY_PER_REQUEST", "StreamSpecification": {"StreamViewType": "KEYS_ONLY"}},
+                "Properties": {
+                    "BillingMode": "PAY_PER_REQUEST",
+                    "StreamSpecification": {"StreamViewType": "KEYS_ONLY"},
+                },
             },
             "Topic": {"Type": "AWS::SNS::Topic", "Properties": {}},
             "Own": {
@@ -126,7 +129,11 @@ UNKNOWN = [
         "without property AccessConfig.AuthenticationMode",
     ),
     ("AWS::EKS::Nodegroup", {"ClusterName": "c"}, "without property LaunchTemplate"),
-    ("AWS::EKS::Nodegroup", {**NODES, "InstanceTypes": ["a", "b"]}, "property InstanceTypes with 2 entries (at most 1)"),
+    (
+        "AWS::EKS::Nodegroup",
+        {**NODES, "InstanceTypes": ["a", "b"]},
+        "property InstanceTypes with 2 entries",
+    ),
     ("AWS::EKS::Nodegroup", {**NODES, "AmiType": "AL2_x86_64"}, "property AmiType = 'AL2_x86_64' (only Bottlerocket"),
     ("AWS::EKS::Nodegroup", {"LaunchTemplate": {"Id": {"Ref": "Own"}}}, "whose LaunchTemplateData.ImageId is given"),
     ("AWS::EKS::Addon", {"AddonName": "metrics-server"}, "property AddonName = 'metrics-server'"),
@@ -140,13 +147,21 @@ UNKNOWN = [
     ("AWS::Events::Rule", {"EventPattern": {"$or": [{"a": ["b"]}]}}, "(only plain values, prefix, suffix"),
     ("AWS::Events::Rule", {"ScheduleExpression": "cron(0 8 L * ? *)"}, "without L, W, #"),
     ("AWS::Events::Rule", {"ScheduleExpression": "cron(0 8 ? * 2#1 *)"}, "without L, W, #"),
-    ("AWS::Events::Rule", {**RULE, "Targets": [{"Id": "a", "Arn": "arn:aws:ecs:us-east-1:1:cluster/c"}]}, "(only funct"),
+    (
+        "AWS::Events::Rule",
+        {**RULE, "Targets": [{"Id": "a", "Arn": "arn:aws:ecs:us-east-1:1:cluster/c"}]},
+        "(only funct",
+    ),
     (
         "AWS::Events::Rule",
         {**RULE, "Targets": [{"InputTransformer": {"InputTemplate": '{"a": <b>}'}}]},
         "(only JSON strings",
     ),
-    ("AWS::AutoScaling::AutoScalingGroup", {"TerminationPolicies": ["ClosestToNextInstanceHour"]}, "TerminationPolicies"),
+    (
+        "AWS::AutoScaling::AutoScalingGroup",
+        {"TerminationPolicies": ["ClosestToNextInstanceHour"]},
+        "TerminationPolicies",
+    ),
     ("AWS::Backup::BackupSelection", {"BackupSelection": {"Resources": ["arn:aws:s3:::b"]}}, "(only EFS file systems"),
     ("AWS::DynamoDB::GlobalTable", {"Replicas": [{"Region": "a"}, {"Region": "b"}]}, "Replicas with 2 entries"),
     ("Custom::Thing", {"ServiceToken": {"Ref": "Topic"}}, "(only functions)"),

@@ -146,7 +146,7 @@ class _TemplateScope:
         raise LookupError(reference)
 
     def read_other_stack(self, function: str, argument: Any) -> str:
-        raise LookupError(function)
+        raise LookupError(function, argument)
 
 
 def _find_gaps(template: Mapping[str, Any], scope: _TemplateScope) -> Iterator[str]:
@@ -200,14 +200,20 @@ def _find_value_gaps(
     for paths, reason in support.required.items():
         if all(_lacks(properties, path.split(".")) for path in paths.split("|")):
             yield f"without property {paths.replace('|', ' or ')} ({reason})"
+    yield from _find_shape_gaps(properties, support, resources)
+
+
+def _find_shape_gaps(
+    properties: Mapping[str, Any], support: TypeSupport, resources: Mapping[str, Any]
+) -> Iterator[str]:
     for path, most in support.most.items():
-        given, *parents = reversed(path.split("."))
-        for owner in _values_at(properties, parents[::-1]):
-            if isinstance(owner, dict) and isinstance(owner.get(given), list) and len(owner[given]) > most:
+        *parents, given = path.split(".")
+        for owner in _values_at(properties, parents):
+            if isinstance(owner.get(given), list) and len(owner[given]) > most:
                 yield f"property {path} with {len(owner[given])} entries (at most {most})"
     for path, refused in support.without.items():
         for part in _values_at(properties, path.split(".")):
-            name = part.get("Ref") if isinstance(part, dict) else None
+            name = str(part.get("Ref")) if isinstance(part, dict) else ""
             other = resources.get(name, {}).get("Properties", {})
             if any(True for _ in _values_at(other, refused.split("."))):
                 yield f"property {path} = {name}, whose {refused} is given (only without)"
