@@ -3,6 +3,7 @@
 import pytest
 from botocore.exceptions import ClientError
 
+from cdk_rehearsal.embedded_aws.eks.request import VERSIONS
 from tests.embedded_aws.eks_sample import HASTE, Sample
 from tests.embedded_aws.eks_template import (
     NAME,
@@ -117,12 +118,11 @@ REFUSALS = {
     "The following CIDRs are invalid in publicAccessCidrs: [2001:db8::/32]": make_template(
         Cluster=open_api("2001:db8::/32")
     ),
-    "set bootstrapSelfManagedAddons to false": make_template(Cluster={"BootstrapSelfManagedAddons": True}),
-    "the rehearsal knows no creator of a cluster": make_template(
-        Cluster={"AccessConfig": {"AuthenticationMode": "API", "BootstrapClusterCreatorAdminPermissions": True}}
+    "Cluster: AWS::EKS::Cluster property BootstrapSelfManagedAddons = True": make_template(
+        Cluster={"BootstrapSelfManagedAddons": True}
     ),
-    "Addon kubecost_kubecost specified is not supported in 1.35 kubernetes version": make_template(
-        {"Other": make_addon("kubecost_kubecost")}
+    "Cluster: AWS::EKS::Cluster property AccessConfig.BootstrapClusterCreatorAdminPermissions = True": make_template(
+        Cluster={"AccessConfig": {"AuthenticationMode": "API", "BootstrapClusterCreatorAdminPermissions": True}}
     ),
     "The specified access entry resource is already in use on this cluster.": make_template(
         {"Second": make_entry(SUBMITTER)}
@@ -140,6 +140,15 @@ def test_eks_refuses(refuse, words):
 
 def test_a_stack_with_a_cluster_is_refused_where_nothing_runs_control_planes(refuse):
     assert "Cluster: no control plane" in refuse(make_template(), has_clusters=False)
+
+
+def test_a_cluster_without_a_version_has_the_default_version(deploy_template):
+    """EKS API reference, CreateCluster: "If you don't specify a value here, the default version" is used."""
+    template = make_template(Cluster={"Name": "plain"})
+    del template["Resources"]["Cluster"]["Properties"]["Version"]
+    cloud = deploy_template(template)
+    cloud.observation("Cluster CREATE_COMPLETE")
+    assert cloud.client("eks").describe_cluster(name="plain")["cluster"]["version"] == VERSIONS[-1]
 
 
 def test_coredns_is_degraded_without_a_node(deploy_template):

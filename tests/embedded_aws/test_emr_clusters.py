@@ -773,7 +773,7 @@ def test_an_image_that_takes_the_instance_store_before_emr_ends_the_cluster(refu
     ("change", "message"),
     [
         ({"ReleaseLabel": "emr-seven"}, "The supplied release label is invalid: emr-seven."),
-        ({"ReleaseLabel": "emr-5.8.0"}, "the rehearsal knows releases from emr-5.30.0 on, got emr-5.8.0"),
+        ({"ReleaseLabel": "emr-5.8.0"}, "ReleaseLabel = 'emr-5.8.0' (only releases from emr-5.30.0 on)"),
         ({"ReleaseLabel": "emr-7.99.0"}, "The supplied release label is invalid: emr-7.99.0."),
         ({"ReleaseLabel": "emr-6.16.0"}, "The supplied release label is invalid: emr-6.16.0."),
         ({"Applications": [{"Name": "Hadoop"}, {"Name": "Sprak"}]}, "Applications must be those of EMR, got Sprak"),
@@ -784,7 +784,10 @@ def test_an_image_that_takes_the_instance_store_before_emr_ends_the_cluster(refu
         ({"SecurityConfiguration": "none"}, "Security configuration with name 'none' does not exist."),
         ({"EbsRootVolumeSize": 8}, "EbsRootVolumeSize must be from 15 to 100, got 8"),
         ({"AutoTerminationPolicy": {"IdleTimeout": 59}}, "IdleTimeout must be from 60 to 604800, got 59"),
-        ({"Steps": [{**make_step("a", "b"), "HadoopJarStep": {"Jar": "s3://b/own.jar"}}]}, "got Jar s3://b/own.jar"),
+        (
+            {"Steps": [{**make_step("a", "b"), "HadoopJarStep": {"Jar": "s3://b/own.jar"}}]},
+            "HadoopJarStep.Jar = 's3://b/own.jar'",
+        ),
         ({"Steps": [make_step("a")]}, "Args of command-runner.jar must have a command, got none"),
         ({"Steps": [make_step("a", "x" * 10_281)]}, "must have at most 10280 characters, got 10281"),
         (
@@ -795,7 +798,10 @@ def test_an_image_that_takes_the_instance_store_before_emr_ends_the_cluster(refu
             },
             "RunJobFlow.BootstrapActions.0.ScriptBootstrapAction.Args.0: must have at most 10280 characters",
         ),
-        ({"Instances": {"MasterInstanceGroup": {"InstanceCount": 3, "InstanceType": "m5.xlarge"}}}, "has one primary"),
+        (
+            {"Instances": {"MasterInstanceGroup": {"InstanceCount": 3, "InstanceType": "m5.xlarge"}}},
+            "InstanceCount = 3",
+        ),
         ({"AutoScalingRole": "x"}, "Cluster: AWS::EMR::Cluster property AutoScalingRole"),
         ({"Instances": {"Placement": {}}}, "Cluster: AWS::EMR::Cluster property Instances.Placement"),
         (

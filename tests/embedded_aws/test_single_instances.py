@@ -135,7 +135,6 @@ def use_foreign_group(stack, instance):
         ),
         (lambda _, one: one.instance.add_property_override("InstanceType", "t3.huge"), "Invalid value 't3.huge'"),
         (lambda _, one: one.instance.add_property_override("UserData", "A" * 22000), "User data is limited to 16384"),
-        (lambda _, one: one.instance.add_property_deletion_override("SubnetId"), "SubnetId must be given"),
         (
             lambda _, one: one.instance.add_property_override("AvailabilityZone", "us-east-1b"),
             "is in us-east-1a, not us-east-1b",

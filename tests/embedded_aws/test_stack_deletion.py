@@ -170,3 +170,13 @@ def test_a_custom_resource_whose_function_fails_the_deletion_stays_with_its_reas
     assert (status, reason) == ("DELETE_FAILED", "The following resource(s) failed to delete: [Thing].")
     said = "Received response status [FAILED] from custom resource. Message returned: still in use"
     assert left == {"Thing": said}
+
+
+RULE = {"Type": "AWS::Events::Rule", "Properties": {"Name": "quiet", "ScheduleExpression": "rate(1 day)"}}
+
+
+def test_a_rule_without_targets_is_deleted_with_its_stack(deploy_template):
+    cloud = deploy_template({"Resources": {"Rule": RULE}})
+    assert cloud.end()["status"] == "CREATE_COMPLETE"
+    assert delete(cloud) == ("DELETE_COMPLETE", "", {})
+    assert cloud.client("events").list_rules()["Rules"] == []

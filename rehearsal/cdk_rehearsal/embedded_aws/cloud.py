@@ -168,8 +168,10 @@ class EmbeddedAws:
             require_no_images(source)
         template, changes = change_template(source.template)
         self.overrides = {f"Parameters.{name}": value for name, value in (parameters or {}).items()} | dict(changes)
-        for each in (template, *source.nested.values()):
+        require_support(template, parameters)
+        for each in source.nested.values():
             require_support(each)
+        for each in (template, *source.nested.values()):
             if self._clusters is None:
                 _require_no_clusters(each)
         services = self._services or self._open(Place(source.account, source.region, self.endpoint))

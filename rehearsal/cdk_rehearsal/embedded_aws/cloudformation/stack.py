@@ -28,6 +28,7 @@ from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate, dr
 from cdk_rehearsal.embedded_aws.resources import CREATORS
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Properties
 from cdk_rehearsal.embedded_aws.services import Services
+from cdk_rehearsal.errors import AssemblyError
 from cdk_rehearsal.referees.resource_support import find_row, load_support
 
 STACK_TYPE = "AWS::CloudFormation::Stack"
@@ -160,8 +161,16 @@ class Stack:
         self.status, self.reason = status, ""
         self._ended.clear()
         self._report_event(self.name, self.arn, STACK_TYPE, status, "User Initiated")
-        self._thread = threading.Thread(target=work, name=f"stack-{self.name}", daemon=True)
+        self._thread = threading.Thread(target=self._work, args=(status, work), name=f"stack-{self.name}", daemon=True)
         self._thread.start()
+
+    def _work(self, status: str, work: Callable[[], None]) -> None:
+        """Run the stack's thread; a defect ends the operation with its reason."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - a thread that dies leaves a stack that waits for ever
+            self.reason = f"InternalFailure: {type(error).__name__}: {error}"
+            self._end(status.replace("_IN_PROGRESS", "_FAILED"), self.reason)
 
     def events(self) -> tuple[StackEvent, ...]:
         """Return the events, oldest first."""
@@ -225,7 +234,7 @@ class Stack:
             creation = Creation(name, properties, self.name, self.arn, self._services, resource_type, self._tags)
             created = CREATORS[find_row(resource_type)](creation)
             _require_all_read(resource_type, properties)
-        except (ClientError, LaunchError, ValueError, KeyError, RuntimeError) as error:
+        except (ClientError, LaunchError, AssemblyError, ValueError, KeyError, RuntimeError) as error:
             self._note(name, "", "CREATE_FAILED", f"{error}" or type(error).__name__)
             return None
         except Exception as error:  # noqa: BLE001 - a defect of a creator must not pass for a stack that waits
@@ -335,9 +344,8 @@ class Stack:
             self._note(name, physical_id, "DELETE_IN_PROGRESS")
             try:
                 begun.delete()
-            except (ClientError, RuntimeError) as error:
-                reason = _word_failure(error) if isinstance(error, ClientError) else f"{error}"
-                self._note(name, physical_id, "DELETE_FAILED", reason)
+            except Exception as error:  # noqa: BLE001 - a defect of a deletion must not pass for a stack that waits
+                self._note(name, physical_id, "DELETE_FAILED", _word_failure(error))
                 return False
             self._note(name, physical_id, "DELETE_COMPLETE")
         else:
@@ -377,8 +385,10 @@ def _rename(created: Created, verdict: Outcome) -> Created:
     return replace(created, physical_id=verdict.physical_id or created.physical_id)
 
 
-def _word_failure(error: ClientError) -> str:
-    """Return a refusal of a deletion in the words of a resource type's provider."""
+def _word_failure(error: Exception) -> str:
+    """Return a refusal of a deletion in the words of a resource type's provider; a defect has its type's name."""
+    if not isinstance(error, ClientError):
+        return f"{error}" if isinstance(error, RuntimeError) else f"InternalFailure: {type(error).__name__}: {error}"
     message = error.response["Error"]["Message"]
     return f'Resource handler returned message: "{message}" (HandlerErrorCode: InvalidRequest)'
 
@@ -386,6 +396,5 @@ def _word_failure(error: ClientError) -> str:
 def _require_all_read(resource_type: str, properties: Properties) -> None:
     """Raise RuntimeError for a property that the support table lists as acted upon, and that the creator ignored."""
     excused = {path.partition(".")[0] for path in load_support()[find_row(resource_type)].without_effect}
-    forgotten = properties.unread - excused
-    if forgotten:
+    if forgotten := properties.unread - excused:
         raise RuntimeError(f"the rehearsal lists {sorted(forgotten)} of {resource_type} as acted upon, and ignored it")

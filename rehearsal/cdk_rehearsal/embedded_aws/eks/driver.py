@@ -32,7 +32,7 @@ from cdk_rehearsal.embedded_aws.eks.errors import in_use, invalid_parameter, inv
 from cdk_rehearsal.embedded_aws.eks.host import ClusterHost, ClusterOrder
 from cdk_rehearsal.embedded_aws.eks.node_groups import NodeGroups
 from cdk_rehearsal.embedded_aws.eks.node_updates import NodeReplacement
-from cdk_rehearsal.embedded_aws.eks.request import DEPLOYMENTS, check_addon, check_cluster
+from cdk_rehearsal.embedded_aws.eks.request import DEFAULT_VERSION, DEPLOYMENTS, check_addon, check_cluster
 from cdk_rehearsal.embedded_aws.eks.rights import ClusterRights
 from cdk_rehearsal.place import Credentials, Place
 
@@ -73,6 +73,7 @@ class EksDriver:
     def create_cluster(self, request: Mapping[str, Any]) -> Cluster:
         """Begin to create a cluster; EksError for a request that EKS or the rehearsal refuses."""
         check_cluster(request)
+        request = {"version": DEFAULT_VERSION, **request}
         name, role = str(request["name"]), str(request["roleArn"])
         arn = self._place.arn("eks", f"cluster/{name}")
         if self._host is None:

@@ -15,6 +15,8 @@ from cdk_rehearsal.referees.service_models import judge_request
 
 VERSIONS = ("1.33", "1.34", "1.35", "1.36")
 """Versions of Kubernetes in standard support of EKS in November 2026 (EKS user guide, "kubernetes-versions")."""
+DEFAULT_VERSION = VERSIONS[-1]
+"""Version of a cluster whose request names none (EKS API reference, CreateCluster, `version`)."""
 NETWORK, IDENTITY, FILES = "vpc-cni", "eks-pod-identity-agent", "aws-efs-csi-driver"
 IMAGES: Mapping[str, str] = {
     NETWORK: "amazon-k8s-cni",
@@ -95,8 +97,8 @@ def check_cluster(request: Mapping[str, Any]) -> None:
     if not network.get("endpointPrivateAccess", False) and not network.get("endpointPublicAccess", True):
         raise invalid_parameter("Private and public endpoint access cannot be false")
     _check_peers(network.get("publicAccessCidrs", ()))
-    if request.get("version") not in VERSIONS:  # terraform-aws-modules/terraform-aws-eks#3164
-        raise invalid_parameter(f"unsupported Kubernetes version {request.get('version', '')}".rstrip())
+    if "version" in request and request["version"] not in VERSIONS:  # terraform-aws-modules/terraform-aws-eks#3164
+        raise invalid_parameter(f"unsupported Kubernetes version {request['version']}")
 
 
 def _check_peers(networks: Sequence[str]) -> None:

@@ -192,6 +192,8 @@ _MOTO_TARGETS = (":sqs:", ":logs:")
 
 
 def _send_to_targets(self: Rule, original_event: Any, transform_input: bool = True) -> None:  # noqa: FBT001, FBT002 - moto's
+    if self.state != "ENABLED":
+        return  # moto delivers all the same
     rule = copy.copy(self)
     rule.targets = [target for target in self.targets if any(part in target["Arn"] for part in _MOTO_TARGETS)]
     _moto_send(rule, original_event, transform_input)

@@ -178,7 +178,8 @@ def _create_rule(creation: Creation) -> Created:
         creation.services.schedule.add_rule(name, arn, properties["ScheduleExpression"])
 
     def delete() -> None:
-        events.remove_targets(Rule=name, Ids=[target["Id"] for target in targets])
+        if targets:  # RemoveTargets takes no empty list
+            events.remove_targets(Rule=name, Ids=[target["Id"] for target in targets])
         events.delete_rule(Name=name)
 
     return Created(name, {"Arn": arn}, delete=delete)
