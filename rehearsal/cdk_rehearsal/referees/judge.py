@@ -78,7 +78,7 @@ def require_acceptance(
         sys.stderr.write(f"referees: {count} resources without a finding, as before\n")
         return Acceptance()
     found = {name: judge_template(each, region, values, constructs[name]) for name, each in templates.items()}
-    acceptance = _sort(found, [gap for each in templates.values() for gap in find_gaps(each)], accept or {})
+    acceptance = _sort(found, [gap for each in templates.values() for gap in find_gaps(each, values)], accept or {})
     if any(found.values()):
         for race in acceptance.races:
             sys.stderr.write(f"may fail, depending on the order of creation: {race}\n")
