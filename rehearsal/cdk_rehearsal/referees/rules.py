@@ -1,9 +1,8 @@
-"""Rules between the properties of one resource or several, which neither cfn-lint nor the service models know."""
+"""Rules between properties that no other package has: neither cfn-lint, cdk-preflight nor the service models."""
 
 import base64
 import binascii
 import contextlib
-import fnmatch
 import functools
 import gzip
 import importlib.metadata
@@ -18,7 +17,7 @@ from typing import Any
 
 from cdk_rehearsal.assembly import DEFAULT_ACCOUNT
 from cdk_rehearsal.referees.finding import Violation
-from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, get_map, get_maps, is_known, show
+from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, get_map, get_maps, show
 
 _USER_DATA_BYTES = 16384
 _INTERFACE = (
@@ -26,7 +25,6 @@ _INTERFACE = (
     ".html"
 )
 _REQUEST = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RequestLaunchTemplateData.html"
-_GROUP = "https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_CreateAutoScalingGroup.html"
 _KEY_POLICY = "https://docs.aws.amazon.com/kms/latest/APIReference/API_PutKeyPolicy.html"
 
 
@@ -104,16 +102,9 @@ def _read_moto(*path: str) -> Any:
 
 
 def judge_groups(template: ResolvedTemplate) -> Iterator[Violation]:
-    """Yield what `CreateAutoScalingGroup` would refuse."""
-    for name, properties in template.list_type("AWS::AutoScaling::AutoScalingGroup"):
+    """Yield groups of which `CreateAutoScalingGroup` refuses the launch template."""
+    for name, _ in template.list_type("AWS::AutoScaling::AutoScalingGroup"):
         path = f"Resources.{name}.Properties"
-        least, most = (_read_number(properties.get(key)) for key in ("MinSize", "MaxSize"))
-        wanted = _read_number(properties.get("DesiredCapacity"))
-        if wanted is not None and least is not None and most is not None and not least <= wanted <= most:
-            rule = f"must be between MinSize and MaxSize, {least:g} and {most:g}"
-            yield Violation(f"{path}.DesiredCapacity", f"{wanted:g}", rule, _GROUP)
-        if not properties.get("VPCZoneIdentifier") and not properties.get("AvailabilityZones"):
-            yield Violation(f"{path}.VPCZoneIdentifier", "", "must be given, or AvailabilityZones", _GROUP)
         for other in template.list_references(name, "MixedInstancesPolicy"):
             market = get_map(template.resources[other]["Properties"], "LaunchTemplateData", "InstanceMarketOptions")
             if market.get("MarketType") == "spot":
@@ -165,28 +156,16 @@ def _judge_ports(rule: Mapping[str, Any], path: str) -> Iterator[Violation]:
 
 
 def judge_keys(template: ResolvedTemplate) -> Iterator[Violation]:
-    """Yield key policies that nobody could change any more, or that name a principal that is not made."""
+    """Yield key policies that name a principal which is not made."""
     for name, properties in template.list_type("AWS::KMS::Key"):
         path = f"Resources.{name}.Properties.KeyPolicy"
         statements = get_maps(get_map(properties, "KeyPolicy"), "Statement")
-        is_checked = str(properties.get("BypassPolicyLockoutSafetyCheck", False)).lower() != "true"
-        if is_checked and statements and not any(map(_may_administer, statements)):
-            rule = "must allow somebody kms:PutKeyPolicy; KMS refuses a policy that locks everybody out"
-            yield Violation(path, "", rule, _KEY_POLICY, "allow kms:* to the account's root")
         for index, entry in enumerate(statements):
             for arn in _list(get_map(entry, "Principal").get("AWS", ())):
                 if _is_missing(template, str(arn)):
                     rule = "must be a principal that exists, and this template does not make it"
                     remedy = "make it here, or allow the account's root and let IAM policies decide"
                     yield Violation(f"{path}.Statement.{index}.Principal", show(arn), rule, _KEY_POLICY, remedy)
-
-
-def _may_administer(statement: Mapping[str, Any]) -> bool:
-    if statement.get("Effect") != "Allow":
-        return False
-    actions = [str(action).lower() for action in _list(statement.get("Action", ()))]
-    is_known_action = "NotAction" not in statement and is_known(actions)
-    return not is_known_action or any(fnmatch.fnmatchcase("kms:putkeypolicy", action) for action in actions)
 
 
 def _is_missing(template: ResolvedTemplate, arn: str) -> bool:
@@ -208,50 +187,6 @@ def judge_volumes(template: ResolvedTemplate) -> Iterator[Violation]:
                 path = f"Resources.{name}.Properties.LaunchTemplateData.BlockDeviceMappings.{index}.Ebs.Iops"
                 source = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_EbsBlockDevice.html"
                 yield Violation(path, f"{rate:g}", "must be at most 80000 for gp3", source)
-
-
-def judge_services(template: ResolvedTemplate) -> Iterator[Violation]:
-    """Yield combinations of properties that a service refuses."""
-    for name, properties in template.list_type("AWS::EFS::FileSystem"):
-        path, source = (
-            f"Resources.{name}.Properties",
-            "https://docs.aws.amazon.com/efs/latest/ug/API_CreateFileSystem.html",
-        )
-        mode = properties.get("ThroughputMode")
-        if mode == "provisioned" and "ProvisionedThroughputInMibps" not in properties:
-            rule = "must come with ProvisionedThroughputInMibps when it is provisioned"
-            yield Violation(f"{path}.ThroughputMode", mode, rule, source)
-        if mode == "elastic" and properties.get("PerformanceMode") == "maxIO":
-            yield Violation(
-                f"{path}.PerformanceMode", "maxIO", "must be generalPurpose with elastic throughput", source
-            )
-    for name, properties in template.list_type("AWS::SNS::Topic"):
-        topic = properties.get("TopicName")
-        is_fifo = str(properties.get("FifoTopic", False)).lower() == "true"
-        if isinstance(topic, str) and is_known(topic) and is_fifo != topic.endswith(".fifo"):
-            rule = f"must {'end' if is_fifo else 'not end'} with .fifo"
-            path = f"Resources.{name}.Properties.TopicName"
-            yield Violation(path, topic, rule, "https://docs.aws.amazon.com/sns/latest/api/API_CreateTopic.html")
-    for name, properties in template.list_type("AWS::CloudWatch::Alarm"):
-        period, count = (_read_number(properties.get(key)) for key in ("Period", "EvaluationPeriods"))
-        highest = 604800 if period is not None and period >= 3600 else 86400  # noqa: PLR2004 - in the API's page
-        if period is not None and count is not None and period * count > highest:
-            source = "https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html"
-            rule = f"must be at most {highest} seconds together with Period, {period:g} seconds"
-            yield Violation(f"Resources.{name}.Properties.EvaluationPeriods", f"{count:g}", rule, source)
-    for name, properties in template.list_type("AWS::Lambda::EventSourceMapping"):
-        yield from _judge_mapping(template, name, properties)
-
-
-def _judge_mapping(template: ResolvedTemplate, name: str, properties: Mapping[str, Any]) -> Iterator[Violation]:
-    queues = [q for q in template.list_references(name, "EventSourceArn") if template.find_type(q) == "AWS::SQS::Queue"]
-    if not queues:
-        return
-    source = "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"
-    size, window = (_read_number(properties.get(key)) for key in ("BatchSize", "MaximumBatchingWindowInSeconds"))
-    if size is not None and size > 10 and not window:  # noqa: PLR2004 - in the rule
-        rule = "must be at most 10 without MaximumBatchingWindowInSeconds"
-        yield Violation(f"Resources.{name}.Properties.BatchSize", f"{size:g}", rule, source)
 
 
 def judge_parameters(template: Mapping[str, Any]) -> Iterator[Violation]:
@@ -286,5 +221,4 @@ RULES: tuple[Callable[[ResolvedTemplate], Iterator[Violation]], ...] = (
     judge_ports,
     judge_keys,
     judge_volumes,
-    judge_services,
 )

@@ -12,6 +12,7 @@ from cdk_rehearsal.intrinsics import find_references
 from cdk_rehearsal.referees.judge import JUDGES, judge_template, require_acceptance
 from cdk_rehearsal.referees.order import find_usual_order
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, is_known, make_token, measure, show
+from cdk_rehearsal.referees.service_models import judge_calls
 from tests.unit.cdk_rehearsal.referees.planted import PLANTED, VALID, Planted
 
 _AMAZON_LINUX = "/aws/service/ami-amazon-linux-latest"
@@ -88,6 +89,42 @@ def test_finds_a_planted_fault_and_names_its_property(fault: Planted, findings: 
     planted = f"{top}.{fault.path}"
     is_named = any(path.startswith(planted.rpartition(".")[0]) or planted.startswith(path) for path in own)
     assert is_named, f"{fault.source} is not held: {own}"
+
+
+OWN = {
+    "no rule of another package is about network cards, EFA or the addresses of interfaces": {
+        "an interface type that does not exist",
+        "EFA on a type without it",
+        "a network card that the type does not have",
+        "two interfaces at one place",
+        "a public address with two interfaces",
+        "security groups beside interfaces",
+    },
+    "no rule of another package looks into a launch template's volumes, metadata options and market": {
+        "100,000 IOPS of gp3",
+        "a throughput of 3,000 MiB/s of gp3",
+        "a hop limit of 65",
+        "spot instances in a reservation",
+        "a capacity block without its reservation",
+    },
+    "other packages judge one resource where several decide": {
+        "subnets that overlap",
+        "inline policies of 11,000 characters",
+        "a key policy of a role that does not exist",
+    },
+    "no rule of another package has the limit": {"eight partitions", "a range of ports that ends before it begins"},
+}
+"""Reason for own rules -> the planted faults that they alone find."""
+
+
+def test_own_rules_are_about_what_no_other_referee_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdk_rehearsal.referees.judge.JUDGES", (judge_calls,))
+    resources: dict[str, Any] = {}
+    for index, fault in enumerate(PLANTED):
+        resources |= plant(fault, f"F{index}")
+    found = {finding.split(".")[1].split(":")[0].split(" ")[0] for finding in judge(resources)}
+    missed = {each.fault for index, each in enumerate(PLANTED) if f"{each.resource}F{index}" not in found}
+    assert missed == set().union(*OWN.values())
 
 
 def test_finds_nothing_in_the_resources_around_a_fault(findings: list[str]) -> None:
