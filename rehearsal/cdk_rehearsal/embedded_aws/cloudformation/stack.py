@@ -18,17 +18,14 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
-from botocore.exceptions import ClientError
-
-from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchError
 from cdk_rehearsal.embedded_aws.base.signals import Outcome, ResourceSignals
 from cdk_rehearsal.embedded_aws.base.stack_record import StackEvent, StackOutcome, StackResource
+from cdk_rehearsal.embedded_aws.cloudformation.reasons import word_creation_failure, word_defect, word_deletion_failure
 from cdk_rehearsal.embedded_aws.cloudformation.stack_registry import StackRegistry
 from cdk_rehearsal.embedded_aws.cloudformation.template import BoundTemplate, draw_order
 from cdk_rehearsal.embedded_aws.resources import CREATORS
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Properties
 from cdk_rehearsal.embedded_aws.services import Services
-from cdk_rehearsal.errors import AssemblyError
 from cdk_rehearsal.referees.resource_support import find_row, load_support
 
 STACK_TYPE = "AWS::CloudFormation::Stack"
@@ -169,7 +166,7 @@ class Stack:
         try:
             work()
         except Exception as error:  # noqa: BLE001 - a thread that dies leaves a stack that waits for ever
-            self.reason = f"InternalFailure: {type(error).__name__}: {error}"
+            self.reason = word_defect(f"end the operation of stack {self.name}", error)
             self._end(status.replace("_IN_PROGRESS", "_FAILED"), self.reason)
 
     def events(self) -> tuple[StackEvent, ...]:
@@ -234,11 +231,8 @@ class Stack:
             creation = Creation(name, properties, self.name, self.arn, self._services, resource_type, self._tags)
             created = CREATORS[find_row(resource_type)](creation)
             _require_all_read(resource_type, properties)
-        except (ClientError, LaunchError, AssemblyError, ValueError, KeyError, RuntimeError) as error:
-            self._note(name, "", "CREATE_FAILED", f"{error}" or type(error).__name__)
-            return None
         except Exception as error:  # noqa: BLE001 - a defect of a creator must not pass for a stack that waits
-            self._note(name, "", "CREATE_FAILED", f"InternalFailure: {type(error).__name__}: {error}")
+            self._note(name, "", "CREATE_FAILED", word_creation_failure(error, name, resource_type))
             return None
         policy = self._template.resources[name].get("CreationPolicy")
         if policy and self._services.options.waits_for_signals:
@@ -345,7 +339,12 @@ class Stack:
             try:
                 begun.delete()
             except Exception as error:  # noqa: BLE001 - a defect of a deletion must not pass for a stack that waits
-                self._note(name, physical_id, "DELETE_FAILED", _word_failure(error))
+                self._note(
+                    name,
+                    physical_id,
+                    "DELETE_FAILED",
+                    word_deletion_failure(error, str(self._template.resources[name]["Type"])),
+                )
                 return False
             self._note(name, physical_id, "DELETE_COMPLETE")
         else:
@@ -383,14 +382,6 @@ def _settle_both(
 
 def _rename(created: Created, verdict: Outcome) -> Created:
     return replace(created, physical_id=verdict.physical_id or created.physical_id)
-
-
-def _word_failure(error: Exception) -> str:
-    """Return a refusal of a deletion in the words of a resource type's provider; a defect has its type's name."""
-    if not isinstance(error, ClientError):
-        return f"{error}" if isinstance(error, RuntimeError) else f"InternalFailure: {type(error).__name__}: {error}"
-    message = error.response["Error"]["Message"]
-    return f'Resource handler returned message: "{message}" (HandlerErrorCode: InvalidRequest)'
 
 
 def _require_all_read(resource_type: str, properties: Properties) -> None:

@@ -12,8 +12,16 @@ from cdk_rehearsal.embedded_aws.base.signals import Outcome
 from cdk_rehearsal.embedded_aws.services import Services
 
 
+class MissingPropertyError(KeyError):
+    """A property that a creator needs and the template does not give."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
 class Properties(Mapping[str, Any]):
-    """Evaluated properties that remember which of them were read."""
+    """Evaluated properties that remember which of them were read; MissingPropertyError for one that is not given."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
@@ -21,6 +29,8 @@ class Properties(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         self._read.add(name)
+        if name not in self._values:
+            raise MissingPropertyError(name)
         return self._values[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -54,6 +54,8 @@ def _describe_topic(creation: Creation) -> dict[str, Any]:
 def _create_topic_policy(creation: Creation) -> Created:
     document = json.dumps(creation.properties["PolicyDocument"])
     for arn in creation.properties["Topics"]:
+        if not str(arn).startswith("arn:"):
+            raise ValueError(f"Invalid parameter: TopicArn Reason: an ARN must have at least 6 elements, not {arn}")
         creation.client("sns").set_topic_attributes(TopicArn=arn, AttributeName="Policy", AttributeValue=document)
     return Created(creation.logical_id)
 

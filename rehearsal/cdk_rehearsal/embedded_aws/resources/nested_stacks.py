@@ -12,7 +12,10 @@ _SECONDS = 3600.0
 
 def _create_stack(creation: Creation) -> Created:
     properties = creation.properties
-    _, _, path = str(properties["TemplateURL"]).removeprefix("https://").partition("/")
+    url = str(properties["TemplateURL"])
+    if not url.startswith("https://"):
+        raise ValueError(f"TemplateURL must be a supported URL, got {url}")
+    _, _, path = url.removeprefix("https://").partition("/")
     bucket, _, key = path.partition("/")
     body = creation.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
     parameters = {name: _as_text(value) for name, value in properties.get("Parameters", {}).items()}

@@ -81,8 +81,8 @@ def test_an_invalid_duration_is_refused(text):
 
 
 def test_a_creation_policy_acts_on_groups_and_instances_and_is_refused_elsewhere():
-    for kind in (GROUP, "AWS::EC2::Instance"):
-        require_support({"Resources": {"Group": {"Type": kind, "CreationPolicy": WAITS}}})
+    for kind, properties in ((GROUP, {}), ("AWS::EC2::Instance", {"SubnetId": "subnet-1"})):
+        require_support({"Resources": {"Group": {"Type": kind, "CreationPolicy": WAITS, "Properties": properties}}})
     for kind, policy, path in (
         ("AWS::SQS::Queue", WAITS, "CreationPolicy"),
         (GROUP, {"StartFleet": True}, "CreationPolicy StartFleet"),

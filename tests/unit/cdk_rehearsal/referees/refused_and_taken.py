@@ -1,4 +1,4 @@
-"""What AWS refuses of properties that this library emits: each with a neighbour that it takes, and AWS's page."""
+"""Properties that this library emits: what AWS refuses of them, what it takes beside that, and its page."""
 
 import json
 from typing import Any, NamedTuple
