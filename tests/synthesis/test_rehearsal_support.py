@@ -1,4 +1,4 @@
-"""Everything that the presets of the gates emit, held against the table of supported resources and cdk-preflight."""
+"""Everything that the presets of the gates emit, held against the table of supported resources and the engine."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate
 from cdk_rehearsal.referees.resource_support import find_gaps
-from cdk_rehearsal.referees.validation_engine import judge_with_preflight
+from cdk_rehearsal.referees.validation_engine import judge_with_engine
 from tests.gates.presets import PRESETS
 
 _NOT_REHEARSED = ("type AWS::SageMaker::NotebookInstance", "type AWS::SageMaker::NotebookInstanceLifecycleConfig")
@@ -17,4 +17,4 @@ _NOT_REHEARSED = ("type AWS::SageMaker::NotebookInstance", "type AWS::SageMaker:
 def test_a_rehearsal_takes_everything_that_a_preset_emits(synthesize: Any, preset: str) -> None:
     for template in synthesize(PRESETS[preset]).values():
         assert [gap for gap in find_gaps(template) if not gap.endswith(_NOT_REHEARSED)] == []
-        assert list(judge_with_preflight(ResolvedTemplate(template, "us-east-1"))) == []
+        assert list(judge_with_engine(ResolvedTemplate(template, "us-east-1"))) == []

@@ -24,7 +24,7 @@ from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, get_map, 
 from cdk_rehearsal.referees.resource_support import find_gaps
 from cdk_rehearsal.referees.rules import RULES, judge_parameters
 from cdk_rehearsal.referees.service_models import judge_calls
-from cdk_rehearsal.referees.validation_engine import judge_with_preflight
+from cdk_rehearsal.referees.validation_engine import judge_with_engine
 
 _LOCAL_ZONE = re.compile(r"[a-z-]+-[0-9]-[a-z]{3}-[0-9][a-z]")
 """Name of a Local Zone, such as `us-west-2-lax-1a` (AWS Local Zones user guide)."""
@@ -133,14 +133,16 @@ def judge_template(
     """
     template = _bind(template, parameters)
     found: dict[str, list[Violation]] = {}
-    _add(found, _lint(template, region))
+    _add(found, (each for each in _lint(template, region) if not _is_taken(template, each)))
     try:
         resolved = ResolvedTemplate(template, region, constructs)
         _add(found, (replace(each, name="parameters") for each in judge_parameters(template)))
         for judge in JUDGES:
             name = judge.__name__.removeprefix("judge_").replace("_", "-")
             _add(found, (replace(each, name=name) for each in judge(resolved)))
-        _add(found, (each for each in judge_with_preflight(resolved) if not _is_in_local_zone(template, each)))
+        for each in judge_with_engine(resolved):
+            if not _is_taken(template, each) and not _is_ignored(template, each):
+                _add(found, (each,))
     except (KeyError, IndexError, TypeError, AttributeError):
         if not found:  # else cfn-lint has named what is malformed
             raise
@@ -175,26 +177,31 @@ def _lint(template: Mapping[str, Any], region: str) -> Iterator[Violation]:
     for match in lint_template(template, regions=[region]):
         path = [str(key) for key in match.path or ()]
         value = _find(template, path)
-        is_taken = _is_taken(match.message, value) or (match.rule.id == "E3680" and _has_local_zone(template, value))
-        if match.rule.id.startswith("E") and not is_taken:
+        if match.rule.id.startswith("E"):
             text = show(value) if isinstance(value, (str, int, float)) else ""
             source = f"cfn-lint {match.rule.id}, {match.rule.source_url}".rstrip(", ")
             yield Violation(".".join(path), text, match.message, source, name=match.rule.id)
 
 
-def _is_taken(message: str, value: Any) -> bool:
-    """Return whether AWS takes what cfn-lint 1.58 names an error."""
-    if "is not a 'ipv4-network'" in message:  # EC2 removes the host bits of a block (EC2 API, CreateSubnet)
+def _is_taken(template: Mapping[str, Any], found: Violation) -> bool:
+    """Return whether AWS takes what other referees name an error."""
+    value = _find(template, found.path.split("."))
+    if "is not a 'ipv4-network'" in found.rule:  # EC2 removes the host bits of a block (EC2 API, CreateSubnet)
         with contextlib.suppress(ValueError):
             return bool(ipaddress.ip_network(str(value), strict=False))
+    if found.name in ("E3680", "pf-elbv2-alb-subnet-count"):
+        return _has_local_zone(template, value)
     # gp3 has up to 80,000 IOPS (EC2 API, EbsBlockDevice), which `judge_volumes` checks.
-    return "maximum of 16000" in message
+    return "maximum of 16000" in found.rule
 
 
-def _is_in_local_zone(template: Mapping[str, Any], found: Violation) -> bool:
-    return found.name == "pf-elbv2-alb-subnet-count" and _has_local_zone(
-        template, _find(template, found.path.split("."))
-    )
+def _is_ignored(template: Mapping[str, Any], found: Violation) -> bool:
+    """Return whether a directive of cfn-lint names the rule, whose number AWS's engine has too."""
+    places = (template, get_map(template, *found.path.split(".")[:2]))
+    ignored = [
+        each for place in places for each in get_map(place, "Metadata", "cfn-lint", "config").get("ignore_checks", [])
+    ]
+    return found.name[1:] in [str(each)[1:] for each in ignored]
 
 
 def _has_local_zone(template: Mapping[str, Any], subnets: Any) -> bool:

@@ -2,13 +2,10 @@
 
 import base64
 import binascii
-import contextlib
 import functools
 import gzip
 import importlib.metadata
 import importlib.util
-import ipaddress
-import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -119,42 +116,6 @@ def judge_groups(template: ResolvedTemplate) -> Iterator[Violation]:
                 )
 
 
-def judge_networks(template: ResolvedTemplate) -> Iterator[Violation]:
-    """Yield subnets of a VPC that overlap."""
-    blocks = []
-    for name, properties in template.list_type("AWS::EC2::Subnet"):
-        with contextlib.suppress(ValueError):  # a token, or no block: that is another's finding
-            network = ipaddress.ip_network(str(properties.get("CidrBlock")), strict=False)
-            blocks.append((name, template.list_references(name, "VpcId"), network))
-    for (name, vpc, network), (other, other_vpc, beside) in itertools.combinations(blocks, 2):
-        if vpc == other_vpc and network.overlaps(beside):
-            source = "https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html"
-            rule = f"must not overlap with {beside} of {other}"
-            yield Violation(f"Resources.{name}.Properties.CidrBlock", str(network), rule, source)
-
-
-def judge_ports(template: ResolvedTemplate) -> Iterator[Violation]:
-    """Yield ranges of ports that end before they begin."""
-    for name, properties in template.list_type("AWS::EC2::SecurityGroupIngress", "AWS::EC2::SecurityGroupEgress"):
-        yield from _judge_ports(properties, f"Resources.{name}.Properties")
-    for name, properties in template.list_type("AWS::EC2::SecurityGroup"):
-        for key in ("SecurityGroupIngress", "SecurityGroupEgress"):
-            for index, entry in enumerate(get_maps(properties, key)):
-                yield from _judge_ports(entry, f"Resources.{name}.Properties.{key}.{index}")
-
-
-def _judge_ports(rule: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    first, last = _read_number(rule.get("FromPort")), _read_number(rule.get("ToPort"))
-    if (
-        str(rule.get("IpProtocol")) in ("tcp", "udp", "6", "17")
-        and first is not None
-        and last is not None
-        and first > last
-    ):
-        source = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_AuthorizeSecurityGroupIngress.html"
-        yield Violation(f"{path}.FromPort", f"{first:g}", f"must be at most ToPort, {last:g}", source)
-
-
 def judge_keys(template: ResolvedTemplate) -> Iterator[Violation]:
     """Yield key policies that name a principal which is not made."""
     for name, properties in template.list_type("AWS::KMS::Key"):
@@ -217,8 +178,6 @@ def _read_number(value: Any) -> float | None:
 RULES: tuple[Callable[[ResolvedTemplate], Iterator[Violation]], ...] = (
     judge_launch_templates,
     judge_groups,
-    judge_networks,
-    judge_ports,
     judge_keys,
     judge_volumes,
 )

@@ -1,4 +1,4 @@
-// Runs the rules of cdk-preflight in the validation engine of aws-cdk-lib: a request and an answer, each a line of JSON.
+// Runs AWS's validation engine with its own rules and those of cdk-preflight: a request and an answer, each a line of JSON.
 // Arguments: folder of @aws/cloudformation-validate, module with the rules.
 const readline = require("readline");
 
@@ -33,9 +33,8 @@ function compile(types, region, account) {
 
 function judge({ path, types, region, account }) {
   const overrides = { accountId: account, region };
-  const choices = { pseudoParameterOverrides: overrides, disableBuiltinRules: true };
-  const report = compile(new Set(types), region, account).validateTemplate(new TemplateFile(path), choices);
-  return report.diagnostics.filter((found) => found.source === "CUSTOM");
+  const engine = compile(new Set(types), region, account);
+  return engine.validateTemplate(new TemplateFile(path), { pseudoParameterOverrides: overrides }).diagnostics;
 }
 
 readline.createInterface({ input: process.stdin }).on("line", (line) => {

@@ -1,5 +1,5 @@
 """
-The rules of cdk-preflight, which real accounts proved, in the validation engine that aws-cdk-lib carries.
+AWS's validation engine, as aws-cdk-lib carries it, with its own rules and those of cdk-preflight.
 
 Both packages are archives of JavaScript: they are unpacked into the cache once, and one Node.js process serves all
 templates of this process. cdk-preflight is under the Apache License 2.0 (https://github.com/badmintoncryer/cdk-preflight).
@@ -29,12 +29,11 @@ _ARCHIVES = {
 """Module that carries an archive -> what is unpacked of it."""
 
 
-def judge_with_preflight(template: ResolvedTemplate) -> Iterator[Violation]:
+def judge_with_engine(template: ResolvedTemplate) -> Iterator[Violation]:
     """
-    Yield what rules of cdk-preflight refuse.
+    Yield the errors of the engine's rules and of those of cdk-preflight.
 
-    A rule that the package has from documents alone only warns, and refuses nothing here. A template at which the
-    engine crashes has no finding: standard error says so.
+    What cdk-preflight has from documents alone, or a crash of the engine, is a note on standard error.
     """
     types = sorted({str(resource.get("Type")) for resource in template.resources.values()})
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
@@ -43,13 +42,19 @@ def judge_with_preflight(template: ResolvedTemplate) -> Iterator[Violation]:
         request = {"path": file.name, "types": types, "region": template.region, "account": DEFAULT_ACCOUNT}
         answer = _ask(json.dumps(request))
     if "crash" in answer:
-        sys.stderr.write(f"referees: the engine of cdk-preflight could not read the template: {answer['crash']}\n")
+        sys.stderr.write(f"referees: AWS's validation engine could not read the template: {answer['crash']}\n")
     for found in answer.get("found", ()):
         logical_id = found.get("entity", {}).get("logicalId")
-        if found["severity"] == "ERROR" and logical_id in template.resources:
-            path = ".".join(filter(None, ("Resources", logical_id, found.get("propertyPath"))))
-            source = f"cdk-preflight {found['ruleId']}, {found.get('documentationUrl') or ''}".rstrip(", ")
-            yield Violation(path, "", found["message"], source, found.get("suggestedFix") or "", found["ruleId"])
+        if logical_id not in template.resources:
+            continue
+        path = ".".join(filter(None, ("Resources", logical_id, found.get("propertyPath"))))
+        package = "cdk-preflight" if found["source"] == "CUSTOM" else "aws-cdk-lib"
+        source = f"{package} {found['ruleId']}, {found.get('documentationUrl') or ''}".rstrip(", ")
+        violation = Violation(path, "", found["message"], source, found.get("suggestedFix") or "", found["ruleId"])
+        if found["severity"] in ("ERROR", "FATAL"):
+            yield violation
+        elif (package, found["severity"]) == ("cdk-preflight", "WARN"):
+            sys.stderr.write(f"may be refused, as documents have it: {violation}\n")
 
 
 def _ask(request: str) -> Any:

@@ -1,4 +1,4 @@
-"""Why a resource or an operation of a stack failed: CloudFormation's words, and ours for a fault of the rehearsal."""
+"""Words for the failures of stacks and of their resources."""
 
 from botocore.exceptions import ClientError, ParamValidationError
 

@@ -396,7 +396,6 @@ PLANTED = (
     ),
     Planted("a subnet of /30", "Subnet", "CidrBlock", "10.0.0.0/30", _SUBNET),
     Planted("a subnet outside its VPC", "Subnet", "CidrBlock", "10.1.0.0/24", _SUBNET),
-    Planted("subnets that overlap", "Subnet", "CidrBlock", "10.0.0.0/23", _SUBNET, beside=("Other",)),
     Planted("a VPC of /8", "Vpc", "CidrBlock", "10.0.0.0/8", _VPC),
     Planted("a block that is none", "Subnet", "CidrBlock", "10.0.0/24", _SUBNET),
     Planted("a port above 65,535", "Firewall", "SecurityGroupIngress.0.ToPort", 70000, _RULES),

@@ -46,3 +46,11 @@ def test_a_crash_of_the_engine_is_told_and_is_no_finding(
     monkeypatch.setattr(validation_engine, "_ask", lambda _: {"crash": "RuntimeError: unreachable"})
     assert _find("AWS::S3::Bucket", {"LifecycleConfiguration": {"Rules": [_expire(30)]}}) == []
     assert "could not read the template: RuntimeError: unreachable" in capsys.readouterr().err
+
+
+def test_what_the_package_has_from_documents_alone_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    window = {"WindowUnit": "HOURS", "Window": 1}
+    selection = {"ProtectedResourceType": "Nothing", "ProtectedResourceArns": ["*"], "IamRoleArn": "*", **window}
+    found = _find("AWS::Backup::RestoreTestingSelection", selection)
+    assert "pf-backup-restore-testing-selection-protected-resource-type" not in found
+    assert "cdk-preflight pf-backup-restore-testing-selection-protected-resource-type" in capsys.readouterr().err

@@ -108,11 +108,10 @@ OWN = {
         "a capacity block without its reservation",
     },
     "other packages judge one resource where several decide": {
-        "subnets that overlap",
         "inline policies of 11,000 characters",
         "a key policy of a role that does not exist",
     },
-    "no rule of another package has the limit": {"eight partitions", "a range of ports that ends before it begins"},
+    "no rule of another package has the limit": {"eight partitions"},
 }
 """Reason for own rules -> the planted faults that they alone find."""
 
@@ -125,6 +124,14 @@ def test_own_rules_are_about_what_no_other_referee_finds(monkeypatch: pytest.Mon
     found = {finding.split(".")[1].split(":")[0].split(" ")[0] for finding in judge(resources)}
     missed = {each.fault for index, each in enumerate(PLANTED) if f"{each.resource}F{index}" not in found}
     assert missed == set().union(*OWN.values())
+
+
+def test_subnets_that_overlap_are_refused() -> None:
+    """VPC user guide, "Subnet CIDR blocks"; the engine and cfn-lint name either of the two."""
+    wide = {"Type": "AWS::EC2::Subnet", "Properties": {"VpcId": {"Ref": "Vpc"}, "CidrBlock": "10.0.0.0/23"}}
+    found = judge({"Vpc": VALID["Vpc"], "Subnet": wide, "Other": VALID["Other"]})
+    assert found
+    assert all("overlap" in each for each in found)
 
 
 def test_finds_nothing_in_the_resources_around_a_fault(findings: list[str]) -> None:
