@@ -113,6 +113,16 @@ def test_the_python_of_a_page_writes_an_assembly_with_a_template(run_page: Calla
     assert list(run_page(page).glob("*.template.json"))
 
 
+def test_the_readmes_app_passes_the_rules_of_cdk_preflight(run_as_cli: Callable[..., None], tmp_path: Path) -> None:
+    program = PROGRAMS["README.md"].replace(
+        "app.synth()", "from cdk_preflight import Preflight\n\nPreflight.apply(app)\napp.synth()"
+    )
+    assert "Preflight.apply" in program
+    (tmp_path / "app.py").write_text(program)
+    run_as_cli(tmp_path / "app.py", tmp_path / "cdk.out", {})
+    assert list((tmp_path / "cdk.out").glob("*.template.json"))
+
+
 @pytest.mark.parametrize("page", [page for page in PROGRAMS if page not in APPS])
 def test_the_tests_of_a_page_pass_beside_the_readmes_app(page: str, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(PROGRAMS["README.md"])

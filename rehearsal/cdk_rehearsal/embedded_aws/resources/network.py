@@ -86,7 +86,7 @@ def _create_subnet(creation: Creation) -> Created:
     if int(block.rpartition("/")[2]) > _LONGEST_PREFIX:
         message = f"The CIDR '{block}' is invalid."
         raise ClientError({"Error": {"Code": "InvalidSubnet.Range", "Message": message}}, "CreateSubnet")
-    request = creation.properties.select("VpcId", "AvailabilityZone")
+    request = creation.properties.select("VpcId", "AvailabilityZone", "AvailabilityZoneId")
     subnet = ec2.create_subnet(CidrBlock=block, **request, **specify_tags(creation, "subnet"))["Subnet"]
     if "MapPublicIpOnLaunch" in creation.properties:
         value = {"Value": is_true(creation.properties["MapPublicIpOnLaunch"])}
@@ -112,7 +112,8 @@ def _create_nat_gateway(creation: Creation) -> Created:
     """Create a NAT gateway; the failure without an internet gateway is that of giantswarm/aws-operator pull 1234."""
     create = Simple("ec2", "create_nat_gateway", id="{NatGatewayId}", tagged="natgateway", delete=_delete_nat_gateway)
     created = create(creation)
-    if not _list_gateways(creation, vpc := str(created.attributes["VpcId"])):
+    is_public = creation.properties.get("ConnectivityType") != "private"
+    if is_public and not _list_gateways(creation, vpc := str(created.attributes["VpcId"])):
         reason = (
             f"NatGateway {created.physical_id} is in state failed and hence failed to stabilize. "
             f"Detailed failure message: Network {vpc} has no Internet gateway attached"
