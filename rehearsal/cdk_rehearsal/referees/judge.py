@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -133,25 +134,36 @@ def judge_template(
     """
     template = _bind(template, parameters)
     found: dict[str, list[Violation]] = {}
-    _add(found, (each for each in _lint(template, region) if not _is_taken(template, each)))
+    with ThreadPoolExecutor() as pool:  # AWS's engine is another process, which works while cfn-lint does
+        judging = pool.submit(_judge_resolved, template, region, constructs)
+        _add(found, (each for each in _lint(template, region) if not _is_taken(template, each)))
+    resolved = None
     try:
-        resolved = ResolvedTemplate(template, region, constructs)
-        _add(found, (replace(each, name="parameters") for each in judge_parameters(template)))
-        for judge in JUDGES:
-            name = judge.__name__.removeprefix("judge_").replace("_", "-")
-            _add(found, (replace(each, name=name) for each in judge(resolved)))
-        for each in judge_with_engine(resolved):
-            if not _is_taken(template, each) and not _is_ignored(template, each):
-                _add(found, (each,))
+        resolved, judged = judging.result()
+        for findings in judged:
+            _add(found, findings)
     except (KeyError, IndexError, TypeError, AttributeError):
         if not found:  # else cfn-lint has named what is malformed
             raise
-        resolved = None
     return tuple(
         replace(each, construct=resolved.find_construct(path.split(".")[1])) if resolved and "." in path else each
         for path in sorted(found)
         for each in found[path]
     )
+
+
+def _judge_resolved(
+    template: Mapping[str, Any], region: str, constructs: Mapping[str, str] | None
+) -> tuple[ResolvedTemplate, list[list[Violation]]]:
+    """Return the template with what each referee but cfn-lint finds."""
+    resolved = ResolvedTemplate(template, region, constructs)
+    judged = [[replace(each, name="parameters") for each in judge_parameters(template)]]
+    for judge in JUDGES:
+        name = judge.__name__.removeprefix("judge_").replace("_", "-")
+        judged.append([replace(each, name=name) for each in judge(resolved)])
+    engine = judge_with_engine(resolved)
+    judged.append([each for each in engine if not _is_taken(template, each) and not _is_ignored(template, each)])
+    return resolved, judged
 
 
 def _add(found: dict[str, list[Violation]], findings: Iterable[Violation]) -> None:
