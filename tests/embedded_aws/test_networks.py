@@ -17,7 +17,7 @@ def _deploy(deploy_template, **more):
 
 
 def test_a_subnet_lies_in_the_zone_of_an_id(deploy_template):
-    """Which zone has an id differs between accounts; `use1-az4` is d in the embedded one."""
+    """The zone that has an id differs between accounts; in the embedded AWS `use1-az4` is us-east-1d."""
     outcome = _deploy(deploy_template)
     assert (outcome["status"], outcome["outputs"]) == ("CREATE_COMPLETE", {"Zone": "us-east-1d"})
 
