@@ -119,8 +119,12 @@ horovod-builds: setup ## Build Horovod with each compiler, framework and CUDA to
 	@$(BIN)/python -m tests.horovod_builds $(if $(ONLY),--only $(ONLY))
 
 .PHONY: test
-test: setup ## Run every test in parts beside one another, and say where the time went (root; DEEPLEARNING_SKIP_ROOT_TESTS=1 skips those that need it)
+test: setup ## Run the tests in parts beside one another, and say where the time went (root; DEEPLEARNING_SKIP_ROOT_TESTS=1 skips those that need it)
 	@$(BIN)/python -m tests
+
+.PHONY: test-rehearsals
+test-rehearsals: setup ## Run the tests of whole rehearsals: jobs of each platform, broken clusters, fleets, other apps, the notebook (root)
+	@$(BIN)/python -m tests base rehearsal
 
 .PHONY: unit
 unit: setup ## Run the unit tests alone (no root)

@@ -1,8 +1,9 @@
 """
-`python -m tests [PART...]`: runs every test, in processes beside one another, and says where the time went.
+`python -m tests [PART...]`: runs tests in processes beside one another, and says where the time went.
 
-Each process is one part of the tests. As many run at once as there are cores, and two more, since rehearsals mostly
-wait; a rehearsal starts when its memory is free. Logs are in `build/tests`.
+Each process is one part of the tests. Without words, all parts run but the whole rehearsals, which `python -m tests
+base rehearsal` runs. As many run at once as there are cores, and two more, since rehearsals mostly wait; a rehearsal starts
+when its memory is free. Logs are in `build/tests`.
 """
 
 import os
@@ -75,13 +76,27 @@ PARTS = (
     Part("rehearsal-emr-jobs", ("tests/rehearsal/test_emr_submission.py",), ("base",), FORMS_MIB),
     Part("rehearsal-sagemaker-jobs", ("tests/rehearsal/test_sagemaker_jobs.py",), ("base",), FORMS_MIB),
     Part("rehearsal-eks-jobs", ("tests/rehearsal/test_eks_jobs.py",), ("base",), FORMS_MIB),
-    Part("notebook", ("tests/notebook",), ("base",), FORMS_MIB),
-    Part("unit-nodes", NODE_TESTS),
-    Part("unit-others", (UNIT, *leave_out(OWN_PARTS))),
+    Part("rehearsal-notebook", ("tests/notebook",), ("base",), FORMS_MIB),
+    Part("rehearsal-fleets", ("tests/rehearsal/test_fleet.py", "tests/rehearsal/test_plain_apps.py"), ("base",), 1500),
     Part("rehearsal-broken", ("tests/rehearsal/test_rehearsals.py",), ("base",), FORMS_MIB),
-    Part("rehearsal-jobs", ("tests/rehearsal/test_submission.py",), ("base",), FORMS_MIB),
     Part("rehearsal-emr", ("tests/rehearsal/test_emr_cluster.py",), ("base",), FORMS_MIB),
-    Part("fleet", ("tests/rehearsal/test_fleet.py", "tests/rehearsal/test_plain_apps.py"), ("base",), 1500),
+    # Alone: it compares links and mounts of this machine, and /run, before and after.
+    Part(
+        "rehearsal-ends",
+        ("tests/rehearsal/test_enclosure.py",),
+        (
+            "rehearsal-cases",
+            "rehearsal-emr-jobs",
+            "rehearsal-sagemaker-jobs",
+            "rehearsal-eks-jobs",
+            "rehearsal-notebook",
+            "rehearsal-fleets",
+            "rehearsal-broken",
+            "rehearsal-emr",
+        ),
+        FORMS_MIB,
+    ),
+    Part("job", ("tests/rehearsal/test_submission.py",), ("base",), FORMS_MIB),
     Part(
         "lab",
         (
@@ -94,35 +109,21 @@ PARTS = (
         ),
         ("base",),
     ),
-    # After the others that boot nodes: it compares links and mounts of this machine, and /run, before and after.
-    Part(
-        "rehearsal-ends",
-        ("tests/rehearsal/test_enclosure.py",),
-        (
-            "rehearsal-cases",
-            "rehearsal-broken",
-            "rehearsal-jobs",
-            "rehearsal-emr-jobs",
-            "rehearsal-sagemaker-jobs",
-            "rehearsal-eks-jobs",
-            "notebook",
-            "rehearsal-emr",
-            "lab",
-            "fleet",
-        ),
-        FORMS_MIB,
-    ),
-    Part("unit-provision", (f"{UNIT}/deeplearning_provision",)),
+    Part("unit-others", (UNIT, *leave_out(OWN_PARTS))),
     Part("embedded-aws", ("tests/embedded_aws", *leave_out(FAILING))),
     Part("stacks", ("tests/synthesis", "tests/package")),
+    Part("unit-nodes", NODE_TESTS),
+    Part("unit-provision", (f"{UNIT}/deeplearning_provision",)),
     Part("kubernetes", ("tests/kubernetes",)),
     Part("unit-constructs", (f"{UNIT}/deeplearning_cdk",)),
     Part("embedded-aws-failing", FAILING),
 )
 """
-In the order in which they start: the longest first, with rehearsals, which wait for one another, before what can run
-beside the last of them. The last parts are short and of one length, so that no core idles while one of them ends.
+Whole rehearsals, then the others, in the order in which they start: what waits for memory or for nodes first, then the
+longest, and short ones at the end, so that no core idles while one of them ends.
 """
+QUICK_PARTS = tuple(part for part in PARTS if not part.name.startswith("rehearsal-"))
+"""Parts of `make test`: one whole rehearsal, `job`, and all that needs none."""
 
 
 @dataclass
@@ -230,9 +231,9 @@ def main(words: Sequence[str]) -> int:
     Run the parts; 0 when all passed, 1 when not, 2 when they cannot run.
 
     Args:
-        words: Beginnings of names of parts; none for all.
+        words: Beginnings of names of parts; none for all but the whole rehearsals.
     """
-    chosen = [part for part in PARTS if part.name.startswith(tuple(words) or "")]
+    chosen = [part for part in PARTS if part.name.startswith(tuple(words))] if words else QUICK_PARTS
     if not chosen:
         print(f"parts must begin with {' or '.join(words)}, got {', '.join(part.name for part in PARTS)}")
         return 2

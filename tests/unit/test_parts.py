@@ -1,5 +1,6 @@
 """The parts of `python -m tests`: each test is in one of them, and what runs beside what."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import __main__ as parts
-from tests.__main__ import PARTS, Part, Run, read_tests, summarize
+from tests.__main__ import PARTS, QUICK_PARTS, Part, Run, read_tests, summarize
 
 ROOT = Path(__file__).parents[2]
 LOAD = (0.5, 0.25, 0.0)
@@ -25,6 +26,15 @@ def test_each_test_is_in_one_part() -> None:
             assert sum(_covers(part, file) for part in PARTS) == 1, file
     for part in PARTS:
         assert all((ROOT / path.removeprefix("--ignore=")).exists() for path in part.paths), part
+
+
+def test_the_gate_runs_all_parts_in_two_commands() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    commands = [line.split()[1:] for line in (ROOT / ".ci/run").read_text().splitlines() if line.startswith("make ")]
+    words = [re.findall(rf"^{name}:.*\n\t.* -m tests *(.*)$", makefile, re.M) for (name, *_) in commands]
+    assert commands == [["test"], ["test-rehearsals"], ["rehearse"]]
+    assert words == [[""], ["base rehearsal"], []]
+    assert {*QUICK_PARTS} | {part for part in PARTS if part.name.startswith(("base", "rehearsal"))} == {*PARTS}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +117,9 @@ def test_a_part_that_fails_shows_its_log_and_fails_the_run(
     monkeypatch.chdir(tmp_path)
     scripts = {"good": "print('long'); print('1 passed')", "bad": "print('planted'); print('end'); raise SystemExit(1)"}
     monkeypatch.setattr(Part, "command", property(lambda part: [sys.executable, "-S", "-c", scripts[part.name]]))
-    monkeypatch.setattr(parts, "PARTS", (Part("good", ("x",)), Part("bad", ("x",))))
+    listed = (Part("good", ("x",)), Part("bad", ("x",)))
+    monkeypatch.setattr(parts, "PARTS", listed)
+    monkeypatch.setattr(parts, "QUICK_PARTS", listed)
     assert parts.main([]) == 1
     shown = capsys.readouterr().out
     assert "bad: FAILED with status 1" in shown
