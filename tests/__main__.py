@@ -1,9 +1,9 @@
 """
 `python -m tests [PART...]`: runs tests in processes beside one another, and says where the time went.
 
-Each process is one part of the tests. Without words, all parts run but the whole rehearsals, which `python -m tests
-base rehearsal` runs. As many run at once as there are cores, and two more, since rehearsals mostly wait; a rehearsal starts
-when its memory is free. Logs are in `build/tests`.
+Each process is one part of the tests. Without words, all parts run but the whole rehearsals and the table of
+changes, which `python -m tests base rehearsal changes` runs. As many run at once as there are cores, and two more,
+since rehearsals mostly wait; a rehearsal starts when its memory is free. Logs are in `build/tests`.
 """
 
 import os
@@ -63,6 +63,7 @@ FAILING = tuple(
     f"tests/embedded_aws/test_{name}.py"
     for name in ("creation_order", "early_ends", "failing_stack", "launch_check", "stack_deletion")
 )
+CHANGES = "tests/synthesis/test_changes.py"
 
 
 def leave_out(paths: Sequence[str]) -> tuple[str, ...]:
@@ -96,6 +97,7 @@ PARTS = (
         ),
         FORMS_MIB,
     ),
+    Part("changes", (CHANGES,)),
     Part("job", ("tests/rehearsal/test_submission.py",), ("base",), FORMS_MIB),
     Part(
         "lab",
@@ -111,7 +113,7 @@ PARTS = (
     ),
     Part("unit-others", (UNIT, *leave_out(OWN_PARTS))),
     Part("embedded-aws", ("tests/embedded_aws", *leave_out(FAILING))),
-    Part("stacks", ("tests/synthesis", "tests/package")),
+    Part("stacks", ("tests/synthesis", "tests/package", *leave_out([CHANGES]))),
     Part("unit-nodes", NODE_TESTS),
     Part("unit-provision", (f"{UNIT}/deeplearning_provision",)),
     Part("kubernetes", ("tests/kubernetes",)),
@@ -122,8 +124,8 @@ PARTS = (
 Whole rehearsals, then the others, in the order in which they start: what waits for memory or for nodes first, then the
 longest, and short ones at the end, so that no core idles while one of them ends.
 """
-QUICK_PARTS = tuple(part for part in PARTS if not part.name.startswith("rehearsal-"))
-"""Parts of `make test`: one whole rehearsal, `job`, and all that needs none."""
+QUICK_PARTS = tuple(part for part in PARTS if not part.name.startswith(("rehearsal-", "changes")))
+"""Parts of `make test`: one whole rehearsal, `job`, and all that needs none but the table of changes."""
 
 
 @dataclass
