@@ -123,7 +123,7 @@ test: setup ## Run the tests in parts beside one another, and say where the time
 	@$(BIN)/python -m tests
 
 .PHONY: test-rehearsals
-test-rehearsals: setup ## Run the tests of whole rehearsals: jobs of each platform, broken clusters, fleets, other apps, the notebook; and the table of changes (root)
+test-rehearsals: setup ## Run the tests that boot nodes: jobs of each platform, broken clusters, fleets, other apps, the lab; and the table of changes (root)
 	@$(BIN)/python -m tests base rehearsal changes
 
 .PHONY: unit

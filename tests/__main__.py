@@ -1,8 +1,8 @@
 """
 `python -m tests [PART...]`: runs tests in processes beside one another, and says where the time went.
 
-Each process is one part of the tests. Without words, all parts run but the whole rehearsals and the table of
-changes, which `python -m tests base rehearsal changes` runs. As many run at once as there are cores, and two more,
+Each process is one part of the tests. Without words, all parts run but the rehearsals and the table of changes,
+which `python -m tests base rehearsal changes` runs. As many run at once as there are cores, and two more,
 since rehearsals mostly wait; a rehearsal starts when its memory is free. Logs are in `build/tests`.
 """
 
@@ -81,6 +81,18 @@ PARTS = (
     Part("rehearsal-fleets", ("tests/rehearsal/test_fleet.py", "tests/rehearsal/test_plain_apps.py"), ("base",), 1500),
     Part("rehearsal-broken", ("tests/rehearsal/test_rehearsals.py",), ("base",), FORMS_MIB),
     Part("rehearsal-emr", ("tests/rehearsal/test_emr_cluster.py",), ("base",), FORMS_MIB),
+    Part(
+        "rehearsal-lab",
+        (
+            "tests/rehearsal/test_lab_nodes.py",
+            "tests/rehearsal/test_lab_faults.py",
+            "tests/rehearsal/test_lab_containers.py",
+            "tests/rehearsal/test_container_images.py",
+            "tests/rehearsal/test_training_image.py",
+            "tests/rehearsal/test_amazon_linux_python.py",
+        ),
+        ("base",),
+    ),
     # Alone: it compares links and mounts of this machine, and /run, before and after.
     Part(
         "rehearsal-ends",
@@ -94,23 +106,12 @@ PARTS = (
             "rehearsal-fleets",
             "rehearsal-broken",
             "rehearsal-emr",
+            "rehearsal-lab",
         ),
         FORMS_MIB,
     ),
     Part("changes", (CHANGES,)),
     Part("job", ("tests/rehearsal/test_submission.py",), ("base",), FORMS_MIB),
-    Part(
-        "lab",
-        (
-            "tests/rehearsal/test_lab_nodes.py",
-            "tests/rehearsal/test_lab_faults.py",
-            "tests/rehearsal/test_lab_containers.py",
-            "tests/rehearsal/test_container_images.py",
-            "tests/rehearsal/test_training_image.py",
-            "tests/rehearsal/test_amazon_linux_python.py",
-        ),
-        ("base",),
-    ),
     Part("unit-others", (UNIT, *leave_out(OWN_PARTS))),
     Part("embedded-aws", ("tests/embedded_aws", *leave_out(FAILING))),
     Part("stacks", ("tests/synthesis", "tests/package", *leave_out([CHANGES]))),
@@ -125,7 +126,7 @@ Whole rehearsals, then the others, in the order in which they start: what waits 
 longest, and short ones at the end, so that no core idles while one of them ends.
 """
 QUICK_PARTS = tuple(part for part in PARTS if not part.name.startswith(("rehearsal-", "changes")))
-"""Parts of `make test`: one whole rehearsal, `job`, and all that needs none but the table of changes."""
+"""Parts of `make test`: one rehearsal, `job`, and all that boots nothing but the table of changes."""
 
 
 @dataclass
