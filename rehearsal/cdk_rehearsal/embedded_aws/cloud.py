@@ -168,9 +168,9 @@ class EmbeddedAws:
             require_no_images(source)
         template, changes = change_template(source.template)
         self.overrides = {f"Parameters.{name}": value for name, value in (parameters or {}).items()} | dict(changes)
-        require_support(template, parameters)
+        require_support(template, parameters, source.region)
         for each in source.nested.values():
-            require_support(each)
+            require_support(each, region=source.region)
         for each in (template, *source.nested.values()):
             if self._clusters is None:
                 _require_no_clusters(each)
