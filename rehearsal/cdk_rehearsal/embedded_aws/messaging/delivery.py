@@ -80,7 +80,7 @@ class Delivery:
 
         Of the attributes that EventBridge gives a dead letter, this one has the two that name rule and target.
         """
-        content = json.loads(target["Input"]) if "Input" in target else event
+        content: Any = json.loads(target["Input"]) if "Input" in target else event
         if transformer := target.get("InputTransformer"):
             content = transform(event, transformer)
         if target["Arn"].split(":")[2] == "lambda":
