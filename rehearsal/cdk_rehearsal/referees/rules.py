@@ -61,8 +61,7 @@ def _is_taken(row: Mapping[str, Any], value: Any) -> bool:
     if not limits or not is_known(value):
         return bool(limits)
     if "between" not in row:
-        text = str(value).lower()
-        return text in row.get("one_of", (text,)) and text not in row.get("none_of", ())
+        return str(value) in row["one_of"] if "one_of" in row else str(value).lower() not in row["none_of"]
     try:
         return bool(row["between"][0] <= float(value) <= row["between"][1])
     except (ValueError, TypeError):

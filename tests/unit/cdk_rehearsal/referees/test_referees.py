@@ -94,6 +94,7 @@ def test_finds_a_planted_fault_and_names_its_property(fault: Planted, findings: 
 OWN = {
     "no rule of another package is about network cards, EFA or the addresses of interfaces": {
         "an interface type that does not exist",
+        "an interface type in capitals",
         "EFA on a type without it",
         "a network card that the type does not have",
         "two interfaces at one place",
