@@ -27,6 +27,7 @@ _MINUTES = 15.0
 _GPUS_PER_NODE = 1
 ALL = "all"
 _INTERRUPTED = (130, 143)
+_UNTRIED = 2
 
 
 def rehearse(arguments: argparse.Namespace) -> int:
@@ -162,11 +163,11 @@ def rehearse_cases(
     each case has a stack of its own; without one, the assembly of the options is deployed.
 
     Returns:
-        0 when each passed, 1 when one did not, 130 or 143 when the user ended it.
+        0 when each passed, 1 when one did not, 2 when a single one has no verdict, 130 or 143 when the user ended it.
     """
     if len(chosen) == 1:
         status, result = rehearse_one(chosen[0], app, options)
-        return status if status in _INTERRUPTED else int(result["verdict"] != "pass")
+        return status if status in (*_INTERRUPTED, _UNTRIED) else int(result["verdict"] != "pass")
     suite = SuiteRun(chosen, app, options, jobs or count_jobs())
     try:
         suite.carry_out(again=again)

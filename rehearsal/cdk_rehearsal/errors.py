@@ -6,6 +6,7 @@ The errors of the rehearsal.
     ├── PromiseError          something was not as promised; the verdict is fail
     ├── PolicyError           a policy cannot be judged
     ├── UnknownOperationError the rights that a call needs are not listed
+    ├── DefectError           the rehearsal itself failed, so that it says nothing of AWS; exit status 2
     ├── RefusedError          AWS would refuse the template; the verdict is fail
     └── AssemblyError         the cloud assembly cannot be rehearsed
         └── UnsupportedError  it holds what the rehearsal does not implement; all of it is listed
@@ -36,6 +37,14 @@ class RefusedError(RehearsalError):
     def __init__(self, findings: Sequence[str]) -> None:
         self.findings = tuple(findings)
         super().__init__(_list_refused(self.findings))
+
+
+class DefectError(RehearsalError):
+    """A rehearsal failed because of itself; the message lists what it could not do, and gives no verdict."""
+
+    def __init__(self, defects: Sequence[str]) -> None:
+        listing = "\n".join(f"  {defect}" for defect in dict.fromkeys(defects))
+        super().__init__(f"no verdict: the rehearsal failed because of its own limits, AWS may not:\n{listing}")
 
 
 class AssemblyError(RehearsalError):

@@ -108,6 +108,7 @@ def try_orders(
         ValueError: The count is less than 1.
         UnsupportedError: The rehearsal does not implement all of the template.
         AssemblyError: The assembly cannot be deployed here.
+        DefectError: An order failed because of the rehearsal itself.
         UnavailableError: The AWS SDK for JavaScript cannot be fetched.
     """
     if count < 1:
@@ -152,11 +153,13 @@ def _try_order(stacks: Sequence[AssemblyStack], options: CloudOptions, parameter
             aws.deploy(stack, parameters=parameters)
             outcome = aws.wait(_SECONDS)
             if outcome.status != "CREATE_COMPLETE":
+                aws.require_soundness()
                 failed = [f"{e.logical_id}: {e.reason}" for e in outcome.events if e.status == "CREATE_FAILED"]
                 return failed[0] if failed else f"stack {stack.name} is in {outcome.status} after {_SECONDS:g} s"
         for stack in reversed(stacks):
             aws.place.client("cloudformation").delete_stack(StackName=stack.name)
             outcome = aws.wait(_SECONDS, stack.name)
             if outcome.status != "DELETE_COMPLETE":
+                aws.require_soundness()
                 return f"{outcome.status}: {outcome.reason}"
         return next((f"denied {action}: {said}" for action, said in aws.authorizer.record.denials().items()), "")

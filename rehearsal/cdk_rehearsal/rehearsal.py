@@ -85,6 +85,8 @@ def _rehearse(plan: Plan, acceptance: Acceptance, timeline: Timeline) -> None:
                 problems = [*_judge_stack(plan.expect, run.stack), *_find_denials(aws)]
                 if run.stack.status == "CREATE_COMPLETE":
                     problems += [*_judge_machines(plan, run, stacks), *_call_check(plan, run)]
+                if problems or plan.expect == "rolled-back":
+                    aws.require_soundness()
         fault = Section("fault", () if plan.fault is None else (plan.fault,))
         sections = (*_list_findings(acceptance), fault, *_list_sections(run, timeline, memory))
         report = Report(

@@ -127,7 +127,9 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
             status = describe_outside(aws)
             stand_ins = (*lab.stand_ins, *hosts.stand_ins, *AWS_STAND_INS)
             report = judge(options.expect, evidence, timeline, stand_ins, memory.peak_mib, seed=options.seed)
-            if report["verdict"] == "pass":
+            if report["verdict"] != "pass":
+                aws.require_soundness()
+            else:
                 kept.keep([root for machine in fleet.launched() for root in lab.file_system_roots(machine)])
             _publish(report, options, status, read_dashboard(aws, _UNREAL_METRICS))
             write_rights(aws.authorizer, case.name if case else "", evidence.outcome.resources, options.folder)

@@ -125,6 +125,35 @@ def test_a_missing_dependency_is_named_with_the_seed_of_the_order_that_it_fails(
     assert all(failure.startswith("seed ") and error in failure for failure in failures[lacking])
 
 
+TRY_WITH_DEFECT = """
+import sys
+from moto.sqs.models import SQSBackend
+from cdk_rehearsal.embedded_aws.resources import CREATORS
+from cdk_rehearsal.main import main
+
+def fail(*_, **__):
+    raise TypeError("planted")
+
+SQSBackend.create_queue = CREATORS["AWS::SNS::Topic"] = fail
+sys.exit(main([sys.argv[1], "--orders", "1", "--no-referees"]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("AWS::SQS::Queue", "Made: the rehearsal could not carry out sqs.CreateQueue, AWS may: TypeError: planted"),
+        ("AWS::SNS::Topic", "Made: the rehearsal could not create AWS::SNS::Topic, AWS may: TypeError: planted"),
+    ],
+)
+def test_a_defect_of_the_rehearsal_is_no_failure_of_the_stack(assemble, tmp_path, kind, said):
+    assembly = assemble(tmp_path / "app", {"Resources": {"Made": {"Type": kind}}})
+    command = [sys.executable, "-c", TRY_WITH_DEFECT, str(assembly)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=GENEROUS_SECONDS, check=False)
+    assert ended.returncode == 2, ended.stderr
+    assert f"no verdict: the rehearsal failed because of its own limits, AWS may not:\n  {said}" in ended.stderr
+
+
 @given(st.dictionaries(st.integers(0, 30), st.sets(st.integers(0, 30))), st.integers(0, 1000))
 def test_an_order_has_every_name_once_and_after_its_needs(graph, seed):
     needs = {

@@ -129,19 +129,98 @@ def test_a_pattern_that_cannot_be_matched_is_found_before_any_creation(deploy_te
     assert "Warnings: AWS::Events::Rule property EventPattern = {'source': [{'anything-but': 'aws.s3'}]}" in answer
 
 
-def test_a_disabled_rule_delivers_nothing_to_a_queue(deploy_template):
-    targets = [{"Id": "a", "Arn": {"Fn::GetAtt": ["Queue", "Arn"]}}]
-    rule = {"EventPattern": {"source": ["mine"]}, "Targets": targets}
-    resources = {
+QUEUE = {"Fn::GetAtt": ["Queue", "Arn"]}
+
+
+def make_queue_rule(service="events.amazonaws.com", **properties):
+    """Return the resources of a rule with a queue as its target, whose policy admits a service."""
+    allowed = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sqs:SendMessage", "Resource": QUEUE}
+    policy = {"PolicyDocument": {"Version": "2012-10-17", "Statement": [allowed]}, "Queues": [{"Ref": "Queue"}]}
+    target = {"Id": "a", "Arn": QUEUE, **properties.pop("target", {})}
+    return {
         "Queue": {"Type": "AWS::SQS::Queue", "Properties": {}},
-        "Rule": {"Type": "AWS::Events::Rule", "Properties": rule | {"State": "DISABLED"}},
+        "Policy": {"Type": "AWS::SQS::QueuePolicy", "Properties": policy},
+        "Rule": {"Type": "AWS::Events::Rule", "DependsOn": "Policy", "Properties": {**properties, "Targets": [target]}},
+    }
+
+
+def receive(cloud, seconds=20):
+    """Return the body of the queue's next message; None where none comes in time."""
+    answer = cloud.client("sqs").receive_message(QueueUrl=cloud.physical_id("Queue"), WaitTimeSeconds=seconds)
+    messages = answer.get("Messages", [])
+    return messages[0]["Body"] if messages else None
+
+
+def test_a_disabled_rule_delivers_nothing_to_a_queue(deploy_template):
+    rule = make_queue_rule(EventPattern={"source": ["mine"]}, State="DISABLED")
+    cloud = deploy_template({"Resources": rule})
+    assert cloud.end()["status"] == "CREATE_COMPLETE"
+    send = {"source": "mine", "detail_type": "a", "detail": {"number": 1}}
+    assert cloud.command("send_event", **send) == 0
+    events = cloud.client("events")
+    events.enable_rule(Name=cloud.physical_id("Rule"))
+    events.put_events(Entries=[{"Source": "mine", "DetailType": "a", "Detail": '{"number": 2}'}])
+    assert json.loads(receive(cloud))["detail"] == {"number": 2}
+    assert receive(cloud, 0) is None
+
+
+TRANSFORMER = {"InputPathsMap": {"kind": "$.detail-type"}, "InputTemplate": '"it is a <kind>"'}
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ({"InputTransformer": TRANSFORMER}, "it is a Scheduled Event"),
+        ({"Input": '{"a": 1}'}, '{"a": 1}'),
+    ],
+)
+def test_a_schedule_sends_the_input_of_its_target_to_a_queue(deploy_template, target, said):
+    """EventBridge user guide, "Amazon EventBridge input transformation"."""
+    rule = make_queue_rule(ScheduleExpression="rate(1 minute)", target=target)
+    cloud = deploy_template({"Resources": rule}, minute_seconds=0.2)
+    assert cloud.end()["status"] == "CREATE_COMPLETE"
+    assert receive(cloud) == said
+
+
+def test_a_queue_whose_policy_does_not_admit_eventbridge_gets_nothing(deploy_template):
+    """EventBridge user guide, "Using resource-based policies": a queue's policy admits events.amazonaws.com."""
+    rule = make_queue_rule("sns.amazonaws.com", EventPattern={"source": ["mine"]})
+    cloud = deploy_template({"Resources": rule})
+    assert cloud.end()["status"] == "CREATE_COMPLETE"
+    assert cloud.command("send_event", source="mine", detail_type="a", detail={}) == 1
+    assert receive(cloud, 0) is None
+
+
+def test_a_log_group_gets_events_as_lines(deploy_template):
+    group = {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": "/aws/events/mine"}}
+    target = {"Id": "a", "Arn": {"Fn::GetAtt": ["Group", "Arn"]}}
+    rule = {"EventPattern": {"source": ["mine"]}, "Targets": [target]}
+    resources = {"Group": group, "Rule": {"Type": "AWS::Events::Rule", "Properties": rule}}
+    cloud = deploy_template({"Resources": resources})
+    assert cloud.end()["status"] == "CREATE_COMPLETE"
+    assert cloud.command("send_event", source="mine", detail_type="a", detail={}) == 1
+    (line,) = cloud.client("logs").filter_log_events(logGroupName="/aws/events/mine")["events"]
+    assert json.loads(line["message"])["source"] == "mine"
+
+
+def test_a_function_gets_what_the_input_transformer_makes_of_an_event(deploy_template):
+    code = "def handle(event, _):\n    print('got', repr(event))"
+    trust = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    document = {"Version": "2012-10-17", "Statement": [trust]}
+    arn = {"Fn::GetAtt": ["Function", "Arn"]}
+    target = {"Id": "a", "Arn": arn, "InputTransformer": TRANSFORMER}
+    function = {"Handler": "index.handle", "Runtime": "python3.13", "Role": {"Fn::GetAtt": ["Role", "Arn"]}}
+    admitted = {"Action": "lambda:InvokeFunction", "FunctionName": arn, "Principal": "events.amazonaws.com"}
+    rule = {"EventPattern": {"source": ["mine"]}, "Targets": [target]}
+    resources = {
+        "Role": {"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": document}},
+        "Function": {"Type": "AWS::Lambda::Function", "Properties": {**function, "Code": {"ZipFile": code}}},
+        "Admitted": {"Type": "AWS::Lambda::Permission", "Properties": admitted},
+        "Rule": {"Type": "AWS::Events::Rule", "Properties": rule},
     }
     cloud = deploy_template({"Resources": resources})
     assert cloud.end()["status"] == "CREATE_COMPLETE"
-    events, sqs, queue = cloud.client("events"), cloud.client("sqs"), cloud.physical_id("Queue")
-    entry = {"Source": "mine", "DetailType": "a", "Detail": "{}"}
-    events.put_events(Entries=[entry])
-    events.enable_rule(Name=cloud.physical_id("Rule"))
-    events.put_events(Entries=[entry])
-    counts = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["ApproximateNumberOfMessages"])["Attributes"]
-    assert counts == {"ApproximateNumberOfMessages": "1"}
+    assert cloud.command("send_event", source="mine", detail_type="thing", detail={}) == 1
+    cloud.observation("events → ")
+    (invocation,) = cloud.command("report")["invocations"]
+    assert "got 'it is a thing'" in invocation["log"]

@@ -132,7 +132,7 @@ UNKNOWN = [
     (
         "AWS::EKS::Nodegroup",
         {**NODES, "InstanceTypes": ["a", "b"]},
-        "property InstanceTypes with 2 entries",
+        "property InstanceTypes.1 = 'b' (only without)",
     ),
     ("AWS::EKS::Nodegroup", {**NODES, "AmiType": "AL2_x86_64"}, "property AmiType = 'AL2_x86_64' (only Bottlerocket"),
     ("AWS::EKS::Nodegroup", {"LaunchTemplate": {"Id": {"Ref": "Own"}}}, "whose LaunchTemplateData.ImageId is given"),
@@ -163,7 +163,11 @@ UNKNOWN = [
         "TerminationPolicies",
     ),
     ("AWS::Backup::BackupSelection", {"BackupSelection": {"Resources": ["arn:aws:s3:::b"]}}, "(only EFS file systems"),
-    ("AWS::DynamoDB::GlobalTable", {"Replicas": [{"Region": "a"}, {"Region": "b"}]}, "Replicas with 2 entries"),
+    (
+        "AWS::DynamoDB::GlobalTable",
+        {"Replicas": [{"Region": "a"}, {"Region": "b"}]},
+        "property Replicas.1 = {",
+    ),
     ("Custom::Thing", {"ServiceToken": {"Ref": "Topic"}}, "(only functions)"),
     ("AWS::EMR::Cluster", {"Instances": MASTER}, "Instances.MasterInstanceGroup.InstanceCount = 3"),
     ("AWS::EMR::Cluster", {"Instances": MASTER}, "without property Instances.Ec2SubnetId"),
@@ -203,3 +207,12 @@ def test_takes_what_the_rehearsal_implements(kind, properties):
 def test_a_given_parameter_takes_the_place_of_its_default():
     template = make_resource("AWS::EKS::AccessEntry", AccessPolicies=[{"PolicyArn": {"Ref": "Policy"}}])
     require_support(template, {"Policy": "arn:aws:eks::aws:cluster-access-policy/AmazonEKSEditPolicy"})
+
+
+def test_a_mapping_gives_its_value_for_the_region():
+    amis = {"us-east-1": {"type": "AL2023_x86_64_STANDARD"}, "eu-west-1": {"type": "AL2_x86_64"}}
+    found = {"Fn::FindInMap": ["Amis", {"Ref": "AWS::Region"}, "type"]}
+    template = make_resource("AWS::EKS::Nodegroup", **NODES, AmiType=found) | {"Mappings": {"Amis": amis}}
+    require_support(template, region="us-east-1")
+    with pytest.raises(UnsupportedError, match="property AmiType = 'AL2_x86_64'"):
+        require_support(template, region="eu-west-1")

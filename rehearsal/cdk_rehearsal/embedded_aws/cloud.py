@@ -20,6 +20,7 @@ from cdk_rehearsal.embedded_aws.base.scaling_group import HealthCheck
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
 from cdk_rehearsal.embedded_aws.base.stack_record import StackOutcome
 from cdk_rehearsal.embedded_aws.base.training_limits import TrainingLimits
+from cdk_rehearsal.embedded_aws.cloudformation.reasons import is_defect
 from cdk_rehearsal.embedded_aws.cloudformation.stack import Stack
 from cdk_rehearsal.embedded_aws.cloudformation.stack_api import install_stack_api
 from cdk_rehearsal.embedded_aws.cloudformation.stack_registry import StackRegistry
@@ -33,7 +34,7 @@ from cdk_rehearsal.embedded_aws.sagemaker.containers import ContainerHost
 from cdk_rehearsal.embedded_aws.server.call_log import CallCounts, CallLog
 from cdk_rehearsal.embedded_aws.server.server import Server
 from cdk_rehearsal.embedded_aws.services import Services
-from cdk_rehearsal.errors import RehearsalError, UnsupportedError
+from cdk_rehearsal.errors import DefectError, RehearsalError, UnsupportedError
 from cdk_rehearsal.machine import MachineHost
 from cdk_rehearsal.place import Credentials, Place
 from cdk_rehearsal.referees.resource_support import require_support
@@ -168,9 +169,9 @@ class EmbeddedAws:
             require_no_images(source)
         template, changes = change_template(source.template)
         self.overrides = {f"Parameters.{name}": value for name, value in (parameters or {}).items()} | dict(changes)
-        require_support(template, parameters)
+        require_support(template, parameters, source.region)
         for each in source.nested.values():
-            require_support(each)
+            require_support(each, region=source.region)
         for each in (template, *source.nested.values()):
             if self._clusters is None:
                 _require_no_clusters(each)
@@ -236,6 +237,18 @@ class EmbeddedAws:
         stack = next(each for each in reversed(self._deployments) if name in ("", each.name))
         stack.join(seconds)
         return stack.outcome()
+
+    def require_soundness(self) -> None:
+        """
+        Make sure that no failure is the rehearsal's own.
+
+        Raises:
+            DefectError: A resource failed, or a call of a node or function, because of a defect of the rehearsal.
+        """
+        events = [event for stack in self._stacks.list() for event in stack.events()]
+        defects = [f"{event.logical_id}: {event.reason}" for event in events if is_defect(event.reason)]
+        if found := (*defects, *self._calls.find_defects()):
+            raise DefectError(found)
 
     def awaits_signals(self) -> bool:
         """Return whether a resource of any stack waits for signals."""

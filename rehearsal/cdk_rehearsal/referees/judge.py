@@ -19,9 +19,8 @@ from cdk_rehearsal.cache import require_cache
 from cdk_rehearsal.errors import RefusedError, UnsupportedError
 from cdk_rehearsal.intrinsics import find_references
 from cdk_rehearsal.referees.finding import ORDER, Violation
-from cdk_rehearsal.referees.limits import judge_limits, judge_sizes
 from cdk_rehearsal.referees.order import judge_order
-from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, get_map, show
+from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, bind, get_map, show
 from cdk_rehearsal.referees.resource_support import find_gaps
 from cdk_rehearsal.referees.rules import RULES, judge_parameters
 from cdk_rehearsal.referees.service_models import judge_calls
@@ -29,7 +28,7 @@ from cdk_rehearsal.referees.validation_engine import judge_with_engine
 
 _LOCAL_ZONE = re.compile(r"[a-z-]+-[0-9]-[a-z]{3}-[0-9][a-z]")
 """Name of a Local Zone, such as `us-west-2-lax-1a` (AWS Local Zones user guide)."""
-JUDGES = (judge_calls, judge_limits, judge_sizes, judge_order, *RULES)
+JUDGES = (judge_calls, judge_order, *RULES)
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,9 @@ def require_acceptance(
         sys.stderr.write(f"referees: {count} resources without a finding, as before\n")
         return Acceptance()
     found = {name: judge_template(each, region, values, constructs[name]) for name, each in templates.items()}
-    acceptance = _sort(found, [gap for each in templates.values() for gap in find_gaps(each, values)], accept or {})
+    acceptance = _sort(
+        found, [gap for each in templates.values() for gap in find_gaps(each, values, region)], accept or {}
+    )
     if any(found.values()):
         for race in acceptance.races:
             sys.stderr.write(f"may fail, depending on the order of creation: {race}\n")
@@ -113,7 +114,7 @@ def _digest(templates: Mapping[str, Any], region: str, parameters: Mapping[str, 
     """Return a digest of all that a verdict depends on: what is judged, and by which rules."""
     judged = [list(templates.values()), region, dict(parameters)]
     rules = [metadata.version(package) for package in ("cfn-lint", "boto3", "cdk-preflight")]
-    rules += [path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))]
+    rules += [path.read_text() for path in sorted(Path(__file__).parent.glob("*.*"))]
     return hashlib.sha256(json.dumps([judged, rules], sort_keys=True).encode()).hexdigest()
 
 
@@ -132,7 +133,7 @@ def judge_template(
         parameters: Values of the template's parameters in place of their defaults.
         constructs: Logical id -> path of the construct in the app. Default: none is known.
     """
-    template = _bind(template, parameters)
+    template = bind(template, parameters)
     found: dict[str, list[Violation]] = {}
     with ThreadPoolExecutor() as pool:  # AWS's engine is another process, which works while cfn-lint does
         judging = pool.submit(_judge_resolved, template, region, constructs)
@@ -173,12 +174,6 @@ def _add(found: dict[str, list[Violation]], findings: Iterable[Violation]) -> No
         if each.path not in found and each not in own.setdefault(each.path, []):
             own[each.path].append(each)
     found.update(own)
-
-
-def _bind(template: Mapping[str, Any], parameters: Mapping[str, str]) -> Mapping[str, Any]:
-    declared = template.get("Parameters", {})
-    bound = {name: {**declared[name], "Default": value} for name, value in parameters.items() if name in declared}
-    return {**template, "Parameters": {**declared, **bound}} if bound else template
 
 
 def _lint(template: Mapping[str, Any], region: str) -> Iterator[Violation]:

@@ -50,6 +50,33 @@ def get_maps(value: Any, key: str) -> list[Mapping[str, Any]]:
     return [entry for entry in (entries if isinstance(entries, list) else [entries]) if isinstance(entry, Mapping)]
 
 
+def find_values(value: Any, path: str, place: str = "") -> Iterator[tuple[str, Any]]:
+    """
+    Yield place and value of what a path leads to, in both branches of a condition.
+
+    A number in the path is that of an entry of a list; else the path leads through every entry.
+    """
+    key, _, below = path.partition(".")
+    if isinstance(value, list):
+        for index, entry in enumerate(value):
+            if key == str(index) or not key.isdigit():
+                yield from find_values(entry, below if key.isdigit() else path, f"{place}.{index}")
+    elif isinstance(value, Mapping) and set(value) == {"Fn::If"}:
+        for branch in value["Fn::If"][1:]:
+            yield from find_values(branch, path, place)
+    elif not path and value != {"Ref": "AWS::NoValue"}:
+        yield place, value
+    elif isinstance(value, Mapping) and key in value:
+        yield from find_values(value[key], below, f"{place}.{key}")
+
+
+def bind(template: Mapping[str, Any], parameters: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return a template with values of parameters in place of their defaults."""
+    declared = template.get("Parameters", {})
+    bound = {name: {**declared[name], "Default": value} for name, value in parameters.items() if name in declared}
+    return {**template, "Parameters": {**declared, **bound}} if bound else template
+
+
 class ResolvedTemplate:
     """
     The resources of a template with the conditions that hold and resolved properties.
@@ -83,7 +110,7 @@ class ResolvedTemplate:
             if value is not None and kind in ("String", "Number", "CommaDelimitedList"):
                 self._values[name] = str(value).split(",") if kind == "CommaDelimitedList" else value
         self.resources: dict[str, Mapping[str, Any]] = {
-            name: {**resource, "Properties": get_map(self._resolve(resource.get("Properties")))}
+            name: {**resource, "Properties": get_map(self.resolve(resource.get("Properties")))}
             for name, resource in template.get("Resources", {}).items()
             if "Condition" not in resource or self.condition(resource["Condition"])
         }
@@ -106,8 +133,8 @@ class ResolvedTemplate:
         return {**kept, "Resources": resources}
 
     def _reduce(self, value: Any) -> Any:
-        """Return a value as `_resolve` does, but with the intrinsic in place of a value with a token."""
-        resolved = self._resolve(value)
+        """Return a value as `resolve` does, but with the intrinsic in place of a value with a token."""
+        resolved = self.resolve(value)
         if is_known(resolved):
             return resolved
         if isinstance(value, list):
@@ -182,10 +209,10 @@ class ResolvedTemplate:
         """Return a token."""
         return make_token(f"{function}:{argument}")
 
-    def _resolve(self, value: Any) -> Any:
+    def resolve(self, value: Any) -> Any:
         """Resolve a part of a template; a function that needs what exists at deployment only gives a token."""
         if isinstance(value, list):
-            resolved = [self._resolve(entry) for entry in value]
+            resolved = [self.resolve(entry) for entry in value]
             return [entry for entry in resolved if entry is not NO_VALUE]
         if isinstance(value, Mapping) and len(value) == 1 and (found := next(iter(value))).startswith(("Fn::", "Ref")):
             try:
@@ -193,6 +220,6 @@ class ResolvedTemplate:
             except (AssemblyError, ValueError, TypeError, KeyError, IndexError):
                 return make_token(found)
         if isinstance(value, Mapping):
-            resolved_map = {key: self._resolve(entry) for key, entry in value.items()}
+            resolved_map = {key: self.resolve(entry) for key, entry in value.items()}
             return {key: entry for key, entry in resolved_map.items() if entry is not NO_VALUE}
         return evaluate(value, self)

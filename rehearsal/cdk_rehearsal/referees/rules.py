@@ -1,7 +1,5 @@
-"""Rules between properties that no other package has: neither cfn-lint, cdk-preflight nor the service models."""
+"""Rules that no other package has: neither cfn-lint, cdk-preflight, AWS's engine nor the service models."""
 
-import base64
-import binascii
 import functools
 import gzip
 import importlib.metadata
@@ -12,82 +10,85 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import tomllib
+
 from cdk_rehearsal.assembly import DEFAULT_ACCOUNT
 from cdk_rehearsal.referees.finding import Violation
-from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, get_map, get_maps, show
-
-_USER_DATA_BYTES = 16384
-_INTERFACE = (
-    "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_LaunchTemplateInstanceNetworkInterfaceSpecificationRequest"
-    ".html"
+from cdk_rehearsal.referees.resolved_template import (
+    ResolvedTemplate,
+    find_values,
+    get_map,
+    get_maps,
+    is_known,
+    measure,
+    show,
 )
-_REQUEST = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RequestLaunchTemplateData.html"
-_KEY_POLICY = "https://docs.aws.amazon.com/kms/latest/APIReference/API_PutKeyPolicy.html"
+
+_EC2 = "https://docs.aws.amazon.com/AWSEC2/latest"
+_INTERFACE = f"{_EC2}/APIReference/API_LaunchTemplateInstanceNetworkInterfaceSpecificationRequest.html"
 
 
-def judge_launch_templates(template: ResolvedTemplate) -> Iterator[Violation]:
-    """Yield what EC2 would refuse of launch templates, or of the launches from them."""
-    for name, properties in template.list_type("AWS::EC2::LaunchTemplate"):
-        data, path = get_map(properties, "LaunchTemplateData"), f"Resources.{name}.Properties.LaunchTemplateData"
-        yield from _judge_user_data(data, path)
-        yield from _judge_interfaces(data, path)
-        yield from _judge_market(data, path)
+def judge_limits(template: ResolvedTemplate) -> Iterator[Violation]:
+    """Yield the properties that break a row of the table."""
+    for row in _load_rows():
+        owners = (
+            (place, owner)
+            for name, properties in template.list_type(row["type"])
+            for place, owner in find_values(properties, row["object"], f"Resources.{name}.Properties")
+            if all(_has(owner, path, wanted) for path, wanted in row.get("with", {}).items())
+        )
+        for place, owner in owners:
+            for path, value in find_values(owner, row["property"], place):
+                if not _is_taken(row, value):
+                    yield Violation(path, show(value), row["words"], row["source"])
 
 
-def _judge_user_data(data: Mapping[str, Any], path: str) -> Iterator[Violation]:
+@functools.cache
+def _load_rows() -> list[Mapping[str, Any]]:
+    rows: list[Mapping[str, Any]] = tomllib.loads(Path(__file__).with_name("own_rules.toml").read_text())["rules"]
+    return rows
+
+
+def _has(owner: Any, path: str, wanted: Any) -> bool:
+    """Return whether an object has a property, or has it with a value."""
+    found = [value for _, value in find_values(owner, path)]
+    return bool(found) == wanted if isinstance(wanted, bool) else wanted in found
+
+
+def _is_taken(row: Mapping[str, Any], value: Any) -> bool:
+    """Return whether a row takes a value; one that a deployment alone knows keeps each limit."""
+    limits = {"between", "one_of", "none_of"} & row.keys()
+    if not limits or not is_known(value):
+        return bool(limits)
+    if "between" not in row:
+        return str(value) in row["one_of"] if "one_of" in row else str(value).lower() not in row["none_of"]
     try:
-        size = len(base64.b64decode(data.get("UserData", ""), validate=True))
-    except (binascii.Error, ValueError, TypeError):
-        return
-    if size > _USER_DATA_BYTES:
-        source = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html"
-        remedy = "fetch the rest from S3 at boot"
-        yield Violation(f"{path}.UserData", f"{size} or more", "must have at most 16384 bytes", source, remedy)
+        return bool(row["between"][0] <= float(value) <= row["between"][1])
+    except (ValueError, TypeError):
+        return False
 
 
-def _judge_interfaces(data: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    interfaces = get_maps(data, "NetworkInterfaces")
-    facts = get_map(
-        _read_moto("ec2", "resources", "instance_types.json.gz"), str(data.get("InstanceType")), "NetworkInfo"
-    )
-    seen = set()
-    for index, interface in enumerate(interfaces):
-        here = f"{path}.NetworkInterfaces.{index}"
-        kind = str(interface.get("InterfaceType", "interface"))
-        card, device = str(interface.get("NetworkCardIndex", 0)), str(interface.get("DeviceIndex", 0))
-        if facts and kind.startswith("efa") and not facts.get("EfaSupported"):
-            source = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html"
-            yield Violation(
-                f"{here}.InterfaceType", kind, f"must be interface: {data['InstanceType']} has no EFA", source
-            )
-        if facts and card.isdigit() and int(card) >= facts.get("MaximumNetworkCards", 1):
-            rule = f"must be below {facts.get('MaximumNetworkCards', 1)}, the network cards of {data['InstanceType']}"
-            yield Violation(f"{here}.NetworkCardIndex", card, rule, _INTERFACE)
-        if (card, device) in seen:
-            rule = "must be another one than that of an interface on the same network card"
-            yield Violation(f"{here}.DeviceIndex", device, rule, _INTERFACE)
-        seen.add((card, device))
-        if len(interfaces) > 1 and str(interface.get("AssociatePublicIpAddress")).lower() == "true":
-            rule = "must be left out with several interfaces, to which EC2 gives no public address"
-            yield Violation(f"{here}.AssociatePublicIpAddress", "true", rule, _INTERFACE)
-    if interfaces:
-        for key in ("SecurityGroupIds", "SecurityGroups"):
-            if data.get(key):
-                rule = "must be left out beside NetworkInterfaces, each of which has groups of its own"
-                yield Violation(f"{path}.{key}", show(data[key]), rule, _REQUEST)
-
-
-def _judge_market(data: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    market = get_map(data, "InstanceMarketOptions").get("MarketType")
-    target = get_map(data, "CapacityReservationSpecification").get("CapacityReservationTarget")
-    if market == "spot" and target:
-        source = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservations-using.html"
-        rule = "must not be spot beside a capacity reservation, which holds on-demand capacity"
-        yield Violation(f"{path}.InstanceMarketOptions.MarketType", market, rule, source)
-    if market == "capacity-block" and not target:
-        source = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-launch.html"
-        rule = "must come with CapacityReservationSpecification.CapacityReservationTarget, the block's reservation"
-        yield Violation(f"{path}.InstanceMarketOptions.MarketType", market, rule, source)
+def judge_interfaces(template: ResolvedTemplate) -> Iterator[Violation]:
+    """Yield interfaces of launch templates that the instance type does not have, or that are at one place."""
+    types = _read_moto("ec2", "resources", "instance_types.json.gz")
+    for name, properties in template.list_type("AWS::EC2::LaunchTemplate"):
+        data = get_map(properties, "LaunchTemplateData")
+        kind = str(data.get("InstanceType"))
+        facts, seen = get_map(types, kind, "NetworkInfo"), set[tuple[str, str]]()
+        for index, interface in enumerate(get_maps(data, "NetworkInterfaces")):
+            path = f"Resources.{name}.Properties.LaunchTemplateData.NetworkInterfaces.{index}"
+            interface_type = str(interface.get("InterfaceType"))
+            card, device = str(interface.get("NetworkCardIndex", 0)), str(interface.get("DeviceIndex", 0))
+            if facts and interface_type.startswith("efa") and not facts.get("EfaSupported"):
+                rule, source = f"must be interface: {kind} has no EFA", f"{_EC2}/UserGuide/efa.html"
+                yield Violation(f"{path}.InterfaceType", interface_type, rule, source)
+            if facts and card.isdigit() and int(card) >= facts.get("MaximumNetworkCards", 1):
+                rule = f"must be below {facts.get('MaximumNetworkCards', 1)}, the network cards of {kind}"
+                yield Violation(f"{path}.NetworkCardIndex", card, rule, _INTERFACE)
+            if (card, device) in seen:
+                rule = "must be another one than that of an interface on the same network card"
+                yield Violation(f"{path}.DeviceIndex", device, rule, _INTERFACE)
+            seen.add((card, device))
 
 
 @functools.cache
@@ -100,33 +101,48 @@ def _read_moto(*path: str) -> Any:
 
 def judge_groups(template: ResolvedTemplate) -> Iterator[Violation]:
     """Yield groups of which `CreateAutoScalingGroup` refuses the launch template."""
+    guide = "https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-mixed-instances-groups.html"
     for name, _ in template.list_type("AWS::AutoScaling::AutoScalingGroup"):
-        path = f"Resources.{name}.Properties"
         for other in template.list_references(name, "MixedInstancesPolicy"):
-            market = get_map(template.resources[other]["Properties"], "LaunchTemplateData", "InstanceMarketOptions")
-            if market.get("MarketType") == "spot":
-                guide = "https://docs.aws.amazon.com/autoscaling/ec2/userguide"
+            data = get_map(template.resources[other]["Properties"], "LaunchTemplateData")
+            if get_map(data, "InstanceMarketOptions").get("MarketType") == "spot":
+                path = f"Resources.{name}.Properties.MixedInstancesPolicy"
                 rule = f"must use a launch template without InstanceMarketOptions, got {other}"
-                yield Violation(
-                    f"{path}.MixedInstancesPolicy",
-                    "",
-                    rule,
-                    f"{guide}/ec2-auto-scaling-mixed-instances-groups.html",
-                    "set InstancesDistribution instead",
-                )
+                yield Violation(path, "", rule, guide, "set InstancesDistribution instead")
+
+
+def judge_sizes(template: ResolvedTemplate) -> Iterator[Violation]:
+    """Yield what is too large; tokens count as one character, so that nothing is refused which would fit."""
+    quotas = "https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html"
+    for name, properties in template.list_type("AWS::IAM::Role"):
+        policies = [
+            *get_maps(properties, "Policies"),
+            *(
+                policy
+                for other, policy in template.list_type("AWS::IAM::Policy")
+                if name in template.list_references(other, "Roles")
+            ),
+        ]
+        texts = [
+            json.dumps(each.get("PolicyDocument", {}), separators=(",", ":"), ensure_ascii=False) for each in policies
+        ]
+        size = sum(map(measure, texts))
+        if size > 10240:  # noqa: PLR2004 - in the rule
+            path = f"Resources.{name}.Properties.Policies"
+            rule = "must have at most 10240 characters without white space, all inline policies together"
+            yield Violation(path, f"{size} or more", rule, quotas, "make managed policies of some of them")
 
 
 def judge_keys(template: ResolvedTemplate) -> Iterator[Violation]:
     """Yield key policies that name a principal which is not made."""
+    source = "https://docs.aws.amazon.com/kms/latest/APIReference/API_PutKeyPolicy.html"
     for name, properties in template.list_type("AWS::KMS::Key"):
-        path = f"Resources.{name}.Properties.KeyPolicy"
-        statements = get_maps(get_map(properties, "KeyPolicy"), "Statement")
-        for index, entry in enumerate(statements):
-            for arn in _list(get_map(entry, "Principal").get("AWS", ())):
-                if _is_missing(template, str(arn)):
-                    rule = "must be a principal that exists, and this template does not make it"
-                    remedy = "make it here, or allow the account's root and let IAM policies decide"
-                    yield Violation(f"{path}.Statement.{index}.Principal", show(arn), rule, _KEY_POLICY, remedy)
+        place = f"Resources.{name}.Properties.KeyPolicy.Statement"
+        for path, arn in find_values(get_map(properties, "KeyPolicy").get("Statement"), "Principal.AWS", place):
+            if _is_missing(template, str(arn)):
+                rule = "must be a principal that exists, and this template does not make it"
+                remedy = "make it here, or allow the account's root and let IAM policies decide"
+                yield Violation(path, show(arn), rule, source, remedy)
 
 
 def _is_missing(template: ResolvedTemplate, arn: str) -> bool:
@@ -136,18 +152,6 @@ def _is_missing(template: ResolvedTemplate, arn: str) -> bool:
         return False
     kind, key = ("AWS::IAM::Role", "RoleName") if match[1] == "role" else ("AWS::IAM::User", "UserName")
     return match[2] not in [properties.get(key) for _, properties in template.list_type(kind)]
-
-
-def judge_volumes(template: ResolvedTemplate) -> Iterator[Violation]:
-    """Yield volumes of gp3 with more IOPS than EC2 gives, which cfn-lint's older limit would refuse too early."""
-    for name, properties in template.list_type("AWS::EC2::LaunchTemplate"):
-        for index, mapping in enumerate(get_maps(get_map(properties, "LaunchTemplateData"), "BlockDeviceMappings")):
-            volume = get_map(mapping, "Ebs")
-            rate = _read_number(volume.get("Iops"))
-            if volume.get("VolumeType") == "gp3" and rate is not None and rate > 80000:  # noqa: PLR2004 - in the rule
-                path = f"Resources.{name}.Properties.LaunchTemplateData.BlockDeviceMappings.{index}.Ebs.Iops"
-                source = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_EbsBlockDevice.html"
-                yield Violation(path, f"{rate:g}", "must be at most 80000 for gp3", source)
 
 
 def judge_parameters(template: Mapping[str, Any]) -> Iterator[Violation]:
@@ -164,20 +168,10 @@ def judge_parameters(template: Mapping[str, Any]) -> Iterator[Violation]:
             yield Violation(f"Parameters.{name}.Default", value, rule, source)
 
 
-def _list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-def _read_number(value: Any) -> float | None:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
-
-
 RULES: tuple[Callable[[ResolvedTemplate], Iterator[Violation]], ...] = (
-    judge_launch_templates,
+    judge_limits,
+    judge_sizes,
+    judge_interfaces,
     judge_groups,
     judge_keys,
-    judge_volumes,
 )

@@ -12,61 +12,23 @@ from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, is_known,
 if TYPE_CHECKING:
     from botocore.model import OperationModel, Shape
 
-_CALLS: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "AWS::AutoScaling::AutoScalingGroup": (("autoscaling", "CreateAutoScalingGroup"),),
-    "AWS::AutoScaling::LifecycleHook": (("autoscaling", "PutLifecycleHook"),),
-    "AWS::AutoScaling::ScalingPolicy": (("autoscaling", "PutScalingPolicy"),),
-    "AWS::AutoScaling::ScheduledAction": (("autoscaling", "PutScheduledUpdateGroupAction"),),
-    "AWS::Backup::BackupPlan": (("backup", "CreateBackupPlan"),),
+CALLS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "AWS::Backup::BackupSelection": (("backup", "CreateBackupSelection"),),
-    "AWS::Backup::BackupVault": (("backup", "CreateBackupVault"),),
     "AWS::Budgets::Budget": (("budgets", "CreateBudget"),),
     "AWS::CloudWatch::Alarm": (("cloudwatch", "PutMetricAlarm"),),
-    "AWS::CloudWatch::Dashboard": (("cloudwatch", "PutDashboard"),),
     "AWS::DynamoDB::Table": (("dynamodb", "CreateTable"),),
-    "AWS::EC2::FlowLog": (("ec2", "CreateFlowLogs"),),
-    "AWS::EC2::LaunchTemplate": (("ec2", "CreateLaunchTemplate"),),
-    "AWS::EC2::PlacementGroup": (("ec2", "CreatePlacementGroup"),),
-    "AWS::EC2::Subnet": (("ec2", "CreateSubnet"),),
-    "AWS::EC2::VPC": (("ec2", "CreateVpc"),),
-    "AWS::EC2::VPCEndpoint": (("ec2", "CreateVpcEndpoint"),),
-    "AWS::EFS::AccessPoint": (("efs", "CreateAccessPoint"),),
-    "AWS::EFS::FileSystem": (("efs", "CreateFileSystem"),),
-    "AWS::EFS::MountTarget": (("efs", "CreateMountTarget"),),
-    "AWS::EKS::AccessEntry": (("eks", "CreateAccessEntry"),),
     "AWS::EKS::Addon": (("eks", "CreateAddon"),),
     "AWS::EKS::Cluster": (("eks", "CreateCluster"),),
-    "AWS::EKS::Nodegroup": (("eks", "CreateNodegroup"),),
-    "AWS::EKS::PodIdentityAssociation": (("eks", "CreatePodIdentityAssociation"),),
-    "AWS::ElasticLoadBalancingV2::Listener": (("elbv2", "CreateListener"),),
-    "AWS::ElasticLoadBalancingV2::TargetGroup": (("elbv2", "CreateTargetGroup"),),
     "AWS::EMR::Cluster": (("emr", "RunJobFlow"),),
-    "AWS::EMR::SecurityConfiguration": (("emr", "CreateSecurityConfiguration"),),
     "AWS::Events::Rule": (("events", "PutRule"), ("events", "PutTargets")),
-    "AWS::FSx::DataRepositoryAssociation": (("fsx", "CreateDataRepositoryAssociation"),),
     "AWS::FSx::FileSystem": (("fsx", "CreateFileSystem"),),
     "AWS::IAM::InstanceProfile": (("iam", "CreateInstanceProfile"),),
-    "AWS::IAM::ManagedPolicy": (("iam", "CreatePolicy"),),
     "AWS::IAM::Policy": (("iam", "PutRolePolicy"),),
     "AWS::IAM::Role": (("iam", "CreateRole"),),
-    "AWS::KMS::Key": (("kms", "CreateKey"),),
     "AWS::Lambda::EventSourceMapping": (("lambda", "CreateEventSourceMapping"),),
-    "AWS::Lambda::Function": (("lambda", "CreateFunction"), ("lambda", "PutFunctionConcurrency")),
-    "AWS::Lambda::LayerVersion": (("lambda", "PublishLayerVersion"),),
-    "AWS::Lambda::Permission": (("lambda", "AddPermission"),),
-    "AWS::Logs::LogGroup": (("logs", "CreateLogGroup"), ("logs", "PutRetentionPolicy")),
-    "AWS::SNS::Subscription": (("sns", "Subscribe"),),
-    "AWS::SNS::Topic": (("sns", "CreateTopic"),),
-    "AWS::SQS::Queue": (("sqs", "CreateQueue"),),
-    "AWS::SSM::Parameter": (("ssm", "PutParameter"),),
+    "AWS::Lambda::Function": (("lambda", "CreateFunction"),),
 }
-"""Resource type -> the calls that its properties become."""
-_RENAMED = {
-    ("AWS::IAM::ManagedPolicy", "ManagedPolicyName"): "PolicyName",
-    ("AWS::KMS::Key", "KeyPolicy"): "Policy",
-    ("AWS::EFS::FileSystem", "FileSystemTags"): "",
-}
-"""Property -> its name in the call, empty for one that the call has in another form; `Tags` differs everywhere."""
+"""Resource type -> the calls that its properties become, of which the schemas of resources lack limits."""
 _SPACES = " \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _CLASSES = {
     r"\p{L}": "A-Za-z\u00c0-\uffff",
@@ -79,12 +41,12 @@ _CLASSES = {
 
 def judge_calls(template: ResolvedTemplate) -> Iterator[Violation]:
     """Yield what is outside of the limits of the calls."""
-    for name, resource in template.resources.items():
-        kind = str(resource.get("Type"))
-        renamed = {key: _RENAMED.get((kind, key), key) for key in resource["Properties"] if key != "Tags"}
-        arguments = {new: resource["Properties"][key] for key, new in renamed.items() if new}
-        for service, operation in _CALLS.get(kind, ()):
-            yield from judge_request(service, operation, arguments, f"Resources.{name}.Properties")
+    for kind, calls in CALLS.items():
+        for name, properties in template.list_type(kind):
+            # `Tags` have another form in every call.
+            arguments = {key: value for key, value in properties.items() if key != "Tags"}
+            for service, operation in calls:
+                yield from judge_request(service, operation, arguments, f"Resources.{name}.Properties")
 
 
 def judge_request(

@@ -153,7 +153,7 @@ def test_a_case_that_leaves_no_report_fails_though_an_older_one_passed(
     (tmp_path / "pair" / "report.json").write_text(json.dumps(REPORT))
     merge_result(tmp_path, "pair", {"verdict": "pass", "seconds": 1.0, "reasons": []})
     enclose(lambda *_: 2)
-    assert _rehearse(_choose(tmp_path), None, options) == 1
+    assert _rehearse(_choose(tmp_path), None, options) == 2
     entry = json.loads((tmp_path / "cases.json").read_text())["pair"]
     assert (entry["verdict"], entry["reasons"]) == (
         "fail",

@@ -8,6 +8,7 @@ from cdk_rehearsal.errors import AssemblyError
 
 _OWN_FAULT = "InternalFailure"
 """Code with which the embedded AWS answers what it could not carry out; the message names the rehearsal."""
+_OWN_WORDS = "the rehearsal could not "
 
 
 def word_creation_failure(error: Exception, logical_id: str, resource_type: str) -> str:
@@ -34,4 +35,9 @@ def word_deletion_failure(error: Exception, resource_type: str) -> str:
 
 def word_defect(what: str, error: Exception) -> str:
     """Return an error of the rehearsal itself, which says nothing of AWS."""
-    return f"the rehearsal could not {what}, AWS may: {type(error).__name__}: {error}"
+    return f"{_OWN_WORDS}{what}, AWS may: {type(error).__name__}: {error}"
+
+
+def is_defect(reason: str) -> bool:
+    """Return whether a reason is an error of the rehearsal itself, of a function or a nested stack too."""
+    return _OWN_WORDS in reason

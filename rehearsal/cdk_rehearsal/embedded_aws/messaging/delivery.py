@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 import uuid
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -22,7 +23,7 @@ _SNS, _EVENTS, _S3 = "sns.amazonaws.com", "events.amazonaws.com", "s3.amazonaws.
 
 class Delivery:
     """
-    Delivers for SNS and EventBridge to functions and topics that admit them.
+    Delivers for SNS and EventBridge to what admits them.
 
     A target that refuses is not tried again: the message goes to the dead-letter queue at once, or is dropped where
     there is none (SNS developer guide, "Amazon SNS dead-letter queues"; EventBridge user guide, "Using dead-letter
@@ -75,34 +76,50 @@ class Delivery:
 
     def deliver_event(self, target: Mapping[str, Any], event: Mapping[str, Any], rule_arn: str) -> None:
         """
-        Deliver an event to a function or topic, the target of a rule.
+        Deliver an event, or the input that the target makes of it, to a function, topic, queue or log group.
 
         Of the attributes that EventBridge gives a dead letter, this one has the two that name rule and target.
         """
-        is_topic = target["Arn"].split(":")[2] == "sns"
-        content = json.loads(target["Input"]) if "Input" in target else event
-        if self._publish(target, content) if is_topic else self._invoke(target["Arn"], content, "events", rule_arn):
-            return
-        attributes = {"RULE_ARN": rule_arn, "TARGET_ARN": target["Arn"]}
-        self._bury(target.get("DeadLetterConfig", {}).get("Arn", ""), event, _EVENTS, rule_arn, attributes)
+        content: Any = json.loads(target["Input"]) if "Input" in target else event
+        if transformer := target.get("InputTransformer"):
+            content = transform(event, transformer)
+        if target["Arn"].split(":")[2] == "lambda":
+            is_delivered = self._invoke(target["Arn"], content, "events", rule_arn)
+        else:
+            is_delivered = self._send(target["Arn"], content if transformer else json.dumps(content), rule_arn)
+        if not is_delivered:
+            attributes = {"RULE_ARN": rule_arn, "TARGET_ARN": target["Arn"]}
+            self._bury(target.get("DeadLetterConfig", {}).get("Arn", ""), event, _EVENTS, rule_arn, attributes)
 
-    def _invoke(self, function_arn: str, event: Mapping[str, Any], source: str, source_arn: str) -> bool:
+    def _invoke(self, function_arn: str, event: Any, source: str, source_arn: str) -> bool:
         principal = f"{source}.amazonaws.com"
         self._authorizer.note_invocation(principal, function_arn, source_arn)
         return self._functions.invoke_asynchronously(
             function_arn, event, source=source, principal=principal, source_arn=source_arn
         )
 
-    def _publish(self, target: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
-        topic_arn = target["Arn"]
+    def _send(self, arn: str, text: str, rule_arn: str) -> bool:
+        """Send a text to a topic, queue or log group; return whether its policy admits EventBridge."""
+        service, name = arn.split(":")[2], arn.rpartition(":")[2]
+        client = self.place.client(service)
+        if service == "logs":
+            group, stream = arn.split(":")[6], str(uuid.uuid4())
+            client.create_log_stream(logGroupName=group, logStreamName=stream)
+            line = {"timestamp": int(time.time() * 1000), "message": text}
+            client.put_log_events(logGroupName=group, logStreamName=stream, logEvents=[line])
+            return True
+        if service == "sqs":
+            url = client.get_queue_url(QueueName=name)["QueueUrl"]
+            if is_admitted := self._authorizer.admits_service(
+                _EVENTS, "sqs.SendMessage", {"QueueUrl": url}, source_arn=rule_arn
+            ):
+                client.send_message(QueueUrl=url, MessageBody=text)
+            return is_admitted
         # EventBridge tells SNS no source (EventBridge user guide: "You can't use Condition blocks in Amazon SNS topic
         # policies").
-        if not self._authorizer.admits_service(_EVENTS, "sns.Publish", {"TopicArn": topic_arn}):
-            return False
-        transformer = target.get("InputTransformer")
-        text = transform(event, transformer) if transformer else json.dumps(event)
-        self.place.client("sns").publish(TopicArn=topic_arn, Message=text)
-        return True
+        if is_admitted := self._authorizer.admits_service(_EVENTS, "sns.Publish", {"TopicArn": arn}):
+            client.publish(TopicArn=arn, Message=text)
+        return is_admitted
 
     def _bury(
         self, queue_arn: str, content: Mapping[str, Any], service: str, source_arn: str, attributes: Mapping[str, str]

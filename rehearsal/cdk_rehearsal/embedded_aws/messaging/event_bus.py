@@ -1,6 +1,5 @@
-"""EventBridge: the default event bus and scheduled rules, which hand events to functions and topics."""
+"""EventBridge: the default event bus and scheduled rules, which hand events to their targets."""
 
-import copy
 import json
 import re
 import threading
@@ -185,23 +184,12 @@ class EventBus:
 
 
 _moto_put = EventsBackend.put_events
-_moto_send = Rule.send_to_targets
 _DEFAULT = "default"
-_MOTO_TARGETS = (":sqs:", ":logs:")
-"""Targets that moto delivers to; its call fails at any other."""
-
-
-def _send_to_targets(self: Rule, original_event: Any, transform_input: bool = True) -> None:  # noqa: FBT001, FBT002 - moto's
-    if self.state != "ENABLED":
-        return  # moto delivers all the same
-    rule = copy.copy(self)
-    rule.targets = [target for target in self.targets if any(part in target["Arn"] for part in _MOTO_TARGETS)]
-    _moto_send(rule, original_event, transform_input)
 
 
 def install_event_delivery(bus: EventBus, place: Place) -> None:
     """
-    Replace moto's `PutEvents`, which knows neither functions nor topics.
+    Replace moto's `PutEvents`, which knows neither functions nor topics, and no queue's policy.
 
     As with EventBridge, the call ends before anything is delivered.
     """
@@ -216,7 +204,7 @@ def install_event_delivery(bus: EventBus, place: Place) -> None:
         return answers
 
     EventsBackend.put_events = put_events  # type: ignore[method-assign]
-    Rule.send_to_targets = _send_to_targets  # type: ignore[method-assign]
+    Rule.send_to_targets = lambda *_, **__: None  # type: ignore[method-assign]
 
 
 _RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")

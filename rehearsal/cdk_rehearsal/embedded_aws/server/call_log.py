@@ -25,6 +25,8 @@ class Call:
     status: int
 
 
+UNIMPLEMENTED = 501
+"""Status of a call that the rehearsal could not carry out."""
 _AGENT_OPERATION = re.compile(r"ssmmessages\.|ssm\.UpdateInstanceInformation$")
 _FUNCTION_LOG_OPERATION = re.compile(r"logs\.")
 
@@ -63,6 +65,13 @@ class CallLog:
             by_kind=dict(sorted(Counter(call.kind for call in calls).items())),
             by_name=dict(sorted(Counter(call.name for call in calls).items())),
         )
+
+    def find_defects(self) -> list[str]:
+        """Return the calls of nodes and functions that the rehearsal could not carry out, each once."""
+        with self._lock:
+            calls = [call for call in self._calls if call.status == UNIMPLEMENTED and not _is_of_platform(call)]
+        said = (f"the rehearsal could not carry out {call.operation} of {call.kind} {call.name}" for call in calls)
+        return list(dict.fromkeys(said))
 
 
 def _is_of_platform(call: Call) -> bool:

@@ -36,7 +36,7 @@ from cdk_rehearsal.embedded_aws.base.request import (
 from cdk_rehearsal.embedded_aws.base.signals import PRESIGNED_PREFIX, PresignedUrls
 from cdk_rehearsal.embedded_aws.emr.node_channel import CHANNEL_PREFIX, NodeChannels
 from cdk_rehearsal.embedded_aws.server import session_manager
-from cdk_rehearsal.embedded_aws.server.call_log import CallLog
+from cdk_rehearsal.embedded_aws.server.call_log import UNIMPLEMENTED, CallLog
 from cdk_rehearsal.identity_document import SCHEME, read_instance
 
 _OK, _JSON_STATUS, _FORBIDDEN = 200, 400, 403
@@ -105,7 +105,6 @@ setattr(moto.core.responses, method_names_from_class.__name__, _Methods)
 _SIGNAL_SCOPE = (
     "AWS4-HMAC-SHA256 Credential=CFN/20000101/us-east-1/cloudformation/aws4_request, SignedHeaders=, Signature="
 )
-_UNIMPLEMENTED = 501
 _RIGHTS = frozenset({"elasticfilesystem.ClientMount", "elasticfilesystem.ClientWrite"})
 """Rights without an API, for which EFS asks when a client mounts."""
 _Environ = dict[str, Any]
@@ -124,9 +123,9 @@ def _word_failure(operation: str, request: SignedRequest, error: Exception) -> R
     message = f"the rehearsal could not carry out {operation}, AWS may: {type(error).__name__}: {error}"
     if "x-amz-target" in request.headers or request.body[:1] == b"{" or operation.partition(".")[0] in REST_JSON:
         body = json.dumps({"__type": "InternalFailure", "message": message})
-        return _UNIMPLEMENTED, {"Content-Type": "application/x-amz-json-1.0"}, body.encode()
+        return UNIMPLEMENTED, {"Content-Type": "application/x-amz-json-1.0"}, body.encode()
     inner = _word_error("InternalFailure", message)
-    return _UNIMPLEMENTED, _XML, (inner if operation.startswith("s3.") else _wrap(inner)).encode()
+    return UNIMPLEMENTED, _XML, (inner if operation.startswith("s3.") else _wrap(inner)).encode()
 
 
 class _QuietHandler(MotoRequestHandler):

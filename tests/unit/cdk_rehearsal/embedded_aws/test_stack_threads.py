@@ -7,10 +7,12 @@ import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
+from cdk_rehearsal.embedded_aws.base.principals import Principal
 from cdk_rehearsal.embedded_aws.cloudformation import stack as stacks
 from cdk_rehearsal.embedded_aws.cloudformation.stack import Stack
 from cdk_rehearsal.embedded_aws.cloudformation.stack_registry import StackRegistry
 from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, MissingPropertyError, Properties
+from cdk_rehearsal.embedded_aws.server.call_log import CallLog
 from cdk_rehearsal.errors import AssemblyError
 from cdk_rehearsal.place import Place
 
@@ -131,3 +133,11 @@ def test_an_address_of_another_form_is_refused_in_the_words_of_aws(kind, propert
     creation = Creation("Made", Properties(properties), "sample", "arn", None)
     with pytest.raises(ValueError, match=re.escape(reason)):
         stacks.CREATORS[kind](creation)
+
+
+def test_calls_of_a_node_that_the_rehearsal_cannot_carry_out_are_its_defects_and_those_of_the_agent_are_not():
+    log, node = CallLog(), Principal("instance", "", "i-1")
+    for operation, status in (("ssm.ListOpsMetadata", 501), ("ssm.ListOpsMetadata", 501), ("ssm.GetParameter", 400)):
+        log.record(0.0, operation, node, status)
+    log.record(0.0, "ssm.UpdateInstanceInformation", node, 501)
+    assert log.find_defects() == ["the rehearsal could not carry out ssm.ListOpsMetadata of instance i-1"]

@@ -345,6 +345,7 @@ PLANTED = (
     Planted("a throughput of 3,000 MiB/s of gp3", "Nodes", f"{_EBS_0}.Throughput", 3000, _EBS),
     Planted("io2 without its IOPS", "Nodes", f"{_EBS_0}.VolumeType", "io2", _EBS),
     Planted("an interface type that does not exist", "Nodes", f"{_CARD_0}.0.InterfaceType", "efaa", _INTERFACE),
+    Planted("an interface type in capitals", "Nodes", f"{_CARD_0}.0.InterfaceType", "EFA", _INTERFACE),
     Planted("an instance type that does not exist", "Nodes", f"{_DATA}.InstanceType", "p9.huge", _TEMPLATE),
     Planted(
         "user data of 17 KiB", "Nodes", f"{_DATA}.UserData", {"Fn::Base64": "#!/bin/bash\n" + "#" * 17408}, _USER_DATA

@@ -12,7 +12,7 @@ from cdk_rehearsal.intrinsics import find_references
 from cdk_rehearsal.referees.judge import JUDGES, judge_template, require_acceptance
 from cdk_rehearsal.referees.order import find_usual_order
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, is_known, make_token, measure, show
-from cdk_rehearsal.referees.service_models import judge_calls
+from cdk_rehearsal.referees.service_models import CALLS, judge_calls
 from tests.unit.cdk_rehearsal.referees.planted import PLANTED, VALID, Planted
 
 _AMAZON_LINUX = "/aws/service/ami-amazon-linux-latest"
@@ -94,6 +94,7 @@ def test_finds_a_planted_fault_and_names_its_property(fault: Planted, findings: 
 OWN = {
     "no rule of another package is about network cards, EFA or the addresses of interfaces": {
         "an interface type that does not exist",
+        "an interface type in capitals",
         "EFA on a type without it",
         "a network card that the type does not have",
         "two interfaces at one place",
@@ -124,6 +125,89 @@ def test_own_rules_are_about_what_no_other_referee_finds(monkeypatch: pytest.Mon
     found = {finding.split(".")[1].split(":")[0].split(" ")[0] for finding in judge(resources)}
     missed = {each.fault for index, each in enumerate(PLANTED) if f"{each.resource}F{index}" not in found}
     assert missed == set().union(*OWN.values())
+
+
+def _mix(**market: Any) -> dict[str, Any]:
+    data = {"ImageId": "ami-0123456789abcdef0", "InstanceType": "m5.large", **market}
+    launched = {"LaunchTemplateId": {"Ref": "Nodes"}, "Version": {"Fn::GetAtt": ["Nodes", "LatestVersionNumber"]}}
+    mix = {"LaunchTemplate": {"LaunchTemplateSpecification": launched}}
+    sizes = {"MinSize": "0", "MaxSize": "1", "VPCZoneIdentifier": ["subnet-0123456789abcdef0"]}
+    return {
+        "Nodes": {"Type": "AWS::EC2::LaunchTemplate", "Properties": {"LaunchTemplateData": data}},
+        "Group": {"Type": "AWS::AutoScaling::AutoScalingGroup", "Properties": {**sizes, "MixedInstancesPolicy": mix}},
+    }
+
+
+def test_a_mixed_group_takes_no_template_that_asks_for_spot() -> None:
+    """EC2 Auto Scaling user guide, "Auto Scaling groups with multiple instance types and purchase options"."""
+    assert judge(_mix()) == []
+    (found,) = judge(_mix(InstanceMarketOptions={"MarketType": "spot"}))
+    assert "must use a launch template without InstanceMarketOptions, got Nodes" in found
+
+
+OVER = {
+    "AWS::Backup::BackupSelection": {
+        "BackupPlanId": "plan",
+        "BackupSelection": {"SelectionName": "a:b", "IamRoleArn": "arn:aws:iam::123456789012:role/r"},
+    },
+    "AWS::Budgets::Budget": {"Budget": {"BudgetType": "COST", "TimeUnit": "MONTHLY", "BudgetName": "b" * 101}},
+    "AWS::CloudWatch::Alarm": {
+        "EvaluationPeriods": 1,
+        "ComparisonOperator": "GreaterThanThreshold",
+        "EvaluationWindow": {"WallClockWindow": {"Timezone": "z" * 51}},
+    },
+    "AWS::DynamoDB::Table": {
+        **VALID["Table"]["Properties"],
+        "GlobalSecondaryIndexes": [
+            {
+                "IndexName": "by-cluster",
+                "KeySchema": [{"AttributeName": "cluster", "KeyType": "RANG"}],
+                "Projection": {"ProjectionType": "ALL"},
+            }
+        ],
+    },
+    "AWS::EKS::Addon": {"AddonName": "vpc-cni", "ClusterName": "c" * 101},
+    "AWS::EKS::Cluster": {**VALID["Kubernetes"]["Properties"], "Name": "my cluster"},
+    "AWS::EMR::Cluster": {**VALID["Hadoop"]["Properties"], "CustomAmiId": "a" * 257},
+    "AWS::Events::Rule": {"EventPattern": {"source": ["s" * 4097]}},
+    "AWS::FSx::FileSystem": {**VALID["Lustre"]["Properties"], "FileSystemTypeVersion": "v2"},
+    "AWS::IAM::InstanceProfile": {"InstanceProfileName": "caf\u00e9", "Roles": ["r"]},
+    "AWS::IAM::Policy": {**VALID["Policy"]["Properties"], "PolicyName": "caf\u00e9", "Roles": ["r"]},
+    "AWS::Lambda::EventSourceMapping": {
+        "FunctionName": "f",
+        "SourceAccessConfigurations": [{"Type": "BASIC_AUTH", "URI": "caf\u00e9"}],
+    },
+    "AWS::Lambda::Function": {
+        "Role": "arn:aws:iam::123456789012:role/f",
+        "Code": {"ZipFile": "0"},
+        "Handler": "index.handler",
+        "Runtime": "python3.13",
+        "DeadLetterConfig": {"TargetArn": "queue"},
+    },
+}
+"""Resource type -> properties that a service's model alone refuses."""
+
+
+def test_the_service_models_judge_the_types_of_which_others_lack_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(OVER) == CALLS.keys() - {"AWS::IAM::Role"}
+    resources = {f"Made{n}": {"Type": kind, "Properties": each} for n, (kind, each) in enumerate(OVER.items())}
+    limits = {finding.path for finding in judge_calls(ResolvedTemplate({"Resources": resources}, "us-east-1"))}
+    assert {path.split(".")[1] for path in limits} == set(resources)
+    monkeypatch.setattr("cdk_rehearsal.referees.judge.JUDGES", ())
+    found = {each.path for each in judge_template({"Resources": resources}, "us-east-1", {})}
+    assert limits & found == set()
+
+
+def test_two_roles_whose_names_iam_refuses_are_both_refused() -> None:
+    """cdk-preflight's rule about names fails on two, and AWS's engine with it; the service model does not."""
+    roles = {
+        f"Role{n}": {"Type": "AWS::IAM::Role", "Properties": {**VALID["Role"]["Properties"], "RoleName": name}}
+        for n, name in enumerate(("caf\u00e9", "n\u00f8de"))
+    }
+    assert [each.partition(":")[0] for each in judge(roles)] == [
+        "Resources.Role0.Properties.RoleName",
+        "Resources.Role1.Properties.RoleName",
+    ]
 
 
 def test_subnets_that_overlap_are_refused() -> None:
