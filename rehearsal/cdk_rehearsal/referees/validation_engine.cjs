@@ -9,21 +9,15 @@ const HEADER = "package cdk_preflight\n\nimport rego.v1\n\n";
 
 let compiled = { key: "", engine: undefined };
 
-/** Return an engine with the rules of some resource types; one with all rules takes ten times as long to compile. */
-function compile(types, region, account) {
-  const rules = BUNDLED_RULES.filter((rule) => rule.resourceTypes.some((type) => type === "*" || types.has(type)));
+/** Return an engine with rules; one with all that there are takes ten times as long to compile. */
+function compile(rules, region, account) {
   const key = [region, account, ...rules.map((rule) => rule.id)].join("|");
   if (compiled.key !== key) {
     compiled.engine?.free();
-    const services = new Map();
-    for (const rule of rules) {
-      const body = rule.rego.replace(/^(?:package|import)\s.*\n/gm, "");
-      services.set(rule.service, `${services.get(rule.service) ?? HEADER}${body}\n`);
-    }
     const place = `deploy_region := ${JSON.stringify(region)}\ndeploy_account := ${JSON.stringify(account)}\n`;
     const customRules = [
       ...BUNDLED_LIBS.map(({ name, rego }) => ({ name, content: rego })),
-      ...[...services].map(([service, content]) => ({ name: `rules_of_${service}`, content })),
+      ...rules.map(({ id, rego }) => ({ name: id, content: rego })),
       { name: "deploy_environment", content: HEADER + place },
     ];
     compiled = { key, engine: new RegoEngine({ customRules }) };
@@ -31,18 +25,23 @@ function compile(types, region, account) {
   return compiled.engine;
 }
 
-function judge({ path, types, region, account }) {
-  const overrides = { accountId: account, region };
-  const engine = compile(new Set(types), region, account);
-  return engine.validateTemplate(new TemplateFile(path), { pseudoParameterOverrides: overrides }).diagnostics;
+/** Return findings, and the crashes of rules, without which the engine is asked again. */
+function judge(rules, request) {
+  const overrides = { accountId: request.account, region: request.region };
+  try {
+    const engine = compile(rules, request.region, request.account);
+    const { diagnostics } = engine.validateTemplate(new TemplateFile(request.path), { pseudoParameterOverrides: overrides });
+    return { found: diagnostics, crashes: [] };
+  } catch (error) {
+    const others = rules.filter((rule) => !String(error).includes(`--> ${rule.id}:`));
+    const { found, crashes } = others.length < rules.length ? judge(others, request) : { found: [], crashes: [] };
+    return { found, crashes: [String(error), ...crashes] };
+  }
 }
 
 readline.createInterface({ input: process.stdin }).on("line", (line) => {
-  let answer;
-  try {
-    answer = { found: judge(JSON.parse(line)) };
-  } catch (error) {
-    answer = { crash: String(error) };
-  }
-  process.stdout.write(`${JSON.stringify(answer)}\n`);
+  const request = JSON.parse(line);
+  const types = new Set(["*", ...request.types]);
+  const rules = BUNDLED_RULES.filter((rule) => rule.resourceTypes.some((type) => types.has(type)));
+  process.stdout.write(`${JSON.stringify(judge(rules, request))}\n`);
 });

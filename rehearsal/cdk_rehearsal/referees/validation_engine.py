@@ -33,7 +33,7 @@ def judge_with_engine(template: ResolvedTemplate) -> Iterator[Violation]:
     """
     Yield the errors of the engine's rules and of those of cdk-preflight.
 
-    What cdk-preflight has from documents alone, or a crash of the engine, is a note on standard error.
+    What cdk-preflight has from documents alone, or a rule at which the engine crashed, is a note on standard error.
     """
     types = sorted({str(resource.get("Type")) for resource in template.resources.values()})
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
@@ -41,9 +41,9 @@ def judge_with_engine(template: ResolvedTemplate) -> Iterator[Violation]:
         file.flush()
         request = {"path": file.name, "types": types, "region": template.region, "account": DEFAULT_ACCOUNT}
         answer = _ask(json.dumps(request))
-    if "crash" in answer:
-        sys.stderr.write(f"referees: AWS's validation engine could not read the template: {answer['crash']}\n")
-    for found in answer.get("found", ()):
+    for crash in answer["crashes"]:
+        sys.stderr.write(f"referees: AWS's validation engine crashed: {crash}\n")
+    for found in answer["found"]:
         logical_id = found.get("entity", {}).get("logicalId")
         if logical_id not in template.resources:
             continue

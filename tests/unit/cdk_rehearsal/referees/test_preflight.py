@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from cdk_rehearsal.referees import validation_engine
 from cdk_rehearsal.referees.judge import judge_template
 from tests.unit.cdk_rehearsal.referees.refused_and_taken import PAIRS, Pair
 
@@ -40,12 +39,20 @@ def test_a_value_that_a_condition_chooses_is_resolved_and_one_of_a_deployment_is
     assert judge_template(template, "us-east-1", {"Days": "many"}) == ()
 
 
-def test_a_crash_of_the_engine_is_told_and_is_no_finding(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(validation_engine, "_ask", lambda _: {"crash": "RuntimeError: unreachable"})
-    assert _find("AWS::S3::Bucket", {"LifecycleConfiguration": {"Rules": [_expire(30)]}}) == []
-    assert "could not read the template: RuntimeError: unreachable" in capsys.readouterr().err
+def test_a_rule_at_which_the_engine_crashes_is_told_and_hides_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    trust = {"Version": "2012-10-17", "Statement": []}
+    # `pf-iam-name-format` of cdk-preflight 1.9.1 has no value of its own for the second role.
+    roles = {name: {"RoleName": name, "AssumeRolePolicyDocument": trust} for name in ("a b", "c d")}
+    template = {
+        "Resources": {
+            "Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"LifecycleConfiguration": {"Rules": [_expire(30)]}}},
+            **{f"Role{name[0]}": {"Type": "AWS::IAM::Role", "Properties": role} for name, role in roles.items()},
+        }
+    }
+    found = [found.name for found in judge_template(template, "us-east-1", {})]
+    assert "pf-s3-lifecycle-days-order" in found
+    assert "pf-iam-name-format" not in found
+    assert "engine crashed: Custom rule package" in capsys.readouterr().err
 
 
 def test_what_the_package_has_from_documents_alone_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
