@@ -84,3 +84,11 @@ def find_running(text):
             if str(text).encode() in words.read_bytes():
                 found.append(int(words.parent.name))
     return found
+
+
+def wait_for_end(text):
+    """Wait until no process has a text in its words: a killed one that has another parent takes a moment to end."""
+    give_up = time.monotonic() + MOST_SECONDS
+    while left := find_running(text):
+        assert time.monotonic() < give_up, f"processes are left: {left}"
+        time.sleep(0.01)

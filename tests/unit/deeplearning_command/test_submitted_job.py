@@ -18,7 +18,7 @@ from deeplearning_contract.setting_parts import DataSettings, JobNeeds, ScriptSe
 from tests.real_time import GENEROUS_SECONDS, wait_until
 from tests.unit.deeplearning_provision.data_lab import BUCKET, DataLab, serve_s3
 from tests.unit.job_lab import CPU
-from tests.unit.moments import find_running, given_up
+from tests.unit.moments import given_up, wait_for_end
 
 PRINTS = {"train.sh": 'echo "colour=$COLOUR in ${PWD##*/} got $*"'}
 JOB = JobDefinition(name="digits", program=("sh", "train.sh", "two words"), env={"COLOUR": "dark red"})
@@ -216,7 +216,7 @@ def test_a_step_that_ends_while_its_source_is_fetched_leaves_no_job(job_lab, dat
     data_lab.proxy.decide = end_step
     with given_up(over):
         step.wait()
-        wait_until(lambda: not find_running(job.encode()))
+        wait_for_end(job.encode())
     assert job_lab.processes() == {}
 
 
