@@ -5,6 +5,7 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests.real_time import GENEROUS_SECONDS
+from tests.unit.moments import MOST_SECONDS
 
 ROOT = Path(__file__).parents[2]
 BASE_CACHE = ROOT / "build" / "rehearsal" / "base"
@@ -181,6 +183,31 @@ def test_a_signal_to_the_command_alone_ends_all_that_it_encloses(tmp_path: Path,
             deadline = time.monotonic() + GENEROUS_SECONDS
             assert all(_has_ended(descriptor, deadline) for descriptor in rehearsal.processes.values())
         finally:
+            process.kill()
+
+
+def test_an_interrupt_before_the_first_process_of_the_lab_exists_is_not_lost(tmp_path: Path) -> None:
+    (tmp_path / "idle.py").write_text(IDLE)
+    unshare = tmp_path / "unshare"
+    # The command passes the interrupt on to the only child there is, and `unshare` begins after it.
+    unshare.write_text(f'#!/bin/sh\necho begins\nsleep 60\nexec {shutil.which("unshare")} "$@"\n')
+    unshare.chmod(0o755)
+    with subprocess.Popen(
+        [sys.executable, "-c", ENCLOSE],
+        env=os.environ | {"PYTHONPATH": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        watchdog = threading.Timer(MOST_SECONDS, process.kill)
+        watchdog.start()
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begins\n"
+            process.send_signal(signal.SIGINT)
+            assert process.wait() == 128 + signal.SIGINT
+        finally:
+            watchdog.cancel()
             process.kill()
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from deeplearning_node.signals import hold_stops
+
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 KILL_SECONDS = 2
 KEPT_OUTPUT = 4000
@@ -52,14 +54,21 @@ class Programs:
         Run a program without a shell; return its standard output and error in order. ProgramError when it fails.
 
         After `timeout_seconds` the program and its children are killed; one that the kernel cannot kill, such as a
-        mount of a silent server, is left behind. Variables other than `PATH` are the agent's by default.
+        mount of a silent server, is left behind. An interruption kills them too. Variables other than `PATH` are the
+        agent's by default.
         """
-        process = self.start(argv, environment=environment, output=subprocess.PIPE)
+        started: list[subprocess.Popen[bytes]] = []
         try:
+            with hold_stops():
+                started.append(self.start(argv, environment=environment, output=subprocess.PIPE))
+            process = started[0]
             written, _ = process.communicate(timeout=timeout_seconds)
+        except KeyboardInterrupt:
+            for process in started:
+                _kill(process)
+            raise
         except subprocess.TimeoutExpired as error:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
             written = error.output or b""
             with contextlib.suppress(subprocess.TimeoutExpired):
                 written, _ = process.communicate(timeout=KILL_SECONDS)
@@ -96,6 +105,11 @@ class Programs:
             raise ProgramError(f"{argv[0]} is not installed", is_missing=True) from error
         except OSError as error:
             raise ProgramError(f"{argv[0]} cannot be executed: {error.strerror}") from error
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def system_path(inherited: str) -> str:

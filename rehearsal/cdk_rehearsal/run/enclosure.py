@@ -21,6 +21,7 @@ from cdk_rehearsal.lab.namespaces import CGROUP
 _NAMESPACES = ("--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc")
 _FIRST_PROCESS = "cdk_rehearsal.run.first_process"
 _TERMINATED = 128 + signal.SIGTERM
+_AGAIN_SECONDS = 1.0
 _INOTIFY_LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
 _INOTIFY_INSTANCES = 8192
 """For 1,000 machines: systemd and its services take five each, and the kernel's default of 128 is for 28 of them."""
@@ -55,23 +56,28 @@ def run_enclosed(entry: str, argument: str) -> int:
     host_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     # --pdeathsig covers this process, --kill-child covers unshare: SIGKILL of either ends the lab.
     command = ["setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES, sys.executable, "-m", _FIRST_PROCESS]
-    process = subprocess.Popen([*command, entry, argument, str(host_proc)], pass_fds=[host_proc])
-    os.close(host_proc)
     is_terminated = False
+    process: subprocess.Popen[bytes] | None = None
 
     def end_lab(_number: int, _frame: FrameType | None) -> None:
         nonlocal is_terminated
         is_terminated = True
-        process.kill()  # unshare ignores SIGTERM while it waits for its child
+        if process is not None:
+            process.kill()  # unshare ignores SIGTERM while it waits for its child
 
     previous = signal.signal(signal.SIGTERM, end_lab)
     try:
+        process = subprocess.Popen([*command, entry, argument, str(host_proc)], pass_fds=[host_proc])
+        if is_terminated:
+            process.kill()
         status = _wait(process)
     finally:
         signal.signal(signal.SIGTERM, previous)
-        process.kill()
-        process.wait()
-        _remove_cgroups()
+        os.close(host_proc)
+        if process is not None:
+            process.kill()
+            process.wait()
+            _remove_cgroups()
     return _TERMINATED if is_terminated else status
 
 
@@ -122,10 +128,13 @@ def _remove_cgroups() -> None:
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> int:
+    pause = None
     while True:
         try:
-            status = process.wait()
-        except KeyboardInterrupt:
+            status = process.wait(pause)
+        except (KeyboardInterrupt, subprocess.TimeoutExpired):
+            # Again until it ends: the lab's first process does not exist yet, or has no handler and ignores it.
+            pause = _AGAIN_SECONDS
             _interrupt(process.pid)
             continue
         return status if status >= 0 else 128 - status

@@ -1,7 +1,6 @@
 """`deeplearning exec`: a command on many hosts."""
 
-import os
-import re
+import contextlib
 import shutil
 import signal
 import subprocess
@@ -12,7 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from deeplearning_command.cluster import exec as exec_command
+from deeplearning_command.remote import nodes
+from deeplearning_node import signals
 from tests.unit.deeplearning_command.master_node import run, write_membership
+from tests.unit.moments import given_up, interrupt_at, list_lines, send, wait_for_end
 
 HERE = """
 for word; do address=$before; before=$word; done
@@ -107,28 +110,68 @@ def test_limits_are_whole_numbers_of_at_least_1(hosts, capsys, arguments):
     assert "of at least 1, got" in capsys.readouterr().err
 
 
-def test_an_interruption_ends_the_command_on_every_host_and_nothing_else(hosts, capsys, tmp_path):
+def join_connections():
+    """Wait for the threads that a command leaves to themselves."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("remote"):
+            thread.join()
+
+
+@pytest.fixture
+def endless(hosts, tmp_path):
+    """Return a function that runs a command that ends by itself on no host, and is interrupted when all run it."""
+    up = f"{tmp_path}/up.$ADDRESS"
+    text = f": >{up}; while [ -e {up} ] && ! [ -e {tmp_path}/over ]; do sleep 0.05; done"
+
+    def execute(number=signal.SIGINT):
+        for path in tmp_path.glob("up.*"):
+            path.unlink()
+        has_ended = threading.Event()
+
+        def interrupt():
+            while not has_ended.is_set() and len(list(tmp_path.glob("up.*"))) < 3:
+                time.sleep(0.01)
+            if not has_ended.is_set():
+                send(number)
+
+        waiting = threading.Thread(target=interrupt)
+        waiting.start()
+        try:
+            with given_up(tmp_path / "over"):
+                status = run(hosts, "exec", "--", text)
+                with contextlib.suppress(KeyboardInterrupt):  # One that a thread sends when the command has ended.
+                    join_connections()
+                join_connections()
+                return status
+        finally:
+            has_ended.set()
+            waiting.join()
+
+    return execute
+
+
+@pytest.mark.parametrize("number", signals.STOP_SIGNALS, ids=lambda number: number.name)
+def test_an_interruption_ends_the_command_on_every_host_and_nothing_else(endless, capsys, tmp_path, number):
     bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    text = f"echo $$ >{tmp_path}/pid.$ADDRESS; sleep 600 & wait"
-
-    def interrupt():
-        while len(list(tmp_path.glob("pid.*"))) < 3 or not all(p.read_text() for p in tmp_path.glob("pid.*")):
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt).start()
-    assert run(hosts, "exec", "--", text) == 130
-    assert re.search(r"ended on all hosts\n", capsys.readouterr().err)
-    pids = [int(path.read_text()) for path in tmp_path.glob("pid.*")]
-    assert len(pids) == 3
-    assert not any(_is_running(pid) for pid in pids)
-    assert bystander.poll() is None
-    bystander.kill()
-    bystander.wait()
-
-
-def _is_running(pid):
     try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False
+        with signals.handle_stops(signals.interrupt):  # By default all but Ctrl-C would end the tests as well.
+            assert endless(number) == 130
+        assert capsys.readouterr().err == "\nending the command on all hosts\nended on all hosts\n\ninterrupted\n"
+        assert len(list(tmp_path.glob("up.*"))) == 3
+        wait_for_end(tmp_path / "over")
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_no_moment_loses_an_interruption_or_leaves_the_command_on_a_host(endless, tmp_path):
+    """Also a second interruption, at a moment in which the first one is handled, leaves nothing."""
+    modules = (exec_command, nodes, signals)
+    endless()  # Imports what only a first use imports.
+    parts = ("run", "_end", "hold_stops", "Remote.run_all", "_Connections.run", "_Connections.end")
+    moments = [line for line in list_lines(modules, endless) if line.partition(":")[0] in parts]
+    assert {line.partition(":")[0] for line in moments} == set(parts)
+    for moment in moments:
+        assert (moment, interrupt_at(moment, modules, endless)) == (moment, 130)
+        wait_for_end(tmp_path / "over")

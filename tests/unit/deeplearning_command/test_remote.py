@@ -1,11 +1,9 @@
 """Texts on many hosts: what is asked, what comes back, and what is left when it is given up."""
 
-import os
 import shutil
 import signal
 import subprocess
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -16,6 +14,7 @@ from deeplearning_contract.names import host_name
 from deeplearning_node.node import LoginUser
 from deeplearning_node.node_facts import InstalledMembership, NodeFacts
 from deeplearning_node.programs import Programs
+from tests.unit.moments import MOST_SECONDS, given_up, send, wait_for_end
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey"
 FACTS = NodeFacts("c", "master", "i-00000000000000000", "ubuntu", "/mnt/efs", 0)
@@ -129,14 +128,45 @@ def test_only_the_end_of_much_output_is_kept(remote, tmp_path):
 
 
 def test_an_interruption_ends_every_ssh(remote, ssh, tmp_path):
-    ssh(f"echo $$ > {tmp_path}/pid.$$; echo here; exec sleep 600")
+    over = tmp_path / "over"
+    ssh(f"echo here; while [ -e {tmp_path} ] && ! [ -e {over} ]; do sleep 0.05; done")
     here = threading.Semaphore(0)
-    threading.Thread(target=lambda: ([here.acquire() for _ in range(4)], os.kill(os.getpid(), signal.SIGINT))).start()
-    with pytest.raises(KeyboardInterrupt):
+    threading.Thread(target=lambda: ([here.acquire() for _ in range(4)], send(signal.SIGINT))).start()
+    with given_up(over), pytest.raises(KeyboardInterrupt):
         ask(remote, "true", remote.hosts, seconds=600, on_line=lambda *_: here.release())
-    pids = [int(path.read_text()) for path in tmp_path.glob("pid.*")]
-    assert len(pids) == 4
-    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    wait_for_end(tmp_path / "ssh")
+
+
+def test_an_interruption_waits_for_no_reader_of_the_output(remote, ssh):
+    """As `less` stops to read."""
+    ssh("echo here; exec sleep 600")
+    is_read, seen = threading.Event(), []
+
+    def write(*_):
+        send(signal.SIGINT)
+        is_read.wait(MOST_SECONDS)
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            ask(remote, "true", on_line=write, on_break=lambda: seen.append(is_read.is_set()))
+    finally:
+        is_read.set()
+    assert seen == [False]
+
+
+@pytest.mark.parametrize("callback", ["on_line", "on_result"])
+def test_an_error_of_a_callback_breaks_the_texts_off(remote, ssh, tmp_path, callback):
+    last = f"[ {callback} = on_result ] && [ $address = 10.0.0.9 ] || sleep 600"
+    ssh(f"{HERE.partition('exec')[0]}\necho here; {last}")
+    broken = []
+
+    def refuse(*_):
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        ask(remote, "true", remote.hosts, **{callback: refuse}, on_break=lambda: broken.append(callback))
+    assert broken == [callback]
+    wait_for_end(tmp_path / "ssh")
 
 
 def test_host_keys_are_strict_and_root_becomes_the_login_user(remote):

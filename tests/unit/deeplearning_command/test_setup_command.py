@@ -49,6 +49,13 @@ def test_every_node_runs_it_and_each_status_is_reported(hosts, capsys):
     ]
 
 
+def test_an_interruption_says_that_the_script_runs_on(lab, hosts, capsys):
+    lab.program(0, "ssh", f"kill -INT {os.getpid()}; exec sleep 600")
+    assert run(hosts, "setup", "--timeout", "60") == 130
+    said = capsys.readouterr().err
+    assert said == f"\nthe set-up script runs on, for at most 60 s; its output is in {SETUP_LOG}\n\ninterrupted\n"
+
+
 def test_it_is_the_agents_script_and_log(node):
     assert node.path(SCRIPT) == user_scripts.script_path(node, "setup")
     assert user_scripts.SETUP_LOG == SETUP_LOG

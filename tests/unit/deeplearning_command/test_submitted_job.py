@@ -3,7 +3,9 @@
 import hashlib
 import io
 import json
+import os
 import shutil
+import signal
 import subprocess
 import tarfile
 from dataclasses import replace
@@ -16,6 +18,7 @@ from deeplearning_contract.setting_parts import DataSettings, JobNeeds, ScriptSe
 from tests.real_time import GENEROUS_SECONDS, wait_until
 from tests.unit.deeplearning_provision.data_lab import BUCKET, DataLab, serve_s3
 from tests.unit.job_lab import CPU
+from tests.unit.moments import given_up, wait_for_end
 
 PRINTS = {"train.sh": 'echo "colour=$COLOUR in ${PWD##*/} got $*"'}
 JOB = JobDefinition(name="digits", program=("sh", "train.sh", "two words"), env={"COLOUR": "dark red"})
@@ -197,6 +200,26 @@ def test_the_job_of_a_step_ends_when_the_process_of_the_step_does(job_lab):
     assert job_lab.processes() == {}
 
 
+def test_a_step_that_ends_while_its_source_is_fetched_leaves_no_job(job_lab, data_lab):
+    over = job_lab.folder / "over"
+    endless = {"train.sh": f"while ! [ -e {over} ]; do sleep 0.05; done"}
+    job = JobDefinition(name="long", program=("sh", "train.sh"), source=pack(data_lab, endless))
+    command = job_lab.folder / job_lab.addresses[0] / "deeplearning"
+    words = [str(command), "start-job", "--end-with-parent", job.encode()]
+    step = subprocess.Popen(["sh", "-c", '"$@"; exit $?', "step", *words], env=job_lab._environment({}))
+
+    def end_step(*_):
+        if step.poll() is None:
+            step.kill()
+            step.wait()
+
+    data_lab.proxy.decide = end_step
+    with given_up(over):
+        step.wait()
+        wait_for_end(job.encode())
+    assert job_lab.processes() == {}
+
+
 def test_the_members_of_a_job_are_the_first_hosts(job_lab):
     job = job_lab.write_job("exit 0")
     done = job_lab.run("start-job", JobDefinition(name="one", program=("sh", job), members=1).encode())
@@ -243,6 +266,37 @@ def test_a_job_that_waits_to_run_again_is_retrying_and_can_be_stopped(job_lab):
     (job_lab.folder / "10.0.0.10/silent").unlink()
     job_lab.run("stop", "train/1")
     assert job_lab.status("train/1")["state"] in ("stopped", "failed")
+
+
+ENDS_SLOWLY = """
+[ "$HOROVOD_RANK" = 0 ] && { while ! [ -e "$1/up" ]; do sleep 0.05; done; exit 3; }
+trap ': > "$1/ending"; while ! [ -e "$1/signalled" ]; do sleep 0.05; done; exit' TERM
+: > "$1/up"
+while :; do sleep 0.05; done
+"""
+SILENCES_A_HOST = ': > "$1/10.0.0.10/silent"; exit 3'
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["INT", "TERM"])
+@pytest.mark.parametrize(
+    ("text", "has_come"),
+    [
+        (ENDS_SLOWLY, lambda lab: (lab.folder / "ending").exists()),
+        (SILENCES_A_HOST, lambda lab: "waiting to run again: " in lab.read("train/runs/1/launch.log")),
+    ],
+    ids=["while a failed run ends", "while it waits for the hosts"],
+)
+def test_a_stop_between_two_runs_of_a_job_is_not_lost(job_lab, text, has_come, number):
+    command = job_lab.start("run", "--retries", "1", "--", job_lab.write_job(text), str(job_lab.folder))
+    wait_until(lambda: job_lab.status("train/1") and has_come(job_lab))
+    os.kill(command.pid, number)
+    (job_lab.folder / "signalled").touch()
+    (job_lab.folder / "10.0.0.10/silent").unlink(missing_ok=True)
+    assert job_lab.finish(command).returncode == 128 + number
+    found = job_lab.status("train/1")
+    assert (found["state"], found["status"]) == ("stopped", 128 + number)
+    assert job_lab.status("train/2") is None
+    assert job_lab.processes() == {}
 
 
 def test_a_job_is_stopped_at_its_time_limit(job_lab):

@@ -19,6 +19,24 @@ CONNECTION_SECONDS = 20
 LATE, KILLED = 124, 128 + 9
 """Exit statuses of `timeout` after it ended the program, and of a killed program."""
 MARK = "DEEPLEARNING_EXEC"
+END_TEXT = """
+count=0
+while
+    pids=$(grep -lsz '@MARK@' /proc/[0-9]*/environ /proc/[0-9]*/cmdline | cut -d/ -f3)
+    [ -n "$pids" ]
+do
+    case $count in 0) kill $pids ;; 2[0-9]) kill -9 $pids ;; 30) exit 1 ;; esac
+    count=$((count + 1))
+    sleep 0.1
+done 2>/dev/null
+true
+"""
+"""
+Text that sends SIGTERM to the processes with a mark, and SIGKILL after two seconds; it fails if one is left.
+
+A process has the mark in its environment, or in its words before it sets the variable: the shell that the connection
+begins. This text has it in brackets, as a pattern that does not match itself.
+"""
 DESCRIPTION = """
 Run a command on every host in parallel, as the login user, and print its output with the host's name before each line.
 A single word is a text for the host's shell; several are a program and its arguments, passed unchanged. A table of the
@@ -47,17 +65,14 @@ def run(options: argparse.Namespace, context: Context) -> int:
     width = max(len(host) for host in hosts)
     program = ["bash", "-c", words[0]] if len(words) == 1 else words
     limited = ["env", mark, "timeout", f"--kill-after={KILL_SECONDS}", str(options.timeout), *program]
-    try:
-        results = remote.run_all(
-            hosts,
-            shlex.join(limited),
-            seconds=options.timeout + KILL_SECONDS + CONNECTION_SECONDS,
-            at_once=options.at_once,
-            on_line=lambda host, line: print_line(f"{host:<{width}} | {line.rstrip()}"),
-        )
-    except KeyboardInterrupt:
-        _end(remote, hosts, mark)
-        raise
+    results = remote.run_all(
+        hosts,
+        shlex.join(limited),
+        seconds=options.timeout + KILL_SECONDS + CONNECTION_SECONDS,
+        at_once=options.at_once,
+        on_line=lambda host, line: print_line(f"{host:<{width}} | {line.rstrip()}"),
+        on_break=lambda: _end(remote, hosts, mark),
+    )
     silent = [result.host for result in results if result.status is None]
     total = f"{sum(result.status == 0 for result in results)} of {len(results)} hosts ended with status 0"
     total += f"; no response from {', '.join(silent)}" if silent else ""
@@ -82,8 +97,8 @@ def read_count(text: str) -> int:
 
 def _end(remote: Remote, hosts: Sequence[str], mark: str) -> None:
     """End the remaining processes of the command on the hosts: only those with its mark."""
-    found = f"grep -lsz '^{mark}$' /proc/[0-9]*/environ | cut -d/ -f3"
-    text = f'pids=$({found}); [ -z "$pids" ] || {{ kill $pids; sleep 2; kill -9 $({found}); }} 2>/dev/null; true'
+    sys.stderr.write("\nending the command on all hosts\n")
+    text = END_TEXT.replace("@MARK@", f"[{mark[0]}]{mark[1:]}")
     silent = [result.host for result in remote.run_all(hosts, text, seconds=CONNECTION_SECONDS) if result.status != 0]
     end = f"ended on all hosts except {', '.join(silent)}" if silent else "ended on all hosts"
-    sys.stderr.write(f"\n{end}")
+    sys.stderr.write(f"{end}\n")

@@ -44,9 +44,14 @@ def run(options: argparse.Namespace, context: Context) -> int:
             for line in result.output.splitlines()[-SHOWN_LINES:]:
                 print_line(f"{result.host} | {clean(line)}")
 
+    def report_break() -> None:
+        sys.stderr.write(
+            f"\nthe set-up script runs on, for at most {options.timeout} s; its output is in {SETUP_LOG}\n"
+        )
+
     limit = options.timeout + KILL_SECONDS + CONNECTION_SECONDS
     text = write_text(options.timeout)
-    results = remote.run_all(remote.choose(options.hosts), text, seconds=limit, on_result=report)
+    results = remote.run_all(remote.choose(options.hosts), text, seconds=limit, on_result=report, on_break=report_break)
     asked = [result for result in results if not _has_none(result)]
     if not asked:
         raise RefusedError(

@@ -22,6 +22,7 @@ from deeplearning_jobs.planner import make_plan
 from deeplearning_jobs.runs.job_folder import JobsFolder
 from deeplearning_node.deadline import Deadline
 from deeplearning_node.provision_status import ENVIRONMENT_STEP
+from deeplearning_node.signals import StopRequest
 
 POLL_SECONDS = 5.0
 RETRY_SECONDS = 1800.0
@@ -129,12 +130,14 @@ def _prepare_run(job: JobDefinition, context: Context, steps: StepLog, limit: De
     steps.report(f"folder: {run.path}")
     if limit is None and job.max_seconds:
         limit = Deadline.after(context.clock, job.max_seconds)
-    retry = (lambda: begin_again(job, context, steps, limit)) if job.retries else None
+    retry = (lambda stop: begin_again(job, context, steps, limit, stop)) if job.retries else None
     return PreparedRun(run, plan, context, steps, newest, job.ends_cluster, limit, retry)
 
 
-def begin_again(job: JobDefinition, context: Context, steps: StepLog, limit: Deadline | None) -> PreparedRun:
-    """Begin the next run of a failed job once the cluster is ready for it; RefusedError at a limit of time."""
+def begin_again(
+    job: JobDefinition, context: Context, steps: StepLog, limit: Deadline | None, stop: StopRequest
+) -> PreparedRun:
+    """Begin the next run of a failed job once the cluster is ready; RefusedError late, Interruption to stop."""
     deadline = Deadline.after(context.clock, RETRY_SECONDS)
     if limit is not None:
         deadline = deadline.at_most(limit.remaining)
@@ -144,7 +147,8 @@ def begin_again(job: JobDefinition, context: Context, steps: StepLog, limit: Dea
         present = Context(context.root, context.programs, context.clock)  # The membership may have changed.
         try:
             with hold_lock(context.root):
-                prepared = prepare_run(following, present, steps, limit)
+                with stop.interrupts():
+                    prepared = prepare_run(following, present, steps, limit)
                 prepared.begin()
         except RefusedError as error:
             if deadline.is_over:
@@ -152,7 +156,8 @@ def begin_again(job: JobDefinition, context: Context, steps: StepLog, limit: Dea
             report(f"waiting to run again: {error}")
         else:
             return prepared
-        context.clock.wait(POLL_SECONDS)
+        with stop.interrupts():
+            context.clock.wait(POLL_SECONDS)
 
 
 def check_hosts(job: JobDefinition, context: Context, request: JobRequest, steps: StepLog) -> Preflight:

@@ -48,6 +48,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, context: Context) -> int:
     """Fetch the source folder, and run or plan the job in it; RefusedError if it cannot start."""
+    if options.end_with_parent:  # First, since it may end while the source is fetched.
+        threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
     context.require_login_user()
     job = read_definition(options.definition)
     declared = [source.name for source in context.facts.needs.data]
@@ -60,8 +62,6 @@ def run(options: argparse.Namespace, context: Context) -> int:
         os.chdir(unpack_source(context, job.name, job.source, is_checked=not options.plan))
     if options.plan:
         return plan_job(job, context, as_json=options.json)
-    if options.end_with_parent:
-        threading.Thread(target=_end_with, args=[os.getppid()], daemon=True).start()
     return run_job(job, context, detaches=options.detach)
 
 

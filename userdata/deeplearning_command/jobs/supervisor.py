@@ -2,12 +2,13 @@
 
 import contextlib
 import os
-import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from signal import SIG_DFL
+from typing import NoReturn
 
 from deeplearning_command.cluster.end import end_cluster
 from deeplearning_command.cluster.event import send_event
@@ -23,8 +24,7 @@ from deeplearning_jobs.runs.log_follower import LogFollower
 from deeplearning_jobs.runs.run_status import RunStatus, Supervisor
 from deeplearning_jobs.runs.supervision import RunOutcome, Supervision, explain_failure
 from deeplearning_node.deadline import Clock, Deadline
-
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from deeplearning_node.signals import Interruption, StopRequest, handle_stops, hold_stops
 
 
 class StepLog:
@@ -68,8 +68,9 @@ class PreparedRun:
     resumed_from: str  # Checkpoint to resume from; empty for none
     ends_cluster: bool  # Whether the cluster ends with it
     limit: Deadline | None = None  # Time limit of the job; None for none
-    # Prepares and begins the next run after a failure, RefusedError if it cannot; None when no retry is left
-    retry: "Callable[[], PreparedRun] | None" = None
+    # Prepares and begins the next run after a failure, RefusedError if it cannot, Interruption when it is to stop; None
+    # when no retry is left
+    retry: "Callable[[StopRequest], PreparedRun] | None" = None
 
     def is_retried(self, outcome: RunOutcome) -> bool:
         """Return whether another run follows this one."""
@@ -95,13 +96,28 @@ class PreparedRun:
 
 
 def supervise(prepared: PreparedRun) -> int:
-    """Run the job, again after a failure while retries are left, and return the exit status of its last run."""
+    """
+    Run the job, again after a failure while retries are left, and return the exit status of its last run.
+
+    A signal that would end this process stops the job, also between two of its runs.
+    """
+    stop = StopRequest()
+    with handle_stops(stop.take):
+        return _supervise_runs(prepared, stop)
+
+
+def _supervise_runs(prepared: PreparedRun, stop: StopRequest) -> int:
     while True:
-        outcome, status = _supervise_run(prepared)
+        outcome, status = _supervise_run(prepared, stop)
         if not prepared.is_retried(outcome) or prepared.retry is None:
             return status
         try:
-            following = prepared.retry()
+            following = prepared.retry(stop)
+        except Interruption as interruption:
+            stopped = RunOutcome.stopped_by(interruption.number)
+            prepared.steps.report(f"not run again: {stopped.cause}")
+            _end_status(prepared, stopped, stopped.status)
+            return stopped.status
         except RefusedError as error:
             prepared.steps.report(f"not run again: {error}")
             _end_status(prepared, outcome, status)
@@ -111,7 +127,7 @@ def supervise(prepared: PreparedRun) -> int:
         prepared = following
 
 
-def _supervise_run(prepared: PreparedRun) -> tuple[RunOutcome, int]:
+def _supervise_run(prepared: PreparedRun, stop: StopRequest) -> tuple[RunOutcome, int]:
     """Run the job's processes, write the run's status, and on request end the cluster; return the job's exit status."""
     run, plan, steps = prepared.run, prepared.plan, prepared.steps
     supervision = Supervision(
@@ -120,16 +136,16 @@ def _supervise_run(prepared: PreparedRun) -> tuple[RunOutcome, int]:
         prepared.context.remote,
         prepared.context.programs,
         lambda: _end_everywhere(prepared),
+        stop=stop,
         followers=_follow(prepared),
         limit=prepared.limit,
     )
-    with stop_on_signals(supervision):
-        steps.report("started")
-        outcome = supervision.carry_out()
-        status = _conclude(prepared, outcome)
-        if prepared.ends_cluster and outcome.state != "stopped" and not prepared.is_retried(outcome):
-            _end_cluster(prepared)
-        steps.report(f"{outcome.state}{f' with status {status}' if status else ''}, see {run.path}")
+    steps.report("started")
+    outcome = supervision.carry_out()
+    status = _conclude(prepared, outcome)
+    if prepared.ends_cluster and outcome.state != "stopped" and not prepared.is_retried(outcome):
+        _end_cluster(prepared)
+    steps.report(f"{outcome.state}{f' with status {status}' if status else ''}, see {run.path}")
     return outcome, status
 
 
@@ -140,8 +156,10 @@ def detach(prepared: PreparedRun, lock: int) -> int:
     While `lock` is open no other command starts a job: this process and its child have it until the run has a status.
     """
     reader, writer = os.pipe()
-    child = os.fork()
-    if child:
+    with hold_stops():  # The job runs on: an interruption must not leave out how to end it.
+        if os.fork() == 0:
+            os.close(reader)
+            _supervise_detached(prepared, lock, writer)
         os.close(writer)
         with os.fdopen(reader, "rb") as begun:
             if begun.read() != b"begun":
@@ -149,34 +167,26 @@ def detach(prepared: PreparedRun, lock: int) -> int:
         name = prepared.run.name
         follow = f"deeplearning logs {name} --follow"
         prepared.steps.report(f"detached; follow it: {follow}; end it: deeplearning stop {name}")
-        return 0
+    return 0
+
+
+def _supervise_detached(prepared: PreparedRun, lock: int, writer: int) -> NoReturn:
     status = 1
     try:
-        os.setsid()
-        os.close(reader)
-        prepared.steps.is_shown = False
-        _leave_terminal(prepared.run.launch_log)
-        prepared.begin()
-        os.close(lock)
-        os.write(writer, b"begun")
-        os.close(writer)
-        status = supervise(prepared)
+        with handle_stops(SIG_DFL):
+            os.setsid()
+            prepared.steps.is_shown = False
+            _leave_terminal(prepared.run.launch_log)
+            prepared.begin()
+            os.close(lock)
+            os.write(writer, b"begun")
+            os.close(writer)
+            status = supervise(prepared)
     except Exception:  # noqa: BLE001 - top of the process: the error must reach the log
         traceback.print_exc()
     finally:
         sys.stderr.flush()
         os._exit(status)
-
-
-@contextlib.contextmanager
-def stop_on_signals(supervision: Supervision) -> Iterator[None]:
-    """Stop the run, not this process, when the user interrupts it or the session ends."""
-    before = {number: signal.signal(number, lambda got, _: supervision.request_stop(got)) for number in STOP_SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def write_terminal(handle: int, data: bytes) -> None:

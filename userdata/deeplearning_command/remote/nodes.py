@@ -9,8 +9,9 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from deeplearning_command.terminal import RefusedError
@@ -21,6 +22,7 @@ from deeplearning_node.health.findings import last_line
 from deeplearning_node.node import LoginUser
 from deeplearning_node.node_facts import COMMAND_FILE, InstalledMembership, NodeFacts
 from deeplearning_node.programs import ProgramError, Programs
+from deeplearning_node.signals import hold_stops
 from deeplearning_node.ssh import ssh_command
 
 T = TypeVar("T")
@@ -66,7 +68,6 @@ class Remote:
     user: LoginUser
     programs: Programs
     is_root: bool
-    _running: "set[subprocess.Popen[bytes]]" = field(default_factory=set, compare=False)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -110,78 +111,102 @@ class Remote:
         at_once: int = 32,
         on_result: Callable[[HostResult], None] | None = None,
         on_line: Callable[[str, str], None] | None = None,
+        on_break: Callable[[], None] | None = None,
     ) -> list[HostResult]:
         """
         Run a text in the login user's shell on hosts in parallel, and return the results in their order.
 
         A host that is unknown to `find` is refused before the first connection. After `seconds` a host counts as
-        silent, which does not end its processes; an interruption ends the `ssh` of each. `on_result` is called in this
-        thread, and `on_line` with host and line, one at a time.
+        silent, which does not end its processes. `on_result` is called in this thread, and `on_line` with host and
+        line, one at a time.
+
+        An interruption, or an error of a callback, ends the `ssh` of each host, whenever it comes; then `on_break` is
+        called, which no further interruption breaks off. KeyboardInterrupt is raised after it, and a signal without a
+        handler ends this process.
         """
         commands = [self.command(host, PRINT_STATUS + shell_text) for host in hosts]
-        lock = threading.Lock()
-        ended = threading.Event()
-
-        def report_line(host: str, line: str) -> None:
-            with lock:
-                if on_line and not ended.is_set():
-                    on_line(host, line)
-
-        def run_one(index: int) -> HostResult:
-            return self._run(hosts[index], commands[index], seconds, report_line, ended)
-
-        with ThreadPoolExecutor(max(1, at_once), "remote") as pool:
-            futures = {pool.submit(run_one, index): index for index in range(len(hosts))}
-            found: dict[int, HostResult] = {}
+        connections = _Connections(self.programs, seconds, on_line)
+        done: SimpleQueue[Future[HostResult]] = SimpleQueue()
+        interruption: Future[HostResult] = Future()
+        interruption.set_exception(KeyboardInterrupt())
+        found: dict[Future[HostResult], HostResult] = {}
+        with hold_stops(lambda: done.put(interruption)):
+            pool = ThreadPoolExecutor(max(1, at_once), "remote")
             try:
-                for future in as_completed(futures):
-                    result = found[futures[future]] = future.result()
+                futures = [pool.submit(connections.run, *each) for each in zip(hosts, commands, strict=True)]
+                for future in futures:
+                    future.add_done_callback(done.put)
+                while len(found) < len(futures):
+                    ended = done.get()
+                    found[ended] = ended.result()
                     if on_result:
-                        on_result(result)
+                        on_result(found[ended])
             except BaseException:
-                ended.set()
-                for process in list(self._running):
-                    kill(process)
-                pool.shutdown(wait=False, cancel_futures=True)
+                connections.end()
+                if on_break:
+                    on_break()
                 raise
-        return [found[index] for index in range(len(hosts))]
+            finally:
+                # The threads have no work left. One may still write to a reader that has stopped to read.
+                pool.shutdown(wait=False, cancel_futures=True)
+        return [found[future] for future in futures]
 
-    def _run(
-        self,
-        host: str,
-        command: Sequence[str],
-        seconds: float,
-        report_line: Callable[[str, str], None],
-        ended: threading.Event,
-    ) -> HostResult:
+
+class _Connections:
+    """The `ssh` of each host; after `end` none runs, and none is started."""
+
+    def __init__(self, programs: Programs, seconds: float, on_line: Callable[[str, str], None] | None) -> None:
+        self._programs, self._seconds, self._on_line = programs, seconds, on_line
+        self._starting, self._printing = threading.Lock(), threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._has_ended = False
+
+    def end(self) -> None:
+        """End all of them; none is left on return."""
+        with self._starting:
+            self._has_ended = True
+            running = list(self._running)
+        for process in running:
+            kill(process)
+        for process in running:
+            process.wait()
+
+    def run(self, host: str, command: Sequence[str]) -> HostResult:
+        """Run a command line for a host to its end."""
         try:
-            process = self.programs.start(command, output=subprocess.PIPE)
+            with self._starting:  # Whoever ends them waits until this one is known.
+                if self._has_ended:
+                    return HostResult(host, None, "", "interrupted")
+                process = self._programs.start(command, output=subprocess.PIPE)
+                self._running.add(process)
         except ProgramError as error:
             return HostResult(host, None, "", str(error))
-        self._running.add(process)
-        if ended.is_set():  # Interrupted between the start and the line above.
-            kill(process)
         late = threading.Event()
 
         def give_up() -> None:
             late.set()
             kill(process)
 
-        timer = threading.Timer(seconds, give_up)
+        timer = threading.Timer(self._seconds, give_up)
         timer.start()
         try:
-            output, own_status = follow(process, lambda line: report_line(host, line))
+            output, own_status = follow(process, lambda line: self._report(host, line))
             status = process.wait()
         finally:
             timer.cancel()
-            self._running.discard(process)
+        self._running.discard(process)  # After an error `end` ends it.
         if own_status is not None:
             return HostResult(host, own_status, output)
         if late.is_set():
-            return HostResult(host, None, output, f"no response in {seconds:.0f} s")
+            return HostResult(host, None, output, f"no response in {self._seconds:.0f} s")
         if status < 0 or status == SSH_FAILED:
             return HostResult(host, None, output, last_line(output) or f"ssh ended with status {status}")
         return HostResult(host, status, output)
+
+    def _report(self, host: str, line: str) -> None:
+        with self._printing:
+            if self._on_line and not self._has_ended:
+                self._on_line(host, line)
 
 
 def follow(process: "subprocess.Popen[bytes]", report_line: Callable[[str], None]) -> tuple[str, int | None]:

@@ -23,6 +23,7 @@ from deeplearning_jobs.runs.job_folder import Run
 from deeplearning_jobs.runs.log_follower import LogFollower, read_last_lines
 from deeplearning_node.deadline import Clock, Deadline
 from deeplearning_node.programs import ProgramError, Programs
+from deeplearning_node.signals import StopRequest
 
 if TYPE_CHECKING:
     import subprocess
@@ -72,6 +73,11 @@ class RunOutcome:
     cause: str = ""
     failed: Process | None = None
 
+    @classmethod
+    def stopped_by(cls, number: int) -> "RunOutcome":
+        """Return the outcome of a run that a signal stops."""
+        return cls("stopped", 128 + number, f"stopped by {signal.Signals(number).name}")
+
 
 @dataclass(frozen=True)
 class _Child:
@@ -103,6 +109,7 @@ class Supervision:
         programs: Programs,
         end_everywhere: Callable[[], None],
         *,
+        stop: StopRequest,
         clock: Clock | None = None,
         followers: Iterable[LogFollower] = (),
         limit: Deadline | None = None,
@@ -110,8 +117,8 @@ class Supervision:
         """
         Bind the run; starts nothing. Default: the machine's clock, no logs to show during the run, and no time limit.
 
-        `end_everywhere` ends the run's processes on every host, and returns when they are gone. `followers` begin with
-        the log of rank 0.
+        `end_everywhere` ends the run's processes on every host, and returns when they are gone. `stop` is read at every
+        poll. `followers` begin with the log of rank 0.
         """
         self._run = run
         self._plan = plan
@@ -122,12 +129,8 @@ class Supervision:
         self._followers = tuple(followers)
         self._limit = limit
         self._children: list[_Child] = []
-        self._signal = 0
+        self._stop = stop
         self._server_deadline: Deadline | None = None
-
-    def request_stop(self, signal_number: int) -> None:
-        """Stop the run at the next poll; signal handlers may call it."""
-        self._signal = self._signal or signal_number
 
     def carry_out(self) -> RunOutcome:
         """Run the plan to its end, with a log a process in the folder; leaves no process on the hosts."""
@@ -147,8 +150,8 @@ class Supervision:
 
     def _judge(self, *, has_waiting: bool) -> RunOutcome | None:
         """Return the outcome; None while the run continues."""
-        if self._signal:
-            return RunOutcome("stopped", 128 + self._signal, f"stopped by {signal.Signals(self._signal).name}")
+        if self._stop.number:
+            return RunOutcome.stopped_by(self._stop.number)
         if self._limit is not None and self._limit.is_over:
             return RunOutcome("stopped", TIMED_OUT, "stopped: the time limit of the job is over")
         failed = self._list_failed()
@@ -205,7 +208,7 @@ class Supervision:
 
     def _show(self) -> None:
         # A launcher's errors after a stop do not help the user: show only rank 0.
-        for follower in self._followers[: 1 if self._signal else None]:
+        for follower in self._followers[: 1 if self._stop.number else None]:
             follower.poll()
 
     def _end(self) -> None:

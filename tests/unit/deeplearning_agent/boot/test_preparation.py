@@ -7,11 +7,13 @@ import pytest
 
 from deeplearning_agent.boot.mounts import mount_file_systems
 from deeplearning_contract.setting_parts import FileSystemSettings, JobNeeds
+from deeplearning_node import programs, signals
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.health.gpus import count_gpus, turn_on_persistence
 from deeplearning_node.packages import install_packages
 from deeplearning_node.programs import ProgramError, Programs
 from deeplearning_node.ssh import make_user_key, read_host_key, wait_for_sshd
+from tests.unit.moments import given_up, interrupt_at, list_lines, wait_for_end
 from tests.unit.node_lab import PROGRAMS
 
 
@@ -170,6 +172,19 @@ def test_a_time_out_does_not_wait_for_who_holds_the_output_open(tmp_path):
     with pytest.raises(ProgramError):
         Programs(f"{tmp_path}:/bin:/usr/bin").run(["hang"], timeout_seconds=0.2)
     assert not (tmp_path / "let-go").exists()
+
+
+def test_no_moment_of_an_interruption_leaves_a_program(tmp_path):
+    over = tmp_path / "over"
+    modules = (programs, signals)
+    lines = list_lines(modules, lambda: Programs().run(["true"], timeout_seconds=600))
+    held = max(index for index, line in enumerate(lines) if line.startswith("hold_stops"))
+    words = ["sh", "-c", f"while [ -e {tmp_path} ] && ! [ -e {over} ]; do sleep 0.05; done"]
+    for moment in lines[: held + 3]:  # To the wait for the program, which is two lines below.
+        with given_up(over):
+            with pytest.raises(KeyboardInterrupt):
+                interrupt_at(moment, modules, lambda: Programs().run(words, timeout_seconds=600))
+            wait_for_end(over)
 
 
 def test_a_program_is_never_read_by_a_shell(tmp_path):
