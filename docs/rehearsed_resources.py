@@ -1,7 +1,7 @@
 """The page about what a rehearsal emulates, creates without effect and refuses, from the tables by which it decides."""
 
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cdk_rehearsal.lab import StandIn
@@ -70,7 +70,7 @@ _ALWAYS = ("Type", "Properties", "CreationPolicy")
 """Keys of a resource that have a column or an entry of their own."""
 
 
-def _list_paths(paths: Iterable[str], values: Mapping[str, tuple[Any, ...]]) -> str:
+def _list_paths(paths: Iterable[str], values: Mapping[str, Sequence[Any]]) -> str:
     """Return paths in a cell, each with the values that alone are taken."""
     return ", ".join("all" if path == "*" else f"`{path}`{_limit(values.get(path, ()))}" for path in paths)
 
@@ -80,7 +80,7 @@ def _limit(values: tuple[Any, ...]) -> str:
     return " = " + " or ".join(f"`{word}`" for word in words) if values else ""
 
 
-def _explain(reasons: Mapping[str, str], values: Mapping[str, tuple[Any, ...]]) -> str:
+def _explain(reasons: Mapping[str, str], values: Mapping[str, Sequence[Any]]) -> str:
     """Return paths in a cell with their reasons, those with the same reason together."""
     paths: dict[str, list[str]] = {}
     for path, reason in reasons.items():
