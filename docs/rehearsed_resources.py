@@ -75,7 +75,7 @@ def _list_paths(paths: Iterable[str], values: Mapping[str, Sequence[Any]]) -> st
     return ", ".join("all" if path == "*" else f"`{path}`{_limit(values.get(path, ()))}" for path in paths)
 
 
-def _limit(values: tuple[Any, ...]) -> str:
+def _limit(values: Sequence[Any]) -> str:
     words = (str(value).lower() if isinstance(value, bool) else str(value) for value in values)
     return " = " + " or ".join(f"`{word}`" for word in words) if values else ""
 
