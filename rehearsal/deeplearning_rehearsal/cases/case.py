@@ -18,6 +18,8 @@ MASTERS, WORKERS = {ROLE_TAG: NodeRole.MASTER.value}, {ROLE_TAG: NodeRole.WORKER
 """Tags of the groups of a cluster, for a `LaunchFault`."""
 MESSAGE_FAULTS = ("duplicate", "reorder", "lose_first")
 _WORKERS, _MINIMUM = "workers.desired_capacity", "workers.min_capacity"
+NO_SOFTWARE = {"software.environment": "none"}
+"""Context of a stack whose nodes make no software for jobs."""
 
 
 class CaseError(UnavailableError):
@@ -132,12 +134,12 @@ class Case:
         function: Its function, which injects, waits for the end with `run.finish()`, and asserts what must hold.
         reference: What `find_case` finds it by.
         faults: Rows of the fault catalogue.
-        expect: End of the rehearsal.
+        expect: End of the rehearsal. `case` chooses it by the job where it is left out.
         context: Context of its stack on top of the app's own.
         second: A second deployment. None: there is one alone.
         formed: Nodes that form, master included. Default: those that it asks for.
         gpus_per_node: GPUs that nodes show at first.
-        job: The job that trains.
+        job: The job that trains. None: none does; with `counted`, a job without a framework counts its ranks.
         minutes: Time after which it gives up.
         cloud: Faults of AWS from the beginning.
         denied: Actions that the deployed policies must deny; any other denial is a failure, here as everywhere.
@@ -155,12 +157,12 @@ class Case:
     function: Function
     reference: str
     faults: Sequence[int] = ()
-    expect: Expectation = "trained"
+    expect: Expectation = "counted"
     context: Mapping[str, Any] = field(default_factory=dict)
     second: Redeployment | None = None
     formed: int | None = None
     gpus_per_node: int = 1
-    job: Job = field(default_factory=Digits)
+    job: Job | None = None
     minutes: float = 8.0
     cloud: CloudFaults = field(default_factory=CloudFaults)
     denied: Sequence[str] = ()
@@ -175,8 +177,10 @@ class Case:
     def __post_init__(self) -> None:
         if self.expect not in get_args(Expectation):
             raise ValueError(f"expect must be one of {', '.join(get_args(Expectation))}, got {self.expect!r}")
-        if self.expect != "trained" and not isinstance(self.job, Digits):
+        if self.expect not in {"trained", "job"} and self.job is not None:
             raise ValueError(f"job must be left out with expect = {self.expect!r}, which trains nothing")
+        if self.expect == "trained" and self.job is None:
+            raise ValueError("job must be given with expect = 'trained', got none; write job=Digits()")
         if self.is_elastic and "master.run_script" in self.context:
             raise ValueError("context 'master.run_script' must be left out with Elastic, which is a run script")
 
@@ -189,7 +193,12 @@ class Case:
     @property
     def formed_nodes(self) -> int | None:
         """Nodes that must form; None where none must, or only the app knows."""
-        return (self.formed or self.asked_nodes) if self.expect in {"trained", "formed"} else None
+        return (self.formed or self.asked_nodes) if self.expect in {"trained", "counted", "formed"} else None
+
+    @property
+    def stack_context(self) -> Mapping[str, Any]:
+        """Context of its stack; without software for jobs where none needs it, unless the case names some."""
+        return self.context if self.expect in {"trained", "job"} else NO_SOFTWARE | dict(self.context)
 
     @property
     def is_elastic(self) -> bool:
@@ -212,11 +221,12 @@ def case(
         title: What it shows, in a sentence.
         workers: Desired capacity of the workers of a cluster on EC2. Default: as in the context.
         min_capacity: Their minimum. Default: as in the context.
-        keys: Attributes of `Case`.
+        keys: Attributes of `Case`. Default of `expect`: `trained` with a job, `counted` without.
 
     Raises:
         CaseError: They contradict each other, or nothing would be judged; the message names the function.
     """
+    keys.setdefault("expect", "trained" if keys.get("job") else "counted")
     capacity = {_WORKERS: workers, _MINIMUM: min_capacity}
     context = {name: count for name, count in capacity.items() if count is not None} | dict(keys.pop("context", {}))
 

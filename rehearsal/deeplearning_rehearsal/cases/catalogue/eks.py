@@ -22,6 +22,7 @@ EKS = {"platform": "eks", "administrators": ["arn:aws:iam::123456789012:role/Adm
     },
     objects=[DataObject(bucket="team-data", key="coco/", files=3, file_bytes=1000)],
     proves_rights=True,
+    job=Digits(),
 )
 def eks_data(run: "ClusterCase") -> None:
     run.finish()
@@ -189,6 +190,7 @@ def eks_no_capacity(run: "ClusterCase") -> None:
     context=EKS,
     gpus_per_node=2,
     minutes=15,
+    job=Digits(),
 )
 def eks_node_lost(run: "ClusterCase") -> None:
     run.wait_for_checkpoint()
@@ -210,6 +212,7 @@ def eks_node_lost(run: "ClusterCase") -> None:
     context=EKS,
     gpus_per_node=2,
     minutes=12,
+    job=Digits(),
 )
 def eks_node_pressure(run: "ClusterCase") -> None:
     run.wait_for_checkpoint()
@@ -275,6 +278,7 @@ def eks_pod_deleted(run: "ClusterCase") -> None:
     gpus_per_node=2,
     minutes=10,
     cloud=CloudFaults(token_seconds=5),
+    job=Digits(),
 )
 def eks_token_expired(run: "ClusterCase") -> None:
     seen = run.finish()
@@ -291,6 +295,7 @@ def eks_token_expired(run: "ClusterCase") -> None:
     context=EKS,
     gpus_per_node=2,
     minutes=10,
+    job=Digits(),
 )
 def eks_two_jobs(run: "ClusterCase") -> None:
     run.wait_for_checkpoint()

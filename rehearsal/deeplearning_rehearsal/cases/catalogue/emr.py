@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
-from deeplearning_rehearsal.cases.case import CloudFaults, case
+from deeplearning_rehearsal.cases.case import CloudFaults, Digits, case
 from deeplearning_rehearsal.cases.catalogue.spending import AWAIT_NOTICE
 
 if TYPE_CHECKING:  # Reading a case needs neither machines nor an embedded AWS.
@@ -61,6 +61,7 @@ def emr_cluster_changed(run: "ClusterCase") -> None:
     gpus_per_node=2,
     minutes=15,
     proves_rights=True,
+    job=Digits(),
 )
 def emr_core_node_lost(run: "ClusterCase") -> None:
     run.wait_for_formation()
@@ -77,7 +78,7 @@ def emr_core_node_lost(run: "ClusterCase") -> None:
     "versions and the remedy, and jobs are refused with them",
     faults=[76],
     expect="formed",
-    context=EMR | {"instance_type": "g5.12xlarge"},
+    context=EMR | {"software.environment": "horovod", "instance_type": "g5.12xlarge"},
     gpus_per_node=4,
     formed=2,
 )

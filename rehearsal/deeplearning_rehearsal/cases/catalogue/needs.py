@@ -93,7 +93,7 @@ def data_staged(run: "ClusterCase") -> None:
     "needs no Horovod",
     expect="formed",
     workers=1,
-    context=WITHOUT_GPUS | {"software.image": "deep-learning-ubuntu"},
+    context=WITHOUT_GPUS | {"software.image": "deep-learning-ubuntu", "software.environment": "horovod"},
     gpus_per_node=0,
     minutes=12,
     fresh_environment=True,
@@ -171,7 +171,7 @@ def environment_cache_denied(run: "ClusterCase") -> None:
     "cluster forms",
     expect="formed",
     workers=1,
-    context=WITHOUT_GPUS,
+    context=WITHOUT_GPUS | {"software.environment": "horovod"},
     gpus_per_node=0,
     fresh_environment=True,
 )

@@ -32,7 +32,8 @@ print("this is", name, flush=True)
 exec((out / f"{name}.py").read_text() if (out / f"{name}.py").exists() else "")
 verdict = (out / f"{name}.verdict").read_text() if (out / f"{name}.verdict").exists() else "pass"
 (out / name / "report.json").write_text(json.dumps({
-    "verdict": verdict, "reasons": [] if verdict == "pass" else ["planted"], "peak_memory_mib": 100, "training": None,
+    "verdict": verdict, "reasons": [] if verdict == "pass" else ["planted"], "peak_memory_mib": 100,
+    "training": None, "count": None,
     "case": {"recovery_seconds": None, "lost_commits": None, "failure_seconds": None},
     "cluster": {"has_nodes": True, "formation_seconds": 9.0, "requested": 2, "formed": 2, "generation": 1},
     "phases": [{"name": "form", "start": 1.0, "seconds": 9.0}],
