@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from cdk_rehearsal.embedded_aws.base.capacity_pools import CapacityPool
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
@@ -18,8 +18,7 @@ MASTERS, WORKERS = {ROLE_TAG: NodeRole.MASTER.value}, {ROLE_TAG: NodeRole.WORKER
 """Tags of the groups of a cluster, for a `LaunchFault`."""
 MESSAGE_FAULTS = ("duplicate", "reorder", "lose_first")
 _WORKERS, _MINIMUM = "workers.desired_capacity", "workers.min_capacity"
-NO_SOFTWARE = {"software.environment": "none"}
-"""Context of a stack whose nodes make no software for jobs."""
+_ENVIRONMENT = "software.environment"
 
 
 class CaseError(UnavailableError):
@@ -146,7 +145,8 @@ class Case:
         objects: Content of S3 before the stack is created.
         buckets: Buckets of the account before that, beside those of the objects.
         lustre_client: Whether the nodes' image has a client of FSx for Lustre.
-        fresh_environment: Whether nodes find no environment of an earlier rehearsal.
+        environment: Where nodes find the environment of an earlier rehearsal: installed on their image, archived on the
+            shared file system as in any rehearsal, or nowhere, so that the master makes it.
         alone: Whether it takes the whole machine, or measures how fast training goes on.
         after: Case that must go first where both are rehearsed. Empty: none.
         proves_rights: Whether `make privileges` rehearses it; such cases together use every right.
@@ -169,7 +169,7 @@ class Case:
     objects: Sequence[DataObject] = ()
     buckets: Sequence[AccountBucket] = ()
     lustre_client: bool = False
-    fresh_environment: bool = False
+    environment: Literal["image", "shared", "absent"] = "image"
     alone: bool = False
     after: str = ""
     proves_rights: bool = False
@@ -198,7 +198,12 @@ class Case:
     @property
     def stack_context(self) -> Mapping[str, Any]:
         """Context of its stack; without software for jobs where none needs it, unless the case names some."""
-        return self.context if self.expect in {"trained", "job"} else NO_SOFTWARE | dict(self.context)
+        return self.context if self.expect in {"trained", "job"} else {_ENVIRONMENT: "none"} | dict(self.context)
+
+    @property
+    def has_software(self) -> bool:
+        """True if its nodes have software for jobs."""
+        return bool(self.stack_context.get(_ENVIRONMENT) != "none")
 
     @property
     def is_elastic(self) -> bool:

@@ -73,6 +73,7 @@ def bad_image(run: "ClusterCase") -> None:
     ),
     proves_rights=True,
     job=Digits(),
+    environment="shared",
 )
 def block_begins_later(run: "ClusterCase") -> None:
     run.wait_for_formation()

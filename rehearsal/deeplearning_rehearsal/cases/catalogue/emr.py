@@ -62,6 +62,7 @@ def emr_cluster_changed(run: "ClusterCase") -> None:
     minutes=15,
     proves_rights=True,
     job=Digits(),
+    environment="shared",
 )
 def emr_core_node_lost(run: "ClusterCase") -> None:
     run.wait_for_formation()
@@ -81,6 +82,7 @@ def emr_core_node_lost(run: "ClusterCase") -> None:
     context=EMR | {"software.environment": "horovod", "instance_type": "g5.12xlarge"},
     gpus_per_node=4,
     formed=2,
+    environment="shared",
 )
 def emr_driver_too_old(run: "ClusterCase") -> None:
     for node in (run.master, run.worker(1)):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # Reading a case needs neither machines nor an embedded AWS.
         "master.instance_type": "g5.xlarge",
     },
     job=Digits(),
+    environment="shared",
 )
 def amazon_linux(run: "ClusterCase") -> None:
     run.finish()
@@ -30,6 +31,7 @@ def amazon_linux(run: "ClusterCase") -> None:
     min_capacity=2,
     context={"workers.instance_type": "g5.xlarge", "master.instance_type": "m5.large"},
     job=Digits(),
+    environment="shared",
 )
 def cpu_master(run: "ClusterCase") -> None:
     run.master.wait_for_boot()
@@ -61,6 +63,7 @@ def disk_full(run: "ClusterCase") -> None:
         "workers.instance_type": "g5.xlarge",
         "master.instance_type": "g5.xlarge",
     },
+    environment="shared",
 )
 def driver_too_old(run: "ClusterCase") -> None:
     for node in (run.master, run.worker(1)):

@@ -84,8 +84,9 @@ def test_a_case_starts_when_a_place_and_its_memory_are_free(
 
 def test_a_case_is_expected_to_take_what_its_last_run_took() -> None:
     failing, case = map(find_case, ("emr-mount-target-absent", "worker-killed"))
-    assert estimate(case, None) == Wanted("worker-killed", 60.0, 700 + 4 * 1900, is_alone=True)
-    assert estimate(failing, None).memory_mib == 700 + 4 * 1900
+    assert estimate(case, None) == Wanted("worker-killed", 60.0, 700 + 4 * 1000, is_alone=True)
+    assert estimate(failing, None).memory_mib == 700 + 4 * 100
+    assert estimate(find_case("cpu-master"), None).memory_mib == 700 + 3 * 1900
     assert estimate(case, {"seconds": 77.5, "peak_memory_mib": 5000}).memory_mib == 5000
     assert estimate(case, {"verdict": "fail", "seconds": 0.0}).seconds == 60.0
 
