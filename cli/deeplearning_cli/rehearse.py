@@ -8,7 +8,7 @@ from deeplearning_cli.arguments import Commands, whole_number
 _GPUS = "GPUs that nvidia-smi shows (default: 1 where the type of an instance has GPUs, else none)"
 _ORDERS = "create and delete the stack in N orders, seeds 1 to N, without booting a node; needs no root"
 _CASES = "inject fault cases and judge them: names with commas, all, your own my_cases.py or my_cases.py::my-case"
-_JOBS = "cases at once, as far as memory allows (default: one more than there are cores)"
+_JOBS = "cases at once, as far as memory allows (default: two a core)"
 MOST_MINUTES = 1440
 """A day; a rehearsal takes minutes."""
 

@@ -17,13 +17,25 @@ from cdk_rehearsal.run.progress import report_line
 from cdk_rehearsal.run.run import check_sessions
 from cdk_rehearsal.run.timeline import Event, Span, Timeline
 from deeplearning_contract.cluster_state import ClusterState, get_request
+from deeplearning_contract.jobs.job_definition import JobDefinition
+from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_contract.names import AGENT_LOG, SETTINGS_FILE, NodeRole, find_role
 from deeplearning_contract.settings import NodeSettings
 from deeplearning_rehearsal.checks.contract_check import check_nodes, read_membership
 from deeplearning_rehearsal.checks.failure_alarm import FAILING_JOB, AlarmSubscriber
 from deeplearning_rehearsal.checks.node_log import await_node_log
 from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress
-from deeplearning_rehearsal.checks.training import read_submission, upload_example
+from deeplearning_rehearsal.checks.results import CountReport
+from deeplearning_rehearsal.checks.training import (
+    COUNTING_JOB,
+    COUNTING_PROGRAM,
+    LAUNCHER,
+    make_training_report,
+    read_result,
+    read_submission,
+    upload_example,
+    upload_job,
+)
 from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.platforms.registry import CLUSTER_PLATFORMS, find_platform
 from deeplearning_rehearsal.report.assessment import Evidence
@@ -162,17 +174,20 @@ class ClusterRun:
 
     def train(self, evidence: Evidence) -> None:
         """Run the example job; RehearsalError when it failed."""
-        master, settings = find_master(self.fleet).instance_id, self.read_settings()
-        lane = self.fleet.lane(master)
+        lane = self.fleet.lane(find_master(self.fleet).instance_id)
         with self.timeline.phase("train"):
             self.timeline.report(lane, "training starts")
-            client = self.aws.place.client
-            submission = read_submission(client, settings.cluster)
-            job = upload_example(client, submission, self.find_digits())
-            seconds = self.last_moment - time.monotonic()
-            platform = CLUSTER_PLATFORMS[submission.platform]
-            evidence.training = platform.train(self.lab, master, job, seconds, clients=client, submission=submission)
+            job = upload_example(self.aws.place.client, self.read_submission(), self.find_digits())
+            evidence.training = make_training_report(LAUNCHER, read_result(self.run_job(job)))
             self.timeline.report(lane, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
+
+    def count(self, evidence: Evidence) -> None:
+        """Run the job that counts its ranks; RehearsalError when it failed."""
+        with self.timeline.phase("count"):
+            job = upload_job(self.aws.place.client, self.read_submission(), COUNTING_JOB, [COUNTING_PROGRAM])
+            evidence.count = CountReport(**read_result(self.run_job(job)))
+            lane = self.fleet.lane(find_master(self.fleet).instance_id)
+            self.timeline.report(lane, f"a job counts {evidence.count.ranks} ranks")
 
     def fail_on_purpose(self, evidence: Evidence) -> None:
         """Let a job fail, and hold what the subscriber of the alarm topic gets against what a person needs."""
@@ -191,11 +206,14 @@ class ClusterRun:
 
     def run_failing_job(self) -> None:
         """Run the failing job; PromiseError with its end."""
-        client, seconds = self.aws.place.client, self.last_moment - time.monotonic()
-        submission = read_submission(client, self.read_settings().cluster)
-        CLUSTER_PLATFORMS[submission.platform].train(
-            self.lab, find_master(self.fleet).instance_id, FAILING_JOB, seconds, clients=client, submission=submission
-        )
+        self.run_job(FAILING_JOB)
+
+    def run_job(self, job: JobDefinition) -> str:
+        """Run a job on the master, and return its standard output; PromiseError when it fails."""
+        client, submission = self.aws.place.client, self.read_submission()
+        master, seconds = find_master(self.fleet).instance_id, self.last_moment - time.monotonic()
+        platform = CLUSTER_PLATFORMS[submission.platform]
+        return platform.run_job(self.lab, master, job, seconds, clients=client, submission=submission)
 
     def find_digits(self) -> Path:
         """Return the file that jobs train on, which was downloaded before the lab was opened."""
@@ -209,6 +227,10 @@ class ClusterRun:
             return read_environment(self.lab.disk(find_master(self.fleet).instance_id), self.kept.brought)
         except RehearsalError:
             return None
+
+    def read_submission(self) -> SubmissionSettings:
+        """Return the submission document of the cluster; PromiseError without one."""
+        return read_submission(self.aws.place.client, self.read_settings().cluster)
 
     def read_settings(self) -> NodeSettings:
         """Return the settings of the master."""

@@ -10,10 +10,10 @@ from typing import Literal
 
 from cdk_rehearsal.iam.given_policies import GivenPolicies, read_given_policies
 
-Expectation = Literal["trained", "formed", "failed", "stopped", "job"]
+Expectation = Literal["trained", "counted", "formed", "failed", "stopped", "job"]
 """
-The end that a rehearsal expects. In cases only: `stopped` is a cluster that forms and then ends by itself, `job` a
-training job whose end the case describes.
+The end that a rehearsal expects. In cases only: `counted` is a cluster whose job counts its ranks, `stopped` is
+a cluster that forms and then ends by itself, `job` a training job whose end the case describes.
 """
 
 

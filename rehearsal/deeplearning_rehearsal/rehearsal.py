@@ -100,6 +100,7 @@ def rehearse(options: RehearsalOptions, timeline: Timeline, lab_pid: int) -> NoR
     images = prepare_images(stack, software.base, options.cache, lambda line: timeline.report("image", line))
     with _open_lab(options, software) as lab, MemoryWatch(options.work) as memory:
         kept = _open_kept(options, case, stack)
+        lab.installed = kept.install() if case is not None and case.environment == "image" else ()
         hosts = open_hosts(platform, lab, stack, images, report=timeline.report, options=options)
         copy_program = prepare_machines(case, lab, lambda: prepare_digits(options.cache, report_line))
         fleet = make_fleet(lab, timeline, _prepare(copy_program, kept, lab), platform.events_lane)
@@ -212,7 +213,7 @@ def _open_kept(options: RehearsalOptions, case: Case | None, stack: AssemblyStac
     changed = deepcopy(dict(stack.template))
     override_environment(changed)
     wanted = find_environment(changed)
-    is_fresh = case is not None and case.fresh_environment
+    is_fresh = case is not None and case.environment == "absent"
     return KeptEnvironments(options.cache, wanted, report_line, is_fresh=is_fresh)
 
 

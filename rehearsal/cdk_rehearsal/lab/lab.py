@@ -72,6 +72,8 @@ class Lab:
         self._nodes: dict[str, Node] = {}
         self._containers: dict[str, Container] = {}
         self._has_containers = False
+        self.installed: Sequence[Path] = ()
+        """Layers over those of the images, of what nodes find on their disks; only read."""
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -116,7 +118,7 @@ class Lab:
             self._parts |= machine.image_parts
         try:
             parts = [self._layers[part] for part in sorted(machine.image_parts)]
-            node.make_disk([*parts, self._work / "image", self._base_root], faults, self._image.hosts)
+            node.make_disk([*self.installed, *parts, self._work / "image", self._base_root], faults, self._image.hosts)
             self._start(node)
         except RehearsalError:
             node.lock.release()

@@ -6,14 +6,15 @@ import threading
 from pathlib import Path
 from typing import Self
 
-_INTERVAL_SECONDS = 1.0
+_INTERVAL_SECONDS = 10.0
 _KIB_PER_MIB = 1024
 _BYTES_PER_KIB = 1024
 
 
 class MemoryWatch:
     """
-    Samples the memory of every process in this pid namespace, and of the lab's files, once a second and at the end.
+    Samples the memory of every process in this pid namespace, and of the lab's files, every ten seconds and when the
+    peak is read.
 
     Shared pages count once (proportional set size), files in memory below the lab's folder, which hold disks, in full.
     Another rehearsal on this machine is not counted.
@@ -24,7 +25,7 @@ class MemoryWatch:
         self._proc = proc
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory", daemon=True)
-        self.peak_mib = 0
+        self._samples_mib: list[int] = []
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -33,7 +34,12 @@ class MemoryWatch:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
+
+    @property
+    def peak_mib(self) -> int:
+        """The most memory of all samples, one of now among them."""
         self._sample()
+        return max(self._samples_mib)
 
     def _watch(self) -> None:
         while not self._stop.wait(_INTERVAL_SECONDS):
@@ -42,7 +48,7 @@ class MemoryWatch:
     def _sample(self) -> None:
         processes = sum(_proportional_kib(folder) for folder in self._proc.glob("[0-9]*"))
         files = self._read_files_kib()
-        self.peak_mib = max(self.peak_mib, (processes + files) // _KIB_PER_MIB)
+        self._samples_mib.append((processes + files) // _KIB_PER_MIB)
 
     def _read_files_kib(self) -> int:
         """Return what the file systems in memory hold; proc_pid_mountinfo(5) has the fields."""

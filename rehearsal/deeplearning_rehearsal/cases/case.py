@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from cdk_rehearsal.embedded_aws.base.capacity_pools import CapacityPool
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
@@ -18,6 +18,7 @@ MASTERS, WORKERS = {ROLE_TAG: NodeRole.MASTER.value}, {ROLE_TAG: NodeRole.WORKER
 """Tags of the groups of a cluster, for a `LaunchFault`."""
 MESSAGE_FAULTS = ("duplicate", "reorder", "lose_first")
 _WORKERS, _MINIMUM = "workers.desired_capacity", "workers.min_capacity"
+_ENVIRONMENT = "software.environment"
 
 
 class CaseError(UnavailableError):
@@ -132,19 +133,20 @@ class Case:
         function: Its function, which injects, waits for the end with `run.finish()`, and asserts what must hold.
         reference: What `find_case` finds it by.
         faults: Rows of the fault catalogue.
-        expect: End of the rehearsal.
+        expect: End of the rehearsal. `case` chooses it by the job where it is left out.
         context: Context of its stack on top of the app's own.
         second: A second deployment. None: there is one alone.
         formed: Nodes that form, master included. Default: those that it asks for.
         gpus_per_node: GPUs that nodes show at first.
-        job: The job that trains.
+        job: The job that trains. None: none does; with `counted`, a job without a framework counts its ranks.
         minutes: Time after which it gives up.
         cloud: Faults of AWS from the beginning.
         denied: Actions that the deployed policies must deny; any other denial is a failure, here as everywhere.
         objects: Content of S3 before the stack is created.
         buckets: Buckets of the account before that, beside those of the objects.
         lustre_client: Whether the nodes' image has a client of FSx for Lustre.
-        fresh_environment: Whether nodes find no environment of an earlier rehearsal.
+        environment: Where nodes find the environment of an earlier rehearsal: installed on their image, archived on the
+            shared file system as in any rehearsal, or nowhere, so that the master makes it.
         alone: Whether it takes the whole machine, or measures how fast training goes on.
         after: Case that must go first where both are rehearsed. Empty: none.
         proves_rights: Whether `make privileges` rehearses it; such cases together use every right.
@@ -155,19 +157,19 @@ class Case:
     function: Function
     reference: str
     faults: Sequence[int] = ()
-    expect: Expectation = "trained"
+    expect: Expectation = "counted"
     context: Mapping[str, Any] = field(default_factory=dict)
     second: Redeployment | None = None
     formed: int | None = None
     gpus_per_node: int = 1
-    job: Job = field(default_factory=Digits)
+    job: Job | None = None
     minutes: float = 8.0
     cloud: CloudFaults = field(default_factory=CloudFaults)
     denied: Sequence[str] = ()
     objects: Sequence[DataObject] = ()
     buckets: Sequence[AccountBucket] = ()
     lustre_client: bool = False
-    fresh_environment: bool = False
+    environment: Literal["image", "shared", "absent"] = "image"
     alone: bool = False
     after: str = ""
     proves_rights: bool = False
@@ -175,8 +177,10 @@ class Case:
     def __post_init__(self) -> None:
         if self.expect not in get_args(Expectation):
             raise ValueError(f"expect must be one of {', '.join(get_args(Expectation))}, got {self.expect!r}")
-        if self.expect != "trained" and not isinstance(self.job, Digits):
+        if self.expect not in {"trained", "job"} and self.job is not None:
             raise ValueError(f"job must be left out with expect = {self.expect!r}, which trains nothing")
+        if self.expect == "trained" and self.job is None:
+            raise ValueError("job must be given with expect = 'trained', got none; write job=Digits()")
         if self.is_elastic and "master.run_script" in self.context:
             raise ValueError("context 'master.run_script' must be left out with Elastic, which is a run script")
 
@@ -189,7 +193,17 @@ class Case:
     @property
     def formed_nodes(self) -> int | None:
         """Nodes that must form; None where none must, or only the app knows."""
-        return (self.formed or self.asked_nodes) if self.expect in {"trained", "formed"} else None
+        return (self.formed or self.asked_nodes) if self.expect in {"trained", "counted", "formed"} else None
+
+    @property
+    def stack_context(self) -> Mapping[str, Any]:
+        """Context of its stack; without software for jobs where none needs it, unless the case names some."""
+        return self.context if self.expect in {"trained", "job"} else {_ENVIRONMENT: "none"} | dict(self.context)
+
+    @property
+    def has_software(self) -> bool:
+        """True if its nodes have software for jobs."""
+        return bool(self.stack_context.get(_ENVIRONMENT) != "none")
 
     @property
     def is_elastic(self) -> bool:
@@ -212,11 +226,12 @@ def case(
         title: What it shows, in a sentence.
         workers: Desired capacity of the workers of a cluster on EC2. Default: as in the context.
         min_capacity: Their minimum. Default: as in the context.
-        keys: Attributes of `Case`.
+        keys: Attributes of `Case`. Default of `expect`: `trained` with a job, `counted` without.
 
     Raises:
         CaseError: They contradict each other, or nothing would be judged; the message names the function.
     """
+    keys.setdefault("expect", "trained" if keys.get("job") else "counted")
     capacity = {_WORKERS: workers, _MINIMUM: min_capacity}
     context = {name: count for name, count in capacity.items() if count is not None} | dict(keys.pop("context", {}))
 

@@ -21,6 +21,7 @@ class Outcome:
         launches: Machines launched in all.
         timeline: Texts of the timeline.
         accuracy: Held-out accuracy of the job; 0 where none ended.
+        ranks: Ranks of the job that counts them; 0 where none ended.
         failure_seconds: From the cause, a failed launch or the first injection, to the stack's failure; else infinite.
         recoveries: Effect of each injection that the elastic job felt.
         replacements: Members that were launched after the first injection.
@@ -45,6 +46,7 @@ class Outcome:
     launches: int = 0
     timeline: tuple[str, ...] = ()
     accuracy: float = 0.0
+    ranks: int = 0
     failure_seconds: float = math.inf
     recoveries: tuple[Recovery, ...] = ()
     replacements: tuple[str, ...] = ()

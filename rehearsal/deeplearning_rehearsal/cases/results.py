@@ -14,7 +14,7 @@ Result = dict[str, Any]
 
 def summarize_report(document: Mapping[str, Any]) -> Result:
     """Return a case's entry, given the document of `report.json`: verdict, seconds, and the figures that there are."""
-    case, cluster, training = document["case"], document["cluster"], document["training"]
+    case, cluster, training, count = (document[name] for name in ("case", "cluster", "training", "count"))
     ends = [phase["start"] + phase["seconds"] for phase in document["phases"]]
     figures = {
         "recovery_seconds": case["recovery_seconds"],
@@ -22,6 +22,7 @@ def summarize_report(document: Mapping[str, Any]) -> Result:
         "failure_seconds": case["failure_seconds"],
         "formation_seconds": cluster["formation_seconds"],
         "accuracy": training["accuracy"] if training else None,
+        "ranks": count["ranks"] if count else None,
     }
     return {
         "verdict": document["verdict"],

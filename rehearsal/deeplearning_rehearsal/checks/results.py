@@ -31,6 +31,14 @@ class TrainingReport:
 
 
 @dataclass(frozen=True)
+class CountReport:
+    """The result of the job that counts its ranks: their number, and the host name of each."""
+
+    ranks: int
+    hosts: Sequence[str]
+
+
+@dataclass(frozen=True)
 class CaseReport:
     """
     The fault case that was rehearsed.

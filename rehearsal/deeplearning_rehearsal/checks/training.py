@@ -1,11 +1,11 @@
-"""Runs the example training job on a formed cluster, submitted as a user's job is."""
+"""The jobs that a formed cluster runs, submitted as a user's job is: the example that trains, and one that counts."""
 
 import base64
 import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from deeplearning_contract.jobs.submission import (
 from deeplearning_contract.names import JOBS_FOLDER
 from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_rehearsal.checks.contract_check import Nodes
-from deeplearning_rehearsal.checks.results import TrainingReport
+from deeplearning_rehearsal.checks.results import CountReport, TrainingReport
 
 LAUNCHER = "horovod"
 """Of `deeplearning run`, where none is asked for."""
@@ -33,6 +33,9 @@ ELASTIC = "horovod elastic"
 JOB_FILE, PROGRAM = "train_digits.toml", "train_digits.py"
 DATA_MODULE = "digits.py"
 """Of the examples; it reads the digits from the file beside it."""
+COUNTING_PROGRAM = Path(__file__).with_name("count_ranks.py")
+COUNTING_JOB = JobDefinition("count_ranks", ("python3", COUNTING_PROGRAM.name), launcher="tf-ps")
+"""A job that counts its ranks; it needs no framework."""
 MINIMUM_ACCURACY = 0.90
 _FIGURES = ("framework", "ranks", "hosts", "dataset", "accuracy", "seconds")
 SHARED_FOLDER = "$EFS_MOUNT/rehearsal"
@@ -94,14 +97,23 @@ def copy_programs(clients: Callable[[str], Any], settings: SubmissionSettings) -
 
 def upload_example(clients: Callable[[str], Any], settings: SubmissionSettings, digits: Path) -> JobDefinition:
     """Upload the example's source folder to where the cluster's submission document says; return the job."""
+    return upload_job(
+        clients, settings, read_job(), (example_folder() / PROGRAM, example_folder() / DATA_MODULE, digits)
+    )
+
+
+def upload_job(
+    clients: Callable[[str], Any], settings: SubmissionSettings, job: JobDefinition, files: Iterable[Path]
+) -> JobDefinition:
+    """Upload a source folder of these files to where the cluster's submission document says; return the job with it."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for path in (example_folder() / PROGRAM, example_folder() / DATA_MODULE, digits):
+        for path in files:
             archive.add(path, path.name)
     sha256 = hashlib.sha256(buffer.getvalue()).hexdigest()
     source = ScriptSettings(settings.bucket, f"{settings.prefix}{sha256}.tar.gz", sha256)
     clients("s3").put_object(Bucket=source.bucket, Key=source.key, Body=buffer.getvalue())
-    return replace(read_job(), source=source)
+    return replace(job, source=source)
 
 
 def make_training_report(launcher: str, result: Mapping[str, Any]) -> TrainingReport:
@@ -123,11 +135,15 @@ def judge_training(training: TrainingReport, nodes: int, slots: int) -> tuple[st
         problems.append(f"held-out accuracy must be at least {MINIMUM_ACCURACY}, got {training.accuracy:.3f}")
     if training.launcher == ELASTIC:  # how many ranks there are at the end is the case's to say
         return tuple(problems)
-    if training.ranks != slots:
-        problems.append(f"training must use every slot, got {training.ranks} ranks for {slots} slots")
-    if len(set(training.hosts)) != nodes:
-        problems.append(f"training must run on each of {nodes} hosts, got {sorted(set(training.hosts))}")
-    return tuple(problems)
+    return (*problems, *judge_ranks(training, nodes, slots))
+
+
+def judge_ranks(job: TrainingReport | CountReport, nodes: int, slots: int) -> Iterator[str]:
+    """Yield the promises that the ranks of a job break, on so many nodes with so many slots of the hostfile."""
+    if job.ranks != slots:
+        yield f"a job must use every slot, got {job.ranks} ranks for {slots} slots"
+    if len(set(job.hosts)) != nodes:
+        yield f"a job must run on each of {nodes} hosts, got {sorted(set(job.hosts))}"
 
 
 def copy_examples(nodes: Nodes, master: str, user: str, names: Iterable[str], digits: Path) -> None:
@@ -150,22 +166,22 @@ def copy_examples(nodes: Nodes, master: str, user: str, names: Iterable[str], di
 
 def read_result(output: str) -> dict[str, Any]:
     """
-    Return the one JSON line that rank 0 prints; launchers may put a prefix such as `[1,0]<stdout>:` before it.
+    Return the one JSON line that a job prints; launchers may put a prefix such as `[1,0]<stdout>:` before it.
 
     Raises PromiseError if there is none.
     """
     for line in reversed(output.splitlines()):
         begin = line.find('{"')
-        if begin >= 0 and '"accuracy"' in line:
+        if begin >= 0 and '"hosts"' in line:
             return _parse(line[begin:])
-    raise PromiseError(f"training printed no result: {last_lines(output)}")
+    raise PromiseError(f"the job printed no result: {last_lines(output)}")
 
 
 def _parse(line: str) -> dict[str, Any]:
     try:
         document: dict[str, Any] = json.loads(line)
     except ValueError as error:
-        raise PromiseError(f"training printed no result: {error} in {line}") from error
+        raise PromiseError(f"the job printed no result: {error} in {line}") from error
     return document
 
 

@@ -8,8 +8,7 @@ from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_contract.names import ROLE_TAG, NodeRole
 from deeplearning_rehearsal.checks.contract_check import Nodes
-from deeplearning_rehearsal.checks.results import TrainingReport
-from deeplearning_rehearsal.checks.training import LAUNCHER, last_lines, make_training_report, read_result
+from deeplearning_rehearsal.checks.training import last_lines
 from deeplearning_rehearsal.platforms.platform import Clients, ClusterPlatform
 
 _GROUP = "AWS::AutoScaling::AutoScalingGroup"
@@ -81,7 +80,7 @@ class Ec2Platform(ClusterPlatform):
         """Return none: EC2 itself writes no logs."""
         return {}
 
-    def train(
+    def run_job(
         self,
         nodes: Nodes,
         master: str,
@@ -90,15 +89,15 @@ class Ec2Platform(ClusterPlatform):
         *,
         clients: Clients,  # noqa: ARG002
         submission: SubmissionSettings,
-    ) -> TrainingReport:
-        """Start a job on the master by `deeplearning start-job`."""
+    ) -> str:
+        """Run a job on the master by `deeplearning start-job`."""
         command = ["deeplearning", "start-job", job.encode()]
         answer = nodes.run(master, command, user=submission.login_user, login_shell=True, timeout=seconds)
         if answer.returncode != 0:
             raise PromiseError(
-                f"training ended with status {answer.returncode}: {last_lines(answer.stdout + answer.stderr)}"
+                f"the job ended with status {answer.returncode}: {last_lines(answer.stdout + answer.stderr)}"
             )
-        return make_training_report(LAUNCHER, read_result(answer.stdout))
+        return answer.stdout
 
 
 def _find(template: Mapping[str, Any], kind: str) -> dict[str, Any]:

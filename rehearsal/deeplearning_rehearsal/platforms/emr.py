@@ -8,8 +8,7 @@ from cdk_rehearsal.errors import PromiseError, UnavailableError
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import SubmissionSettings, make_emr_step
 from deeplearning_rehearsal.checks.contract_check import Nodes
-from deeplearning_rehearsal.checks.results import TrainingReport
-from deeplearning_rehearsal.checks.training import LAUNCHER, last_lines, make_training_report, read_result
+from deeplearning_rehearsal.checks.training import last_lines
 from deeplearning_rehearsal.platforms.platform import Clients, ClusterPlatform
 
 _CLUSTER, _PARAMETER = "AWS::EMR::Cluster", "AWS::SSM::Parameter"
@@ -90,7 +89,7 @@ class EmrPlatform(ClusterPlatform):
         names = [f"{prefix}/{cluster}/{folder}/{name}.gz" for folder in folders for name in LOG_FILES]
         return {f"s3://{bucket}/{name}": name in found for name in names}
 
-    def train(
+    def run_job(
         self,
         nodes: Nodes,
         master: str,
@@ -99,16 +98,16 @@ class EmrPlatform(ClusterPlatform):
         *,
         clients: Clients,
         submission: SubmissionSettings,
-    ) -> TrainingReport:
-        """Start a job in a step of the cluster."""
+    ) -> str:
+        """Run a job in a step of the cluster."""
         emr, cluster = clients("emr"), submission.cluster_id
         (step,) = emr.add_job_flow_steps(JobFlowId=cluster, Steps=[make_emr_step(job)])["StepIds"]
         _await_steps(emr, cluster, seconds)
         state = emr.describe_step(ClusterId=cluster, StepId=step)["Step"]["Status"]["State"]
         logs = {name: nodes.run(master, ["cat", f"{STEP_LOGS}/{step}/{name}"]).stdout for name in ("stdout", "stderr")}
         if state != "COMPLETED":
-            raise PromiseError(f"training's step {step} is {state}: {last_lines(logs['stdout'] + logs['stderr'])}")
-        return make_training_report(LAUNCHER, read_result(logs["stdout"]))
+            raise PromiseError(f"the job's step {step} is {state}: {last_lines(logs['stdout'] + logs['stderr'])}")
+        return logs["stdout"]
 
 
 def _find_clusters(template: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from typing import Any, Protocol
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_rehearsal.checks.contract_check import Nodes
-from deeplearning_rehearsal.checks.results import TrainingReport
 
 Clients = Callable[[str], Any]
 """Client of an AWS service by its name."""
@@ -62,7 +61,7 @@ class ClusterPlatform(Platform, Protocol):
     def find_logs(self, clients: Clients, submission: SubmissionSettings) -> Mapping[str, bool]:
         """Return the logs that the service itself writes, URI -> whether it is there."""
 
-    def train(
+    def run_job(
         self,
         nodes: Nodes,
         master: str,
@@ -71,9 +70,9 @@ class ClusterPlatform(Platform, Protocol):
         *,
         clients: Clients,
         submission: SubmissionSettings,
-    ) -> TrainingReport:
+    ) -> str:
         """
-        Start a job as `deeplearning-cdk submit` does, and read its own result.
+        Run a job as `deeplearning-cdk submit` does, and return its standard output.
 
         As for a user, the job waits for what it needs.
 

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 
@@ -16,8 +16,8 @@ from deeplearning_contract.names import MASTER_HOST, WORKER_GPU_COUNT_VARIABLE, 
 from deeplearning_contract.version import VERSION
 from deeplearning_rehearsal.checks.contract_check import Membership
 from deeplearning_rehearsal.checks.node_log import LogReport
-from deeplearning_rehearsal.checks.results import CaseReport, LauncherReport, NodeReport, TrainingReport
-from deeplearning_rehearsal.checks.training import judge_training
+from deeplearning_rehearsal.checks.results import CaseReport, CountReport, LauncherReport, NodeReport, TrainingReport
+from deeplearning_rehearsal.checks.training import judge_ranks, judge_training
 from deeplearning_rehearsal.options import Expectation
 from deeplearning_rehearsal.report.environment_report import EnvironmentReport
 from deeplearning_rehearsal.report.report import Document
@@ -40,7 +40,8 @@ class Evidence:
         state: The state item; None when no cluster formed.
         membership: The master's membership; None when no cluster formed.
         nodes: The nodes with their checks.
-        training: The job's result; None without one.
+        training: The result of the job that trains; None without one.
+        count: The result of the job that counts its ranks; None without one.
         problems: What went wrong while looking.
         log: What the nodes shipped; None when it was not looked at.
         denials: Actions that the deployed policies denied, with what AWS said.
@@ -63,6 +64,7 @@ class Evidence:
     membership: Membership | None = None
     nodes: tuple[NodeReport, ...] = ()
     training: TrainingReport | None = None
+    count: CountReport | None = None
     problems: list[str] = field(default_factory=list)
     log: LogReport | None = None
     denials: Mapping[str, str] = field(default_factory=dict)
@@ -145,6 +147,7 @@ def judge(
         "kubernetes": list(evidence.kubernetes),
         "nodes": [asdict(node) for node in evidence.nodes],
         "training": evidence.training and asdict(evidence.training),
+        "count": evidence.count and asdict(evidence.count),
         "phases": [asdict(span) for span in _list_phases(timeline)],
         "stand_ins": [{"name": s.name, "replaces": s.replaces, "does": s.behaviour} for s in stand_ins],
         "paid_seconds": {cause: round(seconds, 1) for cause, seconds in evidence.paid.items()},
@@ -204,8 +207,8 @@ def _find_promise_problems(expect: Expectation, evidence: Evidence) -> tuple[str
         problems += [f"{node.host} must keep the contract, it fails: {name}" for name in broken]
     for name, launcher in evidence.launchers.items():
         problems += [f"{name} ({way.kind}): {problem}" for way in launcher.ways for problem in way.problems]
-    if expect == "trained":
-        problems += _find_training_problems(evidence)
+    if expect in {"trained", "counted"}:
+        problems += _find_job_problems(expect, evidence)
     return tuple(problems)
 
 
@@ -233,12 +236,14 @@ def _find_log_problems(evidence: Evidence) -> Sequence[str]:
     return problems
 
 
-def _find_training_problems(evidence: Evidence) -> Sequence[str]:
-    if evidence.training is None:
-        return ["the cluster must train, it did not"]
+def _find_job_problems(expect: Expectation, evidence: Evidence) -> Iterable[str]:
     training = [node for node in evidence.nodes if node.host != MASTER_HOST]
     slots = sum(max(1, int(node.contract.get(WORKER_GPU_COUNT_VARIABLE, "0"))) for node in training)
-    return judge_training(evidence.training, len(training), slots)
+    if expect == "counted":
+        none = ["a job must count its ranks, none did"]
+        return none if evidence.count is None else judge_ranks(evidence.count, len(training), slots)
+    none = ["the cluster must train, it did not"]
+    return none if evidence.training is None else judge_training(evidence.training, len(training), slots)
 
 
 def _describe_cluster(evidence: Evidence) -> Document:

@@ -37,6 +37,7 @@ def list_sections(report: Document) -> tuple[Section, ...]:
         Section("node", (*map(_describe_node, report["nodes"]), *_list_exceptions(report["nodes"]))),
         Section("software", (describe_environment(environment),) if environment else ()),
         Section("training", (_describe_training(training),) if training else ()),
+        Section("job", (f"counts {_describe_ranks(report['count'])}",) if report["count"] else ()),
         Section(
             "launcher",
             tuple(describe_way(name, way) for name, tried in report["launchers"].items() for way in tried["ways"]),
@@ -162,5 +163,8 @@ def _describe_training(training: Mapping[str, Any]) -> str:
 
 
 def _describe_job(result: Mapping[str, Any], *more: str) -> str:
-    hosts = f"{result['ranks']} ranks on {len(set(result['hosts']))} hosts"
-    return ", ".join((hosts, *more, f"held-out accuracy {result['accuracy']:.3f}"))
+    return ", ".join((_describe_ranks(result), *more, f"held-out accuracy {result['accuracy']:.3f}"))
+
+
+def _describe_ranks(result: Mapping[str, Any]) -> str:
+    return f"{result['ranks']} ranks on {len(set(result['hosts']))} hosts"

@@ -5,6 +5,7 @@ What nodes made is copied out of the rehearsed file system when all went well, a
 its nodes boot. Copies both ways: nodes may do to theirs what they like.
 """
 
+import hashlib
 import json
 import re
 import shutil
@@ -16,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cdk_rehearsal.cache import lock_cache, make_work_folder, require_cache
+from cdk_rehearsal.cache import fill_once, lock_cache, make_work_folder, require_cache
 from cdk_rehearsal.errors import RehearsalError
+from deeplearning_contract.names import ENVIRONMENT_DIRECTORY
 from deeplearning_contract.setting_parts import EnvironmentSettings
 
 PLACE = Path(".deeplearning/environments")
@@ -104,6 +106,37 @@ class KeptEnvironments:
             yield f"{cache.prefix}{key}/{COMPLETE}", (kept / key / COMPLETE).read_bytes()
         for note in notes:
             yield f"{cache.prefix}{note.name}", note.read_bytes()
+
+    def install(self) -> tuple[Path, ...]:
+        """
+        Return layers for disks on which what the cluster may use is installed, as after the first boot of a node.
+
+        Each is unpacked once for all rehearsals.
+        """
+        kept = self.cache / _FOLDER / PLACE
+        if self.wanted is None or not kept.is_dir():
+            return ()
+        with lock_cache(self.cache, _FOLDER, self.report, is_shared=True):
+            found = self._choose(kept)
+            keys = sorted(set(found.values()))
+            return tuple(self._install(kept / key, [note for note in found if found[note] == key]) for key in keys)
+
+    def _install(self, made: Path, notes: Sequence[Path]) -> Path:
+        def unpack(work: Path) -> Path:
+            layer = work / "layer"
+            local = layer / ENVIRONMENT_DIRECTORY.lstrip("/")
+            (local / made.name).mkdir(parents=True)
+            command = ["tar", "-C", str(local / made.name), "-xf", str(made / ARCHIVE)]
+            subprocess.run(command, check=True, capture_output=True)
+            shutil.copy(made / COMPLETE, local / made.name)
+            for note in notes:
+                shutil.copy(note, local)
+            return layer
+
+        parts = ((made / COMPLETE).read_bytes(), *(note.name.encode() for note in notes))
+        return fill_once(
+            self.cache, f"installed-{hashlib.sha256(b' '.join(parts)).hexdigest()[:16]}", unpack, self.report
+        )
 
     @contextmanager
     def open_archives(self, python: str) -> Iterator[list[Path]]:

@@ -30,6 +30,7 @@ REPORT = {
     "case": {"recovery_seconds": None, "lost_commits": None, "failure_seconds": None},
     "cluster": {"has_nodes": True, "formation_seconds": 9.0, "requested": 2, "formed": 2, "generation": 1},
     "training": None,
+    "count": None,
     "phases": [{"name": "form", "start": 1.0, "seconds": 9.0}],
     "peak_memory_mib": 900,
 }

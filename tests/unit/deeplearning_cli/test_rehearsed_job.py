@@ -116,7 +116,7 @@ def test_a_rehearsal_sends_what_submit_sends(platform: Platform, job: JobDefinit
             return run_training_job(lambda _: service, settings, packed, 1.0)
         master: Any = Master()
         cluster = CLUSTER_PLATFORMS[platform]
-        return cluster.train(master, "i-1", packed, 1.0, clients=lambda _: service, submission=settings)
+        return cluster.run_job(master, "i-1", packed, 1.0, clients=lambda _: service, submission=settings)
 
     rehearsed = catch(rehearse)
     assert rehearsed == sent

@@ -57,7 +57,8 @@ def await_departure(run: "ClusterCase") -> None:
 
 
 @case(
-    "The first zone has no capacity: the cluster launches in the second, trains there, and has nothing in the first",
+    "The first zone has no capacity: the cluster launches in the second, runs a job there, and has nothing in "
+    "the first",
     faults=[72],
     workers=2,
     min_capacity=1,
@@ -76,7 +77,7 @@ def second_zone(run: "ClusterCase") -> None:
 
 
 @case(
-    "The first zone has fewer instances than the minimum: what came is taken back, and the second zone trains",
+    "The first zone has fewer instances than the minimum: what came is taken back, and the second zone runs a job",
     faults=[72],
     workers=3,
     min_capacity=3,
@@ -144,7 +145,8 @@ def key_stops_search(run: "ClusterCase") -> None:
 
 
 @case(
-    "The adjuster is killed while it leaves the first zone: a later invocation ends that, and the second zone trains",
+    "The adjuster is killed while it leaves the first zone: a later invocation ends that, and the second zone "
+    "runs a job",
     faults=[74],
     workers=2,
     min_capacity=2,
@@ -162,7 +164,7 @@ def adjuster_killed_while_leaving(run: "ClusterCase") -> None:
 
 
 @case(
-    "All messages of Auto Scaling are lost while the first zone is left: the timer finds the second, which trains",
+    "All messages of Auto Scaling are lost while the first zone is left: the timer finds the second, which runs a job",
     faults=[74],
     workers=2,
     min_capacity=1,
@@ -177,7 +179,8 @@ def events_lost_while_leaving(run: "ClusterCase") -> None:
 
 
 @case(
-    "The first zone has capacity again while it is left: nothing launches there any more, and the second zone trains",
+    "The first zone has capacity again while it is left: nothing launches there any more, and the second zone "
+    "runs a job",
     faults=[72, 74],
     workers=2,
     min_capacity=2,
@@ -211,7 +214,7 @@ def spot_then_on_demand(run: "ClusterCase") -> None:
 
 
 @case(
-    "The zone has none of the instance type: the cluster launches with another type there, and trains",
+    "The zone has none of the instance type: the cluster launches with another type there, and runs a job",
     faults=[72],
     workers=2,
     min_capacity=2,
@@ -230,7 +233,7 @@ def second_type(run: "ClusterCase") -> None:
 
 
 @case(
-    "The first zone has workers and no master: the workers are taken back, and the second zone trains",
+    "The first zone has workers and no master: the workers are taken back, and the second zone runs a job",
     faults=[72],
     workers=2,
     min_capacity=2,
@@ -245,7 +248,7 @@ def master_refused(run: "ClusterCase") -> None:
 
 
 @case(
-    "The quota of the first type is used up: the second zone with that type is not asked, and another type trains",
+    "The quota of the first type is used up: the second zone with that type is not asked, and another type runs a job",
     faults=[72],
     workers=2,
     min_capacity=2,
@@ -264,7 +267,8 @@ def quota_rests_siblings(run: "ClusterCase") -> None:
 
 
 @case(
-    "Two zones have no capacity: the cluster launches in the third, which has a mount target of its own, and trains",
+    "Two zones have no capacity: the cluster launches in the third, which has a mount target of its own, and "
+    "runs a job",
     faults=[72],
     workers=2,
     min_capacity=1,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.base.reservations import Reservation
 from deeplearning_contract.names import ROLE_TAG
-from deeplearning_rehearsal.cases.case import MASTERS, WORKERS, CloudFaults, case
+from deeplearning_rehearsal.cases.case import MASTERS, WORKERS, CloudFaults, Digits, case
 
 if TYPE_CHECKING:  # Reading a case needs neither machines nor an embedded AWS.
     from deeplearning_rehearsal.cases.cluster_case import ClusterCase
@@ -72,6 +72,8 @@ def bad_image(run: "ClusterCase") -> None:
         ]
     ),
     proves_rights=True,
+    job=Digits(),
+    environment="shared",
 )
 def block_begins_later(run: "ClusterCase") -> None:
     run.wait_for_formation()
@@ -129,7 +131,7 @@ def capacity_none(run: "ClusterCase") -> None:
 
 
 @case(
-    "One of three workers has no capacity: the cluster forms with the rest, says why, and trains",
+    "One of three workers has no capacity: the cluster forms with the rest, says why, and runs a job",
     faults=[1, 9],
     workers=3,
     min_capacity=1,
@@ -183,7 +185,7 @@ def kms_denied(run: "ClusterCase") -> None:
 
 
 @case(
-    "The operator adds a worker to the formed cluster: it joins the next generation, and trains with the others",
+    "The operator adds a worker to the formed cluster: it joins the next generation, and runs a job with the others",
     faults=[48],
     workers=2,
     context={"workers.max_capacity": 3},
@@ -238,7 +240,7 @@ def region_validated(run: "ClusterCase") -> None:
     assert "wait for AWS's mail" in page
 
 
-@case("No workers are asked for: the master is the cluster, and trains", faults=[12], workers=0, min_capacity=0)
+@case("No workers are asked for: the master is the cluster, and runs a job", faults=[12], workers=0, min_capacity=0)
 def zero_workers(run: "ClusterCase") -> None:
     seen = run.finish()
     assert seen.requested == 1

@@ -117,6 +117,7 @@ def lose_spot_capacity(run: "ClusterCase") -> None:
     gpus_per_node=2,
     minutes=12,
     second=RELEASE,
+    job=Digits(),
 )
 def sagemaker_release_while_training(run: "ClusterCase") -> None:
     lose_spot_capacity(run)
@@ -130,6 +131,7 @@ def sagemaker_release_while_training(run: "ClusterCase") -> None:
     minutes=12,
     buckets=TEAM,
     second=Redeployment(DATA),
+    job=Digits(),
 )
 def sagemaker_data_added_while_training(run: "ClusterCase") -> None:
     lose_spot_capacity(run)

@@ -10,7 +10,11 @@ from deeplearning_rehearsal.cases.case import CloudFaults, Digits, case
 if TYPE_CHECKING:  # Reading a case needs neither machines nor an embedded AWS.
     from deeplearning_rehearsal.cases.cluster_case import ClusterCase
 
-EKS = {"platform": "eks", "administrators": ["arn:aws:iam::123456789012:role/Administrator"]}
+EKS = {
+    "platform": "eks",
+    "software.environment": "horovod",
+    "administrators": ["arn:aws:iam::123456789012:role/Administrator"],
+}
 
 
 @case(
@@ -22,6 +26,7 @@ EKS = {"platform": "eks", "administrators": ["arn:aws:iam::123456789012:role/Adm
     },
     objects=[DataObject(bucket="team-data", key="coco/", files=3, file_bytes=1000)],
     proves_rights=True,
+    job=Digits(),
 )
 def eks_data(run: "ClusterCase") -> None:
     run.finish()
@@ -189,6 +194,7 @@ def eks_no_capacity(run: "ClusterCase") -> None:
     context=EKS,
     gpus_per_node=2,
     minutes=15,
+    job=Digits(),
 )
 def eks_node_lost(run: "ClusterCase") -> None:
     run.wait_for_checkpoint()
@@ -210,6 +216,7 @@ def eks_node_lost(run: "ClusterCase") -> None:
     context=EKS,
     gpus_per_node=2,
     minutes=12,
+    job=Digits(),
 )
 def eks_node_pressure(run: "ClusterCase") -> None:
     run.wait_for_checkpoint()
@@ -275,6 +282,7 @@ def eks_pod_deleted(run: "ClusterCase") -> None:
     gpus_per_node=2,
     minutes=10,
     cloud=CloudFaults(token_seconds=5),
+    job=Digits(),
 )
 def eks_token_expired(run: "ClusterCase") -> None:
     seen = run.finish()
@@ -291,6 +299,7 @@ def eks_token_expired(run: "ClusterCase") -> None:
     context=EKS,
     gpus_per_node=2,
     minutes=10,
+    job=Digits(),
 )
 def eks_two_jobs(run: "ClusterCase") -> None:
     run.wait_for_checkpoint()

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
-from deeplearning_rehearsal.cases.case import CloudFaults, case
+from deeplearning_rehearsal.cases.case import CloudFaults, Digits, case
 from deeplearning_rehearsal.cases.catalogue.spending import AWAIT_NOTICE
 
 if TYPE_CHECKING:  # Reading a case needs neither machines nor an embedded AWS.
@@ -61,6 +61,8 @@ def emr_cluster_changed(run: "ClusterCase") -> None:
     gpus_per_node=2,
     minutes=15,
     proves_rights=True,
+    job=Digits(),
+    environment="shared",
 )
 def emr_core_node_lost(run: "ClusterCase") -> None:
     run.wait_for_formation()
@@ -77,9 +79,10 @@ def emr_core_node_lost(run: "ClusterCase") -> None:
     "versions and the remedy, and jobs are refused with them",
     faults=[76],
     expect="formed",
-    context=EMR | {"instance_type": "g5.12xlarge"},
+    context=EMR | {"software.environment": "horovod", "instance_type": "g5.12xlarge"},
     gpus_per_node=4,
     formed=2,
+    environment="shared",
 )
 def emr_driver_too_old(run: "ClusterCase") -> None:
     for node in (run.master, run.worker(1)):

@@ -28,6 +28,7 @@ UBUNTU_22 = {
     gpus_per_node=0,
     job=Launchers(["keras"]),
     minutes=40,
+    environment="shared",
 )
 def keras(run: "ClusterCase") -> None:
     run.finish()
@@ -41,6 +42,7 @@ def keras(run: "ClusterCase") -> None:
     gpus_per_node=0,
     job=Launchers(),
     minutes=20,
+    environment="shared",
 )
 def launchers(run: "ClusterCase") -> None:
     run.finish()

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from deeplearning_rehearsal.cases.case import Elastic, case
+from deeplearning_rehearsal.cases.case import Digits, Elastic, case
 
 if TYPE_CHECKING:  # Reading a case needs neither machines nor an embedded AWS.
     from deeplearning_rehearsal.cases.case_node import CaseNode
@@ -43,6 +43,7 @@ def master_killed_before_publish(run: "ClusterCase") -> None:
     faults=[47],
     workers=2,
     min_capacity=1,
+    job=Digits(),
 )
 def master_killed_after_publish(run: "ClusterCase") -> None:
     keep_from_acknowledging(run.worker(1))
@@ -124,6 +125,7 @@ def worker_killed(run: "ClusterCase") -> None:
     faults=[44],
     workers=3,
     min_capacity=1,
+    job=Digits(),
 )
 def worker_killed_after_ready(run: "ClusterCase") -> None:
     run.worker(2).wait_for_line("reported ready")

@@ -49,7 +49,7 @@ def function_answers_lost(run: "ClusterCase") -> None:
 
 
 @case(
-    "Every message comes twice and out of order, and the first one never: the cluster forms and trains",
+    "Every message comes twice and out of order, and the first one never: the cluster forms and runs a job",
     faults=[17, 18, 19, 26, 27],
     workers=3,
     minutes=10,

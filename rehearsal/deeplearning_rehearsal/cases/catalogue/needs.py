@@ -93,10 +93,10 @@ def data_staged(run: "ClusterCase") -> None:
     "needs no Horovod",
     expect="formed",
     workers=1,
-    context=WITHOUT_GPUS | {"software.image": "deep-learning-ubuntu"},
+    context=WITHOUT_GPUS | {"software.image": "deep-learning-ubuntu", "software.environment": "horovod"},
     gpus_per_node=0,
     minutes=12,
-    fresh_environment=True,
+    environment="absent",
 )
 def environment_build_fails(run: "ClusterCase") -> None:
     # Headers of a user's own, which compilers find before those of the system, lack what Horovod needs.
@@ -130,7 +130,7 @@ def environment_build_fails(run: "ClusterCase") -> None:
     | {"software.environment": {"path": "environments/small.txt"}, "software.environment_cache": "team-environments"},
     gpus_per_node=0,
     buckets=[AccountBucket(name="team-environments", damaged_environments=True)],
-    fresh_environment=True,
+    environment="absent",
     after="environment-cache-denied",
 )
 def environment_cache_corrupt(run: "ClusterCase") -> None:
@@ -153,7 +153,7 @@ def environment_cache_corrupt(run: "ClusterCase") -> None:
     gpus_per_node=0,
     denied=["s3:GetObject", "s3:ListBucket", "s3:PutObject"],
     buckets=[AccountBucket(name="team-environments", denies=["s3:*"])],
-    fresh_environment=True,
+    environment="absent",
 )
 def environment_cache_denied(run: "ClusterCase") -> None:
     # What the bucket does is the same for any environment: this one takes seconds to build.
@@ -171,9 +171,9 @@ def environment_cache_denied(run: "ClusterCase") -> None:
     "cluster forms",
     expect="formed",
     workers=1,
-    context=WITHOUT_GPUS,
+    context=WITHOUT_GPUS | {"software.environment": "horovod"},
     gpus_per_node=0,
-    fresh_environment=True,
+    environment="absent",
 )
 def environment_disk_full(run: "ClusterCase") -> None:
     run.master.wait_for_boot()

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from deeplearning_rehearsal.cases.case import case
+from deeplearning_rehearsal.cases.case import Digits, case
 
 if TYPE_CHECKING:  # Reading a case needs neither machines nor an embedded AWS.
     from deeplearning_rehearsal.cases.cluster_case import ClusterCase
@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # Reading a case needs neither machines nor an embedded AWS.
         "workers.instance_type": "g5.xlarge",
         "master.instance_type": "g5.xlarge",
     },
+    job=Digits(),
+    environment="shared",
 )
 def amazon_linux(run: "ClusterCase") -> None:
     run.finish()
@@ -28,6 +30,8 @@ def amazon_linux(run: "ClusterCase") -> None:
     workers=2,
     min_capacity=2,
     context={"workers.instance_type": "g5.xlarge", "master.instance_type": "m5.large"},
+    job=Digits(),
+    environment="shared",
 )
 def cpu_master(run: "ClusterCase") -> None:
     run.master.wait_for_boot()
@@ -54,7 +58,12 @@ def disk_full(run: "ClusterCase") -> None:
     faults=[76],
     expect="formed",
     workers=1,
-    context={"workers.instance_type": "g5.xlarge", "master.instance_type": "g5.xlarge"},
+    context={
+        "software.environment": "horovod",
+        "workers.instance_type": "g5.xlarge",
+        "master.instance_type": "g5.xlarge",
+    },
+    environment="shared",
 )
 def driver_too_old(run: "ClusterCase") -> None:
     for node in (run.master, run.worker(1)):
@@ -124,7 +133,8 @@ def gpu_missing_needed(run: "ClusterCase") -> None:
 
 
 @case(
-    "nvidia-smi takes 25 seconds on every node: the cluster forms and trains, nobody is replaced and no job refused",
+    "nvidia-smi takes 25 seconds on every node: the cluster forms and runs a job, nobody is replaced and no job "
+    "refused",
     faults=[68],
     workers=2,
     min_capacity=2,
@@ -150,7 +160,7 @@ def gpu_slow(run: "ClusterCase") -> None:
 
 @case(
     "The image rewrites /etc/hosts at each boot and the master reboots: the nodes' names are back, and the "
-    "cluster trains",
+    "cluster runs a job",
     faults=[70],
     workers=2,
 )
@@ -214,7 +224,7 @@ def name_resolves_late(run: "ClusterCase") -> None:
 
 @case(
     "A worker powers itself off and another reboots by itself: one is replaced, the other is back, and the "
-    "cluster trains",
+    "cluster runs a job",
     faults=[71],
     workers=2,
 )
@@ -230,7 +240,7 @@ def node_ends_itself(run: "ClusterCase") -> None:
     assert seen.says("reboots by itself")
 
 
-@case("A worker and the master reboot: no file changes, and the cluster trains", faults=[49], workers=2)
+@case("A worker and the master reboot: no file changes, and the cluster trains", faults=[49], workers=2, job=Digits())
 def node_rebooted(run: "ClusterCase") -> None:
     run.wait_for_formation()
     run.worker(1).reboot()
@@ -293,7 +303,7 @@ def slow_node(run: "ClusterCase") -> None:
     run.finish()
 
 
-@case("A worker's SSH server starts late: the cluster forms, and training reaches every node", faults=[57], workers=2)
+@case("A worker's SSH server starts late: the cluster forms, and a job reaches every node", faults=[57], workers=2)
 def sshd_late(run: "ClusterCase") -> None:
     run.worker(2).wait_for_line("starting as worker")
     run.worker(2).stop_sshd()

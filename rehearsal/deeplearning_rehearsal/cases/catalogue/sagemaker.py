@@ -35,6 +35,7 @@ def sagemaker_capacity(run: "ClusterCase") -> None:
     },
     objects=[DataObject(bucket="team-data", key="coco/", files=3, file_bytes=1000)],
     proves_rights=True,
+    job=Digits(),
 )
 def sagemaker_data(run: "ClusterCase") -> None:
     seen = run.finish()
@@ -105,6 +106,7 @@ def sagemaker_image_without_sshd(run: "ClusterCase") -> None:
     context=SAGEMAKER,
     gpus_per_node=2,
     minutes=12,
+    job=Digits(),
 )
 def sagemaker_member_dies(run: "ClusterCase") -> None:
     run.wait_for_checkpoint()
@@ -161,6 +163,7 @@ def sagemaker_quota(run: "ClusterCase") -> None:
     "On SageMaker a second job of a running job's name is refused, because both would share its checkpoints",
     context=SAGEMAKER,
     gpus_per_node=2,
+    job=Digits(),
 )
 def sagemaker_same_name(run: "ClusterCase") -> None:
     run.wait_for_job("Training")
@@ -179,6 +182,7 @@ def sagemaker_same_name(run: "ClusterCase") -> None:
     context=SAGEMAKER | {"max_run": "1h", "spot_wait": "2h"},
     gpus_per_node=2,
     minutes=12,
+    job=Digits(),
 )
 def sagemaker_spot_interrupted(run: "ClusterCase") -> None:
     run.wait_for_checkpoint()
@@ -198,6 +202,7 @@ def sagemaker_spot_interrupted(run: "ClusterCase") -> None:
     gpus_per_node=2,
     minutes=12,
     proves_rights=True,
+    job=Digits(),
 )
 def sagemaker_stop_resumes(run: "ClusterCase") -> None:
     run.wait_for_checkpoint()

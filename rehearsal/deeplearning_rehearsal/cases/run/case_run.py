@@ -135,6 +135,8 @@ class CaseRun(ClusterRun):
             try_launchers(self, evidence, self.case.job.names)
         elif self.case.expect == "trained" and not self.case.is_elastic:
             self.train(evidence)
+        elif self.case.expect == "counted":
+            self.count(evidence)
 
     def begin_jobs(self, evidence: Evidence) -> None:
         """Wait for what is injected before the job of a stack whose jobs bring their nodes."""
@@ -227,6 +229,8 @@ class CaseRun(ClusterRun):
         if expect == "trained":
             is_held = outcome.accuracy >= MINIMUM_ACCURACY
             record(f"the held-out accuracy is at least {MINIMUM_ACCURACY}", is_held, outcome.accuracy)
+        if expect == "counted":
+            record("a job counts its ranks", outcome.ranks > 0, outcome.ranks)
         for action in self.case.denied:
             record(f"{action} is denied", action in outcome.denials, outcome.denials.get(action, "it was not"))
 
@@ -243,6 +247,7 @@ class CaseRun(ClusterRun):
             launches=len(self.fleet.launched()),
             timeline=tuple(event.text for event in self.timeline.events),
             accuracy=0.0 if evidence.training is None else evidence.training.accuracy,
+            ranks=0 if evidence.count is None else evidence.count.ranks,
             failure_seconds=self._measure_failure(evidence),
             recoveries=tuple(self._measure_recoveries(self.live.injected)),
             replacements=tuple(name for _, name, _ in hosts if name in self._find_later(evidence)),

@@ -109,7 +109,7 @@ def _synthesize(case: Case, app: str, folder: Path, assemblies: Path | None) -> 
     if assemblies is None:
         return synthesize_case(case, app, folder)
     key = hashlib.sha256(
-        repr((case.job if isinstance(case.job, Elastic) else None, sorted(case.context.items()))).encode()
+        repr((case.job if isinstance(case.job, Elastic) else None, sorted(case.stack_context.items()))).encode()
     ).hexdigest()
     return fill_once(assemblies, key[:16], lambda work: synthesize_case(case, app, work), report_line)
 

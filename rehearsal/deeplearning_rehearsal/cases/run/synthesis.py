@@ -70,9 +70,9 @@ def find_second(folder: Path) -> Path:
 def _synthesize(case: Case, app: str, assembly: Path, variables: Mapping[str, str] = MappingProxyType({})) -> Path:
     shutil.rmtree(assembly, ignore_errors=True)
     assembly.parent.mkdir(parents=True, exist_ok=True)
-    context = _read_own_context(Path("cdk.json")) | dict(case.context)
-    if _ENVIRONMENT in case.context:
-        context[_ENVIRONMENT] = _find_environment(case.context[_ENVIRONMENT])
+    context = _read_own_context(Path("cdk.json")) | dict(case.stack_context)
+    if _ENVIRONMENT in case.stack_context:
+        context[_ENVIRONMENT] = _find_environment(case.stack_context[_ENVIRONMENT])
     if isinstance(case.job, Elastic):
         context["master.run_script"] = str(_write_launcher(case.job, assembly.parent))
     own = {"CDK_OUTDIR": str(assembly), "CDK_CONTEXT_JSON": json.dumps(context)}

@@ -179,8 +179,8 @@ def rehearse_one(case: Case, app: str | None, options: RehearsalOptions) -> tupl
 
 
 def count_jobs(cores: Callable[[], int | None] = os.cpu_count) -> int:
-    """Return how many cases run at once by default: one more than there are cores, since they mostly wait."""
-    return (cores() or 1) + 1
+    """Return how many cases run at once by default: two a core, since they mostly wait."""
+    return 2 * (cores() or 1)
 
 
 def _has_passed(entry: Result | None, digest: str) -> bool:

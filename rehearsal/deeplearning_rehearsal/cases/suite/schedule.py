@@ -8,7 +8,8 @@ from deeplearning_rehearsal.cases.results import Result
 
 _SPARE_MIB = 2048
 """Left for the machine itself."""
-_NODE_MIB = 1900
+_NODE_MIB, _BARE_NODE_MIB, _UNPACKED_NODE_MIB = 1000, 100, 1900
+"""Of a node whose image has the software of jobs, of one without any, and of one that unpacks it to its disk."""
 _CLOUD_MIB = 700
 _UNKNOWN_SECONDS = 60.0
 _UNKNOWN_NODES = 4
@@ -31,7 +32,11 @@ class Wanted:
 def estimate(case: Case, last: Result | None) -> Wanted:
     """Return what a case needs: what it took last, or what such a case usually takes."""
     nodes = case.asked_nodes or _UNKNOWN_NODES  # Nodes boot before most failures.
-    usual = {"seconds": _UNKNOWN_SECONDS, "peak_memory_mib": _CLOUD_MIB + nodes * _NODE_MIB}
+    node_mib = _NODE_MIB if case.environment == "image" else _UNPACKED_NODE_MIB
+    usual = {
+        "seconds": _UNKNOWN_SECONDS,
+        "peak_memory_mib": _CLOUD_MIB + nodes * (node_mib if case.has_software else _BARE_NODE_MIB),
+    }
     known = usual | ({} if last is None else {name: last[name] for name in usual if last.get(name)})
     return Wanted(case.name, known["seconds"], int(known["peak_memory_mib"]), case.alone, case.after)
 

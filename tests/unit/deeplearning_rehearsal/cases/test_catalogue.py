@@ -10,7 +10,7 @@ import pytest
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from deeplearning_contract.names import ROLE_TAG
-from deeplearning_rehearsal.cases.case import WORKERS, Case, CaseError, CloudFaults, Elastic, Launchers, case
+from deeplearning_rehearsal.cases.case import WORKERS, Case, CaseError, CloudFaults, Digits, Elastic, Launchers, case
 from deeplearning_rehearsal.cases.loader import find_case, find_cases, find_file, list_cases
 from deeplearning_rehearsal.cases.run.cloud_faults import add_faults, make_cloud_options
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
@@ -132,6 +132,26 @@ def test_a_function_becomes_a_case() -> None:
     assert not case("x")(nothing).needs_synthesis
 
 
+@pytest.mark.parametrize(
+    ("keys", "expect", "software"),
+    [
+        ({}, "counted", "none"),
+        ({"context": {"software.environment": "horovod"}}, "counted", "horovod"),
+        ({"expect": "failed"}, "failed", "none"),
+        ({"job": Digits()}, "trained", None),
+        ({"job": Digits(keys={"retries": 1}), "expect": "job"}, "job", None),
+    ],
+)
+def test_nodes_make_software_only_for_a_job_that_trains_or_where_a_case_names_it(
+    keys: dict[str, Any], expect: str, software: str | None
+) -> None:
+    def judge(run: Any) -> None:
+        assert run.finish()
+
+    made = case("x", **keys)(judge)
+    assert (made.expect, made.stack_context.get("software.environment")) == (expect, software)
+
+
 def test_the_faults_of_the_cloud_reach_its_options() -> None:
     fault = LaunchFault("InsufficientInstanceCapacity", tags=WORKERS, ordinals=frozenset({2, 3}))
     made = case("x", cloud=CloudFaults(launch_faults=[fault], messages=["duplicate"]))(nothing)
@@ -154,9 +174,14 @@ def test_without_a_case_the_cloud_behaves_as_aws() -> None:
     ("keys", "message"),
     [
         ({"hours": 5}, "case nothing: got an unexpected keyword argument 'hours'"),
-        ({"expect": "fine"}, "case nothing: expect must be one of trained, formed, failed, stopped, job, got 'fine'"),
+        (
+            {"expect": "fine"},
+            "case nothing: expect must be one of trained, counted, formed, failed, stopped, job, got 'fine'",
+        ),
         ({"expect": "formed", "job": Elastic(epochs=3)}, "job must be left out with expect = 'formed'"),
         ({"expect": "failed", "job": Launchers()}, "job must be left out with expect = 'failed'"),
+        ({"expect": "counted", "job": Digits()}, "job must be left out with expect = 'counted'"),
+        ({"expect": "trained"}, "job must be given with expect = 'trained', got none; write job=Digits()"),
         ({"job": Elastic(epochs=3), "context": {"master.run_script": "r"}}, "'master.run_script' must be left out"),
         ({"expect": "job"}, "the function must assert something; expect = 'job' promises nothing"),
     ],

@@ -161,7 +161,7 @@ def test_the_app_gets_its_own_context_with_the_cases_on_top(app: str, tmp_path: 
     assembly = synthesize_case(case, app, tmp_path / "trial")
     assert assembly == tmp_path / "trial" / "cdk.out"
     context, arguments = json.loads((assembly / "seen.json").read_text())
-    assert context == {"flag": True, "stack_name": "master", "workers.min_capacity": 1}
+    assert context == {"flag": True, "stack_name": "master", "workers.min_capacity": 1, "software.environment": "none"}
     assert arguments == ["-c", "key=two words"]
 
 

@@ -250,6 +250,12 @@ def test_the_report_tells_what_does_not_hold_and_what_ended_the_case(
     assert (report.failure_seconds, report.recovery_seconds, report.lost_commits) == (None, None, None)
 
 
+@pytest.mark.parametrize(("ranks", "problems"), [(0, ("a job counts its ranks is expected, found: 0",)), (2, ())])
+def test_a_case_without_training_expects_a_job_that_counts(run: CaseRun, ranks: int, problems: tuple[str, ...]) -> None:
+    counting = replace(run, case=make_trial(formed=2))
+    assert counting._report(Outcome(formed=2, ranks=ranks), []).problems == problems
+
+
 def test_a_stack_that_must_fail_and_did_not_is_a_problem(run: CaseRun) -> None:
     run = replace(run, case=make_trial(expect="failed"))
     assert run._report(Outcome(stack="CREATE_COMPLETE"), []).problems == (

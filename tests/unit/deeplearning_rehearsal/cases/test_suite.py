@@ -32,7 +32,8 @@ print("this is", name, flush=True)
 exec((out / f"{name}.py").read_text() if (out / f"{name}.py").exists() else "")
 verdict = (out / f"{name}.verdict").read_text() if (out / f"{name}.verdict").exists() else "pass"
 (out / name / "report.json").write_text(json.dumps({
-    "verdict": verdict, "reasons": [] if verdict == "pass" else ["planted"], "peak_memory_mib": 100, "training": None,
+    "verdict": verdict, "reasons": [] if verdict == "pass" else ["planted"], "peak_memory_mib": 100,
+    "training": None, "count": None,
     "case": {"recovery_seconds": None, "lost_commits": None, "failure_seconds": None},
     "cluster": {"has_nodes": True, "formation_seconds": 9.0, "requested": 2, "formed": 2, "generation": 1},
     "phases": [{"name": "form", "start": 1.0, "seconds": 9.0}],
@@ -83,8 +84,9 @@ def test_a_case_starts_when_a_place_and_its_memory_are_free(
 
 def test_a_case_is_expected_to_take_what_its_last_run_took() -> None:
     failing, case = map(find_case, ("emr-mount-target-absent", "worker-killed"))
-    assert estimate(case, None) == Wanted("worker-killed", 60.0, 700 + 4 * 1900, is_alone=True)
-    assert estimate(failing, None).memory_mib == 700 + 4 * 1900
+    assert estimate(case, None) == Wanted("worker-killed", 60.0, 700 + 4 * 1000, is_alone=True)
+    assert estimate(failing, None).memory_mib == 700 + 4 * 100
+    assert estimate(find_case("cpu-master"), None).memory_mib == 700 + 3 * 1900
     assert estimate(case, {"seconds": 77.5, "peak_memory_mib": 5000}).memory_mib == 5000
     assert estimate(case, {"verdict": "fail", "seconds": 0.0}).seconds == 60.0
 

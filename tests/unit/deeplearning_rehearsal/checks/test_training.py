@@ -23,6 +23,8 @@ from deeplearning_rehearsal.checks.training import (
     copy_examples,
     find_submission,
     list_examples,
+    make_training_report,
+    read_result,
     read_submission,
     upload_example,
 )
@@ -45,9 +47,10 @@ RESULT = {
 
 def train(platform: Any, node: Any, seconds: float, **clients: Any) -> Any:
     """Train on a platform; each client is named by its service."""
-    return CLUSTER_PLATFORMS[platform].train(
+    output = CLUSTER_PLATFORMS[platform].run_job(
         node, "i-1", JOB, seconds, clients=lambda name: clients[name], submission=SUBMISSION
     )
+    return make_training_report("horovod", read_result(output))
 
 
 class Master:
@@ -158,23 +161,23 @@ def test_on_emr_the_job_is_a_step_whose_failure_has_its_last_lines() -> None:
     training = train("emr", Primary(), 42.0, emr=emr)
     assert (training.ranks, training.accuracy) == (2, 0.97)
     assert emr.steps == [{"JobFlowId": "j-1", "Steps": [make_emr_step(JOB)]}]
-    with pytest.raises(PromiseError, match=r"training's step s-1 is FAILED: .*rank 1 is lost"):
+    with pytest.raises(PromiseError, match=r"the job's step s-1 is FAILED: .*rank 1 is lost"):
         train("emr", Primary(), 42.0, emr=Emr("FAILED"))
 
 
 def test_a_job_that_prints_no_result_is_not_taken_for_trained() -> None:
-    with pytest.raises(PromiseError, match=r"training printed no result: epoch 1 \| bye"):
+    with pytest.raises(PromiseError, match=r"the job printed no result: epoch 1 \| bye"):
         train("ec2", Master(0, "epoch 1\n\nbye\n"), 1.0)
 
 
 def test_a_result_that_was_cut_off_is_not_taken_for_trained() -> None:
-    with pytest.raises(PromiseError, match="training printed no result"):
+    with pytest.raises(PromiseError, match="the job printed no result"):
         train("ec2", Master(0, json.dumps(RESULT)[:-20]), 1.0)
 
 
 def test_a_result_that_lacks_a_figure_is_not_taken_for_trained() -> None:
-    with pytest.raises(PromiseError, match=r"training's result must have framework, ranks, hosts"):
-        train("ec2", Master(0, '{"accuracy": 0.97}'), 1.0)
+    with pytest.raises(PromiseError, match=r"training's result must have framework, ranks, dataset"):
+        train("ec2", Master(0, '{"hosts": ["a"], "accuracy": 0.97}'), 1.0)
 
 
 def test_a_job_that_fails_ends_with_the_last_lines_it_wrote() -> None:
@@ -182,7 +185,7 @@ def test_a_job_that_fails_ends_with_the_last_lines_it_wrote() -> None:
     with pytest.raises(PromiseError) as caught:
         train("ec2", Master(3, noise, "Traceback\nRuntimeError: no route to host\n"), 1.0)
     message = str(caught.value)
-    assert message.startswith("training ended with status 3: line 20 | ")
+    assert message.startswith("the job ended with status 3: line 20 | ")
     assert message.endswith("RuntimeError: no route to host")
 
 

@@ -47,6 +47,7 @@ def report() -> Document:
         },
         "kubernetes": [],
         "nodes": [NODE],
+        "count": None,
         "training": {
             "launcher": "horovod",
             "framework": "torch 1.13",

@@ -15,7 +15,7 @@ from deeplearning_contract.reason import Reason
 from deeplearning_contract.version import VERSION
 from deeplearning_rehearsal.checks.contract_check import Membership
 from deeplearning_rehearsal.checks.node_log import LogReport
-from deeplearning_rehearsal.checks.results import NodeReport, TrainingReport
+from deeplearning_rehearsal.checks.results import CountReport, NodeReport, TrainingReport
 from deeplearning_rehearsal.report.assessment import Evidence, bound_calls, bound_log_calls, find_problems, judge
 
 HOSTS = (("deeplearning-worker1", "i-1", "10.0.0.5"), ("deeplearning-worker2", "i-2", "10.0.0.6"))
@@ -53,7 +53,7 @@ def test_a_cluster_that_keeps_every_promise_passes(evidence: Evidence) -> None:
     assert report["stack"]["resources"] == {"AWS::SQS::Queue": 1}
     assert report["stand_ins"] == [{"name": "a", "replaces": "b", "does": "c"}]
     assert json.loads(json.dumps(report)).keys() == {
-        *("verdict", "expected", "reasons", "stack", "cluster", "nodes", "training", "phases", "stand_ins"),
+        *("verdict", "expected", "reasons", "stack", "cluster", "nodes", "training", "count", "phases", "stand_ins"),
         *("peak_memory_mib", "timeline", "case", "launchers", "environment", "run", "kubernetes", "paid_seconds"),
     }
     assert (report["run"]["version"], report["run"]["seed"]) == (VERSION, 7)
@@ -74,8 +74,8 @@ def test_a_cluster_that_keeps_every_promise_passes(evidence: Evidence) -> None:
         ({"nodes": (_node(0), _node(1, sudo=False))}, "deeplearning-worker2 must keep the contract, it fails: sudo"),
         ({"requested": 4}, "a smaller cluster must give its reason, got 2 of 4 without"),
         ({"training": None}, "the cluster must train, it did not"),
-        ({"training": replace(TRAINED, ranks=1)}, "training must use every slot, got 1 ranks for 2 slots"),
-        ({"training": replace(TRAINED, hosts=("a", "a"))}, "training must run on each of 2 hosts, got ['a']"),
+        ({"training": replace(TRAINED, ranks=1)}, "a job must use every slot, got 1 ranks for 2 slots"),
+        ({"training": replace(TRAINED, hosts=("a", "a"))}, "a job must run on each of 2 hosts, got ['a']"),
         ({"training": replace(TRAINED, accuracy=0.5)}, "held-out accuracy must be at least 0.9, got 0.500"),
         ({"problems": ["training printed no result"]}, "training printed no result"),
         (
@@ -94,12 +94,32 @@ def test_a_broken_promise_is_the_one_reason_of_the_verdict(
 def test_slots_are_the_gpus_of_all_nodes_and_one_on_a_node_without(evidence: Evidence) -> None:
     mixed = replace(evidence, nodes=(_node(0, gpus="0"), _node(1, gpus="8")))
     assert find_problems("trained", replace(mixed, training=replace(TRAINED, ranks=9))) == ()
-    assert find_problems("trained", mixed) == ("training must use every slot, got 2 ranks for 9 slots",)
+    assert find_problems("trained", mixed) == ("a job must use every slot, got 2 ranks for 9 slots",)
 
 
 def test_a_smaller_cluster_with_a_reason_passes(evidence: Evidence) -> None:
     told = replace(evidence, requested=4, state=replace(STATE, reason=Reason("no capacity in eu-west-1a")))
     assert find_problems("trained", told) == ()
+
+
+@pytest.mark.parametrize(
+    ("count", "problems"),
+    [
+        (CountReport(2, ("a", "b")), ()),
+        (
+            CountReport(1, ("a",)),
+            ("a job must use every slot, got 1 ranks for 2 slots", "on each of 2 hosts, got ['a']"),
+        ),
+        (CountReport(2, ("a", "a")), ("a job must run on each of 2 hosts, got ['a']",)),
+        (None, ("a job must count its ranks, none did",)),
+    ],
+)
+def test_the_job_that_counts_must_have_a_rank_for_each_slot_on_each_host(
+    evidence: Evidence, count: CountReport | None, problems: tuple[str, ...]
+) -> None:
+    found = find_problems("counted", replace(evidence, training=None, count=count))
+    assert len(found) == len(problems)
+    assert all(part in problem for part, problem in zip(problems, found, strict=True))
 
 
 def test_formation_alone_is_judged_without_training(evidence: Evidence) -> None:

@@ -38,6 +38,8 @@ def test_text_counts_checks_that_hold_and_keeps_to_its_width(report: Document) -
     text = _render(report | {"stand_ins": rows})
     assert "10.0.0.5        all 2 checks hold" in text
     assert max(len(line) for line in text.splitlines()) <= 110
+    counted = {"ranks": 4, "hosts": ["a", "b", "b", "b"]}
+    assert "\njob        counts 4 ranks on 2 hosts\n" in render_text(list_text(report | {"count": counted}))
     assert "paid       120.5 seconds of all nodes: training 90.5, set-up 30.0\n" in text
     assert text.count(" for the thing: something else") == len(rows)
     assert [line[:11].strip() for line in text.splitlines() if line.strip() and line[0] != " "] == [

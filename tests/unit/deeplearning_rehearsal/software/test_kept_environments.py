@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -174,3 +175,37 @@ def test_a_cache_of_nothing_is_refused(keep: Any, wanted: EnvironmentSettings | 
         RehearsalError, match="must be kept before a cache can have it, got none; rehearse another case"
     ):
         list(keep(wanted).list_damaged())
+
+
+def test_nodes_of_an_image_with_the_environment_have_what_a_first_boot_leaves(tmp_path: Path, keep: Any) -> None:
+    first, content = _folder(tmp_path / "first"), _folder(tmp_path / "content")
+    assert keep().install() == ()
+    (content / "bin").mkdir()
+    made = _make(first, RECIPE, "k1")
+    subprocess.run(["tar", "-C", str(content), "-cf", str(made / "environment.tar"), "."], check=True)
+    _make(first, OTHER, "k2", source="torch==1.0")
+    keep().keep([first])
+    (layer,) = keep().install()
+    local = layer / "opt/deeplearning/environments"
+    assert sorted(str(path.relative_to(local)) for path in local.rglob("*")) == sorted(
+        ["k1", "k1/bin", "k1/complete.json", f"{RECIPE}.json"]
+    )
+    (local / "k1" / "bin").rmdir()
+    assert keep().install() == (layer,)
+    assert not (local / "k1" / "bin").exists()  # It was not unpacked again.
+    assert keep(None).install() == ()
+
+
+def test_an_image_has_the_environment_of_each_recipe_that_leads_to_it(tmp_path: Path, keep: Any) -> None:
+    first, content = _folder(tmp_path / "first"), _folder(tmp_path / "content")
+    made = _make(first, RECIPE, "k1")
+    subprocess.run(["tar", "-C", str(content), "-cf", str(made / "environment.tar"), "."], check=True)
+    keep().keep([first])
+    keep().install()
+    shutil.copy(first / PLACE / f"{RECIPE}.json", first / PLACE / f"{OTHER}.json")
+    keep().keep([first])
+    (layer,) = keep().install()
+    assert {path.name for path in (layer / "opt/deeplearning/environments").glob("*.json")} == {
+        f"{RECIPE}.json",
+        f"{OTHER}.json",
+    }

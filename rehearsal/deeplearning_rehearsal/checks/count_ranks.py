@@ -1,0 +1,87 @@
+"""
+Counts the ranks of a job, on nodes that need no more than Python's standard library.
+
+    deeplearning run --launcher tf-ps -- python3 count_ranks.py
+
+Each worker resolves every name of the hosts file, and reports to the chief over TCP. The chief waits for all workers,
+compares the addresses with those of the job, and prints the number of ranks and their hosts as one line of JSON. The
+other processes end with the chief.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+_SECONDS = 60.0
+"""Longest wait of the chief for the next worker, and of a worker for the chief."""
+_PAUSE_SECONDS = 0.2
+
+
+def resolve(name: str) -> str:
+    """Return the address of a host, empty for an unknown one."""
+    try:
+        return socket.gethostbyname(name)
+    except OSError:
+        return ""
+
+
+def connect(chief: tuple[str, int]) -> socket.socket:
+    """Return a connection to the chief, which may not listen yet; OSError when it does not in time."""
+    give_up = time.monotonic() + _SECONDS
+    while time.monotonic() < give_up:
+        with contextlib.suppress(OSError):
+            return socket.create_connection(chief, _SECONDS)
+        time.sleep(_PAUSE_SECONDS)
+    return socket.create_connection(chief, _SECONDS)
+
+
+def report(chief: tuple[str, int], index: int) -> None:
+    """Report a worker to the chief."""
+    names = Path(os.environ["DEEPLEARNING_WORKERS_PATH"]).read_text().split()
+    content = {"index": index, "host": socket.gethostname(), "names": [[name, resolve(name)] for name in names]}
+    with connect(chief) as connection:
+        connection.sendall(json.dumps(content).encode())
+
+
+def count(chief: tuple[str, int], hosts: list[str], workers: int) -> None:
+    """Wait for the workers and print their hosts; exits where one is missing, or resolves other addresses."""
+    reports: dict[int, dict[str, Any]] = {}
+    with socket.create_server(chief) as server:
+        server.settimeout(_SECONDS)
+        while len(reports) < workers:
+            try:
+                connection, _ = server.accept()
+            except TimeoutError:
+                sys.exit(f"{workers} ranks must report, got {sorted(reports)}")
+            with connection, connection.makefile() as stream:
+                content = json.load(stream)
+            reports[content["index"]] = content
+    for index, content in sorted(reports.items()):
+        if [address for _, address in content["names"]] != hosts:
+            sys.exit(f"rank {index} must find the hosts {', '.join(hosts)} in the hosts file, got {content['names']}")
+    result = {"ranks": len(reports), "hosts": [content["host"] for _, content in sorted(reports.items())]}
+    print(json.dumps(result), flush=True)  # noqa: T201 - the program's result
+
+
+def main() -> None:
+    """Do what the process of `TF_CONFIG` has to do."""
+    config = json.loads(os.environ["TF_CONFIG"])
+    cluster, task = config["cluster"], config["task"]
+    address, _, port = cluster["chief"][0].rpartition(":")
+    if task["type"] == "chief":
+        hosts = [server.rpartition(":")[0] for server in cluster["ps"]]  # One a host, in the order of the hosts file.
+        count((address, int(port)), hosts, len(cluster["worker"]))
+        return
+    if task["type"] == "worker":
+        report((address, int(port)), task["index"])
+    signal.pause()
+
+
+if __name__ == "__main__":
+    main()

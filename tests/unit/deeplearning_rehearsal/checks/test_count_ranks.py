@@ -1,0 +1,63 @@
+"""The job that counts its ranks, as processes of this machine."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from deeplearning_rehearsal.checks.training import COUNTING_PROGRAM
+
+Count = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def count(tmp_path: Path) -> Iterator[Count]:
+    """Count the ranks of a job of two; a rank has a hosts file of its own where one is given."""
+    with ExitStack() as started, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        chief = f"127.0.0.1:{free.getsockname()[1]}"
+        free.close()
+
+        def start(kind: str, index: int, hosts: str) -> "subprocess.Popen[str]":
+            file = tmp_path / f"{kind}-{index}"
+            file.write_text(hosts)
+            cluster = {"chief": [chief], "worker": ["127.0.0.1:1"] * 2, "ps": ["127.0.0.1:2"]}
+            config = json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
+            process = subprocess.Popen(
+                [sys.executable, str(COUNTING_PROGRAM)],
+                env=os.environ | {"TF_CONFIG": config, "DEEPLEARNING_WORKERS_PATH": str(file)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            started.callback(process.wait)
+            started.callback(process.kill)
+            return process
+
+        def run(*hosts: str) -> tuple[int, str, str]:
+            for index, content in enumerate(hosts):
+                start("worker", index, content)
+            process = start("chief", 0, "")
+            output, errors = process.communicate()
+            return process.returncode, output, errors
+
+        yield run
+
+
+def test_every_rank_is_counted_with_its_host(count: Count) -> None:
+    status, output, errors = count("localhost\n", "localhost\n")
+    assert (status, errors) == (0, "")
+    assert json.loads(output) == {"ranks": 2, "hosts": [socket.gethostname()] * 2}
+
+
+@pytest.mark.parametrize("hosts", ["", "localhost\nlocalhost\n", "127.0.0.2\n"])
+def test_a_rank_whose_hosts_file_is_not_that_of_the_job_is_named(count: Count, hosts: str) -> None:
+    status, output, errors = count("localhost\n", hosts)
+    assert (status, output) == (1, "")
+    assert "rank 1 must find the hosts 127.0.0.1 in the hosts file, got " in errors
