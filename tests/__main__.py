@@ -63,7 +63,7 @@ FAILING = tuple(
     f"tests/embedded_aws/test_{name}.py"
     for name in ("creation_order", "early_ends", "failing_stack", "launch_check", "stack_deletion")
 )
-CHANGES = "tests/synthesis/test_changes.py"
+CHANGES, ORDERS = "tests/synthesis/test_changes.py", "tests/synthesis/test_creation_orders.py"
 
 
 def leave_out(paths: Sequence[str]) -> tuple[str, ...]:
@@ -80,6 +80,7 @@ PARTS = (
     Part("rehearsal-notebook", ("tests/notebook",), ("base",), FORMS_MIB),
     Part("rehearsal-fleets", ("tests/rehearsal/test_fleet.py", "tests/rehearsal/test_plain_apps.py"), ("base",), 1500),
     Part("rehearsal-broken", ("tests/rehearsal/test_rehearsals.py",), ("base",), FORMS_MIB),
+    Part("rehearsal-orders", (ORDERS,)),
     Part("rehearsal-emr", ("tests/rehearsal/test_emr_cluster.py",), ("base",), FORMS_MIB),
     Part(
         "rehearsal-lab",
@@ -114,7 +115,7 @@ PARTS = (
     Part("job", ("tests/rehearsal/test_submission.py",), ("base",), FORMS_MIB),
     Part("unit-others", (UNIT, *leave_out(OWN_PARTS))),
     Part("embedded-aws", ("tests/embedded_aws", *leave_out(FAILING))),
-    Part("stacks", ("tests/synthesis", "tests/package", *leave_out([CHANGES]))),
+    Part("stacks", ("tests/synthesis", "tests/package", *leave_out((CHANGES, ORDERS)))),
     Part("unit-nodes", NODE_TESTS),
     Part("unit-provision", (f"{UNIT}/deeplearning_provision",)),
     Part("kubernetes", ("tests/kubernetes",)),

@@ -59,8 +59,7 @@ def test_the_number_of_members_changes_nothing_that_recycles_nodes(make: Any, pr
 
     Sources: EKS user guide, "Customize managed nodes with launch templates"; aws/containers-roadmap#1258.
     """
-    one, *others = (_find_recycling_parts(make(members=count, **props)) for count in (1, 2, 450))
-    assert all(other == one for other in others)
+    assert _find_recycling_parts(make(members=1, **props)) == _find_recycling_parts(make(members=450, **props))
 
 
 def test_an_update_of_members_ends_a_node_before_it_launches_another(make: Any) -> None:
