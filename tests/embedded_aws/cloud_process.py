@@ -33,6 +33,7 @@ from cdk_rehearsal.errors import AssemblyError, RehearsalError
 from cdk_rehearsal.iam.given_policies import GivenPolicies
 from cdk_rehearsal.kubernetes.control_plane import ControlPlane
 from deeplearning_rehearsal.lab_clusters import KubernetesHost
+from tests.shared_documents import share_botocore, share_moto
 
 _writing = threading.Lock()
 
@@ -358,4 +359,6 @@ def main():
 if __name__ == "__main__":
     # As tests/conftest.py does: botocore's and moto's documents stay.
     gc.set_threshold(20_000, 20, 20)
+    share_botocore(setattr)
+    share_moto(setattr)
     main()

@@ -28,7 +28,8 @@ class CloudProcess:
 
     def __init__(self):
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "cloud_process.py")],
+            [sys.executable, "-m", "tests.embedded_aws.cloud_process"],
+            cwd=HERE.parents[1],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
