@@ -113,37 +113,43 @@ def replace_folder_by_file(folder, outside):
     folder.touch()
 
 
-@pytest.mark.parametrize(
-    ("attack", "is_kept"),
-    [
-        (change_bytes, True),
-        (add_module, True),
-        (add_compiled_module, False),
-        (compile_by_link, True),
-        (replace_by_link, True),
-        (share_by_hard_link, True),
-        (change_mode, True),
-        (open_folder, True),
-        (remove_file, True),
-        (replace_folder_by_link, True),
-        (replace_folder_by_file, True),
-    ],
-)
-def test_a_source_that_another_job_changed_is_put_right_before_it_runs(job_lab, data_lab, tmp_path, attack, is_kept):
+ATTACKS = {
+    change_bytes: True,
+    add_module: True,
+    add_compiled_module: False,
+    compile_by_link: True,
+    replace_by_link: True,
+    share_by_hard_link: True,
+    change_mode: True,
+    open_folder: True,
+    remove_file: True,
+    replace_folder_by_link: True,
+    replace_folder_by_file: True,
+}
+"""Change of a source's folder -> whether what was there is kept."""
+
+
+def test_a_source_that_another_job_changed_is_put_right_before_it_runs(job_lab, data_lab, tmp_path, subtests):
     source = pack(data_lab, PRINTS)
     job = replace(JOB, source=source).encode()
     first = job_lab.run("start-job", job)
     assert first.returncode == 0, first.stderr
     folder = job_lab.folder / "efs/jobs/digits/source" / source.sha256[:16]
-    attack(folder, tmp_path)
-    done = job_lab.run("start-job", job)
-    assert (done.returncode, done.stdout) == (0, first.stdout), done.stderr
-    assert ("the source was changed on the shared file system" in done.stderr) == is_kept
-    assert [path.name for path in folder.iterdir()] == ["train.sh"]
-    assert not folder.is_symlink()
-    assert (folder.stat().st_mode & 0o777, (folder / "train.sh").stat().st_mode & 0o777) == (0o755, 0o644)
-    kept = [path for path in folder.parent.iterdir() if path != folder]
-    assert [path.name.startswith(f"{folder.name}-changed-") for path in kept] == [True] * is_kept
+    for attack, is_kept in ATTACKS.items():
+        outside = tmp_path / attack.__name__
+        outside.mkdir()
+        with subtests.test(attack.__name__):
+            attack(folder, outside)
+            done = job_lab.run("start-job", job)
+            assert (done.returncode, done.stdout) == (0, first.stdout), done.stderr
+            assert ("the source was changed on the shared file system" in done.stderr) == is_kept
+            assert [path.name for path in folder.iterdir()] == ["train.sh"]
+            assert not folder.is_symlink()
+            assert (folder.stat().st_mode & 0o777, (folder / "train.sh").stat().st_mode & 0o777) == (0o755, 0o644)
+            kept = [path for path in folder.parent.iterdir() if path != folder]
+            assert [path.name.startswith(f"{folder.name}-changed-") for path in kept] == [True] * is_kept
+            for path in kept:
+                path.rename(outside / path.name)
 
 
 def test_a_source_with_another_digest_starts_nothing(job_lab, data_lab):
