@@ -24,7 +24,7 @@ from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, bind, get
 from cdk_rehearsal.referees.resource_support import find_gaps
 from cdk_rehearsal.referees.rules import RULES, judge_parameters
 from cdk_rehearsal.referees.service_models import judge_calls
-from cdk_rehearsal.referees.validation_engine import judge_with_engine
+from cdk_rehearsal.referees.validation_engine import end_engine, judge_with_engine
 
 _LOCAL_ZONE = re.compile(r"[a-z-]+-[0-9]-[a-z]{3}-[0-9][a-z]")
 """Name of a Local Zone, such as `us-west-2-lax-1a` (AWS Local Zones user guide)."""
@@ -78,6 +78,7 @@ def require_acceptance(
         sys.stderr.write(f"referees: {count} resources without a finding, as before\n")
         return Acceptance()
     found = {name: judge_template(each, region, values, constructs[name]) for name, each in templates.items()}
+    end_engine()
     acceptance = _sort(
         found, [gap for each in templates.values() for gap in find_gaps(each, values, region)], accept or {}
     )

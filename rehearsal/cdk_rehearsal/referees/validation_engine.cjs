@@ -7,20 +7,20 @@ const { RegoEngine, TemplateFile } = require(engineFolder);
 const { BUNDLED_RULES, BUNDLED_LIBS } = require(rulesModule);
 const HEADER = "package cdk_preflight\n\nimport rego.v1\n\n";
 
-let compiled = { key: "", engine: undefined };
+let compiled = { place: "", rules: new Set(), engine: undefined };
 
-/** Return an engine with rules; one with all that there are takes ten times as long to compile. */
-function compile(rules, region, account) {
-  const key = [region, account, ...rules.map((rule) => rule.id)].join("|");
-  if (compiled.key !== key) {
+/** Return an engine with these rules and those before; one with all that there are takes ten times as long to compile. */
+function compile(wanted, region, account) {
+  const place = `deploy_region := ${JSON.stringify(region)}\ndeploy_account := ${JSON.stringify(account)}\n`;
+  if (compiled.place !== place || wanted.some((rule) => !compiled.rules.has(rule))) {
     compiled.engine?.free();
-    const place = `deploy_region := ${JSON.stringify(region)}\ndeploy_account := ${JSON.stringify(account)}\n`;
+    const rules = new Set([...compiled.rules, ...wanted]);
     const customRules = [
       ...BUNDLED_LIBS.map(({ name, rego }) => ({ name, content: rego })),
-      ...rules.map(({ id, rego }) => ({ name: id, content: rego })),
+      ...[...rules].map(({ id, rego }) => ({ name: id, content: rego })),
       { name: "deploy_environment", content: HEADER + place },
     ];
-    compiled = { key, engine: new RegoEngine({ customRules }) };
+    compiled = { place, rules, engine: new RegoEngine({ customRules }) };
   }
   return compiled.engine;
 }
@@ -33,6 +33,8 @@ function judge(rules, request) {
     const { diagnostics } = engine.validateTemplate(new TemplateFile(request.path), { pseudoParameterOverrides: overrides });
     return { found: diagnostics, crashes: [] };
   } catch (error) {
+    compiled.engine?.free();
+    compiled = { place: "", rules: new Set(), engine: undefined };
     const others = rules.filter((rule) => !String(error).includes(`--> ${rule.id}:`));
     const { found, crashes } = others.length < rules.length ? judge(others, request) : { found: [], crashes: [] };
     return { found, crashes: [String(error), ...crashes] };

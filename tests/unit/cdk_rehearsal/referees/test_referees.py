@@ -9,6 +9,8 @@ from cfnlint.rules import Rules
 from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.errors import RefusedError, UnsupportedError
 from cdk_rehearsal.intrinsics import find_references
+from cdk_rehearsal.referees import judge as judging
+from cdk_rehearsal.referees import validation_engine
 from cdk_rehearsal.referees.judge import JUDGES, judge_template, require_acceptance
 from cdk_rehearsal.referees.order import find_usual_order
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, is_known, make_token, measure, show
@@ -438,3 +440,11 @@ def test_cfn_lints_own_directives_are_honoured() -> None:
         len(judge_template({"Resources": {"Late": LATE["Late"] | ignored, "Later": LATE["Later"]}}, "us-east-1", {}))
         == 1
     )
+
+
+def test_the_engine_ends_after_the_judgement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take 450 MB while the nodes run."""
+    monkeypatch.setattr(judging, "end_engine", validation_engine.end_engine)
+    engine = validation_engine._start()
+    require_acceptance([make_stack(BASIC)], tmp_path)
+    assert engine.returncode == 0
