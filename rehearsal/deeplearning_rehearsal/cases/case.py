@@ -197,8 +197,10 @@ class Case:
 
     @property
     def stack_context(self) -> Mapping[str, Any]:
-        """Context of its stack; without software for jobs where none needs it, unless the case names some."""
-        return self.context if self.expect in {"trained", "job"} else {_ENVIRONMENT: "none"} | dict(self.context)
+        """Context of its stack; without software for jobs where none needs it, but on EKS, whose pods are images."""
+        if self.expect in {"trained", "job"} or self.context.get("platform") == "eks":
+            return self.context
+        return {_ENVIRONMENT: "none"} | dict(self.context)
 
     @property
     def has_software(self) -> bool:

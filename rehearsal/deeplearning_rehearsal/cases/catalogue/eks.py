@@ -10,11 +10,7 @@ from deeplearning_rehearsal.cases.case import CloudFaults, Digits, case
 if TYPE_CHECKING:  # Reading a case needs neither machines nor an embedded AWS.
     from deeplearning_rehearsal.cases.cluster_case import ClusterCase
 
-EKS = {
-    "platform": "eks",
-    "software.environment": "horovod",
-    "administrators": ["arn:aws:iam::123456789012:role/Administrator"],
-}
+EKS = {"platform": "eks", "administrators": ["arn:aws:iam::123456789012:role/Administrator"]}
 
 
 @case(

@@ -138,6 +138,7 @@ def test_a_function_becomes_a_case() -> None:
         ({}, "counted", "none"),
         ({"context": {"software.environment": "horovod"}}, "counted", "horovod"),
         ({"expect": "failed"}, "failed", "none"),
+        ({"context": {"platform": "eks"}, "expect": "failed"}, "failed", None),
         ({"job": Digits()}, "trained", None),
         ({"job": Digits(keys={"retries": 1}), "expect": "job"}, "job", None),
     ],
