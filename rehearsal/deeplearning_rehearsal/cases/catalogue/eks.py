@@ -104,17 +104,16 @@ def eks_job_fails(run: "ClusterCase") -> None:
 
 
 @case(
-    "On EKS a job asks for more GPUs than a node has: submit refuses more than the type has, and else says what "
-    "the scheduler does",
+    "On EKS a job asks for more GPUs than the type has: submit refuses it, while another one trains",
     expect="job",
-    context=EKS | {"instance_type": "g5.12xlarge"},
-    gpus_per_node=8,
+    context=EKS,
+    gpus_per_node=2,
 )
 def eks_greedy_job(run: "ClusterCase") -> None:
-    run.wait_for_print("Insufficient nvidia.com/gpu")
+    run.wait_for_formation()
     run.inject("another job is submitted")
     run.eks.submit_other("greedy", gpus_per_member=16)
-    run.wait_for_print("gpus_per_member must be at most 8")
+    run.wait_for_print("gpus_per_member must be at most 2")
     run.inject("the job is stopped")
     run.eks.stop()
     seen = run.finish()
@@ -122,8 +121,6 @@ def eks_greedy_job(run: "ClusterCase") -> None:
     assert seen.job_runs == 1
     assert seen.job_status == "Suspended"
     assert seen.submit_status == 2
-    assert seen.prints("FailedScheduling: 0/3 nodes are available")
-    assert seen.prints("2 Insufficient nvidia.com/gpu")
 
 
 @case(
