@@ -108,9 +108,10 @@ def eks_job_fails(run: "ClusterCase") -> None:
     expect="job",
     context=EKS,
     gpus_per_node=2,
+    job=Digits(),
 )
 def eks_greedy_job(run: "ClusterCase") -> None:
-    run.wait_for_formation()
+    run.wait_for_checkpoint()
     run.inject("another job is submitted")
     run.eks.submit_other("greedy", gpus_per_member=16)
     run.wait_for_print("gpus_per_member must be at most 2")
