@@ -121,7 +121,7 @@ def eks_greedy_job(run: "ClusterCase") -> None:
     assert seen.stack == "CREATE_COMPLETE"
     assert seen.job_runs == 1
     assert seen.job_status == "Suspended"
-    assert seen.submit_status == 2
+    assert seen.submit_status == 1
 
 
 @case(
