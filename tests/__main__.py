@@ -94,7 +94,7 @@ PARTS = (
         ),
         ("base",),
     ),
-    # Alone: it compares links and mounts of this machine, and /run, before and after.
+    # After the others that boot nodes: it compares links and mounts of this machine, and /run, before and after.
     Part(
         "rehearsal-ends",
         ("tests/rehearsal/test_enclosure.py",),
