@@ -28,12 +28,12 @@ from deeplearning_rehearsal.checks.provision_watch import ProvisionProgress
 from deeplearning_rehearsal.checks.results import CountReport
 from deeplearning_rehearsal.checks.training import (
     COUNTING_JOB,
-    COUNTING_PROGRAM,
     LAUNCHER,
+    list_sources,
     make_training_report,
+    read_job,
     read_result,
     read_submission,
-    upload_example,
     upload_job,
 )
 from deeplearning_rehearsal.options import RehearsalOptions
@@ -177,15 +177,13 @@ class ClusterRun:
         lane = self.fleet.lane(find_master(self.fleet).instance_id)
         with self.timeline.phase("train"):
             self.timeline.report(lane, "training starts")
-            job = upload_example(self.aws.place.client, self.read_submission(), self.find_digits())
-            evidence.training = make_training_report(LAUNCHER, read_result(self.run_job(job)))
+            evidence.training = make_training_report(LAUNCHER, read_result(self.upload_and_run(read_job())))
             self.timeline.report(lane, f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")
 
     def count(self, evidence: Evidence) -> None:
         """Run the job that counts its ranks; RehearsalError when it failed."""
         with self.timeline.phase("count"):
-            job = upload_job(self.aws.place.client, self.read_submission(), COUNTING_JOB, [COUNTING_PROGRAM])
-            evidence.count = CountReport(**read_result(self.run_job(job)))
+            evidence.count = CountReport(**read_result(self.upload_and_run(COUNTING_JOB)))
             lane = self.fleet.lane(find_master(self.fleet).instance_id)
             self.timeline.report(lane, f"a job counts {evidence.count.ranks} ranks")
 
@@ -207,6 +205,11 @@ class ClusterRun:
     def run_failing_job(self) -> None:
         """Run the failing job; PromiseError with its end."""
         self.run_job(FAILING_JOB)
+
+    def upload_and_run(self, job: JobDefinition) -> str:
+        """Upload the source of a job, and run it as `run_job` does."""
+        files = list_sources(job, self.find_digits)
+        return self.run_job(upload_job(self.aws.place.client, self.read_submission(), job, files))
 
     def run_job(self, job: JobDefinition) -> str:
         """Run a job on the master, and return its standard output; PromiseError when it fails."""

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from copy import deepcopy
-from dataclasses import replace
 from functools import cache
 from typing import Any, NoReturn
 
@@ -36,14 +35,14 @@ from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.submission import SubmissionSettings
 from deeplearning_contract.metrics import GPU_UTILIZATION
-from deeplearning_rehearsal.cases.case import Case, Digits
+from deeplearning_rehearsal.cases.case import Case
 from deeplearning_rehearsal.cases.loader import find_case
 from deeplearning_rehearsal.cases.run.case_run import CaseRun
 from deeplearning_rehearsal.cases.run.cloud_faults import add_faults, make_cloud_options
 from deeplearning_rehearsal.cases.run.job_case_run import JobCaseRun
 from deeplearning_rehearsal.cases.run.pod_case_run import PodCaseRun
 from deeplearning_rehearsal.cases.run.synthesis import prepare_machines
-from deeplearning_rehearsal.checks.training import upload_example
+from deeplearning_rehearsal.checks.training import list_sources, read_job, upload_job
 from deeplearning_rehearsal.cluster_run import ClusterRun, make_fleet
 from deeplearning_rehearsal.containers import prepare_images
 from deeplearning_rehearsal.job_hosts import JobHosts, open_hosts
@@ -172,9 +171,8 @@ def _choose_run(parts: ClusterRun, case: Case | None, hosts: JobHosts, template:
         return sign_in()(service)
 
     def make_job(submission: SubmissionSettings) -> JobDefinition:
-        job = upload_example(client, submission, parts.find_digits())
-        digits = case.job if case and isinstance(case.job, Digits) else None
-        return replace(job, program=(*job.program, *(digits.arguments if digits else ())))
+        job = case.definition if case else read_job()
+        return upload_job(client, submission, job, list_sources(job, parts.find_digits))
 
     if hosts.pods is not None and hosts.clusters is not None:
         hosts.pods.aws = parts.aws
@@ -200,9 +198,9 @@ def _make_pod_case(parts: ClusterRun, case: Case, pods: KubernetesJobs, submitte
         jobs=pods,
         aws=parts.aws,
         lab=parts.lab,
-        values=case.job.keys if isinstance(case.job, Digits) else {},
+        definition=case.definition,
         folder=parts.options.work / "job",
-        digits=parts.find_digits(),
+        find_digits=parts.find_digits,
         submitter=submitter,
         report=parts.timeline.report,
     )

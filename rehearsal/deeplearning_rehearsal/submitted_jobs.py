@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import tomllib
-
 from cdk_rehearsal.errors import PromiseError, RehearsalError
 from cdk_rehearsal.place import OPERATOR_KEY, OPERATOR_SECRET, Credentials
+from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.kubernetes_job import CONTAINER, INDEX_LABEL, name_job
-from deeplearning_rehearsal.checks.training import DATA_MODULE, JOB_FILE, PROGRAM, example_folder, list_checkpoints
+from deeplearning_rehearsal.checks.training import JOB_FILE, list_checkpoints, list_sources
 from deeplearning_rehearsal.platforms.eks import find_end, list_pods, read_log
 
 if TYPE_CHECKING:  # Reading a case needs no embedded AWS.
@@ -87,9 +86,9 @@ class SubmittedJobs:
 
     Attributes:
         jobs: The objects of Kubernetes, seen by an administrator.
-        values: Keys of the job's file that differ from those of the example.
+        definition: The job of the case, without its source.
         folder: Folder of the job's file and source.
-        digits: File that the job trains on.
+        find_digits: Returns the file that the example trains on.
         submitter: Logical id of the role that submits; empty where an administrator does.
         report: Told what commands print, with the lane.
     """
@@ -97,9 +96,9 @@ class SubmittedJobs:
     jobs: "KubernetesJobs"
     aws: "EmbeddedAws"
     lab: "Lab"
-    values: Mapping[str, Any]
+    definition: JobDefinition
     folder: Path
-    digits: Path
+    find_digits: Callable[[], Path]
     submitter: str
     report: Callable[[str, str], None]
     commands: list[Command] = field(default_factory=list)
@@ -107,19 +106,15 @@ class SubmittedJobs:
     @property
     def job(self) -> str:
         """Name of the job."""
-        return str(self._document["name"])
-
-    @property
-    def _document(self) -> dict[str, Any]:
-        text = (example_folder() / JOB_FILE).read_text(encoding="utf-8")
-        return tomllib.loads(text) | dict(self.values)
+        return self.definition.name
 
     def prepare(self) -> None:
         """Prepare the cluster, and write the folder of the job; PromiseError when the command fails."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        lines = [f"{key} = {json.dumps(value)}\n" for key, value in self._document.items()]
+        document = self.definition.to_document() | {"source": "."}
+        lines = [f"{key} = {json.dumps(value)}\n" for key, value in document.items()]
         (self.folder / JOB_FILE).write_text("".join(lines), encoding="utf-8")
-        for path in (example_folder() / PROGRAM, example_folder() / DATA_MODULE, self.digits):
+        for path in list_sources(self.definition, self.find_digits):
             (self.folder / path.name).write_bytes(path.read_bytes())
         command = self._start(["prepare-cluster"], "")
         if command.wait(_END_SECONDS) != 0:

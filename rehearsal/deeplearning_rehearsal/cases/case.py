@@ -1,16 +1,18 @@
 """A fault case: what is known of it before its stack is made, and the function that injects and judges."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from cdk_rehearsal.embedded_aws.base.capacity_pools import CapacityPool
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from cdk_rehearsal.embedded_aws.base.reservations import Reservation
 from cdk_rehearsal.errors import UnavailableError
+from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.names import ROLE_TAG, NodeRole
 from deeplearning_rehearsal.cases.account import AccountBucket, DataObject
 from deeplearning_rehearsal.cases.findings import record_asserts
+from deeplearning_rehearsal.checks.training import RESUMING_JOB, read_job
 from deeplearning_rehearsal.launchers.trials import TRIAL_NAMES
 from deeplearning_rehearsal.options import Expectation
 
@@ -71,11 +73,9 @@ class Digits:
     The example job, started when all is quiet, or on SageMaker and EKS while faults are injected.
 
     Attributes:
-        arguments: Further arguments of its program, on SageMaker and EKS.
-        keys: Keys of its file that differ from those of the example, on EKS.
+        keys: Keys of its file that differ from those of the example, on SageMaker and EKS.
     """
 
-    arguments: Sequence[str] = ()
     keys: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -138,7 +138,9 @@ class Case:
         second: A second deployment. None: there is one alone.
         formed: Nodes that form, master included. Default: those that it asks for.
         gpus_per_node: GPUs that nodes show at first.
-        job: The job that trains. None: none does; with `counted`, a job without a framework counts its ranks.
+        job: The job that trains. None: none does; with `counted`, a job without a framework counts its ranks, and where
+            jobs bring their nodes it writes checkpoints for ten seconds.
+        retries: Further runs of the job that counts, on EKS.
         minutes: Time after which it gives up.
         cloud: Faults of AWS from the beginning.
         denied: Actions that the deployed policies must deny; any other denial is a failure, here as everywhere.
@@ -163,6 +165,7 @@ class Case:
     formed: int | None = None
     gpus_per_node: int = 1
     job: Job | None = None
+    retries: int = 0
     minutes: float = 8.0
     cloud: CloudFaults = field(default_factory=CloudFaults)
     denied: Sequence[str] = ()
@@ -197,8 +200,8 @@ class Case:
 
     @property
     def stack_context(self) -> Mapping[str, Any]:
-        """Context of its stack; without software for jobs where none needs it, but on EKS, whose pods are images."""
-        if self.expect in {"trained", "job"} or self.context.get("platform") == "eks":
+        """Context of its stack; without software for jobs where none needs it, unless jobs bring images."""
+        if self.expect in {"trained", "job"} or self.context.get("platform") in {"eks", "sagemaker"}:
             return self.context
         return {_ENVIRONMENT: "none"} | dict(self.context)
 
@@ -206,6 +209,13 @@ class Case:
     def has_software(self) -> bool:
         """True if its nodes have software for jobs."""
         return bool(self.stack_context.get(_ENVIRONMENT) != "none")
+
+    @property
+    def definition(self) -> JobDefinition:
+        """The job on platforms whose jobs bring their nodes, without its source."""
+        if self.expect == "counted":
+            return replace(RESUMING_JOB, retries=self.retries)
+        return read_job(**self.job.keys) if isinstance(self.job, Digits) else read_job()
 
     @property
     def is_elastic(self) -> bool:

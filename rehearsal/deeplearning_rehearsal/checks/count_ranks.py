@@ -1,11 +1,11 @@
 """
 Counts the ranks of a job, on nodes that need no more than Python's standard library.
 
-    deeplearning run --launcher tf-ps -- python3 count_ranks.py
+    deeplearning run --launcher tf-ps -- python3 count_ranks.py [STEPS]
 
 Each worker resolves every name of the hosts file, and reports to the chief over TCP. The chief waits for all workers,
-compares the addresses with those of the job, and prints the number of ranks and their hosts as one line of JSON. The
-other processes end with the chief.
+compares the addresses with those of the job, takes the steps that no earlier run has taken, with a checkpoint after
+each, and prints the number of ranks and their hosts as one line of JSON. The other processes end with the chief.
 """
 
 import contextlib
@@ -21,6 +21,7 @@ from typing import Any
 _SECONDS = 60.0
 """Longest wait of the chief for the next worker, and of a worker for the chief."""
 _PAUSE_SECONDS = 0.2
+_STEP_SECONDS = 0.5
 
 
 def resolve(name: str) -> str:
@@ -65,8 +66,19 @@ def count(chief: tuple[str, int], hosts: list[str], workers: int) -> None:
     for index, content in sorted(reports.items()):
         if [address for _, address in content["names"]] != hosts:
             sys.exit(f"rank {index} must find the hosts {', '.join(hosts)} in the hosts file, got {content['names']}")
+    take_steps(int(sys.argv[1]) if sys.argv[1:] else 0)
     result = {"ranks": len(reports), "hosts": [content["host"] for _, content in sorted(reports.items())]}
     print(json.dumps(result), flush=True)  # noqa: T201 - the program's result
+
+
+def take_steps(count: int) -> None:
+    """Write a checkpoint after each step, the earlier ones of a resumed job left out."""
+    begin = json.loads(Path(path).read_text()) if (path := os.environ.get("DEEPLEARNING_RESUME_FROM")) else 0
+    for step in range(begin + 1, count + 1):
+        time.sleep(_STEP_SECONDS)
+        folder = Path(os.environ["DEEPLEARNING_CHECKPOINT_PATH"])
+        (folder / ".step").write_text(json.dumps(step))
+        (folder / ".step").replace(folder / f"epochs-{step:05d}")
 
 
 def main() -> None:

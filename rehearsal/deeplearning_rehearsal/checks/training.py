@@ -36,6 +36,8 @@ DATA_MODULE = "digits.py"
 COUNTING_PROGRAM = Path(__file__).with_name("count_ranks.py")
 COUNTING_JOB = JobDefinition("count_ranks", ("python3", COUNTING_PROGRAM.name), launcher="tf-ps")
 """A job that counts its ranks; it needs no framework."""
+RESUMING_JOB = replace(COUNTING_JOB, program=(*COUNTING_JOB.program, "20"))
+"""The same on platforms whose jobs bring their nodes: it takes ten seconds more, and resumes."""
 MINIMUM_ACCURACY = 0.90
 _FIGURES = ("framework", "ranks", "hosts", "dataset", "accuracy", "seconds")
 SHARED_FOLDER = "$EFS_MOUNT/rehearsal"
@@ -49,11 +51,18 @@ def example_folder() -> Path:
     return packed if packed.is_dir() else Path(__file__).parents[3] / "examples"
 
 
-def read_job() -> JobDefinition:
-    """Return the job of every rehearsal, without its source, from the file that `deeplearning-cdk submit` takes."""
+def read_job(**keys: Any) -> JobDefinition:
+    """Return the job of every rehearsal, without its source, from the file of the example with keys that differ."""
     document = tomllib.loads((example_folder() / JOB_FILE).read_text(encoding="utf-8"))
     del document["source"]  # The folder of the file, of which rehearsals take what the program needs.
-    return read_record(JobDefinition, document, "job")
+    return read_record(JobDefinition, document | keys, "job")
+
+
+def list_sources(job: JobDefinition, find_digits: Callable[[], Path]) -> tuple[Path, ...]:
+    """Return the files of the source folder of the example, or of the job that counts."""
+    if job.name == COUNTING_JOB.name:
+        return (COUNTING_PROGRAM,)
+    return (example_folder() / PROGRAM, example_folder() / DATA_MODULE, find_digits())
 
 
 def list_examples() -> tuple[str, ...]:
@@ -93,13 +102,6 @@ def copy_programs(clients: Callable[[str], Any], settings: SubmissionSettings) -
     """Copy the programs of jobs to where they read them, as `deeplearning-cdk submit` does before each job."""
     if copy := make_agent_copy(settings):
         clients("s3").copy_object(**copy)
-
-
-def upload_example(clients: Callable[[str], Any], settings: SubmissionSettings, digits: Path) -> JobDefinition:
-    """Upload the example's source folder to where the cluster's submission document says; return the job."""
-    return upload_job(
-        clients, settings, read_job(), (example_folder() / PROGRAM, example_folder() / DATA_MODULE, digits)
-    )
 
 
 def upload_job(

@@ -52,7 +52,7 @@ def eks_driver_too_old(run: "ClusterCase") -> None:
     faults=[45],
     context=EKS,
     gpus_per_node=2,
-    job=Digits(keys={"retries": 1}),
+    retries=1,
     minutes=12,
 )
 def eks_evicted_over_its_limit(run: "ClusterCase") -> None:
@@ -60,11 +60,12 @@ def eks_evicted_over_its_limit(run: "ClusterCase") -> None:
     run.inject("pod 1 exceeds its limit of disk")
     run.eks.exceed_disk(1)
     seen = run.finish()
+    assert seen.ranks == 4
     assert seen.job_runs == 1
     assert seen.job_status == "Complete/SuccessPolicy"
     assert seen.job_failures == 1
     assert seen.submit_status == 0
-    assert seen.prints("resumes from /efs/jobs/train_digits/checkpoints/epochs-")
+    assert seen.prints("resumes from /efs/jobs/count_ranks/checkpoints/epochs-")
     assert seen.says("has ended with status 137: Container member exceeded its local ephemeral storage limit")
 
 
@@ -188,7 +189,6 @@ def eks_no_capacity(run: "ClusterCase") -> None:
     context=EKS,
     gpus_per_node=2,
     minutes=15,
-    job=Digits(),
 )
 def eks_node_lost(run: "ClusterCase") -> None:
     run.wait_for_checkpoint()
@@ -196,11 +196,12 @@ def eks_node_lost(run: "ClusterCase") -> None:
     node = run.eks.power_off_node(1)
     run.later(20, lambda: run.declare_dead(node))
     seen = run.finish()
+    assert seen.ranks == 4
     assert seen.job_runs == 1
     assert seen.job_status == "Complete/SuccessPolicy"
     assert seen.job_failures == 0
     assert seen.submit_status == 0
-    assert seen.prints("resumes from /efs/jobs/train_digits/checkpoints/epochs-")
+    assert seen.prints("resumes from /efs/jobs/count_ranks/checkpoints/epochs-")
 
 
 @case(
@@ -210,7 +211,6 @@ def eks_node_lost(run: "ClusterCase") -> None:
     context=EKS,
     gpus_per_node=2,
     minutes=12,
-    job=Digits(),
 )
 def eks_node_pressure(run: "ClusterCase") -> None:
     run.wait_for_checkpoint()
@@ -218,11 +218,12 @@ def eks_node_pressure(run: "ClusterCase") -> None:
     node = run.eks.press_node(1)
     run.later(20, lambda: run.eks.relieve_node(node))
     seen = run.finish()
+    assert seen.ranks == 4
     assert seen.job_runs == 1
     assert seen.job_status == "Complete/SuccessPolicy"
     assert seen.job_failures == 0
     assert seen.submit_status == 0
-    assert seen.prints("resumes from /efs/jobs/train_digits/checkpoints/epochs-")
+    assert seen.prints("resumes from /efs/jobs/count_ranks/checkpoints/epochs-")
     assert seen.says("has ended with status 137: The node was low on resource: memory.")
 
 
@@ -232,7 +233,7 @@ def eks_node_pressure(run: "ClusterCase") -> None:
     faults=[45],
     context=EKS,
     gpus_per_node=2,
-    job=Digits(keys={"retries": 1}),
+    retries=1,
     minutes=12,
 )
 def eks_out_of_memory(run: "ClusterCase") -> None:
@@ -240,11 +241,12 @@ def eks_out_of_memory(run: "ClusterCase") -> None:
     run.inject("the kernel kills the container of pod 1")
     run.eks.exhaust_memory(1)
     seen = run.finish()
+    assert seen.ranks == 4
     assert seen.job_runs == 1
     assert seen.job_status == "Complete/SuccessPolicy"
     assert seen.job_failures == 1
     assert seen.submit_status == 0
-    assert seen.prints("resumes from /efs/jobs/train_digits/checkpoints/epochs-")
+    assert seen.prints("resumes from /efs/jobs/count_ranks/checkpoints/epochs-")
     assert seen.says("has ended with status 137: OOMKilled")
 
 
@@ -254,7 +256,7 @@ def eks_out_of_memory(run: "ClusterCase") -> None:
     faults=[45],
     context=EKS,
     gpus_per_node=2,
-    job=Digits(keys={"retries": 1}),
+    retries=1,
     minutes=12,
 )
 def eks_pod_deleted(run: "ClusterCase") -> None:
@@ -262,11 +264,12 @@ def eks_pod_deleted(run: "ClusterCase") -> None:
     run.inject("pod 0 is deleted")
     run.eks.delete_pod(0)
     seen = run.finish()
+    assert seen.ranks == 4
     assert seen.job_runs == 1
     assert seen.job_status == "Complete/SuccessPolicy"
     assert seen.job_failures == 1
     assert seen.submit_status == 0
-    assert seen.prints("resumes from /efs/jobs/train_digits/checkpoints/epochs-")
+    assert seen.prints("resumes from /efs/jobs/count_ranks/checkpoints/epochs-")
 
 
 @case(

@@ -106,7 +106,6 @@ def sagemaker_image_without_sshd(run: "ClusterCase") -> None:
     context=SAGEMAKER,
     gpus_per_node=2,
     minutes=12,
-    job=Digits(),
 )
 def sagemaker_member_dies(run: "ClusterCase") -> None:
     run.wait_for_checkpoint()
@@ -116,6 +115,7 @@ def sagemaker_member_dies(run: "ClusterCase") -> None:
     run.inject("the job is submitted again")
     run.sagemaker.start()
     seen = run.finish()
+    assert seen.ranks == 4
     assert seen.job_runs == 2
     assert seen.job_status == "Completed"
     assert "exit code: 137" in seen.job_reason
@@ -163,16 +163,16 @@ def sagemaker_quota(run: "ClusterCase") -> None:
     "On SageMaker a second job of a running job's name is refused, because both would share its checkpoints",
     context=SAGEMAKER,
     gpus_per_node=2,
-    job=Digits(),
 )
 def sagemaker_same_name(run: "ClusterCase") -> None:
     run.wait_for_job("Training")
     run.inject("the job is submitted again")
     run.sagemaker.start()
     seen = run.finish()
+    assert seen.ranks == 4
     assert seen.job_runs == 1
     assert seen.job_status == "Completed"
-    assert "job train_digits must have ended" in seen.job_reason
+    assert "job count_ranks must have ended" in seen.job_reason
 
 
 @case(
@@ -182,13 +182,13 @@ def sagemaker_same_name(run: "ClusterCase") -> None:
     context=SAGEMAKER | {"max_run": "1h", "spot_wait": "2h"},
     gpus_per_node=2,
     minutes=12,
-    job=Digits(),
 )
 def sagemaker_spot_interrupted(run: "ClusterCase") -> None:
     run.wait_for_checkpoint()
     run.inject("SageMaker takes the spot capacity back")
     assert run.sagemaker.interrupt(run.sagemaker.names()[0])
     seen = run.finish()
+    assert seen.ranks == 4
     assert seen.job_runs == 1
     assert seen.job_status == "Completed"
     assert seen.goes_through("Training", "Interrupted", "Starting", "Training", "Uploading", "Completed")
@@ -202,7 +202,6 @@ def sagemaker_spot_interrupted(run: "ClusterCase") -> None:
     gpus_per_node=2,
     minutes=12,
     proves_rights=True,
-    job=Digits(),
 )
 def sagemaker_stop_resumes(run: "ClusterCase") -> None:
     run.wait_for_checkpoint()
@@ -212,6 +211,7 @@ def sagemaker_stop_resumes(run: "ClusterCase") -> None:
     run.inject("the job is submitted again")
     run.sagemaker.start()
     seen = run.finish()
+    assert seen.ranks == 4
     assert seen.job_runs == 2
     assert seen.job_status == "Completed"
     assert seen.prints("resumes from /efs/jobs/")
@@ -223,7 +223,7 @@ def sagemaker_stop_resumes(run: "ClusterCase") -> None:
     expect="job",
     context=SAGEMAKER | {"max_run": "90s"},
     gpus_per_node=2,
-    job=Digits(arguments=["--epochs", "100000"]),
+    job=Digits(keys={"program": ["python3", "train_digits.py", "--epochs", "100000"]}),
 )
 def sagemaker_time_limit(run: "ClusterCase") -> None:
     seen = run.finish()

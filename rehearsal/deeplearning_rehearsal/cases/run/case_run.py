@@ -18,7 +18,7 @@ from deeplearning_rehearsal.cases.outcome import Outcome
 from deeplearning_rehearsal.cases.recovery import ElasticJob, Recovery, list_elastic_spans, measure_recovery
 from deeplearning_rehearsal.cases.run.synthesis import find_second
 from deeplearning_rehearsal.cases.situation import LiveSituation, is_at_rest, is_settled
-from deeplearning_rehearsal.checks.results import CaseReport
+from deeplearning_rehearsal.checks.results import CaseReport, CountReport
 from deeplearning_rehearsal.checks.training import (
     ELASTIC,
     LAUNCHER,
@@ -146,6 +146,9 @@ class CaseRun(ClusterRun):
 
     def read_training(self, evidence: Evidence, output: str) -> None:
         """Read the result of such a job from its output, where the case expects one."""
+        if self.case.expect == "counted":
+            evidence.count = CountReport(**read_result(output))
+            self.timeline.report("training", f"a job counts {evidence.count.ranks} ranks")
         if self.case.expect == "trained":
             evidence.training = make_training_report(LAUNCHER, read_result(output))
             self.timeline.report("training", f"training ends, held-out accuracy {evidence.training.accuracy:.3f}")

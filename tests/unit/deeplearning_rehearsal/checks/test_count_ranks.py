@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from deeplearning_rehearsal.checks.count_ranks import take_steps
 from deeplearning_rehearsal.checks.training import COUNTING_PROGRAM
 
 Count = Callable[..., tuple[int, str, str]]
@@ -61,3 +62,14 @@ def test_a_rank_whose_hosts_file_is_not_that_of_the_job_is_named(count: Count, h
     status, output, errors = count("localhost\n", hosts)
     assert (status, output) == (1, "")
     assert "rank 1 must find the hosts 127.0.0.1 in the hosts file, got " in errors
+
+
+def test_a_resumed_job_takes_the_steps_after_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setenv("DEEPLEARNING_CHECKPOINT_PATH", str(tmp_path))
+    take_steps(3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epochs-00001", "epochs-00002", "epochs-00003"]
+    (tmp_path / "epochs-00001").unlink()
+    monkeypatch.setenv("DEEPLEARNING_RESUME_FROM", str(tmp_path / "epochs-00003"))
+    take_steps(4)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epochs-00002", "epochs-00003", "epochs-00004"]

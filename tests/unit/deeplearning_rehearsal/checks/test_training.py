@@ -23,10 +23,12 @@ from deeplearning_rehearsal.checks.training import (
     copy_examples,
     find_submission,
     list_examples,
+    list_sources,
     make_training_report,
+    read_job,
     read_result,
     read_submission,
-    upload_example,
+    upload_job,
 )
 from deeplearning_rehearsal.platforms.registry import CLUSTER_PLATFORMS
 from tests.unit.local_aws import empty_aws
@@ -97,7 +99,8 @@ def test_the_source_of_the_job_is_uploaded_where_the_submission_document_says(di
         settings = SubmissionSettings("ec2", "c", "ubuntu", "assets", "deeplearning-jobs/c/")
         name, value = submission_parameter("c"), json.dumps(settings.to_document())
         clients("ssm").put_parameter(Name=name, Value=value, Type="String")
-        job = upload_example(clients, read_submission(clients, "c"), digits)
+        files = list_sources(read_job(), lambda: digits)
+        job = upload_job(clients, read_submission(clients, "c"), read_job(), files)
         assert job.source is not None
         assert job.source.key.startswith("deeplearning-jobs/c/")
         content = clients("s3").get_object(Bucket="assets", Key=job.source.key)["Body"].read()
