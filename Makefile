@@ -119,7 +119,7 @@ horovod-builds: setup ## Build Horovod with each compiler, framework and CUDA to
 	@$(BIN)/python -m tests.horovod_builds $(if $(ONLY),--only $(ONLY))
 
 .PHONY: test
-test: setup ## Run the tests in parts beside one another, and say where the time went (root; DEEPLEARNING_SKIP_ROOT_TESTS=1 skips those that need it)
+test: setup ## Run the tests in parts beside one another, and say where the time went (root; DEEPLEARNING_SKIP_ROOT_TESTS=1 skips those that need it; RATCHET=1 fails for a part that takes more CPU than tests/cpu.toml lets it)
 	@$(BIN)/python -m tests
 
 .PHONY: test-rehearsals
@@ -131,7 +131,7 @@ unit: setup ## Run the unit tests alone (no root)
 	@$(BIN)/python -m tests unit
 
 .PHONY: test-deep
-test-deep: setup ## Search 10,000 histories of each model for a broken promise, where a push searches 100 (no root)
+test-deep: setup ## Search 10,000 histories of each model for a broken promise, where `make test` searches 25 (no root)
 	@DEEPLEARNING_DEEP=1 $(BIN)/python -m pytest tests/unit/capacity_adjuster tests/unit/deeplearning_agent
 
 .PHONY: mutation

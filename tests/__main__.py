@@ -19,6 +19,7 @@ from pathlib import Path
 
 from cdk_rehearsal.errors import UnavailableError
 from cdk_rehearsal.lab.images.base_root import install_missing_packages
+from tests.cpu import Slowness, compare
 
 LOGS = Path("build/tests")
 PROGRAMS = {"ssh-keygen": "openssh-client", "g++": "g++"}
@@ -27,6 +28,8 @@ SKIP_VARIABLE = "DEEPLEARNING_SKIP_ROOT_TESTS"
 FORMS_MIB, TRAINS_MIB = 3000, 9000
 """Upper bounds of rehearsals, from their reports: of nodes that form, and of three or four that train."""
 SPARE_MIB = 2048
+RATCHET_VARIABLE = "RATCHET"
+"""Set to 1, a part that takes more CPU than tests/cpu.toml lets it fails the run."""
 SLOWEST = 10
 _POLL_SECONDS = 0.2
 
@@ -58,7 +61,19 @@ class Part:
 
 UNIT = "tests/unit"
 NODE_TESTS = tuple(f"{UNIT}/deeplearning_{name}" for name in ("agent", "command", "jobs", "node"))
-OWN_PARTS = (*NODE_TESTS, f"{UNIT}/deeplearning_cdk", f"{UNIT}/deeplearning_provision")
+COMMAND_TESTS = tuple(f"{UNIT}/{name}" for name in ("deeplearning_cli", "deeplearning_view"))
+REHEARSAL_TESTS = tuple(f"{UNIT}/{name}" for name in ("cdk_rehearsal", "deeplearning_rehearsal"))
+OWN_PARTS = (
+    *NODE_TESTS,
+    *COMMAND_TESTS,
+    *REHEARSAL_TESTS,
+    f"{UNIT}/deeplearning_cdk",
+    f"{UNIT}/deeplearning_provision",
+)
+PLATFORMS = tuple(
+    f"tests/embedded_aws/test_{name}.py"
+    for name in ("eks_access", "eks_clusters", "emr_clusters", "node_updates", "training_jobs")
+)
 FAILING = tuple(
     f"tests/embedded_aws/test_{name}.py"
     for name in ("creation_order", "early_ends", "failing_stack", "launch_check", "stack_deletion")
@@ -113,14 +128,17 @@ PARTS = (
     ),
     Part("changes", (CHANGES,)),
     Part("job", ("tests/rehearsal/test_submission.py",), ("base",), FORMS_MIB),
+    Part("embedded-platforms", PLATFORMS),
     Part("unit-others", (UNIT, *leave_out(OWN_PARTS))),
-    Part("embedded-aws", ("tests/embedded_aws", *leave_out(FAILING))),
+    Part("embedded-aws", ("tests/embedded_aws", *leave_out((*FAILING, *PLATFORMS)))),
     Part("stacks", ("tests/synthesis", "tests/package", *leave_out((CHANGES, ORDERS)))),
     Part("unit-nodes", NODE_TESTS),
-    Part("unit-provision", (f"{UNIT}/deeplearning_provision",)),
-    Part("kubernetes", ("tests/kubernetes",)),
     Part("unit-constructs", (f"{UNIT}/deeplearning_cdk",)),
+    Part("unit-provision", (f"{UNIT}/deeplearning_provision",)),
     Part("embedded-aws-failing", FAILING),
+    Part("unit-commands", COMMAND_TESTS),
+    Part("unit-rehearsal", REHEARSAL_TESTS),
+    Part("kubernetes", ("tests/kubernetes",)),
 )
 """
 Whole rehearsals, then the others, in the order in which they start: what waits for memory or for nodes first, then the
@@ -254,7 +272,7 @@ def main(words: Sequence[str]) -> int:
     free = next((int(line.split()[1]) // 1024 for line in lines if line.startswith("MemAvailable:")), 0)
     parts = [part for part in chosen if part.paths or os.environ.get(SKIP_VARIABLE) != "1"]
     run = Run(parts, (os.cpu_count() or 1) + 2, free - SPARE_MIB)
-    load = os.getloadavg()
+    load, slowness = os.getloadavg(), Slowness()
     processes = []
 
     def start(part: Part) -> "subprocess.Popen[bytes]":
@@ -278,7 +296,11 @@ def main(words: Sequence[str]) -> int:
             f"=== {name}\n{text}" if run.ended[name] else "\n".join([f"=== {name}", *text.splitlines()[-1:], *figures])
         )
     tests = [test for part in parts for test in read_tests(LOGS / f"{part.name}.xml")]
-    report("\n".join(summarize(run, tests, load)))
+    lines, wrong = compare(run.cpu, slowness.end())
+    report("\n".join([*summarize(run, tests, load), *lines]))
+    if wrong and os.environ.get(RATCHET_VARIABLE) == "1":
+        report(f"{', '.join(wrong)} must not take more CPU than tests/cpu.toml says; raise it there, with the reason")
+        return 1
     return int(any(run.ended.values()))
 
 

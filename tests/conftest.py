@@ -20,6 +20,7 @@ import pytest
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
+from tests.depth import IS_DEEP
 from tests.shared_documents import share_botocore
 
 UNIT_TESTS = Path(__file__).parent / "unit"
@@ -46,7 +47,7 @@ class BlockedAddressError(BaseException):
     """A test tried to reach the world; no `except Exception` of the code under test hides it."""
 
 
-def is_allowed(address: object) -> bool:
+def is_allowed(address):
     """Return whether a socket address is this machine's, or the lab's."""
     if not isinstance(address, tuple):
         return True  # A path, or a kernel's own socket: it leads nowhere else.
@@ -60,12 +61,12 @@ def is_allowed(address: object) -> bool:
     return found.is_loopback or found.is_unspecified or any(found in network for network in LAB_NETWORKS)
 
 
-def guard_sockets(patch: pytest.MonkeyPatch) -> None:
+def guard_sockets(patch):
     """Refuse every address that is not allowed, and every look-up of a name."""
     real = {name: getattr(socket.socket, name) for name in ("connect", "connect_ex", "sendto")}
     real_lookup = socket.getaddrinfo
 
-    def check(address: object) -> None:
+    def check(address):
         if not is_allowed(address):
             raise BlockedAddressError(f"tests may reach this machine only, got {address!r}")
 
@@ -90,7 +91,7 @@ def guard_sockets(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
-def pin_environment(patch: pytest.MonkeyPatch) -> None:
+def pin_environment(patch):
     """Remove the user's own settings and lead every AWS client to where nobody listens."""
     for name in [name for name in os.environ if name.startswith(("AWS_", "DEEPLEARNING_"))]:
         if name not in KEPT_VARIABLES:
@@ -102,25 +103,25 @@ def pin_environment(patch: pytest.MonkeyPatch) -> None:
 class CpuMeter:
     """Adds up the CPU time of the unit tests by folder: of this process, its ended children and living descendants."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.start = self.last = self.read()
         self.collected = 0.0
-        self.seconds: Counter[str] = Counter()
+        self.seconds = Counter()
         self.unit_tests = 0
 
     @staticmethod
-    def read() -> float:
+    def read():
         used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         # jsii's Node process, the larger part of a synthesis, lives until pytest ends.
         return sum(usage.ru_utime + usage.ru_stime for usage in used) + sum(map(read_living, find_children("self")))
 
     @pytest.hookimpl
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
+    def pytest_collection_finish(self, session):
         self.last = self.read()
         self.collected = self.last - self.start
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item):
+    def pytest_runtest_protocol(self, item):
         result = yield
         before, self.last = self.last, self.read()
         if item.path.is_relative_to(UNIT_TESTS):
@@ -129,7 +130,7 @@ class CpuMeter:
         return result
 
     @pytest.hookimpl
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(self, terminalreporter):
         if self.unit_tests:
             terminalreporter.write_line(
                 f"unit part: {self.seconds.total():.1f} s of CPU in {self.unit_tests} tests"
@@ -139,7 +140,7 @@ class CpuMeter:
             terminalreporter.write_line(f"unit part, by folder: {', '.join(places)}")
 
 
-def find_children(pid: str) -> list[str]:
+def find_children(pid):
     """Return the processes that a process has started and not yet buried."""
     try:
         return [child for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
@@ -147,7 +148,7 @@ def find_children(pid: str) -> list[str]:
         return []  # it has just ended
 
 
-def read_living(pid: str) -> float:
+def read_living(pid):
     """Return the CPU seconds of a process, its ended children and its living descendants."""
     try:
         # The name in parentheses may hold spaces; fields 14 to 17 are its own time and that of its ended children.
@@ -157,13 +158,13 @@ def read_living(pid: str) -> float:
     return ticks / os.sysconf("SC_CLK_TCK") + sum(map(read_living, find_children(pid)))
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     # Botocore's and moto's documents stay for the session; to look through all of them again for garbage, every few
     # tests, took a fifth of the CPU time of some folders.
     gc.set_threshold(20_000, 20, 20)
     # No test asserts a time: Hypothesis would, 200 ms an example, which a busy machine exceeds.
-    hypothesis.settings.register_profile("without-deadline", deadline=None)
-    hypothesis.settings.load_profile("without-deadline")
+    hypothesis.settings.register_profile("here", deadline=None, max_examples=100 if IS_DEEP else 25)
+    hypothesis.settings.load_profile("here")
     # A script that runs the tests with `&` makes them ignore SIGINT (POSIX, "2.11 Signals and Error Handling"). Tests
     # that interrupt themselves, or a command that they start, would then wait for ever.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -182,5 +183,5 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _isolate(monkeypatch: pytest.MonkeyPatch) -> None:
+def _isolate(monkeypatch):
     pin_environment(monkeypatch)

@@ -3,4 +3,4 @@
 import os
 
 IS_DEEP = bool(os.environ.get("DEEPLEARNING_DEEP"))
-EXAMPLES = 10_000 if IS_DEEP else 100
+EXAMPLES = 10_000 if IS_DEEP else 25

@@ -4,7 +4,6 @@ import os
 import runpy
 import sys
 from pathlib import Path
-from typing import Any
 
 import aws_cdk as cdk
 
@@ -12,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 REAL = cdk.App
 
 
-def run_app(program: Path, **props: Any) -> None:
+def run_app(program, **props):
     """Run the program of an app with nothing of the checkout beside it; its `App` takes these props over its own."""
     # The templates are linted by the test that runs the app.
     forced = {"builtin_cloud_formation_validation": False, **props}
@@ -22,7 +21,7 @@ def run_app(program: Path, **props: Any) -> None:
     runpy.run_path(str(program), run_name="__main__")
 
 
-def run_example(program: Path, out: Path, context: dict[str, Any]) -> None:
+def run_example(program, out, context):
     """Run an app as the CDK CLI does: in its folder and without AWS settings of the tests."""
     os.chdir(program.parent)
     for name in [name for name in os.environ if name.startswith(("AWS_", "CDK_"))]:

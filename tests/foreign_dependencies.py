@@ -1,10 +1,7 @@
 """Finds what CloudFormation refuses at once: a `DependsOn` that names a resource of another template."""
 
-from collections.abc import Mapping
-from typing import Any
 
-
-def find_foreign_dependencies(template: Mapping[str, Any]) -> list[str]:
+def find_foreign_dependencies(template):
     """
     Return the dependencies of a template on what it does not have, each as `resource -> dependency`.
 
@@ -20,5 +17,5 @@ def find_foreign_dependencies(template: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _as_list(value: str | list[str]) -> list[str]:
+def _as_list(value):
     return [value] if isinstance(value, str) else value

@@ -1,10 +1,9 @@
 """Data of tests as JSON with one record a line: a change shows as one line."""
 
 import json
-from typing import Any
 
 
-def write_records(value: Any, depth: int) -> str:
+def write_records(value, depth):
     """Return JSON with one line for each entry of the outer `depth` levels of containers."""
     if not depth or not value or not isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False)

@@ -3,7 +3,6 @@
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
@@ -16,13 +15,13 @@ ROOT = Path(__file__).parents[1]
 SUBMITTER = "Submitter"
 
 
-def add_submitter(stack: Any) -> None:
+def add_submitter(stack):
     """Add a role that has what `grant_submit` grants, where an API takes jobs: others are submitted over SSH."""
     if isinstance(stack.cluster, SageMakerTraining | EksTraining):
         stack.cluster.grant_submit(iam.Role(stack, SUBMITTER, assumed_by=iam.AccountRootPrincipal()))
 
 
-def main() -> None:
+def main():
     """Write the cloud assembly of the context in the environment and of the arguments."""
     context = read_context(sys.argv[1:], os.environ, ROOT)
     app = cdk.App(

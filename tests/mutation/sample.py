@@ -23,6 +23,7 @@ from tests.mutation.workplace import ROOT, TOOL
 
 AREAS = {
     "constructs/deeplearning_cdk": "tests/unit/deeplearning_cdk",
+    "contract/deeplearning_contract": "tests/unit/deeplearning_contract",
     "cli/deeplearning_cli": "tests/unit/deeplearning_cli",
     "userdata/deeplearning_provision": "tests/unit/deeplearning_provision",
     "rehearsal/cdk_rehearsal": "tests/unit/cdk_rehearsal",

@@ -8,5 +8,5 @@ from tests.rehearsal.conftest import demand_root
 
 
 @pytest.fixture
-def _root() -> None:
+def _root():
     demand_root(os.geteuid(), os.environ)

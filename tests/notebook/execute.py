@@ -12,7 +12,7 @@ START_SECONDS = 600
 """Longest start of the kernel, which ends a hang alone."""
 
 
-def main(path: Path, parameters: str) -> None:
+def main(path, parameters):
     """Replace the cell of the parameters, run all cells in the notebook's folder, and save it with its outputs."""
     notebook = nbformat.read(path, as_version=4)
     (cell,) = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ())]

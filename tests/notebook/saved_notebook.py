@@ -3,21 +3,18 @@
 import ast
 import json
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 PACKAGES = {"boto3", "matplotlib"}
 """Packages beside the standard library; every release of SageMaker's own SDK broke the notebooks of the one before."""
 
 
-def read_cells(path: Path) -> list[dict[str, Any]]:
+def read_cells(path):
     """Return the cells of a notebook, each source as one text."""
     document = json.loads(path.read_text(encoding="utf-8"))
     return [{**cell, "source": "".join(cell["source"])} for cell in document["cells"]]
 
 
-def find_faults(path: Path) -> Iterator[str]:
+def find_faults(path):
     """Yield why a notebook must not be committed: outputs of a run, cells without an id, other packages."""
     document, cells = json.loads(path.read_text(encoding="utf-8")), read_cells(path)
     if (document["nbformat"], document["nbformat_minor"]) != (4, 5):

@@ -6,7 +6,6 @@ import os
 import subprocess
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -39,13 +38,13 @@ PYTHONPATH={programs} exec {python} -m deeplearning_cli.main "$@"
 
 
 @pytest.fixture(scope="module")
-def python() -> Path:
+def python():
     """Return the Python with the packages of a notebook instance."""
     subprocess.run(["make", "--no-print-directory", "build/stamps/notebook"], cwd=ROOT, check=True)
     return ROOT / "build/notebook/bin/python"
 
 
-def unpack_programs(folder: Path, python: Path) -> Path:
+def unpack_programs(folder, python):
     """Unpack what the instance downloads, and make its command; return the folder of the command."""
     with zipfile.ZipFile(pack_notebook()) as archive:
         archive.extractall(folder)
@@ -56,7 +55,7 @@ def unpack_programs(folder: Path, python: Path) -> Path:
     return command.parent
 
 
-def execute(record: LabRecord, python: Path, folder: Path) -> list[dict[str, Any]]:
+def execute(record, python, folder):
     """Execute the notebook in the lab's network, with nothing but its own packages; return its cells."""
     commands = unpack_programs(folder, python)
     (folder / "parameters.py").write_text(PARAMETERS)
@@ -78,17 +77,17 @@ def execute(record: LabRecord, python: Path, folder: Path) -> list[dict[str, Any
     return read_cells(notebook)
 
 
-def read_text(cells: list[dict[str, Any]], name: str) -> str:
+def read_text(cells, name):
     """Return what a cell printed."""
     (cell,) = [cell for cell in cells if cell["id"] == name]
     return "".join("".join(output.get("text", "")) for output in cell["outputs"])
 
 
-def test_the_notebook_is_saved_without_outputs_and_imports_boto3_and_matplotlib_alone() -> None:
+def test_the_notebook_is_saved_without_outputs_and_imports_boto3_and_matplotlib_alone():
     assert list(find_faults(NOTEBOOK)) == []
 
 
-def test_a_notebook_with_saved_outputs_is_refused(tmp_path: Path) -> None:
+def test_a_notebook_with_saved_outputs_is_refused(tmp_path):
     document = json.loads(NOTEBOOK.read_text())
     for cell in document["cells"]:
         if cell.get("id") == "imports":
@@ -106,7 +105,7 @@ def test_a_notebook_with_saved_outputs_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_root")
-def test_the_notebook_trains_draws_a_falling_loss_and_fetches_the_model(python: Path, tmp_path: Path) -> None:
+def test_the_notebook_trains_draws_a_falling_loss_and_fetches_the_model(python, tmp_path):
     with keep_rehearsal("sagemaker", tmp_path, ["platform=sagemaker", "members=2"]) as kept:
         cells = execute(LabRecord.read(kept.out), python, tmp_path / "instance")
         job = kept.find_job("digits")

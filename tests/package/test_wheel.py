@@ -26,7 +26,7 @@ RUNNER = ROOT / "tests" / "example_app.py"
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory):
     target = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(target), str(ROOT)]
     subprocess.run(command, check=True, capture_output=True)
@@ -35,7 +35,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def clean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clean_python(wheel, tmp_path_factory):
     home = tmp_path_factory.mktemp("clean")
     venv.create(home / "venv")
     python = home / "venv" / "bin" / "python"
@@ -46,7 +46,7 @@ def clean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def assemblies(clean_python: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def assemblies(clean_python, tmp_path_factory):
     outputs = []
     for name, python in (("checkout", Path(sys.executable)), ("wheel", clean_python)):
         output = tmp_path_factory.mktemp(name)
@@ -57,7 +57,7 @@ def assemblies(clean_python: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return outputs[0], outputs[1]
 
 
-def _assets(assembly: Path) -> set[str]:
+def _assets(assembly):
     return {
         identifier
         for manifest in assembly.glob("*.assets.json")
@@ -66,11 +66,11 @@ def _assets(assembly: Path) -> set[str]:
     }
 
 
-def _templates(assembly: Path) -> dict[str, object]:
+def _templates(assembly):
     return {path.name: json.loads(path.read_text()) for path in assembly.glob("*.template.json")}
 
 
-def test_wheel_holds_packages_and_payload_and_no_compiled_files(wheel: Path) -> None:
+def test_wheel_holds_packages_and_payload_and_no_compiled_files(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
     assert tops == {
@@ -92,7 +92,7 @@ def test_wheel_holds_packages_and_payload_and_no_compiled_files(wheel: Path) -> 
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
 
 
-def test_the_description_shows_the_readme_where_none_of_its_other_files_is(wheel: Path) -> None:
+def test_the_description_shows_the_readme_where_none_of_its_other_files_is(wheel):
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if re.fullmatch(r"deeplearning_cdk-[^/]*/METADATA", name))
         metadata = email.message_from_bytes(archive.read(name))
@@ -106,19 +106,19 @@ def test_the_description_shows_the_readme_where_none_of_its_other_files_is(wheel
     assert description.splitlines()[0] == "# deeplearning-cdk"
 
 
-def test_consumer_app_gets_the_same_asset_hashes_from_wheel_and_checkout(assemblies: tuple[Path, Path]) -> None:
+def test_consumer_app_gets_the_same_asset_hashes_from_wheel_and_checkout(assemblies):
     checkout, wheel = assemblies
     assert len(_assets(checkout)) >= 2
     assert _assets(wheel) == _assets(checkout)
 
 
-def test_consumer_app_gets_the_same_template_from_wheel_and_checkout(assemblies: tuple[Path, Path]) -> None:
+def test_consumer_app_gets_the_same_template_from_wheel_and_checkout(assemblies):
     checkout, wheel = (_templates(assembly) for assembly in assemblies)
     assert checkout
     assert wheel == checkout
 
 
-def test_command_of_the_wheel_needs_nothing_of_the_checkout(clean_python: Path, tmp_path: Path) -> None:
+def test_command_of_the_wheel_needs_nothing_of_the_checkout(clean_python, tmp_path):
     command = clean_python.with_name("deeplearning-cdk")
     shown = [str(command), "rehearse", "--help"]
     answer = subprocess.run(shown, cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -126,7 +126,7 @@ def test_command_of_the_wheel_needs_nothing_of_the_checkout(clean_python: Path, 
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/guides/import.md"])
-def test_the_line_of_a_page_that_installs_it_works_as_pasted(page: str, wheel: Path, tmp_path: Path) -> None:
+def test_the_line_of_a_page_that_installs_it_works_as_pasted(page, wheel, tmp_path):
     (line,) = re.findall(r"^(?:make setup && )?(pip install .*)$", (ROOT / page).read_text(), re.MULTILINE)
     clone = ROOT if "build/dist" not in line else tmp_path
     (tmp_path / "build" / "dist").mkdir(parents=True)
@@ -145,7 +145,7 @@ def test_the_line_of_a_page_that_installs_it_works_as_pasted(page: str, wheel: P
 
 
 @cache
-def plan_installation(python: Path, words: str) -> str:
+def plan_installation(python, words):
     """Return what pip says that it would install; commands that miss the same packages name the same words."""
     pip = [sys.executable, "-m", "pip", "--python", str(python), *shlex.split(words), "--dry-run", "--no-index"]
     return subprocess.run([*pip, "--find-links", str(WHEELHOUSE)], capture_output=True, text=True, check=True).stdout
@@ -162,8 +162,8 @@ def plan_installation(python: Path, words: str) -> str:
     ],
 )
 def test_a_command_without_its_packages_names_a_command_that_installs_them(
-    clean_python: Path, assemblies: tuple[Path, Path], command: str, words: list[str], tmp_path: Path
-) -> None:
+    clean_python, assemblies, command, words, tmp_path
+):
     given = [word.format(assembly=assemblies[1]) for word in words]
     program = [str(clean_python.with_name(command)), *given]
     answer = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -1,14 +1,13 @@
 """Rehearsals need root: without it they fail, unless the user says that they may be skipped."""
 
 import os
-from collections.abc import Mapping
 
 import pytest
 
 SKIP_VARIABLE = "DEEPLEARNING_SKIP_ROOT_TESTS"
 
 
-def demand_root(user_id: int, environment: Mapping[str, str]) -> None:
+def demand_root(user_id, environment):
     """Fail or skip the test that runs, unless the user is root."""
     if user_id == 0:
         return
@@ -18,5 +17,5 @@ def demand_root(user_id: int, environment: Mapping[str, str]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _demand_root() -> None:
+def _demand_root():
     demand_root(os.geteuid(), os.environ)

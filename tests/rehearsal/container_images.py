@@ -4,7 +4,6 @@ import subprocess
 
 from cdk_rehearsal.cache import find_cache
 from cdk_rehearsal.lab.images.base_root import ENCLOSED, prepare_base_root
-from cdk_rehearsal.lab.images.container_image import ContainerImage
 from cdk_rehearsal.run.progress import report_line
 
 _ENTER = """
@@ -16,7 +15,7 @@ exec chroot root "$@"
 """
 
 
-def run_inside(image: ContainerImage, *command: str) -> str:
+def run_inside(image, *command):
     """Run a command in the root of an image over the nodes' root, with the image's variables alone."""
     base = prepare_base_root(find_cache(), report_line)
     layers = ":".join(str(layer) for layer in (*image.layers, base.root))

@@ -10,7 +10,6 @@ import os
 import queue
 import subprocess
 import sys
-from collections.abc import Mapping
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -49,14 +48,14 @@ DEAF = "trap '' TERM; echo ready; while true; do sleep infinity; done"
 class Containers:
     """Starts containers of one job, and waits for what they say."""
 
-    def __init__(self, lab: Lab, work: Path) -> None:
+    def __init__(self, lab, work):
         self.lab = lab
-        self.said: dict[str, queue.Queue[str]] = {}
+        self.said = {}
         self.layer = work / "layer"
         self.layer.mkdir()
         (self.layer / "of-the-image").write_text("layer\n")
 
-    def start(self, name: str, *command: str, files: Mapping[str, bytes] | None = None, **more):
+    def start(self, name, *command, files=None, **more):
         said = self.said[name] = queue.Queue()
         order = ContainerOrder(
             container_id=f"job-{name}",
@@ -72,22 +71,22 @@ class Containers:
         )
         return self.lab.start_container(order, said.put)
 
-    def await_line(self, name: str) -> str:
+    def await_line(self, name):
         return self.said[name].get(timeout=GENEROUS_SECONDS)
 
-    def rest(self, name: str) -> list[str]:
+    def rest(self, name):
         return [self.said[name].get_nowait() for _ in range(self.said[name].qsize())]
 
-    def ask(self, name: str, script: str, **options):
+    def ask(self, name, script, **options):
         answer = self.lab.run(f"job-{name}", ["bash", "-c", script], timeout=GENEROUS_SECONDS, **options)
         return [answer.returncode, answer.stdout.strip(), answer.stderr.strip()]
 
-    def remove(self, *names: str) -> None:
+    def remove(self, *names):
         for name in names:
             self.lab.remove_container(f"job-{name}")
 
 
-def observe_program(containers: Containers):
+def observe_program(containers):
     script = "env; echo $$; hostname; cat /etc/hosts /of-the-image; printf 'one\\rtwo\\n'; printf last; exit 5"
     container = containers.start("algo-1", "sh", "-c", script)
     status = container.wait(GENEROUS_SECONDS)
@@ -99,7 +98,7 @@ def observe_program(containers: Containers):
     return {"status": status, "lines": lines, "absent": absent_status}
 
 
-def observe_life(containers: Containers, shared: Path):
+def observe_life(containers, shared):
     """See what is told while a program runs, and how programs end."""
     wait = "echo begun; until [ -e /opt/ml/input/data/shared/go ]; do sleep 0.1; done; echo gone"
     waiting = containers.start("algo-1", "sh", "-c", wait, mounts=MOUNTS)
@@ -122,7 +121,7 @@ def observe_life(containers: Containers, shared: Path):
     return seen
 
 
-def observe_inside(containers: Containers):
+def observe_inside(containers):
     """See what other programs see in a container."""
     config = {"/opt/ml/input/config/resourceconfig.json": b"{}"}
     containers.start("algo-1", "python3", "-c", LISTENER, files=config, mounts=MOUNTS)
@@ -162,7 +161,7 @@ class Credentials(BaseHTTPRequestHandler):
         pass
 
 
-def observe_network(containers: Containers):
+def observe_network(containers):
     for name in HOSTS:
         containers.start(name, "python3", "-c", LISTENER)
         containers.await_line(name)
@@ -180,7 +179,7 @@ def observe_network(containers: Containers):
     return seen
 
 
-def observe_ssh(containers: Containers, work: Path):
+def observe_ssh(containers, work):
     """See whether an SSH server works with the rights of a container, as the user root."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", work / "login"], check=True)
     own = {"/root/.ssh/authorized_keys": (work / "login.pub").read_bytes()}
@@ -194,7 +193,7 @@ def observe_ssh(containers: Containers, work: Path):
     return seen
 
 
-def observe_refusals(containers: Containers, shared: Path):
+def observe_refusals(containers, shared):
     (shared / "file").touch()
     nowhere = Mount(file_system_id=FILE_SYSTEM, folder="/nowhere", target="/mnt")
     blocked = Mount(file_system_id=FILE_SYSTEM, folder="/shared", target="/etc/passwd/folder")
@@ -211,7 +210,7 @@ def observe_refusals(containers: Containers, shared: Path):
     return refused
 
 
-def read_traces(work: Path):
+def read_traces(work):
     """Return what containers may leave behind: mounts, links, children and open namespaces of this process."""
     links = subprocess.run(["ip", "-brief", "link"], capture_output=True, text=True, check=True).stdout
     routes = subprocess.run(["ip", "route"], capture_output=True, text=True, check=True).stdout
@@ -227,7 +226,7 @@ def read_traces(work: Path):
     }
 
 
-def main() -> None:
+def main():
     base, work = Path(sys.argv[1]), Path(sys.argv[2])
     image = Image(f"http://{GATEWAY}:5000")
     with Lab(base_root=base / "root", work=work / "lab", gateway=GATEWAY, image=image) as lab:

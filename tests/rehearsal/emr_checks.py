@@ -4,10 +4,8 @@ import gzip
 import json
 from functools import partial
 
-from cdk_rehearsal import Run
 
-
-def check(run: Run) -> None:
+def check(run):
     """Run a step, cancel another one, and find the logs of all in S3."""
     emr, s3 = run.client("emr"), run.client("s3")
     identity, bucket = run.stack.outputs["Id"], run.stack.outputs["Bucket"]
@@ -15,7 +13,7 @@ def check(run: Run) -> None:
     primary = next(m for m in run.machines if m.tags["aws:elasticmapreduce:instance-group-role"] == "MASTER")
     core = next(m for m in run.machines if m is not primary)
 
-    def read_log(path: str) -> str:
+    def read_log(path):
         body = s3.get_object(Bucket=bucket, Key=f"logs/{identity}/{path}.gz")["Body"].read()
         return gzip.decompress(body).decode()
 
@@ -42,10 +40,10 @@ def check(run: Run) -> None:
         "0",
     ]
 
-    def state(step: str) -> str:
+    def state(step):
         return str(emr.describe_step(ClusterId=identity, StepId=step)["Step"]["Status"]["State"])
 
-    def run_step(*arguments: str) -> str:
+    def run_step(*arguments):
         config = {"Jar": "command-runner.jar", "Args": list(arguments)}
         step = {"Name": arguments[0], "ActionOnFailure": "CONTINUE", "HadoopJarStep": config}
         return str(emr.add_job_flow_steps(JobFlowId=identity, Steps=[step])["StepIds"][0])

@@ -7,11 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cdk_rehearsal.run.lab_record import LabRecord
 from deeplearning_cli.ssh import enter_node
@@ -77,39 +75,39 @@ class Kept:
     out: Path
     folder: Path
 
-    def write_job(self, epochs: int) -> None:
+    def write_job(self, epochs):
         """Write the job file, and the source folder beside it."""
         (self.folder / "code").mkdir(exist_ok=True)
         (self.folder / "code/count.py").write_text(PROGRAM)
         (self.folder / "job.toml").write_text(JOB.format(epochs=epochs, launcher=LAUNCHERS[self.platform]))
 
-    def call(self, *words: str) -> "subprocess.CompletedProcess[str]":
+    def call(self, *words):
         """Run a command of `deeplearning-cdk`."""
         command = [COMMAND, words[0], "--rehearsal", str(self.out), *words[1:]]
         return subprocess.run(
             command, cwd=self.folder, check=False, capture_output=True, text=True, timeout=GENEROUS_SECONDS
         )
 
-    def run(self, *words: str, statuses: tuple[int, ...] = (0,)) -> str:
+    def run(self, *words, statuses=(0,)):
         """Run a command of `deeplearning-cdk` and return its output."""
         answer = self.call(*words)
         assert answer.returncode in statuses, answer.stdout + answer.stderr
         return answer.stdout
 
-    def run_on(self, node: int, line: str) -> str:
+    def run_on(self, node, line):
         """Run a shell line as the login user of one of the nodes that formed, the master first."""
         nodes = json.loads((self.out / "report.json").read_text())["nodes"]
         command = enter_node(LabRecord.read(self.out), nodes[node]["instance_id"], ["sh", "-c", line])
         return subprocess.run(command, check=False, capture_output=True, text=True).stdout
 
-    def find_job(self, name: str) -> dict[str, Any]:
+    def find_job(self, name):
         """Return a job of the cluster."""
         jobs = {job["name"]: job for job in json.loads(self.run("jobs", "--json"))["jobs"]}
         found = jobs[name]
         assert isinstance(found, dict)
         return found
 
-    def await_checkpoint(self, name: str, beyond: int = 0) -> int:
+    def await_checkpoint(self, name, beyond=0):
         """Wait until a running job has a checkpoint beyond a number of epochs, and return that of its newest."""
         give_up = time.monotonic() + GENEROUS_SECONDS
         while True:
@@ -121,7 +119,7 @@ class Kept:
             assert time.monotonic() < give_up
             time.sleep(2)
 
-    def await_epoch(self, name: str) -> int:
+    def await_epoch(self, name):
         """Wait until the log of a job shows an epoch, and return the newest."""
         give_up = time.monotonic() + GENEROUS_SECONDS
         while True:
@@ -135,7 +133,7 @@ class Kept:
 
 
 @contextmanager
-def keep_rehearsal(platform: str, tmp_path: Path, context: Sequence[str] = ()) -> Iterator[Kept]:
+def keep_rehearsal(platform, tmp_path, context=()):
     """Rehearse a cluster whose nodes have two GPUs each, by default a small one, and keep it while it is needed."""
     words = [word for key in context or CONTEXTS[platform] for word in ("-c", key)]
     environment = os.environ | {"CDK_OUTDIR": str(tmp_path / "cdk.out")}
@@ -159,7 +157,7 @@ def keep_rehearsal(platform: str, tmp_path: Path, context: Sequence[str] = ()) -
             rehearsal.wait(GENEROUS_SECONDS)
 
 
-def check_submission(kept: Kept) -> None:
+def check_submission(kept):
     """Submit a job, list it, stop it, resume it by another submission, and show its output."""
     ranks = 2 * NODES[kept.platform]
     kept.write_job(ENDLESS_EPOCHS)
@@ -173,7 +171,7 @@ def check_submission(kept: Kept) -> None:
     check_end(kept, "count/2")
 
 
-def check_end(kept: Kept, run: str) -> None:
+def check_end(kept, run):
     """Submit the job again, and follow its run to the end, which uses every rank."""
     ranks = 2 * NODES[kept.platform]
     output = kept.run("submit", "job.toml")
@@ -184,13 +182,13 @@ def check_end(kept: Kept, run: str) -> None:
     assert json.loads(kept.run("logs", "--job", "count").splitlines()[-1]) == result
 
 
-def read_result(output: str) -> object:
+def read_result(output):
     """Return what the first rank printed last."""
     (line,) = [line for line in output.splitlines() if line.startswith("{")]
     return json.loads(line)
 
 
-def check_failing_job(kept: Kept) -> dict[str, Any]:
+def check_failing_job(kept):
     """Submit a job that ends with a status of its own, and return it."""
     (kept.folder / "job.toml").write_text(
         'name = "broken"\nlauncher = "tf-ps"\nprogram = ["sh", "-c", "echo no such data >&2; exit 7"]\n'
@@ -201,7 +199,7 @@ def check_failing_job(kept: Kept) -> dict[str, Any]:
     return job
 
 
-def check_greedy_job(kept: Kept) -> None:
+def check_greedy_job(kept):
     """Submit a job that asks for more GPUs than the type has, in vain."""
     kept.write_job(5)
     text = (kept.folder / "job.toml").read_text().replace("gpus_per_member = 2", "gpus_per_member = 3")

@@ -126,7 +126,7 @@ def observe_sshd(observer):
     return seen
 
 
-def main() -> None:
+def main():
     base_root, work = Path(sys.argv[1]), Path(sys.argv[2])
     image = Image(f"http://{GATEWAY}:5000", 2)
     lab = Lab(base_root=base_root, work=work / "lab", gateway=GATEWAY, image=image)

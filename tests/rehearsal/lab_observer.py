@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cdk_rehearsal.lab import Image, Lab
 from cdk_rehearsal.lab.packages import PackageServer
-from cdk_rehearsal.machine import AccessPoint, ImagePart, Machine, RootOwner
+from cdk_rehearsal.machine import AccessPoint, Machine, RootOwner
 
 GATEWAY = "10.0.0.1"
 FILE_SYSTEM = "fs-0123456789abcdef0"
@@ -41,7 +41,7 @@ systemctl enable --now beat.service
 BOOT_ENDED = "test -s /run/cloud-init/result.json"
 ADDRESSES = ("10.0.0.10", "10.0.128.11", "10.0.128.12")
 ARCHIVE_PORT = 3142
-PARTS: frozenset[ImagePart] = frozenset({"amazon-linux", "compilers", "pytorch"})
+PARTS = frozenset({"amazon-linux", "compilers", "pytorch"})
 """Of the first two nodes."""
 IDS = tuple(f"i-{number:017x}" for number in range(1, 4))
 GENEROUS_SECONDS = 600
@@ -51,11 +51,11 @@ GENEROUS_SECONDS = 600
 class Observer:
     """Asks the nodes and keeps their answers."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab):
         self.lab = lab
         self.key = ""
 
-    def machine(self, index: int) -> Machine:
+    def machine(self, index):
         return Machine(
             instance_id=IDS[index],
             address=ADDRESSES[index],
@@ -106,7 +106,7 @@ class Observer:
             self.wait(index, BOOT_ENDED)
 
 
-def observe(observer: Observer, work: Path):
+def observe(observer, work):
     """Return name -> answer."""
     ask, lab = observer.ask, observer.lab
     seen = {"names": [ask(index, "hostname; cat /etc/machine-id") for index in range(3)]}
@@ -142,7 +142,7 @@ def observe(observer: Observer, work: Path):
     return seen
 
 
-def observe_image_parts(observer: Observer):
+def observe_image_parts(observer):
     probe = "import sys, torch; print(sys.prefix, sys.prefix != sys.base_prefix)"
     script = f"command -v apt-get dnf mount.efs g++ mpirun; /opt/pytorch/bin/python -I -c '{probe}'"
     before = [observer.ask(index, script) for index in (0, 2)]
@@ -160,7 +160,7 @@ def observe_image_parts(observer: Observer):
     }
 
 
-def observe_mounts(observer: Observer):
+def observe_mounts(observer):
     ask = observer.ask
     for index in (0, 1):
         ask(index, f"mkdir -p /efs && {NFS} /efs")
@@ -178,7 +178,7 @@ def observe_mounts(observer: Observer):
     }
 
 
-def observe_services(observer: Observer):
+def observe_services(observer):
     ask = observer.ask
     seen = {"the image's services": ask(0, "systemctl is-active ssh.service sshd beat")}
     # A process of another machine would be 0 there, since it has no number in this machine's process namespace.
@@ -198,7 +198,7 @@ def observe_services(observer: Observer):
     return seen
 
 
-def observe_silence(observer: Observer):
+def observe_silence(observer):
     reach = f"bash -c '</dev/tcp/{ADDRESSES[2]}/22'"
     before = observer.ask(0, reach)[0]
     observer.lab.node(IDS[2]).link.set_up(up=False)
@@ -208,7 +208,7 @@ def observe_silence(observer: Observer):
     return [before, during]
 
 
-def observe_reboot(observer: Observer):
+def observe_reboot(observer):
     observer.ask(1, "echo kept > /root/kept; touch /run/gone")
     observer.lab.reboot(IDS[1])
     observer.wait(1, BOOT_ENDED)
@@ -216,7 +216,7 @@ def observe_reboot(observer: Observer):
     return [*observer.ask(1, "cat /root/kept; wc -l < /root/user-data-runs; ls /run/gone; hostname"), key]
 
 
-def observe_end(observer: Observer, index: int, verb: str):
+def observe_end(observer, index, verb):
     """Let a node end itself, and start it again."""
     observer.ask(index, f"systemctl --no-block {verb}")
     give_up = time.monotonic() + GENEROUS_SECONDS
@@ -227,7 +227,7 @@ def observe_end(observer: Observer, index: int, verb: str):
     return end
 
 
-def main() -> None:
+def main():
     base, work, what = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     lab = Lab(
         base_root=base / "root",

@@ -27,7 +27,7 @@ SAY = "import platform, sys; print(*sys.version_info[:2], sys.version_info.major
 INCLUDE = 'import sysconfig; print(sysconfig.get_path("include"))'
 
 
-def make_wheel(folder: Path, name: str, python: str) -> None:
+def make_wheel(folder, name, python):
     info = f"{name}-1.0.dist-info"
     files = {
         f"{name}.py": f"NAME = {name!r}\n",
@@ -43,7 +43,7 @@ def make_wheel(folder: Path, name: str, python: str) -> None:
 class Node:
     """The root of a base image of Amazon Linux 2023."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         base = base_root.prepare_base_root(find_cache(), report_line)
         compilers = prepare_layers([COMPILERS], base, None, find_cache(), report_line)[COMPILERS]
@@ -66,7 +66,7 @@ class Node:
         (self.srv / "archive").symlink_to(base.archive)
         (self.srv / "wheels").symlink_to(wheels)
 
-    def add_context(self, requirement: str) -> None:
+    def add_context(self, requirement):
         """Put the agent and the settings of an environment into the node, as an image's build has them."""
         file = self.folder / "requirements.txt"
         file.write_text(requirement)
@@ -77,7 +77,7 @@ class Node:
         ((dockerfile),) = self.folder.rglob("Dockerfile")
         shutil.copytree(dockerfile.parent, self.srv / "context")
 
-    def run(self, script: str, *, has_compilers: bool = True) -> "subprocess.CompletedProcess[str]":
+    def run(self, script, *, has_compilers=True):
         layer = self.folder / "layer"
         shutil.rmtree(layer, ignore_errors=True)
         layer.mkdir()
@@ -92,18 +92,18 @@ class Node:
         ]
         return subprocess.run(words, capture_output=True, text=True, check=False)
 
-    def say(self, script: str, *, has_compilers: bool = True) -> list[str]:
+    def say(self, script, *, has_compilers=True):
         answer = self.run(script, has_compilers=has_compilers)
         assert answer.returncode == 0, answer.stdout + answer.stderr
         return answer.stdout.splitlines()
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
+def node(tmp_path_factory):
     return Node(tmp_path_factory.mktemp("amazon-linux"))
 
 
-def test_python3_is_3_9_to_probes_and_in_its_virtual_environments(node: Node) -> None:
+def test_python3_is_3_9_to_probes_and_in_its_virtual_environments(node):
     # AL2023 user guide, "Python in AL2023": python3 stays 3.9.
     script = f"""
 cat >/tmp/say.py <<'END'
@@ -121,7 +121,7 @@ python3 -m venv --without-pip /tmp/venv
     assert node.say(script) == [says, says, "/usr/include/python3.9", says, says]
 
 
-def test_the_newer_python_beside_it_is_itself_also_in_environments_over_environments(node: Node) -> None:
+def test_the_newer_python_beside_it_is_itself_also_in_environments_over_environments(node):
     script = f"""
 /usr/bin/python3.12 -c '{SAY}'
 /usr/bin/python3.12 -m venv --without-pip /tmp/venv
@@ -133,7 +133,7 @@ python3 -c 'import subprocess; subprocess.run(["/usr/bin/python3.12", "-c", "{SA
     assert {line.partition(".")[0] for line in node.say(script)} == {"3 11 3 3"}
 
 
-def test_pip_of_3_9_installs_nothing_that_needs_3_10(node: Node) -> None:
+def test_pip_of_3_9_installs_nothing_that_needs_3_10(node):
     script = """
 python3 -m venv --without-pip --system-site-packages /tmp/venv
 /tmp/venv/bin/python -m pip --quiet install early
@@ -146,13 +146,13 @@ python3 -m venv --without-pip --system-site-packages /tmp/venv
     assert node.say(script) == ["early", "later"]
 
 
-def test_the_systems_own_programs_run(node: Node) -> None:
+def test_the_systems_own_programs_run(node):
     assert node.say("cloud-init --version 2>&1; py3compile --version; dnf history 2>&1 || true")[-1].startswith(
         "dnf stand"
     )
 
 
-def test_headers_come_with_the_packages_of_the_same_python_alone(node: Node) -> None:
+def test_headers_come_with_the_packages_of_the_same_python_alone(node):
     header = f"/usr/include/python{base_root.NODE_PYTHON}/Python.h"
     script = f"""
 [ ! -e {header} ]
@@ -166,7 +166,7 @@ ls {header}
     assert ("/usr/include/python3.9/Python.h" in said, header in said) == (True, True)
 
 
-def test_an_image_without_compilers_and_pip_gets_them_from_dnf(node: Node) -> None:
+def test_an_image_without_compilers_and_pip_gets_them_from_dnf(node):
     script = f"""
 ! {DEBIAN} -m pip --version 2>/dev/null
 ! command -v g++
@@ -178,7 +178,7 @@ g++ -fsyntax-only -I /usr/include/python{base_root.NODE_PYTHON} -include Python.
     assert node.say(script, has_compilers=False)[-1].startswith("pip ")
 
 
-def test_an_environment_is_made_over_the_newer_python_and_refused_without_it(node: Node) -> None:
+def test_an_environment_is_made_over_the_newer_python_and_refused_without_it(node):
     node.add_context("later==1.0\n")
     build = f"""
 mkdir -p /opt/deeplearning/environments /tmp/agent

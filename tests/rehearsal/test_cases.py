@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,8 @@ def planted(run):
 
 
 @pytest.fixture
-def rehearse(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[[str], Rehearsed]:
-    def run(case: str) -> Rehearsed:
+def rehearse(tmp_path, capfd):
+    def run(case):
         out = tmp_path / "out"
         out.mkdir()
         command = [str(Path(sys.executable).with_name("deeplearning-cdk")), "rehearse"]
@@ -52,8 +51,8 @@ def rehearse(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[[str
 
 @pytest.mark.fault(1, 9)
 def test_one_of_three_workers_without_capacity_is_left_out_with_the_reason(
-    rehearse: Callable[[str], Rehearsed],
-) -> None:
+    rehearse,
+):
     status, seen = rehearse("capacity-one-of-three")
     assert (status, seen["entry"]["verdict"], seen["report"]["reasons"]) == (0, "pass", [])
     assert (seen["entry"]["requested"], seen["entry"]["formed"]) == (4, 3)
@@ -62,9 +61,7 @@ def test_one_of_three_workers_without_capacity_is_left_out_with_the_reason(
     assert all(finding["held"] for finding in seen["report"]["case"]["findings"])
 
 
-def test_an_expectation_that_does_not_hold_turns_the_verdict(
-    rehearse: Callable[[str], Rehearsed], tmp_path: Path
-) -> None:
+def test_an_expectation_that_does_not_hold_turns_the_verdict(rehearse, tmp_path):
     planted = tmp_path / "planted.py"
     planted.write_text(PLANTED)
     status, seen = rehearse(str(planted))

@@ -5,10 +5,8 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +17,6 @@ from tests.real_time import GENEROUS_SECONDS
 from tests.rehearsal.kept_rehearsal import (
     COMMAND,
     ENDLESS_EPOCHS,
-    Kept,
     check_failing_job,
     check_greedy_job,
     keep_rehearsal,
@@ -92,19 +89,19 @@ print(json.dumps({{
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+def kept(tmp_path_factory):
     """Keep a rehearsal of a cluster with two members."""
     with keep_rehearsal("eks", tmp_path_factory.mktemp("eks")) as rehearsal:
         yield rehearsal
 
 
-def test_the_report_shows_the_control_plane_with_its_nodes_and_the_volume(kept: Kept) -> None:
+def test_the_report_shows_the_control_plane_with_its_nodes_and_the_volume(kept):
     plane, volume = json.loads((kept.out / "report.json").read_text())["kubernetes"]
     assert re.fullmatch(r"(stand-in of )?Kubernetes 1[.]35.*, 3 of 3 nodes are Ready", plane)
     assert volume == "nfs-data 85Gi RWX Retain Bound kubeflow-dist-train/nfs-external nfs-external"
 
 
-def test_the_calls_of_pods_until_they_formed_are_counted(kept: Kept) -> None:
+def test_the_calls_of_pods_until_they_formed_are_counted(kept):
     cluster = json.loads((kept.out / "report.json").read_text())["cluster"]
     assert cluster["aws_calls_by_kind"]["pod"] >= cluster["formed"]
 
@@ -112,15 +109,15 @@ def test_the_calls_of_pods_until_they_formed_are_counted(kept: Kept) -> None:
 class Kubectl:
     """The program `kubectl` in the network of the lab."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept):
         words = [sys.executable, "-c", CONFIGURE, str(kept.out)]
         text = subprocess.run(words, check=True, capture_output=True, text=True).stdout
-        self.configuration: Mapping[str, Any] = json.loads(text)
+        self.configuration = json.loads(text)
         self._file = kept.folder / "kubeconfig"
         self._file.write_text(text)
         self._network = f"--net=/proc/{LabRecord.read(kept.out).pid}/ns/net"
 
-    def run(self, *words: str, stdin: str = "") -> str:
+    def run(self, *words, stdin=""):
         """Return the output of a command."""
         cache = f"--cache-dir={self._file.parent / 'kubectl'}"
         command = ["nsenter", self._network, "--", KUBECTL, f"--kubeconfig={self._file}", cache, *words]
@@ -130,7 +127,7 @@ class Kubectl:
         assert answer.returncode == 0, answer.stderr
         return answer.stdout
 
-    def list_versions(self) -> dict[str, str]:
+    def list_versions(self):
         """Return each managed object and its version, which every change of the object changes."""
         kinds = "namespaces,serviceaccounts,persistentvolumes,persistentvolumeclaims,configmaps,daemonsets,jobs"
         found = json.loads(self.run("get", kinds, "--all-namespaces", "--selector", MANAGED, "--output", "json"))
@@ -139,13 +136,13 @@ class Kubectl:
         }
 
 
-def submit(kept: Kept, *words: str, statuses: tuple[int, ...] = (0,)) -> str:
+def submit(kept, *words, statuses=(0,)):
     """Submit the job, whose name has a letter that no name of Kubernetes has."""
     return kept.run("submit", "job.toml", "--name", NAME, *words, statuses=statuses)
 
 
 @contextmanager
-def follow(kept: Kept) -> "Iterator[subprocess.Popen[str]]":
+def follow(kept):
     """Follow the log of the job beside other commands."""
     command = [COMMAND, "logs", "--rehearsal", str(kept.out), "--job", NAME, "--follow"]
     process = subprocess.Popen(command, cwd=kept.folder, stdout=subprocess.PIPE, text=True)
@@ -159,18 +156,18 @@ def follow(kept: Kept) -> "Iterator[subprocess.Popen[str]]":
         process.communicate()
 
 
-def list_epochs(output: str) -> list[int]:
+def list_epochs(output):
     """Return the epochs of a log."""
     return [int(number) for number in re.findall(r"^epoch ([0-9]+)$", output, re.MULTILINE)]
 
 
 @pytest.fixture
-def kubectl(kept: Kept) -> Kubectl:
+def kubectl(kept):
     """The program with a fresh token."""
     return Kubectl(kept)
 
 
-def test_a_second_preparation_changes_nothing(kept: Kept, kubectl: Kubectl) -> None:
+def test_a_second_preparation_changes_nothing(kept, kubectl):
     first = kept.run("prepare-cluster")
     assert first.splitlines()[-1] == (
         "nfs-data  85Gi  RWX  Retain  Bound  kubeflow-dist-train/nfs-external  nfs-external"
@@ -181,7 +178,7 @@ def test_a_second_preparation_changes_nothing(kept: Kept, kubectl: Kubectl) -> N
     assert {"Namespace kubeflow-dist-train", "PersistentVolume nfs-data", "ConfigMap deeplearning"} <= versions.keys()
 
 
-def test_a_job_is_planned_submitted_listed_followed_stopped_and_resumed(kept: Kept, kubectl: Kubectl) -> None:
+def test_a_job_is_planned_submitted_listed_followed_stopped_and_resumed(kept, kubectl):
     kept.write_job(ENDLESS_EPOCHS)
     before = kubectl.list_versions()
     assert "4 ranks = 2 hosts x 2" in kept.run("plan", "job.toml")
@@ -205,7 +202,7 @@ def test_a_job_is_planned_submitted_listed_followed_stopped_and_resumed(kept: Ke
     check_end(kept, reached)
 
 
-def check_end(kept: Kept, reached: int) -> None:
+def check_end(kept, reached):
     """Submit the job again, which resumes behind the last epoch of its log, and follow it to its end."""
     epochs = reached + 20
     output = submit(kept)
@@ -218,7 +215,7 @@ def check_end(kept: Kept, reached: int) -> None:
     assert read_result(kept.run("logs", "--job", NAME, "--follow")) == result
 
 
-def check_kubectl(kept: Kept, kubectl: Kubectl) -> None:
+def check_kubectl(kept, kubectl):
     """Show the objects of the job, and apply it in vain."""
     names = kubectl.run("get", "jobs,pods,pv", "--selector", MANAGED, "--output", "name").splitlines()
     found = sorted(re.sub(r"-[a-z0-9]{5}$", "", name) for name in names)
@@ -239,7 +236,7 @@ def check_kubectl(kept: Kept, kubectl: Kubectl) -> None:
     assert kubectl.list_versions().keys() == before.keys()
 
 
-def replace_secret(printed: str, live: str) -> str:
+def replace_secret(printed, live):
     """Return a printed Job with the secret of the live one."""
     pattern = rf"name: {SIGNING_VARIABLE}\n\s+value: (\S+)"
     (other,), (own,) = re.findall(pattern, printed), re.findall(pattern, live)
@@ -247,11 +244,11 @@ def replace_secret(printed: str, live: str) -> str:
     return printed.replace(other, own)
 
 
-def test_a_job_that_fails_has_its_status_and_its_words(kept: Kept) -> None:
+def test_a_job_that_fails_has_its_status_and_its_words(kept):
     assert "exit code 7" in check_failing_job(kept)["cause"]
 
 
-def test_a_pod_has_the_role_of_jobs_and_nothing_of_its_node(kept: Kept) -> None:
+def test_a_pod_has_the_role_of_jobs_and_nothing_of_its_node(kept):
     """The hop limit of 1 keeps the answers of the metadata service on the node (EC2 user guide, "Use IMDS")."""
     (kept.folder / "code").mkdir(exist_ok=True)
     (kept.folder / "code/identity.py").write_text(IDENTITY)
@@ -270,5 +267,5 @@ def test_a_pod_has_the_role_of_jobs_and_nothing_of_its_node(kept: Kept) -> None:
     }
 
 
-def test_a_job_that_asks_for_more_than_the_type_has_is_refused(kept: Kept) -> None:
+def test_a_job_that_asks_for_more_than_the_type_has_is_refused(kept):
     check_greedy_job(kept)

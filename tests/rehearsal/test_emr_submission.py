@@ -1,22 +1,21 @@
 """Jobs on EMR are steps; a lost core node is replaced, and a node without its key is named."""
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from tests.real_time import GENEROUS_SECONDS
-from tests.rehearsal.kept_rehearsal import ENDLESS_EPOCHS, Kept, check_end, keep_rehearsal
+from tests.rehearsal.kept_rehearsal import ENDLESS_EPOCHS, check_end, keep_rehearsal
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+def kept(tmp_path_factory):
     """Keep a rehearsal of three nodes."""
     with keep_rehearsal("emr", tmp_path_factory.mktemp("emr")) as rehearsal:
         yield rehearsal
 
 
-def test_a_job_resumes_after_a_stop_and_after_the_loss_of_a_core_node(kept: Kept) -> None:
+def test_a_job_resumes_after_a_stop_and_after_the_loss_of_a_core_node(kept):
     kept.write_job(ENDLESS_EPOCHS)
     assert "plan: tf-ps, 6 ranks = 3 hosts x 2" in kept.run("submit", "job.toml", "--detach")
     stopped = kept.await_checkpoint("count")
@@ -38,7 +37,7 @@ def test_a_job_resumes_after_a_stop_and_after_the_loss_of_a_core_node(kept: Kept
     check_end(kept, "count/3")
 
 
-def test_a_node_without_its_ssh_key_is_named_before_a_job_starts(kept: Kept) -> None:
+def test_a_node_without_its_ssh_key_is_named_before_a_job_starts(kept):
     kept.run_on(1, "mv ~/.ssh ~/ssh")
     kept.write_job(ENDLESS_EPOCHS)
     assert "deeplearning-worker2" in kept.run("submit", "job.toml", "--name", "keyless", statuses=(2,))

@@ -11,10 +11,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -37,7 +36,7 @@ def wait(*_):
 
 
 @pytest.fixture(scope="module")
-def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def assembly(tmp_path_factory):
     folder = tmp_path_factory.mktemp("assembly") / "cdk.out"
     command = [sys.executable, str(ROOT / "app.py"), "-c", "workers.desired_capacity=1"]
     subprocess.run(command, check=True, capture_output=True, env=os.environ | {"CDK_OUTDIR": str(folder)})
@@ -53,7 +52,7 @@ class Rehearsal:
     progress: list[str]
     processes: dict[int, int]
 
-    def read_until(self, text: str) -> str:
+    def read_until(self, text):
         """Return the first line of progress with a text."""
         assert self.process.stderr is not None
         watchdog = threading.Timer(GENEROUS_SECONDS, self.process.kill)
@@ -67,7 +66,7 @@ class Rehearsal:
             watchdog.cancel()
         pytest.fail(f"no progress said {text!r}:\n{''.join(self.progress)}")
 
-    def follow_processes(self, at_least: int = 7) -> None:
+    def follow_processes(self, at_least=7):
         """
         Take hold of every process of the lab, so that each can be waited for.
 
@@ -79,7 +78,7 @@ class Rehearsal:
                 self.processes[pid] = os.pidfd_open(pid)
         assert len(self.processes) >= at_least
 
-    def finish(self) -> int:
+    def finish(self):
         """Return the exit status, once the command and every process of the lab have ended."""
         assert self.process.stderr is not None
         status = self.process.wait(timeout=GENEROUS_SECONDS)
@@ -94,11 +93,11 @@ Start = Callable[..., Rehearsal]
 
 
 @pytest.fixture
-def start(assembly: Path, tmp_path: Path) -> Iterator[Start]:
-    started: list[Rehearsal] = []
+def start(assembly, tmp_path):
+    started = []
     temporary = tmp_path / "temporary"
 
-    def run(*options: str) -> Rehearsal:
+    def run(*options):
         out = tmp_path / "out"
         out.mkdir()
         BASE_CACHE.mkdir(parents=True, exist_ok=True)
@@ -139,19 +138,19 @@ def start(assembly: Path, tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def running(start: Start) -> Rehearsal:
+def running(start):
     rehearsal = start("--keep")  # it would never end by itself
     rehearsal.read_until(NODE_RUNS)
     rehearsal.follow_processes()
     return rehearsal
 
 
-def test_nothing_is_left_when_the_command_is_killed(running: Rehearsal) -> None:
+def test_nothing_is_left_when_the_command_is_killed(running):
     running.process.kill()
     assert running.finish() == -signal.SIGKILL
 
 
-def test_nothing_is_left_after_control_c_which_says_so(running: Rehearsal) -> None:
+def test_nothing_is_left_after_control_c_which_says_so(running):
     os.killpg(running.process.pid, signal.SIGINT)  # a terminal interrupts the whole group
     assert running.finish() == 128 + signal.SIGINT
     assert running.progress[-2:] == [
@@ -163,7 +162,7 @@ def test_nothing_is_left_after_control_c_which_says_so(running: Rehearsal) -> No
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_the_command_alone_ends_all_that_it_encloses(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_to_the_command_alone_ends_all_that_it_encloses(tmp_path, number):
     (tmp_path / "idle.py").write_text(IDLE)
     process = subprocess.Popen(
         [sys.executable, "-c", ENCLOSE],
@@ -186,7 +185,7 @@ def test_a_signal_to_the_command_alone_ends_all_that_it_encloses(tmp_path: Path,
             process.kill()
 
 
-def test_an_interrupt_before_the_first_process_of_the_lab_exists_is_not_lost(tmp_path: Path) -> None:
+def test_an_interrupt_before_the_first_process_of_the_lab_exists_is_not_lost(tmp_path):
     (tmp_path / "idle.py").write_text(IDLE)
     unshare = tmp_path / "unshare"
     # The command passes the interrupt on to the only child there is, and `unshare` begins after it.
@@ -211,7 +210,7 @@ def test_an_interrupt_before_the_first_process_of_the_lab_exists_is_not_lost(tmp
             process.kill()
 
 
-def test_a_kept_cluster_is_reported_can_be_entered_and_ends_with_its_verdict(start: Start) -> None:
+def test_a_kept_cluster_is_reported_can_be_entered_and_ends_with_its_verdict(start):
     rehearsal = start("--keep", "--json")
     rehearsal.read_until("the cluster keeps running")
     rehearsal.follow_processes()
@@ -235,16 +234,14 @@ def test_a_kept_cluster_is_reported_can_be_entered_and_ends_with_its_verdict(sta
         (["--nodes", "1"], "--nodes must be at least 2, the master and the stack's workers.min_capacity of 1, got 1"),
     ],
 )
-def test_a_rehearsal_that_cannot_start_is_one_error_and_status_2(
-    start: Start, options: list[str], message: str
-) -> None:
+def test_a_rehearsal_that_cannot_start_is_one_error_and_status_2(start, options, message):
     rehearsal = start(*options)
     assert rehearsal.finish() == 2
     assert len(rehearsal.progress) == 1
     assert rehearsal.progress[0].startswith(f"deeplearning-cdk: {message}")
 
 
-def _look_from_outside(out: Path, report: dict[str, Any]) -> None:
+def _look_from_outside(out, report):
     """Hold what the commands for operators say of a kept cluster against its report; a user's own AWS is not asked."""
     status = _look(out, "status", "--json")
     view = json.loads(status.stdout)
@@ -260,33 +257,33 @@ def _look_from_outside(out: Path, report: dict[str, Any]) -> None:
     assert (session.returncode, session.stdout) == (0, "2\n")
 
 
-def _look(out: Path, command: str, *options: str) -> "subprocess.CompletedProcess[str]":
+def _look(out, command, *options):
     words = [str(COMMAND), command, "--rehearsal", str(out), *options]
     environment = os.environ | {"AWS_PROFILE": "production", "AWS_ENDPOINT_URL": "http://192.0.2.1"}
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=GENEROUS_SECONDS, env=environment)
 
 
-def _ask(command: str) -> str:
+def _ask(command):
     return subprocess.run(
         ["sh", "-c", command], capture_output=True, text=True, check=False, timeout=GENEROUS_SECONDS
     ).stdout
 
 
-def _has_ended(descriptor: int, deadline: float) -> bool:
+def _has_ended(descriptor, deadline):
     ended, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
     return bool(ended)
 
 
-def _find_children(pid: int) -> list[int]:
+def _find_children(pid):
     """Return all processes below one; none below one that has ended meanwhile."""
-    found: list[int] = []
+    found = []
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             found += [int(child) for child in (task / "children").read_text().split()]
     return found + [below for child in found for below in _find_children(child)]
 
 
-def _read_traces() -> tuple[set[str], str, set[Path]]:
+def _read_traces():
     """Return this machine's links, mounts and named namespaces; each command has a `/tmp` of its own."""
     links = subprocess.run(["ip", "-brief", "link"], capture_output=True, text=True, check=True).stdout
     run = {path for folder in ("/run", "/run/netns") for path in Path(folder).glob("*")}

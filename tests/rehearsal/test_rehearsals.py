@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ Rehearsed = tuple[int, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def synthesized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def synthesized(tmp_path_factory):
     folder = tmp_path_factory.mktemp("one-worker") / "cdk.out"
     command = [sys.executable, str(ROOT / "app.py"), "-c", "workers.desired_capacity=1"]
     subprocess.run(command, check=True, capture_output=True, env=os.environ | {"CDK_OUTDIR": str(folder)})
@@ -27,14 +26,14 @@ def synthesized(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def assembly(synthesized: Path, tmp_path: Path) -> Path:
+def assembly(synthesized, tmp_path):
     """Return a copy of the assembly, in which something can be broken."""
     return shutil.copytree(synthesized, tmp_path / "cdk.out")
 
 
 @pytest.fixture
-def rehearse(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., Rehearsed]:
-    def run(assembly: Path, *options: str) -> Rehearsed:
+def rehearse(tmp_path, capfd):
+    def run(assembly, *options):
         out = tmp_path / "out"
         out.mkdir()
         command = [str(Path(sys.executable).with_name("deeplearning-cdk")), "rehearse", str(assembly)]
@@ -50,7 +49,7 @@ def rehearse(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[...,
     return run
 
 
-def test_a_broken_agent_fails_the_stack_with_the_reason(assembly: Path, rehearse: Callable[..., Rehearsed]) -> None:
+def test_a_broken_agent_fails_the_stack_with_the_reason(assembly, rehearse):
     _replace_in_agent(assembly, "deeplearning_agent/boot/mounts.py", b"raise RuntimeError('planted in the agent')\n")
     status, report = rehearse(assembly, "--minutes", "3")
     assert (status, report["verdict"]) == (1, "fail")
@@ -58,7 +57,7 @@ def test_a_broken_agent_fails_the_stack_with_the_reason(assembly: Path, rehearse
     assert "planted in the agent" in report["stack"]["reason"]
 
 
-def test_a_broken_adjuster_never_passes(assembly: Path, rehearse: Callable[..., Rehearsed]) -> None:
+def test_a_broken_adjuster_never_passes(assembly, rehearse):
     _replace_in_zip(
         _find_zip(assembly, "capacity_adjuster/policy/decision.py"), "capacity_adjuster/policy/decision.py", b"1 / 0\n"
     )
@@ -71,7 +70,7 @@ def test_a_broken_adjuster_never_passes(assembly: Path, rehearse: Callable[..., 
     raise AssertionError(f"no line of the timeline has the adjuster's error after {minutes} minutes")
 
 
-def test_broken_user_data_fails_the_stack_with_the_reason(assembly: Path, rehearse: Callable[..., Rehearsed]) -> None:
+def test_broken_user_data_fails_the_stack_with_the_reason(assembly, rehearse):
     _edit_template(assembly, lambda text: text.replace("systemctl daemon-reload", "planted-in-user-data"))
     status, report = rehearse(assembly, "--minutes", "3")
     assert (status, report["verdict"]) == (1, "fail")
@@ -79,12 +78,12 @@ def test_broken_user_data_fails_the_stack_with_the_reason(assembly: Path, rehear
     assert "planted-in-user-data" in report["stack"]["reason"]
 
 
-def _find_zip(assembly: Path, member: str) -> Path:
+def _find_zip(assembly, member):
     (found,) = (path for path in assembly.glob("*.zip") if member in zipfile.ZipFile(path).namelist())
     return found
 
 
-def _replace_in_zip(archive: Path, member: str, content: bytes) -> None:
+def _replace_in_zip(archive, member, content):
     with zipfile.ZipFile(archive) as source:
         files = {name: source.read(name) for name in source.namelist()}
     assert member in files
@@ -95,7 +94,7 @@ def _replace_in_zip(archive: Path, member: str, content: bytes) -> None:
     archive.write_bytes(packed.getvalue())
 
 
-def _replace_in_agent(assembly: Path, member: str, content: bytes) -> None:
+def _replace_in_agent(assembly, member, content):
     archive = _find_zip(assembly, member)
     before = hashlib.sha256(archive.read_bytes()).hexdigest()
     _replace_in_zip(archive, member, content)
@@ -103,7 +102,7 @@ def _replace_in_agent(assembly: Path, member: str, content: bytes) -> None:
     _edit_template(assembly, lambda text: text.replace(before, after))
 
 
-def _edit_template(assembly: Path, edit: Callable[[str], str]) -> None:
+def _edit_template(assembly, edit):
     (path,) = assembly.glob("*.template.json")
     text = path.read_text()
     assert edit(text) != text

@@ -1,13 +1,11 @@
 """Jobs on SageMaker are training jobs: the commands for jobs against a kept rehearsal."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from tests.rehearsal.kept_rehearsal import (
     ENDLESS_EPOCHS,
-    Kept,
     check_failing_job,
     check_greedy_job,
     keep_rehearsal,
@@ -16,13 +14,13 @@ from tests.rehearsal.kept_rehearsal import (
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+def kept(tmp_path_factory):
     """Keep a rehearsal of training jobs with two containers."""
     with keep_rehearsal("sagemaker", tmp_path_factory.mktemp("sagemaker")) as rehearsal:
         yield rehearsal
 
 
-def test_a_job_is_planned_submitted_listed_stopped_and_resumed(kept: Kept) -> None:
+def test_a_job_is_planned_submitted_listed_stopped_and_resumed(kept):
     kept.write_job(ENDLESS_EPOCHS)
     planned = kept.run("plan", "job.toml")
     assert "4 ranks = 2 hosts x 2" in planned
@@ -43,9 +41,9 @@ def test_a_job_is_planned_submitted_listed_stopped_and_resumed(kept: Kept) -> No
     assert read_result(kept.run("logs", "--job", "count", "--follow")) == result
 
 
-def test_a_program_that_fails_has_its_status_and_its_words(kept: Kept) -> None:
+def test_a_program_that_fails_has_its_status_and_its_words(kept):
     assert "exit code: 7" in check_failing_job(kept)["cause"]
 
 
-def test_a_job_that_asks_for_more_than_the_type_has_is_refused(kept: Kept) -> None:
+def test_a_job_that_asks_for_more_than_the_type_has_is_refused(kept):
     check_greedy_job(kept)

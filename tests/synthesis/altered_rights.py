@@ -2,7 +2,6 @@
 
 import copy
 from dataclasses import replace
-from typing import Any
 
 from deeplearning_rehearsal.privileges.must_deny import (
     ForbiddenCall,
@@ -10,37 +9,36 @@ from deeplearning_rehearsal.privileges.must_deny import (
     judge_forbidden_calls,
     list_forbidden_calls,
 )
-from deeplearning_rehearsal.privileges.rights import Rights
 
 
-def call(name: str, role: str, action: str, resource: str, **context: str) -> ForbiddenCall:
+def call(name, role, action, resource, **context):
     """Return a call of one role."""
     return ForbiddenCall(name, "a call to try", action, resource, (role,), context)
 
 
-def edit(rights: Rights, part: str, change: Any) -> Rights:
+def edit(rights, part, change):
     """Return rights in which a change has edited the statements of the roles whose logical ids contain a part."""
-    roles: dict[str, Any] = copy.deepcopy(dict(rights.roles))
+    roles = copy.deepcopy(dict(rights.roles))
     for arn, policies in roles.items():
         if part in rights.names[arn.rpartition("/")[2]]:
             change([entry for document in policies.values() for entry in document["Statement"]], policies)
     return replace(rights, roles=roles)
 
 
-def allow(action: str, resource: str) -> Any:
+def allow(action, resource):
     """Return the change that allows an action."""
 
-    def change(_: Any, policies: dict[str, Any]) -> None:
+    def change(_, policies):
         statement = {"Effect": "Allow", "Action": action, "Resource": resource}
         policies["planted"] = {"Version": "2012-10-17", "Statement": [statement]}
 
     return change
 
 
-def drop(action: str, operator: str) -> Any:
+def drop(action, operator):
     """Return the change that takes a condition from the statements about an action."""
 
-    def change(statements: list[dict[str, Any]], _: Any) -> None:
+    def change(statements, _):
         for entry in statements:
             if action in entry["Action"]:
                 entry.get("Condition", {}).pop(operator, None)
@@ -48,10 +46,10 @@ def drop(action: str, operator: str) -> Any:
     return change
 
 
-def loosen(action: str, operator: str, wider: str) -> Any:
+def loosen(action, operator, wider):
     """Return the change that lets a condition of the statements about an action take every value."""
 
-    def change(statements: list[dict[str, Any]], _: Any) -> None:
+    def change(statements, _):
         for entry in statements:
             if action in entry["Action"]:
                 keys = entry.get("Condition", {}).pop(operator, {})
@@ -62,12 +60,12 @@ def loosen(action: str, operator: str, wider: str) -> Any:
     return change
 
 
-def list_allowed(rights: Rights) -> set[str]:
+def list_allowed(rights):
     """Return the names of the forbidden calls that the rights allow."""
     return {verdict.call.name for verdict in judge_forbidden_calls(rights) if verdict.decision.is_allowed}
 
 
-def check_denials(rights: Rights, caller: str) -> None:
+def check_denials(rights, caller):
     """Show that no forbidden call is denied for another reason than the lack of its right; `caller` makes most."""
     for forbidden in list_forbidden_calls(rights):
         role = forbidden.roles[0] if forbidden.roles else caller

@@ -2,10 +2,7 @@
 
 import json
 import multiprocessing
-from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import aws_cdk as cdk
 import pytest
@@ -18,7 +15,7 @@ CPU = {"workers.instance_type": "m5.large"}
 
 
 @pytest.fixture(scope="session")
-def run_as_cli() -> Iterator[Callable[[Path, Path, Mapping[str, Any]], None]]:
+def run_as_cli():
     """
     Return a function that runs an app as the CDK CLI does, from its program, the assembly's folder and the context.
 
@@ -29,7 +26,7 @@ def run_as_cli() -> Iterator[Callable[[Path, Path, Mapping[str, Any]], None]]:
 
 
 @pytest.fixture(scope="session")
-def synthesize(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Mapping[str, Any]]]:
+def synthesize(tmp_path_factory):
     """
     Return a function from a context to the templates by stack name, fresh copies; a context is synthesized once.
 
@@ -37,7 +34,7 @@ def synthesize(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[s
     """
     folders = {}
 
-    def make(context: Mapping[str, Any], alter: Callable[[Any], None] | None = None) -> dict[str, Mapping[str, Any]]:
+    def make(context, alter=None):
         key = json.dumps([context, getattr(alter, "__name__", "")], sort_keys=True)
         if key not in folders:
             folder = tmp_path_factory.mktemp("assembly")

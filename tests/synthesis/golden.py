@@ -6,9 +6,7 @@ Logical ids of every preset, and the template of the default one: running stacks
 
 import json
 import re
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import aws_cdk as cdk
 
@@ -22,23 +20,23 @@ TEMPLATE = Path(__file__).with_name("template.json")
 WRITE = "if that is meant: python -m tests.synthesis.golden"
 
 
-def list_logical_ids(template: Mapping[str, Any]) -> set[str]:
+def list_logical_ids(template):
     """Return logical id and type of every resource of a template."""
     return {f"{name} {resource['Type']}" for name, resource in template["Resources"].items()}
 
 
-def read_logical_ids(preset: str) -> set[str]:
+def read_logical_ids(preset):
     """Return logical id and type of every resource that a preset has in the golden file."""
     return {entry for entry, presets in json.loads(IDS.read_text()).items() if preset in presets}
 
 
-def find_differences(golden: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+def find_differences(golden, found):
     """Return a line for each path whose value is another, or that is on one side only."""
     names = sorted(name for name in golden | found if golden.get(name) != found.get(name))
     return [f"{name}: {json.dumps(golden.get(name))} -> {json.dumps(found.get(name))}" for name in names]
 
 
-def flatten(template: Mapping[str, Any]) -> dict[str, Any]:
+def flatten(template):
     """
     Return path -> value, a path for each output, attribute and property.
 
@@ -52,14 +50,14 @@ def flatten(template: Mapping[str, Any]) -> dict[str, Any]:
     return dict(_list_paths(document))
 
 
-def read_settings(user_data: Mapping[str, Any]) -> str:
+def read_settings(user_data):
     """Return the settings in a node's user data, with placeholders for what the stack fills in."""
     parts = user_data["Fn::Join"][1]
     text = "".join(part if isinstance(part, str) else f"<{next(iter(part.values()))}>" for part in parts)
     return text.split("<<'SETTINGS'\n")[1].split("\nSETTINGS\n")[0]
 
 
-def _list_paths(document: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+def _list_paths(document):
     yield "Description", document["Description"]
     for name, output in document["Outputs"].items():
         yield f"Outputs.{name}", output
@@ -71,9 +69,9 @@ def _list_paths(document: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
             yield f"{name}.Properties.{key}", value
 
 
-def main() -> None:
+def main():
     """Synthesize every preset and write the golden files."""
-    ids: dict[str, list[str]] = {}
+    ids = {}
     for preset, context in PRESETS.items():
         app = cdk.App(analytics_reporting=False, builtin_cloud_formation_validation=False)
         (choice,) = read_choices(context)

@@ -4,6 +4,6 @@ from docs.change_table import changes_table
 from docs.generate import OPERATING, fill
 
 
-def test_the_table_of_changes_is_that_of_the_templates() -> None:
+def test_the_table_of_changes_is_that_of_the_templates():
     text = OPERATING.read_text()
     assert fill(text, "changes", changes_table()) == text, "run: make docs"

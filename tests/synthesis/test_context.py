@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import aws_cdk as cdk
 import pytest
@@ -47,11 +46,11 @@ P9_FACTS = InstanceTypeFacts(name="p9.48xlarge", gpu_count=8, network_cards=2, e
 KEY = "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 
 
-def read(context: dict[str, Any]) -> dict[str, Any]:
+def read(context):
     return read_props(cdk.Stack(), context)
 
 
-def make(context: dict[str, Any]) -> None:
+def make(context):
     app = cdk.App(analytics_reporting=False, builtin_cloud_formation_validation=False)
     for choice in read_choices(context):
         make_stack(app, choice)
@@ -60,13 +59,13 @@ def make(context: dict[str, Any]) -> None:
 # --- Stacks -------------------------------------------------------------------------------------------
 
 
-def test_nothing_chosen_is_one_stack_without_a_region() -> None:
+def test_nothing_chosen_is_one_stack_without_a_region():
     (choice,) = read_choices({})
     assert (choice.name, choice.region, choice.cluster) == ("deeplearning-cluster", None, {})
     assert choice.tags == {"application": "deeplearning-cdk"}
 
 
-def test_each_region_is_a_stack_with_its_own_zone() -> None:
+def test_each_region_is_a_stack_with_its_own_zone():
     choices = read_choices(
         {
             "regions": "us-east-1,eu-west-1,us-west-2",
@@ -82,13 +81,13 @@ def test_each_region_is_a_stack_with_its_own_zone() -> None:
     ]
 
 
-def test_one_region_keeps_the_stacks_name() -> None:
+def test_one_region_keeps_the_stacks_name():
     (choice,) = read_choices({"regions": ["eu-west-1"], "stack_name": "master-WorkerAutoScalingGroup"})
     assert (choice.name, choice.region) == ("master-WorkerAutoScalingGroup", "eu-west-1")
 
 
 @pytest.mark.parametrize("tags", ["team=vision,cost:center=7", {"team": "vision", "cost:center": "7"}])
-def test_tags_may_be_text_or_json(tags: Any) -> None:
+def test_tags_may_be_text_or_json(tags):
     (choice,) = read_choices({"tags": tags})
     assert choice.tags == {"application": "deeplearning-cdk", "team": "vision", "cost:center": "7"}
 
@@ -179,11 +178,11 @@ def test_tags_may_be_text_or_json(tags: Any) -> None:
     ],
     ids=lambda value: "-".join(map(str, value)),
 )
-def test_a_value_is_read_by_the_type_of_its_prop(context: dict[str, Any], props: dict[str, Any]) -> None:
+def test_a_value_is_read_by_the_type_of_its_prop(context, props):
     assert read(context) == props
 
 
-def test_times_and_sizes_have_units() -> None:
+def test_times_and_sizes_have_units():
     found = read(
         {
             "setup_timeout": "90m",
@@ -199,7 +198,7 @@ def test_times_and_sizes_have_units() -> None:
     assert found["workers"].volume_size.to_gibibytes() == 1024
 
 
-def test_software_is_a_file_of_pip_or_conda(tmp_path: Path) -> None:
+def test_software_is_a_file_of_pip_or_conda(tmp_path):
     (tmp_path / "requirements.txt").write_text("numpy\n")
     (tmp_path / "environment.yml").write_text("dependencies: [numpy]\n")
     pip, conda = str(tmp_path / "requirements.txt"), str(tmp_path / "environment.yml")
@@ -215,9 +214,7 @@ def test_software_is_a_file_of_pip_or_conda(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ending", "kind"), [("txt", "requirements"), ("in", "requirements"), ("yml", "conda"), ("yaml", "conda")]
 )
-def test_the_ending_of_a_path_of_any_length_decides_between_pip_and_conda(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, kind: str, length: int
-) -> None:
+def test_the_ending_of_a_path_of_any_length_decides_between_pip_and_conda(tmp_path, monkeypatch, ending, kind, length):
     monkeypatch.chdir(tmp_path)
     path = f"{'x' * (length - len(ending) - 1)}.{ending}"
     Path(path).write_text("numpy\n" if kind == "requirements" else "dependencies: [numpy]\n")
@@ -226,7 +223,7 @@ def test_the_ending_of_a_path_of_any_length_decides_between_pip_and_conda(
         assert (environment.kind, environment.path) == (kind, path)
 
 
-def test_ids_and_arns_become_constructs_by_the_imports_of_the_cdk() -> None:
+def test_ids_and_arns_become_constructs_by_the_imports_of_the_cdk():
     found = read(
         {
             "network": {
@@ -369,7 +366,7 @@ def test_ids_and_arns_become_constructs_by_the_imports_of_the_cdk() -> None:
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_wrong_choices_are_refused(context: dict[str, Any], message: str) -> None:
+def test_wrong_choices_are_refused(context, message):
     with pytest.raises(ValueError, match="must") as caught:
         make(context)
     assert str(caught.value)[: len(message)] == message
@@ -389,7 +386,7 @@ OTHERS = (None, 5, -5, 10**5000, 1.5, True, [], {}, ["a"], [None], {"a": 1}, {"n
         *(("eks", key) for key in list_keys(EksTraining)),
     ],
 )
-def test_a_key_takes_any_value_or_refuses_it_in_one_line(platform: str, key: str) -> None:
+def test_a_key_takes_any_value_or_refuses_it_in_one_line(platform, key):
     stack = cdk.Stack()
     for value in (*HOSTILE, *OTHERS):
         refusal = "none must be, got none; none"
@@ -404,7 +401,7 @@ def test_a_key_takes_any_value_or_refuses_it_in_one_line(platform: str, key: str
 # --- Platforms ----------------------------------------------------------------------------------------
 
 
-def test_platform_chooses_the_stack_and_its_keys() -> None:
+def test_platform_chooses_the_stack_and_its_keys():
     (choice,) = read_choices({"platform": "emr", "members": "4", "root_volume": "80GiB", "stop_when_idle": "1h"})
     assert choice.platform == "emr"
     props = read_props(cdk.Stack(), choice.cluster, EmrTraining)
@@ -415,7 +412,7 @@ def test_platform_chooses_the_stack_and_its_keys() -> None:
     assert read_choices({}) == read_choices({"platform": "ec2"})
 
 
-def test_context_has_every_value_of_a_cluster_on_eks() -> None:
+def test_context_has_every_value_of_a_cluster_on_eks():
     (choice,) = read_choices(
         {
             "platform": "eks",
@@ -453,17 +450,17 @@ def test_context_has_every_value_of_a_cluster_on_eks() -> None:
         "acknowledged-issue-numbers",
     ],
 )
-def test_keys_of_cdk_pass(key: str) -> None:
+def test_keys_of_cdk_pass(key):
     assert read_choices({key: ["whatever"]}) == read_choices({})
 
 
-def test_command_line_wins_over_cdk_json(tmp_path: Path) -> None:
+def test_command_line_wins_over_cdk_json(tmp_path):
     (tmp_path / "cdk.json").write_text('{"context": {"storage.mount_point": "/a", "network": {"isolated": true}}}')
     context = read_context(["-c", "storage.mount_point=/b", "--context", "tags=a=b"], {}, tmp_path)
     assert context == {"storage.mount_point": "/b", "network": {"isolated": True}, "tags": "a=b"}
 
 
-def test_cli_passes_the_context_that_it_has_merged(tmp_path: Path) -> None:
+def test_cli_passes_the_context_that_it_has_merged(tmp_path):
     (tmp_path / "cdk.json").write_text('{"context": {"storage.mount_point": "/a"}}')
     long = tmp_path / "long.json"
     long.write_text('{"workers.volume_size": 100}')
@@ -472,12 +469,12 @@ def test_cli_passes_the_context_that_it_has_merged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["-c"], ["-c", "mount_point"], ["--mount-point", "/x"], ["-c", "=x"]])
-def test_other_arguments_are_refused(arguments: list[str], tmp_path: Path) -> None:
+def test_other_arguments_are_refused(arguments, tmp_path):
     with pytest.raises(ValueError, match="arguments must be -c key=value"):
         read_context(arguments, {}, tmp_path)
 
 
-def test_app_reports_an_error_in_one_line_and_writes_nothing(tmp_path: Path) -> None:
+def test_app_reports_an_error_in_one_line_and_writes_nothing(tmp_path):
     chosen = ["-c", "workers.min_capacity=5", "-c", "workers.desired_capacity=4"]
     command = [sys.executable, str(ROOT / "app.py"), *chosen]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
@@ -487,7 +484,7 @@ def test_app_reports_an_error_in_one_line_and_writes_nothing(tmp_path: Path) -> 
     assert not list(tmp_path.rglob("*.json"))
 
 
-def test_the_app_ends_with_one_line_for_what_the_cdk_itself_refuses(tmp_path: Path) -> None:
+def test_the_app_ends_with_one_line_for_what_the_cdk_itself_refuses(tmp_path):
     (tmp_path / "taken").write_text("")
     environment = os.environ | {"CDK_OUTDIR": str(tmp_path / "taken" / "cdk.out")}
     command = [sys.executable, str(ROOT / "app.py"), "-c", "workers.instance_type=m5.large"]

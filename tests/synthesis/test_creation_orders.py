@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import aws_cdk as cdk
 import pytest
@@ -20,7 +19,7 @@ print(json.dumps(try_orders(sys.argv[1], 1)))
 
 
 @pytest.mark.parametrize("platform", ["eks", "sagemaker"])
-def test_a_stack_is_created_and_deleted_without_nodes(platform: str, tmp_path: Path) -> None:
+def test_a_stack_is_created_and_deleted_without_nodes(platform, tmp_path):
     app = cdk.App(outdir=str(tmp_path), analytics_reporting=False, builtin_cloud_formation_validation=False)
     (choice,) = read_choices({"platform": platform})
     make_stack(app, choice)

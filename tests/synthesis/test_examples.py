@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,11 @@ class Assembly:
 
 
 @pytest.fixture(scope="module")
-def assemble(run_as_cli: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Assembly]:
+def assemble(run_as_cli, tmp_path_factory):
     """Return a function that runs an app as the CDK CLI does; each app is run once."""
-    known: dict[str, Assembly] = {}
+    known = {}
 
-    def run(name: str, **context: Any) -> Assembly:
+    def run(name, **context):
         key = json.dumps([name, context], sort_keys=True)
         if key not in known:
             out = tmp_path_factory.mktemp(name)
@@ -46,21 +46,21 @@ def assemble(run_as_cli: Callable[..., None], tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture(scope="module")
-def app(assemble: Callable[..., Assembly]) -> Callable[..., Mapping[str, Any]]:
+def app(assemble):
     """Return a function that runs an app and returns its one template."""
 
-    def run(name: str, **context: Any) -> Mapping[str, Any]:
+    def run(name, **context):
         (template,) = assemble(name, **context).templates.values()
         return template
 
     return run
 
 
-def _of_type(template: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def _of_type(template, kind):
     return {name: entry for name, entry in template["Resources"].items() if entry["Type"] == kind}
 
 
-def _settings(template: Mapping[str, Any], part: str) -> Any:
+def _settings(template, part):
     """Return the settings in the user data of the launch template whose logical id has a part."""
     (entry,) = (entry for name, entry in _of_type(template, "AWS::EC2::LaunchTemplate").items() if part in name)
     parts = entry["Properties"]["LaunchTemplateData"]["UserData"]["Fn::Base64"]["Fn::Join"][1]
@@ -70,7 +70,7 @@ def _settings(template: Mapping[str, Any], part: str) -> Any:
     return json.loads(found[1])
 
 
-def test_the_examples_are_those_that_are_tried_here() -> None:
+def test_the_examples_are_those_that_are_tried_here():
     assert APPS == [
         "capacity_block_app",
         "capacity_experiment",
@@ -83,7 +83,7 @@ def test_the_examples_are_those_that_are_tried_here() -> None:
 
 
 @pytest.mark.parametrize("name", APPS)
-def test_app_says_how_it_is_run_and_has_no_lint_errors(assemble: Any, name: str) -> None:
+def test_app_says_how_it_is_run_and_has_no_lint_errors(assemble, name):
     assert json.loads((EXAMPLES / name / "cdk.json").read_text())["app"] == "python app.py"
     assembly = assemble(name)
     if assembly.missing:
@@ -93,7 +93,7 @@ def test_app_says_how_it_is_run_and_has_no_lint_errors(assemble: Any, name: str)
         assert [str(finding) for finding in judge_template(template, "us-east-1", {})] == []
 
 
-def test_the_workers_of_a_capacity_block_wait_in_its_zone_until_it_begins(app: Any) -> None:
+def test_the_workers_of_a_capacity_block_wait_in_its_zone_until_it_begins(app):
     template = app("capacity_block_app", reservation="cr-0fedcba9876543210", zone="us-west-2b")
     zones = {subnet["Properties"]["AvailabilityZone"] for subnet in _of_type(template, "AWS::EC2::Subnet").values()}
     assert zones == {"us-west-2b"}
@@ -113,7 +113,7 @@ def test_the_workers_of_a_capacity_block_wait_in_its_zone_until_it_begins(app: A
     ]
 
 
-def test_the_experiment_refuses_launches_of_its_own_group_in_its_zone_and_asks_for_none(app: Any) -> None:
+def test_the_experiment_refuses_launches_of_its_own_group_in_its_zone_and_asks_for_none(app):
     template = app("capacity_experiment", zone="us-west-2b", type="c7i.large")
     (group,) = (each["Properties"] for each in _of_type(template, GROUP).values())
     assert "DesiredCapacity" not in group
@@ -133,7 +133,7 @@ def test_the_experiment_refuses_launches_of_its_own_group_in_its_zone_and_asks_f
     assert set(re.findall(r"`([A-Z][a-z]+)`", readme)) == set(template["Outputs"])
 
 
-def test_data_from_s3_is_declared_on_every_node_with_the_rights_and_the_environment(app: Any) -> None:
+def test_data_from_s3_is_declared_on_every_node_with_the_rights_and_the_environment(app):
     template = app("data_from_s3_app")
     for part in ("Master", "Workers"):
         needs = _settings(template, part)["needs"]
@@ -147,7 +147,7 @@ def test_data_from_s3_is_declared_on_every_node_with_the_rights_and_the_environm
     assert len(decrypting) == 2
 
 
-def test_two_clusters_share_one_vpc_and_one_file_system(app: Any) -> None:
+def test_two_clusters_share_one_vpc_and_one_file_system(app):
     template = app("two_clusters_app")
     for kind in ("AWS::EC2::VPC", "AWS::EFS::FileSystem", "AWS::EFS::MountTarget"):
         assert len(_of_type(template, kind)) == 1, kind
@@ -165,7 +165,7 @@ _FILTER = "filter.vpc-id=vpc-0123456789abcdef0"
 VPC_KEY = f"vpc-provider:account=111122223333:{_FILTER}:region=us-east-1:returnAsymmetricSubnets=true"
 
 
-def _look_up(missing: Sequence[str]) -> dict[str, Any]:
+def _look_up(missing):
     """Return what the CLI would write to cdk.context.json."""
     (image_key,) = (key for key in missing if key.startswith("ami:"))
     subnets = [
@@ -186,7 +186,7 @@ def _look_up(missing: Sequence[str]) -> dict[str, Any]:
     return {VPC_KEY: vpc, image_key: "ami-0123456789abcdef0"}
 
 
-def test_an_estate_is_looked_up_at_the_first_run_and_taken_at_the_next(assemble: Any) -> None:
+def test_an_estate_is_looked_up_at_the_first_run_and_taken_at_the_next(assemble):
     first = assemble("own_estate_app")
     assert VPC_KEY in first.missing
     context = _look_up(first.missing)

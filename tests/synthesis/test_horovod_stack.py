@@ -5,9 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import aws_cdk as cdk
 import pytest
@@ -26,7 +24,7 @@ VPC = {
     "private_subnet_ids": ["subnet-0123456789abcdef0"],
     "private_subnet_route_table_ids": ["rtb-0123456789abcdef0"],
 }
-CASES: dict[str, dict[str, Any]] = {
+CASES = {
     "default": {},
     "misleading-name": {"stack_name": "master-WorkerAutoScalingGroup", **CPU},
     "one-worker": {"workers.desired_capacity": 1, **CPU},
@@ -63,12 +61,12 @@ CASES["everything"] = {
 }
 
 
-def _errors(template: Mapping[str, Any], regions: list[str]) -> list[str]:
+def _errors(template, regions):
     matches = lint_template(template, regions=regions)
     return [f"{match.rule.id} {match.message}" for match in matches if match.rule.id.startswith("E")]
 
 
-def test_stack_is_what_it_was(synthesize: Any) -> None:
+def test_stack_is_what_it_was(synthesize):
     (template,) = synthesize({}).values()
     differences = find_differences(json.loads(TEMPLATE.read_text()), flatten(template))
     assert not differences, "\n".join([WRITE, *differences])
@@ -76,12 +74,12 @@ def test_stack_is_what_it_was(synthesize: Any) -> None:
 
 # Together they have every type of resource, and all that choices add to them; linting takes two seconds.
 @pytest.mark.parametrize("case", ["own-private-vpc", "everything"])
-def test_stack_has_no_lint_errors(synthesize: Any, case: str) -> None:
+def test_stack_has_no_lint_errors(synthesize, case):
     (template,) = synthesize(CASES[case]).values()
     assert _errors(template, ["us-east-1"]) == []
 
 
-def test_three_regions_are_three_equal_stacks_without_lint_errors(synthesize: Any) -> None:
+def test_three_regions_are_three_equal_stacks_without_lint_errors(synthesize):
     regions = ["us-east-1", "eu-west-1", "ap-northeast-1"]
     templates = synthesize({"regions": regions})
     assert sorted(templates) == sorted(f"deeplearning-cluster-{region}" for region in regions)
@@ -94,7 +92,7 @@ def test_three_regions_are_three_equal_stacks_without_lint_errors(synthesize: An
     assert _errors(templates["deeplearning-cluster-us-east-1"], regions) == []
 
 
-def test_lint_errors_would_be_seen() -> None:
+def test_lint_errors_would_be_seen():
     queue = {"Type": "AWS::SQS::Queue", "Properties": {"Colour": "blue"}}
     assert _errors({"Resources": {"Queue": queue}}, ["us-east-1"])
 
@@ -103,20 +101,20 @@ def test_lint_errors_would_be_seen() -> None:
     ("case", "workers"),
     [("default", "3"), ("misleading-name", "3"), ("one-worker", "1"), ("no-worker", "0"), ("forty-workers", "40")],
 )
-def test_choices_reach_the_workers_group(synthesize: Any, case: str, workers: str) -> None:
+def test_choices_reach_the_workers_group(synthesize, case, workers):
     (template,) = synthesize(CASES[case]).values()
     requests = [entry for entry in template["Resources"].values() if entry["Type"] == "Custom::RequestedCapacity"]
     assert [(each["Properties"]["Master"], each["Properties"]["Workers"]) for each in requests] == [("1", workers)]
 
 
-def test_existing_file_system_and_own_vpc_reach_the_template(synthesize: Any) -> None:
+def test_existing_file_system_and_own_vpc_reach_the_template(synthesize):
     (template,) = synthesize(CASES["existing-file-system"]).values()
     assert template["Outputs"]["FileSystemId"]["Value"] == "fs-0123456789abcdef0"
     (own,) = synthesize(CASES["own-private-vpc"]).values()
     assert not [entry for entry in own["Resources"].values() if entry["Type"] in {"AWS::EC2::VPC", "AWS::EC2::Subnet"}]
 
 
-def test_data_lustre_and_environment_reach_the_nodes(synthesize: Any) -> None:
+def test_data_lustre_and_environment_reach_the_nodes(synthesize):
     (template,) = synthesize(CASES["data-and-lustre"]).values()
     kinds = {entry["Type"]: entry.get("Properties", {}) for entry in template["Resources"].values()}
     assert kinds["AWS::FSx::FileSystem"]["StorageCapacity"] == 2400
@@ -138,9 +136,7 @@ def test_data_lustre_and_environment_reach_the_nodes(synthesize: Any) -> None:
 
 
 @pytest.mark.parametrize(("policy", "deletion"), [(None, "RetainExceptOnCreate"), ("destroy", "Delete")])
-def test_lustre_in_the_users_vpc_stays_or_goes_like_the_shared_file_system(
-    synthesize: Any, policy: str | None, deletion: str
-) -> None:
+def test_lustre_in_the_users_vpc_stays_or_goes_like_the_shared_file_system(synthesize, policy, deletion):
     context = {**CASES["own-private-vpc"], "storage.lustre": {}}
     (template,) = synthesize(context | ({"storage.removal_policy": policy} if policy else {})).values()
     found = {
@@ -149,27 +145,27 @@ def test_lustre_in_the_users_vpc_stays_or_goes_like_the_shared_file_system(
     assert found["AWS::FSx::FileSystem"] == found["AWS::EFS::FileSystem"] == deletion
 
 
-def test_outputs_have_the_commands_to_log_in(synthesize: Any) -> None:
+def test_outputs_have_the_commands_to_log_in(synthesize):
     (template,) = synthesize(CASES["public-master"]).values()
     assert set(template["Outputs"]) == {"AlarmTopic", "ClusterName", "FileSystemId", "LogIn", "LogInWithSsh"}
     (private,) = synthesize(CPU).values()
     assert set(private["Outputs"]) == {"AlarmTopic", "ClusterName", "FileSystemId", "LogIn"}
 
 
-def test_tags_are_the_stacks_own(tmp_path: Path) -> None:
+def test_tags_are_the_stacks_own(tmp_path):
     app = cdk.App(context={"aws:cdk:disable-asset-staging": True}, outdir=str(tmp_path), analytics_reporting=False)
     (choice,) = read_choices({"tags": "team=vision", **CPU})
     stack = HorovodStack(app, choice)
     assert stack.tags.tag_values() == {"application": "deeplearning-cdk", "team": "vision"}
 
 
-def test_template_contains_no_resource_of_the_cli_and_no_bootstrap_rule(synthesize: Any) -> None:
+def test_template_contains_no_resource_of_the_cli_and_no_bootstrap_rule(synthesize):
     (template,) = synthesize({"regions": "us-east-1", **CPU}).values()
     assert "Rules" not in template
     assert not [entry for entry in template["Resources"].values() if entry["Type"] == "AWS::CDK::Metadata"]
 
 
-def test_app_writes_the_same_template_without_the_cli(synthesize: Any, tmp_path: Path) -> None:
+def test_app_writes_the_same_template_without_the_cli(synthesize, tmp_path):
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "CDK_"))}
     command = [sys.executable, str(ROOT / "app.py"), "-c", "workers.instance_type=m5.large"]
     subprocess.run(command, check=True, cwd=tmp_path, env=environment, capture_output=True)

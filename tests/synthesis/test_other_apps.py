@@ -1,8 +1,5 @@
 """The referees find nothing in small apps of other kinds, which AWS takes."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_autoscaling as autoscaling
@@ -23,7 +20,7 @@ from cdk_rehearsal.referees.judge import judge_template
 MINUTE = cdk.Duration.minutes(1)
 
 
-def balance(stack: cdk.Stack) -> None:
+def balance(stack):
     """Add a fleet behind a load balancer's target group."""
     vpc = ec2.Vpc(stack, "Vpc", max_azs=2)
     image = ec2.MachineImage.latest_amazon_linux2023()
@@ -36,7 +33,7 @@ def balance(stack: cdk.Stack) -> None:
     balancer.add_listener("Http", port=80).add_targets("Fleet", port=8080, targets=[group])
 
 
-def work_off(stack: cdk.Stack) -> None:
+def work_off(stack):
     """Add a function that works off a queue with dead letters."""
     dead = sqs.Queue(stack, "Dead", retention_period=cdk.Duration.days(14))
     letters = sqs.DeadLetterQueue(max_receive_count=3, queue=dead)
@@ -45,7 +42,7 @@ def work_off(stack: cdk.Stack) -> None:
     function.add_event_source(sources.SqsEventSource(queue, batch_size=100, max_batching_window=MINUTE))
 
 
-def connect(stack: cdk.Stack) -> None:
+def connect(stack):
     """Add a VPC without NAT that reaches AWS through endpoints."""
     vpc = ec2.Vpc(stack, "Vpc", nat_gateways=0, max_azs=3)
     vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
@@ -54,7 +51,7 @@ def connect(stack: cdk.Stack) -> None:
     vpc.add_flow_log("Flow")
 
 
-def share(stack: cdk.Stack) -> None:
+def share(stack):
     """Add a file system with an access point that a function mounts."""
     vpc = ec2.Vpc(stack, "Vpc", max_azs=2, nat_gateways=1)
     files = efs.FileSystem(stack, "Files", vpc=vpc, lifecycle_policy=efs.LifecyclePolicy.AFTER_14_DAYS)
@@ -65,7 +62,7 @@ def share(stack: cdk.Stack) -> None:
     make_function(stack, vpc=vpc, filesystem=functions.FileSystem.from_efs_access_point(point, "/mnt/data"))
 
 
-def schedule(stack: cdk.Stack) -> None:
+def schedule(stack):
     """Add rules of EventBridge with a function, a queue and a topic as targets."""
     queue, topic, function = sqs.Queue(stack, "Queue"), sns.Topic(stack, "Topic"), make_function(stack)
     events.Rule(
@@ -78,7 +75,7 @@ def schedule(stack: cdk.Stack) -> None:
     events.Rule(stack, "Changes", event_pattern=pattern, targets=[targets.SqsQueue(queue), targets.SnsTopic(topic)])
 
 
-def keep(stack: cdk.Stack) -> None:
+def keep(stack):
     """Add a budget with a subscriber, and a backup plan of a file system."""
     files = efs.FileSystem(stack, "Files", vpc=ec2.Vpc(stack, "Vpc", max_azs=1))
     plan = backup.BackupPlan.daily_weekly_monthly7_year_retention(stack, "Plan")
@@ -93,7 +90,7 @@ def keep(stack: cdk.Stack) -> None:
     budgets.CfnBudget(stack, "Budget", budget=budget, notifications_with_subscribers=subscribers)
 
 
-def make_function(stack: cdk.Stack, **props: object) -> functions.Function:
+def make_function(stack, **props):
     """Return a function without work."""
     code = functions.Code.from_inline("def handler(event, context): ...")
     return functions.Function(
@@ -102,9 +99,7 @@ def make_function(stack: cdk.Stack, **props: object) -> functions.Function:
 
 
 @pytest.mark.parametrize("build", [balance, work_off, connect, share, schedule, keep], ids=lambda build: build.__name__)
-def test_the_referees_find_nothing_in_an_app_of_another_kind(
-    build: Callable[[cdk.Stack], None], tmp_path: Path
-) -> None:
+def test_the_referees_find_nothing_in_an_app_of_another_kind(build, tmp_path):
     app = cdk.App(outdir=str(tmp_path), analytics_reporting=False, builtin_cloud_formation_validation=False)
     stack = cdk.Stack(app, "Other")
     build(stack)

@@ -12,7 +12,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby, pairwise, takewhile
@@ -62,11 +61,11 @@ class Block:
     text: str
     reason: str | None
 
-    def __str__(self) -> str:
+    def __str__(self):
         return f"{self.page}-{self.text.splitlines()[0]}"
 
 
-def find_blocks(page: str, text: str) -> Iterator[Block]:
+def find_blocks(page, text):
     for found in BLOCK.finditer(text):
         yield Block(page, found["language"], found["text"], found["reason"])
 
@@ -80,7 +79,7 @@ PROGRAMS = {
 APPS = {page: text for page, text in PROGRAMS.items() if "def test_" not in text}
 
 
-def test_blocks_that_cannot_run_are_few_and_say_why() -> None:
+def test_blocks_that_cannot_run_are_few_and_say_why():
     assert [(block.page, block.language) for block in BLOCKS if block.reason is not None] == [
         ("docs/tutorials/first-hour-on-aws.md", "python"),
         ("docs/tutorials/rehearse-your-app.md", "python"),
@@ -93,11 +92,11 @@ def test_blocks_that_cannot_run_are_few_and_say_why() -> None:
 
 
 @pytest.fixture(scope="module")
-def run_page(run_as_cli: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def run_page(run_as_cli, tmp_path_factory):
     """Return a function that runs the Python of a page as `app.py` and returns its assembly; each page runs once."""
-    known: dict[str, Path] = {}
+    known = {}
 
-    def run(page: str) -> Path:
+    def run(page):
         if page not in known:
             folder = tmp_path_factory.mktemp("page")
             (folder / "app.py").write_text(PROGRAMS[page])
@@ -109,11 +108,11 @@ def run_page(run_as_cli: Callable[..., None], tmp_path_factory: pytest.TempPathF
 
 
 @pytest.mark.parametrize("page", APPS)
-def test_the_python_of_a_page_writes_an_assembly_with_a_template(run_page: Callable[[str], Path], page: str) -> None:
+def test_the_python_of_a_page_writes_an_assembly_with_a_template(run_page, page):
     assert list(run_page(page).glob("*.template.json"))
 
 
-def test_the_readmes_app_passes_the_rules_of_cdk_preflight(run_as_cli: Callable[..., None], tmp_path: Path) -> None:
+def test_the_readmes_app_passes_the_rules_of_cdk_preflight(run_as_cli, tmp_path):
     program = PROGRAMS["README.md"].replace(
         "app.synth()", "from cdk_preflight import Preflight\n\nPreflight.apply(app)\napp.synth()"
     )
@@ -124,7 +123,7 @@ def test_the_readmes_app_passes_the_rules_of_cdk_preflight(run_as_cli: Callable[
 
 
 @pytest.mark.parametrize("page", [page for page in PROGRAMS if page not in APPS])
-def test_the_tests_of_a_page_pass_beside_the_readmes_app(page: str, tmp_path: Path) -> None:
+def test_the_tests_of_a_page_pass_beside_the_readmes_app(page, tmp_path):
     (tmp_path / "app.py").write_text(PROGRAMS["README.md"])
     (tmp_path / "test_app.py").write_text(PROGRAMS[page])
     quick = "import functools, aws_cdk\n"
@@ -137,23 +136,23 @@ def test_the_tests_of_a_page_pass_beside_the_readmes_app(page: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("block", [block for block in RUN if not block.language], ids=str)
-def test_the_commands_of_a_block_are_read_by_their_parsers(block: Block) -> None:
+def test_the_commands_of_a_block_are_read_by_their_parsers(block):
     read_commands(block)
 
 
 @pytest.mark.parametrize("block", [block for block in RUN if block.language == "toml"], ids=str)
-def test_a_job_file_of_a_page_defines_a_job(block: Block, tmp_path: Path) -> None:
+def test_a_job_file_of_a_page_defines_a_job(block, tmp_path):
     (tmp_path / "job.toml").write_text(block.text)
     arguments = make_cdk_parser().parse_args(["plan", str(tmp_path / "job.toml")])
     assert read_job(tmp_path / "job.toml", arguments).job.program
 
 
 @pytest.mark.parametrize("block", [block for block in RUN if block.language == "json"], ids=str)
-def test_the_json_of_a_page_is_read(block: Block) -> None:
+def test_the_json_of_a_page_is_read(block):
     assert json.loads(block.text)
 
 
-def test_the_queue_of_a_page_has_what_the_jobs_of_the_default_cluster_ask_for() -> None:
+def test_the_queue_of_a_page_has_what_the_jobs_of_the_default_cluster_ask_for():
     (block,) = (block for block in RUN if (block.page, block.language) == ("docs/guides/eks.md", "yaml"))
     flavor, cluster_queue, queue = yaml.safe_load_all(block.text)
     facts = describe_instance_type("instance_type", DEFAULT_INSTANCE_TYPE)
@@ -174,7 +173,7 @@ def test_the_queue_of_a_page_has_what_the_jobs_of_the_default_cluster_ask_for() 
     assert group["flavors"][0]["name"] == flavor["metadata"]["name"]
 
 
-def test_the_jobs_of_the_page_about_ci_have_the_same_commands_that_are_read() -> None:
+def test_the_jobs_of_the_page_about_ci_have_the_same_commands_that_are_read():
     github, gitlab = (
         yaml.safe_load(block.text) for block in RUN if (block.page, block.language) == ("docs/guides/ci.md", "yaml")
     )
@@ -185,7 +184,7 @@ def test_the_jobs_of_the_page_about_ci_have_the_same_commands_that_are_read() ->
     assert script[-len(steps) :] == as_root
 
 
-def test_rehearsals_on_pages_have_enough_nodes_for_the_readmes_app(run_page: Callable[[str], Path]) -> None:
+def test_rehearsals_on_pages_have_enough_nodes_for_the_readmes_app(run_page):
     template = json.loads((run_page("README.md") / "training.template.json").read_text())
     text = "".join((ROOT / page).read_text() for page in LISTING.split() if page != "CHANGELOG.md")
     counts = set(map(int, re.findall(r"deeplearning-cdk rehearse cdk\.out[^\n`]* --nodes (\d+)", text)))
@@ -210,12 +209,12 @@ def test_rehearsals_on_pages_have_enough_nodes_for_the_readmes_app(run_page: Cal
         "deeplearning-cdkk status",
     ],
 )
-def test_a_mistake_in_a_command_is_found(line: str) -> None:
+def test_a_mistake_in_a_command_is_found(line):
     with pytest.raises((SystemExit, ValueError, AssertionError)):
         read_commands(Block("page", "", f"{line}  # … is a comment\n", None))
 
 
-def test_blocks_are_found_after_others_and_in_lists() -> None:
+def test_blocks_are_found_after_others_and_in_lists():
     text = "```python\nx\n```\n\n1. a\n\n   ```\n   make y\n   ```\n<!-- not run: needs z -->\n```toml\nz\n```\n"
     found = [(block.language, block.text.strip(), block.reason) for block in find_blocks("page", text)]
     assert found == [("python", "x", None), ("", "make y", None), ("toml", "z", "needs z")]
@@ -224,7 +223,7 @@ def test_blocks_are_found_after_others_and_in_lists() -> None:
 # --- Commands -----------------------------------------------------------------------------------------
 
 
-def read_commands(block: Block) -> None:
+def read_commands(block):
     """Read each command of a block with the parser of its program, without comments and redirections."""
     for line in block.text.replace("\\\n", " ").replace(OWN_ADDRESS, "54.240.193.130").splitlines():
         words = shlex.split(line, comments=True)
@@ -233,7 +232,7 @@ def read_commands(block: Block) -> None:
                 _read_command(list(takewhile(lambda word: word != ">", command)))
 
 
-def _read_command(words: list[str]) -> None:
+def _read_command(words):
     program, arguments = words[0].removeprefix(".venv/bin/"), words[1:]
     match program:
         case "sudo" if found := re.fullmatch(r"\$\(which (.+)\)", arguments[0]):
@@ -257,7 +256,7 @@ def _read_command(words: list[str]) -> None:
             assert program in FOREIGN
 
 
-def _read_make(arguments: list[str]) -> None:
+def _read_make(arguments):
     makefile = (ROOT / "Makefile").read_text()
     for word in arguments:
         name, is_variable, value = word.partition("=")
@@ -266,29 +265,29 @@ def _read_make(arguments: list[str]) -> None:
             _read_context(shlex.split(value))
 
 
-def _read_cdk(arguments: list[str]) -> None:
+def _read_cdk(arguments):
     assert arguments[0] in {"bootstrap", "deploy", "destroy", "init", "synth"}
     if "--app" not in arguments:
         _read_context(arguments[1:])
 
 
-def _read_context(arguments: list[str]) -> None:
+def _read_context(arguments):
     """Create the stacks of the repository's app with the context of a command."""
     _create_stacks(tuple(word for flag, value in pairwise(arguments) if flag == "-c" for word in (flag, value)))
 
 
 @cache
-def _create_stacks(given: tuple[str, ...]) -> None:
+def _create_stacks(given):
     app = cdk.App()
     for choice in read_choices(read_context(given, {}, ROOT)):
         make_stack(app, choice)
 
 
-def _list_lines(page: str) -> list[str]:
+def _list_lines(page):
     return [line for block in RUN if (block.page, block.language) == (page, "") for line in block.text.splitlines()]
 
 
-def _clean_environment() -> Mapping[str, str]:
+def _clean_environment():
     """Return the environment of a reader, in which the CDK CLI runs the app."""
     ours = ("AWS_", "CDK_", "PYTEST_", "PYTHONPATH")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)} | {"CDK_OUTDIR": "cdk.out"}

@@ -1,11 +1,8 @@
 """Limits of the roles of a cluster on EKS: each refuses what it is there for, and what IAM cannot limit is known."""
 
-from typing import Any
-
 import pytest
 
-from deeplearning_rehearsal.privileges.must_deny import ForbiddenCall, judge_call
-from deeplearning_rehearsal.privileges.rights import Rights
+from deeplearning_rehearsal.privileges.must_deny import judge_call
 from deeplearning_rehearsal.privileges.template_rights import read_template_rights
 from tests.gates.presets import PRESETS
 from tests.submitting_app import SUBMITTER, add_submitter
@@ -103,22 +100,20 @@ EKS tags instances before they have a tag of the cluster (EKS user guide, "Amazo
 
 
 @pytest.fixture(scope="module")
-def template(synthesize: Any) -> Any:
+def template(synthesize):
     """Return a cluster on EKS with a submitter."""
     (template,) = synthesize(PRESETS["eks"], add_submitter).values()
     return template
 
 
 @pytest.fixture
-def rights(template: Any) -> Rights:
+def rights(template):
     """Return its rights."""
     return read_template_rights(template)
 
 
 @pytest.mark.parametrize("permitted", [*PERMITTED, *BEYOND_IAM], ids=lambda each: each.name)
-def test_what_pods_and_nodes_need_and_what_iam_cannot_limit_is_allowed(
-    rights: Rights, permitted: ForbiddenCall
-) -> None:
+def test_what_pods_and_nodes_need_and_what_iam_cannot_limit_is_allowed(rights, permitted):
     (verdict,) = judge_call(rights, permitted)
     assert verdict.decision.is_allowed
 
@@ -202,11 +197,9 @@ def test_what_pods_and_nodes_need_and_what_iam_cannot_limit_is_allowed(
         ),
     ],
 )
-def test_a_limit_that_is_missing_is_found_by_the_forbidden_calls(
-    rights: Rights, role: str, change: Any, found: set[str]
-) -> None:
+def test_a_limit_that_is_missing_is_found_by_the_forbidden_calls(rights, role, change, found):
     assert list_allowed(edit(rights, role, change)) == found
 
 
-def test_each_forbidden_call_is_denied_for_want_of_the_right_alone(rights: Rights) -> None:
+def test_each_forbidden_call_is_denied_for_want_of_the_right_alone(rights):
     check_denials(rights, SUBMITTER)

@@ -1,7 +1,5 @@
 """Everything that the presets of the gates emit, held against the table of supported resources and the engine."""
 
-from typing import Any
-
 import pytest
 
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate
@@ -14,7 +12,7 @@ _NOT_REHEARSED = ("type AWS::SageMaker::NotebookInstance", "type AWS::SageMaker:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_rehearsal_takes_everything_that_a_preset_emits(synthesize: Any, preset: str) -> None:
+def test_a_rehearsal_takes_everything_that_a_preset_emits(synthesize, preset):
     for template in synthesize(PRESETS[preset]).values():
         assert [gap for gap in find_gaps(template) if not gap.endswith(_NOT_REHEARSED)] == []
         assert list(judge_with_engine(ResolvedTemplate(template, "us-east-1"))) == []

@@ -1,12 +1,9 @@
 """Limits of the roles of training jobs: each refuses what it is there for, and what IAM cannot limit is known."""
 
-from typing import Any
-
 import pytest
 
 from cdk_rehearsal.errors import RehearsalError
-from deeplearning_rehearsal.privileges.must_deny import ForbiddenCall, judge_call
-from deeplearning_rehearsal.privileges.rights import Rights
+from deeplearning_rehearsal.privileges.must_deny import judge_call
 from deeplearning_rehearsal.privileges.template_rights import read_template_rights
 from tests.gates.presets import PRESETS
 from tests.submitting_app import SUBMITTER, add_submitter
@@ -122,20 +119,20 @@ only resource, PutMetricData a namespace as its only key, and an interface of Sa
 
 
 @pytest.fixture(scope="module")
-def template(synthesize: Any) -> Any:
+def template(synthesize):
     """Return a stack of training jobs with a submitter."""
     (template,) = synthesize(PRESETS["sagemaker"], add_submitter).values()
     return template
 
 
 @pytest.fixture
-def rights(template: Any) -> Rights:
+def rights(template):
     """Return its rights."""
     return read_template_rights(template)
 
 
 @pytest.mark.parametrize("permitted", [*PERMITTED, *BEYOND_IAM], ids=lambda each: each.name)
-def test_what_training_jobs_need_and_what_iam_cannot_limit_is_allowed(rights: Rights, permitted: ForbiddenCall) -> None:
+def test_what_training_jobs_need_and_what_iam_cannot_limit_is_allowed(rights, permitted):
     (verdict,) = judge_call(rights, permitted)
     assert verdict.decision.is_allowed
 
@@ -238,17 +235,15 @@ def test_what_training_jobs_need_and_what_iam_cannot_limit_is_allowed(rights: Ri
         ),
     ],
 )
-def test_a_limit_that_is_missing_is_found_by_the_forbidden_calls(
-    rights: Rights, role: str, change: Any, found: set[str]
-) -> None:
+def test_a_limit_that_is_missing_is_found_by_the_forbidden_calls(rights, role, change, found):
     assert list_allowed(edit(rights, role, change)) == found
 
 
-def test_a_condition_that_is_missing_altogether_is_an_error(rights: Rights) -> None:
+def test_a_condition_that_is_missing_altogether_is_an_error(rights):
     planted = edit(rights, "", drop("sagemaker:CreateTrainingJob", "ArnEquals"))  # That of the notebook, too.
     with pytest.raises(RehearsalError, match="a policy must ask for sagemaker:OutputKmsKey"):
         list_allowed(planted)
 
 
-def test_each_forbidden_call_is_denied_for_want_of_the_right_alone(rights: Rights) -> None:
+def test_each_forbidden_call_is_denied_for_want_of_the_right_alone(rights):
     check_denials(rights, SUBMITTER)

@@ -2,7 +2,6 @@
 
 import json
 import re
-from typing import Any
 
 import aws_cdk as cdk
 import pytest
@@ -16,7 +15,7 @@ HOSTILE = ("nonsense text", "-1", "x" * 300, '{"a": 1}', "[1]", 12345678901)
 PYTHON = re.compile(r"\w\(|\bself\b|\bTrue\b|\bFalse\b|\bpass one$|^[a-z]\w*=")
 
 
-def _refuse(platform: str, key: str, value: Any) -> str:
+def _refuse(platform, key, value):
     context = {"platform": platform, key: value}
     if platform == "ec2" and not key.startswith("workers"):
         context["workers.instance_type"] = "m5.large"
@@ -28,7 +27,7 @@ def _refuse(platform: str, key: str, value: Any) -> str:
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_no_remedy_for_a_key_of_the_context_is_written_for_python(platform: str) -> None:
+def test_no_remedy_for_a_key_of_the_context_is_written_for_python(platform):
     refused = {
         key: {value: _refuse(platform, key, value) for value in HOSTILE} for key in list_keys(PLATFORMS[platform].kind)
     }
@@ -62,11 +61,11 @@ def test_no_remedy_for_a_key_of_the_context_is_written_for_python(platform: str)
         ("workers.volume_size", "9x", "workers.volume_size must have a unit, got '9x'; write e.g. 300GiB"),
     ],
 )
-def test_a_message_names_the_key_as_the_user_wrote_it(key: str, value: str, message: str) -> None:
+def test_a_message_names_the_key_as_the_user_wrote_it(key, value, message):
     assert _refuse("ec2", key, value).startswith(message)
 
 
-def test_values_of_python_are_spelled_as_the_context_reads_them() -> None:
+def test_values_of_python_are_spelled_as_the_context_reads_them():
     for python, context in (
         ("pass e.g. Duration.hours(1), or Size.gibibytes(300)", "pass e.g. 1h, or 300GiB"),
         ("pass NodeImage.deep_learning_ubuntu()", "pass deep-learning-ubuntu"),
@@ -78,7 +77,7 @@ def test_values_of_python_are_spelled_as_the_context_reads_them() -> None:
         )
 
 
-def test_a_warning_of_the_constructs_is_for_both() -> None:
+def test_a_warning_of_the_constructs_is_for_both():
     # The app and Python name a prop alike; a warning cannot know who wrote it.
     for platform, prop in (("ec2", "spending.stop_when_idle"), ("emr", "stop_when_idle")):
         stack = make_stack(cdk.App(), read_choices({"platform": platform})[0])

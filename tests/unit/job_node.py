@@ -36,13 +36,13 @@ sys.exit(answer[0] if answer else 1)
 """A program whose arguments are the socket and those of this one; it passes its files on and ends with the status."""
 
 
-def run_as_node(folder: Path, address: str, arguments: list[str]) -> int:
+def run_as_node(folder, address, arguments):
     """Run a subcommand as the node of an address."""
     lab = f"{folder}@{address}"
     os.environ["LAB"] = lab
     read_mark = job_processes._read_mark
 
-    def read_own_mark(process: Path) -> str:
+    def read_own_mark(process):
         try:
             variables = (process / "environ").read_bytes().split(b"\0")
         except OSError:
@@ -54,7 +54,7 @@ def run_as_node(folder: Path, address: str, arguments: list[str]) -> int:
     return main(arguments, folder / address, Programs(search_path))
 
 
-def serve(path: str) -> None:
+def serve(path):
     """Answer until this process is killed."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     server = socket.socket(socket.AF_UNIX)
@@ -68,7 +68,7 @@ def serve(path: str) -> None:
         connection.close()
 
 
-def answer(connection: socket.socket) -> int:
+def answer(connection):
     """Run one command with the files of the client, and tell it the status; a client that was killed hears nothing."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     words, files, _, _ = socket.recv_fds(connection, 1 << 16, 3)

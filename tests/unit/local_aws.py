@@ -64,7 +64,7 @@ class Answer:
     body: bytes
 
 
-def ask_moto(method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+def ask_moto(method, path, headers, body):
     """Hand a call to moto in this process, at the address of the service and region that it was signed for."""
     *_, region, service, _ = headers["Authorization"].partition("Credential=")[2].partition(",")[0].split("/")
     host = f"{service}.{region}.amazonaws.com"

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,12 +18,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "figures.md"
 class Master:
     """A master on which jobs are as fast as told, and end sooner than they should."""
 
-    def __init__(self, run: float, **changes: object) -> None:
-        self.commands: list[str] = []
+    def __init__(self, run, **changes):
+        self.commands = []
         self._run = run
         self._changes = changes
 
-    def ask(self, command: str) -> str:
+    def ask(self, command):
         self.commands.append(command)
         speed = self._run if "deeplearning run" in command else 1000.0
         seconds = int(command.split("--epochs ")[1]) * 1438 / speed / 5
@@ -116,20 +115,20 @@ def test_each_case_of_rounds_gives_two_figures(tmp_path, monkeypatch):
 class Cluster:
     """A cluster that is struck; what the full size commits during a strike is no sign that it trains again."""
 
-    def __init__(self) -> None:
-        self.steps: list[Step] = []
+    def __init__(self):
+        self.steps = []
         self.struck = 0
         self.situation = SimpleNamespace(job=SimpleNamespace(steps=lambda: self.steps))
 
-    def commit(self, size: int = recovery_cases.RANKS) -> None:
+    def commit(self, size=recovery_cases.RANKS):
         self.steps.append(Step(time.time(), "commit", 5, size))
 
-    def strike(self, _: object) -> None:
+    def strike(self, _):
         self.struck += 1
         self.commit()
         self.commit()
 
-    def wait_for(self, moment: str, has_come: Callable[[], bool]) -> None:
+    def wait_for(self, moment, has_come):
         assert not has_come(), moment
         self.commit(recovery_cases.RANKS - 1)
         self.commit()
@@ -137,7 +136,7 @@ class Cluster:
         self.commit()
         assert has_come(), moment
 
-    def finish(self) -> None:
+    def finish(self):
         self.steps.clear()
 
 

@@ -22,7 +22,7 @@ sys.exit(entry.main(sys.argv[3:]))
 """Runs a command, with Ctrl-C when it begins to import a module."""
 
 
-def start(command: str, point: str, *words: str, output: int = subprocess.PIPE) -> "subprocess.CompletedProcess[str]":
+def start(command, point, *words, output=subprocess.PIPE):
     program = [sys.executable, "-c", INTERRUPTION, f"{command}.main", point, *words]
     # argparse ignores that its help was not written, but Python cannot where output is buffered.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -39,9 +39,7 @@ def start(command: str, point: str, *words: str, output: int = subprocess.PIPE) 
         ("deeplearning_command", "deeplearning_command.context", ["completion", "bash"]),
     ],
 )
-def test_ctrl_c_while_a_command_loads_ends_it_with_status_130_and_one_word(
-    command: str, point: str, words: list[str]
-) -> None:
+def test_ctrl_c_while_a_command_loads_ends_it_with_status_130_and_one_word(command, point, words):
     ended = start(command, point, *words)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "\ninterrupted\n")
 
@@ -57,7 +55,7 @@ def test_ctrl_c_while_a_command_loads_ends_it_with_status_130_and_one_word(
         ("deeplearning_command", ["run", "--help"]),
     ],
 )
-def test_a_command_whose_reader_ended_says_nothing_and_has_status_141(command: str, words: list[str]) -> None:
+def test_a_command_whose_reader_ended_says_nothing_and_has_status_141(command, words):
     reader, writer = os.pipe()
     os.close(reader)
     ended = start(command, "", *words, output=writer)

@@ -4,9 +4,8 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import grimp
@@ -30,14 +29,14 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def generator() -> ModuleType:
+def generator():
     specification = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     return module
 
 
-def test_generated_pages_are_up_to_date(generator: ModuleType) -> None:
+def test_generated_pages_are_up_to_date(generator):
     text = generator.ARCHITECTURE.read_text()
     assert generator.render(text) == text, "run: make docs"
     assert all(len(row.split("|")[2].split()) > 2 for row in generator.folders_table().splitlines()[2:])
@@ -49,27 +48,27 @@ def test_generated_pages_are_up_to_date(generator: ModuleType) -> None:
     assert generator.fill(text, "consumer app", example) == text, "run: make docs"
 
 
-def test_the_diagrams_of_packages_draw_the_dependencies_that_are_there() -> None:
+def test_the_diagrams_of_packages_draw_the_dependencies_that_are_there():
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     graph = grimp.build_graph(*config["root_packages"], cache_dir=None)
-    imported: dict[str, set[str]] = {name: set() for name in config["root_packages"]}
+    imported = {name: set() for name in config["root_packages"]}
     for module in graph.modules:
         name = module.partition(".")[0]
         imported[name] |= {each.partition(".")[0] for each in graph.find_modules_directly_imported_by(module)} - {name}
     text = (ROOT / "docs" / "architecture.md").read_text()
-    drawn: dict[str, set[str]] = {name: set() for name in imported}
+    drawn = {name: set() for name in imported}
     for importer, target in re.findall(r"^    (\w+) --> (\w+)$", text, re.MULTILINE):
         drawn[importer].add(target)
     for name, packages in imported.items():
         assert drawn[name] <= packages <= _follow(drawn, name), name
 
 
-def _follow(arrows: dict[str, set[str]], start: str) -> set[str]:
+def _follow(arrows, start):
     """Return every package that arrows lead to, over others too."""
     return arrows[start].union(*(_follow(arrows, name) for name in arrows[start]))
 
 
-def test_the_table_of_props_is_up_to_date_and_an_old_one_is_noticed(generator: ModuleType) -> None:
+def test_the_table_of_props_is_up_to_date_and_an_old_one_is_noticed(generator):
     text, content = generator.PROPS.read_text(), generator.props_reference()
     assert generator.fill(text, "props", content) == text, "run: make docs"
     old = text.replace("`workers.min_capacity`", "`workers.least`")
@@ -85,11 +84,11 @@ PUBLIC = [
 ]
 
 
-def test_the_reference_of_the_api_is_up_to_date(generator: ModuleType) -> None:
+def test_the_reference_of_the_api_is_up_to_date(generator):
     assert generator.API.read_text() == generator.api_reference(), "run: make docs"
 
 
-def test_a_new_public_class_appears_in_the_reference(generator: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_public_class_appears_in_the_reference(generator, monkeypatch):
     monkeypatch.setattr(deeplearning_cdk, "Row", Row, raising=False)
     monkeypatch.setattr(deeplearning_cdk, "__all__", [*deeplearning_cdk.__all__, "Row"])
     page = generator.api_reference()
@@ -98,7 +97,7 @@ def test_a_new_public_class_appears_in_the_reference(generator: ModuleType, monk
 
 
 @pytest.mark.parametrize(("package", "name"), PUBLIC)
-def test_every_public_name_has_an_entry_and_docstrings(package: ModuleType, name: str) -> None:
+def test_every_public_name_has_an_entry_and_docstrings(package, name):
     entries = (ROOT / "docs" / "reference" / "api.md").read_text().splitlines()
     assert entries.count(f"::: {package.__name__}.{name}") == 1
     documented = dict(_list_docstrings(getattr(package, name)))
@@ -107,7 +106,7 @@ def test_every_public_name_has_an_entry_and_docstrings(package: ModuleType, name
     assert [member for member, text in documented.items() if re.search(r"\S +(Args|Attributes|Raises):", text)] == []
 
 
-def _list_docstrings(documented: object) -> Iterator[tuple[str, str]]:
+def _list_docstrings(documented):
     """Yield the names and docstrings of a class or function and of its public members, inherited ones excluded."""
     yield documented.__name__, documented.__doc__ or ""
     for name, member in vars(documented).items() if inspect.isclass(documented) else ():
@@ -120,7 +119,7 @@ def _list_docstrings(documented: object) -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture
-def site_pages(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def site_pages(monkeypatch):
     """Return the hooks of the site; mkdocs has an environment of its own, and the tested functions do not use it."""
     for name in ("mkdocs", "mkdocs.plugins", "mkdocs.structure", "mkdocs.structure.files"):
         monkeypatch.setitem(sys.modules, name, Mock())
@@ -130,7 +129,7 @@ def site_pages(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def test_cells_of_tables_have_the_names_of_their_columns(site_pages: ModuleType) -> None:
+def test_cells_of_tables_have_the_names_of_their_columns(site_pages):
     head = '<table>\n<thead>\n<tr>\n<th style="width: 9px;">a <code>"b"</code></th>\n<th>c</th>\n</tr>\n</thead>\n'
     body = "<tbody>\n<tr>\n<td>1</td>\n<td>2</td>\n</tr>\n<tr>\n<td>3</td>\n<td></td>\n</tr>\n</tbody>\n</table>"
     row = '<td data-label="a b">{}</td>\n<td data-label="c">{}</td>\n'
@@ -141,9 +140,7 @@ def test_cells_of_tables_have_the_names_of_their_columns(site_pages: ModuleType)
     assert row.format("3", "") in text
 
 
-def test_the_site_shows_the_version_and_links_to_the_repository_of_the_metadata(
-    site_pages: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_site_shows_the_version_and_links_to_the_repository_of_the_metadata(site_pages, monkeypatch, tmp_path):
     source = SimpleNamespace(file=SimpleNamespace(src_uri="contributing.md"), edit_url=None)
     config = site_pages.on_config(SimpleNamespace(site_name="deeplearning-cdk"))
     assert config.copyright == f"deeplearning-cdk {VERSION}, Apache-2.0"
@@ -164,7 +161,7 @@ def test_the_site_shows_the_version_and_links_to_the_repository_of_the_metadata(
     assert edit_url == "https://git.example.com/team/x/edit/main/CONTRIBUTING.md"
 
 
-def test_pages_request_nothing_from_the_repository(site_pages: ModuleType) -> None:
+def test_pages_request_nothing_from_the_repository(site_pages):
     page = SimpleNamespace(file=SimpleNamespace(dest_uri="index.html"))
     # Material for MkDocs requests api.github.com for such elements (its javascripts/components/source).
     link = '<a href="https://github.com/a/b" class="md-source" data-md-component="source">'
@@ -183,26 +180,26 @@ BREAKS = Trial("tests/a.py::test_breaks", "tests/a.py", "it goes on", frozenset(
 BENDS = Trial("bend", "cases/bend.toml", "A <bend>", frozenset({1, 2}), frozenset(), "case")
 
 
-def test_the_catalogue_numbers_faults_and_the_79_defects_without_a_gap() -> None:
+def test_the_catalogue_numbers_faults_and_the_79_defects_without_a_gap():
     keys = [row.key for row in read_catalogue(ROOT)]
     faults = len(keys) - 79
     assert keys == [*range(1, faults + 1), *(f"D{number:02}" for number in range(1, 80))]
 
 
 @pytest.fixture(scope="module")
-def trials() -> tuple[Trial, ...]:
+def trials():
     return tuple(find_trials(ROOT))
 
 
-def test_every_row_of_the_catalogue_is_accounted_for(trials: tuple[Trial, ...]) -> None:
+def test_every_row_of_the_catalogue_is_accounted_for(trials):
     assert find_mistakes(read_catalogue(ROOT), trials) == []
 
 
-def test_the_table_of_faults_shows_what_tries_each_row_today(trials: tuple[Trial, ...]) -> None:
+def test_the_table_of_faults_shows_what_tries_each_row_today(trials):
     assert (ROOT / TABLE).read_text() == render_table(read_catalogue(ROOT), trials), "run: make docs"
 
 
-def test_the_table_names_the_trials_of_each_row_or_why_there_is_none() -> None:
+def test_the_table_names_the_trials_of_each_row_or_why_there_is_none():
     lines = render_table(ROWS, [BREAKS, BENDS]).splitlines()
     both = "[it goes on](../tests/a.py)<br>rehearsal: [A \\<bend\\>](../cases/bend.toml)"
     assert f"| 1 | It breaks | goes on | {both} |" in lines
@@ -213,7 +210,7 @@ def test_the_table_names_the_trials_of_each_row_or_why_there_is_none() -> None:
     assert "| D01 | It broke | [it goes on](../tests/a.py) |" in lines
 
 
-def test_mistakes_between_catalogue_and_marks_are_named() -> None:
+def test_mistakes_between_catalogue_and_marks_are_named():
     stranger = Trial("x", "tests/x.py", "strange", frozenset({3, 70}), frozenset({"D00"}))
     assert find_mistakes(ROWS, [BREAKS, BENDS]) == []
     assert find_mistakes(ROWS, [BENDS, stranger]) == [
@@ -224,7 +221,7 @@ def test_mistakes_between_catalogue_and_marks_are_named() -> None:
     ]
 
 
-def test_a_test_of_a_stand_in_is_listed_and_does_not_count(tmp_path: Path) -> None:
+def test_a_test_of_a_stand_in_is_listed_and_does_not_count(tmp_path):
     folder = tmp_path / "tests" / "embedded_aws"
     folder.mkdir(parents=True)
     (folder / "test_all.py").write_text("@pytest.mark.fault(2)\ndef test_bends(): ...\n")
@@ -235,12 +232,12 @@ def test_a_test_of_a_stand_in_is_listed_and_does_not_count(tmp_path: Path) -> No
     assert "nothing yet<br>injector: [bends](../tests/embedded_aws/test_all.py) |" in page
 
 
-def test_the_catalogue_is_summed_up_in_a_line() -> None:
+def test_the_catalogue_is_summed_up_in_a_line():
     assert summarize(ROWS, [BREAKS]) == ("faults: 3 rows, 1 with tests, 0 with cases, 1 cannot occur, nothing tries 2")
     assert summarize(ROWS, [BREAKS, BENDS]) == "faults: 3 rows, 1 with tests, 2 with cases, 1 cannot occur"
 
 
-def test_marks_are_read_wherever_they_stand(tmp_path: Path) -> None:
+def test_marks_are_read_wherever_they_stand(tmp_path):
     (tmp_path / "test_all.py").write_text(
         """
 import pytest
@@ -262,7 +259,7 @@ def helper(): ...
 
 
 @pytest.mark.parametrize("mark", ["fault", "fault()", "fault(*ROWS)", 'fault("1")', "fault(True)", "defect(1)"])
-def test_a_mark_that_cannot_be_read_is_refused(tmp_path: Path, mark: str) -> None:
+def test_a_mark_that_cannot_be_read_is_refused(tmp_path, mark):
     (tmp_path / "test_one.py").write_text(f"@pytest.mark.{mark}\ndef test_one(): ...\n")
     with pytest.raises(ValueError, match=r"test_one.py:1: \w+ must be given plain"):
         list(read_tests(tmp_path, tmp_path / "test_one.py"))
@@ -275,7 +272,7 @@ def test_a_mark_that_cannot_be_read_is_refused(tmp_path: Path, mark: str) -> Non
         "class TestOne:\n    @pytest.mark.fault(7)\n    def test_one(self): ...",
     ],
 )
-def test_a_mark_that_the_table_would_miss_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_mark_that_the_table_would_miss_is_refused(tmp_path, text):
     (tmp_path / "test_one.py").write_text(f"def test_one(): ...\n{text}\n")
     with pytest.raises(ValueError, match=r"test_one.py:[23]: fault must decorate a function or stand in pytestmark"):
         list(read_tests(tmp_path, tmp_path / "test_one.py"))

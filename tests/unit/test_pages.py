@@ -3,7 +3,6 @@
 import ast
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,12 +29,12 @@ _OTHER_KEYS = {"platform", "regions", "vpc_id", "reservation", "zone"}
 """Of the stacks in `stacks`, and of the apps in examples."""
 
 
-def _name(page: Path) -> str:
+def _name(page):
     return page.relative_to(ROOT).as_posix()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
+def test_links_lead_to_files_and_headings_that_exist(page):
     for path, anchor in _LINK.findall(_without_code(page.read_text())):
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), f"{path} does not exist"
@@ -43,26 +42,26 @@ def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
             assert anchor in set(_list_anchors(target)), f"{path} has no heading #{anchor}"
 
 
-def test_every_page_is_in_the_navigation_of_the_site() -> None:
+def test_every_page_is_in_the_navigation_of_the_site():
     listed = set(re.findall(r": ([\w/.-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     elsewhere = {"reference/changelog.md", "contributing.md", "security.md", "guides/examples.md"}
     pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
     assert listed == pages | elsewhere | {"guides/rehearse-another-app.md"}
 
 
-def test_the_navigation_of_the_site_has_the_groups_of_the_readme() -> None:
+def test_the_navigation_of_the_site_has_the_groups_of_the_readme():
     groups = re.findall(r"^\| (\w+) \| \[", (ROOT / "README.md").read_text(), re.MULTILINE)
     listed = re.findall(r"^  - (\w+):", (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2], re.MULTILINE)
     assert listed == ["Home", *groups, "Reference"]
     assert "Train" in groups
 
 
-def test_the_readme_is_short() -> None:
+def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().split()) <= MOST_WORDS
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=_name)
-def test_context_keys_on_pages_exist(page: Path) -> None:
+def test_context_keys_on_pages_exist(page):
     keys = set(re.findall(r"-c ['\"]?([\w.]+)=", page.read_text()))
     assert (
         keys
@@ -74,7 +73,7 @@ def test_context_keys_on_pages_exist(page: Path) -> None:
     )
 
 
-def test_nothing_names_our_own_package_on_an_index() -> None:
+def test_nothing_names_our_own_package_on_an_index():
     """As long as nobody published the name, who claims it decides what such a command installs."""
     listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     paths = (ROOT / name for name in listing.split("\0") if name and not name.startswith(("tests/", "CHANGELOG")))
@@ -85,14 +84,14 @@ def test_nothing_names_our_own_package_on_an_index() -> None:
     assert find_index_installs('pip install boto3 "../deeplearning-cdk[operate]" dist/deeplearning_cdk-0.1.0.whl') == []
 
 
-def find_index_installs(text: str) -> list[str]:
+def find_index_installs(text):
     """Return the words by which installers would look this project up on an index."""
     commands = re.findall(r"\b(?:(?:pip|pipx|uv) (?:\w+ )*?(?:install|run|add)|uvx)\b([^\n;`]*)", text)
     words = (word.strip("\"',") for command in commands for word in command.split())
     return [word for word in words if re.match(r"deeplearning[-_.]cdk(?![\w.-]*/)", word, re.IGNORECASE)]
 
 
-def test_every_message_on_the_page_of_errors_is_in_the_source() -> None:
+def test_every_message_on_the_page_of_errors_is_in_the_source():
     written = "\n".join(_list_texts())
     page = (DOCS / "reference/errors.md").read_text()
     tables = re.findall(r"^\| (?:message|reason) \|.*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE)
@@ -102,17 +101,17 @@ def test_every_message_on_the_page_of_errors_is_in_the_source() -> None:
     assert not _is_written("encryption_key must be a key for encryption, got …", written)
 
 
-def _without_code(text: str) -> str:
+def _without_code(text):
     return re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
 
 
-def _is_written(message: str, written: str) -> bool:
+def _is_written(message, written):
     """Return whether the programs have a message, or the rule of a prop from which they compose it."""
     rule = re.search(r" must (.+?)(?:, got)? …?$", message)
     return message.removesuffix(" …").rstrip("…") in written or (rule is not None and rule[1] in written)
 
 
-def _list_texts() -> Iterator[str]:
+def _list_texts():
     """Yield every text of the programs, with an ellipsis in place of each value of an f-string."""
     folders = ("app.py", "cli", "constructs", "lambda", "rehearsal", "stacks", "userdata", "view")
     listing = subprocess.run(["git", "ls-files", "-z", *folders], cwd=ROOT, check=True, capture_output=True, text=True)
@@ -125,7 +124,7 @@ def _list_texts() -> Iterator[str]:
                     yield text
 
 
-def _list_anchors(page: Path) -> Iterator[str]:
+def _list_anchors(page):
     """Yield the anchors of headings as MkDocs and GitHub make them, and the names in the reference of the API."""
     yield from re.findall(r"^::: (.*)$", page.read_text(), re.MULTILINE)
     for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE):

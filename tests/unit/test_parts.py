@@ -6,21 +6,23 @@ import sys
 from pathlib import Path
 
 import pytest
+import tomllib
 
 from tests import __main__ as parts
+from tests import cpu
 from tests.__main__ import PARTS, QUICK_PARTS, Part, Run, read_tests, summarize
 
 ROOT = Path(__file__).parents[2]
 LOAD = (0.5, 0.25, 0.0)
 
 
-def _covers(part: Part, file: Path) -> bool:
+def _covers(part, file):
     ignored = [ROOT / path.partition("=")[2] for path in part.paths if path.startswith("--ignore=")]
     given = [ROOT / path for path in part.paths if not path.startswith("--")]
     return any(file.is_relative_to(path) for path in given) and not any(file.is_relative_to(path) for path in ignored)
 
 
-def test_each_test_is_in_one_part() -> None:
+def test_each_test_is_in_one_part():
     for file in (ROOT / "tests").rglob("test_*.py"):
         if not file.is_relative_to(ROOT / "tests" / "gates"):  # of `make check`
             assert sum(_covers(part, file) for part in PARTS) == 1, file
@@ -28,11 +30,11 @@ def test_each_test_is_in_one_part() -> None:
         assert all((ROOT / path.removeprefix("--ignore=")).exists() for path in part.paths), part
 
 
-def test_the_gate_runs_all_parts_in_two_commands() -> None:
+def test_the_gate_runs_all_parts_in_two_commands():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     commands = [line.split()[1:] for line in (ROOT / ".ci/run").read_text().splitlines() if line.startswith("make ")]
     words = [re.findall(rf"^{name}:.*\n\t.* -m tests *(.*)$", makefile, re.MULTILINE) for (name, *_) in commands]
-    assert commands == [["test"], ["test-rehearsals"], ["rehearse"]]
+    assert commands == [["test", "RATCHET=1"], ["test-rehearsals"], ["rehearse"]]
     assert words == [[""], ["base rehearsal changes"], []]
     assert {*QUICK_PARTS} | {part for part in PARTS if part.name.startswith(tuple(words[1][0].split()))} == {*PARTS}
 
@@ -51,9 +53,7 @@ def test_the_gate_runs_all_parts_in_two_commands() -> None:
         (("base", "plain", "one", "unit", "two"), (), 3, "last"),
     ],
 )
-def test_a_part_starts_when_a_place_its_memory_and_what_it_needs_are_there(
-    ended: tuple[str, ...], running: tuple[str, ...], places: int, expected: str | None
-) -> None:
+def test_a_part_starts_when_a_place_its_memory_and_what_it_needs_are_there(ended, running, places, expected):
     listed = (
         Part("base"),
         Part("unit", ("x",)),
@@ -66,17 +66,17 @@ def test_a_part_starts_when_a_place_its_memory_and_what_it_needs_are_there(
     assert (chosen and chosen.name) == expected
 
 
-def test_a_rehearsal_that_is_larger_than_the_memory_runs_all_the_same() -> None:
+def test_a_rehearsal_that_is_larger_than_the_memory_runs_all_the_same():
     only = Part("one", ("x",), ("base",), 8000)
     assert Run((only,), 1, 0).choose_next(()) == only
 
 
-def test_the_wait_of_each_part_and_the_slowest_tests_are_reported(tmp_path: Path) -> None:
-    told: list[str] = []
+def test_the_wait_of_each_part_and_the_slowest_tests_are_reported(tmp_path):
+    told = []
     run = Run((Part("first", ("x",)), Part("second", ("x",), ("first",))), 2, 0)
     statuses = {"first": 3, "second": 0}
 
-    def start(part: Part) -> "subprocess.Popen[bytes]":
+    def start(part):
         return subprocess.Popen([sys.executable, "-S", "-c", f"raise SystemExit({statuses[part.name]})"])
 
     run.carry_out(start, told.append)
@@ -103,7 +103,7 @@ def test_the_wait_of_each_part_and_the_slowest_tests_are_reported(tmp_path: Path
     ]
 
 
-def test_the_cpu_of_a_part_is_its_own_and_its_descendants() -> None:
+def test_the_cpu_of_a_part_is_its_own_and_its_descendants():
     burn = "import time; begin = time.process_time()\nwhile time.process_time() < begin + 0.2: pass"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', {burn!r}])"
     run = Run((Part("one", ("x",)),), 1, 0)
@@ -111,20 +111,37 @@ def test_the_cpu_of_a_part_is_its_own_and_its_descendants() -> None:
     assert run.cpu["one"] >= 0.2
 
 
-def test_a_part_that_fails_shows_its_log_and_fails_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_part_that_fails_shows_its_log_and_fails_the_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     scripts = {"good": "print('long'); print('1 passed')", "bad": "print('planted'); print('end'); raise SystemExit(1)"}
     monkeypatch.setattr(Part, "command", property(lambda part: [sys.executable, "-S", "-c", scripts[part.name]]))
     listed = (Part("good", ("x",)), Part("bad", ("x",)))
     monkeypatch.setattr(parts, "PARTS", listed)
     monkeypatch.setattr(parts, "QUICK_PARTS", listed)
+    monkeypatch.setattr(parts, "compare", lambda cpu, _: (["figures"], ["good"] if "bad" not in cpu else []))
     assert parts.main([]) == 1
     shown = capsys.readouterr().out
     assert "bad: FAILED with status 1" in shown
     assert "=== bad\nplanted\nend\n" in shown
     assert "=== good\n1 passed\n" in shown
     assert parts.main(["go"]) == 0
+    monkeypatch.setenv("RATCHET", "1")
+    assert parts.main(["go"]) == 1
+    assert "good must not take more CPU than tests/cpu.toml says" in capsys.readouterr().out
     assert parts.main(["none"]) == 2
     assert "parts must begin with none, got good, bad" in capsys.readouterr().out
+
+
+def test_each_part_that_boots_no_node_has_a_figure_of_its_cpu():
+    listed = tomllib.loads(cpu.FIGURES.read_text())["parts"]
+    assert set(listed) == {part.name for part in PARTS if not part.name.startswith(cpu.UNJUDGED)}
+
+
+@pytest.mark.parametrize(("seconds", "slowness", "is_wrong"), [(115, 1, False), (118, 1, True), (170, 1.5, False)])
+def test_the_cpu_of_a_part_is_judged_by_the_slowness_of_the_machine(tmp_path, monkeypatch, seconds, slowness, is_wrong):
+    monkeypatch.setattr(cpu, "FIGURES", tmp_path / "cpu.toml")
+    cpu.FIGURES.write_text("work_seconds = 0.1\n[parts]\none = 100.0\n")
+    lines, wrong = cpu.compare({"one": seconds, "job": 1000}, 0.1 * slowness)
+    assert len(lines) == 2
+    assert wrong == (["one"] if is_wrong else [])
+    assert cpu.compare({"new": 3.0}, 0.1)[1] == ["new"]

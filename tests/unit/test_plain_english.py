@@ -3,7 +3,6 @@
 import ast
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,13 +34,13 @@ LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "crit
 ERROR_CLASS = re.compile(r"(Error|Failure|Reason|Wait)$")
 
 
-def list_modules() -> list[Path]:
+def list_modules():
     """Return the tracked modules of the folders; the listing fails outside of a checkout."""
     listing = subprocess.run(["git", "ls-files", "-z", *FOLDERS], cwd=ROOT, check=True, capture_output=True, text=True)
     return [ROOT / name for name in listing.stdout.split("\0") if name.endswith(".py")]
 
 
-def list_docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def list_docstrings(tree):
     """Yield line and text of every docstring, those of constants and attributes included."""
     for node in ast.walk(tree):
         match node:
@@ -49,7 +48,7 @@ def list_docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, text
 
 
-def list_messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def list_messages(tree):
     """Yield line and text of every literal in the arguments of log calls and of errors."""
     for node in ast.walk(tree):
         match node:
@@ -59,7 +58,7 @@ def list_messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield from list_literals(node)
 
 
-def list_literals(call: ast.Call) -> Iterator[tuple[int, str]]:
+def list_literals(call):
     for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
         for node in ast.walk(argument):
             match node:
@@ -67,7 +66,7 @@ def list_literals(call: ast.Call) -> Iterator[tuple[int, str]]:
                     yield node.lineno, text
 
 
-def find_odd_words(source: str) -> list[tuple[int, str]]:
+def find_odd_words(source):
     """Return line and text of every docstring that opens with a question word, and of every message of a person."""
     tree = ast.parse(source)
     opened = [(line, text) for line, text in list_docstrings(tree) if first_word(text) in FIRST_WORDS]
@@ -75,7 +74,7 @@ def find_odd_words(source: str) -> list[tuple[int, str]]:
     return sorted({*opened, *odd})
 
 
-def first_word(text: str) -> str:
+def first_word(text):
     return "".join(re.findall(r"[A-Za-z']+", text)[:1])
 
 

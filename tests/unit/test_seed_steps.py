@@ -11,9 +11,7 @@ import io
 import itertools
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -72,7 +70,7 @@ OUTPUTS = set(
 )
 
 
-def read_steps(text: str) -> Iterator[tuple[str, list[str]]]:
+def read_steps(text):
     """Yield the guide and the cells of each row."""
     for section in text.split("\n## ")[1:]:
         title, _, body = section.partition("\n")
@@ -84,7 +82,7 @@ def read_steps(text: str) -> Iterator[tuple[str, list[str]]]:
 STEPS = list(read_steps(PAGE.read_text()))
 
 
-def find_mistakes(cells: list[str]) -> list[str]:
+def find_mistakes(cells):
     """Say what is wrong with a row."""
     if len(cells) != 3 or not all(cell.strip("`. ") for cell in cells):
         return ["each of three cells must say something"]
@@ -103,7 +101,7 @@ def find_mistakes(cells: list[str]) -> list[str]:
     return mistakes
 
 
-def refuse_text(text: str) -> str:
+def refuse_text(text):
     """Say why a text in backquotes names what is not there; empty when it does not."""
     plain = re.sub(r"\$\((?:[^()]|\(\([^()]*\)\)|\(([^()]|\([^()]*\))*\))*\)", "x", text.replace("...", "x"))
     words = shlex.split(re.sub(r"<[^>]*>", "x", plain))
@@ -114,20 +112,20 @@ def refuse_text(text: str) -> str:
     )
 
 
-def refuse_word(word: str) -> str:
+def refuse_word(word):
     """Say why a single word is neither prop nor output, path or program."""
     is_path = word in PATHS or word.startswith(f"E/{names.JOBS_FOLDER}/") or find_example(word)
     return "" if is_path or word in PROPS | OUTPUTS | NODE_PROGRAMS else "neither prop, output, path nor program"
 
 
-def read_guide_rows(guide: str) -> list[list[str]]:
+def read_guide_rows(guide):
     """Return the cells of the table of the predecessor's steps in a guide; none where it has no such table."""
     _, _, rest = (ROOT / "docs" / "guides" / guide).read_text().partition(f"{GUIDE_HEAD}\n")
     rows = itertools.takewhile(lambda line: line.startswith("|"), rest.splitlines())
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in rows][1:]
 
 
-def find_guide_mistakes(kind: Any, cells: list[str]) -> list[str]:
+def find_guide_mistakes(kind, cells):
     """Say what is wrong with a row of the guide to a platform, whose construct is of this kind."""
     if len(cells) != 2 or not all(cell.strip("`. ") for cell in cells):
         return ["each of two cells must say something"]
@@ -137,7 +135,7 @@ def find_guide_mistakes(kind: Any, cells: list[str]) -> list[str]:
     return mistakes + [f"{target}: no such file" for target in targets if not (guides / target).is_file()]
 
 
-def refuse_guide(kind: Any, text: str) -> str:
+def refuse_guide(kind, text):
     """Say why a text in backquotes is no prop, method, command, job file or EMR step; empty when it is one."""
     if called := re.fullmatch(r"training\.([a-z_]+)\(.*\)", text):
         return "" if hasattr(kind, called[1]) else f"no method {called[1]}"
@@ -151,7 +149,7 @@ def refuse_guide(kind: Any, text: str) -> str:
     return refuse_text(text) if len(words) > 1 else "neither prop, command nor job file"
 
 
-def refuse_command(words: list[str]) -> str:
+def refuse_command(words):
     """Say why a command would not be accepted; empty when it would."""
     if words[0] in REFUSALS:
         return REFUSALS[words[0]](words[1:])
@@ -160,25 +158,25 @@ def refuse_command(words: list[str]) -> str:
     return "" if words[0] in NODE_PROGRAMS else f"{words[0]}: no node has it"
 
 
-def refuse_node_command(words: list[str]) -> str:
+def refuse_node_command(words):
     """Say why `deeplearning` would not accept its arguments, or what it starts would not be there."""
     program = words[words.index("--") + 1 :] if "--" in words else []
     return refuse_arguments(make_node_parser(), words) or (refuse_command(program) if program else "")
 
 
-def refuse_cdk(words: list[str]) -> str:
+def refuse_cdk(words):
     """Say which context keys app.py does not know."""
     keys = {word.partition("=")[0] for before, word in itertools.pairwise(words) if before == "-c"}
     return ", ".join(sorted(keys - PROPS - STACK_KEYS))
 
 
-def refuse_target(words: list[str]) -> str:
+def refuse_target(words):
     """Say that there is no such target of make."""
     is_there = re.search(rf"^{words[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
     return "" if is_there else "no such target"
 
 
-def refuse_python(words: list[str]) -> str:
+def refuse_python(words):
     """Say that there is no such example, or which flags it does not take."""
     if example := find_example(words[0]):
         return refuse_flags(example, words[1:])
@@ -194,7 +192,7 @@ REFUSALS = {
 }
 
 
-def find_example(word: str) -> Path | None:
+def find_example(word):
     """Return the example that a word names, as it is called in the checkout, on the file system or in its folder."""
     name = (
         word.removeprefix("$EFS_MOUNT/").removeprefix("E/").removeprefix("deeplearning-cdk/").removeprefix("examples/")
@@ -203,7 +201,7 @@ def find_example(word: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def refuse_flags(example: Path, words: list[str]) -> str:
+def refuse_flags(example, words):
     """Say which flags an example does not take; those behind a program that it starts are that program's."""
     begin = next((index for index, word in enumerate(words) if word.startswith("python")), len(words))
     if started := words[begin + 1 :]:
@@ -219,7 +217,7 @@ def refuse_flags(example: Path, words: list[str]) -> str:
     return ", ".join(f"{example.name} takes no {flag}" for flag in flags if flag not in taken)
 
 
-def refuse_arguments(parser, arguments: list[str]) -> str:
+def refuse_arguments(parser, arguments):
     """Say why a parser refuses arguments."""
     said = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
@@ -283,12 +281,12 @@ def test_a_planted_mistake_is_found(cells, mistake):
     [(guide, cells) for guide in GUIDES for cells in read_guide_rows(guide)],
     ids=lambda cell: cell[0],
 )
-def test_a_step_of_a_platforms_guide_has_an_answer_that_exists(guide: str, cells: list[str]) -> None:
+def test_a_step_of_a_platforms_guide_has_an_answer_that_exists(guide, cells):
     assert find_guide_mistakes(GUIDES[guide][0], cells) == []
 
 
 @pytest.mark.parametrize("guide", GUIDES)
-def test_a_platforms_guide_has_each_step_of_the_predecessors_page(guide: str) -> None:
+def test_a_platforms_guide_has_each_step_of_the_predecessors_page(guide):
     steps = " ".join(cells[0] for cells in read_guide_rows(guide))
     assert [step for step in GUIDES[guide][1].split(", ") if step not in steps] == []
 
@@ -306,5 +304,5 @@ def test_a_platforms_guide_has_each_step_of_the_predecessors_page(guide: str) ->
         (["a step", "[wings](../wings.md)"], "../wings.md: no such file"),
     ],
 )
-def test_a_planted_mistake_in_a_platforms_guide_is_found(cells: list[str], mistake: str) -> None:
+def test_a_planted_mistake_in_a_platforms_guide_is_found(cells, mistake):
     assert any(mistake in found for found in find_guide_mistakes(SageMakerTraining, cells))

@@ -87,7 +87,7 @@ def test_progress_of_a_rehearsal_is_plain_in_a_file_and_in_a_terminal(hostile, c
 
 
 def test_every_command_prints_plain_text_whatever_it_prints(hostile, capsys):
-    def say() -> int:
+    def say():
         print(hostile)
         sys.stderr.write(hostile)
         return report_error(ValueError(hostile), as_json=True)

@@ -19,16 +19,16 @@ from cdk_rehearsal.errors import UnavailableError
         ({"XDG_CACHE_HOME": "relative", "HOME": "/home/me"}, "/home/me/.cache/deeplearning-cdk"),
     ],
 )
-def test_the_cache_is_the_users_and_no_checkouts(variables: dict[str, str], folder: str) -> None:
+def test_the_cache_is_the_users_and_no_checkouts(variables, folder):
     assert find_cache(variables) == Path(folder)
 
 
-def test_the_refusal_of_a_user_without_a_home_asks_for_a_folder() -> None:
+def test_the_refusal_of_a_user_without_a_home_asks_for_a_folder():
     with pytest.raises(UnavailableError, match="HOME must be this user's home, got ''; give --cache another folder"):
         find_cache({})
 
 
-def test_a_cache_that_cannot_be_written_is_refused_with_a_remedy(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_refused_with_a_remedy(tmp_path):
     require_cache(tmp_path / "new" / "cache")
     (tmp_path / "file").touch()
     for cache in (tmp_path / "file", tmp_path / "file" / "cache"):
@@ -36,27 +36,27 @@ def test_a_cache_that_cannot_be_written_is_refused_with_a_remedy(tmp_path: Path)
             fill_once(cache, "key", _fill, print)
 
 
-def _fill(work: Path) -> Path:
+def _fill(work):
     (work / "rest").write_text("not kept")
     (work / "made").mkdir()
     (work / "made" / "file").write_text("whole")
     return work / "made"
 
 
-def test_a_folder_is_made_once_and_what_was_beside_it_is_gone(tmp_path: Path) -> None:
+def test_a_folder_is_made_once_and_what_was_beside_it_is_gone(tmp_path):
     folder = fill_once(tmp_path / "cache", "key", _fill, print)
     assert folder == (tmp_path / "cache" / "key").resolve()
     assert [path.name for path in folder.iterdir()] == ["file"]
     assert sorted(path.name for path in folder.parent.iterdir()) == [".key.lock", "key"]
 
-    def refuse(_work: Path) -> Path:
+    def refuse(_work):
         raise AssertionError("it is there already")
 
     assert fill_once(tmp_path / "cache", "key", refuse, print) == folder
 
 
-def test_an_attempt_that_fails_leaves_no_folder_and_the_next_one_removes_what_it_left(tmp_path: Path) -> None:
-    def fail(work: Path) -> Path:
+def test_an_attempt_that_fails_leaves_no_folder_and_the_next_one_removes_what_it_left(tmp_path):
+    def fail(work):
         (work / "half").write_text("half")
         raise OSError("planted")
 
@@ -67,8 +67,8 @@ def test_an_attempt_that_fails_leaves_no_folder_and_the_next_one_removes_what_it
     assert sorted(path.name for path in tmp_path.iterdir()) == [".key.lock", "key"]
 
 
-def test_a_part_is_waited_for_with_a_word_others_and_fellow_readers_are_not(tmp_path: Path) -> None:
-    told: list[str] = []
+def test_a_part_is_waited_for_with_a_word_others_and_fellow_readers_are_not(tmp_path):
+    told = []
     with (
         lock_cache(tmp_path, "first", told.append, is_shared=True),
         lock_cache(tmp_path, "first", told.append, is_shared=True),

@@ -6,15 +6,15 @@ from cdk_rehearsal.assembly import AssemblyStack
 from cdk_rehearsal.key_pairs import assume_key_pairs
 
 
-def _assume(resources: dict[str, object]) -> dict[str, str]:
+def _assume(resources):
     return assume_key_pairs([AssemblyStack("s", "123456789012", "us-east-1", {"Resources": resources}, ())])
 
 
-def _launch_template(**data: object) -> dict[str, object]:
+def _launch_template(**data):
     return {"Type": "AWS::EC2::LaunchTemplate", "Properties": {"LaunchTemplateData": data}}
 
 
-def test_each_key_pair_that_a_template_names_gets_a_key() -> None:
+def test_each_key_pair_that_a_template_names_gets_a_key():
     resources = {
         "Master": _launch_template(KeyName="mine"),
         "Workers": _launch_template(KeyName="mine"),
@@ -26,13 +26,11 @@ def test_each_key_pair_that_a_template_names_gets_a_key() -> None:
     assert load_ssh_public_key(pair[1].encode())
 
 
-def test_a_key_pair_of_the_template_itself_is_not_made_up() -> None:
+def test_a_key_pair_of_the_template_itself_is_not_made_up():
     assert _assume({"Master": _launch_template(KeyName={"Ref": "KeyPair"})}) == {}
 
 
-def test_instances_and_launch_configurations_name_key_pairs_too() -> None:
+def test_instances_and_launch_configurations_name_key_pairs_too():
     kinds = ("AWS::EC2::Instance", "AWS::AutoScaling::LaunchConfiguration")
-    resources: dict[str, object] = {
-        kind.rpartition(":")[2]: {"Type": kind, "Properties": {"KeyName": kind}} for kind in kinds
-    }
+    resources = {kind.rpartition(":")[2]: {"Type": kind, "Properties": {"KeyName": kind}} for kind in kinds}
     assert _assume(resources).keys() == set(kinds)

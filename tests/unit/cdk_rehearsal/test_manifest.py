@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import aws_cdk as cdk
 import pytest
@@ -28,38 +27,38 @@ COMMANDS = (
 )
 
 
-def _write(folder: Path, manifest: Any) -> Path:
+def _write(folder, manifest):
     folder.mkdir()
     (folder / "manifest.json").write_text(manifest if isinstance(manifest, str) else json.dumps(manifest))
     return folder
 
 
-def _is_nowhere(folder: Path) -> Path:
+def _is_nowhere(folder):
     return folder / "nope"
 
 
-def _is_a_file(folder: Path) -> Path:
+def _is_a_file(folder):
     (folder / "app.py").touch()
     return folder / "app.py"
 
 
-def _is_an_empty_folder(folder: Path) -> Path:
+def _is_an_empty_folder(folder):
     return folder
 
 
-def _is_a_browsers_manifest(folder: Path) -> Path:
+def _is_a_browsers_manifest(folder):
     return _write(folder / "web", {"name": "a page", "icons": []})
 
 
-def _is_half_written(folder: Path) -> Path:
+def _is_half_written(folder):
     return _write(folder / "half", '{"version": "55')
 
 
-def _is_of_another_format(folder: Path) -> Path:
+def _is_of_another_format(folder):
     return _write(folder / "next", {"version": "99.0.0", "artifacts": {"s": {**STACK, "properties": {"template": 1}}}})
 
 
-def _has_lost_its_template(folder: Path) -> Path:
+def _has_lost_its_template(folder):
     return _write(folder / "lost", {"version": "55.0.0", "artifacts": {"s": STACK}})
 
 
@@ -78,9 +77,7 @@ def _has_lost_its_template(folder: Path) -> Path:
         (_has_lost_its_template, "assembly must have {0}/s.template.json: No such file or directory; synthesize again"),
     ],
 )
-def test_every_command_refuses_what_is_no_assembly_in_the_same_words(
-    make: Callable[[Path], Path], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_refuses_what_is_no_assembly_in_the_same_words(make, message, tmp_path, capsys):
     folder = make(tmp_path)
     said = set()
     for command in COMMANDS:
@@ -91,7 +88,7 @@ def test_every_command_refuses_what_is_no_assembly_in_the_same_words(
     assert "Errno" not in line
 
 
-def test_the_remedy_for_an_app_without_a_folder_of_its_own_writes_the_assembly(tmp_path: Path) -> None:
+def test_the_remedy_for_an_app_without_a_folder_of_its_own_writes_the_assembly(tmp_path):
     (tmp_path / "app.py").write_text('import aws_cdk as cdk\napp = cdk.App()\ncdk.Stack(app, "s")\napp.synth()\n')
     folder = tmp_path / "cdk.out"
     with pytest.raises(AssemblyError) as caught:
@@ -105,7 +102,7 @@ def test_the_remedy_for_an_app_without_a_folder_of_its_own_writes_the_assembly(t
 Notes = Sequence[Callable[[cdk.Annotations], None]]
 
 
-def _synthesize(folder: Path, stacks: dict[str, Notes]) -> Path:
+def _synthesize(folder, stacks):
     """Synthesize an app with a queue with notes in each stack; a name such as `Prod/training` is that of a stage."""
     app = cdk.App(outdir=str(folder), analytics_reporting=False, builtin_cloud_formation_validation=False)
     for name, notes in stacks.items():
@@ -117,13 +114,11 @@ def _synthesize(folder: Path, stacks: dict[str, Notes]) -> Path:
     return folder
 
 
-def _warn(text: str) -> Callable[[cdk.Annotations], None]:
+def _warn(text):
     return lambda annotations: annotations.add_warning_v2("trial:id", text)
 
 
-def test_warnings_are_printed_once_with_their_construct_and_those_of_stages_too(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_warnings_are_printed_once_with_their_construct_and_those_of_stages_too(tmp_path, capsys):
     notes = (_warn("costs\nmoney"), lambda annotations: annotations.add_info("all is well"))
     folder = _synthesize(tmp_path / "out", {"Prod/training": (_warn("never stops"),), "plain": notes})
     report_warnings(folder, [])
@@ -135,7 +130,7 @@ def test_warnings_are_printed_once_with_their_construct_and_those_of_stages_too(
         assert capsys.readouterr().err == line
 
 
-def test_warnings_within_a_manifest_are_read_as_those_of_a_file_are(tmp_path: Path) -> None:
+def test_warnings_within_a_manifest_are_read_as_those_of_a_file_are(tmp_path):
     """aws-cdk-lib wrote them there before it had `additionalMetadataFile`."""
     warning = {"type": "aws:cdk:warning", "data": "costs money"}
     artifact = {**STACK, "metadata": {"/s/Queue": [warning, {"type": "aws:cdk:logicalId", "data": "Queue"}, warning]}}
@@ -143,7 +138,7 @@ def test_warnings_within_a_manifest_are_read_as_those_of_a_file_are(tmp_path: Pa
     assert [str(message) for message in read_messages(folder, ["s"])] == ["/s/Queue: costs money"]
 
 
-def test_a_stack_with_an_error_of_the_app_is_refused_as_the_cdk_cli_refuses_it(tmp_path: Path) -> None:
+def test_a_stack_with_an_error_of_the_app_is_refused_as_the_cdk_cli_refuses_it(tmp_path):
     """`cdk deploy` ends with "Found errors" for the chosen stacks alone (aws-cdk-cli, `validateStacksMetadata`)."""
     folder = _synthesize(
         tmp_path / "out", {"good": (_warn("costs"),), "bad": (lambda annotations: annotations.add_error("is broken"),)}

@@ -12,7 +12,6 @@ import json
 import ssl
 import threading
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from cryptography import x509
@@ -38,7 +37,7 @@ RUNNING = {"running": {"startedAt": NOW}}
 class ApiServer:
     """Objects of one cluster, behind a socket of this machine."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder):
         """Listen, with a certificate authority of its own."""
         self.objects = {}
         self.script = ["running", "succeeded"]

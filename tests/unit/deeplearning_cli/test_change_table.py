@@ -46,17 +46,17 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_every_prop_of_a_platform_is_changed_once(platform: str) -> None:
+def test_every_prop_of_a_platform_is_changed_once(platform):
     changed = {sample.prop for sample in SAMPLES if platform in sample.platforms}
     assert [prop for prop in list_props(platform) if prop not in changed] == []
 
 
-def test_no_changed_prop_is_unknown() -> None:
+def test_no_changed_prop_is_unknown():
     known = {prop for platform in PLATFORMS for prop in list_props(platform)}
     assert [sample.prop for sample in SAMPLES if sample.prop not in known] == []
 
 
-def test_the_table_of_changes_agrees_with_the_services() -> None:
+def test_the_table_of_changes_agrees_with_the_services():
     lines = PAGE.read_text().partition("generated: changes -->")[2].partition("<!-- end")[0].strip().splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     found = {(row[0], platform): cell for row in rows[2:] for platform, cell in zip(rows[0][1:], row[1:], strict=True)}

@@ -3,15 +3,13 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from cdk_rehearsal.assembly import AssemblyStack
 from deeplearning_cli.main import main
 from deeplearning_cli.rehearsal import read_chosen, rehearse_cases
-from deeplearning_rehearsal.cases.case import Case
 from deeplearning_rehearsal.cases.loader import list_cases
 from deeplearning_rehearsal.cases.results import merge_result
 from deeplearning_rehearsal.cases.run import one_case
@@ -37,7 +35,7 @@ REPORT = {
 Enclosure = Callable[[str, str], int]
 
 
-def test_the_list_has_a_line_for_each_case(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_has_a_line_for_each_case(capsys):
     assert main(["rehearse", "--list-cases"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == [case.name for case in list_cases()]
@@ -65,15 +63,13 @@ def test_the_list_has_a_line_for_each_case(capsys: pytest.CaptureFixture[str]) -
         (["--app", "x", "--case", "quota,nothing"], "--case must be one of "),
     ],
 )
-def test_arguments_that_contradict_each_other_end_with_status_2(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_arguments_that_contradict_each_other_end_with_status_2(arguments, message, capsys):
     assert main(["rehearse", *arguments]) == 2
     assert message in capsys.readouterr().err
 
 
 @pytest.fixture
-def options(tmp_path: Path) -> RehearsalOptions:
+def options(tmp_path):
     return RehearsalOptions(
         assembly=tmp_path / "cdk.out",
         stack=None,
@@ -89,7 +85,7 @@ def options(tmp_path: Path) -> RehearsalOptions:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_to_download(monkeypatch: pytest.MonkeyPatch) -> None:
+def _nothing_to_download(monkeypatch):
     """There is no assembly here to look for packages in."""
     monkeypatch.setattr(one_case, "read_cluster", lambda *_: AssemblyStack("s", "123456789012", "us-east-1", {}, ()))
     monkeypatch.setattr(one_case, "prepare_software", lambda *_: ())
@@ -97,11 +93,11 @@ def _nothing_to_download(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def enclose(monkeypatch: pytest.MonkeyPatch) -> Callable[[Enclosure], None]:
+def enclose(monkeypatch):
     return lambda enclosure: monkeypatch.setattr(one_case, "run_enclosed", enclosure)
 
 
-def _choose(folder: Path) -> tuple[Case, ...]:
+def _choose(folder):
     arguments = argparse.Namespace(
         nodes=None,
         expect=None,
@@ -117,23 +113,21 @@ def _choose(folder: Path) -> tuple[Case, ...]:
     return read_chosen(f"{folder / 'own.py'}::pair", arguments)
 
 
-def _rehearse(chosen: Sequence[Case], app: str | None, options: RehearsalOptions) -> int:
+def _rehearse(chosen, app, options):
     return rehearse_cases(chosen, app, options, jobs=None, again=False)
 
 
-def _write_report(argument: str, **changes: object) -> RehearsalOptions:
+def _write_report(argument, **changes):
     options = RehearsalOptions.from_json(argument)
     options.folder.mkdir(parents=True, exist_ok=True)
     (options.folder / "report.json").write_text(json.dumps(REPORT | changes))
     return options
 
 
-def test_a_case_runs_with_its_own_options_and_leaves_its_entry(
-    options: RehearsalOptions, enclose: Callable[[Enclosure], None], tmp_path: Path
-) -> None:
+def test_a_case_runs_with_its_own_options_and_leaves_its_entry(options, enclose, tmp_path):
     seen = []
 
-    def enclosure(module: str, argument: str) -> int:
+    def enclosure(module, argument):
         seen.append((module, _write_report(argument)))
         return 0
 
@@ -147,9 +141,7 @@ def test_a_case_runs_with_its_own_options_and_leaves_its_entry(
     assert json.loads((tmp_path / "cases.json").read_text())["pair"]["verdict"] == "pass"
 
 
-def test_a_case_that_leaves_no_report_fails_though_an_older_one_passed(
-    options: RehearsalOptions, enclose: Callable[[Enclosure], None], tmp_path: Path
-) -> None:
+def test_a_case_that_leaves_no_report_fails_though_an_older_one_passed(options, enclose, tmp_path):
     (tmp_path / "pair").mkdir()
     (tmp_path / "pair" / "report.json").write_text(json.dumps(REPORT))
     merge_result(tmp_path, "pair", {"verdict": "pass", "seconds": 1.0, "reasons": []})
@@ -162,19 +154,15 @@ def test_a_case_that_leaves_no_report_fails_though_an_older_one_passed(
     )
 
 
-def test_an_interrupted_case_ends_with_status_130(
-    options: RehearsalOptions, enclose: Callable[[Enclosure], None], tmp_path: Path
-) -> None:
+def test_an_interrupted_case_ends_with_status_130(options, enclose, tmp_path):
     enclose(lambda *_: 130)
     assert _rehearse(_choose(tmp_path), None, options) == 130
 
 
-def test_a_named_case_is_rehearsed_though_it_passed_on_the_same_sources(
-    options: RehearsalOptions, enclose: Callable[[Enclosure], None], tmp_path: Path
-) -> None:
+def test_a_named_case_is_rehearsed_though_it_passed_on_the_same_sources(options, enclose, tmp_path):
     ran = []
 
-    def enclosure(_module: str, argument: str) -> int:
+    def enclosure(_module, argument):
         ran.append(_write_report(argument))
         return 0
 
@@ -184,9 +172,7 @@ def test_a_named_case_is_rehearsed_though_it_passed_on_the_same_sources(
     assert len(ran) == 2
 
 
-def test_an_app_that_fails_is_the_cases_failure(
-    options: RehearsalOptions, enclose: Callable[[Enclosure], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_app_that_fails_is_the_cases_failure(options, enclose, tmp_path, capsys):
     enclose(lambda *_: pytest.fail("nothing was synthesized"))
     command = f"{sys.executable} -c 'import sys; sys.exit(\"error: planted\")'"
     assert _rehearse(_choose(tmp_path), command, options) == 1

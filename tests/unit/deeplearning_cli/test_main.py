@@ -4,8 +4,6 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +15,7 @@ from deeplearning_rehearsal.options import RehearsalOptions
 HEAVY = ("aws_cdk", "boto3", "botocore", "jinja2", "moto", "rich", "jsii")
 
 
-def _run_help() -> "subprocess.CompletedProcess[str]":
+def _run_help():
     code = (
         "import sys\nfrom deeplearning_cli.main import main\n"
         "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
@@ -26,7 +24,7 @@ def _run_help() -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
 
-def test_help_imports_nothing_heavy(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_imports_nothing_heavy(capsys):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     answer = _run_help()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -37,7 +35,7 @@ def test_help_imports_nothing_heavy(capsys: pytest.CaptureFixture[str]) -> None:
     assert "loaded: []" in answer.stdout
 
 
-def test_commands_about_an_account_import_no_rehearsal() -> None:
+def test_commands_about_an_account_import_no_rehearsal():
     modules = [COMMANDS[name] for name in ("submit", "jobs", "stop", "plan", "status", "logs", "ssh", "upgrade")]
     code = (
         f"import importlib, sys\nfor name in {modules!r}:\n    importlib.import_module(f'deeplearning_cli.{{name}}')\n"
@@ -63,9 +61,7 @@ def test_commands_about_an_account_import_no_rehearsal() -> None:
         (["completion", "sh"], "invalid choice: 'sh'"),
     ],
 )
-def test_bad_arguments_end_with_status_2_and_a_reason(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_arguments_end_with_status_2_and_a_reason(arguments, message, capsys):
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
@@ -73,9 +69,7 @@ def test_bad_arguments_end_with_status_2_and_a_reason(
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "completion"])
-def test_an_unknown_argument_is_reported_with_the_usage_of_its_command(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_argument_is_reported_with_the_usage_of_its_command(command, capsys):
     required = {
         "deploy": "--regions=us-east-1",
         "rehearse": "cdk.out",
@@ -99,7 +93,7 @@ GROUP = {
 BUCKET = {"Type": "AWS::S3::Bucket", "Properties": {}}
 
 
-def write_assembly(folder: Path, **stacks: object) -> Path:
+def write_assembly(folder, **stacks):
     """Write an assembly with a stack for each name, which has one resource."""
     artifacts = {}
     for name, resource_ in stacks.items():
@@ -110,18 +104,14 @@ def write_assembly(folder: Path, **stacks: object) -> Path:
     return folder
 
 
-def test_a_stack_without_a_cluster_is_refused_before_anything_slow_is_begun(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stack_without_a_cluster_is_refused_before_anything_slow_is_begun(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("deeplearning_cli.rehearsal.prepare_software", lambda *_: pytest.fail("it made the base root"))
     write_assembly(tmp_path, store=BUCKET)
     assert main(["rehearse", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert "stack must have a cluster, got store without an Auto Scaling group" in capsys.readouterr().err
 
 
-def test_a_stack_that_the_assembly_has_not_is_refused_before_anything_slow_is_begun(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stack_that_the_assembly_has_not_is_refused_before_anything_slow_is_begun(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("deeplearning_cli.rehearsal.prepare_software", lambda *_: pytest.fail("it made the base root"))
     write_assembly(tmp_path, one=GROUP, two=GROUP)
     for options in (["--stack", "three"], []):
@@ -129,9 +119,7 @@ def test_a_stack_that_the_assembly_has_not_is_refused_before_anything_slow_is_be
         assert "stack must name one of one, two, got" in capsys.readouterr().err
 
 
-def test_errors_are_json_for_programs_and_a_line_for_people(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_are_json_for_programs_and_a_line_for_people(tmp_path, capsys, monkeypatch):
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     commands = (
@@ -150,16 +138,14 @@ def test_errors_are_json_for_programs_and_a_line_for_people(
 
 
 @pytest.mark.parametrize(("program", "run"), [("deeplearning-cdk", main), ("cdk-rehearse", cdk_rehearse.main)])
-def test_both_commands_print_the_projects_version(
-    program: str, run: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_both_commands_print_the_projects_version(program, run, capsys):
     with pytest.raises(SystemExit) as ended:
         run(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"{program} {VERSION}\n"
 
 
-def test_without_a_command_the_help_is_printed_and_the_status_is_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_the_help_is_printed_and_the_status_is_2(capsys):
     assert main([]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -167,7 +153,7 @@ def test_without_a_command_the_help_is_printed_and_the_status_is_2(capsys: pytes
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS, "completion"])
-def test_the_help_of_every_level_has_exit_statuses(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_every_level_has_exit_statuses(command, capsys):
     with pytest.raises(SystemExit) as ended:
         main([*filter(None, [command]), "--help"])
     assert ended.value.code == 0
@@ -175,19 +161,19 @@ def test_the_help_of_every_level_has_exit_statuses(command: str, capsys: pytest.
     assert " ".join(statuses.split()).partition("; example")[0].count(" 2 ") == 1
 
 
-def test_levels_are_taken_in_any_case() -> None:
+def test_levels_are_taken_in_any_case():
     assert make_parser().parse_args(["logs", "--level", "warning"]).level == "WARNING"
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_shell_completes_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_shell_completes_every_command(shell, capsys):
     assert main(["completion", shell]) == 0
     script = capsys.readouterr().out
     for word in ("rehearse", "status", "upgrade", "completion"):
         assert word in script
 
 
-def test_bash_completes_commands_and_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bash_completes_commands_and_options(tmp_path, capsys):
     main(["completion", "bash"])
     script = tmp_path / "completion.sh"
     script.write_text(capsys.readouterr().out)
@@ -201,7 +187,7 @@ def test_bash_completes_commands_and_options(tmp_path: Path, capsys: pytest.Capt
         assert answer.stdout.strip() == expected, answer.stderr
 
 
-def test_without_root_it_says_why_and_ends_with_status_2(tmp_path: Path) -> None:
+def test_without_root_it_says_why_and_ends_with_status_2(tmp_path):
     write_assembly(tmp_path, only=GROUP)
     code = (
         "import os, sys\n"
@@ -218,10 +204,8 @@ def test_without_root_it_says_why_and_ends_with_status_2(tmp_path: Path) -> None
     ("expected", "options", "shown"),
     [(8, [], 1), (0, [], 0), (0, ["--gpus-per-node", "2"], 2), (8, ["--gpus-per-node", "0"], 0)],
 )
-def test_nodes_show_gpus_by_default_only_where_their_type_has_some(
-    expected: int, options: list[str], shown: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[RehearsalOptions] = []
+def test_nodes_show_gpus_by_default_only_where_their_type_has_some(expected, options, shown, tmp_path, monkeypatch):
+    given = []
     monkeypatch.setattr("deeplearning_cli.rehearsal.require_namespaces", lambda: None)
     monkeypatch.setattr("deeplearning_cli.rehearsal.prepare_software", lambda *_: None)
     monkeypatch.setattr(

@@ -4,7 +4,6 @@ import functools
 import json
 import re
 from dataclasses import asdict, replace
-from typing import Any
 
 import hypothesis.strategies as st
 import kubernetes_validate
@@ -68,7 +67,7 @@ clusters = st.builds(
 
 
 @st.composite
-def submissions(draw: Any) -> tuple[SubmissionSettings, JobDefinition]:
+def submissions(draw):
     """A cluster, and a job that fits its nodes."""
     cluster = draw(clusters)
     slots = draw(st.none() | st.integers(1, max(1, cluster.gpu_count)))
@@ -76,31 +75,28 @@ def submissions(draw: Any) -> tuple[SubmissionSettings, JobDefinition]:
     return replace(SUBMISSION, kubernetes=cluster), replace(draw(jobs), gpus_per_member=slots, members=members)
 
 
-def judge(document: dict[str, Any], versions: tuple[str, ...] = VERSIONS) -> None:
+def judge(document, versions=VERSIONS):
     """Hold an object against the strict schemas of every version that the stack offers, and of the next one."""
     for version in versions:
         kubernetes_validate.validate(document, version, strict=True)
 
 
-def get_container(job: dict[str, Any]) -> dict[str, Any]:
-    container: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]
-    return container
+def get_container(job):
+    return job["spec"]["template"]["spec"]["containers"][0]
 
 
-def expand(text: str) -> str:
+def expand(text):
     """Return a variable's value as a container gets it (Kubernetes API reference, EnvVar, `value`)."""
     return re.sub(r"\$\$|\$\(DEEPLEARNING_POD\)", lambda found: "$" if found[0] == "$$" else "a pod", text)
 
 
 @settings(max_examples=10)
 @given(submissions(), st.sampled_from(VERSIONS))
-def test_the_job_of_any_definition_passes_the_strict_schemas(
-    found: tuple[SubmissionSettings, JobDefinition], version: str
-) -> None:
+def test_the_job_of_any_definition_passes_the_strict_schemas(found, version):
     judge(make_job(*found), (version,))
 
 
-def test_a_job_with_every_field_passes_the_strict_schemas_of_each_version() -> None:
+def test_a_job_with_every_field_passes_the_strict_schemas_of_each_version():
     queued = replace(SUBMISSION, kubernetes=replace(KUBERNETES, queue="team"))
     judge(make_job(queued, replace(JOB, max_seconds=600, retries=2)))
 
@@ -108,9 +104,7 @@ def test_a_job_with_every_field_passes_the_strict_schemas_of_each_version() -> N
 @pytest.mark.parametrize("has_nvidia_plugin", [True, False])
 @pytest.mark.parametrize("gpu_count", [0, 8])
 @pytest.mark.parametrize("efa_count", [0, 4])
-def test_the_objects_of_a_cluster_pass_the_strict_schemas(
-    efa_count: int, gpu_count: int, *, has_nvidia_plugin: bool
-) -> None:
+def test_the_objects_of_a_cluster_pass_the_strict_schemas(efa_count, gpu_count, *, has_nvidia_plugin):
     cluster = replace(KUBERNETES, efa_count=efa_count, gpu_count=gpu_count, has_nvidia_plugin=has_nvidia_plugin)
     found = make_cluster_objects(cluster, {"start_pod.py": "print()"})
     for each in found:
@@ -121,7 +115,7 @@ def test_the_objects_of_a_cluster_pass_the_strict_schemas(
 
 
 @given(submissions())
-def test_pods_keep_within_the_limits_of_their_namespace(found: tuple[SubmissionSettings, JobDefinition]) -> None:
+def test_pods_keep_within_the_limits_of_their_namespace(found):
     submission, definition = found
     assert submission.kubernetes
     namespace, *_ = make_cluster_objects(submission.kubernetes, {"start_pod.py": "print()"})
@@ -134,7 +128,7 @@ def test_pods_keep_within_the_limits_of_their_namespace(found: tuple[SubmissionS
     assert kinds == {"persistentVolumeClaim", "emptyDir", "configMap"}
 
 
-def test_the_plugins_have_the_security_contexts_of_their_sources() -> None:
+def test_the_plugins_have_the_security_contexts_of_their_sources():
     """
     The chart of the EFA plugin runs it privileged, which the namespace of jobs would refuse.
 
@@ -161,7 +155,7 @@ def test_the_plugins_have_the_security_contexts_of_their_sources() -> None:
         ("cn-northwest-1", "961992271922.dkr.ecr.cn-northwest-1.amazonaws.com.cn"),
     ],
 )
-def test_the_efa_plugin_comes_from_a_registry_of_the_partition(region: str, registry: str) -> None:
+def test_the_efa_plugin_comes_from_a_registry_of_the_partition(region, registry):
     """EKS user guide, "View Amazon container image registries for Amazon EKS add-ons"; aws/eks-charts, values.yaml."""
     (plugin,) = (
         each for each in make_cluster_objects(replace(KUBERNETES, region=region), {}) if each["kind"] == "DaemonSet"
@@ -170,7 +164,7 @@ def test_the_efa_plugin_comes_from_a_registry_of_the_partition(region: str, regi
     assert container["image"] == f"{registry}/eks/aws-efa-k8s-device-plugin:v0.5.20"
 
 
-def test_the_schemas_refuse_a_field_that_kubernetes_does_not_have() -> None:
+def test_the_schemas_refuse_a_field_that_kubernetes_does_not_have():
     job = make_job(SUBMISSION, JOB)
     job["spec"]["completionMod"] = "Indexed"
     with pytest.raises(kubernetes_validate.ValidationError):
@@ -178,7 +172,7 @@ def test_the_schemas_refuse_a_field_that_kubernetes_does_not_have() -> None:
 
 
 @given(submissions())
-def test_ranks_are_members_times_gpus(found: tuple[SubmissionSettings, JobDefinition]) -> None:
+def test_ranks_are_members_times_gpus(found):
     submission, definition = found
     cluster = submission.kubernetes
     assert cluster is not None
@@ -197,7 +191,7 @@ def test_ranks_are_members_times_gpus(found: tuple[SubmissionSettings, JobDefini
 
 
 @given(submissions())
-def test_pods_read_the_job_from_their_variable(found: tuple[SubmissionSettings, JobDefinition]) -> None:
+def test_pods_read_the_job_from_their_variable(found):
     submission, definition = found
     job = make_job(submission, definition)
     for each in get_container(job)["env"]:
@@ -206,9 +200,7 @@ def test_pods_read_the_job_from_their_variable(found: tuple[SubmissionSettings, 
 
 
 @given(submissions(), st.integers(0, 3))
-def test_pods_read_the_data_of_the_job_from_their_variable(
-    found: tuple[SubmissionSettings, JobDefinition], count: int
-) -> None:
+def test_pods_read_the_data_of_the_job_from_their_variable(found, count):
     submission, definition = found
     assert submission.kubernetes
     sources = submission.kubernetes.data
@@ -219,7 +211,7 @@ def test_pods_read_the_data_of_the_job_from_their_variable(
     assert json.loads(variables.get("DEEPLEARNING_SOURCES", "[]")) == [asdict(source) for source in chosen]
 
 
-def test_kubernetes_replaces_nothing_in_a_definition() -> None:
+def test_kubernetes_replaces_nothing_in_a_definition():
     definition = replace(JOB, program=("sh", "-c", "echo $$ $(DEEPLEARNING_POD) $HOME"))
     job = make_job(SUBMISSION, definition)
     (text,) = (each["value"] for each in get_container(job)["env"] if each["name"] == DEFINITION_VARIABLE)
@@ -228,7 +220,7 @@ def test_kubernetes_replaces_nothing_in_a_definition() -> None:
 
 
 @given(names)
-def test_the_names_of_jobs_pods_and_hosts_are_names_of_kubernetes(name: str) -> None:
+def test_the_names_of_jobs_pods_and_hosts_are_names_of_kubernetes(name):
     found = name_job(name)
     assert NAME_OF_KUBERNETES.fullmatch(found)
     assert len(f"{found}-999-x7k2q") <= 63  # The label of a pod with its name, and DNS (RFC 1123).
@@ -236,7 +228,7 @@ def test_the_names_of_jobs_pods_and_hosts_are_names_of_kubernetes(name: str) -> 
 
 
 @given(names, names)
-def test_names_that_lose_more_than_underscores_stay_apart(first: str, second: str) -> None:
+def test_names_that_lose_more_than_underscores_stay_apart(first, second):
     is_same = first.replace("_", "-") == second.replace("_", "-")
     assert is_same or name_job(first) != name_job(second)
 
@@ -252,13 +244,13 @@ def test_names_that_lose_more_than_underscores_stay_apart(first: str, second: st
         ("a_", "a-571fb0e3"),
     ],
 )
-def test_a_name_has_a_digest_where_letters_are_lost(job: str, name: str) -> None:
+def test_a_name_has_a_digest_where_letters_are_lost(job, name):
     assert name_job(job) == name
     assert make_job(SUBMISSION, replace(JOB, name=job))["metadata"]["annotations"][JOB_LABEL] == job
 
 
 @pytest.mark.parametrize("text", ["train-digits", "train-digits-0", "Train-0-x7k2q", "-0-x7k2q", "train-1000-x7k2q"])
-def test_a_name_that_no_pod_of_a_job_has_is_no_member(text: str) -> None:
+def test_a_name_that_no_pod_of_a_job_has_is_no_member(text):
     with pytest.raises(ContractError, match="must be like i-0123456789abcdef0, algo-1 or train-0-abcde"):
         Member(text, "10.0.0.1", 0, f"ssh-rsa {'A' * 32}")
 
@@ -271,9 +263,7 @@ def test_a_name_that_no_pod_of_a_job_has_is_no_member(text: str) -> None:
         (2, "166796Mi", "330Gi", "83398Mi"),
     ],
 )
-def test_a_pod_has_limits_of_memory_and_disk_by_its_share_of_the_gpus(
-    gpus: int | None, memory: str, disk: str, shared: str
-) -> None:
+def test_a_pod_has_limits_of_memory_and_disk_by_its_share_of_the_gpus(gpus, memory, disk, shared):
     """
     A pod beyond a limit of its own costs a retry, and one that the kubelet evicts for its node does not.
 
@@ -288,26 +278,26 @@ def test_a_pod_has_limits_of_memory_and_disk_by_its_share_of_the_gpus(
     assert not job["spec"]["template"]["spec"]["containers"][0]["resources"].keys() - {"limits"}
 
 
-def test_a_pod_without_gpus_has_the_room_of_its_node() -> None:
+def test_a_pod_without_gpus_has_the_room_of_its_node():
     sized = replace(KUBERNETES, gpu_count=0, efa_count=0, memory_mib=12_646, disk_gibibytes=140)
     limits = get_container(make_job(replace(SUBMISSION, kubernetes=sized), JOB))["resources"]["limits"]
     assert limits == {"memory": "12646Mi", "ephemeral-storage": "140Gi"}
 
 
-def test_a_pod_of_a_type_whose_size_is_not_known_has_no_limit_of_memory() -> None:
+def test_a_pod_of_a_type_whose_size_is_not_known_has_no_limit_of_memory():
     job = make_job(SUBMISSION, JOB)
     assert get_container(job)["resources"]["limits"].keys() == {GPU, EFA}
     assert {"name": "memory", "emptyDir": {"medium": "Memory"}} in job["spec"]["template"]["spec"]["volumes"]
 
 
-def test_a_job_of_a_queue_waits_for_it() -> None:
+def test_a_job_of_a_queue_waits_for_it():
     assert "suspend" not in make_job(SUBMISSION, JOB)["spec"]
     queued = make_job(replace(SUBMISSION, kubernetes=replace(KUBERNETES, queue="team")), JOB)
     assert queued["spec"]["suspend"] is True
     assert queued["metadata"]["labels"][QUEUE_LABEL] == "team"
 
 
-def test_retries_and_limits_of_time_are_those_of_the_definition() -> None:
+def test_retries_and_limits_of_time_are_those_of_the_definition():
     spec = make_job(SUBMISSION, replace(JOB, retries=3, max_seconds=600))["spec"]
     assert (spec["backoffLimitPerIndex"], spec["maxFailedIndexes"], spec["activeDeadlineSeconds"]) == (3, 0, 600)
     assert "activeDeadlineSeconds" not in make_job(SUBMISSION, JOB)["spec"]
@@ -326,22 +316,22 @@ def test_retries_and_limits_of_time_are_those_of_the_definition() -> None:
         ({"program": ("python3", "x" * 140_000)}, "job must have at most 131047 characters on EKS"),
     ],
 )
-def test_a_job_that_no_pod_could_run_is_refused(changes: dict[str, Any], said: str) -> None:
+def test_a_job_that_no_pod_could_run_is_refused(changes, said):
     with pytest.raises(ContractError, match=said):
         make_job(SUBMISSION, replace(JOB, **changes))
 
 
-def test_a_job_of_another_program_has_no_definition() -> None:
+def test_a_job_of_another_program_has_no_definition():
     with pytest.raises(ContractError, match="Job must have the variable DEEPLEARNING_DEFINITION"):
         read_job({"spec": {"template": {"spec": {"containers": [{"name": "other", "image": "image"}]}}}})
 
 
-def test_a_document_without_kubernetes_is_refused() -> None:
+def test_a_document_without_kubernetes_is_refused():
     with pytest.raises(ContractError, match="must have the settings of Kubernetes"):
         make_job(replace(SUBMISSION, kubernetes=None), JOB)
 
 
-def test_the_submission_document_keeps_the_settings_and_fits_its_parameter() -> None:
+def test_the_submission_document_keeps_the_settings_and_fits_its_parameter():
     data = (DataSettings("coco", "bucket", "coco/", "efs"),)
     submission = replace(SUBMISSION, kubernetes=replace(KUBERNETES, queue="team", data=data, authority="A" * 1500))
     text = json.dumps(submission.to_document())

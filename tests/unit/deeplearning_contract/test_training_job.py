@@ -12,7 +12,6 @@ from dataclasses import replace
 import botocore.session
 import hypothesis.strategies as st
 import pytest
-from botocore.model import OperationModel
 from botocore.validate import ParamValidator
 from hypothesis import given
 
@@ -84,12 +83,12 @@ settings = st.builds(
 
 
 @functools.cache
-def load_operation() -> OperationModel:
+def load_operation():
     """Load the service model, 7 MB of JSON, once."""
     return botocore.session.get_session().get_service_model("sagemaker").operation_model("CreateTrainingJob")
 
 
-def list_findings(request: dict[str, object]) -> list[str]:
+def list_findings(request):
     """Return what botocore refuses to send, and what is outside of the service's limits."""
     unsendable = ParamValidator().validate(request, load_operation().input_shape).generate_report()
     outside = judge_request("sagemaker", "CreateTrainingJob", request, "request")
@@ -97,19 +96,19 @@ def list_findings(request: dict[str, object]) -> list[str]:
 
 
 @given(settings, jobs)
-def test_the_request_of_any_job_fits_the_service_model(training: TrainingSettings, job: JobDefinition) -> None:
+def test_the_request_of_any_job_fits_the_service_model(training, job):
     name = name_training_job(training, job.name, "20260102030405")
     request = make_training_request(replace(SUBMISSION, training=training), job, name)
     assert list_findings(request) == []
 
 
 @given(jobs)
-def test_containers_read_the_job_from_the_hyperparameters(job: JobDefinition) -> None:
+def test_containers_read_the_job_from_the_hyperparameters(job):
     parameters = make_training_request(SUBMISSION, job, NAME)["HyperParameters"]
     assert read_training_job(parameters) == replace(job, ends_cluster=False)
 
 
-def test_a_definition_of_20000_characters_travels_in_parts() -> None:
+def test_a_definition_of_20000_characters_travels_in_parts():
     job = replace(JOB, program=("python3", "x" * 20_000))
     request = make_training_request(SUBMISSION, job, NAME)
     assert len(request["HyperParameters"]) > 8
@@ -117,7 +116,7 @@ def test_a_definition_of_20000_characters_travels_in_parts() -> None:
     assert read_training_job(request["HyperParameters"]) == job
 
 
-def test_a_definition_that_is_longer_than_all_parts_is_refused() -> None:
+def test_a_definition_that_is_longer_than_all_parts_is_refused():
     job = replace(JOB, program=("python3", "x" * 225_000))
     with pytest.raises(ContractError, match="at most 225000 characters on SageMaker"):
         make_training_request(SUBMISSION, job, NAME)
@@ -133,11 +132,11 @@ def test_a_definition_that_is_longer_than_all_parts_is_refused() -> None:
         ("a.", "0123abcd-a-20260102030405"),
     ],
 )
-def test_names_are_in_lower_case_and_end_with_the_time(job: str, name: str) -> None:
+def test_names_are_in_lower_case_and_end_with_the_time(job, name):
     assert name_training_job(TRAINING, job, "20260102030405") == name
 
 
-def test_a_job_takes_its_members_and_a_shorter_time_from_its_definition() -> None:
+def test_a_job_takes_its_members_and_a_shorter_time_from_its_definition():
     job = replace(JOB, members=4, max_seconds=600)
     request = make_training_request(SUBMISSION, job, NAME)
     assert request["ResourceConfig"]["InstanceCount"] == 4
@@ -146,19 +145,19 @@ def test_a_job_takes_its_members_and_a_shorter_time_from_its_definition() -> Non
     assert longer["StoppingCondition"] == {"MaxRuntimeInSeconds": 86_400}
 
 
-def test_a_type_with_disks_of_its_own_gets_no_key_for_them() -> None:
+def test_a_type_with_disks_of_its_own_gets_no_key_for_them():
     request = make_training_request(replace(SUBMISSION, training=replace(TRAINING, volume_gibibytes=0)), JOB, NAME)
     assert "VolumeKmsKeyId" not in request["ResourceConfig"]
 
 
-def test_spot_capacity_has_a_longest_wait() -> None:
+def test_spot_capacity_has_a_longest_wait():
     spot = replace(SUBMISSION, training=replace(TRAINING, max_wait_seconds=172_800))
     request = make_training_request(spot, JOB, NAME)
     assert request["EnableManagedSpotTraining"] is True
     assert request["StoppingCondition"]["MaxWaitTimeInSeconds"] == 172_800
 
 
-def test_each_target_of_data_has_its_kind_of_channel() -> None:
+def test_each_target_of_data_has_its_kind_of_channel():
     data = (
         DataSettings("copied", "bucket", "train/", "efs"),
         DataSettings("streamed", "bucket", "", "stream"),
@@ -176,22 +175,22 @@ def test_each_target_of_data_has_its_kind_of_channel() -> None:
     assert [each["ChannelName"] for each in only][2:] == ["streamed"]
 
 
-def test_data_that_the_stack_does_not_have_is_refused() -> None:
+def test_data_that_the_stack_does_not_have_is_refused():
     with pytest.raises(ContractError, match="data must be names of the stack's data, got 'coco'; the stack has none"):
         choose_data(TRAINING, replace(JOB, data=("coco",)))
 
 
-def test_a_job_in_a_container_is_refused() -> None:
+def test_a_job_in_a_container_is_refused():
     with pytest.raises(ContractError, match="container must be left out on SageMaker"):
         make_training_request(SUBMISSION, replace(JOB, container="image"), NAME)
 
 
-def test_a_document_without_training_jobs_is_refused() -> None:
+def test_a_document_without_training_jobs_is_refused():
     with pytest.raises(ContractError, match="must have the settings of training jobs"):
         make_training_request(replace(SUBMISSION, training=None), JOB, NAME)
 
 
-def test_the_submission_document_keeps_the_training_settings() -> None:
+def test_the_submission_document_keeps_the_training_settings():
     assert SubmissionSettings.from_json(json.dumps(SUBMISSION.to_document())) == SUBMISSION
 
 
@@ -204,7 +203,7 @@ def test_the_submission_document_keeps_the_training_settings() -> None:
         ("step 7 lossless 0.1", None),
     ],
 )
-def test_the_loss_is_read_from_lines_of_the_examples_and_of_tensorpack(line: str, value: str | None) -> None:
+def test_the_loss_is_read_from_lines_of_the_examples_and_of_tensorpack(line, value):
     """TensorPack's ScalarPrinter prints `name: value` (tensorpack, callbacks/monitor.py)."""
     found = re.search(METRICS["loss"], line)
     assert (found[1] if found else None) == value

@@ -2,9 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
 
 import pytest
 
@@ -32,29 +30,29 @@ Answer = tuple[int, str, str]
 class Master:
     """A node that answers each command as told."""
 
-    def __init__(self, answer: Callable[[str], Answer]) -> None:
-        self.commands: list[str] = []
+    def __init__(self, answer):
+        self.commands = []
         self._answer = answer
 
-    def run(self, instance_id: str, argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
+    def run(self, instance_id, argv, **options):
         assert (instance_id, options["user"], options["login_shell"]) == ("i-0", "ubuntu", True)
         self.commands.append(argv[2])
         return subprocess.CompletedProcess(list(argv), *self._answer(argv[2]))
 
 
-def _trained(_command: str) -> Answer:
+def _trained(_command):
     return 0, f"[0] {json.dumps(RESULT)}\nrun 1 of horovod: /efs/jobs/horovod/runs/1\n", ""
 
 
-def _run(master: Master) -> TrialRun:
+def _run(master):
     return TrialRun(master, "i-0", "ubuntu", hosts=2, ranks=2, report=lambda _: None)
 
 
-def _attempt(status: int | None = 0, **changes: Any) -> Attempt:
+def _attempt(status=0, **changes):
     return Attempt(WAY, status, RESULT | changes, 12.0, "the last line")
 
 
-def test_a_job_on_all_hosts_with_all_ranks_that_has_learnt_is_as_promised() -> None:
+def test_a_job_on_all_hosts_with_all_ranks_that_has_learnt_is_as_promised():
     assert judge_attempt(_attempt(), hosts=2, ranks=2) == ()
 
 
@@ -72,11 +70,11 @@ def test_a_job_on_all_hosts_with_all_ranks_that_has_learnt_is_as_promised() -> N
         ),
     ],
 )
-def test_a_broken_promise_of_an_attempt_is_reported(attempt: Attempt, problem: str) -> None:
+def test_a_broken_promise_of_an_attempt_is_reported(attempt, problem):
     assert judge_attempt(attempt, hosts=2, ranks=2) == (problem,)
 
 
-def test_a_launcher_holds_when_each_of_its_ways_does() -> None:
+def test_a_launcher_holds_when_each_of_its_ways_does():
     trial = Trial("mpi", (WAY, Way("seed", "mpirun -np 2 python3 train_digits.py")))
     run = _run(Master(_trained))
     run.carry_out(trial)
@@ -95,13 +93,13 @@ def test_a_launcher_holds_when_each_of_its_ways_does() -> None:
     assert "mpi (seed) FAILED" in describe_way("mpi", asdict(report.ways[1]))
 
 
-def test_a_job_that_prints_no_result_does_not_pass_for_trained() -> None:
+def test_a_job_that_prints_no_result_does_not_pass_for_trained():
     run = _run(Master(lambda _: (0, "all done\n", "")))
     run.carry_out(Trial("horovod", (WAY,)))
     assert run.reports["horovod"].ways[0].problems[0].endswith("it wrote: all done")
 
 
-def test_every_launcher_is_tried_through_run_and_as_the_predecessors_did_where_they_had_it() -> None:
+def test_every_launcher_is_tried_through_run_and_as_the_predecessors_did_where_they_had_it():
     named = choose_trials((*(trial.launcher for trial in TRIALS), "tf-ps", "tf-multiworker", "mxnet"))
     kinds = {trial.launcher: [way.kind for way in trial.ways] for trial in named}
     assert set(kinds) == {"horovod", "mpi", "torchrun", "tf-ps", "tf-multiworker", "mxnet"}
@@ -111,7 +109,7 @@ def test_every_launcher_is_tried_through_run_and_as_the_predecessors_did_where_t
 
 
 @pytest.mark.parametrize(("status", "count"), [(0, 0), (1, 1), (None, 1)])
-def test_a_look_at_what_a_job_left_must_end_well_and_needs_no_result(status: int | None, count: int) -> None:
+def test_a_look_at_what_a_job_left_must_end_well_and_needs_no_result(status, count):
     attempt = Attempt(Way("look", "curl"), status, {}, 1.0, "refused")
     problems = judge_attempt(attempt, hosts=2, ranks=2)
     assert len(problems) == count
@@ -119,12 +117,12 @@ def test_a_look_at_what_a_job_left_must_end_well_and_needs_no_result(status: int
     assert line.startswith("tf-ps (look) FAILED" if count else "tf-ps (look): as promised, 1.0 s: curl")
 
 
-def test_trials_are_chosen_by_name_and_else_are_all_that_need_no_environment_of_their_own() -> None:
+def test_trials_are_chosen_by_name_and_else_are_all_that_need_no_environment_of_their_own():
     assert choose_trials(()) == TRIALS
     assert [trial.launcher for trial in choose_trials(("keras", "mpi"))] == ["keras", "mpi"]
 
 
-def test_each_program_that_a_trial_starts_is_among_the_examples() -> None:
+def test_each_program_that_a_trial_starts_is_among_the_examples():
     words = {word for trial in (*TRIALS, *EXTRA_TRIALS) for way in trial.ways for word in way.command.split()}
     programs = {word for word in words if word.endswith((".py", ".sh"))}
     assert "train_digits.py" in programs

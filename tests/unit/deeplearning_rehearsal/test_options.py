@@ -1,7 +1,6 @@
 """Options of the command line reach the enclosed process, and the template's own limits are kept."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,8 +9,8 @@ from deeplearning_rehearsal.options import RehearsalOptions
 from deeplearning_rehearsal.platforms.ec2 import WORKER_MINIMUM_VARIABLE, Ec2Platform
 
 
-def _template(fewest: Any) -> dict[str, Any]:
-    def group(desired: str) -> dict[str, Any]:
+def _template(fewest):
+    def group(desired):
         return {"Type": "AWS::AutoScaling::AutoScalingGroup", "Properties": {"DesiredCapacity": desired}}
 
     variables = {WORKER_MINIMUM_VARIABLE: fewest}
@@ -25,7 +24,7 @@ def _template(fewest: Any) -> dict[str, Any]:
     }
 
 
-def test_options_survive_the_way_into_the_enclosed_process() -> None:
+def test_options_survive_the_way_into_the_enclosed_process():
     options = RehearsalOptions(
         assembly=Path("/a/cdk.out"),
         stack=None,
@@ -42,7 +41,7 @@ def test_options_survive_the_way_into_the_enclosed_process() -> None:
     assert (options.cache, options.work) == (Path("/cache"), Path("/a/out/lab"))
 
 
-def test_a_fault_case_has_a_folder_of_its_own_and_shares_the_cache() -> None:
+def test_a_fault_case_has_a_folder_of_its_own_and_shares_the_cache():
     options = RehearsalOptions(
         assembly=Path("/a/cdk.out"),
         expect="failed",
@@ -55,11 +54,11 @@ def test_a_fault_case_has_a_folder_of_its_own_and_shares_the_cache() -> None:
     assert options.cache == Path("/cache")
 
 
-def test_requested_nodes_are_those_of_all_groups() -> None:
+def test_requested_nodes_are_those_of_all_groups():
     assert Ec2Platform().count_nodes(_template("1")) == 4
 
 
-def test_nodes_that_the_stack_asks_for_are_counted_whatever_its_groups_say() -> None:
+def test_nodes_that_the_stack_asks_for_are_counted_whatever_its_groups_say():
     template = _template("1")
     for name in ("Master", "Workers"):
         template["Resources"][name]["Properties"] = {"MinSize": "0"}
@@ -69,7 +68,7 @@ def test_nodes_that_the_stack_asks_for_are_counted_whatever_its_groups_say() -> 
     assert Ec2Platform().count_nodes(template) == 6
 
 
-def test_fewer_nodes_than_the_stack_is_content_with_are_refused_before_anything_is_deployed() -> None:
+def test_fewer_nodes_than_the_stack_is_content_with_are_refused_before_anything_is_deployed():
     with pytest.raises(UnavailableError) as caught:
         Ec2Platform().require_nodes(_template("2"), 2)
     assert str(caught.value) == (
@@ -79,5 +78,5 @@ def test_fewer_nodes_than_the_stack_is_content_with_are_refused_before_anything_
 
 
 @pytest.mark.parametrize(("fewest", "nodes"), [("2", 3), ("0", 1), ({"Ref": "Fewest"}, 1), (None, 1)])
-def test_sizes_that_may_form_are_not_refused(fewest: Any, nodes: int) -> None:
+def test_sizes_that_may_form_are_not_refused(fewest, nodes):
     Ec2Platform().require_nodes(_template(fewest), nodes)

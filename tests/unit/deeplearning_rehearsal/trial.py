@@ -1,14 +1,12 @@
 """A case of a test, and an account for it."""
 
-from typing import Any
-
-from deeplearning_rehearsal.cases.case import Case, case
+from deeplearning_rehearsal.cases.case import case
 
 
-def make_trial(**keys: Any) -> Case:
+def make_trial(**keys):
     """Return a case that only waits for the end."""
 
-    def trial(run: Any) -> None:
+    def trial(run):
         run.finish()
 
     return case("A trial", **keys)(trial)
@@ -19,12 +17,12 @@ class Account:
 
     region, partition = "eu-west-1", "aws"
 
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, dict[str, Any]]] = []
+    def __init__(self):
+        self.calls = []
 
-    def client(self, service: str) -> Any:
+    def client(self, service):
         assert service == "s3"
         return self
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return lambda **arguments: self.calls.append((name, arguments))

@@ -227,7 +227,7 @@ def test_control_characters_of_a_node_reach_no_terminal():
     assert (problem.cause, problem.remedy) == (SIGNALLED.format("bad [2J news; do this"), advise_on_resource(""))
 
 
-def test_a_failure_of_provisioning_is_shown_with_its_own_remedy() -> None:
+def test_a_failure_of_provisioning_is_shown_with_its_own_remedy():
     details = {"provision": "environment", "state": "failed", "detail": "not compiled; use torchrun; see /log"}
     reason = Reason("not compiled", "use torchrun; see /log")
     lines = [make_line(WORKER_ID, "worker", "provisioning failed", level="WARNING", **details, reason=reason)]

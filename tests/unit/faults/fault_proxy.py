@@ -14,11 +14,11 @@ import struct
 import threading
 import urllib.parse
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
-from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
+from botocore.awsrequest import AWSResponse, HeadersDict
 from moto.core.botocore_stubber import MockRawResponse
 
 from deeplearning_node.deadline import Clock
@@ -71,11 +71,11 @@ class Fault:
     seconds: float = 0.0
 
 
-def forward_over_http(url: str) -> Callable[[str, str, dict[str, str], bytes], Answer]:
+def forward_over_http(url):
     """Return what hands calls on to a server of this machine."""
     address = urllib.parse.urlsplit(url)
 
-    def forward(method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+    def forward(method, path, headers, body):
         connection = http.client.HTTPConnection(address.hostname, address.port, timeout=GENEROUS_SECONDS)
         with contextlib.closing(connection):
             connection.request(method, path, body, headers)
@@ -86,10 +86,10 @@ def forward_over_http(url: str) -> Callable[[str, str, dict[str, str], bytes], A
     return forward
 
 
-def refuse(code: str, status: int = 400, message: str = "") -> Fault:
+def refuse(code, status=400, message=""):
     """Return a fault that answers with an error of AWS's, in the protocol of the call."""
 
-    def respond(call: Call, _answer: Answer | None) -> Answer:
+    def respond(call, _answer):
         text = message or f"the call to {call.operation} was refused"
         if call.protocol == "json":
             document = {"__type": f"com.amazonaws.fault#{code}", "message": text}
@@ -104,7 +104,7 @@ def refuse(code: str, status: int = 400, message: str = "") -> Fault:
     return Fault(respond)
 
 
-def answer_with(change: Callable[[Call, bytes], bytes]) -> Fault:
+def answer_with(change):
     """Return a fault that changes the body of AWS's answer."""
     return Fault(
         lambda call, answer: answer and Answer(answer.status, answer.headers, change(call, answer.body)),
@@ -112,23 +112,23 @@ def answer_with(change: Callable[[Call, bytes], bytes]) -> Fault:
     )
 
 
-def replay_first() -> Fault:
+def replay_first():
     """Return a fault that answers every call as it did the first one: a stale read."""
-    kept: list[Answer] = []
+    kept = []
 
-    def respond(_call: Call, answer: Answer | None) -> Answer | None:
+    def respond(_call, answer):
         kept.append(answer)
         return kept[0]
 
     return Fault(respond, has_effect=True)
 
 
-def garble_status() -> Fault:
+def garble_status():
     """Return a fault that answers with what is no HTTP at all."""
     return Fault(lambda call, answer: Answer(0, (), b"SSH-2.0-OpenSSH_9.6\r\n"))
 
 
-def stall(seconds: float) -> Fault:
+def stall(seconds):
     """Return a fault that never answers; the caller's own time-out costs so many seconds of its clock, and no real."""
     return Fault(stalls=True, seconds=seconds)
 
@@ -178,7 +178,7 @@ class FaultProxy:
     _stalled: set[int] = field(default_factory=set)
     _plans: list[tuple[str, tuple[int, ...], Fault]] = field(default_factory=list)
 
-    def inject(self, fault: Fault, operation: str = "", on: tuple[int, ...] = EVERY) -> None:
+    def inject(self, fault, operation="", on=EVERY):
         """
         Break calls.
 
@@ -189,16 +189,16 @@ class FaultProxy:
         """
         self._plans.append((operation, on, fault))
 
-    def clear(self) -> None:
+    def clear(self):
         """Break nothing any more, and count anew."""
         self._plans.clear()
         self.calls.clear()
 
-    def count(self, operation: str) -> int:
+    def count(self, operation):
         """Return how often an operation was called."""
         return Counter(self.calls)[operation]
 
-    def find_fault(self, call: Call) -> Fault | None:
+    def find_fault(self, call):
         """Return what is to be done to a call; None for nothing."""
         for operation, on, fault in self._plans:
             number = call.number if operation else call.total
@@ -206,12 +206,12 @@ class FaultProxy:
                 return fault
         return None
 
-    def note(self, operation: str, protocol: str, body: bytes) -> Call:
+    def note(self, operation, protocol, body):
         """Count a call."""
         self.calls.append(operation)
         return Call(operation, protocol, self.count(operation), len(self.calls), body)
 
-    def answer(self, request: AWSPreparedRequest, **_: object) -> AWSResponse | None:
+    def answer(self, request, **_):
         """Answer botocore's `before-send` where nothing is to be broken; what is broken takes the way through HTTP."""
         parts = urllib.parse.urlsplit(request.url)
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
@@ -225,15 +225,15 @@ class FaultProxy:
         answer = self.forward(request.method, path, headers | {"Host": parts.netloc}, body)
         return AWSResponse(request.url, answer.status, HeadersDict(answer.headers), MockRawResponse(answer.body))
 
-    def stall(self, port: int, seconds: float) -> None:
+    def stall(self, port, seconds):
         """Let the caller at a port of this machine give up: the clock moves before it does."""
         self.spent(seconds)
         self._stalled.add(port)
 
-    def end_stalled(self, read: Callable[..., http.client.HTTPResponse]) -> Callable[..., http.client.HTTPResponse]:
+    def end_stalled(self, read):
         """Return what reads the response of a connection, and ends a call that stalls as its own time-out would."""
 
-        def read_or_end(connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
+        def read_or_end(connection):
             port = connection.sock.getsockname()[1]
             try:
                 return read(connection)
@@ -266,7 +266,7 @@ class FaultProxy:
 class _Handler(http.server.BaseHTTPRequestHandler):
     proxy: FaultProxy
 
-    def forward_or_break(self) -> None:
+    def forward_or_break(self):
         if "Expect" in self.headers:
             self.handle_expect_100()  # The caller waits a second for it.
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -288,10 +288,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = forward_or_break  # noqa: N815 - the names that http.server calls
 
-    def forward(self, body: bytes) -> Answer:
+    def forward(self, body):
         return self.proxy.forward(self.command, self.path, dict(self.headers), body)
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer):
         if answer.status == 0:
             self.wfile.write(answer.body)
             return
@@ -305,29 +305,29 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer.body)
 
-    def break_off(self) -> None:
+    def break_off(self):
         """Send a reset, where closing alone would end the connection in peace."""
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         os.close(self.connection.detach())
 
-    def handle(self) -> None:
+    def handle(self):
         with contextlib.suppress(OSError, ValueError):
             super().handle()
 
-    def finish(self) -> None:
+    def finish(self):
         with contextlib.suppress(OSError, ValueError):
             super().finish()
 
-    def log_message(self, *_arguments: object) -> None:
+    def log_message(self, *_arguments):
         pass
 
 
-def as_text(value: bytes | str) -> str:
+def as_text(value):
     """Return the value of a header, which botocore may have encoded."""
     return value.decode() if isinstance(value, bytes) else value
 
 
-def read_operation(method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[str, str]:
+def read_operation(method, path, headers, body):
     """Return AWS's name of the operation of a request, and its protocol."""
     target = headers.get("X-Amz-Target")
     if target:
@@ -340,7 +340,7 @@ def read_operation(method: str, path: str, headers: Mapping[str, str], body: byt
     ), "rest"
 
 
-def die_after(events, number: int) -> None:
+def die_after(events, number):
     """Let the caller die once so many calls have been answered; `events` is a session, or the events of a client."""
     seen = Counter()
 

@@ -1,9 +1,7 @@
 """Custom resources of any type: what their functions receive, and what the template reads of the answer."""
 
 import json
-from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -11,7 +9,7 @@ import pytest
 from cdk_rehearsal.embedded_aws.base.observation import Observations
 from cdk_rehearsal.embedded_aws.base.signals import PresignedUrls
 from cdk_rehearsal.embedded_aws.resources import CREATORS
-from cdk_rehearsal.embedded_aws.resources.creation import Created, Creation, Properties
+from cdk_rehearsal.embedded_aws.resources.creation import Creation, Properties
 from cdk_rehearsal.referees.resource_support import find_row
 
 TOKEN = "arn:aws:lambda:us-east-1:123456789012:function:thing"
@@ -20,12 +18,12 @@ TOKEN = "arn:aws:lambda:us-east-1:123456789012:function:thing"
 class AnsweringFunctions:
     """Answers each event with what it was given."""
 
-    def __init__(self, **answer: Any) -> None:
+    def __init__(self, **answer):
         self.presigned = PresignedUrls(Observations(None))
         self.answer = answer
-        self.events: list[Mapping[str, Any]] = []
+        self.events = []
 
-    def invoke_for_operator(self, function_arn: str, event: Mapping[str, Any], *, source: str) -> None:
+    def invoke_for_operator(self, function_arn, event, *, source):
         """Answer at once."""
         self.events.append(event)
         parts = urlsplit(event["ResponseURL"])
@@ -33,19 +31,19 @@ class AnsweringFunctions:
         assert self.presigned.answer("PUT", parts.path, parts.query, {}, body)[0] == 200
 
 
-def order(functions: AnsweringFunctions, kind: str, **properties: Any) -> Creation:
+def order(functions, kind, **properties):
     """Return the order to create a resource with these properties."""
     place = SimpleNamespace(region="us-east-1", endpoint="http://aws")
-    services: Any = SimpleNamespace(place=place, presigned=functions.presigned, functions=functions)
+    services = SimpleNamespace(place=place, presigned=functions.presigned, functions=functions)
     return Creation("Thing", Properties(properties), "stack", "arn:stack", services, kind)
 
 
-def create(creation: Creation) -> Created:
+def create(creation):
     return CREATORS[find_row(creation.resource_type)](creation)
 
 
 @pytest.mark.parametrize("kind", ["Custom::Thing", "AWS::CloudFormation::CustomResource"])
-def test_the_function_sees_texts_and_its_data_are_the_attributes(kind: str) -> None:
+def test_the_function_sees_texts_and_its_data_are_the_attributes(kind):
     functions = AnsweringFunctions(Data={"Address": "one"})
     creation = order(functions, kind, ServiceToken=TOKEN, Size=3, Deep={"On": True, "List": [1, "a"]})
     created = create(creation)
@@ -64,7 +62,7 @@ def test_the_function_sees_texts_and_its_data_are_the_attributes(kind: str) -> N
     }
 
 
-def test_an_update_replaces_the_attributes_and_a_deletion_names_the_latest_id() -> None:
+def test_an_update_replaces_the_attributes_and_a_deletion_names_the_latest_id():
     functions = AnsweringFunctions(Data={"Address": "one", "Old": "gone"})
     created = create(order(functions, "Custom::Thing", ServiceToken=TOKEN))
     assert created.settle
@@ -81,6 +79,6 @@ def test_an_update_replaces_the_attributes_and_a_deletion_names_the_latest_id() 
 
 
 @pytest.mark.parametrize("token", ["", "arn:aws:sns:us-east-1:123456789012:topic"])
-def test_a_service_token_that_is_no_function_is_refused(token: str) -> None:
+def test_a_service_token_that_is_no_function_is_refused(token):
     with pytest.raises(ValueError, match="ServiceToken must be the ARN of a function"):
         create(order(AnsweringFunctions(), "Custom::Thing", ServiceToken=token))

@@ -1,10 +1,8 @@
 """Experiments of AWS FIS: their templates hold before FIS's own service model, and name what a rehearsal strikes."""
 
-from typing import Any
-
 import botocore.session
 import pytest
-from botocore.model import MapShape, Shape, StructureShape
+from botocore.model import MapShape, StructureShape
 from botocore.validate import ParamValidator
 
 from cdk_rehearsal.assembly import AssemblyStack
@@ -17,25 +15,24 @@ CREATE = botocore.session.get_session().get_service_model("fis").operation_model
 FIRST_ZONE, SECOND_ZONE = {"Fn::Select": [0, {"Fn::GetAZs": ""}]}, {"Fn::Select": [1, {"Fn::GetAZs": ""}]}
 
 
-def make_stack(name: str = "web", subnets: Any = None, **group: Any) -> AssemblyStack:
+def make_stack(name="web", subnets=None, **group):
     """Return a stack with a group in two subnets, which it has itself unless some are given."""
     own = [{"Ref": "First"}, {"Ref": "Second"}]
     properties = {"LaunchTemplate": {}, "VPCZoneIdentifier": own if subnets is None else subnets, **group}
     zones = {"First": FIRST_ZONE, "Second": SECOND_ZONE}
-    resources: dict[str, Any] = {
+    resources = {
         key: {"Type": "AWS::EC2::Subnet", "Properties": {"AvailabilityZone": zone}} for key, zone in zones.items()
     }
     resources["Group"] = {"Type": "AWS::AutoScaling::AutoScalingGroup", "Properties": properties}
     return AssemblyStack(name, "123456789012", "us-east-1", {"Resources": resources}, ())
 
 
-def read(template: dict[str, Any]) -> dict[str, Any]:
+def read(template):
     """Return the properties of the experiment."""
-    properties: dict[str, Any] = template["Resources"]["Experiment"]["Properties"]
-    return properties
+    return template["Resources"]["Experiment"]["Properties"]
 
 
-def to_request(value: Any, shape: Shape) -> Any:
+def to_request(value, shape):
     """Return properties of CloudFormation as FIS's API has them; what exists at the deployment alone is a text."""
     if isinstance(value, dict) and any(key.startswith("Fn::") for key in value):
         return "known at the deployment"
@@ -47,10 +44,10 @@ def to_request(value: Any, shape: Shape) -> Any:
     return [to_request(each, shape.member) for each in value] if isinstance(value, list) else value
 
 
-def find_flaws(template: dict[str, Any]) -> str:
+def find_flaws(template):
     """Return what FIS's service model and CloudFormation's schemas say against a template."""
     request = to_request(read(template), CREATE) | {"clientToken": "token"}
-    report: str = ParamValidator().validate(request, CREATE).generate_report()
+    report = ParamValidator().validate(request, CREATE).generate_report()
     found = [str(each) for each in lint_template(template, regions=["us-east-1"]) if not each.rule.id.startswith("I")]
     return report + "".join(found)
 

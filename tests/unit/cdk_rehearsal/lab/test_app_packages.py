@@ -1,7 +1,6 @@
 """Packages that user data installs with apt: which they are, and what is downloaded."""
 
 import base64
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,7 @@ esac; done
 """
 
 
-def make_stack(*lines: str) -> AssemblyStack:
+def make_stack(*lines):
     text = {"Fn::Base64": {"Fn::Join": ["", ["#!/bin/bash\n", "\n".join(lines), {"Ref": "Queue"}]]}}
     return AssemblyStack("s", "123456789012", "us-east-1", {"Resources": {"Template": {"UserData": text}}}, ())
 
@@ -56,7 +55,7 @@ def base(tmp_path, monkeypatch):
     return BaseRoot(tmp_path / "base/root", tmp_path / "base/archive")
 
 
-def plant_apt(folder: Path, update: int = 0) -> None:
+def plant_apt(folder, update=0):
     for name in ("apt-get", "apt-cache"):
         program = folder / "bin" / name
         program.write_text(APT.format(log=folder / "log", update=update))
@@ -65,7 +64,7 @@ def plant_apt(folder: Path, update: int = 0) -> None:
 
 def test_the_archive_has_the_named_packages_once_with_those_of_the_base_root(tmp_path, base):
     plant_apt(tmp_path)
-    said: list[str] = []
+    said = []
     for _ in range(2):
         archive = add_packages(base, ["jq", "absent", "make"], tmp_path / "cache", said.append).archive
     assert {path.name for path in archive.glob("*.deb")} == {"make_1_all.deb", "jq_1%3a1_all.deb"}
@@ -76,7 +75,7 @@ def test_the_archive_has_the_named_packages_once_with_those_of_the_base_root(tmp
 
 def test_without_a_way_to_the_archive_nothing_is_kept(tmp_path, base):
     plant_apt(tmp_path, update=100)
-    said: list[str] = []
+    said = []
     assert add_packages(base, ["jq"], tmp_path / "cache", said.append) == base
     assert said[-1] == "this machine does not reach Debian's archive; machines install jq in vain"
     plant_apt(tmp_path)

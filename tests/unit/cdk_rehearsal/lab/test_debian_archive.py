@@ -2,7 +2,6 @@
 
 import hashlib
 import subprocess
-from pathlib import Path
 
 from cdk_rehearsal.lab.packages import PackageServer, source_line, write_archive
 
@@ -14,7 +13,7 @@ Description: a package
 """
 
 
-def _write_package(folder: Path) -> Path:
+def _write_package(folder):
     (folder / "tree" / "DEBIAN").mkdir(parents=True)
     (folder / "tree" / "DEBIAN" / "control").write_text(CONTROL)
     (folder / "packages").mkdir()
@@ -24,7 +23,7 @@ def _write_package(folder: Path) -> Path:
     return path.parent
 
 
-def _apt(folder: Path, sources: Path, *command: str) -> "subprocess.CompletedProcess[str]":
+def _apt(folder, sources, *command):
     """Run apt-get with lists and caches of its own, and no source but this one."""
     places = {"Dir::State": "state", "Dir::Cache": "cache", "Dir::State::status": "status"}
     options = [f"{name}={folder / path}" for name, path in places.items()]
@@ -36,7 +35,7 @@ def _apt(folder: Path, sources: Path, *command: str) -> "subprocess.CompletedPro
     return subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_apt_finds_a_package_and_refuses_one_that_was_changed(tmp_path: Path) -> None:
+def test_apt_finds_a_package_and_refuses_one_that_was_changed(tmp_path):
     packages = _write_package(tmp_path)
     write_archive(packages)
     (path,) = packages.glob("*.deb")

@@ -5,7 +5,6 @@ import io
 import socket
 import ssl
 import tarfile
-from pathlib import Path
 
 import pytest
 
@@ -16,16 +15,16 @@ from cdk_rehearsal.lab.downloads import HOST, Downloads, need_downloads
 PATH = "/cloudformation-examples/aws-cfn-bootstrap-py3-latest.tar.gz"
 
 
-def make_stack(text: str) -> AssemblyStack:
+def make_stack(text):
     return AssemblyStack("s", "123456789012", "us-east-1", {"Resources": {"T": {"UserData": text}}}, ())
 
 
-def test_the_download_is_there_where_a_template_names_it() -> None:
+def test_the_download_is_there_where_a_template_names_it():
     assert need_downloads([make_stack("x"), make_stack(f"pip3 install https://{HOST}{PATH}")])
     assert not need_downloads([make_stack("pip3 install boto3")])
 
 
-def fetch(port: int, trust: str, path: str) -> http.client.HTTPResponse:
+def fetch(port, trust, path):
     context = ssl.create_default_context(cadata=trust)
     connection = http.client.HTTPSConnection(HOST, port, context=context)
     plain = socket.create_connection(("127.0.0.1", port), timeout=30)
@@ -34,9 +33,7 @@ def fetch(port: int, trust: str, path: str) -> http.client.HTTPResponse:
     return connection.getresponse()
 
 
-def test_the_host_has_a_certificate_that_its_authority_alone_vouches_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_host_has_a_certificate_that_its_authority_alone_vouches_for(tmp_path, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -6,5 +6,5 @@ from cdk_rehearsal.referees import judge
 
 
 @pytest.fixture(autouse=True)
-def _keep_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def _keep_engine(monkeypatch):
     monkeypatch.setattr(judge, "end_engine", lambda: None)

@@ -66,7 +66,7 @@ _TRUST = {
 }
 _ACCOUNT = {"Fn::Sub": "arn:${AWS::Partition}:iam::${AWS::AccountId}:root"}
 
-VALID: dict[str, dict[str, Any]] = {
+VALID = {
     "Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16"}},
     "Subnet": {
         "Type": "AWS::EC2::Subnet",

@@ -29,49 +29,49 @@ class Pair(NamedTuple):
     source: str
 
 
-def _nodes(**more: Any) -> dict[str, Any]:
+def _nodes(**more):
     role = "arn:aws:iam::123456789012:role/nodes"
     return {"ClusterName": "training", "NodeRole": role, "Subnets": ["subnet-0123456789abcdef0"], **more}
 
 
-def _rules(**rule: Any) -> dict[str, Any]:
+def _rules(**rule):
     return {"LifecycleConfiguration": {"Rules": [{"Id": "old", "Status": "Enabled", **rule}]}}
 
 
-def _trust(**statement: Any) -> dict[str, Any]:
+def _trust(**statement):
     service = {"Principal": {"Service": "ec2.amazonaws.com"}}
     statement = {"Effect": "Allow", "Action": "sts:AssumeRole", **service, **statement}
     return {"AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [statement]}}
 
 
-def _dashboard(**properties: Any) -> dict[str, Any]:
+def _dashboard(**properties):
     properties = {"region": "us-east-1", "metrics": [["AWS/EC2", "CPUUtilization"]], **properties}
     widget = {"type": "metric", "x": 0, "y": 0, "width": 12, "height": 6, "properties": properties}
     return {"DashboardBody": json.dumps({"widgets": [widget]})}
 
 
-def _backup(**rule: Any) -> dict[str, Any]:
+def _backup(**rule):
     rules = [{"RuleName": "daily", "TargetBackupVault": "Default", **rule}]
     return {"BackupPlan": {"BackupPlanName": "plan", "BackupPlanRule": rules}}
 
 
-def _schedule(expression: str, **target: Any) -> dict[str, Any]:
+def _schedule(expression, **target):
     return {"ScheduleExpression": expression, "Targets": [{"Arn": _TOPIC, "Id": "topic", **target}]}
 
 
-def _group(**more: Any) -> dict[str, Any]:
+def _group(**more):
     template = {"LaunchTemplateId": "lt-0123456789abcdef0", "Version": "1"}
     sizes = {"MinSize": "0", "MaxSize": "2", "VPCZoneIdentifier": ["subnet-0123456789abcdef0"]}
     return {**sizes, "LaunchTemplate": template, **more}
 
 
-def _alarm(**more: Any) -> dict[str, Any]:
+def _alarm(**more):
     metric = {"Namespace": "AWS/SQS", "MetricName": "NumberOfMessagesSent", "Statistic": "Sum"}
     how = {"ComparisonOperator": "GreaterThanThreshold", "Threshold": 1, "EvaluationPeriods": 2, "Period": 60}
     return {**metric, **how, **more}
 
 
-def _key(action: str) -> dict[str, Any]:
+def _key(action):
     root = {"AWS": "arn:aws:iam::123456789012:root"}
     statement = {"Effect": "Allow", "Principal": root, "Action": action, "Resource": "*"}
     return {"KeyPolicy": {"Version": "2012-10-17", "Statement": [statement]}}

@@ -1,7 +1,6 @@
 """Dependencies that a template must state itself, taken away one at a time."""
 
 import copy
-from typing import Any
 
 import pytest
 
@@ -10,7 +9,7 @@ from cdk_rehearsal.referees.resolved_template import ResolvedTemplate
 from tests.unit.cdk_rehearsal.referees.test_referees import judge
 
 
-def make(kind: str, *waits_for: str, **properties: Any) -> dict[str, Any]:
+def make(kind, *waits_for, **properties):
     """Return a resource; a text with a leading @ refers to another."""
     resolved = {key: {"Ref": value[1:]} if str(value).startswith("@") else value for key, value in properties.items()}
     return {"Type": kind, "Properties": resolved, **({"DependsOn": list(waits_for)} if waits_for else {})}
@@ -53,7 +52,7 @@ ORDERED = {
 }
 
 
-def test_a_flow_log_waits_for_its_policy_in_the_usual_order_and_is_no_race() -> None:
+def test_a_flow_log_waits_for_its_policy_in_the_usual_order_and_is_no_race():
     """AWS delivers minutes after the creation, the rehearsal at once."""
     resources = copy.deepcopy(ORDERED)
     resources["Flows"]["DependsOn"].remove("Policy")
@@ -61,7 +60,7 @@ def test_a_flow_log_waits_for_its_policy_in_the_usual_order_and_is_no_race() -> 
     assert find_usual_order({"Resources": resources}, "us-east-1") == {"Flows": {"Policy"}}
 
 
-def test_finds_nothing_where_each_resource_waits() -> None:
+def test_finds_nothing_where_each_resource_waits():
     assert list(judge_order(ResolvedTemplate({"Resources": ORDERED}, "us-east-1"))) == []
 
 
@@ -77,7 +76,7 @@ def test_finds_nothing_where_each_resource_waits() -> None:
         ("Bound", "Attachment"),
     ],
 )
-def test_names_what_a_resource_does_not_wait_for(name: str, forgotten: str) -> None:
+def test_names_what_a_resource_does_not_wait_for(name, forgotten):
     resources = copy.deepcopy(ORDERED)
     resources[name]["DependsOn"].remove(forgotten)
     found = [str(finding) for finding in judge_order(ResolvedTemplate({"Resources": resources}, "us-east-1"))]
@@ -85,7 +84,7 @@ def test_names_what_a_resource_does_not_wait_for(name: str, forgotten: str) -> N
     assert any(f"Resources.{name}.DependsOn: must wait for {missed}, because" in finding for finding in found), found
 
 
-def test_a_nat_gateway_waits_for_the_gateway_of_its_own_vpc_and_a_private_one_for_none() -> None:
+def test_a_nat_gateway_waits_for_the_gateway_of_its_own_vpc_and_a_private_one_for_none():
     resources = copy.deepcopy(ORDERED)
     resources |= {
         "Other": make("AWS::EC2::VPC", CidrBlock="10.1.0.0/16"),
@@ -96,7 +95,7 @@ def test_a_nat_gateway_waits_for_the_gateway_of_its_own_vpc_and_a_private_one_fo
     assert list(judge_order(ResolvedTemplate({"Resources": resources}, "us-east-1"))) == []
 
 
-def test_a_group_that_nothing_waits_for_may_lack_a_network_at_first() -> None:
+def test_a_group_that_nothing_waits_for_may_lack_a_network_at_first():
     resources = copy.deepcopy(ORDERED)
     del resources["Group"]["DependsOn"], resources["Nodes"]["Properties"]["LaunchTemplateData"]
     assert list(judge_order(ResolvedTemplate({"Resources": resources}, "us-east-1"))) == []
@@ -107,7 +106,7 @@ def test_a_group_that_nothing_waits_for_may_lack_a_network_at_first() -> None:
     ] == ["must wait for InnerOut, InnerWay"]
 
 
-def test_names_the_resources_of_a_circle() -> None:
+def test_names_the_resources_of_a_circle():
     rule = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22}
     first, second = (
         make(
@@ -123,7 +122,7 @@ def test_names_the_resources_of_a_circle() -> None:
 
 @pytest.mark.parametrize("waits", [True, False])
 @pytest.mark.parametrize("is_called", [True, False])
-def test_a_function_that_custom_resources_alone_call_waits_as_they_do(*, waits: bool, is_called: bool) -> None:
+def test_a_function_that_custom_resources_alone_call_waits_as_they_do(*, waits, is_called):
     """The CDK's AwsCustomResource waits for its policy itself, and its function does not."""
     resources = {
         "Role": make("AWS::IAM::Role"),

@@ -1,7 +1,5 @@
 import copy
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from cfnlint.rules import Rules
@@ -15,20 +13,20 @@ from cdk_rehearsal.referees.judge import JUDGES, judge_template, require_accepta
 from cdk_rehearsal.referees.order import find_usual_order
 from cdk_rehearsal.referees.resolved_template import ResolvedTemplate, is_known, make_token, measure, show
 from cdk_rehearsal.referees.service_models import CALLS, judge_calls
-from tests.unit.cdk_rehearsal.referees.planted import PLANTED, VALID, Planted
+from tests.unit.cdk_rehearsal.referees.planted import PLANTED, VALID
 
 _AMAZON_LINUX = "/aws/service/ami-amazon-linux-latest"
 
 
-def judge(resources: dict[str, Any], **sections: Any) -> list[str]:
+def judge(resources, **sections):
     """Return the findings of a template of some resources."""
     return [str(finding) for finding in judge_template({"Resources": resources, **sections}, "us-east-1", {})]
 
 
-def plant(fault: Planted, mark: str) -> dict[str, Any]:
+def plant(fault, mark):
     """Return the faulty resource, those that refer to it, and all that these need; their names end with a mark."""
     resources = copy.deepcopy(VALID)
-    place: Any = resources[fault.resource]["Properties"]
+    place = resources[fault.resource]["Properties"]
     *keys, last = fault.path.split(".")
     for key in keys:
         place = place[int(key)] if isinstance(place, list) else place[key]
@@ -39,7 +37,7 @@ def plant(fault: Planted, mark: str) -> dict[str, Any]:
     else:
         place[int(last) if isinstance(place, list) else last] = fault.value
     wanted = [fault.resource, *fault.beside, *(n for n in resources if fault.resource in _refer(resources[n]))]
-    kept: set[str] = set()
+    kept = set()
     while wanted:
         name = wanted.pop()
         if name in resources and name not in kept:
@@ -48,11 +46,11 @@ def plant(fault: Planted, mark: str) -> dict[str, Any]:
     return {f"{name}{mark}": _rename(resources[name], kept, mark) for name in kept}
 
 
-def _refer(resource: dict[str, Any]) -> set[str]:
+def _refer(resource):
     return {name for name, _ in find_references(resource)}
 
 
-def _rename(value: Any, names: set[str], mark: str) -> Any:
+def _rename(value, names, mark):
     if isinstance(value, list):
         return [_rename(entry, names, mark) for entry in value]
     if not isinstance(value, dict):
@@ -65,19 +63,19 @@ def _rename(value: Any, names: set[str], mark: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def findings() -> list[str]:
+def findings():
     """Return the findings of one template with every planted fault in resources of its own."""
-    resources: dict[str, Any] = {}
+    resources = {}
     for index, fault in enumerate(PLANTED):
         resources |= plant(fault, f"F{index}")
     return judge(resources)
 
 
-def test_finds_nothing_in_resources_that_aws_takes() -> None:
+def test_finds_nothing_in_resources_that_aws_takes():
     assert judge(VALID) == []
 
 
-def test_loads_the_rules_of_cfn_lint_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loads_the_rules_of_cfn_lint_once(monkeypatch):
     queue = {"Queue": {"Type": "AWS::SQS::Queue"}}
     judge(queue)
     monkeypatch.setattr(Rules, "create_from_directory", lambda _: pytest.fail("they are loaded again"))
@@ -85,7 +83,7 @@ def test_loads_the_rules_of_cfn_lint_once(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("fault", PLANTED, ids=lambda fault: fault.fault)
-def test_finds_a_planted_fault_and_names_its_property(fault: Planted, findings: list[str]) -> None:
+def test_finds_a_planted_fault_and_names_its_property(fault, findings):
     top = f"Resources.{fault.resource}F{PLANTED.index(fault)}.Properties"
     own = [finding.partition(":")[0] for finding in findings if finding.startswith((f"{top}.", f"{top}:"))]
     planted = f"{top}.{fault.path}"
@@ -119,9 +117,9 @@ OWN = {
 """Reason for own rules -> the planted faults that they alone find."""
 
 
-def test_own_rules_are_about_what_no_other_referee_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_rules_are_about_what_no_other_referee_finds(monkeypatch):
     monkeypatch.setattr("cdk_rehearsal.referees.judge.JUDGES", (judge_calls,))
-    resources: dict[str, Any] = {}
+    resources = {}
     for index, fault in enumerate(PLANTED):
         resources |= plant(fault, f"F{index}")
     found = {finding.split(".")[1].split(":")[0].split(" ")[0] for finding in judge(resources)}
@@ -129,7 +127,7 @@ def test_own_rules_are_about_what_no_other_referee_finds(monkeypatch: pytest.Mon
     assert missed == set().union(*OWN.values())
 
 
-def _mix(**market: Any) -> dict[str, Any]:
+def _mix(**market):
     data = {"ImageId": "ami-0123456789abcdef0", "InstanceType": "m5.large", **market}
     launched = {"LaunchTemplateId": {"Ref": "Nodes"}, "Version": {"Fn::GetAtt": ["Nodes", "LatestVersionNumber"]}}
     mix = {"LaunchTemplate": {"LaunchTemplateSpecification": launched}}
@@ -140,7 +138,7 @@ def _mix(**market: Any) -> dict[str, Any]:
     }
 
 
-def test_a_mixed_group_takes_no_template_that_asks_for_spot() -> None:
+def test_a_mixed_group_takes_no_template_that_asks_for_spot():
     """EC2 Auto Scaling user guide, "Auto Scaling groups with multiple instance types and purchase options"."""
     assert judge(_mix()) == []
     (found,) = judge(_mix(InstanceMarketOptions={"MarketType": "spot"}))
@@ -190,7 +188,7 @@ OVER = {
 """Resource type -> properties that a service's model alone refuses."""
 
 
-def test_the_service_models_judge_the_types_of_which_others_lack_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_service_models_judge_the_types_of_which_others_lack_a_limit(monkeypatch):
     assert set(OVER) == CALLS.keys() - {"AWS::IAM::Role"}
     resources = {f"Made{n}": {"Type": kind, "Properties": each} for n, (kind, each) in enumerate(OVER.items())}
     limits = {finding.path for finding in judge_calls(ResolvedTemplate({"Resources": resources}, "us-east-1"))}
@@ -200,7 +198,7 @@ def test_the_service_models_judge_the_types_of_which_others_lack_a_limit(monkeyp
     assert limits & found == set()
 
 
-def test_two_roles_whose_names_iam_refuses_are_both_refused() -> None:
+def test_two_roles_whose_names_iam_refuses_are_both_refused():
     """cdk-preflight's rule about names fails on two, and AWS's engine with it; the service model does not."""
     roles = {
         f"Role{n}": {"Type": "AWS::IAM::Role", "Properties": {**VALID["Role"]["Properties"], "RoleName": name}}
@@ -212,7 +210,7 @@ def test_two_roles_whose_names_iam_refuses_are_both_refused() -> None:
     ]
 
 
-def test_subnets_that_overlap_are_refused() -> None:
+def test_subnets_that_overlap_are_refused():
     """VPC user guide, "Subnet CIDR blocks"; the engine and cfn-lint name either of the two."""
     wide = {"Type": "AWS::EC2::Subnet", "Properties": {"VpcId": {"Ref": "Vpc"}, "CidrBlock": "10.0.0.0/23"}}
     found = judge({"Vpc": VALID["Vpc"], "Subnet": wide, "Other": VALID["Other"]})
@@ -220,13 +218,13 @@ def test_subnets_that_overlap_are_refused() -> None:
     assert all("overlap" in each for each in found)
 
 
-def test_finds_nothing_in_the_resources_around_a_fault(findings: list[str]) -> None:
+def test_finds_nothing_in_the_resources_around_a_fault(findings):
     faulty = {f"{name}F{index}" for index, fault in enumerate(PLANTED) for name in (fault.resource, *fault.beside)}
     foreign = [finding for finding in findings if finding.split(".")[1].rstrip(":") not in faulty]
     assert foreign == []
 
 
-def test_judges_the_values_that_parameters_conditions_and_mappings_give() -> None:
+def test_judges_the_values_that_parameters_conditions_and_mappings_give():
     queue = {"Type": "AWS::SQS::Queue", "Properties": {"VisibilityTimeout": {"Ref": "Seconds"}}}
     hop = {"Fn::FindInMap": ["Hops", {"Ref": "AWS::Region"}, "limit"]}
     data = {"LaunchTemplateData": {"MetadataOptions": {"HttpPutResponseHopLimit": hop}}}
@@ -251,7 +249,7 @@ def test_judges_the_values_that_parameters_conditions_and_mappings_give() -> Non
 @pytest.mark.parametrize(
     ("name", "is_found"), [("al2023-ami-kernel-default-x86_64", False), ("al2023-ami-kernel-default-x86", True)]
 )
-def test_holds_public_parameters_of_amazon_linux_against_the_list(name: str, *, is_found: bool) -> None:
+def test_holds_public_parameters_of_amazon_linux_against_the_list(name, *, is_found):
     image = {"Type": "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>", "Default": f"{_AMAZON_LINUX}/{name}"}
     used = {"Image": {"Value": {"Ref": "Image"}}}
     found = judge(VALID, Parameters={"Image": image}, Outputs=used)
@@ -259,7 +257,7 @@ def test_holds_public_parameters_of_amazon_linux_against_the_list(name: str, *, 
     assert all(finding.startswith("Parameters.Image.Default: must be one of the 53") for finding in found)
 
 
-def test_a_token_is_no_value_and_counts_as_one_character() -> None:
+def test_a_token_is_no_value_and_counts_as_one_character():
     resources = {"Role": {"Type": "AWS::IAM::Role", "Properties": {"RoleName": {"Fn::Sub": "${Other}-role"}}}}
     resolved = ResolvedTemplate({"Resources": resources}, "us-east-1")
     ((_, properties),) = resolved.list_type("AWS::IAM::Role")
@@ -270,12 +268,12 @@ def test_a_token_is_no_value_and_counts_as_one_character() -> None:
 
 
 @pytest.mark.parametrize("value", [{"Fn::GetAtt": ["Made", "Value"]}, "text", 7, [], [{}], {"Fn::If": ["No", 1, 2]}])
-def test_the_own_rules_read_any_shape(value: Any) -> None:
+def test_the_own_rules_read_any_shape(value):
     """cfn-lint reports malformed values; values known only at deployment may stand anywhere."""
     for name, resource in VALID.items():
         for path in _list_paths(resource.get("Properties", {})):
             changed = copy.deepcopy(VALID)
-            place: Any = changed[name]["Properties"]
+            place = changed[name]["Properties"]
             for key in path[:-1]:
                 place = place[key]
             place[path[-1]] = value
@@ -283,14 +281,14 @@ def test_the_own_rules_read_any_shape(value: Any) -> None:
             assert all(finding.path for judge_part in JUDGES for finding in judge_part(resolved))
 
 
-def test_a_malformed_intrinsic_is_a_finding_among_others() -> None:
+def test_a_malformed_intrinsic_is_a_finding_among_others():
     late = {"Type": "AWS::SQS::Queue", "Properties": {"DelaySeconds": 901, "QueueName": {"Fn::GetAtt": 7}}}
     found = judge(VALID | {"Late": late, "Caller": VALID["Function"] | {"Properties": {"Role": {"Fn::GetAtt": 7}}}})
     assert any(finding.startswith("Resources.Late.Properties.DelaySeconds: ") for finding in found)
     assert any(finding.startswith("Resources.Caller.Properties.Role.Fn::GetAtt: ") for finding in found)
 
 
-def _list_paths(value: Any, *path: Any) -> list[tuple[Any, ...]]:
+def _list_paths(value, *path):
     entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     below = [
         found
@@ -309,7 +307,7 @@ def _list_paths(value: Any, *path: Any) -> list[tuple[Any, ...]]:
         ({"Action": "kms:Decrypt"}, {"BypassPolicyLockoutSafetyCheck": True}),
     ],
 )
-def test_takes_a_key_policy_that_kms_takes(statement: dict[str, Any], more: dict[str, Any]) -> None:
+def test_takes_a_key_policy_that_kms_takes(statement, more):
     policy = {
         "Version": "2012-10-17",
         "Statement": [{"Effect": "Allow", "Principal": "*", "Resource": "*"} | statement],
@@ -318,13 +316,13 @@ def test_takes_a_key_policy_that_kms_takes(statement: dict[str, Any], more: dict
 
 
 @pytest.mark.parametrize(("rate", "is_refused"), [(80000, False), (80001, True)])
-def test_holds_the_iops_of_gp3_against_todays_limit(rate: int, *, is_refused: bool) -> None:
+def test_holds_the_iops_of_gp3_against_todays_limit(rate, *, is_refused):
     nodes = copy.deepcopy(VALID["Nodes"])
     nodes["Properties"]["LaunchTemplateData"]["BlockDeviceMappings"][0]["Ebs"]["Iops"] = rate
     assert bool(judge(VALID | {"Nodes": nodes})) == is_refused
 
 
-def test_takes_a_block_with_host_bits_as_ec2_does() -> None:
+def test_takes_a_block_with_host_bits_as_ec2_does():
     subnet = copy.deepcopy(VALID["Subnet"])
     address, _, prefix = subnet["Properties"]["CidrBlock"].partition("/")
     subnet["Properties"]["CidrBlock"] = f"{address.rpartition('.')[0]}.9/{prefix}"
@@ -351,11 +349,11 @@ RACE = {
 }
 
 
-def make_stack(resources: dict[str, Any], region: str = "us-east-1", name: str = "s") -> AssemblyStack:
+def make_stack(resources, region="us-east-1", name="s"):
     return AssemblyStack(name, "123456789012", region, {"Resources": resources}, ())
 
 
-def test_refuses_with_every_finding_at_once(tmp_path: Path) -> None:
+def test_refuses_with_every_finding_at_once(tmp_path):
     for _ in range(2):  # a refusal is not remembered
         with pytest.raises(RefusedError) as error:
             require_acceptance([make_stack(BASIC | LATE)], tmp_path)
@@ -366,7 +364,7 @@ def test_refuses_with_every_finding_at_once(tmp_path: Path) -> None:
     assert error.value.exit_status == 1
 
 
-def test_what_is_refused_and_what_is_not_implemented_are_listed_together(tmp_path: Path) -> None:
+def test_what_is_refused_and_what_is_not_implemented_are_listed_together(tmp_path):
     alien = {"Alien": {"Type": "AWS::ECR::Repository"}}
     with pytest.raises(UnsupportedError, match=r"does not implement 1 thing .*\n  Alien: type AWS::ECR::R") as error:
         require_acceptance([make_stack(BASIC | LATE | alien), make_stack(LATE, name="other")], tmp_path)
@@ -374,9 +372,7 @@ def test_what_is_refused_and_what_is_not_implemented_are_listed_together(tmp_pat
     assert error.value.exit_status == 2
 
 
-def test_a_race_is_no_refusal_and_names_all_that_is_missed_and_both_remedies(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_race_is_no_refusal_and_names_all_that_is_missed_and_both_remedies(tmp_path, capsys):
     """Some orders of creation alone fail (CloudFormation reference, "DependsOn attribute")."""
     paths = {"Route": "web/Vpc/PublicSubnet1/DefaultRoute", "Attachment": "web/Vpc/VPCGW", "Again": "web/Vpc/VPCGW2"}
     stack = replace(make_stack(BASIC | RACE | {"Again": RACE["Attachment"]}), constructs=paths)
@@ -391,7 +387,7 @@ def test_a_race_is_no_refusal_and_names_all_that_is_missed_and_both_remedies(
     assert find_usual_order(stack.template, "us-east-1") == {"Route": {"Attachment", "Again"}}
 
 
-def test_the_user_accepts_findings_of_a_rule_with_a_reason(tmp_path: Path) -> None:
+def test_the_user_accepts_findings_of_a_rule_with_a_reason(tmp_path):
     stack = make_stack(BASIC | LATE | RACE)
     accepted = require_acceptance([stack], tmp_path, accept={"E3034": "AWS takes it", "order": "never failed"})
     assert accepted.races == ()
@@ -400,13 +396,11 @@ def test_the_user_accepts_findings_of_a_rule_with_a_reason(tmp_path: Path) -> No
         require_acceptance([stack], tmp_path, accept={"order": "never failed"})
 
 
-def test_remembers_an_accepted_template_until_it_or_its_region_or_a_parameter_changes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_remembers_an_accepted_template_until_it_or_its_region_or_a_parameter_changes(monkeypatch, tmp_path, capsys):
     judged = []
     monkeypatch.setattr("cdk_rehearsal.referees.judge.judge_template", lambda *given: judged.append(given) or ())
 
-    def accept(resources: dict[str, Any], region: str, **parameters: str) -> None:
+    def accept(resources, region, **parameters):
         require_acceptance([make_stack(resources, region)], tmp_path, parameters)
 
     for _ in range(2):
@@ -422,7 +416,7 @@ def test_remembers_an_accepted_template_until_it_or_its_region_or_a_parameter_ch
     ("zone", "is_taken"),
     [("us-west-2-lax-1a", True), ("us-west-2a", False), ({"Fn::Select": [0, {"Fn::GetAZs": ""}]}, False)],
 )
-def test_a_load_balancer_takes_one_subnet_of_a_local_zone_alone(zone: Any, *, is_taken: bool) -> None:
+def test_a_load_balancer_takes_one_subnet_of_a_local_zone_alone(zone, *, is_taken):
     """Elastic Load Balancing API, CreateLoadBalancer: subnets of two zones, or of one or more Local Zones."""
     subnet = {**VALID["Subnet"], "Properties": {**VALID["Subnet"]["Properties"], "AvailabilityZone": zone}}
     balancer = {"Type": "AWS::ElasticLoadBalancingV2::LoadBalancer", "Properties": {"Subnets": [{"Ref": "Subnet"}]}}
@@ -431,7 +425,7 @@ def test_a_load_balancer_takes_one_subnet_of_a_local_zone_alone(zone: Any, *, is
     assert [each.name for each in findings] == ([] if is_taken else ["E3680"])
 
 
-def test_cfn_lints_own_directives_are_honoured() -> None:
+def test_cfn_lints_own_directives_are_honoured():
     """cfn-lint's README, "Metadata": a template or a resource names checks to ignore."""
     ignored = {"Metadata": {"cfn-lint": {"config": {"ignore_checks": ["E3034"]}}}}
     assert judge_template({"Resources": {"Late": LATE["Late"] | ignored}}, "us-east-1", {}) == ()
@@ -442,7 +436,7 @@ def test_cfn_lints_own_directives_are_honoured() -> None:
     )
 
 
-def test_the_engine_ends_after_the_judgement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_engine_ends_after_the_judgement(tmp_path, monkeypatch):
     """It would take 450 MB while the nodes run."""
     monkeypatch.setattr(judging, "end_engine", validation_engine.end_engine)
     engine = validation_engine._start()

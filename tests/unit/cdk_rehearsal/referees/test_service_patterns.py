@@ -16,14 +16,12 @@ _ROLE = "arn:aws:iam::{}:role/Builder"
         ("lambda", "CreateFunction", "Role", _ROLE.format("111122223333"), _ROLE.format("\u0661" * 12)),
     ],
 )
-def test_letters_and_digits_beyond_ascii_break_a_pattern(
-    service: str, operation: str, name: str, right: str, wrong: str
-) -> None:
+def test_letters_and_digits_beyond_ascii_break_a_pattern(service, operation, name, right, wrong):
     assert list(judge_request(service, operation, {name: right}, "Request")) == []
     (violation,) = judge_request(service, operation, {name: wrong}, "Request")
     assert violation.rule.startswith("must match")
 
 
-def test_a_class_of_unicode_takes_letters_and_spaces_beyond_ascii() -> None:
+def test_a_class_of_unicode_takes_letters_and_spaces_beyond_ascii():
     tags = [{"Key": "\u00e9quipe\u00a0A", "Value": "\u00e9t\u00e9"}]
     assert list(judge_request("sagemaker", "CreateTrainingJob", {"Tags": tags}, "Request")) == []

@@ -14,14 +14,14 @@ TAKE = f"taken = bytearray(b'x') * ({TAKEN_MIB} << 20); print(flush=True); input
 
 
 @pytest.fixture
-def proc(tmp_path: Path) -> Path:
+def proc(tmp_path):
     (tmp_path / "self").mkdir()
     (tmp_path / "self" / "mountinfo").touch()
     (tmp_path / "99").mkdir()  # a process that ended just now
     return tmp_path
 
 
-def test_memory_of_processes_is_seen(proc: Path) -> None:
+def test_memory_of_processes_is_seen(proc):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", TAKE], **pipes) as child:
         assert child.stdout is not None
@@ -34,9 +34,7 @@ def test_memory_of_processes_is_seen(proc: Path) -> None:
             assert watch.peak_mib >= TAKEN_MIB
 
 
-def test_the_labs_own_files_in_memory_count_once_and_nobody_elses(
-    proc: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_labs_own_files_in_memory_count_once_and_nobody_elses(proc, monkeypatch, tmp_path):
     work = tmp_path / "a case" / "lab"
     escaped = str(work).replace(" ", "\\040")
     (proc / "self" / "mountinfo").write_text(
@@ -50,7 +48,7 @@ def test_the_labs_own_files_in_memory_count_once_and_nobody_elses(
     )
     used = {work: 7, work / "nodes/i-1/disk": 2, work / "nodes/i-1/again": 2}
 
-    def statvfs(path: Path) -> SimpleNamespace:
+    def statvfs(path):
         if path == work / "nodes/i-2/disk":
             raise FileNotFoundError(path)  # unmounted just now
         return SimpleNamespace(f_blocks=100, f_bfree=100 - used[path], f_frsize=1 << 20)

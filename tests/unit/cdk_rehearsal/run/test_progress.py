@@ -4,39 +4,37 @@ import io
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
 from cdk_rehearsal.run.progress import show_progress
-from cdk_rehearsal.run.timeline import Event, Timeline
+from cdk_rehearsal.run.timeline import Timeline
 
 
 class Terminal(io.StringIO):
     """A stream that says it is a terminal."""
 
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
-def _timeline(*ticks: float) -> Timeline:
+def _timeline(*ticks):
     clock = iter(ticks)
     return Timeline(clock=lambda: next(clock))
 
 
-def _texts(happenings: Iterable[Event]) -> list[str]:
+def _texts(happenings):
     return [event.text for event in happenings]
 
 
-def test_plain_progress_is_a_line_for_each_event_and_phase() -> None:
+def test_plain_progress_is_a_line_for_each_event_and_phase():
     timeline, stream = _timeline(100.0, 101.5, 102.0, 103.0), io.StringIO()
     with show_progress(timeline, stream), timeline.phase("form"):
         timeline.report("worker 6", "reported [joined]")
     assert stream.getvalue() == "--- form\n    2.0s  worker 6      reported [joined]\n"
 
 
-def test_a_terminal_shows_phase_and_events_and_gets_its_cursor_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_phase_and_events_and_gets_its_cursor_back(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     timeline, stream = _timeline(100.0, 101.5, 102.0, 103.0), Terminal()
     with show_progress(timeline, stream), timeline.phase("form"):
@@ -49,9 +47,7 @@ def test_a_terminal_shows_phase_and_events_and_gets_its_cursor_back(monkeypatch:
 
 
 @pytest.mark.parametrize(("no_color", "has_color"), [("", True), ("1", False)])
-def test_a_terminal_has_no_colour_where_no_color_is_set(
-    monkeypatch: pytest.MonkeyPatch, no_color: str, *, has_color: bool
-) -> None:
+def test_a_terminal_has_no_colour_where_no_color_is_set(monkeypatch, no_color, *, has_color):
     """https://no-color.org: any value that is not empty."""
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("NO_COLOR", no_color)
@@ -62,7 +58,7 @@ def test_a_terminal_has_no_colour_where_no_color_is_set(
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
-def test_nothing_is_shown_after_the_end(stream: io.StringIO) -> None:
+def test_nothing_is_shown_after_the_end(stream):
     timeline = _timeline(0.0, 1.0, 2.0, 3.0)
     with show_progress(timeline, stream):
         pass
@@ -96,7 +92,7 @@ TELLING = (
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
-def test_routine_is_left_to_the_report_and_shown_when_asked_for(stream: io.StringIO) -> None:
+def test_routine_is_left_to_the_report_and_shown_when_asked_for(stream):
     timeline = Timeline(clock=lambda: 0.0)
     with show_progress(timeline, stream):
         for text in (*ROUTINE, *TELLING):
@@ -112,7 +108,7 @@ def test_routine_is_left_to_the_report_and_shown_when_asked_for(stream: io.Strin
     assert len(everything.getvalue().splitlines()) == len(ROUTINE)
 
 
-def test_timeline_measures_a_phase_that_ends_with_an_error() -> None:
+def test_timeline_measures_a_phase_that_ends_with_an_error():
     timeline = _timeline(0.0, 1.0, 4.0)
     with pytest.raises(RuntimeError), timeline.phase("train"):
         raise RuntimeError
@@ -135,7 +131,7 @@ os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.mark.parametrize("is_writable", [True, False])
-def test_an_interrupt_keeps_what_happened_until_then_where_it_can(tmp_path: Path, *, is_writable: bool) -> None:
+def test_an_interrupt_keeps_what_happened_until_then_where_it_can(tmp_path, *, is_writable):
     out = tmp_path / "out"
     command = [sys.executable, "-c", INTERRUPTED, str(out), *([] if is_writable else ["a file takes the place"])]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)

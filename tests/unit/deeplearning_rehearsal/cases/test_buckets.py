@@ -1,7 +1,6 @@
 """Buckets that a case's account has before."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -16,15 +15,15 @@ from tests.unit.deeplearning_rehearsal.trial import Account, make_trial
 class Kept:
     """Environments of earlier rehearsals, damaged."""
 
-    def list_damaged(self) -> Any:
+    def list_damaged(self):
         return iter([("environments/k/f.tar", b"damaged"), ("environments/r.json", b"{}")])
 
 
-def test_buckets_are_there_with_policies_and_damaged_environments_before_the_stack() -> None:
+def test_buckets_are_there_with_policies_and_damaged_environments_before_the_stack():
     denies = AccountBucket("team", ["s3:GetObject", "s3:ListBucket"])
     case = make_trial(buckets=[denies, AccountBucket("other", damaged_environments=True)])
-    kept: Any = Kept()
-    place: Any = Account()
+    kept = Kept()
+    place = Account()
     add_faults(make_cloud_options(), case, kept).prepare(place)
     assert [name for name, _ in place.calls] == [
         *("create_bucket", "create_bucket"),
@@ -35,10 +34,10 @@ def test_buckets_are_there_with_policies_and_damaged_environments_before_the_sta
     assert place.calls[3][1] == {"Bucket": "other", "Key": "environments/k/f.tar", "Body": b"damaged"}
 
 
-def test_a_bucket_of_nothing_is_only_made() -> None:
-    place: Any = Account()
+def test_a_bucket_of_nothing_is_only_made():
+    place = Account()
     place.region = "us-east-1"
-    nothing: Any = None
+    nothing = None
     fill_account(place, (), [AccountBucket("team")], nothing)
     assert place.calls == [("create_bucket", {"Bucket": "team"})]
 
@@ -52,9 +51,7 @@ def test_a_bucket_of_nothing_is_only_made() -> None:
         ("s3:GetObject", "arn:aws:s3:::other/environments/a.json", True),
     ],
 )
-def test_a_bucket_denies_what_it_says_to_a_role_that_is_allowed_all(
-    action: str, resource: str, *, is_allowed: bool
-) -> None:
+def test_a_bucket_denies_what_it_says_to_a_role_that_is_allowed_all(action, resource, *, is_allowed):
     allow = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
     role = "arn:aws:iam::1:role/master"
     caller = Caller("arn:aws:sts::1:assumed-role/master/i-1", "1", role)

@@ -1,16 +1,14 @@
 """Cases: all of the package's can be found and deployed, and what makes no sense is refused by name."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cdk_rehearsal.embedded_aws.base.cloud_options import CloudOptions
 from cdk_rehearsal.embedded_aws.base.launch_faults import LaunchFault
 from deeplearning_contract.names import ROLE_TAG
-from deeplearning_rehearsal.cases.case import WORKERS, Case, CaseError, CloudFaults, Digits, Elastic, Launchers, case
+from deeplearning_rehearsal.cases.case import WORKERS, CaseError, CloudFaults, Digits, Elastic, Launchers, case
 from deeplearning_rehearsal.cases.loader import find_case, find_cases, find_file, list_cases
 from deeplearning_rehearsal.cases.run.cloud_faults import add_faults, make_cloud_options
 from deeplearning_rehearsal.software.kept_environments import KeptEnvironments
@@ -103,12 +101,12 @@ def three_nodes(run):
 """
 
 
-def nothing(run: Any) -> None:
+def nothing(run):
     run.finish()
 
 
 @pytest.mark.parametrize("chosen", list_cases(), ids=lambda chosen: chosen.name)
-def test_each_case_of_the_package_can_be_found_and_deployed(chosen: Case) -> None:
+def test_each_case_of_the_package_can_be_found_and_deployed(chosen):
     assert find_case(chosen.reference) is chosen
     assert find_file(chosen).parent.name == "catalogue"
     assert chosen.faults or chosen.name in NO_ROWS
@@ -116,13 +114,13 @@ def test_each_case_of_the_package_can_be_found_and_deployed(chosen: Case) -> Non
     assert chosen.needs_synthesis
 
 
-def test_the_promised_cases_are_there_and_have_names_of_their_own() -> None:
+def test_the_promised_cases_are_there_and_have_names_of_their_own():
     names = [chosen.name for chosen in list_cases()]
     assert set(names) >= PROMISED
     assert len(names) == len(set(names))
 
 
-def test_a_function_becomes_a_case() -> None:
+def test_a_function_becomes_a_case():
     made = case("x", workers=3, min_capacity=1, context={"a": 1}, job=Elastic(epochs=3))(nothing)
     assert (made.name, made.context) == ("nothing", {"workers.desired_capacity": 3, "workers.min_capacity": 1, "a": 1})
     assert (made.formed_nodes, made.needs_synthesis, made.is_elastic) == (4, True, True)
@@ -143,17 +141,15 @@ def test_a_function_becomes_a_case() -> None:
         ({"job": Digits(keys={"retries": 1}), "expect": "job"}, "job", None),
     ],
 )
-def test_nodes_make_software_only_for_a_job_that_trains_or_where_a_case_names_it(
-    keys: dict[str, Any], expect: str, software: str | None
-) -> None:
-    def judge(run: Any) -> None:
+def test_nodes_make_software_only_for_a_job_that_trains_or_where_a_case_names_it(keys, expect, software):
+    def judge(run):
         assert run.finish()
 
     made = case("x", **keys)(judge)
     assert (made.expect, made.stack_context.get("software.environment")) == (expect, software)
 
 
-def test_the_faults_of_the_cloud_reach_its_options() -> None:
+def test_the_faults_of_the_cloud_reach_its_options():
     fault = LaunchFault("InsufficientInstanceCapacity", tags=WORKERS, ordinals=frozenset({2, 3}))
     made = case("x", cloud=CloudFaults(launch_faults=[fault], messages=["duplicate"]))(nothing)
     options = add_faults(make_cloud_options(key_pairs={"name": "key"}), made, NOTHING_KEPT)
@@ -165,7 +161,7 @@ def test_the_faults_of_the_cloud_reach_its_options() -> None:
     assert (options.message_faults.duplicate, options.message_faults.reorder) == (True, False)
 
 
-def test_without_a_case_the_cloud_behaves_as_aws() -> None:
+def test_without_a_case_the_cloud_behaves_as_aws():
     options = make_cloud_options()
     assert replace(options, label_instance=DEFAULT.label_instance, check_metric=DEFAULT.check_metric) == DEFAULT
     assert options.label_instance({ROLE_TAG: "master"}, "group") == "master"
@@ -187,7 +183,7 @@ def test_without_a_case_the_cloud_behaves_as_aws() -> None:
         ({"expect": "job"}, "the function must assert something; expect = 'job' promises nothing"),
     ],
 )
-def test_a_case_that_contradicts_itself_is_refused_by_its_name(keys: dict[str, Any], message: str) -> None:
+def test_a_case_that_contradicts_itself_is_refused_by_its_name(keys, message):
     with pytest.raises(CaseError) as refused:
         case("x", **keys)(nothing)
     assert message in str(refused.value)
@@ -201,13 +197,13 @@ def test_a_case_that_contradicts_itself_is_refused_by_its_name(keys: dict[str, A
         (lambda: LaunchFault("Whatever"), "message must be given for code Whatever"),
     ],
 )
-def test_a_part_of_a_case_that_makes_no_sense_is_refused(make: Callable[[], object], message: str) -> None:
+def test_a_part_of_a_case_that_makes_no_sense_is_refused(make, message):
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - the message is read below
         make()
     assert message in str(refused.value)
 
 
-def test_cases_are_found_by_name_or_in_a_file(tmp_path: Path) -> None:
+def test_cases_are_found_by_name_or_in_a_file(tmp_path):
     own = tmp_path / "own.py"
     own.write_text(OWN)
     assert find_case("capacity-none").name == "capacity-none"
@@ -229,7 +225,7 @@ def test_cases_are_found_by_name_or_in_a_file(tmp_path: Path) -> None:
         (OWN.replace("expect", "expects"), "{file}", "own.py: case two-nodes: got an unexpected keyword"),
     ],
 )
-def test_a_case_that_cannot_be_found_is_refused(text: str | None, name: str, message: str, tmp_path: Path) -> None:
+def test_a_case_that_cannot_be_found_is_refused(text, name, message, tmp_path):
     if text is not None:
         (tmp_path / "own.py").write_text(text)
     with pytest.raises(CaseError) as refused:
@@ -237,7 +233,7 @@ def test_a_case_that_cannot_be_found_is_refused(text: str | None, name: str, mes
     assert message in str(refused.value)
 
 
-def test_the_case_of_the_tutorial_can_be_found(tmp_path: Path) -> None:
+def test_the_case_of_the_tutorial_can_be_found(tmp_path):
     page = (Path(__file__).parents[4] / "docs/tutorials/rehearse.md").read_text()
     (tmp_path / "my_cases.py").write_text(page.partition("```python\n")[2].partition("```")[0])
     (found,) = find_cases(str(tmp_path / "my_cases.py"))

@@ -2,10 +2,7 @@
 
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -16,7 +13,6 @@ from cdk_rehearsal.run.timeline import Timeline
 from deeplearning_contract.names import ROLE_TAG
 from deeplearning_rehearsal.cases import case_node, cluster_case
 from deeplearning_rehearsal.cases.case import case
-from deeplearning_rehearsal.cases.case_node import CaseNode
 from deeplearning_rehearsal.cases.case_parts import NeverCameError
 from deeplearning_rehearsal.cases.catalogue.messages import POISON, _send_poison
 from deeplearning_rehearsal.cases.cluster_case import ClusterCase
@@ -28,114 +24,114 @@ from tests.real_time import GENEROUS_SECONDS
 class RecordedNode:
     """Plays a node with its link, its disk and its metadata service."""
 
-    def __init__(self, recorder: "Recorder", instance_id: str) -> None:
+    def __init__(self, recorder, instance_id):
         vars(self).update(recorder=recorder, instance_id=instance_id, link=self, disk=self, metadata=self)
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
+    def __getattr__(self, name):
         return lambda *arguments, **options: self.__setattr__(name, *arguments, *options.values())
 
-    def __setattr__(self, name: str, *values: Any) -> None:
+    def __setattr__(self, name, *values):
         vars(self)["recorder"].asked.append((name, vars(self)["instance_id"], *values))
 
 
 class Recorder:
     """Plays lab, fleet, situation, embedded AWS and its clients, and keeps what was asked of them."""
 
-    def __init__(self, root: Path) -> None:
-        self.asked: list[tuple[Any, ...]] = []
+    def __init__(self, root):
+        self.asked = []
         self.root = root
         self.lines = self.status = self.committed = self.checkpoints_seen = 0
         self.ids = ["i-0", "i-1", "i-2"]
         self.said = self.now_phase = self.secondary = self.printed = ""
         self.part = 0.0
-        self.result_seen: dict[str, Any] | None = None
+        self.result_seen = None
         self.dead, self.formed = threading.Event(), threading.Event()
         self.place = self.job = self
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
+    def __getattr__(self, name):
         return lambda *arguments, **options: self.asked.append((name, *arguments, *options.values()))
 
-    def node(self, instance_id: str) -> RecordedNode:
+    def node(self, instance_id):
         return RecordedNode(self, instance_id)
 
-    def launched(self) -> list[Any]:
+    def launched(self):
         roles = ["master" if name.startswith("i-0") else "worker" for name in self.ids]
         pairs = zip(self.ids, roles, strict=True)
         return [SimpleNamespace(instance_id=name, tags={ROLE_TAG: role}) for name, role in pairs]
 
-    def fail_instance(self, instance_id: str) -> bool:
+    def fail_instance(self, instance_id):
         self.asked.append(("fail_instance", instance_id))
         self.dead.set()
         return True
 
-    def reboot(self, instance_id: str) -> None:
+    def reboot(self, instance_id):
         self.asked.append(("reboot", instance_id))
         self.lines += 1
 
-    def run(self, instance_id: str, argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
+    def run(self, instance_id, argv, **options):
         self.asked.append(("run", instance_id, argv[-1], *options.values()))
         self.lines += 1
         return subprocess.CompletedProcess(list(argv), self.status, "", "no such file\n")
 
-    def lane(self, instance_id: str) -> str:
+    def lane(self, instance_id):
         return f"worker of {instance_id}"
 
-    def count_lines(self, _instance_id: str) -> int:
+    def count_lines(self, _instance_id):
         return self.lines
 
-    def disk(self, _instance_id: str) -> Path:
+    def disk(self, _instance_id):
         return self.root
 
-    def client(self, _service: str) -> "Recorder":
+    def client(self, _service):
         return self
 
-    def has_said(self, instance_id: str, text: str) -> bool:
+    def has_said(self, instance_id, text):
         return instance_id == "i-2" and text in self.said
 
-    def phase(self) -> str:
+    def phase(self):
         return self.now_phase
 
-    def state(self) -> Any:
+    def state(self):
         return SimpleNamespace(generation=self.committed) if self.committed else None
 
-    def provisioned(self, instance_id: str, step: str) -> float:
+    def provisioned(self, instance_id, step):
         assert (instance_id, step) == ("i-0", "data:coco")
         return self.part
 
-    def commits(self, ranks: int) -> int:
+    def commits(self, ranks):
         return self.committed if ranks == 4 else 99
 
-    def result(self) -> dict[str, Any] | None:
+    def result(self):
         return self.result_seen
 
-    def job_secondary(self) -> str:
+    def job_secondary(self):
         return self.secondary
 
-    def checkpoints(self) -> int:
+    def checkpoints(self):
         return self.checkpoints_seen
 
-    def has_printed(self, text: str) -> bool:
+    def has_printed(self, text):
         return text in self.printed
 
 
 @pytest.fixture
-def recorder(tmp_path: Path) -> Recorder:
+def recorder(tmp_path):
     return Recorder(tmp_path)
 
 
 @pytest.fixture
-def make(recorder: Recorder) -> Callable[..., ClusterCase]:
-    def make_case(story: Callable[..., None] = lambda run: run.finish(), **parts: Any) -> ClusterCase:
-        lab: Any = recorder
+def make(recorder):
+    def make_case(story=lambda run: run.finish(), **parts):
+        lab = recorder
         parts = {"stacks": {}, "lab": lab, "fleet": lab, "aws": lab, "situation": lab} | parts
-        chosen: Any = SimpleNamespace(function=story)
+        chosen = SimpleNamespace(function=story)
         return ClusterCase(case=chosen, timeline=Timeline(), files=NodeFiles(recorder.disk), **parts)
 
     return make_case
 
 
 @pytest.fixture
-def run(make: Callable[..., ClusterCase]) -> Iterator[ClusterCase]:
+def run(make):
     made = make()
     yield made
     for timer in made._timers:
@@ -163,12 +159,12 @@ def run(make: Callable[..., ClusterCase]) -> Iterator[ClusterCase]:
     ],
 )
 def test_a_moment_has_come_when_what_it_waits_for_is_seen(
-    make: Callable[..., ClusterCase],
-    recorder: Recorder,
-    wait: Callable[[ClusterCase], None],
-    early: dict[str, Any],
-    due: dict[str, Any],
-) -> None:
+    make,
+    recorder,
+    wait,
+    early,
+    due,
+):
     run = make()
     vars(recorder).update(early)
     run._ending.set()
@@ -178,7 +174,7 @@ def test_a_moment_has_come_when_what_it_waits_for_is_seen(
     wait(run)
 
 
-def test_a_case_waits_until_its_moment_comes(run: ClusterCase, recorder: Recorder) -> None:
+def test_a_case_waits_until_its_moment_comes(run, recorder):
     waiting = threading.Thread(daemon=True, target=run.wait_for_formation)
     waiting.start()
     assert waiting.is_alive()
@@ -187,7 +183,7 @@ def test_a_case_waits_until_its_moment_comes(run: ClusterCase, recorder: Recorde
     assert not waiting.is_alive()
 
 
-def test_a_line_of_the_timeline_is_a_moment(run: ClusterCase) -> None:
+def test_a_line_of_the_timeline_is_a_moment(run):
     run._ending.set()
     with pytest.raises(NeverCameError, match="the line 'lost', which never came"):
         run.wait_for_line("lost")
@@ -195,13 +191,13 @@ def test_a_line_of_the_timeline_is_a_moment(run: ClusterCase) -> None:
     run.wait_for_line("lost")
 
 
-def test_commits_of_a_job_that_has_ended_are_not_waited_for(run: ClusterCase, recorder: Recorder) -> None:
+def test_commits_of_a_job_that_has_ended_are_not_waited_for(run, recorder):
     recorder.result_seen = {"accuracy": 1.0}
     with pytest.raises(NeverCameError, match="training commit 5 with 4 ranks: the job has ended before"):
         run.wait_for_commits(5, ranks=4)
 
 
-def test_machines_are_found_by_role_and_order_of_launch(run: ClusterCase, recorder: Recorder) -> None:
+def test_machines_are_found_by_role_and_order_of_launch(run, recorder):
     recorder.ids = ["i-0", "i-1", "i-2", "i-0b"]
     assert [run.worker(1).instance_id, run.worker(2).instance_id, run.master.instance_id] == ["i-1", "i-2", "i-0b"]
     with pytest.raises(RehearsalError, match="no worker 3 was launched"):
@@ -227,9 +223,7 @@ def test_machines_are_found_by_role_and_order_of_launch(run: ClusterCase, record
         (lambda node: node.announce_interruption(120.0), [("announce_interruption", "i-2", 120.0)]),
     ],
 )
-def test_a_fault_strikes_the_machine_and_is_recorded(
-    run: ClusterCase, recorder: Recorder, strike: Callable[[CaseNode], None], asked: list[tuple[Any, ...]]
-) -> None:
+def test_a_fault_strikes_the_machine_and_is_recorded(run, recorder, strike, asked):
     strike(run.worker(2))
     assert recorder.asked == asked
     (injected,) = run.injected
@@ -238,7 +232,7 @@ def test_a_fault_strikes_the_machine_and_is_recorded(
     assert injected.what.endswith(" worker 2")
 
 
-def test_an_injection_is_recorded_with_the_moment_that_was_waited_for(run: ClusterCase, recorder: Recorder) -> None:
+def test_an_injection_is_recorded_with_the_moment_that_was_waited_for(run, recorder):
     recorder.now_phase = "published"
     run.wait_for_state("published")
     run.inject("first")
@@ -249,28 +243,26 @@ def test_an_injection_is_recorded_with_the_moment_that_was_waited_for(run: Clust
     ]
 
 
-def test_a_machine_without_power_is_found_dead_later(run: ClusterCase, recorder: Recorder) -> None:
+def test_a_machine_without_power_is_found_dead_later(run, recorder):
     run.worker(2).power_off(found_dead_after=0.0)
     assert recorder.dead.wait(GENEROUS_SECONDS)
     assert recorder.asked == [("cut_power", "i-2"), ("fail_instance", "i-2")]
     assert run.injected[0].stops_ranks
 
 
-def test_a_machine_that_ec2_takes_back_loses_power_when_it_was_announced(run: ClusterCase, recorder: Recorder) -> None:
+def test_a_machine_that_ec2_takes_back_loses_power_when_it_was_announced(run, recorder):
     run.worker(2).announce_interruption(0.0)
     assert recorder.dead.wait(GENEROUS_SECONDS)
     assert recorder.asked == [("announce_interruption", "i-2", 0.0), ("cut_power", "i-2"), ("fail_instance", "i-2")]
 
 
-def test_a_line_that_fails_on_the_node_is_an_error(run: ClusterCase, recorder: Recorder) -> None:
+def test_a_line_that_fails_on_the_node_is_an_error(run, recorder):
     recorder.status = 127
     with pytest.raises(RehearsalError, match="ls /nowhere ended with status 127: no such file"):
         run.worker(2).execute("ls /nowhere")
 
 
-def test_a_line_of_the_login_user_tells_its_status_and_why(
-    run: ClusterCase, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_of_the_login_user_tells_its_status_and_why(run, recorder, monkeypatch):
     monkeypatch.setattr(ClusterCase, "read_settings", lambda _: SimpleNamespace(login_user="ubuntu"))
     assert run.worker(2).log_in("true") == "status 0"
     recorder.status = 3
@@ -278,9 +270,7 @@ def test_a_line_of_the_login_user_tells_its_status_and_why(
     assert recorder.asked[-1] == ("run", "i-2", "ls", "ubuntu", True, 120.0)
 
 
-def test_a_reboot_after_which_no_agent_runs_is_an_error(
-    run: ClusterCase, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reboot_after_which_no_agent_runs_is_an_error(run, recorder, monkeypatch):
     monkeypatch.setattr(case_node, "_AGENT_RETURNS_SECONDS", 0.0)
     monkeypatch.setattr(recorder, "reboot", lambda _instance_id: None)
     with pytest.raises(RehearsalError, match="the agent of i-2 must run again, it has logged nothing"):
@@ -288,14 +278,12 @@ def test_a_reboot_after_which_no_agent_runs_is_an_error(
 
 
 @pytest.mark.parametrize("name", ["sagemaker", "eks"])
-def test_jobs_of_another_platform_are_refused(run: ClusterCase, name: str) -> None:
+def test_jobs_of_another_platform_are_refused(run, name):
     with pytest.raises(RehearsalError, match="the stack must have"):
         getattr(run, name)
 
 
-def test_poison_comes_to_every_queue_and_topic_of_the_stack(
-    make: Callable[..., ClusterCase], recorder: Recorder
-) -> None:
+def test_poison_comes_to_every_queue_and_topic_of_the_stack(make, recorder):
     resources = (
         StackResource("Q", "https://queue", "AWS::SQS::Queue", "", ""),
         StackResource("T", "arn:topic", "AWS::SNS::Topic", "", ""),
@@ -312,9 +300,9 @@ def test_poison_comes_to_every_queue_and_topic_of_the_stack(
 # --- The function -----------------------------------------------------------------------------------------
 
 
-def _tell(run: ClusterCase, outcome: Outcome | None) -> str:
+def _tell(run, outcome):
     """Carry out the function of a case as a rehearsal does."""
-    troubles: list[str] = []
+    troubles = []
     thread = threading.Thread(daemon=True, target=lambda: troubles.append(run.carry_out()))
     thread.start()
     run.stop_waiting()
@@ -324,9 +312,9 @@ def _tell(run: ClusterCase, outcome: Outcome | None) -> str:
     return troubles[0]
 
 
-def test_a_function_injects_waits_for_the_end_and_judges(make: Callable[..., ClusterCase], recorder: Recorder) -> None:
+def test_a_function_injects_waits_for_the_end_and_judges(make, recorder):
     @case("x")
-    def story(run: ClusterCase) -> None:
+    def story(run):
         run.worker(1).silence()
         seen = run.finish()
         assert seen.formed == 2
@@ -342,9 +330,9 @@ def test_a_function_injects_waits_for_the_end_and_judges(make: Callable[..., Clu
 
 
 def test_a_moment_that_never_comes_ends_the_function_with_what_was_injected_last(
-    make: Callable[..., ClusterCase],
-) -> None:
-    def story(run: ClusterCase) -> None:
+    make,
+):
+    def story(run):
         run.inject("first")
         run.wait_for_formation()
         run.inject("second")
@@ -357,25 +345,21 @@ def test_a_moment_that_never_comes_ends_the_function_with_what_was_injected_last
 @pytest.mark.parametrize(
     ("error", "words"), [(RehearsalError("no such link"), "no such link"), (KeyError("x"), "KeyError: 'x'")]
 )
-def test_an_error_of_the_function_is_its_trouble(
-    make: Callable[..., ClusterCase], error: Exception, words: str
-) -> None:
-    def story(_run: ClusterCase) -> None:
+def test_an_error_of_the_function_is_its_trouble(make, error, words):
+    def story(_run):
         raise error
 
     assert _tell(make(story), Outcome()) == words
 
 
-def test_a_function_without_an_end_of_the_rehearsal_ends_too(make: Callable[..., ClusterCase]) -> None:
+def test_a_function_without_an_end_of_the_rehearsal_ends_too(make):
     assert _tell(make(), None) == "the case waits for the end of the rehearsal, which failed"
 
 
-def test_the_job_begins_when_the_function_waits_for_it_or_for_the_end(
-    make: Callable[..., ClusterCase], recorder: Recorder
-) -> None:
+def test_the_job_begins_when_the_function_waits_for_it_or_for_the_end(make, recorder):
     reached = threading.Event()
 
-    def story(run: ClusterCase) -> None:
+    def story(run):
         run.wait_for_formation()
         run.inject("before the job")
         reached.set()
@@ -396,16 +380,14 @@ def test_the_job_begins_when_the_function_waits_for_it_or_for_the_end(
     assert [each.when for each in run.injected] == ["formed", "checkpoint"]
 
 
-def test_the_status_is_asked_until_it_says_all_of_it_wherever_its_lines_break(
-    run: ClusterCase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_status_is_asked_until_it_says_all_of_it_wherever_its_lines_break(run, monkeypatch):
     pages = ["FORMED", "FORMED, no\n     room", "never asked"]
     monkeypatch.setattr(cluster_case, "describe_outside", lambda _: pages.pop(0))
     assert run.await_status("FORMED", "no room") == "FORMED, no room"
     assert pages == ["never asked"]
 
 
-def test_a_status_that_lacks_a_text_is_returned_in_the_end(run: ClusterCase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_status_that_lacks_a_text_is_returned_in_the_end(run, monkeypatch):
     monkeypatch.setattr(cluster_case, "describe_outside", lambda _: "FORMED")
     monkeypatch.setattr(cluster_case, "_STATUS_SECONDS", 0.0)
     assert run.await_status("no room") == "FORMED"

@@ -6,11 +6,9 @@ import json
 import subprocess
 import tarfile
 import zipfile
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -38,7 +36,7 @@ CASE = make_trial(
 )
 
 
-def test_each_archive_holds_the_same_made_up_files() -> None:
+def test_each_archive_holds_the_same_made_up_files():
     tree = OBJECT.make_tree()
     assert len(tree) == 10
     assert {len(content) for content in tree.values()} == {100}
@@ -53,13 +51,13 @@ def test_each_archive_holds_the_same_made_up_files() -> None:
     assert OBJECT.make_tree() == tree
 
 
-def test_an_archive_that_is_kept_in_part_is_cut_off() -> None:
+def test_an_archive_that_is_kept_in_part_is_cut_off():
     (whole,) = OBJECT.make_objects().values()
     (part,) = replace(OBJECT, kept=0.5).make_objects().values()
     assert part == whole[: len(whole) // 2]
 
 
-def test_the_digest_of_a_tree_is_what_a_shell_prints_in_its_folder(tmp_path: Path) -> None:
+def test_the_digest_of_a_tree_is_what_a_shell_prints_in_its_folder(tmp_path):
     tree = OBJECT.make_tree()
     for path, content in tree.items():
         (tmp_path / path).parent.mkdir(exist_ok=True)
@@ -69,10 +67,10 @@ def test_the_digest_of_a_tree_is_what_a_shell_prints_in_its_folder(tmp_path: Pat
     assert digest_tree({**tree, "part0/000000.bin": b"other"}) != digest_tree(tree)
 
 
-def test_a_case_puts_its_objects_into_the_account_before_its_stack_is_there() -> None:
+def test_a_case_puts_its_objects_into_the_account_before_its_stack_is_there():
     options, account = add_faults(make_cloud_options(), CASE, NOTHING_KEPT), Account()
     assert options.object_seconds == 0.5
-    place: Any = account
+    place = account
     options.prepare(place)
     bucket = {"Bucket": "bucket", "CreateBucketConfiguration": {"LocationConstraint": "eu-west-1"}}
     (content,) = OBJECT.make_objects().values()
@@ -91,7 +89,7 @@ def test_a_case_puts_its_objects_into_the_account_before_its_stack_is_there() ->
         ({"files": None}, "files must be given"),
     ],
 )
-def test_invalid_data_of_a_case_is_refused(keys: dict[str, Any], message: str) -> None:
+def test_invalid_data_of_a_case_is_refused(keys, message):
     with pytest.raises(ValueError, match=message):
         replace(OBJECT, **keys)
 
@@ -99,7 +97,7 @@ def test_invalid_data_of_a_case_is_refused(keys: dict[str, Any], message: str) -
 class Lab:
     """Nodes with a status file, and digests by node."""
 
-    def __init__(self, folder: Path, digests: dict[str, str], steps: dict[str, Any]) -> None:
+    def __init__(self, folder, digests, steps):
         self._folder = folder
         self._digests = digests
         for node in digests:
@@ -107,10 +105,10 @@ class Lab:
             file.parent.mkdir(parents=True)
             file.write_text(json.dumps({"boot": "b", "steps": steps}))
 
-    def disk(self, instance_id: str) -> Path:
+    def disk(self, instance_id):
         return self._folder / instance_id
 
-    def run(self, instance_id: str, argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
+    def run(self, instance_id, argv, **options):
         assert (options["user"], options.get("login_shell", False)) == ("ubuntu", False)
         assert options["timeout"] > 60
         assert argv[2].startswith("cd /opt/deeplearning/data/coco ")
@@ -118,14 +116,14 @@ class Lab:
         return subprocess.CompletedProcess(list(argv), 0 if digest else 1, digest + "\n", "")
 
 
-def _find_incomplete(folder: Path, **digests: str) -> Mapping[str, str]:
-    lab: Any = Lab(folder, {name.replace("_", "-"): digest for name, digest in digests.items()}, {})
+def _find_incomplete(folder, **digests):
+    lab = Lab(folder, {name.replace("_", "-"): digest for name, digest in digests.items()}, {})
     machines = tuple(SimpleNamespace(instance_id=name.replace("_", "-")) for name in digests)
-    fleet: Any = SimpleNamespace(machines=lambda: machines)
+    fleet = SimpleNamespace(machines=lambda: machines)
     return find_incomplete(CASE, lab, fleet, "ubuntu", "coco")
 
 
-def test_data_is_complete_when_each_node_has_what_s3_holds(tmp_path: Path) -> None:
+def test_data_is_complete_when_each_node_has_what_s3_holds(tmp_path):
     digest, other = digest_tree(OBJECT.make_tree()), hashlib.sha256(b"other").hexdigest()
     assert list_sources(CASE) == {"coco": OBJECT}
     assert _find_incomplete(tmp_path / "a", i_0=digest, i_1=digest) == {}
@@ -137,13 +135,13 @@ def test_data_is_complete_when_each_node_has_what_s3_holds(tmp_path: Path) -> No
 STEP = {"state": "failed", "detail": "coco.tar is cut off; upload it again", "final": True}
 
 
-def test_a_failure_is_one_for_good() -> None:
+def test_a_failure_is_one_for_good():
     assert find_failure([{}, {"data:coco": STEP}], "data:coco") == "coco.tar is cut off; upload it again"
     assert find_failure([{"data:coco": STEP | {"final": False}}], "data:coco") == ""
     assert find_failure([{"data:coco": STEP | {"state": "done"}}], "data:coco") == ""
 
 
-def test_data_is_waited_for_on_every_node_and_a_failure_on_one(tmp_path: Path) -> None:
+def test_data_is_waited_for_on_every_node_and_a_failure_on_one(tmp_path):
     done, failed = {"data:coco": {"state": "done"}}, {"data:coco": {"state": "done"}, "environment": STEP}
     assert has_provisioned([done, done], ["data:coco"])
     assert not has_provisioned([done, {}], ["data:coco"])
@@ -153,7 +151,7 @@ def test_data_is_waited_for_on_every_node_and_a_failure_on_one(tmp_path: Path) -
     assert [read_steps(lab, name) for name in ("i-0", "i-2")] == [done, {}]
 
 
-def test_a_known_data_set_made_small_has_every_part_that_jobs_ask_for() -> None:
+def test_a_known_data_set_made_small_has_every_part_that_jobs_ask_for():
     tree = DataObject("bucket", "coco-2017.tar", data_set="coco-2017").make_tree()
     for path in DATA_SETS["coco-2017"].values():
         assert any(found == path or found.startswith(f"{path}/") for found in tree), path

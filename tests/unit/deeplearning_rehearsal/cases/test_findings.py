@@ -1,7 +1,6 @@
 """Each assert of a case is a finding: its text, whether it holds, and the values that were compared."""
 
 import math
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ WENT_ON = Recovery(seconds=8.0, lost_commits=0, size_before=4, sizes_after=(3, 4
 NEVER = Recovery(seconds=None, lost_commits=None, size_before=4, sizes_after=())
 
 
-def _story(run: Any, seen: Outcome) -> None:
+def _story(run, seen):
     assert seen.formed >= 3
     assert "no room" in seen.reason
     assert seen.replacements
@@ -23,7 +22,7 @@ def _story(run: Any, seen: Outcome) -> None:
             assert name == run.expected
 
 
-def _judge(seen: Outcome) -> list[Finding]:
+def _judge(seen):
     class Run(Findings):
         expected = "i-1"
 
@@ -33,7 +32,7 @@ def _judge(seen: Outcome) -> list[Finding]:
     return run.recorded
 
 
-def test_asserts_that_hold_are_findings() -> None:
+def test_asserts_that_hold_are_findings():
     assert _judge(Outcome(formed=3, reason="no room", replacements=("i-9",))) == [
         Finding("seen.formed >= 3", is_held=True, found="3"),
         Finding("'no room' in seen.reason", is_held=True, found="'no room'"),
@@ -42,21 +41,21 @@ def test_asserts_that_hold_are_findings() -> None:
     ]
 
 
-def test_asserts_that_fail_are_findings_and_the_next_ones_are_judged() -> None:
+def test_asserts_that_fail_are_findings_and_the_next_ones_are_judged():
     found = _judge(Outcome(formed=2, reason="no route", denials={"s3:Get": "no"}, changed_files={"i-1": (), "i-2": ()}))
     assert [finding.is_held for finding in found] == [False, False, False, False, True, False]
     assert found[1].found == "'no route'"
     assert found[5] == Finding("name == run.expected", is_held=False, found="'i-2', 'i-1'")
 
 
-def test_a_long_value_is_cut() -> None:
+def test_a_long_value_is_cut():
     findings = Findings()
     findings.record("x", "", "y" * 1000)
     assert len(findings.recorded[0].found) < 450
 
 
-def test_a_traceback_names_the_line_of_the_case() -> None:
-    def story(run: Any) -> None:
+def test_a_traceback_names_the_line_of_the_case():
+    def story(run):
         assert run.missing
 
     line = story.__code__.co_firstlineno
@@ -76,20 +75,20 @@ def test_a_traceback_names_the_line_of_the_case() -> None:
     ],
 )
 def test_the_figures_are_those_of_the_worst_fault_and_what_never_came_holds_no_bound(
-    recoveries: tuple[Recovery, ...], seconds: float, lost: float, *, has_regained: bool
-) -> None:
+    recoveries, seconds, lost, *, has_regained
+):
     seen = Outcome(recoveries=recoveries)
     assert (seen.recovery_seconds, seen.lost_commits, seen.has_regained_size) == (seconds, lost, has_regained)
 
 
-def test_nothing_was_seen_of_what_did_not_happen() -> None:
+def test_nothing_was_seen_of_what_did_not_happen():
     seen = Outcome()
     assert seen.failure_seconds == math.inf
     assert (seen.accuracy, seen.environment.state, seen.says("x"), seen.prints("x")) == (0.0, "absent", "", "")
     assert not seen.goes_through("Training")
 
 
-def test_lines_are_found_by_a_text_and_statuses_in_their_order() -> None:
+def test_lines_are_found_by_a_text_and_statuses_in_their_order():
     seen = Outcome(
         timeline=("boots", "event (lost)"),
         job_output="one\ntwo words\n",

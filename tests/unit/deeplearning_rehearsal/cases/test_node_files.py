@@ -1,14 +1,11 @@
 """The comparison of a node's files."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from deeplearning_rehearsal.cases.node_files import NodeFiles, digest_files
 
 
-def _write(root: Path, path: str, text: str, mode: int = 0o644) -> Path:
+def _write(root, path, text, mode=0o644):
     file = root / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
@@ -16,7 +13,7 @@ def _write(root: Path, path: str, text: str, mode: int = 0o644) -> Path:
     return file
 
 
-def test_a_node_that_was_left_alone_has_no_changed_file(tmp_path: Path) -> None:
+def test_a_node_that_was_left_alone_has_no_changed_file(tmp_path):
     _write(tmp_path, "etc/hosts", "127.0.0.1 localhost\n")
     files = NodeFiles(lambda _instance_id: tmp_path)
     files.remember("i-1")
@@ -41,7 +38,7 @@ def test_a_node_that_was_left_alone_has_no_changed_file(tmp_path: Path) -> None:
         (lambda root: ((root / "etc/link").unlink(), (root / "etc/link").symlink_to("/other")), "etc/link"),
     ],
 )
-def test_a_changed_file_of_a_node_is_found(tmp_path: Path, change: Callable[[Path], object], path: str) -> None:
+def test_a_changed_file_of_a_node_is_found(tmp_path, change, path):
     _write(tmp_path, "etc/hosts", "127.0.0.1 localhost\n")
     (tmp_path / "etc/link").symlink_to("/somewhere")
     files = NodeFiles(lambda _instance_id: tmp_path)
@@ -51,7 +48,7 @@ def test_a_changed_file_of_a_node_is_found(tmp_path: Path, change: Callable[[Pat
     assert files.changes == {"i-1": (path,)}
 
 
-def test_the_first_state_of_a_nodes_files_is_remembered(tmp_path: Path) -> None:
+def test_the_first_state_of_a_nodes_files_is_remembered(tmp_path):
     file = _write(tmp_path, "etc/hosts", "first")
     files = NodeFiles(lambda _instance_id: tmp_path)
     files.remember("i-1")

@@ -19,7 +19,7 @@ from deeplearning_rehearsal.cases.run.synthesis import synthesize_case
 from deeplearning_rehearsal.checks.contract_check import Membership
 from deeplearning_rehearsal.checks.results import CaseReport
 from deeplearning_rehearsal.report.assessment import Evidence, judge
-from deeplearning_rehearsal.report.report import Document, list_sections
+from deeplearning_rehearsal.report.report import list_sections
 from deeplearning_rehearsal.report.report_page import render_page
 from tests.unit.deeplearning_rehearsal.trial import make_trial
 
@@ -32,7 +32,7 @@ out.mkdir(parents=True)
 
 
 @pytest.fixture
-def report() -> Document:
+def report():
     evidence = Evidence(
         "trial",
         {},
@@ -70,7 +70,7 @@ def report() -> Document:
     return judge("trained", evidence, timeline, [], 1, seed=7) | {"reasons": ("it is expected, found: 1",)}
 
 
-def test_an_entry_has_verdict_seconds_and_the_figures_that_there_are(report: Document) -> None:
+def test_an_entry_has_verdict_seconds_and_the_figures_that_there_are(report):
     entry = summarize_report(json.loads(json.dumps(report)))
     assert entry == {
         "verdict": "fail",
@@ -86,7 +86,7 @@ def test_an_entry_has_verdict_seconds_and_the_figures_that_there_are(report: Doc
     }
 
 
-def test_a_case_that_is_rehearsed_again_replaces_its_own_entry_only(tmp_path: Path) -> None:
+def test_a_case_that_is_rehearsed_again_replaces_its_own_entry_only(tmp_path):
     merge_result(tmp_path, "b", {"verdict": "pass", "seconds": 1.0, "reasons": []})
     merge_result(tmp_path, "a", {"verdict": "fail", "seconds": 1.0, "reasons": ["x"]})
     merge_result(tmp_path, "a", {"verdict": "pass", "seconds": 2.0, "reasons": []})
@@ -96,10 +96,10 @@ def test_a_case_that_is_rehearsed_again_replaces_its_own_entry_only(tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["cases.json"]
 
 
-def test_results_that_cannot_be_written_leave_the_old_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_that_cannot_be_written_leave_the_old_ones(tmp_path, monkeypatch):
     merge_result(tmp_path, "a", {"verdict": "pass", "seconds": 1.0, "reasons": []})
 
-    def fail(_self: Path, _target: Path) -> None:
+    def fail(_self, _target):
         raise OSError("disk full")
 
     monkeypatch.setattr(Path, "replace", fail)
@@ -108,12 +108,12 @@ def test_results_that_cannot_be_written_leave_the_old_ones(tmp_path: Path, monke
     assert list(read_results(tmp_path)) == ["a"]
 
 
-def test_a_damaged_file_of_results_counts_as_none(tmp_path: Path) -> None:
+def test_a_damaged_file_of_results_counts_as_none(tmp_path):
     (tmp_path / "cases.json").write_text("{")
     assert read_results(tmp_path) == {}
 
 
-def test_the_table_names_what_does_not_hold_and_how_fast_training_went_on() -> None:
+def test_the_table_names_what_does_not_hold_and_how_fast_training_went_on():
     good = {"verdict": "pass", "seconds": 61.0, "formed": 4, "requested": 4, "recovery_seconds": 8.25, "reasons": []}
     bad = {"verdict": "fail", "seconds": 0.0, "reasons": ["the app failed"]}
     first = {"beside": ["quota"], "reasons": ["too slow"]}
@@ -131,7 +131,7 @@ def test_the_table_names_what_does_not_hold_and_how_fast_training_went_on() -> N
     ]
 
 
-def test_the_text_shows_injections_and_each_expectation_with_its_finding(report: Document) -> None:
+def test_the_text_shows_injections_and_each_expectation_with_its_finding(report):
     text = render_text(list_sections(report))
     assert "case       worker-silent: A worker <b>falls</b> silent" in text
     assert "injected   3.0 s: silence worker 2 (formed) i-2" in text
@@ -139,7 +139,7 @@ def test_the_text_shows_injections_and_each_expectation_with_its_finding(report:
     assert "seen       the stack is CREATE_COMPLETE: CREATE_COMPLETE" in text
 
 
-def test_the_page_shows_the_case_and_marks_injections_on_the_timeline(report: Document) -> None:
+def test_the_page_shows_the_case_and_marks_injections_on_the_timeline(report):
     page = render_page(report)
     assert "A worker &lt;b&gt;falls&lt;/b&gt; silent" in page
     assert "<dt>NOT SEEN</dt><dd><p>the generation is at least 2: 1</p></dd>" in page
@@ -149,14 +149,14 @@ def test_the_page_shows_the_case_and_marks_injections_on_the_timeline(report: Do
 
 
 @pytest.fixture
-def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def app(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cdk.json").write_text(json.dumps({"context": {"flag": True, "stack_name": "mine"}}))
     (tmp_path / "app.py").write_text(APP)
     return f"{sys.executable} app.py -c 'key=two words'"
 
 
-def test_the_app_gets_its_own_context_with_the_cases_on_top(app: str, tmp_path: Path) -> None:
+def test_the_app_gets_its_own_context_with_the_cases_on_top(app, tmp_path):
     case = make_trial(context={"stack_name": "master", "workers.min_capacity": 1})
     assembly = synthesize_case(case, app, tmp_path / "trial")
     assert assembly == tmp_path / "trial" / "cdk.out"
@@ -165,7 +165,7 @@ def test_the_app_gets_its_own_context_with_the_cases_on_top(app: str, tmp_path: 
     assert arguments == ["-c", "key=two words"]
 
 
-def test_an_assembly_of_an_earlier_run_is_removed_first(app: str, tmp_path: Path) -> None:
+def test_an_assembly_of_an_earlier_run_is_removed_first(app, tmp_path):
     stale = tmp_path / "trial" / "cdk.out" / "stale.json"
     stale.parent.mkdir(parents=True)
     stale.touch()
@@ -173,9 +173,7 @@ def test_an_assembly_of_an_earlier_run_is_removed_first(app: str, tmp_path: Path
     assert not stale.exists()
 
 
-def test_an_elastic_job_is_the_run_script_with_the_cases_arguments(
-    app: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_elastic_job_is_the_run_script_with_the_cases_arguments(app, tmp_path, monkeypatch):
     (tmp_path / "run_elastic.sh").write_text('#!/usr/bin/env bash\n# launcher\necho "$@"\n')
     monkeypatch.setattr(synthesis, "example_folder", lambda: tmp_path)
     case = make_trial(job=Elastic(epochs=3))
@@ -190,18 +188,18 @@ def test_an_elastic_job_is_the_run_script_with_the_cases_arguments(
     ]
 
 
-def test_an_app_that_fails_is_reported_with_its_last_output(tmp_path: Path) -> None:
+def test_an_app_that_fails_is_reported_with_its_last_output(tmp_path):
     command = f"{sys.executable} -c 'import sys; sys.exit(\"error: no such key\")'"
     with pytest.raises(PromiseError, match="trial: the app failed: error: no such key"):
         synthesize_case(make_trial(), command, tmp_path)
 
 
-def test_an_app_that_does_not_exist_is_reported(tmp_path: Path) -> None:
+def test_an_app_that_does_not_exist_is_reported(tmp_path):
     with pytest.raises(UnavailableError, match="--app must be a command that synthesizes, got 'no-such-app'"):
         synthesize_case(make_trial(), "no-such-app", tmp_path)
 
 
-def test_the_users_environment_reaches_the_app(app: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_environment_reaches_the_app(app, tmp_path, monkeypatch):
     monkeypatch.setenv("CDK_DEFAULT_REGION", "eu-west-1")
     (tmp_path / "app.py").write_text(APP + '(out / "region").write_text(os.environ["CDK_DEFAULT_REGION"])\n')
     assembly = synthesize_case(make_trial(), app, tmp_path / "trial")

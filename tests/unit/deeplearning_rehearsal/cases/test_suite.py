@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tomllib
@@ -43,11 +42,11 @@ verdict = (out / f"{name}.verdict").read_text() if (out / f"{name}.verdict").exi
 Run = Callable[..., int]
 
 
-def _wanted(name: str, seconds: float = 60.0, memory_mib: int = 1000, **how: object) -> Wanted:
+def _wanted(name, seconds=60.0, memory_mib=1000, **how):
     return Wanted(name, seconds, memory_mib, **how)  # type: ignore[arg-type]
 
 
-def test_the_longest_starts_first_and_what_runs_alone_comes_last() -> None:
+def test_the_longest_starts_first_and_what_runs_alone_comes_last():
     cases = [_wanted("short", 5), _wanted("alone", 500, is_alone=True), _wanted("long", 90)]
     started = []
     while cases:
@@ -75,14 +74,12 @@ def test_the_longest_starts_first_and_what_runs_alone_comes_last() -> None:
         ([], [_wanted("a")], 2, 64000, None),
     ],
 )
-def test_a_case_starts_when_a_place_and_its_memory_are_free(
-    waiting: list[Wanted], running: list[Wanted], jobs: int, free_mib: int, expected: str | None
-) -> None:
+def test_a_case_starts_when_a_place_and_its_memory_are_free(waiting, running, jobs, free_mib, expected):
     wanted = choose_next(waiting, running, jobs, free_mib)
     assert (wanted and wanted.name) == expected
 
 
-def test_a_case_is_expected_to_take_what_its_last_run_took() -> None:
+def test_a_case_is_expected_to_take_what_its_last_run_took():
     failing, case = map(find_case, ("emr-mount-target-absent", "worker-killed"))
     assert estimate(case, None) == Wanted("worker-killed", 60.0, 700 + 4 * 1000, is_alone=True)
     assert estimate(failing, None).memory_mib == 700 + 4 * 100
@@ -91,18 +88,18 @@ def test_a_case_is_expected_to_take_what_its_last_run_took() -> None:
     assert estimate(case, {"verdict": "fail", "seconds": 0.0}).seconds == 60.0
 
 
-def test_free_memory_is_what_programs_can_have_without_swapping() -> None:
+def test_free_memory_is_what_programs_can_have_without_swapping():
     assert read_free_mib("MemTotal: 9 kB\nMemFree: 1 kB\nMemAvailable:   2097152 kB\n") == 2048
 
 
-def test_cases_that_measure_recovery_run_alone_and_a_predecessor_is_a_case_of_its_own() -> None:
+def test_cases_that_measure_recovery_run_alone_and_a_predecessor_is_a_case_of_its_own():
     cases = {case.name: case for case in list_cases()}
     assert {"worker-killed", "worker-silent", "sixty-four-nodes"} <= {c.name for c in cases.values() if c.alone}
     for case in cases.values():
         assert not case.after or cases[case.after].after == "", f"{case.name} must come after a case of its own"
 
 
-def test_sources_are_the_projects_packages_and_the_files_of_the_app(tmp_path: Path) -> None:
+def test_sources_are_the_projects_packages_and_the_files_of_the_app(tmp_path):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     where = project["tool"]["hatch"]["build"]["dev-mode-dirs"]
     found = {path.parent.name for folder in where for path in (ROOT / folder).glob("*/__init__.py")}
@@ -123,7 +120,7 @@ def test_sources_are_the_projects_packages_and_the_files_of_the_app(tmp_path: Pa
         assert before != (before := digest_sources(app, out, ["app"])), name
 
 
-def test_a_case_has_the_digest_of_its_own_file(tmp_path: Path) -> None:
+def test_a_case_has_the_digest_of_its_own_file(tmp_path):
     (tmp_path / "a.py").write_text("1")
     (tmp_path / "b.py").write_text("2")
     assert digest_case("x", tmp_path / "a.py") != digest_case("x", tmp_path / "b.py")
@@ -131,7 +128,7 @@ def test_a_case_has_the_digest_of_its_own_file(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def out(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(runner, "COMMAND", (sys.executable, "-c", CHILD))
     monkeypatch.setattr(runner, "prepare_base_root", lambda *_: None)
@@ -142,32 +139,30 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def rehearse(out: Path, tmp_path: Path) -> Run:
+def rehearse(out, tmp_path):
     options = RehearsalOptions(tmp_path, out, tmp_path, minutes=15)
 
-    def run(*names: str, jobs: int = 2, again: bool = False) -> int:
+    def run(*names, jobs=2, again=False):
         chosen = [replace(make_trial(expect="formed"), name=name, reference=f"own.py::{name}") for name in names]
         return rehearse_cases(chosen, None, options, jobs=jobs, again=again)
 
     return run
 
 
-def _results(out: Path) -> dict[str, dict[str, object]]:
+def _results(out):
     return json.loads((out / "cases.json").read_text())
 
 
-def _started(out: Path) -> list[str]:
+def _started(out):
     return (out / "started").read_text().split()
 
 
-def _make(out: Path, name: str, verdict: str, script: str = "") -> None:
+def _make(out, name, verdict, script=""):
     (out / f"{name}.verdict").write_text(verdict)
     (out / f"{name}.py").write_text(script)
 
 
-def test_each_case_leaves_its_log_and_a_line_and_the_table_comes_last(
-    rehearse: Run, out: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_case_leaves_its_log_and_a_line_and_the_table_comes_last(rehearse, out, capsys):
     assert rehearse("one", "two") == 0
     assert sorted(_started(out)) == ["one", "two"]
     assert (out / "one" / "run.log").read_text() == "this is one\n"
@@ -178,9 +173,7 @@ def test_each_case_leaves_its_log_and_a_line_and_the_table_comes_last(
     assert shown.out.endswith("2 of 2 cases passed\n")
 
 
-def test_a_pass_is_not_repeated_on_the_same_sources_a_failure_is(
-    rehearse: Run, out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_pass_is_not_repeated_on_the_same_sources_a_failure_is(rehearse, out, tmp_path, capsys):
     _make(out, "bad", "fail")
     assert rehearse("bad", "good", jobs=1) == 1
     assert rehearse("bad", "good", jobs=1) == 1
@@ -198,13 +191,11 @@ def test_a_pass_is_not_repeated_on_the_same_sources_a_failure_is(
     assert sorted(_started(out)) == ["bad"] * 5 + ["good"] * 3
 
 
-def test_sources_that_change_while_a_case_runs_leave_no_pass_to_rely_on(
-    rehearse: Run, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sources_that_change_while_a_case_runs_leave_no_pass_to_rely_on(rehearse, out, tmp_path, monkeypatch):
     class Hasty(subprocess.Popen[bytes]):
         """A case that has changed everything before its runner takes another look."""
 
-        def __init__(self, *arguments: Any, **options: Any) -> None:
+        def __init__(self, *arguments, **options):
             super().__init__(*arguments, **options)
             self.wait()
 
@@ -214,9 +205,7 @@ def test_sources_that_change_while_a_case_runs_leave_no_pass_to_rely_on(
     assert ["sources" in _results(out)[name] for name in ("one", "two")] == [False, True]
 
 
-def test_a_case_that_fails_beside_others_is_rehearsed_once_more_alone_and_both_are_reported(
-    rehearse: Run, out: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_case_that_fails_beside_others_is_rehearsed_once_more_alone_and_both_are_reported(rehearse, out, capsys):
     both = "while not {'noisy', 'broken'} <= set((out / 'started').read_text().split()): time.sleep(0.01)\n"
     once = "(out / f'{name}.verdict').write_text('fail' if open(out / 'started').read().count(name) == 1 else 'pass')"
     _make(out, "noisy", "pass", both + once)
@@ -230,13 +219,13 @@ def test_a_case_that_fails_beside_others_is_rehearsed_once_more_alone_and_both_a
     assert "failed at first, beside broken, and was rehearsed once more alone:" in capsys.readouterr().out
 
 
-def test_a_case_that_fails_alone_is_not_rehearsed_again(rehearse: Run, out: Path) -> None:
+def test_a_case_that_fails_alone_is_not_rehearsed_again(rehearse, out):
     _make(out, "bad", "fail")
     assert rehearse("bad", "good", jobs=1) == 1
     assert sorted(_started(out)) == ["bad", "good"]
 
 
-def test_a_case_without_a_report_fails_with_the_last_words_of_its_log(rehearse: Run, out: Path) -> None:
+def test_a_case_without_a_report_fails_with_the_last_words_of_its_log(rehearse, out):
     _make(out, "lost", "pass", "sys.exit('error: planted')")
     assert rehearse("lost", "good", jobs=1) == 1
     (reason,) = _results(out)["lost"]["reasons"]  # type: ignore[misc]
@@ -244,12 +233,10 @@ def test_a_case_without_a_report_fails_with_the_last_words_of_its_log(rehearse: 
     assert reason.endswith("ends with: error: planted")
 
 
-def test_an_interrupt_ends_the_cases_that_run_and_the_next_command_goes_on(
-    rehearse: Run, out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupt_ends_the_cases_that_run_and_the_next_command_goes_on(rehearse, out, monkeypatch, capsys):
     _make(out, "waits", "pass", "(out / 'pid').write_text(str(os.getpid())); time.sleep(600)")
 
-    def interrupt(_seconds: float) -> None:
+    def interrupt(_seconds):
         if (out / "pid").exists() and (out / "pid").read_text():
             raise KeyboardInterrupt
 
@@ -264,7 +251,7 @@ def test_an_interrupt_ends_the_cases_that_run_and_the_next_command_goes_on(
     assert rehearse("waits", "good") == 0
 
 
-def test_a_killed_runner_leaves_no_case_behind(tmp_path: Path) -> None:
+def test_a_killed_runner_leaves_no_case_behind(tmp_path):
     parent = f"""
 import subprocess, sys
 from deeplearning_rehearsal.cases.suite import runner

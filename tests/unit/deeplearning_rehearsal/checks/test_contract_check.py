@@ -2,8 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -28,16 +27,16 @@ class FakeNodes:
         fault: Takes what is asked (`ssh worker2`, `unit`, …) and of which instance; None leaves it to the good node.
     """
 
-    def __init__(self, fault: Fault = lambda _question, _instance_id: None) -> None:
+    def __init__(self, fault=lambda _question, _instance_id: None):
         self._fault = fault
 
-    def run(self, instance_id: str, argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
+    def run(self, instance_id, argv, **options):
         question = _classify(argv, login_shell=options.get("login_shell", False))
         status, output = self._fault(question, instance_id) or _answer(question, instance_id)
         return subprocess.CompletedProcess(list(argv), status, output, "" if status == 0 else "no such thing")
 
 
-def _classify(argv: Sequence[str], *, login_shell: bool) -> str:
+def _classify(argv, *, login_shell):
     text = argv[-1]
     if argv[0] == "ssh":
         return "loop over ssh" if text == SEED_LOOP else f"ssh {argv[-2]}"
@@ -54,7 +53,7 @@ def _classify(argv: Sequence[str], *, login_shell: bool) -> str:
     return next((name for part, name in parts.items() if part in text), "login" if login_shell else "bare")
 
 
-def _answer(question: str, instance_id: str) -> Answer:
+def _answer(question, instance_id):
     if question == "membership":
         members = [{"host": h, "instance_id": i, "address": a} for h, i, a in ROSTER.hosts]
         return 0, json.dumps({"generation": 1, "members": members})
@@ -65,18 +64,18 @@ def _answer(question: str, instance_id: str) -> Answer:
     return (0, "") if question == "write" else (0, CONTRACT)
 
 
-def _find_broken(fault: Fault) -> dict[str, list[str]]:
+def _find_broken(fault):
     reports = check_nodes(FakeNodes(fault), ROSTER, "ubuntu", lambda _lane, _text: None)
     broken = {report.host: [name for name, held in report.checks.items() if not held] for report in reports}
     return {host: names for host, names in broken.items() if names}
 
 
-def _fail(question: str, instance_id: str, status: int, output: str) -> Fault:
+def _fail(question, instance_id, status, output):
     return lambda asked, of: (status, output) if (asked, of) == (question, instance_id) else None
 
 
-def test_good_nodes_hold_every_check_and_show_their_contract() -> None:
-    told: list[tuple[str, str]] = []
+def test_good_nodes_hold_every_check_and_show_their_contract():
+    told = []
     master, worker = check_nodes(FakeNodes(), ROSTER, "ubuntu", lambda lane, text: told.append((lane, text)))
     assert (master.role, worker.role) == ("master", "worker")
     assert all(master.checks.values())
@@ -108,16 +107,16 @@ def test_good_nodes_hold_every_check_and_show_their_contract() -> None:
         ),
     ],
 )
-def test_a_fault_breaks_its_own_check_and_no_other(fault: Fault, host: str, broken: list[str]) -> None:
+def test_a_fault_breaks_its_own_check_and_no_other(fault, host, broken):
     assert _find_broken(fault) == {host: broken}
 
 
-def test_without_a_contract_in_login_shells_nothing_can_agree_with_it() -> None:
+def test_without_a_contract_in_login_shells_nothing_can_agree_with_it():
     broken = _find_broken(_fail("login", WORKER, 1, ""))
     names = ["login shell", "non-login shell", "sudo -E", "systemd unit", "ssh host cmd"]
     assert broken == {"deeplearning-worker2": names}
 
 
-def test_a_master_without_a_membership_breaks_its_promise() -> None:
+def test_a_master_without_a_membership_breaks_its_promise():
     with pytest.raises(PromiseError, match=f"{MASTER} has no {MEMBERSHIP_FILE}: no such thing"):
         read_membership(FakeNodes(_fail("membership", MASTER, 1, "")), MASTER)

@@ -5,9 +5,8 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -18,14 +17,14 @@ Count = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def count(tmp_path: Path) -> Iterator[Count]:
+def count(tmp_path):
     """Count the ranks of a job of two; a rank has a hosts file of its own where one is given."""
     with ExitStack() as started, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         chief = f"127.0.0.1:{free.getsockname()[1]}"
         free.close()
 
-        def start(kind: str, index: int, hosts: str) -> "subprocess.Popen[str]":
+        def start(kind, index, hosts):
             file = tmp_path / f"{kind}-{index}"
             file.write_text(hosts)
             cluster = {"chief": [chief], "worker": ["127.0.0.1:1"] * 2, "ps": ["127.0.0.1:2"]}
@@ -41,7 +40,7 @@ def count(tmp_path: Path) -> Iterator[Count]:
             started.callback(process.kill)
             return process
 
-        def run(*hosts: str) -> tuple[int, str, str]:
+        def run(*hosts):
             for index, content in enumerate(hosts):
                 start("worker", index, content)
             process = start("chief", 0, "")
@@ -51,20 +50,20 @@ def count(tmp_path: Path) -> Iterator[Count]:
         yield run
 
 
-def test_every_rank_is_counted_with_its_host(count: Count) -> None:
+def test_every_rank_is_counted_with_its_host(count):
     status, output, errors = count("localhost\n", "localhost\n")
     assert (status, errors) == (0, "")
     assert json.loads(output) == {"ranks": 2, "hosts": [socket.gethostname()] * 2}
 
 
 @pytest.mark.parametrize("hosts", ["", "localhost\nlocalhost\n", "127.0.0.2\n"])
-def test_a_rank_whose_hosts_file_is_not_that_of_the_job_is_named(count: Count, hosts: str) -> None:
+def test_a_rank_whose_hosts_file_is_not_that_of_the_job_is_named(count, hosts):
     status, output, errors = count("localhost\n", hosts)
     assert (status, output) == (1, "")
     assert "rank 1 must find the hosts 127.0.0.1 in the hosts file, got " in errors
 
 
-def test_a_resumed_job_takes_the_steps_after_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_job_takes_the_steps_after_its_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setenv("DEEPLEARNING_CHECKPOINT_PATH", str(tmp_path))
     take_steps(3)

@@ -6,10 +6,7 @@ import io
 import json
 import subprocess
 import tarfile
-from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import boto3
 import pytest
@@ -47,7 +44,7 @@ RESULT = {
 }
 
 
-def train(platform: Any, node: Any, seconds: float, **clients: Any) -> Any:
+def train(platform, node, seconds, **clients):
     """Train on a platform; each client is named by its service."""
     output = CLUSTER_PLATFORMS[platform].run_job(
         node, "i-1", JOB, seconds, clients=lambda name: clients[name], submission=SUBMISSION
@@ -58,13 +55,13 @@ def train(platform: Any, node: Any, seconds: float, **clients: Any) -> Any:
 class Master:
     """A node that takes files, and answers the launcher's start as told."""
 
-    def __init__(self, status: int, output: str, errors: str = "", *, is_full: bool = False) -> None:
-        self.files: dict[str, bytes] = {}
+    def __init__(self, status, output, errors="", *, is_full=False):
+        self.files = {}
         self.timeout = 0.0
         self._answer = (status, output, errors)
         self._is_full = is_full
 
-    def run(self, instance_id: str, argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
+    def run(self, instance_id, argv, **options):
         assert (options["user"], options["login_shell"]) == ("ubuntu", True)
         if "copy" in argv:
             name = argv[2].split("rehearsal/")[-1].split('"')[0]
@@ -77,14 +74,14 @@ class Master:
 
 
 @pytest.fixture
-def digits(tmp_path: Path) -> Path:
+def digits(tmp_path):
     path = tmp_path / "digits.csv.gz"
     path.write_bytes(b"\x1f\x8b")
     return path
 
 
 @pytest.mark.parametrize("prefix", ["", "[1,0]<stdout>:", "[0]<stdout>: ", "Sat Nov 21 09:00:00 2026[0]<stdout>:"])
-def test_the_result_is_found_behind_a_launchers_prefix(prefix: str) -> None:
+def test_the_result_is_found_behind_a_launchers_prefix(prefix):
     master = Master(0, f"epoch 1\n{prefix}{json.dumps(RESULT)}\n[1,1]<stdout>:bye {{}}\n")
     training = train("ec2", master, 42.0)
     assert (training.launcher, training.ranks, training.accuracy) == ("horovod", 2, 0.97)
@@ -92,7 +89,7 @@ def test_the_result_is_found_behind_a_launchers_prefix(prefix: str) -> None:
     assert master.timeout == 42.0
 
 
-def test_the_source_of_the_job_is_uploaded_where_the_submission_document_says(digits: Path) -> None:
+def test_the_source_of_the_job_is_uploaded_where_the_submission_document_says(digits):
     with empty_aws():
         clients = partial(boto3.client, region_name="us-east-1")
         clients("s3").create_bucket(Bucket="assets")
@@ -109,7 +106,7 @@ def test_the_source_of_the_job_is_uploaded_where_the_submission_document_says(di
         assert archive.getnames() == [PROGRAM, DATA_MODULE, "digits.csv.gz"]
 
 
-def test_examples_for_nodes_are_all_but_the_apps_for_the_users_own_machine() -> None:
+def test_examples_for_nodes_are_all_but_the_apps_for_the_users_own_machine():
     examples = list_examples()
     assert {"run_horovod.sh", "train_digits.py", "mxnet/launch.py", "tensorflow/generate_trainer.py"} <= set(examples)
     assert not [name for name in examples if "app/" in name]
@@ -118,29 +115,29 @@ def test_examples_for_nodes_are_all_but_the_apps_for_the_users_own_machine() -> 
 class Emr:
     """Steps of EMR, of which one has ended after it was read once."""
 
-    def __init__(self, state: str) -> None:
+    def __init__(self, state):
         self.active, self.state = [{"Id": "s-1"}], state
-        self.steps: list[Any] = []
+        self.steps = []
         self.cluster = ("WAITING", "")
 
-    def add_job_flow_steps(self, **parameters: Any) -> Any:
+    def add_job_flow_steps(self, **parameters):
         self.steps.append(parameters)
         return {"StepIds": ["s-1"]}
 
-    def list_steps(self, **parameters: Any) -> Any:
+    def list_steps(self, **parameters):
         assert parameters == {"ClusterId": "j-1", "StepStates": ["PENDING", "RUNNING"]}
         return {"Steps": self.active and [self.active.pop()]}
 
-    def describe_cluster(self, **parameters: Any) -> Any:
+    def describe_cluster(self, **parameters):
         assert (parameters, self.active) == ({"ClusterId": "j-1"}, [])
         return {"Cluster": {"Status": {"State": self.cluster[0], "StateChangeReason": {"Message": self.cluster[1]}}}}
 
-    def describe_step(self, **parameters: Any) -> Any:
+    def describe_step(self, **parameters):
         assert (parameters, self.active) == ({"ClusterId": "j-1", "StepId": "s-1"}, [])
         return {"Step": {"Status": {"State": self.state}}}
 
 
-def test_a_cluster_that_its_first_step_ends_is_reported_with_emrs_reason() -> None:
+def test_a_cluster_that_its_first_step_ends_is_reported_with_emrs_reason():
     emr = Emr("COMPLETED")
     CLUSTER_PLATFORMS["emr"].await_members(lambda _: emr, SUBMISSION, 42.0)
     emr.cluster = ("TERMINATED_WITH_ERRORS", "Shut down as step failed")
@@ -151,7 +148,7 @@ def test_a_cluster_that_its_first_step_ends_is_reported_with_emrs_reason() -> No
 class Primary:
     """A node with the logs of a step."""
 
-    def run(self, instance_id: str, argv: Sequence[str], **_: Any) -> "subprocess.CompletedProcess[str]":
+    def run(self, instance_id, argv, **_):
         texts = {
             "/mnt/var/log/hadoop/steps/s-1/stdout": json.dumps(RESULT),
             "/mnt/var/log/hadoop/steps/s-1/stderr": "rank 1 is lost\n",
@@ -159,7 +156,7 @@ class Primary:
         return subprocess.CompletedProcess(list(argv), 0, texts[argv[1]], "")
 
 
-def test_on_emr_the_job_is_a_step_whose_failure_has_its_last_lines() -> None:
+def test_on_emr_the_job_is_a_step_whose_failure_has_its_last_lines():
     emr = Emr("COMPLETED")
     training = train("emr", Primary(), 42.0, emr=emr)
     assert (training.ranks, training.accuracy) == (2, 0.97)
@@ -168,22 +165,22 @@ def test_on_emr_the_job_is_a_step_whose_failure_has_its_last_lines() -> None:
         train("emr", Primary(), 42.0, emr=Emr("FAILED"))
 
 
-def test_a_job_that_prints_no_result_is_not_taken_for_trained() -> None:
+def test_a_job_that_prints_no_result_is_not_taken_for_trained():
     with pytest.raises(PromiseError, match=r"the job printed no result: epoch 1 \| bye"):
         train("ec2", Master(0, "epoch 1\n\nbye\n"), 1.0)
 
 
-def test_a_result_that_was_cut_off_is_not_taken_for_trained() -> None:
+def test_a_result_that_was_cut_off_is_not_taken_for_trained():
     with pytest.raises(PromiseError, match="the job printed no result"):
         train("ec2", Master(0, json.dumps(RESULT)[:-20]), 1.0)
 
 
-def test_a_result_that_lacks_a_figure_is_not_taken_for_trained() -> None:
+def test_a_result_that_lacks_a_figure_is_not_taken_for_trained():
     with pytest.raises(PromiseError, match=r"training's result must have framework, ranks, dataset"):
         train("ec2", Master(0, '{"hosts": ["a"], "accuracy": 0.97}'), 1.0)
 
 
-def test_a_job_that_fails_ends_with_the_last_lines_it_wrote() -> None:
+def test_a_job_that_fails_ends_with_the_last_lines_it_wrote():
     noise = "".join(f"line {number}\n" for number in range(30))
     with pytest.raises(PromiseError) as caught:
         train("ec2", Master(3, noise, "Traceback\nRuntimeError: no route to host\n"), 1.0)
@@ -192,7 +189,7 @@ def test_a_job_that_fails_ends_with_the_last_lines_it_wrote() -> None:
     assert message.endswith("RuntimeError: no route to host")
 
 
-def test_a_full_file_system_is_reported(digits: Path) -> None:
+def test_a_full_file_system_is_reported(digits):
     with pytest.raises(PromiseError, match=f"{PROGRAM} could not be copied to the shared file system: No space"):
         copy_examples(Master(0, "", is_full=True), "i-1", "ubuntu", [PROGRAM], digits)
 

@@ -1,7 +1,5 @@
 """The logs that EMR itself writes are missed where one is not in the bucket."""
 
-from typing import Any
-
 import boto3
 
 from deeplearning_contract.jobs.submission import SubmissionSettings
@@ -16,22 +14,22 @@ class Emr:
 
     log_uri = "s3n://team-logs/emr/"
 
-    def describe_cluster(self, **_: str) -> dict[str, Any]:
+    def describe_cluster(self, **_):
         return {"Cluster": {"LogUri": self.log_uri}}
 
-    def list_instances(self, **asked: Any) -> dict[str, Any]:
+    def list_instances(self, **asked):
         assert asked["InstanceStates"] == ["RUNNING"]
         return {"Instances": [{"Ec2InstanceId": "i-1"}]}
 
-    def list_bootstrap_actions(self, **_: str) -> dict[str, Any]:
+    def list_bootstrap_actions(self, **_):
         return {"BootstrapActions": [{}]}
 
-    def list_steps(self, **asked: Any) -> dict[str, Any]:
+    def list_steps(self, **asked):
         assert asked["StepStates"] == ["COMPLETED", "FAILED"]
         return {"Steps": [{"Id": "s-1"}]}
 
 
-def test_the_logs_of_emr_are_found_in_the_bucket_or_missed() -> None:
+def test_the_logs_of_emr_are_found_in_the_bucket_or_missed():
     """EMR management guide, "View log files"."""
     with empty_aws():
         s3 = boto3.client("s3", "us-east-1")
@@ -51,6 +49,6 @@ def test_the_logs_of_emr_are_found_in_the_bucket_or_missed() -> None:
     }
 
 
-def test_no_log_of_emr_is_missed_where_a_cluster_writes_none(monkeypatch: Any) -> None:
+def test_no_log_of_emr_is_missed_where_a_cluster_writes_none(monkeypatch):
     monkeypatch.setattr(Emr, "log_uri", "")
     assert EmrPlatform().find_logs(lambda _: Emr(), SUBMISSION) == {}

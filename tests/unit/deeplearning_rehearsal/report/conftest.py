@@ -2,8 +2,6 @@
 
 import pytest
 
-from deeplearning_rehearsal.report.report import Document
-
 CONTRACT = {"DEEPLEARNING_WORKERS_COUNT": "2", "EFS_MOUNT": "/efs"}
 NODE = {
     "host": "deeplearning-worker1",
@@ -16,7 +14,7 @@ NODE = {
 
 
 @pytest.fixture
-def report() -> Document:
+def report():
     return {
         "verdict": "pass",
         "expected": "trained",

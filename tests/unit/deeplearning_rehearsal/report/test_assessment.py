@@ -24,14 +24,14 @@ TRAINED = TrainingReport("horovod", "torch", 2, ("a", "b"), "digits", 0.97, 3.0)
 COMPLETE = StackOutcome("CREATE_COMPLETE", "", (StackResource("Q", "q", "AWS::SQS::Queue", "", ""),), {}, ())
 
 
-def _node(rank: int, *, gpus: str = "1", **checks: bool) -> NodeReport:
+def _node(rank, *, gpus="1", **checks):
     host, instance_id, address = HOSTS[rank]
     contract = {"DEEPLEARNING_WORKER_GPU_COUNT": gpus}
     return NodeReport(host, "worker" if rank else "master", instance_id, address, contract, {"shell": True} | checks)
 
 
 @pytest.fixture
-def evidence() -> Evidence:
+def evidence():
     return Evidence(
         stack="trial",
         overrides={},
@@ -46,7 +46,7 @@ def evidence() -> Evidence:
     )
 
 
-def test_a_cluster_that_keeps_every_promise_passes(evidence: Evidence) -> None:
+def test_a_cluster_that_keeps_every_promise_passes(evidence):
     report = judge("trained", evidence, Timeline(), [StandIn("a", "b", "c")], 900, seed=7)
     assert (report["verdict"], report["reasons"]) == ("pass", ())
     assert [report["cluster"][name] for name in ("requested", "formed", "generation")] == [2, 2, 1]
@@ -84,20 +84,18 @@ def test_a_cluster_that_keeps_every_promise_passes(evidence: Evidence) -> None:
         ),
     ],
 )
-def test_a_broken_promise_is_the_one_reason_of_the_verdict(
-    evidence: Evidence, changes: dict[str, object], problem: str
-) -> None:
+def test_a_broken_promise_is_the_one_reason_of_the_verdict(evidence, changes, problem):
     report = judge("trained", replace(evidence, **changes), Timeline(), [], 0, seed=7)
     assert (report["verdict"], report["reasons"]) == ("fail", (problem,))
 
 
-def test_slots_are_the_gpus_of_all_nodes_and_one_on_a_node_without(evidence: Evidence) -> None:
+def test_slots_are_the_gpus_of_all_nodes_and_one_on_a_node_without(evidence):
     mixed = replace(evidence, nodes=(_node(0, gpus="0"), _node(1, gpus="8")))
     assert find_problems("trained", replace(mixed, training=replace(TRAINED, ranks=9))) == ()
     assert find_problems("trained", mixed) == ("a job must use every slot, got 2 ranks for 9 slots",)
 
 
-def test_a_smaller_cluster_with_a_reason_passes(evidence: Evidence) -> None:
+def test_a_smaller_cluster_with_a_reason_passes(evidence):
     told = replace(evidence, requested=4, state=replace(STATE, reason=Reason("no capacity in eu-west-1a")))
     assert find_problems("trained", told) == ()
 
@@ -114,24 +112,22 @@ def test_a_smaller_cluster_with_a_reason_passes(evidence: Evidence) -> None:
         (None, ("a job must count its ranks, none did",)),
     ],
 )
-def test_the_job_that_counts_must_have_a_rank_for_each_slot_on_each_host(
-    evidence: Evidence, count: CountReport | None, problems: tuple[str, ...]
-) -> None:
+def test_the_job_that_counts_must_have_a_rank_for_each_slot_on_each_host(evidence, count, problems):
     found = find_problems("counted", replace(evidence, training=None, count=count))
     assert len(found) == len(problems)
     assert all(part in problem for part, problem in zip(problems, found, strict=True))
 
 
-def test_formation_alone_is_judged_without_training(evidence: Evidence) -> None:
+def test_formation_alone_is_judged_without_training(evidence):
     assert find_problems("formed", replace(evidence, training=None)) == ()
 
 
-def test_a_node_that_was_not_checked_fails(evidence: Evidence) -> None:
+def test_a_node_that_was_not_checked_fails(evidence):
     problems = find_problems("formed", replace(evidence, nodes=(_node(0),)))
     assert problems == ("every node of the membership must be checked, got 1 of 2",)
 
 
-def test_a_cluster_without_a_membership_fails_though_its_stack_is_complete(evidence: Evidence) -> None:
+def test_a_cluster_without_a_membership_fails_though_its_stack_is_complete(evidence):
     empty = replace(evidence, membership=None, nodes=(), state=None, formation_seconds=None)
     assert find_problems("formed", empty) == ("every node of the membership must be checked, got 0 of 0",)
 
@@ -145,14 +141,12 @@ def test_a_cluster_without_a_membership_fails_though_its_stack_is_complete(evide
         ("CREATE_IN_PROGRESS", "", ("the stack must fail with a reason, it is CREATE_IN_PROGRESS",)),
     ],
 )
-def test_an_expected_failure_needs_a_rollback_with_a_reason(
-    evidence: Evidence, status: str, reason: str, problems: tuple[str, ...]
-) -> None:
+def test_an_expected_failure_needs_a_rollback_with_a_reason(evidence, status, reason, problems):
     ended = replace(evidence, outcome=replace(COMPLETE, status=status, reason=reason))
     assert find_problems("failed", ended) == problems
 
 
-def test_every_node_must_ship_its_log_and_nobody_elses(evidence: Evidence) -> None:
+def test_every_node_must_ship_its_log_and_nobody_elses(evidence):
     lines = {node.instance_id: 7 for node in evidence.nodes}
     assert find_problems("formed", replace(evidence, log=LogReport(lines, {}))) == ()
     lines.popitem()
@@ -163,7 +157,7 @@ def test_every_node_must_ship_its_log_and_nobody_elses(evidence: Evidence) -> No
     )
 
 
-def test_shipping_logs_has_a_bound_of_its_own(evidence: Evidence) -> None:
+def test_shipping_logs_has_a_bound_of_its_own(evidence):
     formed = len(evidence.nodes)
     most = bound_log_calls(formed, evidence.formation_seconds or 0)
     kinds = {"lambda": 10, "worker": 30 + most}
@@ -178,7 +172,7 @@ def test_shipping_logs_has_a_bound_of_its_own(evidence: Evidence) -> None:
 @pytest.mark.parametrize(
     ("nodes", "seconds", "calls"), [(1, 0, 26), (1, 1, 28), (4, 20, 49), (4, 21, 53), (4, 61, 65), (41, 15, 316)]
 )
-def test_the_bound_of_calls_grows_with_nodes_and_their_polls(nodes: int, seconds: float, calls: int) -> None:
+def test_the_bound_of_calls_grows_with_nodes_and_their_polls(nodes, seconds, calls):
     assert bound_calls(nodes, seconds) == calls
 
 
@@ -190,9 +184,7 @@ def test_the_bound_of_calls_grows_with_nodes_and_their_polls(nodes: int, seconds
         (None, [("check", 10.0, 10.0), ("train", 20.0, 80.0)]),
     ],
 )
-def test_training_begins_when_the_master_has_the_software_that_it_waits_for(
-    evidence: Evidence, ready: float | None, phases: list[tuple[str, float, float]]
-) -> None:
+def test_training_begins_when_the_master_has_the_software_that_it_waits_for(evidence, ready, phases):
     """Workers that replace others have theirs later, while the job trains."""
     timeline = Timeline()
     timeline.spans = [Span("check", 10.0, 10.0), Span("train", 20.0, 80.0)]

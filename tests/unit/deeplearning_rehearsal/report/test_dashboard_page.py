@@ -1,12 +1,11 @@
 """The dashboard of a rehearsal: what was written, drawn as the deployed dashboard says."""
 
 import re
-from typing import Any
 
 import pytest
 
 from cdk_rehearsal.report.dashboard_page import render_dashboard
-from cdk_rehearsal.report.dashboard_panels import Panel, draw_panels
+from cdk_rehearsal.report.dashboard_panels import draw_panels
 from cdk_rehearsal.report.written_metrics import WrittenMetrics
 from deeplearning_contract.log_record import LogLine, Speaker
 from deeplearning_contract.metrics import (
@@ -24,7 +23,7 @@ START = 1_790_000_000.0
 MINE, OTHER = {CLUSTER: "mine"}, {CLUSTER: "other"}
 
 
-def _say(at: float, values: Any, *, cluster: str = "mine", node: str = "i-1", level: str = "INFO", **more: str) -> str:
+def _say(at, values, *, cluster="mine", node="i-1", level="INFO", **more):
     details = embed_metrics(values, {CLUSTER: cluster, NODE: node, **more}, START + at) if values else {}
     return LogLine(START + at, level, Speaker(cluster, node, "worker"), 1, "agent", f"at {at:g}", details).to_text()
 
@@ -46,20 +45,20 @@ WRITTEN = WrittenMetrics.from_messages(
 )
 
 
-def _widget(kind: str, **properties: Any) -> dict[str, Any]:
+def _widget(kind, **properties):
     return {"type": kind, "x": 0, "y": 0, "width": 12, "height": 6, "properties": properties}
 
 
-def _draw(widget: dict[str, Any]) -> Panel:
+def _draw(widget):
     (panel,) = draw_panels({"widgets": [widget]}, WRITTEN, {"arn:1": "Nodes are lost"}, {})
     return panel
 
 
-def _metric(name: str, *dimensions: str, **options: Any) -> list[Any]:
+def _metric(name, *dimensions, **options):
     return [NAMESPACE, name, *dimensions, options]
 
 
-def test_reads_metrics_of_lines_in_any_order_by_their_dimensions() -> None:
+def test_reads_metrics_of_lines_in_any_order_by_their_dimensions():
     formed = WRITTEN.find(NAMESPACE, "NodesFormed", MINE)
     assert formed == [(START + 10, 3), (START + 70, 2), (START + 3610, 2)]
     assert WRITTEN.find(NAMESPACE, "NodesFormed", OTHER) == []
@@ -69,20 +68,20 @@ def test_reads_metrics_of_lines_in_any_order_by_their_dimensions() -> None:
     assert WrittenMetrics().span() == (0, 0)
 
 
-def test_draws_a_metric_under_its_label_and_none_that_is_hidden() -> None:
+def test_draws_a_metric_under_its_label_and_none_that_is_hidden():
     shown = _metric("NodesFormed", CLUSTER, "mine", label="formed")
     panel = _draw(_widget("metric", title="Nodes", metrics=[shown, _metric("X", CLUSTER, "mine", visible=False)]))
     assert [(curve.label, len(curve.points), curve.highest) for curve in panel.curves] == [("formed", 3, 3)]
     assert panel.note == ""
 
 
-def test_search_draws_each_node_of_the_cluster_and_of_no_other() -> None:
+def test_search_draws_each_node_of_the_cluster_and_of_no_other():
     text = f"SEARCH('{{{NAMESPACE},Cluster,Node}} MetricName=\"GpuUtilization\" Cluster=\"mine\"', 'Average', 60)"
     panel = _draw(_widget("metric", title="GPUs", metrics=[[{"expression": text, "period": 60}]]))
     assert [(curve.label, curve.points[0][1]) for curve in panel.curves] == [("i-1", 60), ("i-2", 40)]
 
 
-def test_running_sum_counts_node_hours() -> None:
+def test_running_sum_counts_node_hours():
     rows = [
         [{"expression": "RUNNING_SUM(FILL(launched, 0))", "label": "node-hours"}],
         _metric("NodesFormed", CLUSTER, "mine", id="launched", visible=False),
@@ -91,7 +90,7 @@ def test_running_sum_counts_node_hours() -> None:
     assert [round(value, 3) for _, value in curve.points] == [0, 0.05, 2.017]
 
 
-def test_expression_that_it_cannot_draw_is_an_error_once_there_is_data() -> None:
+def test_expression_that_it_cannot_draw_is_an_error_once_there_is_data():
     rows = [[{"expression": "ANOMALY(formed)"}], _metric("NodesFormed", CLUSTER, "mine", id="formed", visible=False)]
     with pytest.raises(ValueError, match=r"expression must be one that a rehearsal can draw, got ANOMALY\(formed\)"):
         _draw(_widget("metric", title="Odd", metrics=rows))
@@ -107,26 +106,26 @@ def test_expression_that_it_cannot_draw_is_an_error_once_there_is_data() -> None
         ),
     ],
 )
-def test_chart_without_data_says_why(row: list[Any], why: str) -> None:
+def test_chart_without_data_says_why(row, why):
     panel = _draw(_widget("metric", title="Empty", metrics=[row]))
     assert panel.is_empty
     assert panel.note == why
 
 
-def test_log_shows_the_levels_of_its_query_newest_first() -> None:
+def test_log_shows_the_levels_of_its_query_newest_first():
     panel = _draw(_widget("log", title="Log", query='SOURCE "x" | filter level in ["WARNING", "ERROR"] | limit 9'))
     assert [line["message"] for line in panel.rows] == ["at 50", "at 40"]
     with pytest.raises(ValueError, match="query must filter by level"):
         _draw(_widget("log", title="Log", query="fields @message"))
 
 
-def test_alarms_are_shown_by_what_they_say() -> None:
+def test_alarms_are_shown_by_what_they_say():
     panel = _draw(_widget("alarm", title="Alarms", alarms=["arn:1", "arn:2"]))
     assert list(panel.rows) == ["Nodes are lost", "arn:2"]
     assert panel.note == "A rehearsal does not evaluate alarms."
 
 
-def test_page_is_whole_and_lets_no_text_become_markup() -> None:
+def test_page_is_whole_and_lets_no_text_become_markup():
     head = "# Cluster mine\n\nA shell:\n\n```\naws ssm <x>\n```\n\nSee `status` & more"
     widgets = [
         _widget("text", markdown=head),
@@ -149,7 +148,7 @@ def test_page_is_whole_and_lets_no_text_become_markup() -> None:
     assert not re.search(r"(src|href)=|<script", page)
 
 
-def test_page_names_the_charts_that_have_nothing_to_show_in_a_line_and_leaves_them_out() -> None:
+def test_page_names_the_charts_that_have_nothing_to_show_in_a_line_and_leaves_them_out():
     """A chart of a metric that means nothing in a rehearsal is one, though a stand-in wrote values."""
     search = f"SEARCH('{{{NAMESPACE},Cluster,Node}} MetricName=\"GpuUtilization\" Cluster=\"mine\"', 'Average', 60)"
     formed, used = (_metric(name, CLUSTER, "mine") for name in ("NodesFormed", "GpuUtilization"))
@@ -167,7 +166,7 @@ def test_page_names_the_charts_that_have_nothing_to_show_in_a_line_and_leaves_th
     assert "Not shown" not in shown
 
 
-def test_page_puts_widgets_in_the_rows_of_the_dashboard_by_their_columns() -> None:
+def test_page_puts_widgets_in_the_rows_of_the_dashboard_by_their_columns():
     places = {"right": (12, 0), "below": (0, 6), "left": (0, 0)}
     chart = {"metrics": [_metric("NodesFormed", CLUSTER, "mine")]}
     widgets = [_widget("metric", title=title, **chart) | {"x": x, "y": y} for title, (x, y) in places.items()]
@@ -176,7 +175,7 @@ def test_page_puts_widgets_in_the_rows_of_the_dashboard_by_their_columns() -> No
     assert [re.findall(r"<h2>(.*)</h2>", row) for row in rows] == [["left", "right"], ["below"]]
 
 
-def test_page_is_for_a_phone_and_for_the_dark_too() -> None:
+def test_page_is_for_a_phone_and_for_the_dark_too():
     page = render_dashboard("mine", {"widgets": []}, WrittenMetrics(), {}, {})
     assert "@media (prefers-color-scheme: dark)" in page
     assert re.search(r"@media \(max-width: \d+px\) \{ \.row \{ flex-direction: column; \}", page)

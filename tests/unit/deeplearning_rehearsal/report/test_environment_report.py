@@ -2,8 +2,6 @@
 
 import json
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +18,7 @@ MANIFEST = {
 }
 
 
-def _disk(folder: Path, state: str, manifest: dict[str, Any] | None = MANIFEST) -> Path:
+def _disk(folder, state, manifest=MANIFEST):
     status = folder / "var/lib/deeplearning/provision.json"
     status.parent.mkdir(parents=True)
     status.write_text(json.dumps({"steps": {"environment": {"state": state, "detail": "what the node says"}}}))
@@ -33,12 +31,12 @@ def _disk(folder: Path, state: str, manifest: dict[str, Any] | None = MANIFEST) 
 
 
 @pytest.fixture(autouse=True)
-def _status_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def _status_file(monkeypatch):
     place = "/var/lib/deeplearning/provision.json"
     monkeypatch.setattr("deeplearning_rehearsal.report.environment_report.PROVISION_FILE", place)
 
 
-def test_one_that_a_node_built_names_where_its_parts_came_from(tmp_path: Path) -> None:
+def test_one_that_a_node_built_names_where_its_parts_came_from(tmp_path):
     disk = _disk(tmp_path, "done")
     history = disk / "var/log/apt/history.log"
     history.parent.mkdir(parents=True)
@@ -59,7 +57,7 @@ def test_one_that_a_node_built_names_where_its_parts_came_from(tmp_path: Path) -
     assert "k1, made in this rehearsal, by i-1 in 251 s; 2 packages" in describe_environment(asdict(report))
 
 
-def test_a_framework_and_a_compiler_of_the_image_are_named_so(tmp_path: Path) -> None:
+def test_a_framework_and_a_compiler_of_the_image_are_named_so(tmp_path):
     recipe = {"recipe": {"frameworks": {"torch": "2.13.0+cpu"}}, "packages": []}
     origins = read_environment(_disk(tmp_path, "done", MANIFEST | recipe), set()).origins
     assert (origins["torch 2.13.0+cpu"], origins["its compiler"]) == ("the image", "the image")
@@ -67,7 +65,7 @@ def test_a_framework_and_a_compiler_of_the_image_are_named_so(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("target", ["/opt/pytorch", "image"])
-def test_an_image_that_brings_everything_is_not_taken_for_a_build(tmp_path: Path, target: str) -> None:
+def test_an_image_that_brings_everything_is_not_taken_for_a_build(tmp_path, target):
     disk = _disk(tmp_path, "done", None)
     environments = disk / "opt/deeplearning/environments"
     environments.mkdir(parents=True)
@@ -75,17 +73,17 @@ def test_an_image_that_brings_everything_is_not_taken_for_a_build(tmp_path: Path
     assert read_environment(disk, set()) == EnvironmentReport("image", detail="what the node says")
 
 
-def test_one_of_an_earlier_rehearsal_is_named_as_kept(tmp_path: Path) -> None:
+def test_one_of_an_earlier_rehearsal_is_named_as_kept(tmp_path):
     report = read_environment(_disk(tmp_path, "done"), {"k1"})
     assert (report.state, report.origins) == ("kept", {})
     assert "of an earlier rehearsal, from the cache, by i-1 in 251 s" in describe_environment(asdict(report))
 
 
 @pytest.mark.parametrize(("state", "shown"), [("done", "image"), ("failed", "failed"), ("running", "running")])
-def test_without_one_it_is_said_why(tmp_path: Path, state: str, shown: str) -> None:
+def test_without_one_it_is_said_why(tmp_path, state, shown):
     report = read_environment(_disk(tmp_path, state, None), set())
     assert describe_environment(asdict(report)) == f"{shown}: what the node says"
 
 
-def test_a_node_that_has_said_nothing_is_waited_for(tmp_path: Path) -> None:
+def test_a_node_that_has_said_nothing_is_waited_for(tmp_path):
     assert describe_environment(asdict(read_environment(tmp_path, set()))) == "waiting: nothing was said of it"

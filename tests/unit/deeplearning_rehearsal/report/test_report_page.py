@@ -1,18 +1,15 @@
 """The picture of a timeline: lanes, states, labels, and what is measured on it."""
 
-from typing import Any
-
 import pytest
 
-from deeplearning_rehearsal.report.report import Document
-from deeplearning_rehearsal.report.report_page import Picture, draw_timeline, read_lanes, render_page
+from deeplearning_rehearsal.report.report_page import draw_timeline, read_lanes, render_page
 
 
-def _make_timeline(*happenings: tuple[float, str, str]) -> list[dict[str, Any]]:
+def _make_timeline(*happenings):
     return [{"at": at, "lane": lane, "text": text} for at, lane, text in happenings]
 
 
-def _report(*happenings: tuple[float, str, str], **changes: Any) -> Document:
+def _report(*happenings, **changes):
     return {
         "stack": {"name": "trial"},
         "cluster": {"formation_seconds": None},
@@ -22,20 +19,20 @@ def _report(*happenings: tuple[float, str, str], **changes: Any) -> Document:
     } | changes
 
 
-def _case(**changes: Any) -> dict[str, Any]:
+def _case(**changes):
     injection = {"at": 40.0, "what": "power_off worker 1", "recovery_seconds": None} | changes
     return {"injections": [injection], "progress": [], "failure_seconds": None}
 
 
-def _find_lines(picture: Picture, kind: str) -> list[tuple[float, ...]]:
+def _find_lines(picture, kind):
     return [line[:4] for line in picture.lines if line[4] == kind]
 
 
-def _find_texts(picture: Picture) -> list[str]:
+def _find_texts(picture):
     return [text for _, _, _, text, _ in picture.texts]
 
 
-def test_lanes_are_ordered_as_a_cluster_comes_up() -> None:
+def test_lanes_are_ordered_as_a_cluster_comes_up():
     lanes = ("worker 10", "adjuster", "i-0123", "worker 9", "training", "injected", "stack", "master 30")
     picture = draw_timeline(_report(*((float(at), lane, "in service") for at, lane in enumerate(lanes))))
     assert [name for _, name in picture.names] == [
@@ -43,7 +40,7 @@ def test_lanes_are_ordered_as_a_cluster_comes_up() -> None:
     ]
 
 
-def test_the_bar_of_a_machine_shows_its_states_and_ends_with_it() -> None:
+def test_the_bar_of_a_machine_shows_its_states_and_ends_with_it():
     happenings = (
         (10.0, "boots p3.2xlarge"),
         (20.0, "reported joined"),
@@ -73,12 +70,12 @@ def test_the_bar_of_a_machine_shows_its_states_and_ends_with_it() -> None:
         ("injected", "EC2 finds worker 6 i-1 dead", "EC2 finds worker 6 dead"),
     ],
 )
-def test_only_what_tells_a_reader_something_has_a_label(lane: str, text: str, label: str | None) -> None:
+def test_only_what_tells_a_reader_something_has_a_label(lane, text, label):
     lanes = read_lanes(_make_timeline((1.0, lane, text)), "trial")
     assert [moment.label for moment in lanes.get(lane, [])] == ([] if label is None else [label])
 
 
-def test_labels_that_change_the_bar_get_room_first_and_one_at_the_edge_ends_there() -> None:
+def test_labels_that_change_the_bar_get_room_first_and_one_at_the_edge_ends_there():
     happenings = ((10.0, "boots x"), (10.1, "in service"), (13.0, "reported ready"), (99.9, "loses its power"))
     picture = draw_timeline(_report(*((at, "worker 5", text) for at, text in happenings)))
     assert _find_texts(picture)[1:4] == ["launched", "member", "lost"]
@@ -86,7 +83,7 @@ def test_labels_that_change_the_bar_get_room_first_and_one_at_the_edge_ends_ther
     assert [anchor for _, _, anchor, text, _ in picture.texts if text == "lost"] == ["end"]
 
 
-def test_a_fault_goes_across_all_lanes_and_recovery_is_measured_from_it() -> None:
+def test_a_fault_goes_across_all_lanes_and_recovery_is_measured_from_it():
     generations = ((20.0, "1 with 2"), (50.0, "2 with 1"), (70.0, "3 with 2"))
     happenings = ((at, "master 4", f"published generation {members} members") for at, members in generations)
     picture = draw_timeline(_report(*happenings, case=_case(recovery_seconds=8.25)))
@@ -99,7 +96,7 @@ def test_a_fault_goes_across_all_lanes_and_recovery_is_measured_from_it() -> Non
     assert "power_off worker 1: 2 members again after 30.0 s" in _find_texts(picture)
 
 
-def test_formation_and_failure_are_measured_where_there_was_one() -> None:
+def test_formation_and_failure_are_measured_where_there_was_one():
     happenings = ((5.0, "worker 5", "boots x"), (60.0, "stack", "Workers CREATE_FAILED: no capacity"))
     case = _case() | {"injections": [], "failure_seconds": 20.0}
     picture = draw_timeline(_report(*happenings, cluster={"formation_seconds": 12.0}, case=case))
@@ -107,7 +104,7 @@ def test_formation_and_failure_are_measured_where_there_was_one() -> None:
     assert spans == [(50.0, 170.0), (400.0, 600.0)]
 
 
-def test_training_is_drawn_from_commit_to_commit_of_the_same_ranks() -> None:
+def test_training_is_drawn_from_commit_to_commit_of_the_same_ranks():
     steps = ((10.0, "start", 0), (15.0, "commit", 5), (20.0, "commit", 15), (30.0, "reset", 15), (40.0, "done", 25))
     progress = [{"at": at, "event": event, "batch": batch, "size": 2} for at, event, batch in steps]
     case = _case() | {"injections": [], "progress": progress}
@@ -121,11 +118,11 @@ def test_training_is_drawn_from_commit_to_commit_of_the_same_ranks() -> None:
     assert "2.0 batches/s" in [name for _, name in picture.names]
 
 
-def _bars(picture: Picture) -> list[tuple[float, str]]:
+def _bars(picture):
     return [(x, kind) for x, _, _, height, _, kind in picture.bars if height < 20]
 
 
-def test_software_that_is_made_has_its_own_colour_and_training_begins_when_it_is_ready() -> None:
+def test_software_that_is_made_has_its_own_colour_and_training_begins_when_it_is_ready():
     """`deeplearning run` waits for the environment, which the first rehearsal compiles for twenty minutes."""
     master = (
         (10.0, "reported ready"),
@@ -145,7 +142,7 @@ def test_software_that_is_made_has_its_own_colour_and_training_begins_when_it_is
     ]
 
 
-def test_a_node_is_again_what_it_was_when_its_software_is_ready_and_gone_when_it_ends_before() -> None:
+def test_a_node_is_again_what_it_was_when_its_software_is_ready_and_gone_when_it_ends_before():
     texts = ((10.0, "boots x"), (20.0, "environment: copying"), (30.0, "reported ready"), (40.0, "environment is done"))
     assert _bars(draw_timeline(_report(*((at, "worker 5", text) for at, text in texts)))) == [
         (100.0, "busy"),
@@ -158,7 +155,7 @@ def test_a_node_is_again_what_it_was_when_its_software_is_ready_and_gone_when_it
 
 
 @pytest.mark.parametrize(("seconds", "is_far"), [(100.0, False), (1474.0, True)])
-def test_page_says_when_the_timeline_is_wider_than_it(seconds: float, *, is_far: bool, report: Document) -> None:
+def test_page_says_when_the_timeline_is_wider_than_it(seconds, *, is_far, report):
     page = render_page(report | {"phases": [{"name": "all", "start": 0.0, "seconds": seconds}]})
     assert (' far">' in page) == is_far
     assert f"The timeline is {seconds:.0f} s long and scrolls to the right." in page

@@ -1,8 +1,6 @@
 """Downloads of the host with pip for the nodes; pip itself is a stand-in here."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -36,26 +34,24 @@ else:
 class Pip:
     """A pip that says what it was asked for."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, status: int = 0, *, has_cpu: bool = True) -> None:
+    def __init__(self, folder, monkeypatch, status=0, *, has_cpu=True):
         self._log = folder / "log"
         program = folder / "pip.py"
         program.write_text(PIP.format(log=str(self._log), status=status, has_cpu=has_cpu))
         monkeypatch.setattr(downloads, "_PIP", (*downloads._PIP[:1], str(program)))
 
-    def calls(self) -> list[dict[str, Any]]:
+    def calls(self):
         return [json.loads(line) for line in self._log.read_text().splitlines()] if self._log.exists() else []
 
 
 @pytest.fixture
-def requirements(tmp_path: Path) -> Path:
+def requirements(tmp_path):
     path = tmp_path / "launchers.txt"
     path.write_text("numpy==1.23.5 \\\n    --hash=sha256:00\n")
     return path
 
 
-def test_wheels_for_the_nodes_python_are_downloaded_once_with_their_hashes(
-    tmp_path: Path, requirements: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wheels_for_the_nodes_python_are_downloaded_once_with_their_hashes(tmp_path, requirements, monkeypatch):
     pip, said = Pip(tmp_path, monkeypatch), []
     folder = prepare_packages(tmp_path / "cache", requirements, said.append)
     assert [path.name for path in folder.iterdir()] == ["numpy-1.23.5-cp311-none-any.whl"]
@@ -67,18 +63,14 @@ def test_wheels_for_the_nodes_python_are_downloaded_once_with_their_hashes(
     assert {"--require-hashes", "--no-deps"} < set(call)
 
 
-def test_a_file_without_hashes_lets_pip_find_what_else_is_needed(
-    tmp_path: Path, requirements: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_without_hashes_lets_pip_find_what_else_is_needed(tmp_path, requirements, monkeypatch):
     requirements.write_text("numpy\n")
     pip = Pip(tmp_path, monkeypatch)
     prepare_packages(tmp_path / "cache", requirements, lambda _: None)
     assert not {"--require-hashes", "--no-deps"} & set(pip.calls()[0]["arguments"])
 
 
-def test_horovods_source_comes_with_what_builds_it_and_pytorch_for_the_cpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_horovods_source_comes_with_what_builds_it_and_pytorch_for_the_cpu(tmp_path, monkeypatch):
     pip, said = Pip(tmp_path, monkeypatch), []
     folder = prepare_horovod(tmp_path / "cache", "torch==2.13.0", "0.28.1", said.append)
     assert {path.name for path in folder.iterdir()} == {"horovod-0.28.1.tar.gz", "numpy-1.23.5-cp311-none-any.whl"}
@@ -93,17 +85,15 @@ def test_horovods_source_comes_with_what_builds_it_and_pytorch_for_the_cpu(
 
 
 def test_without_an_index_for_the_cpu_the_remedy_is_reported_and_no_build_with_cuda_is_downloaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     pip = Pip(tmp_path, monkeypatch, has_cpu=False)
     with pytest.raises(UnavailableError, match=r"PyTorch for the CPU, got no torch==2\.13\.0\+cpu; set PIP_EXTRA"):
         prepare_horovod(tmp_path / "cache", "torch==2.13.0", "0.28.1", lambda _: None)
     assert [call["asked"].split()[0] for call in pip.calls()] == ["torch==2.13.0+cpu"]
 
 
-def test_a_failed_download_is_reported_with_the_output_of_pip_and_retried(
-    tmp_path: Path, requirements: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_download_is_reported_with_the_output_of_pip_and_retried(tmp_path, requirements, monkeypatch):
     Pip(tmp_path, monkeypatch, status=1)
     with pytest.raises(UnavailableError, match=r"packages of launchers\.txt could not be downloaded: .*planted"):
         prepare_packages(tmp_path / "cache", requirements, lambda _: None)

@@ -1,7 +1,6 @@
 """Parts of its image that a node of the lab has: those of the public parameter that names the image, and no more."""
 
 import stat
-from pathlib import Path
 
 import pytest
 
@@ -174,7 +173,7 @@ def test_an_image_named_anywhere_in_a_template_decides_which_layers_are_made():
     assert find(resolved) == {"compilers"}
 
 
-def _list(folder: Path) -> set[Path]:
+def _list(folder):
     return {path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()}
 
 

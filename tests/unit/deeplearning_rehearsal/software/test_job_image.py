@@ -4,7 +4,6 @@ import io
 import json
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aws_cdk import App, Stack
@@ -37,8 +36,8 @@ BASE = BaseRoot(Path("/base/root"), Path("/base/archive"))
 
 
 @pytest.fixture
-def synthesize(tmp_path: Path) -> Any:
-    def make(**props: Any) -> ImageAsset:
+def synthesize(tmp_path):
+    def make(**props):
         app = App(outdir=str(tmp_path / "cdk.out"), analytics_reporting=False, builtin_cloud_formation_validation=False)
         TrainingImage(Stack(app, "Images"), "Image", **props)
         app.synth()
@@ -49,12 +48,12 @@ def synthesize(tmp_path: Path) -> Any:
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> Path:
+def cache(tmp_path):
     (tmp_path / "cache").mkdir()
     return tmp_path / "cache"
 
 
-def keep(cache: Path, key: str, **recipe: Any) -> None:
+def keep(cache, key, **recipe):
     """Keep an environment that has one program."""
     folder = cache / "environments" / PLACE / key
     folder.mkdir(parents=True)
@@ -67,11 +66,11 @@ def keep(cache: Path, key: str, **recipe: Any) -> None:
 
 
 @pytest.fixture
-def built(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def built(monkeypatch):
     """Images that are built: settings, packages."""
-    calls: list[Any] = []
+    calls = []
 
-    def build(asset: ImageAsset, base: BaseRoot, packages: Any, cache: Path, _report: Any) -> ContainerImage:
+    def build(asset, base, packages, cache, _report):
         files = {path.name for path in asset.directory.rglob("*") if path.is_file()}
         calls.append((json.loads((asset.directory / "node.json").read_text()), files, packages))
         assert asset.dockerfile.is_file()
@@ -82,11 +81,9 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return calls
 
 
-def test_a_kept_environment_is_unpacked_where_the_build_puts_it_and_named_as_a_stand_in(
-    synthesize: Any, cache: Path
-) -> None:
+def test_a_kept_environment_is_unpacked_where_the_build_puts_it_and_named_as_a_stand_in(synthesize, cache):
     keep(cache, "a1")
-    said: list[str] = []
+    said = []
     image = find_kept_image(synthesize(), cache, said.append)
     assert image is not None
     (layer,) = image.layers
@@ -116,9 +113,7 @@ def test_a_kept_environment_is_unpacked_where_the_build_puts_it_and_named_as_a_s
         {"horovod": "0.28.0"},
     ],
 )
-def test_an_environment_that_the_image_would_not_have_is_left_alone(
-    synthesize: Any, cache: Path, recipe: dict[str, Any]
-) -> None:
+def test_an_environment_that_the_image_would_not_have_is_left_alone(synthesize, cache, recipe):
     assert find_kept_image(synthesize(), cache, print) is None
     keep(cache, "a1", **recipe)
     assert find_kept_image(synthesize(), cache, print) is None
@@ -128,7 +123,7 @@ def test_an_environment_that_the_image_would_not_have_is_left_alone(
     assert "b1" in image.layers[0].name
 
 
-def test_an_image_is_built_only_where_no_environment_is_kept(synthesize: Any, cache: Path, built: list[Any]) -> None:
+def test_an_image_is_built_only_where_no_environment_is_kept(synthesize, cache, built):
     assert find_or_build_image(synthesize(), BASE, cache, print).stand_in.behaviour.startswith(BUILT_IMAGE.behaviour)
     assert len(built) == 1
     keep(cache, "a1")
@@ -136,10 +131,8 @@ def test_an_image_is_built_only_where_no_environment_is_kept(synthesize: Any, ca
     assert len(built) == 1
 
 
-def test_the_packages_of_an_image_are_downloaded_before_the_lab_which_has_no_network(
-    synthesize: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    downloaded: list[Any] = []
+def test_the_packages_of_an_image_are_downloaded_before_the_lab_which_has_no_network(synthesize, cache, monkeypatch):
+    downloaded = []
     monkeypatch.setattr(job_image, "prepare_packages_of", lambda environment, *_: downloaded.append(environment))
     asset = synthesize(instance_type="g5.12xlarge")
     prepare_image_packages(asset, cache, print)
@@ -149,9 +142,7 @@ def test_the_packages_of_an_image_are_downloaded_before_the_lab_which_has_no_net
     assert len(downloaded) == 1, "a kept environment needs none"
 
 
-def test_an_image_for_gpus_is_built_for_none_which_its_stand_in_says(
-    synthesize: Any, cache: Path, built: list[Any]
-) -> None:
+def test_an_image_for_gpus_is_built_for_none_which_its_stand_in_says(synthesize, cache, built):
     asset = synthesize(instance_type="g5.12xlarge", environment=JobEnvironment.with_horovod(framework="torch==2.12.0"))
     original = (asset.directory / "node.json").read_text()
     image = build_job_image(asset, BASE, cache, print)
@@ -166,9 +157,7 @@ def test_an_image_for_gpus_is_built_for_none_which_its_stand_in_says(
     assert (asset.directory / "node.json").read_text() == original
 
 
-def test_an_image_for_processors_is_built_as_it_is(
-    synthesize: Any, tmp_path: Path, cache: Path, built: list[Any]
-) -> None:
+def test_an_image_for_processors_is_built_as_it_is(synthesize, tmp_path, cache, built):
     requirements = tmp_path / "requirements.txt"
     requirements.write_text("numpy==2.3.5\n")
     asset = synthesize(instance_type="c6i.4xlarge", environment=JobEnvironment.from_requirements(str(requirements)))
@@ -179,7 +168,7 @@ def test_an_image_for_processors_is_built_as_it_is(
     assert find().read_text() == "numpy==2.3.5\n"
 
 
-def test_another_image_than_a_training_image_is_refused(tmp_path: Path, cache: Path) -> None:
+def test_another_image_than_a_training_image_is_refused(tmp_path, cache):
     asset = ImageAsset(tmp_path, tmp_path / "Dockerfile", {}, "images:tag")
     with pytest.raises(UnavailableError, match="image must be a TrainingImage in the rehearsal, got"):
         find_or_build_image(asset, BASE, cache, print)

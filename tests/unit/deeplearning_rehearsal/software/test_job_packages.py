@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +15,7 @@ DIGEST = hashlib.sha256(REQUIREMENTS).hexdigest()
 Taken = list[tuple[bytes | str, ...]]
 
 
-def _assembly(folder: Path, environment: dict[str, Any] | None) -> Path:
+def _assembly(folder, environment):
     settings = {"needs": {} if environment is None else {"environment": environment}, "role": "master"}
     before, _, after = json.dumps(settings, separators=(",", ":")).partition("BUCKET")
     user_data = {"Fn::Base64": {"Fn::Join": ["", ["#!/bin/sh\n", before, {"Ref": "Bucket"}, after]]}}
@@ -48,7 +46,7 @@ def _assembly(folder: Path, environment: dict[str, Any] | None) -> Path:
     return folder
 
 
-def _environment(kind: str = "requirements", sha256: str = DIGEST, horovod: str = "0.28.1") -> dict[str, Any]:
+def _environment(kind="requirements", sha256=DIGEST, horovod="0.28.1"):
     return {
         "kind": kind,
         "file": {"bucket": "BUCKET", "key": "k", "sha256": sha256},
@@ -58,14 +56,14 @@ def _environment(kind: str = "requirements", sha256: str = DIGEST, horovod: str 
 
 
 @pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> Taken:
-    found: Taken = []
+def taken(monkeypatch):
+    found = []
 
-    def prepare(cache: Path, requirements: Path, _report: Any) -> Path:
+    def prepare(cache, requirements, _report):
         found.append((requirements.read_bytes(),))
         return cache / "packages"
 
-    def prepare_horovod(cache: Path, framework: str, horovod: str, _report: Any) -> Path:
+    def prepare_horovod(cache, framework, horovod, _report):
         found.append((framework, horovod))
         return cache / "horovod"
 
@@ -74,17 +72,17 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Taken:
     return found
 
 
-def _prepare(folder: Path) -> tuple[Path, ...]:
+def _prepare(folder):
     return prepare_job_packages(read_stack(folder, None), folder / "cache", lambda _: None)
 
 
-def test_the_requirements_are_the_asset_whose_digest_the_nodes_are_given(tmp_path: Path, taken: Taken) -> None:
+def test_the_requirements_are_the_asset_whose_digest_the_nodes_are_given(tmp_path, taken):
     packages = _prepare(_assembly(tmp_path, _environment()))
     assert packages == (tmp_path / "cache" / "packages", tmp_path / "cache" / "horovod")
     assert taken == [(REQUIREMENTS,), ("", "0.28.1")]
 
 
-def test_requirements_without_horovod_download_nothing_for_it(tmp_path: Path, taken: Taken) -> None:
+def test_requirements_without_horovod_download_nothing_for_it(tmp_path, taken):
     assert _prepare(_assembly(tmp_path, _environment(horovod=""))) == (tmp_path / "cache" / "packages",)
     assert taken == [(REQUIREMENTS,)]
 
@@ -93,20 +91,18 @@ def test_requirements_without_horovod_download_nothing_for_it(tmp_path: Path, ta
     ("pinned", "wanted"),
     [("torch==2.7.1", "torch==2.13.0"), ("tensorflow-cpu==2.15.1", "tensorflow-cpu==2.15.1"), ("", "torch==2.13.0")],
 )
-def test_horovods_own_environment_finds_pytorch_for_the_cpu_in_the_index(
-    tmp_path: Path, taken: Taken, pinned: str, wanted: str
-) -> None:
+def test_horovods_own_environment_finds_pytorch_for_the_cpu_in_the_index(tmp_path, taken, pinned, wanted):
     environment = {"kind": "horovod", "horovod": "0.28.1", "framework": pinned, "image": "", "file": None}
     assert _prepare(_assembly(tmp_path, environment)) == (tmp_path / "cache" / "horovod",)
     assert taken == [(wanted, "0.28.1")]
 
 
-def test_a_stack_without_an_environment_downloads_nothing(tmp_path: Path, taken: Taken) -> None:
+def test_a_stack_without_an_environment_downloads_nothing(tmp_path, taken):
     assert _prepare(_assembly(tmp_path, None)) == ()
     assert taken == []
 
 
-def test_an_environment_that_the_nodes_could_not_make_is_refused(tmp_path: Path, taken: Taken) -> None:
+def test_an_environment_that_the_nodes_could_not_make_is_refused(tmp_path, taken):
     with pytest.raises(UnavailableError, match="must be Horovod's or a requirements file in the rehearsal, got conda"):
         _prepare(_assembly(tmp_path, _environment(kind="conda")))
     with pytest.raises(UnavailableError, match="must be an asset of the assembly, got SHA-256 00"):

@@ -4,8 +4,6 @@ import json
 import shutil
 import subprocess
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +15,7 @@ HOROVOD = EnvironmentSettings("horovod", horovod="0.28.1", framework="torch==2.1
 RECIPE, OTHER = "a" * 24, "b" * 24
 
 
-def _make(root: Path, recipe: str, key: str, source: str = "torch==2.13.0", kind: str = "horovod") -> Path:
+def _make(root, recipe, key, source="torch==2.13.0", kind="horovod"):
     """Write what nodes leave on the shared file system."""
     folder = root / PLACE / key
     folder.mkdir(parents=True, exist_ok=True)
@@ -27,26 +25,26 @@ def _make(root: Path, recipe: str, key: str, source: str = "torch==2.13.0", kind
     return folder
 
 
-def _list(root: Path) -> set[str]:
+def _list(root):
     return {path.name for path in (root / PLACE).iterdir()} if (root / PLACE).is_dir() else set()
 
 
 @pytest.fixture
-def keep(tmp_path: Path) -> Any:
-    def make(wanted: EnvironmentSettings | None = HOROVOD) -> KeptEnvironments:
+def keep(tmp_path):
+    def make(wanted=HOROVOD):
         return KeptEnvironments(tmp_path / "cache", wanted, said.append)
 
-    said: list[str] = []
+    said = []
     make.said = said  # type: ignore[attr-defined]
     return make
 
 
-def _folder(path: Path) -> Path:
+def _folder(path):
     path.mkdir()
     return path
 
 
-def test_an_environment_of_one_rehearsal_is_found_by_the_next(tmp_path: Path, keep: Any) -> None:
+def test_an_environment_of_one_rehearsal_is_found_by_the_next(tmp_path, keep):
     first, second = _folder(tmp_path / "first"), _folder(tmp_path / "second")
     made = _make(first, RECIPE, "k1")
     (first / PLACE).chmod(0o2775)
@@ -61,19 +59,17 @@ def test_an_environment_of_one_rehearsal_is_found_by_the_next(tmp_path: Path, ke
     assert (second / PLACE).stat().st_mode == (first / PLACE).stat().st_mode
 
 
-def test_the_file_system_is_given_to_whom_it_belonged(
-    tmp_path: Path, keep: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_system_is_given_to_whom_it_belonged(tmp_path, keep, monkeypatch):
     first, second = _folder(tmp_path / "first"), _folder(tmp_path / "second")
     _make(first, RECIPE, "k1")
     keep().keep([first])
-    given: list[Path] = []
+    given = []
     monkeypatch.setattr(shutil, "chown", lambda path, _user, _group: given.append(path))
     keep().put([second])
     assert given == [second, second / PLACE.parent, second / PLACE]
 
 
-def test_nodes_cannot_damage_what_is_kept(tmp_path: Path, keep: Any) -> None:
+def test_nodes_cannot_damage_what_is_kept(tmp_path, keep):
     first, second, third = (_folder(tmp_path / name) for name in ("first", "second", "third"))
     _make(first, RECIPE, "k1")
     keep().keep([first])
@@ -85,7 +81,7 @@ def test_nodes_cannot_damage_what_is_kept(tmp_path: Path, keep: Any) -> None:
     assert (third / PLACE / "k1" / "environment.tar").read_text() == "k1 of torch==2.13.0"
 
 
-def test_an_environment_that_was_made_anew_replaces_the_kept_one(tmp_path: Path, keep: Any) -> None:
+def test_an_environment_that_was_made_anew_replaces_the_kept_one(tmp_path, keep):
     first, second, third = (_folder(tmp_path / name) for name in ("first", "second", "third"))
     _make(first, RECIPE, "k1")
     keep().keep([first])
@@ -97,7 +93,7 @@ def test_an_environment_that_was_made_anew_replaces_the_kept_one(tmp_path: Path,
     assert (third / PLACE / "k1" / "environment.tar").read_text() == "better"
 
 
-def test_environments_without_a_recipe_are_removed_and_the_others_stay(tmp_path: Path, keep: Any) -> None:
+def test_environments_without_a_recipe_are_removed_and_the_others_stay(tmp_path, keep):
     first, second, third = (_folder(tmp_path / name) for name in ("first", "second", "third"))
     _make(first, RECIPE, "k1")
     _make(first, OTHER, "other", source="")
@@ -108,7 +104,7 @@ def test_environments_without_a_recipe_are_removed_and_the_others_stay(tmp_path:
     assert _list(third) == {"k2", "other", f"{RECIPE}.json", f"{OTHER}.json"}
 
 
-def test_only_what_the_cluster_declares_is_copied(tmp_path: Path, keep: Any) -> None:
+def test_only_what_the_cluster_declares_is_copied(tmp_path, keep):
     first = _folder(tmp_path / "first")
     _make(first, RECIPE, "torch")
     _make(first, OTHER, "file", source="5e", kind="requirements")
@@ -128,7 +124,7 @@ def test_only_what_the_cluster_declares_is_copied(tmp_path: Path, keep: Any) -> 
         assert {name for name in _list(root) if not name.endswith(".json")} == keys
 
 
-def test_a_file_system_with_environments_of_its_own_is_left_alone(tmp_path: Path, keep: Any) -> None:
+def test_a_file_system_with_environments_of_its_own_is_left_alone(tmp_path, keep):
     first, second = _folder(tmp_path / "first"), _folder(tmp_path / "second")
     _make(first, RECIPE, "k1")
     keep().keep([first])
@@ -138,7 +134,7 @@ def test_a_file_system_with_environments_of_its_own_is_left_alone(tmp_path: Path
     assert (kept.brought, "k1" in _list(second)) == (set(), False)
 
 
-def test_an_environment_that_is_not_whole_is_not_kept(tmp_path: Path, keep: Any) -> None:
+def test_an_environment_that_is_not_whole_is_not_kept(tmp_path, keep):
     first, second = _folder(tmp_path / "first"), _folder(tmp_path / "second")
     (_make(first, RECIPE, "k1") / "complete.json").unlink()
     keep().keep([first])
@@ -146,7 +142,7 @@ def test_an_environment_that_is_not_whole_is_not_kept(tmp_path: Path, keep: Any)
     assert not _list(second)
 
 
-def test_a_cache_that_cannot_be_written_is_reported_and_fails_nothing(tmp_path: Path, keep: Any) -> None:
+def test_a_cache_that_cannot_be_written_is_reported_and_fails_nothing(tmp_path, keep):
     first = _folder(tmp_path / "first")
     _make(first, RECIPE, "k1")
     (tmp_path / "cache").touch()
@@ -154,7 +150,7 @@ def test_a_cache_that_cannot_be_written_is_reported_and_fails_nothing(tmp_path: 
     assert keep.said[0].startswith("the environment could not be kept for later rehearsals: cache must be a writable")
 
 
-def test_a_cache_may_hold_what_is_kept_with_a_wrong_byte_in_each_archive(tmp_path: Path, keep: Any) -> None:
+def test_a_cache_may_hold_what_is_kept_with_a_wrong_byte_in_each_archive(tmp_path, keep):
     first = _folder(tmp_path / "first")
     whole = (_make(first, RECIPE, "k1") / "environment.tar").read_bytes()
     complete = json.dumps({"key": "k1", "recipe": {"kind": "horovod", "source": ""}, "archive": {"sha256": "f" * 64}})
@@ -170,14 +166,14 @@ def test_a_cache_may_hold_what_is_kept_with_a_wrong_byte_in_each_archive(tmp_pat
 
 
 @pytest.mark.parametrize("wanted", [None, HOROVOD, replace(HOROVOD, cache=EnvironmentCacheSettings("team"))])
-def test_a_cache_of_nothing_is_refused(keep: Any, wanted: EnvironmentSettings | None) -> None:
+def test_a_cache_of_nothing_is_refused(keep, wanted):
     with pytest.raises(
         RehearsalError, match="must be kept before a cache can have it, got none; rehearse another case"
     ):
         list(keep(wanted).list_damaged())
 
 
-def test_nodes_of_an_image_with_the_environment_have_what_a_first_boot_leaves(tmp_path: Path, keep: Any) -> None:
+def test_nodes_of_an_image_with_the_environment_have_what_a_first_boot_leaves(tmp_path, keep):
     first, content = _folder(tmp_path / "first"), _folder(tmp_path / "content")
     assert keep().install() == ()
     (content / "bin").mkdir()
@@ -196,7 +192,7 @@ def test_nodes_of_an_image_with_the_environment_have_what_a_first_boot_leaves(tm
     assert keep(None).install() == ()
 
 
-def test_an_image_has_the_environment_of_each_recipe_that_leads_to_it(tmp_path: Path, keep: Any) -> None:
+def test_an_image_has_the_environment_of_each_recipe_that_leads_to_it(tmp_path, keep):
     first, content = _folder(tmp_path / "first"), _folder(tmp_path / "content")
     made = _make(first, RECIPE, "k1")
     subprocess.run(["tar", "-C", str(content), "-cf", str(made / "environment.tar"), "."], check=True)

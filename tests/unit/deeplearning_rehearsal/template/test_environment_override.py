@@ -3,7 +3,6 @@
 import copy
 import json
 import re
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from deeplearning_rehearsal.template import apply_overrides, count_gpus, find_en
 ENVIRONMENT = {"kind": "horovod", "file": None, "image": "", "horovod": "0.28.1", "framework": "torch==2.7.1"}
 
 
-def _template(environment: dict[str, Any] | None, capability: str = "7.0") -> dict[str, Any]:
+def _template(environment, capability="7.0"):
     hardware = {"worker": {"gpu_count": 8, "compute_capability": capability}}
     settings = {"needs": {"hardware": hardware, "environment": environment}, "table": "TABLE"}
     before, _, after = json.dumps(settings, separators=(",", ":")).partition("TABLE")
@@ -23,12 +22,12 @@ def _template(environment: dict[str, Any] | None, capability: str = "7.0") -> di
     return {"Resources": {name: copy.deepcopy(launch) for name in ("MasterTemplate", "WorkerTemplate")}}
 
 
-def _texts(template: dict[str, Any]) -> list[str]:
+def _texts(template):
     data = [resource["Properties"]["LaunchTemplateData"] for resource in template["Resources"].values()]
     return [read_literals(part["UserData"]) for part in data]
 
 
-def test_the_parameter_of_emrs_bootstrap_action_is_changed_as_user_data_is() -> None:
+def test_the_parameter_of_emrs_bootstrap_action_is_changed_as_user_data_is():
     user_data = _template(ENVIRONMENT)["Resources"]["MasterTemplate"]["Properties"]["LaunchTemplateData"]["UserData"]
     parameter = {"Type": "AWS::SSM::Parameter", "Properties": {"Value": user_data["Fn::Base64"]}}
     action = {"ScriptBootstrapAction": {"Path": "s3://assets/a.sh", "Args": [{"Ref": "Release"}, "us-east-1"]}}
@@ -40,7 +39,7 @@ def test_the_parameter_of_emrs_bootstrap_action_is_changed_as_user_data_is() -> 
     assert found.framework == "torch==2.13.0"
 
 
-def test_pytorch_becomes_the_one_for_the_cpu_on_every_node_and_the_report_lists_it() -> None:
+def test_pytorch_becomes_the_one_for_the_cpu_on_every_node_and_the_report_lists_it():
     template = _template(ENVIRONMENT)
     before = copy.deepcopy(template)
     changed, listing = apply_overrides(template, None, gpus=1)
@@ -72,16 +71,16 @@ def test_pytorch_becomes_the_one_for_the_cpu_on_every_node_and_the_report_lists_
         {"Resources": {}},
     ],
 )
-def test_a_template_that_needs_no_gpu_is_unchanged(template: dict[str, Any]) -> None:
+def test_a_template_that_needs_no_gpu_is_unchanged(template):
     assert apply_overrides(template, None, gpus=1) == (template, {})
 
 
-def test_an_environment_is_read_as_the_nodes_read_it() -> None:
+def test_an_environment_is_read_as_the_nodes_read_it():
     assert find_environment(_template(ENVIRONMENT)) == read_record(EnvironmentSettings, ENVIRONMENT, "environment")
     assert find_environment(_template(None)) is None
 
 
-def _count(template: dict[str, Any]) -> list[int]:
+def _count(template):
     return [int(found[1]) for text in _texts(template) for found in re.finditer(r'"expected_gpu_count":(\d+)', text)]
 
 
@@ -95,9 +94,7 @@ def _count(template: dict[str, Any]) -> list[int]:
         ((8, 8), 0, [8, 8], {}),  # --gpus-per-node 0: the driver is missing
     ],
 )
-def test_nodes_expect_the_gpus_that_the_rehearsal_shows_and_go_on_missing_a_driver(
-    expected: tuple[int, int], shown: int, counts: list[int], listing: dict[str, str]
-) -> None:
+def test_nodes_expect_the_gpus_that_the_rehearsal_shows_and_go_on_missing_a_driver(expected, shown, counts, listing):
     template = _template(None)
     for resource, count in zip(template["Resources"].values(), expected, strict=True):
         (join,) = resource["Properties"]["LaunchTemplateData"]["UserData"].values()
