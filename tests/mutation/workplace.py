@@ -53,16 +53,13 @@ POLICY_TESTS = (
     "stop_histories",
 )
 MEMBERSHIP_TESTS = (
-    "rules",
     "evictions",
+    "first_membership",
     "formation_outcome",
-    "head_node",
     "liveness",
-    "member_monitor",
+    "membership_changes",
     "membership_files",
-    "minimum",
-    "protocol_edges",
-    "report_collector",
+    "worker_reports",
 )
 PACKAGES = (
     Package(

@@ -8,33 +8,10 @@ import sys
 import pytest
 
 from deeplearning_agent.__main__ import main
-from deeplearning_agent.membership.formation_outcome import FormationOutcome, signal_stack
-from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_node.failure import StageFailure, describe_failure
 from deeplearning_node.instance_metadata import read_identity
 
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey1"
-
-
-# --- Signals and reasons ----------------------------------------------------------------------------
-
-
-@pytest.mark.fault(41, 64)
-def test_a_signal_is_tried_again_and_success_is_sent_once(lab, ticking_clock):
-    node = lab.node(0, ticking_clock())
-    lab.signals.statuses = [500, 503]
-    state = ClusterState("training", 1, 1, Phase.FORMED, 0, ())
-    outcome = FormationOutcome(node, None, None, None)
-    for reporting in (outcome, outcome, FormationOutcome(node, None, None, None)):
-        reporting.report_success(state)
-    assert len(lab.signals.bodies) == 1
-
-
-@pytest.mark.fault(64)
-def test_an_expired_url_is_not_insisted_on(lab, ticking_clock):
-    lab.signals.statuses = [403] * 10
-    assert not signal_stack(lab.node(0, ticking_clock()), "FAILURE", "late")
-    assert len(lab.signals.statuses) == 9
+# --- Reasons --------------------------------------------------------------------------------------
 
 
 def test_a_reason_keeps_cause_and_remedy_and_the_end_of_the_output():
