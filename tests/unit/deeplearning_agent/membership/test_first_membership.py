@@ -83,6 +83,8 @@ def test_the_only_worker_is_blamed_alone_and_named_once(cause):
     assert str(failure.value) == (cause if name(1) in cause else f"worker {name(1)}: {cause}")
 
 
+@pytest.mark.fault(43, 51)
+@pytest.mark.defect("D20", "D22", "D23")
 def test_missing_workers_below_the_minimum_fail_the_cluster_at_the_reserve():
     bench = Bench(minimum=3)
     bench.clock.now += 899

@@ -213,21 +213,6 @@ def test_a_set_up_script_that_fails_on_the_master_fails_the_stack(lab):
     assert "last lines: about to fail" in signal["Reason"]
 
 
-@pytest.mark.fault(43, 51)
-@pytest.mark.defect("D20", "D22", "D23")
-def test_a_time_out_names_the_workers_that_are_missing(lab, ticking_clock):
-    lab.write_state(3, worker_minimum=2)
-    lab.run(lab.agent(1))
-    lab.run(lab.agent(0, ticking_clock(), setup_seconds=300))
-    reason = lab.read_state().reason
-    assert reason.cause.endswith(
-        "failed to form the cluster: the set-up time of 300 s is over and 1 of 2 workers are missing: "
-        "i-00000000000000002 never reported"
-    )
-    assert reason.remedy == "read the agent's log on them, or allow more time"
-    assert [body["Status"] for body in lab.signals.bodies] == ["FAILURE"]
-
-
 @pytest.mark.fault(11, 12)
 @pytest.mark.parametrize(
     ("changes", "reason"),
