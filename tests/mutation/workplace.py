@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "build/mutmut"
 """The packages of mutmut.lock."""
-COPIED = ("tests/conftest.py", "tests/events", "tests/real_time.py")
+COPIED = ("tests/conftest.py", "tests/events", "tests/real_time.py", "tests/shared_documents.py")
 """Files that the tests of both packages need besides their own folder."""
 REPLACED = {"tests/depth.py": "IS_DEEP = False\nEXAMPLES = 10\n"}
 """Files that are others on the copy."""
@@ -53,16 +53,13 @@ POLICY_TESTS = (
     "stop_histories",
 )
 MEMBERSHIP_TESTS = (
-    "rules",
     "evictions",
+    "first_membership",
     "formation_outcome",
-    "head_node",
     "liveness",
-    "member_monitor",
+    "membership_changes",
     "membership_files",
-    "minimum",
-    "protocol_edges",
-    "report_collector",
+    "worker_reports",
 )
 PACKAGES = (
     Package(

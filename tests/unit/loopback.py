@@ -46,19 +46,18 @@ class SignalServer(LoopbackServer):
     Takes what is put to a presigned URL of CloudFormation's.
 
     `requests` has the path, content type and document of each, `bodies` the documents that were taken: those answered
-    with 200. The next of `statuses` answers, and `status` when there is none.
+    with 200. `status` is the answer.
     """
 
     def __init__(self):
         super().__init__()
         self.url += "/arn%3Aaws?X-Amz-Signature=a%2Fb"
-        self.status, self.statuses = 200, []
+        self.status = 200
         self.requests, self.bodies = [], []
 
     def answer(self, request, body):
-        status = self.statuses.pop(0) if self.statuses else self.status
         document = json.loads(body)
         self.requests.append((request.path, request.headers["Content-Type"], document))
-        if status == 200:
+        if self.status == 200:
             self.bodies.append(document)
-        respond(request, status)
+        respond(request, self.status)

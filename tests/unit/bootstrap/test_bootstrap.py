@@ -103,24 +103,16 @@ def test_installs_the_agent_as_a_service_and_starts_it(bootstrap, server):
     unit = (bootstrap.root / "etc/systemd/system/deeplearning-agent.service").read_text()
     assert f"ExecStart={sys.executable} -m deeplearning_agent\n" in unit
     assert "Restart=always\n" in unit
+    assert "WorkingDirectory=" in unit
+    assert "PYTHONPATH=" not in unit, "programs that the agent starts do not import its boto3"
     # For run scripts: EFA locks memory, and OOMPolicy=stop would end the agent with a killed rank.
     assert {"LimitMEMLOCK=infinity", "LimitNOFILE=1048576", "OOMPolicy=continue"} <= set(unit.splitlines())
     (after,) = (line for line in unit.splitlines() if line.startswith("After="))
     assert "remote-fs.target" in after  # systemd mounts what /etc/fstab has, and the agent must find it mounted
     assert (bootstrap.root / "opt/deeplearning/agent/deeplearning_agent/__main__.py").exists()
+    settings = bootstrap.root / "opt/deeplearning/settings.json"
+    assert settings.stat().st_mode & 0o777 == 0o600, "it has the signal's URL, for root alone"
     assert signals(server) == []
-
-
-def test_programs_that_the_agent_starts_do_not_import_its_boto3(bootstrap):
-    bootstrap.run()
-    unit = (bootstrap.root / "etc/systemd/system/deeplearning-agent.service").read_text()
-    assert "WorkingDirectory=" in unit
-    assert "PYTHONPATH=" not in unit
-
-
-def test_settings_are_for_root_alone_since_they_hold_the_signal_url(bootstrap):
-    bootstrap.run()
-    assert (bootstrap.root / "opt/deeplearning/settings.json").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.fault(49)
@@ -145,23 +137,22 @@ def test_an_agent_that_cannot_start_fails_the_stack_with_its_last_lines(bootstra
     assert not (bootstrap.root / "systemctl.calls").exists()
 
 
-def test_an_interpreter_that_the_image_lacks_fails_the_stack(bootstrap, server):
-    bootstrap.replacements["__PYTHON__"] = "/opt/pytorch/bin/python-of-another-image"
+@pytest.mark.parametrize(
+    ("changes", "programs", "words"),
+    [
+        ({"__PYTHON__": "/opt/bin/python-of-another-image"}, {}, "python-of-another-image: No such file or directory"),
+        ({"__AGENT_SHA256__": "1" * 64}, {}, f"must be {'1' * 64}"),
+        ({}, {"systemctl": 'echo "Failed to enable unit" >&2; exit 1'}, "Failed to enable unit"),
+    ],
+    ids=["an interpreter that the image lacks", "a zip with another digest", "a service manager that refuses"],
+)
+def test_a_step_that_fails_fails_the_stack_with_its_reason(bootstrap, server, changes, programs, words):
+    bootstrap.replacements |= changes
+    for name, body in programs.items():
+        bootstrap.program(name, body)
     assert bootstrap.run().returncode == 1
     [signal] = signals(server)
-    assert "python-of-another-image: No such file or directory" in signal["Reason"]
-
-
-def test_a_zip_with_another_digest_fails_the_stack(bootstrap, server):
-    bootstrap.replacements["__AGENT_SHA256__"] = "1" * 64
-    assert bootstrap.run().returncode == 1
-    assert f"must be {'1' * 64}" in signals(server)[0]["Reason"]
-
-
-def test_a_service_manager_that_refuses_fails_the_stack(bootstrap, server):
-    bootstrap.program("systemctl", 'echo "Failed to enable unit" >&2; exit 1')
-    assert bootstrap.run().returncode == 1
-    assert "Failed to enable unit" in signals(server)[0]["Reason"]
+    assert words in signal["Reason"]
 
 
 def test_added_commands_run_before_the_agent_starts_and_what_they_change_stays_theirs(bootstrap, server):
@@ -202,7 +193,8 @@ def test_is_glue_only_and_leaves_most_of_user_data_free():
     assert len(text) + (USERDATA / "fetch_agent.py").stat().st_size < 10 * 1024
 
 
-def test_shellcheck_has_nothing_to_say():
+@pytest.mark.parametrize("script", ["bootstrap.sh", "emr_bootstrap.sh"])
+def test_shellcheck_has_nothing_to_say(script):
     shellcheck = Path(sys.executable).parent / "shellcheck"
-    done = subprocess.run([shellcheck, USERDATA / "bootstrap.sh"], capture_output=True, text=True, check=False)
+    done = subprocess.run([shellcheck, USERDATA / script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

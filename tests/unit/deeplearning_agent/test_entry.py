@@ -2,39 +2,18 @@
 
 import ast
 import json
+import logging
+import re
 import subprocess
 import sys
 
 import pytest
 
 from deeplearning_agent.__main__ import main
-from deeplearning_agent.membership.formation_outcome import FormationOutcome, signal_stack
-from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_node.failure import StageFailure, describe_failure
 from deeplearning_node.instance_metadata import read_identity
 
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey1"
-
-
-# --- Signals and reasons ----------------------------------------------------------------------------
-
-
-@pytest.mark.fault(41, 64)
-def test_a_signal_is_tried_again_and_success_is_sent_once(lab, ticking_clock):
-    node = lab.node(0, ticking_clock())
-    lab.signals.statuses = [500, 503]
-    state = ClusterState("training", 1, 1, Phase.FORMED, 0, ())
-    outcome = FormationOutcome(node, None, None, None)
-    for reporting in (outcome, outcome, FormationOutcome(node, None, None, None)):
-        reporting.report_success(state)
-    assert len(lab.signals.bodies) == 1
-
-
-@pytest.mark.fault(64)
-def test_an_expired_url_is_not_insisted_on(lab, ticking_clock):
-    lab.signals.statuses = [403] * 10
-    assert not signal_stack(lab.node(0, ticking_clock()), "FAILURE", "late")
-    assert len(lab.signals.statuses) == 9
+# --- Reasons --------------------------------------------------------------------------------------
 
 
 def test_a_reason_keeps_cause_and_remedy_and_the_end_of_the_output():
@@ -100,3 +79,35 @@ def test_imports_only_the_contract_botocore_and_the_standard_library(agent_modul
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) else []
             assert {name.split(".")[0] for name in names} <= allowed, path.name
+
+
+# --- The recipe ------------------------------------------------------------------------------------------
+
+PREPARATION = [
+    "wait for credentials",
+    "install packages",
+    "prepare EFA",
+    "prepare the instance store",
+    "mount the file system",
+    "prepare the limits of jobs",
+    "turn on the GPUs' persistence mode",
+    "count GPUs",
+    "check the node's health",
+    "install the command",
+    "start provisioning",
+    "make the SSH identity",
+    "wait for sshd",
+    "run the set-up script",
+]
+FORMATION = ["make the user key", "fetch the run script", "install generation 1"]
+
+
+@pytest.mark.parametrize(
+    ("index", "steps"), [(0, [*PREPARATION, *FORMATION]), (1, PREPARATION)], ids=["master", "worker"]
+)
+def test_a_first_boot_runs_each_step_in_this_order(lab, caplog, index, steps):
+    caplog.set_level(logging.INFO)
+    lab.write_state(1 + index)
+    lab.run(lab.agent(index))
+    found = [match[1] for message in caplog.messages if (match := re.fullmatch(r"(.*): done in [0-9.]+ s", message))]
+    assert found == steps

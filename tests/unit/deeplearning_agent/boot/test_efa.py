@@ -105,13 +105,17 @@ def test_the_pin_is_a_version_and_the_digest_that_aws_publishes_for_it():
     assert published == efa_software.SHA256
 
 
-@pytest.mark.parametrize("hardware", [G5, None])
-def test_a_type_without_efa_gets_nothing(make_node, make_depot, hardware):
+@pytest.mark.parametrize(
+    ("hardware", "why"), [(G5, "g5.xlarge has no EFA here"), (None, "the instance type has no EFA here")]
+)
+def test_a_type_without_efa_gets_nothing_and_tcp_is_no_fault(make_node, make_depot, hardware, why):
     node = make_node(hardware)
     depot = make_depot(node)
     prepare_efa(node, node.limit(1000))
     assert depot.requests == 0
     assert not node.path(FAULT_FILE).exists()
+    assert find_provider(node.programs, node.root, hardware) == Provider("tcp", why)
+    assert check_network(node.programs, node.root, hardware).ok
 
 
 def test_an_image_that_brings_the_software_is_left_as_it_is(make_node, make_depot, caplog):
@@ -151,21 +155,20 @@ def test_a_head_node_gets_the_workers_software_and_has_no_fault_without_efa(lab,
     assert find_provider(node.programs, node.root, head) == Provider("tcp", "m5.large has no EFA here")
 
 
-def test_locked_memory_is_allowed_where_the_installer_did_not(make_node, make_depot):
-    node = make_node()
-    make_depot(node)
-    prepare_efa(node, node.limit(1000))
-    own = node.path("/etc/security/limits.d/02-deeplearning-efa.conf")
-    assert own.read_text() == "* soft memlock unlimited\n* hard memlock unlimited\n"
-
-
-def test_the_installers_own_limit_is_enough(make_node, make_depot):
+@pytest.mark.parametrize(
+    ("more", "file", "text"),
+    [
+        ("", "02-deeplearning-efa.conf", "* soft memlock unlimited\n* hard memlock unlimited\n"),
+        ('echo "* hard memlock unlimited" >$LIMITS/01_efa.conf\n', "01_efa.conf", "* hard memlock unlimited\n"),
+    ],
+    ids=["written", "the installer's own is enough"],
+)
+def test_locked_memory_is_allowed_where_the_installer_did_not(make_node, make_depot, more, file, text):
     node = make_node()
     limits = node.path("/etc/security/limits.d")
-    write = f'mkdir -p {limits}; echo "* hard memlock unlimited" >{limits}/01_efa.conf\n'
-    make_depot(node, script=INSTALLER + write)
+    make_depot(node, script=f"{INSTALLER}mkdir -p {limits}\n{more.replace('$LIMITS', str(limits))}")
     prepare_efa(node, node.limit(1000))
-    assert [path.name for path in limits.iterdir()] == ["01_efa.conf"]
+    assert {path.name: path.read_text() for path in limits.iterdir()} == {file: text}
 
 
 def test_an_installer_with_another_digest_never_runs_and_the_node_says_that_it_speaks_tcp(
@@ -190,16 +193,7 @@ def test_an_installer_with_another_digest_never_runs_and_the_node_says_that_it_s
     assert warning.getMessage().endswith(f"; {REMEDY}")
 
 
-def test_a_download_that_fails_is_begun_again(make_node, make_depot):
-    node = make_node()
-    depot = make_depot(node)
-    depot.failures = 2
-    prepare_efa(node, node.limit(1000))
-    assert depot.requests == 3
-    assert find_provider(node.programs, node.root, P3DN).name == "efa"
-
-
-def test_a_server_that_never_answers_is_given_up_long_before_the_set_up_ends(make_node, make_depot):
+def test_a_download_that_fails_is_begun_again_and_given_up_long_before_the_set_up_ends(make_node, make_depot):
     node = make_node()
     depot = make_depot(node)
     depot.failures = 1000
@@ -207,6 +201,10 @@ def test_a_server_that_never_answers_is_given_up_long_before_the_set_up_ends(mak
     prepare_efa(node, deadline)
     assert node.clock.now - began < 400
     assert ": HTTP Error 503" in node.path(FAULT_FILE).read_text()
+    depot.requests, depot.failures = 0, 2
+    prepare_efa(node, node.limit(1000))
+    assert depot.requests == 3
+    assert find_provider(node.programs, node.root, P3DN).name == "efa"
 
 
 def test_a_failed_installer_is_reported_and_run_again_at_the_next_start(make_node, make_depot):
@@ -261,15 +259,6 @@ def test_all_devices_that_libfabric_lists_are_counted_once(make_node):
 
 
 @pytest.mark.parametrize(
-    ("hardware", "why"), [(G5, "g5.xlarge has no EFA here"), (None, "the instance type has no EFA here")]
-)
-def test_tcp_is_no_fault_where_the_cluster_has_no_efa(make_node, hardware, why):
-    node = make_node()
-    assert find_provider(node.programs, node.root, hardware) == Provider("tcp", why)
-    assert check_network(node.programs, node.root, hardware).ok
-
-
-@pytest.mark.parametrize(
     ("script", "why"),
     [
         (None, "libfabric with EFA is not installed, there is no fi_info"),
@@ -306,17 +295,14 @@ def test_nccl_without_its_plugin_speaks_tcp_and_says_so(make_node):
     assert find_provider(node.programs, node.root, TRN1).name == "efa", "without NVIDIA's GPUs there is no NCCL"
 
 
-@pytest.mark.parametrize("plugin", ["opt/aws-ofi-nccl/lib/libnccl-net.so", "opt/amazon/ofi-nccl/lib/x/libnccl-net.so"])
-def test_the_plugin_is_found_where_images_have_it(make_node, plugin):
+@pytest.mark.parametrize(
+    "plugin", ["opt/aws-ofi-nccl/lib/libnccl-net.so", "opt/amazon/ofi-nccl/lib/x/libnccl-net.so", ""]
+)
+def test_the_plugin_is_found_where_images_have_it_and_among_the_systems_libraries(lab, make_node, plugin):
     node = make_node()
     give_software(node, plugin=plugin)
-    assert find_provider(node.programs, node.root, P3DN).name == "efa"
-
-
-def test_the_plugin_is_found_among_the_systems_libraries(lab, make_node):
-    node = make_node()
-    give_software(node, plugin="")
-    lab.program(0, "ldconfig", "echo '  libnccl-net.so (libc6,x86-64) => /lib/libnccl-net.so'")
+    if not plugin:
+        lab.program(0, "ldconfig", "echo '  libnccl-net.so (libc6,x86-64) => /lib/libnccl-net.so'")
     assert find_provider(node.programs, node.root, P3DN).name == "efa"
 
 

@@ -49,6 +49,17 @@ class Machine:
         link.symlink_to(real)
         return real
 
+    def devices(self, count):
+        return [self.device(f"AWS{number}") for number in range(count)]
+
+    def make_parts(self):
+        """Make two devices that are parts of the array that this program makes."""
+        for device in self.devices(2):
+            self.join(device)
+
+    def reboot(self):
+        (self.root / "mnt/deeplearning-local/.mounted").unlink()
+
     def prepare(self):
         folder = prepare_local_disk(self.node, self.node.limit(1000))
         assert (self.root / LOCAL_LINK.lstrip("/")).resolve() == (self.root / folder.lstrip("/")).resolve()
@@ -63,11 +74,12 @@ class Machine:
     def mounts(self):
         return self.calls("mount")
 
-    def join(self, device):
-        """Write the mark of a part of the array that this program makes, as mdadm does: metadata 1.2, 4 KiB in."""
+    @staticmethod
+    def join(device, name=b"any:deeplearning"):
+        """Write the mark of a part of an array, or of this program's own, as mdadm does: metadata 1.2, 4 KiB in."""
         header = bytearray(256)
         header[0:8] = (0xA92B4EFC).to_bytes(4, "little") + (1).to_bytes(4, "little")
-        header[32 : 32 + 16] = b"any:deeplearning"
+        header[32 : 32 + len(name)] = name
         header[128 + 16 : 128 + 24] = (8).to_bytes(8, "little")
         # As mdadm: roles of 128 parts follow, all 0. Without any, blkid 2.39 of Ubuntu 24.04 refuses the checksum.
         header[220:224] = (128).to_bytes(4, "little")
@@ -76,6 +88,10 @@ class Machine:
         with device.open("r+b") as file:
             file.seek(4096)
             file.write(header)
+
+
+LOCAL = "/mnt/deeplearning-local/deeplearning"
+ROOT_VOLUME = "/var/lib/deeplearning/local"
 
 
 @pytest.fixture
@@ -89,18 +105,15 @@ def mount(machine, path):
     (folder / ".mounted").touch()
 
 
-def test_an_instance_store_that_the_image_mounted_is_used(machine):
+@pytest.mark.parametrize("is_emr", [False, True])
+def test_an_instance_store_that_the_image_mounted_is_used(machine, is_emr):
+    if is_emr:
+        (machine.root / "mnt/var/lib/info").mkdir(parents=True)
     mount(machine, "/opt/dlami/nvme")
     device = machine.device()
     assert machine.prepare() == "/opt/dlami/nvme/deeplearning"
     assert device.read_bytes() == bytes(DEVICE_BYTES)
     assert machine.mounts == []
-
-
-def test_on_emr_too_an_instance_store_that_the_image_mounted_is_used(machine):
-    (machine.root / "mnt/var/lib/info").mkdir(parents=True)
-    mount(machine, "/opt/dlami/nvme")
-    assert machine.prepare() == "/opt/dlami/nvme/deeplearning"
 
 
 @pytest.mark.parametrize("label", [None, "emr"])
@@ -116,30 +129,23 @@ def test_on_emr_the_disks_of_emr_are_used_and_its_devices_left_alone(machine, la
 
 def test_an_empty_device_is_formatted_and_mounted(machine):
     device = machine.device()
-    assert machine.prepare() == "/mnt/deeplearning-local/deeplearning"
+    assert machine.prepare() == LOCAL
     found = subprocess.run([shutil.which("blkid", path=SYSTEM_PATH), "-p", device], capture_output=True, check=True)
     assert b'LABEL="deeplearning"' in found.stdout
     by_id = machine.root / "dev/disk/by-id"
     assert machine.mounts == [[str(by_id / f"{DEVICE_PREFIX}AWS1"), str(machine.root / "mnt/deeplearning-local")]]
 
 
-def test_a_second_run_changes_nothing(machine):
+@pytest.mark.parametrize(("reboots", "mounts"), [(False, 1), (True, 2)], ids=["second run", "reboot"])
+def test_the_own_file_system_is_mounted_again_after_a_reboot_and_never_made_again(machine, reboots, mounts):
     device = machine.device()
     machine.prepare()
     content = device.read_bytes()
-    assert machine.prepare() == "/mnt/deeplearning-local/deeplearning"
+    if reboots:
+        machine.reboot()
+    assert machine.prepare() == LOCAL
     assert device.read_bytes() == content
-    assert len(machine.mounts) == 1
-
-
-def test_after_a_reboot_the_own_file_system_is_mounted_again_and_not_made_again(machine):
-    device = machine.device()
-    machine.prepare()
-    content = device.read_bytes()
-    (machine.root / "mnt/deeplearning-local/.mounted").unlink()
-    assert machine.prepare() == "/mnt/deeplearning-local/deeplearning"
-    assert device.read_bytes() == content
-    assert len(machine.mounts) == 2
+    assert len(machine.mounts) == mounts
 
 
 @pytest.mark.parametrize("content", ["file system", "partitions", "swap", "raid"])
@@ -157,17 +163,10 @@ def test_a_device_that_holds_anything_is_never_touched(machine, content, caplog)
             file.write(mark)
             file.seek(other)
             file.write(more)
-        elif content == "raid":
-            file.seek(4096)
-            header = bytearray(256)
-            header[0:8] = (0xA92B4EFC).to_bytes(4, "little") + (1).to_bytes(4, "little")
-            header[128 + 16 : 128 + 24] = (8).to_bytes(8, "little")
-            header[220:224] = (128).to_bytes(4, "little")
-            total = sum(int.from_bytes(header[i : i + 4], "little") for i in range(0, 256, 4))
-            header[216:220] = ((total & 0xFFFFFFFF) + (total >> 32)).to_bytes(4, "little")
-            file.write(header)
+    if content == "raid":
+        machine.join(device, b"")
     before = device.read_bytes()
-    assert machine.prepare() == "/var/lib/deeplearning/local"
+    assert machine.prepare() == ROOT_VOLUME
     assert device.read_bytes() == before
     assert machine.mounts == []
     assert "is not used: it is not empty" in caplog.text
@@ -177,37 +176,38 @@ def test_a_device_that_holds_anything_is_never_touched(machine, content, caplog)
 def test_a_device_that_is_part_of_another_is_left_alone(machine, caplog):
     device = machine.device()
     (machine.root / f"sys/class/block/{device.name}/holders/md0").mkdir(parents=True)
-    assert machine.prepare() == "/var/lib/deeplearning/local"
+    assert machine.prepare() == ROOT_VOLUME
     assert device.read_bytes() == bytes(DEVICE_BYTES)
     assert "it is part of another device" in caplog.text
 
 
-def test_a_device_that_cannot_be_read_is_left_alone(machine, caplog):
-    device = machine.device()
-    machine.lab.program(1, "blkid", "echo 'ambivalent result' >&2; exit 8")
-    assert machine.prepare() == "/var/lib/deeplearning/local"
-    assert device.read_bytes() == bytes(DEVICE_BYTES)
-    assert "cannot be used: blkid" in caplog.text
+@pytest.mark.parametrize(
+    ("count", "program", "words"),
+    [
+        (1, {"blkid": "echo 'ambivalent result' >&2; exit 8"}, "AWS0 cannot be used: blkid"),
+        (1, {"mkfs.ext4": None}, "neither mkfs.ext4 nor mkfs.xfs"),
+        (2, {"mdadm": "echo 'mdadm: RUN_ARRAY failed' >&2; exit 1"}, "the instance store cannot be used: mdadm"),
+    ],
+)
+def test_a_program_that_fails_or_is_missing_leaves_the_devices_alone(machine, caplog, count, program, words):
+    devices = machine.devices(count)
+    machine.lab.program(1, *next(iter(program.items())))
+    assert machine.prepare() == ROOT_VOLUME
+    assert all(device.read_bytes() == bytes(DEVICE_BYTES) for device in devices)
+    assert words in caplog.text
 
 
 def test_the_next_device_is_taken_when_one_is_in_use(machine):
     machine.device("AWS1", label="user-data")
     machine.device("AWS2")
-    assert machine.prepare() == "/mnt/deeplearning-local/deeplearning"
+    assert machine.prepare() == LOCAL
     assert machine.mounts[0][0].endswith("AWS2")
-
-
-def test_an_image_without_mkfs_uses_its_root_volume(machine, caplog):
-    machine.device()
-    machine.lab.program(1, "mkfs.ext4", None)
-    assert machine.prepare() == "/var/lib/deeplearning/local"
-    assert "neither mkfs.ext4 nor mkfs.xfs" in caplog.text
 
 
 @pytest.mark.parametrize("count", [2, 8])
 def test_all_empty_devices_become_one_raid_0(machine, count):
-    devices = [machine.device(f"AWS{number}") for number in range(count)]
-    assert machine.prepare() == "/mnt/deeplearning-local/deeplearning"
+    devices = machine.devices(count)
+    assert machine.prepare() == LOCAL
     array = str(machine.root / "dev/md/deeplearning")
     [call] = machine.calls("mdadm")
     assert call[:2] == ["--create", array]
@@ -218,54 +218,44 @@ def test_all_empty_devices_become_one_raid_0(machine, count):
     assert all(device.read_bytes() == bytes(DEVICE_BYTES) for device in devices), "only the array is formatted"
 
 
-def test_after_a_reboot_the_array_is_assembled_and_mounted_and_never_made_again(machine):
-    devices = [machine.device(f"AWS{number}") for number in range(2)]
+@pytest.mark.parametrize(
+    ("is_assembled", "calls"), [(False, ["--create", "--assemble"]), (True, ["--create"])], ids=["agent", "udev"]
+)
+def test_after_a_reboot_the_array_is_assembled_unless_udev_did_and_never_made_again(machine, is_assembled, calls):
+    devices = machine.devices(2)
     machine.prepare()
     array = machine.root / "dev/md/deeplearning"
     content = array.read_bytes()
     for device in devices:
         machine.join(device)
-    array.unlink()
-    (machine.root / "mnt/deeplearning-local/.mounted").unlink()
-    assert machine.prepare() == "/mnt/deeplearning-local/deeplearning"
-    assert [call[0] for call in machine.calls("mdadm")] == ["--create", "--assemble"]
+    if not is_assembled:
+        array.unlink()
+    machine.reboot()
+    assert machine.prepare() == LOCAL
+    assert [call[0] for call in machine.calls("mdadm")] == calls
     assert array.read_bytes() == content
     assert len(machine.mounts) == 2
 
 
-def test_an_array_that_udev_has_assembled_is_mounted_as_it_is(machine):
-    for number in range(2):
-        machine.device(f"AWS{number}")
-    machine.prepare()
-    for number in range(2):
-        machine.join(machine.root / f"dev/nvme-AWS{number}")
-    (machine.root / "mnt/deeplearning-local/.mounted").unlink()
-    machine.prepare()
-    assert [call[0] for call in machine.calls("mdadm")] == ["--create"]
-    assert len(machine.mounts) == 2
-
-
 def test_a_boot_that_was_cut_off_before_the_array_had_a_file_system_is_repaired(machine):
-    for number in range(2):
-        machine.join(machine.device(f"AWS{number}"))
+    machine.make_parts()
     array = machine.root / "dev/md/deeplearning"
     array.parent.mkdir(parents=True)
     with (array.parent / "data").open("wb") as file:
         file.truncate(2 * DEVICE_BYTES)
     array.symlink_to(array.parent / "data")
-    assert machine.prepare() == "/mnt/deeplearning-local/deeplearning"
+    assert machine.prepare() == LOCAL
     assert machine.mounts[0][0] == str(array)
 
 
 def test_an_array_that_holds_something_else_is_never_touched(machine, caplog):
-    for number in range(2):
-        machine.join(machine.device(f"AWS{number}"))
+    machine.make_parts()
     array = machine.device("array", label="user-data")
     (machine.root / f"dev/disk/by-id/{DEVICE_PREFIX}array").unlink()
     (machine.root / "dev/md").mkdir(parents=True)
     (machine.root / "dev/md/deeplearning").symlink_to(array)
     before = array.read_bytes()
-    assert machine.prepare() == "/var/lib/deeplearning/local"
+    assert machine.prepare() == ROOT_VOLUME
     assert array.read_bytes() == before
     assert "is not used: it is not empty" in caplog.text
 
@@ -282,30 +272,14 @@ def test_only_empty_devices_join_the_array(machine):
     assert held.read_bytes() == before
 
 
-def test_mdadm_is_installed_where_several_devices_need_it(machine):
+@pytest.mark.parametrize("count", [1, 2])
+def test_mdadm_is_installed_where_several_devices_need_it(machine, count):
     machine.lab.program(1, "mdadm", None)
     machine.lab.program(1, "apt-get", 'echo "$@" >>"$FAKES/apt.calls"')
-    for number in range(2):
-        machine.device(f"AWS{number}")
-    assert machine.prepare() == "/mnt/deeplearning-local/deeplearning"
-    assert any(call[-1] == "mdadm" and "install" in call for call in machine.calls("apt"))
+    machine.devices(count)
+    assert machine.prepare() == LOCAL
+    assert any(call[-1] == "mdadm" and "install" in call for call in machine.calls("apt")) is (count > 1)
     assert machine.mounts[0][0].endswith("AWS0"), "without mdadm the first device alone serves"
-
-
-def test_one_device_needs_no_mdadm(machine):
-    machine.lab.program(1, "mdadm", None)
-    machine.lab.program(1, "apt-get", 'echo "$@" >>"$FAKES/apt.calls"')
-    machine.device()
-    assert machine.prepare() == "/mnt/deeplearning-local/deeplearning"
-    assert machine.calls("apt") == []
-
-
-def test_an_array_that_cannot_be_made_leaves_the_root_volume(machine, caplog):
-    machine.lab.program(1, "mdadm", "echo 'mdadm: RUN_ARRAY failed' >&2; exit 1")
-    for number in range(2):
-        machine.device(f"AWS{number}")
-    assert machine.prepare() == "/var/lib/deeplearning/local"
-    assert "the instance store cannot be used: mdadm" in caplog.text
 
 
 def test_a_device_with_two_names_and_its_partitions_count_once(machine):
@@ -318,5 +292,5 @@ def test_a_device_with_two_names_and_its_partitions_count_once(machine):
 
 
 def test_without_a_device_the_root_volume_is_used_without_alarm(machine, caplog):
-    assert machine.prepare() == "/var/lib/deeplearning/local"
+    assert machine.prepare() == ROOT_VOLUME
     assert [record for record in caplog.records if record.levelname != "INFO"] == []

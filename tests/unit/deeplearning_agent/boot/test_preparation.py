@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from deeplearning_agent.boot.job_limits import LIMITS, LOGIND, prepare_job_limits
 from deeplearning_agent.boot.mounts import mount_file_systems
 from deeplearning_contract.setting_parts import FileSystemSettings, JobNeeds
 from deeplearning_node import programs, signals
@@ -195,19 +196,23 @@ def test_a_program_is_never_read_by_a_shell(tmp_path):
 # --- GPUs -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.defect("D33")
-def test_gpus_are_counted_by_the_driver_not_by_the_type(lab, node):
-    lines = [f"GPU {index}: NVIDIA B300 (UUID: GPU-{index})" for index in range(16)]
-    lines.insert(1, "  MIG 1g.18gb Device 0: (UUID: MIG-1)")
-    lab.program(0, "nvidia-smi", "cat <<X\n" + "\n".join(lines) + "\nX")
-    assert count_gpus(node) == 16
+EIGHT = "\n".join(f"GPU {index}: NVIDIA B300 (UUID: GPU-{index})" for index in range(8))
 
 
-@pytest.mark.defect("D34")
-def test_no_driver_means_no_gpu_on_a_cpu_node(lab):
-    node = lab.node(0, expected_gpu_count=0)
-    lab.program(0, "nvidia-smi", None)
-    assert count_gpus(node) == 0
+@pytest.mark.defect("D33", "D34", "D35")
+@pytest.mark.parametrize(
+    ("expected", "program", "count"),
+    [
+        (2, f"cat <<X\n  MIG 1g.18gb Device 0: (UUID: MIG-1)\n{EIGHT}\nX", 8),
+        (0, None, 0),
+        (2, 'echo "GPU 0: NVIDIA H100 (UUID: GPU-1)"', 1),
+    ],
+    ids=["more than the type has", "no driver on a CPU node", "a broken GPU"],
+)
+def test_gpus_are_counted_by_the_driver_not_by_the_type(lab, expected, program, count):
+    node = lab.node(0, expected_gpu_count=expected)
+    lab.program(0, "nvidia-smi", program)
+    assert count_gpus(node) == count
 
 
 @pytest.mark.fault(58)
@@ -283,37 +288,24 @@ def test_installs_what_is_absent_and_loads_the_driver(lab, ticking_clock):
     assert lab.calls_of("modprobe") == ["nvidia"]
 
 
-def test_headers_are_those_of_the_running_kernel_which_need_not_be_the_newest(lab, ticking_clock):
-    node = lab.node(0, ticking_clock(), packages={"mount.nfs4": ("linux-headers-{kernel}",)})
-    lab.program(0, "apt-get", 'echo "$@" >>"$FAKES/apt-get.calls"')
-    with pytest.raises(StageFailure, match="do not provide mount"):
-        install_packages(node, node.limit(200))
-    assert lab.calls_of("apt-get")[1].endswith(f" linux-headers-{os.uname().release}")
-
-
-def test_apt_is_given_the_setting_that_restarts_no_services_since_the_agent_is_one(lab, ticking_clock):
-    node = lab.node(0, ticking_clock(), packages={"mount.nfs4": ("nfs-common",)})
-    lab.program(0, "apt-get", 'echo "$DEBIAN_FRONTEND $NEEDRESTART_SUSPEND" >>"$FAKES/apt-get.calls"')
-    with pytest.raises(StageFailure, match="do not provide mount"):
-        install_packages(node, node.limit(200))
-    assert set(lab.calls_of("apt-get")) == {"noninteractive 1"}
-
-
 @pytest.mark.parametrize(
     ("program", "cause"),
-    [("echo E: Unable to locate package; exit 100", "status 100"), ("true", "do not provide mount.nfs4")],
+    [
+        ("echo E: Unable to locate package; exit 100", "status 100"),
+        ('echo "$*|$DEBIAN_FRONTEND $NEEDRESTART_SUSPEND" >>"$FAKES/apt-get.calls"', "do not provide mount.nfs4"),
+        (None, "the image has neither apt-get nor dnf to install linux-headers"),
+    ],
 )
 def test_packages_that_cannot_be_had_are_a_failure_with_its_reason(lab, ticking_clock, program, cause):
-    node = lab.node(0, ticking_clock(), packages={"mount.nfs4": ("nfs-common",)})
+    """Headers are those of the running kernel; apt is told to restart no services, since the agent is one."""
+    node = lab.node(0, ticking_clock(), packages={"mount.nfs4": ("linux-headers-{kernel}",)})
     lab.program(0, "apt-get", program)
     with pytest.raises(StageFailure, match=cause):
         install_packages(node, node.limit(200))
-
-
-def test_the_failure_of_an_image_without_a_package_manager_says_so(lab):
-    node = lab.node(0, packages={"mount.nfs4": ("nfs-common",)})
-    with pytest.raises(StageFailure, match="the image has neither apt-get nor dnf to install nfs-common"):
-        install_packages(node, node.limit(200))
+    calls = [call.split("|") for call in lab.calls_of("apt-get")]
+    assert {settings for _, settings in calls} <= {"noninteractive 1"}
+    assert all(call.endswith(f" linux-headers-{os.uname().release}") for call, _ in calls if " install " in call)
+    assert bool(calls) is cause.startswith("do not provide")
 
 
 # --- SSH --------------------------------------------------------------------------------------------
@@ -364,3 +356,17 @@ def test_an_sshd_that_never_answers_with_the_nodes_key_keeps_it_from_joining(lab
     lab.program(0, "ssh-keyscan", answer)
     with pytest.raises(StageFailure, match=r"sshd at 10\.0\.0\.9 must present the key of /etc/ssh/"):
         wait_for_sshd(node, key, node.limit(10_000))
+
+
+# --- Limits of jobs ------------------------------------------------------------------------------------
+
+
+@pytest.mark.fault(69)
+def test_jobs_may_lock_memory_and_their_shared_memory_outlives_logins(lab):
+    node = lab.node(1)
+    prepare_job_limits(node)
+    prepare_job_limits(node)
+    assert node.path(LIMITS).read_text() == "* - memlock unlimited\n* - nofile 1048576\n"
+    assert node.path(LOGIND).read_text() == "[Login]\nRemoveIPC=no\n"
+    calls = (lab.directory / "programs1/systemctl.calls").read_text()
+    assert calls == "try-restart systemd-logind.service\n"

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
+from membership_bench import Bench, name
 from model_settings import CLUSTER
-from rule_checks import Bench, name
 
 from deeplearning_agent.membership import formation_outcome
 from deeplearning_agent.membership.formation_outcome import SIGNAL_SECONDS, SUCCESS_FILE, FormationOutcome, is_decided
@@ -83,6 +83,9 @@ def state_of(phase, **changes):
     return Bench(workers=0).state(phase=phase, **changes)
 
 
+LAUNCHED = state_of(Phase.LAUNCHED)
+
+
 # --- Signals ------------------------------------------------------------------------------------------
 
 
@@ -98,20 +101,17 @@ def test_a_success_is_signalled_once_an_instance_with_the_reason_of_its_size(mak
     assert world.signals == [("SUCCESS", "3 of 3 nodes formed generation 1: no GPUs; replace it")]
 
 
-def test_a_failure_is_signalled_once_and_leaves_no_mark(make_world):
-    world = make_world(state_of(Phase.LAUNCHED))
-    assert world.outcome.report_failure(BROKEN)
+@pytest.mark.parametrize("is_decided_before", [False, True])
+def test_a_failure_is_signalled_once_and_leaves_no_mark(make_world, is_decided_before):
+    world = make_world(LAUNCHED)
+    if not is_decided_before:
+        assert world.outcome.report_failure(BROKEN)
     world.outcome.report_decided_failure(state_of(Phase.FAILED, reason=BROKEN))
     assert world.signals == [("FAILURE", "no GPUs; replace it")]
     assert not world.success_file.exists()
 
 
-def test_a_decided_failure_is_signalled_with_the_reason_of_the_state(make_world):
-    world = make_world()
-    world.outcome.report_decided_failure(state_of(Phase.FAILED, reason=BROKEN))
-    assert world.signals == [("FAILURE", "no GPUs; replace it")]
-
-
+@pytest.mark.fault(41, 64)
 @pytest.mark.parametrize(
     "error", [refused(500), refused(404), OSError("away"), ValueError("bad"), http.client.BadStatusLine("x")]
 )
@@ -137,6 +137,7 @@ def test_a_signal_that_is_never_taken_is_given_up_three_times_in_all(make_world)
     assert not world.success_file.exists()
 
 
+@pytest.mark.fault(64)
 def test_a_url_that_has_expired_is_given_up_at_once(make_world):
     world = make_world()
     world.errors = [refused(403)] * 4
@@ -156,33 +157,28 @@ def test_a_success_whose_mark_cannot_be_written_counts(make_world):
 # --- The state record ---------------------------------------------------------------------------------
 
 
-def test_a_failure_is_the_next_revision_of_the_state(make_world):
-    state = state_of(Phase.LAUNCHED)
+@pytest.mark.parametrize(
+    ("state", "written"),
+    [
+        (LAUNCHED, [replace(LAUNCHED, revision=4, phase=Phase.FAILED, reason=BROKEN)]),
+        (None, [ClusterState(CLUSTER, 1, 0, Phase.FAILED, 0, (), BROKEN)]),
+        (state_of(Phase.FAILED), []),
+    ],
+    ids=["the next revision", "the first one", "a failure that is decided stays"],
+)
+def test_a_failure_is_written_once_to_the_state_record(make_world, state, written):
     world = make_world(state)
     assert world.outcome.report_failure(BROKEN)
-    assert world.written == [replace(state, revision=4, phase=Phase.FAILED, reason=BROKEN)]
-
-
-def test_a_failure_before_the_first_state_is_the_first(make_world):
-    world = make_world()
-    assert world.outcome.report_failure(BROKEN)
-    assert world.written == [ClusterState(CLUSTER, 1, 0, Phase.FAILED, 0, (), BROKEN)]
+    assert world.written == written
 
 
 @pytest.mark.parametrize(("races", "is_final"), [(1, True), (4, True), (5, False)])
 def test_a_failure_that_others_overtake_is_written_five_times_at_most(make_world, races, is_final):
-    world = make_world(state_of(Phase.LAUNCHED))
+    world = make_world(LAUNCHED)
     world.races = races
     assert world.outcome.report_failure(BROKEN) is is_final
     assert world.reads == min(races + 1, 5)
     assert len(world.written) == is_final
-
-
-@pytest.mark.parametrize(("phase", "is_final"), [(Phase.FAILED, True), (Phase.FORMED, False)])
-def test_a_decided_state_stays(make_world, phase, is_final):
-    world = make_world(state_of(phase))
-    assert world.outcome.report_failure(BROKEN) is is_final
-    assert world.written == []
 
 
 def test_a_state_that_cannot_be_read_leaves_the_failure_open(make_world, caplog):
@@ -193,34 +189,43 @@ def test_a_state_that_cannot_be_read_leaves_the_failure_open(make_world, caplog)
 
 
 @pytest.mark.parametrize(
-    ("phase", "changes", "expected"),
+    ("state", "expected"),
     [
-        (Phase.LAUNCHED, {}, False),
-        (Phase.PUBLISHED, {}, False),
-        (Phase.PUBLISHED, {"has_formed": True}, True),
-        (Phase.FORMED, {"has_formed": False}, True),
-        (Phase.FORMED, {}, True),
-        (Phase.FAILED, {}, True),
+        (None, False),
+        (LAUNCHED, False),
+        (state_of(Phase.PUBLISHED), False),
+        (state_of(Phase.PUBLISHED, has_formed=True), True),
+        (state_of(Phase.FORMED, has_formed=False), True),
+        (state_of(Phase.FAILED), True),
     ],
 )
-def test_a_cluster_is_decided_once_it_has_formed_or_failed(phase, changes, expected):
-    assert is_decided(state_of(phase, **changes)) is expected
-    assert is_decided(None) is False
+def test_a_cluster_is_decided_once_it_has_formed_or_failed(state, expected):
+    assert is_decided(state) is expected
 
 
 # --- A master that keeps failing ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("pauses", "replaced"), [((0, 900), 0), ((0, 0, 899), 0), ((0, 0, 900), 1), ((0, 450, 450), 1), ((0, 899, 0, 1), 1)]
+    ("phase", "pauses", "replaced"),
+    [
+        (Phase.FORMED, (0, 900), 0),
+        (Phase.FORMED, (0, 0, 899), 0),
+        (Phase.FORMED, (0, 0, 900), 1),
+        (Phase.FORMED, (0, 450, 450), 1),
+        (Phase.FORMED, (0, 899, 0, 1), 1),
+        (Phase.PUBLISHED, (900,) * 4, 0),
+    ],
 )
-def test_a_master_is_replaced_after_three_failures_and_a_quarter_of_an_hour(make_world, caplog, pauses, replaced):
-    world = make_world(state_of(Phase.FORMED))
+def test_a_master_is_replaced_after_three_failures_of_a_formed_cluster_and_a_quarter_of_an_hour(
+    make_world, caplog, phase, pauses, replaced
+):
+    world = make_world(state_of(phase))
     write_file(world.success_file, "formed\n")
     for pause in pauses:
         assert world.bench.ordered == []
         world.bench.clock.now += pause
-        assert not world.outcome.report_failure(BROKEN)
+        assert world.outcome.report_failure(BROKEN) is (phase is not Phase.FORMED)
     assert world.bench.ordered == [name(0)] * replaced
     reason = BROKEN.prefix(f"the master {name(0)} cannot prepare itself and is replaced: ")
     told = ClusterEvent(kind=EventKind.DEGRADED, cluster=CLUSTER, generation=1, nodes=3, reason=reason)
@@ -241,11 +246,3 @@ def test_a_refused_replacement_is_requested_again_and_told_when_it_is_taken(make
     world.outcome.report_failure(BROKEN)
     assert world.bench.ordered == [name(0)]
     assert read_fields(caplog.records[-1]).event.kind is EventKind.DEGRADED
-
-
-def test_a_master_whose_cluster_has_not_formed_is_not_replaced(make_world):
-    world = make_world(state_of(Phase.PUBLISHED))
-    for _ in range(4):
-        world.bench.clock.now += 900
-        world.outcome.report_failure(BROKEN)
-    assert world.bench.ordered == []

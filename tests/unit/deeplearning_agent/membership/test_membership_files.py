@@ -1,6 +1,7 @@
 """Files that a membership is written to."""
 
 import json
+import os
 import re
 import subprocess
 from dataclasses import replace
@@ -16,8 +17,9 @@ from deeplearning_agent.membership.host_files import (
     write_ready_hosts,
 )
 from deeplearning_contract.cluster_state import ClusterState, Phase
-from deeplearning_contract.document import ContractError
-from deeplearning_contract.membership import Member
+from deeplearning_contract.document import ContractError, read_record
+from deeplearning_contract.membership import Member, named_members, training_members, worker_gpu_count
+from deeplearning_contract.setting_parts import JobNeeds
 from deeplearning_node.atomic_file import BEGIN, END, replace_block, write_block, write_file
 from deeplearning_node.contract_variables import contract_variables, write_environment
 from deeplearning_node.failure import StageFailure
@@ -40,19 +42,39 @@ def node(lab):
     return lab.node(0)
 
 
-@pytest.fixture
-def state(lab, node):
-    roster = members(2, 1, 0)
+def publish(node, roster):
+    """Return the state record in which these members are published."""
     ids = tuple(member.instance_id for member in roster)
-    return ClusterState(node.settings.cluster, 2, 1, Phase.PUBLISHED, 3, ids, members=roster, user_key=f"{KEY}U")
+    return ClusterState(node.settings.cluster, 2, 1, Phase.PUBLISHED, len(ids), ids, members=roster, user_key=f"{KEY}U")
+
+
+@pytest.fixture
+def state(node):
+    return publish(node, members(2, 1, 0))
+
+
+HEAD = replace(members(0)[0], trains=False)
+"""A master without an accelerator, which leads and does not train."""
+LED = (HEAD, *members(8, 8, 8, 8)[1:])
 
 
 @pytest.mark.defect("D37")
-def test_hosts_are_in_rank_order_and_rank_0_is_the_master():
-    assert hosts_lines(members(0, 0, 0)) == [
-        "10.0.0.9 deeplearning-worker1 deeplearning-master i-00000000000000000",
-        "10.0.0.10 deeplearning-worker2 i-00000000000000001",
-        "10.0.0.11 deeplearning-worker3 i-00000000000000002",
+@pytest.mark.parametrize(
+    ("roster", "names"),
+    [
+        (
+            members(0, 0, 0),
+            ["deeplearning-worker1 deeplearning-master", "deeplearning-worker2", "deeplearning-worker3"],
+        ),
+        (LED, ["deeplearning-master", *(f"deeplearning-worker{rank}" for rank in (1, 2, 3))]),
+    ],
+    ids=["the master trains and has rank 0", "the master leads and the first worker has rank 0"],
+)
+def test_known_hosts_name_every_node_by_names_and_address(roster, names):
+    found = [(name, m.instance_id, m.address, m.host_key) for name, m in zip(names, roster, strict=True)]
+    assert hosts_lines(roster) == [f"{address} {name} {own}" for name, own, address, _ in found]
+    assert known_hosts_lines(roster) == [
+        f"{name.replace(' ', ',')},{own},{address} {key}" for name, own, address, key in found
     ]
 
 
@@ -95,12 +117,6 @@ def test_all_members_are_hosts_and_a_worker_takes_them_all_as_ready(lab, state, 
 def test_a_membership_has_one_text_that_people_can_read(state):
     text = membership_text(state)
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
-
-
-def test_known_hosts_name_every_node_by_names_and_address():
-    first, second, _ = known_hosts_lines(members(0, 0, 0))
-    assert first == f"deeplearning-worker1,deeplearning-master,i-00000000000000000,10.0.0.9 {KEY}0"
-    assert second == f"deeplearning-worker2,i-00000000000000001,10.0.0.10 {KEY}1"
 
 
 @pytest.mark.fault(56)
@@ -186,6 +202,64 @@ def test_a_membership_that_the_image_brought_along_counts_as_none(lab, node, sta
     assert installed_generation(node) == 0
 
 
+# --- A master that leads and does not train -----------------------------------------------------------
+
+
+def run_bash(lab, script):
+    """Run a loop of the predecessor's with the variables and the files of the node."""
+    profile = lab.node(0).path("/etc/profile.d/deeplearning.sh")
+    text = profile.read_text().replace("/opt/deeplearning", str(lab.node(0).path("/opt/deeplearning")))
+    done = subprocess.run(["bash", "-c", f"{text}\n{script}"], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_the_files_list_those_that_train(lab, node):
+    install_membership(node, publish(node, LED), HEAD)
+    names = ["deeplearning-worker1", "deeplearning-worker2", "deeplearning-worker3"]
+    assert lab.read(0, "/opt/deeplearning/workers").splitlines() == names
+    assert lab.read(0, "/opt/deeplearning/hostfile").splitlines() == [f"{name} slots=8" for name in names]
+    assert lab.read(0, "/opt/deeplearning/worker_addresses").split() == ["10.0.0.10", "10.0.0.11", "10.0.0.12"]
+    document = json.loads(lab.read(0, "/opt/deeplearning/membership.json"))
+    assert [member["host"] for member in document["members"]] == ["deeplearning-master", *names]
+    assert [member.get("trains") for member in document["members"]] == [False, True, True, True]
+    assert document["rendezvous"] == "10.0.0.10:29400"
+
+
+def test_the_predecessors_loops_and_slots_reach_the_training_nodes(lab, node):
+    install_membership(node, publish(node, LED), HEAD)
+    counted = run_bash(lab, 'for i in $(seq 1 "$DEEPLEARNING_WORKERS_COUNT"); do echo deeplearning-worker$i; done')
+    read = run_bash(lab, 'while read -u 10 host; do echo $host; done 10<"$DEEPLEARNING_WORKERS_PATH"')
+    names = {name: member for name, member in named_members(LED) if member.trains}
+    assert counted == read == list(names)
+    assert run_bash(lab, "echo $((DEEPLEARNING_WORKERS_COUNT * DEEPLEARNING_WORKER_GPU_COUNT))") == ["24"]
+
+
+def test_a_master_alone_has_no_workers_and_loops_do_nothing(lab, node):
+    install_membership(node, publish(node, (HEAD,)), HEAD)
+    assert lab.read(0, "/opt/deeplearning/workers") == lab.read(0, "/opt/deeplearning/hostfile") == ""
+    assert run_bash(lab, 'for i in $(seq 1 "$DEEPLEARNING_WORKERS_COUNT"); do echo $i; done') == []
+    assert "DEEPLEARNING_WORKER_GPU_COUNT=0" in lab.read(0, "/opt/deeplearning/environment")
+
+
+def test_a_worker_cannot_leave_the_ranks_by_its_own_word():
+    """Names stay dense: a report that says otherwise changes nothing for the others."""
+    liar = replace(LED[1], trains=False)
+    assert training_members((HEAD, liar, LED[2])) == (liar, LED[2])
+    assert [name for name, _ in named_members((LED[3], liar))] == ["deeplearning-worker1", "deeplearning-worker2"]
+
+
+def test_a_node_that_trains_counts_its_own_gpus():
+    smaller = replace(LED[3], gpu_count=4)
+    assert worker_gpu_count(LED, smaller) == 4
+    assert worker_gpu_count(LED, HEAD) == 8
+
+
+def test_a_document_contains_whether_the_node_trains():
+    assert Member.from_document(LED[1].to_document()) == LED[1]
+    assert Member.from_document(HEAD.to_document()) == HEAD
+    assert read_record(JobNeeds, {}, "needs").has_head_node is False
+
+
 # --- Writing ----------------------------------------------------------------------------------------
 
 
@@ -210,13 +284,13 @@ def test_bytes_of_others_that_are_not_utf_8_stay(tmp_path):
     assert path.read_bytes().startswith(b"# caf\xe9\n")
 
 
-def test_a_file_that_is_right_is_not_touched(tmp_path):
-    assert write_file(tmp_path / "file", "text")
-    before = (tmp_path / "file").stat()
-    assert not write_file(tmp_path / "file", "text")
-    after = (tmp_path / "file").stat()
-    assert (after.st_ino, after.st_mtime_ns, after.st_ctime_ns) == (
-        before.st_ino,
-        before.st_mtime_ns,
-        before.st_ctime_ns,
-    )
+def test_a_file_is_replaced_and_never_written_over_and_not_touched_when_it_is_right(tmp_path):
+    path, old = tmp_path / "file", tmp_path / "old"
+    write_file(path, "before")
+    os.link(path, old)
+    assert write_file(path, "after")
+    assert (path.read_text(), old.read_text()) == ("after", "before")
+    before = path.stat()
+    assert not write_file(path, "after")
+    assert path.stat() == before
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "old"]

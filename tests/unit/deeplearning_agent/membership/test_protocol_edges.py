@@ -1,4 +1,4 @@
-"""Deadlines, queues and the state item: what each edge does when the other side misbehaves."""
+"""Deadlines and queues when the other side misbehaves."""
 
 import json
 import logging
@@ -6,11 +6,8 @@ import logging
 import pytest
 
 from deeplearning_agent.coordination.queues import NotificationQueue, ReportQueue, is_sent_by, notification_generation
-from deeplearning_agent.coordination.state_store import StateStore
-from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.membership import Member
 from deeplearning_contract.messages import ClusterNotification, NodeReport, ReportStage
-from deeplearning_node.aws_clients import AwsFailure, call_for
 from deeplearning_node.deadline import Deadline, setup_deadline
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey1"
@@ -55,11 +52,6 @@ def test_a_restart_of_the_service_does_not_extend_the_set_up_time(ticking_clock,
     assert setup_deadline(clock, file, 3300).at == first.at
     file.unlink()  # a reboot empties /run
     assert setup_deadline(clock, file, 3300).at > first.at
-
-
-def test_a_torn_start_file_restarts_the_deadline(ticking_clock, tmp_path):
-    (tmp_path / "started").write_text("")
-    assert not setup_deadline(ticking_clock(), tmp_path / "started", 10).is_over
 
 
 @pytest.mark.fault(25)
@@ -129,54 +121,6 @@ def test_only_a_ring_of_the_cluster_has_a_generation():
     assert notification_generation(ClusterNotification("c", 3).to_body(), "c") == 3
     for body in ("", "{", "[]", '{"kind": "report"}', '{"kind":"notification","cluster":"c","generation":true}'):
         assert notification_generation(body, "c") == -1
-
-
-# --- The state item ---------------------------------------------------------------------------------
-
-
-@pytest.mark.fault(36)
-def test_a_lost_race_is_reported_as_another_result_than_a_refusal(lab):
-    state = lab.write_state(2)
-    store = StateStore(lab.clients, "state", "master-of-names")
-    assert store.write(state.advance(Phase.PUBLISHED))
-    assert not store.write(state.advance(Phase.FAILED))
-    assert store.read().phase is Phase.PUBLISHED
-
-
-@pytest.mark.fault(42)
-def test_a_refused_call_is_named_after_a_minute_of_patience(lab, ticking_clock):
-    clock = ticking_clock()
-    refuse = {"Code": "AccessDeniedException", "Message": "User is not authorized to perform: dynamodb:GetItem"}
-    error_class = lab.clients.dynamodb.exceptions.ClientError
-    began = clock.now
-
-    def action():
-        raise error_class({"Error": refuse}, "GetItem")
-
-    with pytest.raises(AwsFailure, match="calling the GetItem operation: User is not authorized"):
-        call_for(clock, 3000, action)
-    assert 60 <= clock.now - began < 200
-
-
-@pytest.mark.fault(39)
-def test_throttling_is_waited_out(lab, ticking_clock):
-    answers = ["ThrottlingException", "ThrottlingException", None]
-    error_class = lab.clients.dynamodb.exceptions.ClientError
-
-    def action():
-        code = answers.pop(0)
-        if code:
-            raise error_class({"Error": {"Code": code}}, "GetItem")
-        return "done"
-
-    assert call_for(ticking_clock(), 300, action) == "done"
-
-
-def test_a_missing_table_fails_at_once(lab, ticking_clock):
-    clock = ticking_clock()
-    with pytest.raises(AwsFailure, match="ResourceNotFoundException"):
-        call_for(clock, 3000, StateStore(lab.clients, "no-such-table", "c").read)
-    assert clock.now < 1100
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
@@ -116,10 +117,15 @@ def outlet(aws):
     return Outlet()
 
 
-def test_a_line_arrives_in_the_nodes_stream_with_its_further_fields(outlet):
+@pytest.mark.parametrize("has_stream", [False, True], ids=["first start", "restart"])
+def test_a_line_arrives_in_the_nodes_stream_with_its_further_fields(outlet, has_stream):
+    if has_stream:
+        outlet.moto.create_log_stream(logGroupName=GROUP, logStreamName=SPEAKER.stream)
     outlet.say("mounted", details={"step": "mount", "seconds": 1.5}, metrics={GPU_UTILIZATION: 50.0})
+    outlet.say(metrics={FORMATION_SECONDS: 3.0}, phase="boot")
     outlet.run(2)
-    (line,) = outlet.arrived()
+    line, phase = outlet.arrived()
+    assert phase.details["Phase"] == "boot"
     assert (line.message, line.speaker, line.generation, line.level) == ("mounted", SPEAKER, 2, "INFO")
     assert line.logger == "deeplearning_agent.test"
     assert line.details["step"] == "mount"
@@ -129,18 +135,12 @@ def test_a_line_arrives_in_the_nodes_stream_with_its_further_fields(outlet):
     assert stream["logStreamName"] == "worker/i-0123456789abcdef0"
 
 
-def test_a_generation_that_is_news_is_in_every_line_from_then_on(outlet):
+def test_a_new_generation_is_in_every_line_from_then_on(outlet):
     outlet.say("before")
     outlet.say("installed", generation=3)
     outlet.say("after")
     outlet.run(2)
     assert [line.generation for line in outlet.arrived()] == [2, 3, 3]
-
-
-def test_a_metric_of_a_phase_names_it(outlet):
-    outlet.say(metrics={FORMATION_SECONDS: 3.0}, phase="boot")
-    outlet.run(2)
-    assert outlet.arrived()[0].details["Phase"] == "boot"
 
 
 def test_an_exception_arrives_with_its_traceback_in_one_line(outlet):
@@ -154,13 +154,6 @@ def test_an_exception_arrives_with_its_traceback_in_one_line(outlet):
     assert line.message == "it failed"
     assert line.details["traceback"].startswith("Traceback")
     assert line.details["traceback"].endswith("KeyError: 'cause'")
-
-
-def test_a_restarted_agent_goes_on_with_its_stream(outlet):
-    outlet.moto.create_log_stream(logGroupName=GROUP, logStreamName=SPEAKER.stream)
-    outlet.say()
-    outlet.run(2)
-    assert len(outlet.arrived()) == 1
 
 
 def test_lines_of_a_call_are_ordered_by_time_whatever_the_clock_did(outlet):
@@ -282,10 +275,9 @@ def test_an_urgent_line_is_shipped_at_once_and_its_repetitions_are_not(outlet):
 
 
 def test_an_error_rings_and_an_ordinary_line_does_not(outlet):
-    outlet.say()
-    assert not outlet.queue.has_urgent.is_set()
-    outlet.say(level=logging.ERROR)
-    assert outlet.queue.has_urgent.is_set()
+    for level in (logging.INFO, logging.ERROR):
+        outlet.say(level=level)
+        assert outlet.queue.has_urgent.is_set() is (level == logging.ERROR)
 
 
 def test_silence_costs_no_call(outlet):
@@ -302,7 +294,10 @@ def test_a_record_that_cannot_be_written_ends_nothing(outlet, capsys):
 
 
 def test_lines_that_cloudwatch_rejects_are_reported(outlet):
-    outlet.logs.client = RejectingLogs(outlet.moto)
+    rejected = {"rejectedLogEventsInfo": {"tooNewLogEventStartIndex": 0}}
+    outlet.logs.client = SimpleNamespace(
+        create_log_stream=outlet.moto.create_log_stream, put_log_events=lambda **_arguments: rejected
+    )
     outlet.say("of a clock that is ahead")
     outlet.run(2)
     outlet.logs.client = outlet.moto
@@ -311,16 +306,6 @@ def test_lines_that_cloudwatch_rejects_are_reported(outlet):
     outlet.say("later")
     outlet.run(60)
     assert [line.details.get("dropped") for line in outlet.arrived()] == [1, None]
-
-
-class RejectingLogs:
-    """Takes every call, and throws all lines away."""
-
-    def __init__(self, client):
-        self.create_log_stream = client.create_log_stream
-
-    def put_log_events(self, **_arguments):
-        return {"rejectedLogEventsInfo": {"tooNewLogEventStartIndex": 0}}
 
 
 @pytest.mark.parametrize(
@@ -342,13 +327,6 @@ def test_rejected_lines_are_counted_from_both_ends(info, rejected, is_first_amon
 FORMED = ClusterEvent(kind=EventKind.FORMED, cluster="cats", generation=1, nodes=3)
 
 
-def test_an_event_is_sent_at_once(outlet):
-    outlet.say("formed", event=FORMED)
-    outlet.run(2)
-    assert outlet.events.calls == {"put_events": 1}
-    assert not outlet.queue.has_events
-
-
 def test_an_event_waits_for_the_end_of_an_outage_while_lines_go_on(outlet):
     outlet.say("formed", event=FORMED)
     outlet.events.faults = [refuse("ThrottlingException") for _ in range(3)]
@@ -357,6 +335,10 @@ def test_an_event_waits_for_the_end_of_an_outage_while_lines_go_on(outlet):
     outlet.run(300)
     assert not outlet.queue.has_events
     assert outlet.events.calls == {"put_events": 4}
+    outlet.say("formed again", event=FORMED)
+    outlet.run(2)
+    assert outlet.events.calls == {"put_events": 5}, "without an outage it is sent at once"
+    assert not outlet.queue.has_events
 
 
 def test_an_event_that_aws_does_not_accept_is_given_up(outlet, caplog):
@@ -368,18 +350,12 @@ def test_an_event_that_aws_does_not_accept_is_given_up(outlet, caplog):
 
 
 def test_an_event_that_the_bus_refuses_is_logged_with_the_reason(outlet, caplog):
-    outlet.events.client = RefusingBus()
+    refused = {"FailedEntryCount": 1, "Entries": [{"ErrorCode": "InvalidArgument", "ErrorMessage": "because"}]}
+    outlet.events.client = SimpleNamespace(put_events=lambda **_arguments: refused)
     outlet.say("formed", event=FORMED)
     outlet.run(30)
     assert "EventBridge refused an event: InvalidArgument because" in caplog.messages
     assert outlet.events.calls == {"put_events": 1}
-
-
-class RefusingBus:
-    """Takes the call and none of its entries."""
-
-    def put_events(self, **_arguments):
-        return {"FailedEntryCount": 1, "Entries": [{"ErrorCode": "InvalidArgument", "ErrorMessage": "because"}]}
 
 
 def test_more_events_than_a_call_takes_come_in_several(outlet):
@@ -407,7 +383,9 @@ def test_the_end_waits_for_no_node_that_does_not_respond(lab):
     node = lab.node(0, log_group=GROUP)
     telemetry = TelemetryPublisher(node, lab.clients)
     gate = threading.Event()
-    lab.clients.__dict__["logs"] = HangingLogs(gate)
+    lab.clients.__dict__["logs"] = SimpleNamespace(
+        create_log_stream=lambda **_arguments: gate.wait(GENEROUS_SECONDS), put_log_events=lambda **_arguments: {}
+    )
     thread = threading.Thread(target=telemetry._ship, daemon=True)
     telemetry.queue.handle(logging.LogRecord("a", logging.ERROR, __file__, 1, "b", (), None))
     thread.start()
@@ -416,20 +394,6 @@ def test_the_end_waits_for_no_node_that_does_not_respond(lab):
     gate.set()
     thread.join(GENEROUS_SECONDS)
     assert not thread.is_alive()
-
-
-class HangingLogs:
-    """Answers when it may."""
-
-    def __init__(self, gate):
-        self.gate = gate
-
-    def __getattr__(self, operation):
-        def call(**_arguments):
-            self.gate.wait(GENEROUS_SECONDS)
-            return {}
-
-        return call
 
 
 PROGRAM = """

@@ -33,7 +33,7 @@ from deeplearning_contract.metrics import (
     TRAINING_THROUGHPUT,
 )
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.reason import Reason
+from deeplearning_contract.reason import NO_REASON, Reason
 from deeplearning_contract.setting_parts import ScriptSettings
 from deeplearning_node.failure import StageFailure
 from deeplearning_node.health.gpus import read_utilization
@@ -59,42 +59,35 @@ def said(caplog):
 # --- The state item ---------------------------------------------------------------------------------
 
 
+NO_CAPACITY = Reason("no capacity", "wait")
+NO_DRIVER = Reason("no driver")
+LOST = Reason(f"lost {SECOND.instance_id}: it is silent")
+LOST_MASTER = Reason(f"lost {MASTER.instance_id}: ")
+ENDED = Reason("the run script ended with status 0")
+SMALL = replace(FORMED, requested=4, reason=NO_CAPACITY)
+TAKEN_OVER = FORMED.advance(Phase.PUBLISHED, generation=2, members=(OTHER, FIRST, SECOND))
+
+
 @pytest.mark.parametrize(
-    ("before", "state", "kinds"),
+    ("before", "state", "events"),
     [
         (None, LAUNCHED, []),
         (LAUNCHED, PUBLISHED, []),
-        (PUBLISHED, FORMED, [EventKind.FORMED]),
-        (
-            PUBLISHED,
-            replace(FORMED, requested=4, reason=Reason("no capacity", "wait")),
-            [EventKind.FORMED, EventKind.DEGRADED],
-        ),
-        (FORMED, SMALLER, [EventKind.DEGRADED]),
+        (PUBLISHED, FORMED, [(EventKind.FORMED, NO_REASON)]),
+        (PUBLISHED, SMALL, [(EventKind.FORMED, NO_CAPACITY), (EventKind.DEGRADED, NO_CAPACITY)]),
+        (FORMED, SMALLER, [(EventKind.DEGRADED, LOST)]),
         (SMALLER, SMALLER.advance(Phase.FORMED, generation=3, members=(MASTER, FIRST, OTHER)), []),
-        (FORMED, FORMED.advance(Phase.FORMED, run_ended=True), [EventKind.FINISHED]),
-        (LAUNCHED, LAUNCHED.advance(Phase.FAILED, reason=Reason("no driver")), [EventKind.FAILED]),
+        (FORMED, FORMED.advance(Phase.FORMED, run_ended=True), [(EventKind.FINISHED, ENDED)]),
+        (LAUNCHED, LAUNCHED.advance(Phase.FAILED, reason=NO_DRIVER), [(EventKind.FAILED, NO_DRIVER)]),
         (PUBLISHED, PUBLISHED.advance(Phase.PUBLISHED, generation=2, members=(MASTER, FIRST)), []),
-        (FORMED, FORMED.advance(Phase.PUBLISHED, generation=2, members=(OTHER, FIRST, SECOND)), [EventKind.DEGRADED]),
+        (FORMED, TAKEN_OVER, [(EventKind.DEGRADED, LOST_MASTER)]),
     ],
 )
-def test_each_change_of_the_item_has_its_events(before, state, kinds):
-    events = find_events(before, state, find_lost(before, state))
-    assert [event.kind for event in events] == kinds
-    assert all((event.cluster, event.generation) == ("cats", state.generation) for event in events)
-    assert all(event.nodes == len(state.members) for event in events)
-
-
-def test_an_event_says_who_was_lost_and_why():
-    (event,) = find_events(FORMED, SMALLER, find_lost(FORMED, SMALLER))
-    assert str(event.reason) == f"lost {SECOND.instance_id}: it is silent"
-
-
-def test_failures_and_smaller_clusters_are_reported_with_their_reasons():
-    failed = LAUNCHED.advance(Phase.FAILED, reason=Reason("no driver"))
-    assert find_events(LAUNCHED, failed, {})[0].reason == Reason("no driver")
-    why = Reason("no capacity", "wait")
-    assert find_events(PUBLISHED, replace(FORMED, requested=4, reason=why), {})[1].reason == why
+def test_each_change_of_the_state_record_has_its_events_with_their_reasons(before, state, events):
+    found = find_events(before, state, find_lost(before, state))
+    assert [(event.kind, event.reason) for event in found] == events
+    assert all((event.cluster, event.generation) == ("cats", state.generation) for event in found)
+    assert all(event.nodes == len(state.members) for event in found)
 
 
 def write_all(lab, states, clock):
@@ -148,11 +141,10 @@ def test_the_loser_of_a_race_for_the_item_reports_nothing(lab, ticking_clock, sa
 
 
 def test_a_second_master_tells_no_phases_of_a_cluster_that_had_formed(lab, ticking_clock, said):
-    took_over = FORMED.advance(Phase.PUBLISHED, generation=2, members=(OTHER, FIRST, SECOND))
     write_all(lab, [LAUNCHED, PUBLISHED, FORMED], ticking_clock())
     before = len(said())
     store = ReportingStore(lab.node(0, ticking_clock()), lab.clients)
-    for state in (took_over, took_over.advance(Phase.FORMED)):
+    for state in (TAKEN_OVER, TAKEN_OVER.advance(Phase.FORMED)):
         store.read()
         store.mark("join")
         store.write(replace(state, cluster=lab.node(0).settings.cluster))

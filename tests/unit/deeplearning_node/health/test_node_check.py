@@ -101,33 +101,26 @@ def test_one_query_asks_for_everything(lab, node):
     assert (lab.directory / "programs0/nvidia-smi.calls").read_text() == f"{QUERY}\n"
 
 
+ERRORS = "has uncorrected ECC errors since the driver was loaded (ecc.errors.uncorrected.volatile.total 2)"
+PENDING = "has pages to be retired at the next reset (retired_pages.pending Yes)"
+NOT_REMAPPED = "has a memory row that could not be remapped (remapped_rows.failure {})"
+
+
 @pytest.mark.fault(58)
 @pytest.mark.parametrize(
-    ("line", "detail"),
+    ("values", "detail"),
     [
-        (
-            "1, GPU-5ab1, 2, [N/A], No",
-            "GPU 1 has uncorrected ECC errors since the driver was loaded (ecc.errors.uncorrected.volatile.total 2)",
-        ),
-        (
-            "1, GPU-5ab1, 0, Yes, [N/A]",
-            "GPU 1 has pages to be retired at the next reset (retired_pages.pending Yes)",
-        ),
-        (
-            "1, GPU-5ab1, 0, [N/A], 1",
-            "GPU 1 has a memory row that could not be remapped (remapped_rows.failure 1)",
-        ),
-        (
-            "1, GPU-5ab1, 0, [N/A], Yes",
-            "GPU 1 has a memory row that could not be remapped (remapped_rows.failure Yes)",
-        ),
+        ("2, [N/A], No", ERRORS),
+        ("0, Yes, [N/A]", PENDING),
+        ("0, [N/A], 1", NOT_REMAPPED.format("1")),
+        ("0, [N/A], Yes", NOT_REMAPPED.format("Yes")),
     ],
 )
-def test_failed_memory_of_one_gpu_is_found_and_named(lab, node, line, detail):
-    answer(lab, f"{CARD}\n{line}")
+def test_failed_memory_of_one_gpu_is_found_and_named(lab, node, values, detail):
+    answer(lab, f"{CARD}\n1, GPU-5ab1, {values}")
     count, memory = gpus(node)
     assert count.ok
-    assert memory == Finding.fault(ECC, detail, "terminate the instance, so that its group launches another")
+    assert memory == Finding.fault(ECC, f"GPU 1 {detail}", "terminate the instance, so that its group launches another")
 
 
 @pytest.mark.fault(58)
@@ -138,6 +131,9 @@ def test_a_missing_gpu_is_a_fault_and_one_more_is_none(lab, node):
     assert gpus(node, 1)[0].ok
 
 
+NO_HANDLE = "Unable to determine the device handle for GPU1: 0000:5F:00.0"
+
+
 @pytest.mark.fault(58)
 @pytest.mark.parametrize(
     ("text", "status", "said"),
@@ -145,16 +141,8 @@ def test_a_missing_gpu_is_a_fault_and_one_more_is_none(lab, node):
         (f"{CARD}\n1, [GPU is lost], [GPU is lost], [N/A], [N/A]", 0, "GPU 1 reports [GPU is lost]"),
         (f"{CARD}\n1, GPU-5ab1, [GPU requires reset], [N/A], No", 0, "GPU 1 reports [GPU requires reset]"),
         (f"{CARD}\n1, GPU-5ab1, [Unknown Error], [N/A], No", 0, "GPU 1 reports [Unknown Error]"),
-        (
-            f"Unable to determine the device handle for GPU1: 0000:5F:00.0: Unknown Error\n{CARD}",
-            0,
-            "Unable to determine the device handle for GPU1: 0000:5F:00.0: Unknown Error",
-        ),
-        (
-            "Unable to determine the device handle for GPU1: 0000:5F:00.0: GPU is lost.",
-            15,
-            "Unable to determine the device handle for GPU1: 0000:5F:00.0: GPU is lost.",
-        ),
+        (f"{NO_HANDLE}: Unknown Error\n{CARD}", 0, f"{NO_HANDLE}: Unknown Error"),
+        (f"{NO_HANDLE}: GPU is lost.", 15, f"{NO_HANDLE}: GPU is lost."),
     ],
 )
 def test_a_gpu_that_fell_off_the_bus_is_a_fault_even_where_none_is_expected(lab, node, text, status, said):
@@ -268,15 +256,9 @@ def test_a_mount_point_without_a_mount_is_a_fault(node, mounted):
 
 
 @pytest.mark.fault(61)
-def test_a_file_system_that_hangs_is_given_up_and_its_child_left(lab, node, mounted):
-    lab.program(0, "mountpoint", "sleep 60")
-    finding = check_file_system(node.programs, mounted, 0.2)
-    assert (finding.ok, finding.detail) == (False, f"{mounted} did not respond in 0.2 s")
-
-
-@pytest.mark.fault(61)
-def test_a_write_that_hangs_is_given_up_as_well(lab, node, mounted, monkeypatch):
-    lab.program(0, "python", "sleep 60")
+@pytest.mark.parametrize("program", ["mountpoint", "python"], ids=["its test", "a write"])
+def test_a_file_system_that_hangs_is_given_up_and_its_child_left(lab, node, mounted, monkeypatch, program):
+    lab.program(0, program, "sleep 60")
     monkeypatch.setattr(sys, "executable", str(lab.directory / "programs0/python"))
     finding = check_file_system(node.programs, mounted, 0.2)
     assert (finding.ok, finding.detail) == (False, f"{mounted} did not respond in 0.2 s")
@@ -449,24 +431,25 @@ def test_a_report_survives_the_noise_of_a_login():
     assert not REPORT.is_healthy
 
 
+def make_output(text='{"kind": "health", "at": 1, "instance_id": "i", "generation": 1, "findings": []}', **changes):
+    """Return a report of which some values are others, written as they are."""
+    for name, value in changes.items():
+        text = re.sub(f'"{name}": [^,}}]+', f'"{name}": {value}', text)
+    return text
+
+
+def test_the_least_report_is_one():
+    assert HealthReport.from_output(make_output()) == HealthReport("i", 1.0, 1, ())
+
+
 @pytest.mark.parametrize(
     "output",
     [
-        "",
-        "command not found",
-        "{",
-        "{}",
-        '{"kind": "health"}',
-        '{"kind": "health", "at": true}',
-        '{"kind": "health", "at": NaN, "instance_id": "i", "generation": 1, "findings": []}',
-        '{"kind": "health", "at": Infinity, "instance_id": "i", "generation": 1, "findings": []}',
-        '{"kind": "health", "at": 1e300, "instance_id": "i", "generation": 1, "findings": []}',
-        '{"kind": "health", "at": 1, "instance_id": 5, "generation": 1, "findings": []}',
-        '{"kind": "health", "at": 1, "instance_id": "i", "generation": true, "findings": []}',
-        '{"kind": "health", "at": 1, "instance_id": "i", "generation": 1, "findings": [1]}',
-        '{"kind": "health", "at": 1, "instance_id": "i", "generation": 1, "findings": [{"name": "x", "ok": 1}]}',
-        '{"kind": "health", "at": ' + "9" * 5000 + "}",
-        "{" * 100_000,
+        *("", "command not found", "{", "{}", '{"kind": "health"}', "{" * 100_000),
+        *(make_output(at=at) for at in ("true", "NaN", "Infinity", "1e300", "9" * 5000)),
+        make_output(instance_id="5"),
+        make_output(generation="true"),
+        *(make_output(findings=findings) for findings in ("[1]", '[{"name": "x", "ok": 1}]')),
     ],
 )
 def test_output_that_is_not_a_report_is_refused(output):
