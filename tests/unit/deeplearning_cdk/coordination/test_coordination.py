@@ -1,7 +1,6 @@
 """The meeting points: what encrypts them, how they are reached, and who may speak there."""
 
 import re
-from typing import Any
 
 import pytest
 from aws_cdk import aws_kms as kms
@@ -15,16 +14,16 @@ ROLE = "role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoSca
 SCALING_ROLE = {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, ":iam::", {"Ref": "AWS::AccountId"}, f":{ROLE}"]]}
 
 
-def _name(synthesis: Any, kind: str, part: str) -> str:
+def _name(synthesis, kind, part):
     (name,) = (name for name in synthesis.of_type(kind) if part in name)
     return str(name)
 
 
-def _arn(synthesis: Any, kind: str, part: str) -> dict[str, list[str]]:
+def _arn(synthesis, kind, part):
     return {"Fn::GetAtt": [_name(synthesis, kind, part), "Arn"]}
 
 
-def _is_tls_only(statements: list[Any], action: str) -> bool:
+def _is_tls_only(statements, action):
     return any(
         (statement["Effect"], statement["Action"], statement.get("Condition"))
         == ("Deny", action, {"Bool": {"aws:SecureTransport": "false"}})
@@ -34,7 +33,7 @@ def _is_tls_only(statements: list[Any], action: str) -> bool:
 
 
 @every_variant
-def test_every_queue_and_topic_refuses_plain_http(synthesize: Any, props: dict[str, Any]) -> None:
+def test_every_queue_and_topic_refuses_plain_http(synthesize, props):
     synthesis = synthesize(**props)
     for name in synthesis.of_type("AWS::SQS::Queue"):
         assert _is_tls_only(synthesis.policy_of("AWS::SQS::Queue", name), "sqs:*"), name
@@ -43,7 +42,7 @@ def test_every_queue_and_topic_refuses_plain_http(synthesize: Any, props: dict[s
 
 
 @every_variant
-def test_every_queue_topic_and_table_is_encrypted_with_the_clusters_key(synthesize: Any, props: dict[str, Any]) -> None:
+def test_every_queue_topic_and_table_is_encrypted_with_the_clusters_key(synthesize, props):
     synthesis = synthesize(**props)
     key = _arn(synthesis, "AWS::KMS::Key", "Encryption")
     for kind in ("AWS::SQS::Queue", "AWS::SNS::Topic"):
@@ -59,7 +58,7 @@ def test_every_queue_topic_and_table_is_encrypted_with_the_clusters_key(synthesi
     assert function["KmsKeyArn"] == key
 
 
-def test_a_key_of_the_users_takes_the_place_of_the_clusters(make_stack: Any, read_stack: Any) -> None:
+def test_a_key_of_the_users_takes_the_place_of_the_clusters(make_stack, read_stack):
     stack = make_stack()
     key = kms.Key.from_key_arn(stack, "Mine", "arn:aws:kms:us-east-1:111122223333:key/mine")
     TrainingCluster(stack, "Cluster", **props_of({"encryption_key": key, "workers.instance_type": "m5.large"}))
@@ -77,7 +76,7 @@ def test_a_key_of_the_users_takes_the_place_of_the_clusters(make_stack: Any, rea
     ("queue", "sender"),
     [("MasterQueue", "CapacityAdjusterRole"), ("WorkerQueue", "MasterRole"), ("ReportQueue", "WorkerRole")],
 )
-def test_nobody_but_one_role_sends_to_a_queue_whatever_its_own_rights(synthesize: Any, queue: str, sender: str) -> None:
+def test_nobody_but_one_role_sends_to_a_queue_whatever_its_own_rights(synthesize, queue, sender):
     synthesis = synthesize()
     arn = _arn(synthesis, "AWS::SQS::Queue", queue)
     assert synthesis.policy_of("AWS::SQS::Queue", queue) == [
@@ -100,7 +99,7 @@ def test_nobody_but_one_role_sends_to_a_queue_whatever_its_own_rights(synthesize
 
 
 @pytest.mark.fault(24)
-def test_only_auto_scaling_whose_role_has_the_right_itself_publishes_events_of_the_groups(synthesize: Any) -> None:
+def test_only_auto_scaling_whose_role_has_the_right_itself_publishes_events_of_the_groups(synthesize):
     synthesis = synthesize()
     topic = {"Ref": _name(synthesis, "AWS::SNS::Topic", "LaunchEvents")}
     assert synthesis.policy_of("AWS::SNS::Topic", "LaunchEvents") == [
@@ -128,7 +127,7 @@ def test_only_auto_scaling_whose_role_has_the_right_itself_publishes_events_of_t
 
 
 @pytest.mark.fault(31, 35)
-def test_dead_letters_are_kept_for_two_weeks(synthesize: Any) -> None:
+def test_dead_letters_are_kept_for_two_weeks(synthesize):
     synthesis = synthesize()
     dead_letters = _arn(synthesis, "AWS::SQS::Queue", "DeadLetters")
     queues = {

@@ -1,8 +1,5 @@
 """Choices that cannot work on EKS are refused at synthesis, with a way out."""
 
-from collections.abc import Callable
-from typing import Any
-
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
@@ -172,15 +169,13 @@ GROUP = "arn:aws:resource-groups:us-east-1:111122223333:group/mine"
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_wrong_choices_are_refused_with_a_way_out(
-    make_stack: Callable[..., cdk.Stack], props: dict[str, Any], message: str
-) -> None:
+def test_wrong_choices_are_refused_with_a_way_out(make_stack, props, message):
     with pytest.raises(ValueError, match="must") as caught:
         EksTraining(make_stack(), "Training", **props)
     assert str(caught.value)[: len(message)] == message
 
 
-def make_vpc(stack: cdk.Stack, *zones: str) -> ec2.IVpc:
+def make_vpc(stack, *zones):
     return ec2.Vpc.from_vpc_attributes(
         stack,
         "Vpc",
@@ -190,7 +185,7 @@ def make_vpc(stack: cdk.Stack, *zones: str) -> ec2.IVpc:
     )
 
 
-def test_a_vpc_with_one_zone_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
+def test_a_vpc_with_one_zone_is_refused(make_stack):
     """EKS user guide, "VPC and subnet considerations": the subnets of a cluster are in at least two zones."""
     stack = make_stack()
     with pytest.raises(ValueError, match="must") as caught:
@@ -201,7 +196,7 @@ def test_a_vpc_with_one_zone_is_refused(make_stack: Callable[..., cdk.Stack]) ->
     )
 
 
-def test_a_file_system_that_is_mounted_without_iam_is_refused(make_stack: Callable[..., cdk.Stack]) -> None:
+def test_a_file_system_that_is_mounted_without_iam_is_refused(make_stack):
     stack = make_stack()
     vpc = make_vpc(stack, "us-east-1a", "us-east-1b")
     shared = SharedFileSystem(stack, "Shared", vpc=vpc, subnet=vpc.private_subnets[0])
@@ -209,7 +204,7 @@ def test_a_file_system_that_is_mounted_without_iam_is_refused(make_stack: Callab
         EksTraining(stack, "Training", network=Network(vpc=vpc), storage=Storage(file_system=shared))
 
 
-def test_a_policy_or_a_group_cannot_submit(make_stack: Callable[..., cdk.Stack]) -> None:
+def test_a_policy_or_a_group_cannot_submit(make_stack):
     """EKS API reference, CreateAccessEntry: the principal is a role or a user."""
     stack = make_stack()
     training = EksTraining(stack, "Training", image=IMAGE)
@@ -218,7 +213,7 @@ def test_a_policy_or_a_group_cannot_submit(make_stack: Callable[..., cdk.Stack])
             training.grant_submit(grantee)
 
 
-def test_a_stack_name_that_leaves_the_cluster_no_room_is_refused(make_app: Callable[..., cdk.App]) -> None:
+def test_a_stack_name_that_leaves_the_cluster_no_room_is_refused(make_app):
     """EKS API reference, CreateCluster: a name has at most 100 characters."""
     EksTraining(cdk.Stack(make_app(), "a" * 82), "Training", image=IMAGE)
     with pytest.raises(ValueError, match=r"^stack_name must leave the name of the cluster at most 100 characters on "):

@@ -1,9 +1,5 @@
 """Choices that cannot work on EMR are refused at synthesis, with a way out."""
 
-from collections.abc import Callable
-from typing import Any
-
-import aws_cdk as cdk
 import pytest
 from aws_cdk import Duration, Size
 
@@ -129,17 +125,13 @@ from deeplearning_cdk.emr.training import EmrTraining
     ],
     ids=repr,
 )
-def test_wrong_choices_are_refused_with_a_way_out(
-    make_stack: Callable[..., cdk.Stack], props: dict[str, Any], message: str
-) -> None:
+def test_wrong_choices_are_refused_with_a_way_out(make_stack, props, message):
     with pytest.raises(ValueError, match="must") as caught:
         EmrTraining(make_stack(), "Training", **props)
     assert str(caught.value)[: len(message)] == message
 
 
-def test_a_root_volume_below_that_of_the_deep_learning_ami_is_refused_with_an_image_of_ones_own(
-    make_stack: Callable[..., cdk.Stack],
-) -> None:
+def test_a_root_volume_below_that_of_the_deep_learning_ami_is_refused_with_an_image_of_ones_own(make_stack):
     stack = make_stack()
     with pytest.raises(
         ValueError, match=r"^root_volume must be at least 75 GiB for /aws/service/deeplearning/.*, got 74"

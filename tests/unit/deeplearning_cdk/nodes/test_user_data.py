@@ -21,7 +21,7 @@ from tests.unit.deeplearning_cdk.clusters import EVERYTHING, props_of
 
 
 @pytest.mark.parametrize("role", list(NodeRole))
-def test_user_data_is_a_shell_script_without_open_ends(synthesize: Any, role: NodeRole) -> None:
+def test_user_data_is_a_shell_script_without_open_ends(synthesize, role):
     text = synthesize().user_data(role)
     assert text.startswith("#!/bin/bash\n")
     checked = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False)
@@ -29,16 +29,16 @@ def test_user_data_is_a_shell_script_without_open_ends(synthesize: Any, role: No
     assert "__" not in text.replace('"__main__"', "").replace("__name__", "")
 
 
-def test_user_data_carries_the_program_that_fetches_the_agent_unchanged(synthesize: Any) -> None:
+def test_user_data_carries_the_program_that_fetches_the_agent_unchanged(synthesize):
     assert find_payload("fetch_agent.py").read_text() in synthesize().user_data(NodeRole.WORKER)
 
 
-def test_settings_contain_the_digest_of_the_assets_bytes(synthesize: Any) -> None:
+def test_settings_contain_the_digest_of_the_assets_bytes(synthesize):
     digest = hashlib.sha256(Path(pack_agent().path).read_bytes()).hexdigest()
     assert f'"{digest}"' in synthesize().user_data(NodeRole.MASTER)
 
 
-def test_settings_are_one_line_of_a_quoted_here_document(synthesize: Any) -> None:
+def test_settings_are_one_line_of_a_quoted_here_document(synthesize):
     text = synthesize().user_data(NodeRole.MASTER)
     (line,) = (line for line in text.splitlines() if line.startswith('{"cluster":'))
     assert line.endswith("}")
@@ -46,7 +46,7 @@ def test_settings_are_one_line_of_a_quoted_here_document(synthesize: Any) -> Non
 
 
 @given(st.dictionaries(st.from_regex(r"__[A-Z]{1,8}__", fullmatch=True), st.text(), min_size=1, max_size=4))
-def test_every_placeholder_is_filled_by_its_value_and_values_are_not_read_again(values: dict[str, str]) -> None:
+def test_every_placeholder_is_filled_by_its_value_and_values_are_not_read_again(values):
     template = "|".join(values)
     assert fill("a.sh", template, values) == "|".join(values.values())
 
@@ -55,13 +55,13 @@ def test_every_placeholder_is_filled_by_its_value_and_values_are_not_read_again(
     ("template", "got"),
     [("__ONE__ __OTHER__", "['__ONE__', '__OTHER__']"), ("", "[]")],
 )
-def test_unknown_or_missing_placeholder_is_refused(template: str, got: str) -> None:
+def test_unknown_or_missing_placeholder_is_refused(template, got):
     with pytest.raises(ValueError, match="must") as caught:
         fill("bootstrap.sh", template, {"__ONE__": "1"})
     assert str(caught.value).startswith(f"bootstrap.sh must have the placeholders ['__ONE__'], got {got}; ")
 
 
-def test_text_over_the_limit_is_refused_with_room_for_what_is_known_later() -> None:
+def test_text_over_the_limit_is_refused_with_room_for_what_is_known_later():
     check_size("x" * (LIMIT - 2000))
     with pytest.raises(ValueError, match=f"user data must be at most {LIMIT} bytes, got about"):
         check_size("x" * LIMIT)
@@ -70,27 +70,25 @@ def test_text_over_the_limit_is_refused_with_room_for_what_is_known_later() -> N
         check_size({"Fn::Join": ["", tokens]})
 
 
-def test_bytes_are_counted_not_characters() -> None:
+def test_bytes_are_counted_not_characters():
     with pytest.raises(ValueError, match="user data must be at most"):
         check_size("ü" * (LIMIT // 2))
 
 
-def test_longest_props_still_fit(make_app: Any) -> None:
+def test_longest_props_still_fit(make_app):
     TrainingCluster(cdk.Stack(make_app(), "s" * 128), "Cluster", **props_of(EVERYTHING))
 
 
 CPU: dict[str, Any] = {"workers.instance_type": "m5.large"}
 
 
-def _commands(text: str) -> str:
+def _commands(text):
     match = re.search(r"<<'USER_DATA'\n(.*?)\nUSER_DATA\n", text, re.DOTALL)
     assert match is not None
     return match[1]
 
 
-def test_commands_that_are_added_later_are_in_the_user_data_of_their_group_in_order(
-    make_stack: Any, read_stack: Any
-) -> None:
+def test_commands_that_are_added_later_are_in_the_user_data_of_their_group_in_order(make_stack, read_stack):
     stack = make_stack()
     bucket = s3.Bucket(stack, "Models")
     cluster = TrainingCluster(stack, "Cluster", **props_of(CPU))
@@ -111,12 +109,12 @@ def test_commands_that_are_added_later_are_in_the_user_data_of_their_group_in_or
     assert _commands(synthesis.user_data(NodeRole.MASTER)).splitlines()[1:] == [command]
 
 
-def test_without_commands_there_are_none(synthesize: Any) -> None:
+def test_without_commands_there_are_none(synthesize):
     assert _commands(synthesize().user_data(NodeRole.MASTER)) == ""
 
 
 @pytest.fixture(scope="module")
-def cluster(make_app: Any) -> TrainingCluster:
+def cluster(make_app):
     return TrainingCluster(cdk.Stack(make_app(), "Stack"), "Cluster", **props_of(CPU))
 
 
@@ -132,15 +130,13 @@ def cluster(make_app: Any) -> TrainingCluster:
         (Token.as_number({"Ref": "Count"}), "commands[1] must be a text, got a token; "),
     ],
 )
-def test_a_command_that_would_not_reach_the_node_as_it_is_is_refused(
-    cluster: TrainingCluster, command: Any, message: str
-) -> None:
+def test_a_command_that_would_not_reach_the_node_as_it_is_is_refused(cluster, command, message):
     with pytest.raises(ValueError, match="must") as caught:
         cluster.workers.add_user_data("true", command)
     assert message in str(caught.value)
 
 
-def test_commands_count_for_the_limit(cluster: TrainingCluster) -> None:
+def test_commands_count_for_the_limit(cluster):
     cluster.master.add_user_data("true " + "x" * 1000)
     with pytest.raises(
         ValueError, match=rf"at most {LIMIT} bytes, got about .*take long commands as workers\.setup_script or master\."

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 import aws_cdk as cdk
 import pytest
@@ -18,17 +17,17 @@ every_prop = pytest.mark.parametrize("prop", PROPS)
 
 
 @pytest.fixture
-def commands() -> ec2.UserData:
+def commands():
     made = ec2.UserData.for_linux()
     made.add_commands("apt-get install -y htop", "echo ready")
     return made
 
 
-def _digest(path: str) -> str:
+def _digest(path):
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def test_each_role_has_its_own_scripts_with_their_digests_and_reads_no_other(synthesize: Any) -> None:
+def test_each_role_has_its_own_scripts_with_their_digests_and_reads_no_other(synthesize):
     synthesis = synthesize(**EVERYTHING)
     master, workers = (synthesis.settings(role) for role in NodeRole)
     scripts = (workers.setup_script, master.setup_script, master.run_script)
@@ -41,7 +40,7 @@ def test_each_role_has_its_own_scripts_with_their_digests_and_reads_no_other(syn
 
 
 @every_prop
-def test_a_role_may_be_without_what_another_has(prop: str) -> None:
+def test_a_role_may_be_without_what_another_has(prop):
     roles = plan({prop: EVERYTHING[prop]}).roles
     found = {
         f"{value}.{script}"
@@ -52,9 +51,7 @@ def test_a_role_may_be_without_what_another_has(prop: str) -> None:
     assert found == {prop}
 
 
-def test_user_data_of_linux_is_an_asset_of_what_it_renders_until_it_is_added_to(
-    make_stack: Any, read_stack: Any, commands: ec2.UserData
-) -> None:
+def test_user_data_of_linux_is_an_asset_of_what_it_renders_until_it_is_added_to(make_stack, read_stack, commands):
     stack = make_stack()
     TrainingCluster(
         stack, "Cluster", **props_of(dict.fromkeys(PROPS, commands) | {"workers.instance_type": "m5.large"})
@@ -73,25 +70,25 @@ def test_user_data_of_linux_is_an_asset_of_what_it_renders_until_it_is_added_to(
 
 
 @every_prop
-def test_user_data_that_linux_would_not_run_is_refused(prop: str) -> None:
+def test_user_data_that_linux_would_not_run_is_refused(prop):
     for made in (ec2.UserData.for_windows(), ec2.MultipartUserData(), ec2.UserData.custom("echo hello")):
         with pytest.raises(ValueError, match=rf"^{prop} must begin with #! and its interpreter, got a \w+; take ec2"):
             plan({prop: made})
 
 
-def test_user_data_with_the_line_ends_of_windows_is_refused(commands: ec2.UserData) -> None:
+def test_user_data_with_the_line_ends_of_windows_is_refused(commands):
     commands.add_commands("echo one\r\necho two")
     with pytest.raises(ValueError, match=r"^master\.run_script must end its lines as Linux does"):
         plan({"master.run_script": commands})
 
 
-def test_user_data_that_is_known_at_deployment_only_is_refused(commands: ec2.UserData) -> None:
+def test_user_data_that_is_known_at_deployment_only_is_refused(commands):
     commands.add_commands(f"echo {cdk.Aws.REGION}")
     with pytest.raises(ValueError, match=r"^master\.run_script must be known at synth, got .*; let it read"):
         plan({"master.run_script": commands})
 
 
 @every_prop
-def test_a_script_that_is_no_file_is_refused_by_its_name(tmp_path: Path, prop: str) -> None:
+def test_a_script_that_is_no_file_is_refused_by_its_name(tmp_path, prop):
     with pytest.raises(ValueError, match=rf"^{prop} must be a file, got .*absent"):
         plan({prop: str(tmp_path / "absent.sh")})

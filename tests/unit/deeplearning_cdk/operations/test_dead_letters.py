@@ -1,7 +1,5 @@
 """Undeliverable messages of topics and rules are kept in the cluster's dead letters, by right of queue and key."""
 
-from typing import Any
-
 import pytest
 
 from tests.unit.deeplearning_cdk.test_public_api import VARIANTS
@@ -10,15 +8,13 @@ every_variant = pytest.mark.parametrize("props", VARIANTS.values(), ids=VARIANTS
 """With a Capacity Block there are more rules, with a budget that stops there is one more topic."""
 
 
-def _dead_letters(synthesis: Any) -> dict[str, list[str]]:
+def _dead_letters(synthesis):
     (name,) = (name for name in synthesis.of_type("AWS::SQS::Queue") if "DeadLetters" in name)
     return {"Fn::GetAtt": [name, "Arn"]}
 
 
 @every_variant
-def test_every_subscription_and_every_target_keeps_what_it_cannot_deliver(
-    synthesize: Any, props: dict[str, Any]
-) -> None:
+def test_every_subscription_and_every_target_keeps_what_it_cannot_deliver(synthesize, props):
     synthesis = synthesize(**props)
     queue = _dead_letters(synthesis)
     subscriptions, rules = synthesis.of_type("AWS::SNS::Subscription"), synthesis.of_type("AWS::Events::Rule")
@@ -32,9 +28,7 @@ def test_every_subscription_and_every_target_keeps_what_it_cannot_deliver(
 
 
 @every_variant
-def test_the_dead_letter_queue_accepts_each_topic_and_rule_and_no_other_sender(
-    synthesize: Any, props: dict[str, Any]
-) -> None:
+def test_the_dead_letter_queue_accepts_each_topic_and_rule_and_no_other_sender(synthesize, props):
     # SNS developer guide, "Configuring an Amazon SNS dead-letter queue for a subscription"; EventBridge user guide,
     # "Using dead-letter queues to process undelivered events": both services tell SQS topic or rule.
     synthesis = synthesize(**props)
@@ -55,9 +49,7 @@ def test_the_dead_letter_queue_accepts_each_topic_and_rule_and_no_other_sender(
 
 
 @every_variant
-def test_no_timer_event_becomes_a_dead_letter_before_the_function_allows_its_timer(
-    synthesize: Any, props: dict[str, Any]
-) -> None:
+def test_no_timer_event_becomes_a_dead_letter_before_the_function_allows_its_timer(synthesize, props):
     # A refused target is not tried again, and the event is a dead letter at once (EventBridge user guide, the same
     # page); between a rule and the permission that names it CloudFormation takes seconds in which a minute may begin.
     synthesis = synthesize(**props)

@@ -1,9 +1,5 @@
 """Choices that cannot work on SageMaker are refused at synthesis, with a way out."""
 
-from collections.abc import Callable
-from typing import Any
-
-import aws_cdk as cdk
 import pytest
 from aws_cdk import Duration
 from aws_cdk import aws_ec2 as ec2
@@ -182,16 +178,14 @@ IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/team/train:1"
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_wrong_choices_are_refused_with_a_way_out(
-    make_stack: Callable[..., cdk.Stack], props: dict[str, Any], message: str
-) -> None:
+def test_wrong_choices_are_refused_with_a_way_out(make_stack, props, message):
     with pytest.raises(ValueError, match="must") as caught:
         SageMakerTraining(make_stack(), "Training", **props)
     assert str(caught.value)[: len(message)] == message
 
 
 @pytest.fixture
-def network(make_stack: Callable[..., cdk.Stack]) -> tuple[cdk.Stack, ec2.IVpc, ec2.ISecurityGroup]:
+def network(make_stack):
     stack = make_stack()
     vpc = ec2.Vpc.from_vpc_attributes(
         stack, "Vpc", vpc_id="vpc-1", availability_zones=["us-east-1a"], private_subnet_ids=["subnet-1"]
@@ -202,7 +196,7 @@ def network(make_stack: Callable[..., cdk.Stack]) -> tuple[cdk.Stack, ec2.IVpc, 
 @pytest.mark.parametrize(
     "choice", [{"mode": "efs"}, {"access_point_id": "fsap-0123456789abcdef0", "file_system_id": "fs-01234567"}], ids=str
 )
-def test_a_file_system_that_requires_tls_and_iam_is_refused(network: Any, choice: dict[str, Any]) -> None:
+def test_a_file_system_that_requires_tls_and_iam_is_refused(network, choice):
     """SageMaker API reference, FileSystemDataSource: it names a file system and a folder, and no access point."""
     stack, vpc, _ = network
     shared = SharedFileSystem(stack, "Shared", vpc=vpc, subnet=vpc.private_subnets[0], **choice)
@@ -210,7 +204,7 @@ def test_a_file_system_that_requires_tls_and_iam_is_refused(network: Any, choice
         SageMakerTraining(stack, "Training", network=Network(vpc=vpc), storage=Storage(file_system=shared))
 
 
-def test_a_lustre_whose_dns_name_has_no_id_is_refused(network: Any) -> None:
+def test_a_lustre_whose_dns_name_has_no_id_is_refused(network):
     stack, vpc, group = network
     lustre = LustreFileSystem.from_attributes(
         stack, "Lustre", dns_name="scratch.example.com", mount_name="abc", security_group=group

@@ -1,7 +1,6 @@
 """FSx for Lustre is made in the nodes' zone, is linked to the user's bucket, and is there before the nodes are."""
 
 import json
-from typing import Any
 
 import aws_cdk as cdk
 import pytest
@@ -25,16 +24,16 @@ KEPT, GOES = ("RetainExceptOnCreate", "Retain"), ("Delete", "Delete")
 
 
 @pytest.fixture(scope="module")
-def mounting(synthesize: Any) -> Any:
+def mounting(synthesize):
     """A cluster with a Lustre of its own in a new VPC, and data on it."""
     return synthesize(**WITH_LUSTRE)
 
 
-def _policies(entry: Any) -> tuple[Any, Any]:
+def _policies(entry):
     return entry.get("DeletionPolicy"), entry.get("UpdateReplacePolicy")
 
 
-def test_without_props_it_is_the_smallest_persistent_one_in_the_nodes_subnet(mounting: Any) -> None:
+def test_without_props_it_is_the_smallest_persistent_one_in_the_nodes_subnet(mounting):
     properties = dict(mounting.only(FILE_SYSTEM))
     (group,) = (name for name in mounting.of_type("AWS::EC2::SecurityGroup") if name.startswith("ClusterLustre"))
     (key,) = mounting.of_type("AWS::KMS::Key")
@@ -52,7 +51,7 @@ def test_without_props_it_is_the_smallest_persistent_one_in_the_nodes_subnet(mou
     }
 
 
-def test_size_deployment_and_throughput_are_those_that_fsx_has(make_stack: Any, read_stack: Any) -> None:
+def test_size_deployment_and_throughput_are_those_that_fsx_has(make_stack, read_stack):
     stack = make_stack()
     vpc = import_vpc(stack)
     for name, configuration in {
@@ -78,7 +77,7 @@ def test_size_deployment_and_throughput_are_those_that_fsx_has(make_stack: Any, 
 
 
 @pytest.mark.parametrize("role", list(NodeRole))
-def test_nodes_mount_it_by_its_name_beside_the_shared_file_system(mounting: Any, role: NodeRole) -> None:
+def test_nodes_mount_it_by_its_name_beside_the_shared_file_system(mounting, role):
     (name,) = mounting.of_type(FILE_SYSTEM)
     settings = mounting.settings(role)
     source = f"<{name}.DNSName>@tcp:/<{name}.LustreMountName>"
@@ -86,7 +85,7 @@ def test_nodes_mount_it_by_its_name_beside_the_shared_file_system(mounting: Any,
     assert settings.file_system.mount_point == "/efs"
 
 
-def test_clients_and_servers_reach_each_other_on_lustres_ports_and_no_others(mounting: Any) -> None:
+def test_clients_and_servers_reach_each_other_on_lustres_ports_and_no_others(mounting):
     synthesis = mounting
     (own,) = (name for name in synthesis.of_type("AWS::EC2::SecurityGroup") if name.startswith("ClusterLustre"))
     (nodes,) = (name for name in synthesis.of_type("AWS::EC2::SecurityGroup") if "NodesSecurityGroup" in name)
@@ -106,7 +105,7 @@ def test_clients_and_servers_reach_each_other_on_lustres_ports_and_no_others(mou
 
 
 @pytest.mark.parametrize("role", list(NodeRole))
-def test_no_node_starts_before_it_can_mount_it(mounting: Any, role: NodeRole) -> None:
+def test_no_node_starts_before_it_can_mount_it(mounting, role):
     synthesis = mounting
     before = synthesis.before(synthesis.group_id(role))
     for kind in (FILE_SYSTEM, LINK, RULE):
@@ -118,7 +117,7 @@ def test_no_node_starts_before_it_can_mount_it(mounting: Any, role: NodeRole) ->
 # --- Link to a bucket ---------------------------------------------------------------------------------
 
 
-def test_data_is_a_folder_of_its_name_that_follows_the_bucket_and_does_not_write_it(mounting: Any) -> None:
+def test_data_is_a_folder_of_its_name_that_follows_the_bucket_and_does_not_write_it(mounting):
     (name,) = mounting.of_type(FILE_SYSTEM)
     link = dict(mounting.only(LINK))
     assert link.pop("Tags") == [{"Key": "deeplearning:cluster", "Value": mounting.cluster_name}]
@@ -131,9 +130,7 @@ def test_data_is_a_folder_of_its_name_that_follows_the_bucket_and_does_not_write
     }
 
 
-def test_changes_are_exported_when_asked_to_a_bucket_that_may_be_of_the_same_stack(
-    make_stack: Any, read_stack: Any
-) -> None:
+def test_changes_are_exported_when_asked_to_a_bucket_that_may_be_of_the_same_stack(make_stack, read_stack):
     stack = make_stack()
     data = [DataSource("all", s3.Bucket(stack, "Data"), target="lustre"), DataSource("other", "team-data")]
     store(stack, import_vpc(stack), lustre=Lustre(export=True), data=data)
@@ -152,12 +149,12 @@ def test_changes_are_exported_when_asked_to_a_bucket_that_may_be_of_the_same_sta
         (("b", "team-data", "coco/"), ("a", "team-data", "coco/")),
     ],
 )
-def test_data_that_overlaps_in_s3_is_refused_as_fsx_would(first: Any, second: Any) -> None:
+def test_data_that_overlaps_in_s3_is_refused_as_fsx_would(first, second):
     with pytest.raises(ValueError, match=r"^storage\.data must not overlap on lustre, got "):
         check_links([DataSource(*first, "lustre"), DataSource(*second, "lustre")])
 
 
-def test_eight_links_are_taken_and_the_ninth_refused(make_stack: Any, read_stack: Any) -> None:
+def test_eight_links_are_taken_and_the_ninth_refused(make_stack, read_stack):
     data = [DataSource(f"part-{k}", "team-data", f"part-{k}/", "lustre") for k in range(9)]
     stack = make_stack()
     vpc = import_vpc(stack)
@@ -171,7 +168,7 @@ def test_eight_links_are_taken_and_the_ninth_refused(make_stack: Any, read_stack
 # --- Existing, shared and kept ------------------------------------------------------------------------
 
 
-def test_an_existing_one_is_mounted_and_nothing_of_it_is_made(make_stack: Any, read_stack: Any) -> None:
+def test_an_existing_one_is_mounted_and_nothing_of_it_is_made(make_stack, read_stack):
     stack = make_stack()
     lustre = LustreFileSystem.from_attributes(
         stack,
@@ -191,39 +188,39 @@ def test_an_existing_one_is_mounted_and_nothing_of_it_is_made(make_stack: Any, r
     assert len([rule for rule in synthesis.of_type(RULE).values() if "sg-0123456789abcdef0" in json.dumps(rule)]) == 4
 
 
-def test_two_clusters_mount_one_and_neither_waits_for_the_other(pair: Any) -> None:
+def test_two_clusters_mount_one_and_neither_waits_for_the_other(pair):
     assert (len(pair.of_type(FILE_SYSTEM)), len(pair.of_type(LINK))) == (1, 1)
     groups = [name for name in pair.of_type("AWS::AutoScaling::AutoScalingGroup") if name.startswith("One")]
     assert len(groups) == 2
     assert not [found for name in groups for found in pair.before(name) if found.startswith("Two")]
 
 
-def test_one_of_two_clusters_is_encrypted_with_the_key_of_the_first(pair: Any) -> None:
+def test_one_of_two_clusters_is_encrypted_with_the_key_of_the_first(pair):
     assert pair.only(FILE_SYSTEM)["KmsKeyId"]["Fn::GetAtt"][0].startswith("One")
 
 
-def test_one_of_several_clusters_counts_for_the_last_of_them_in_cost_reports(pair: Any) -> None:
+def test_one_of_several_clusters_counts_for_the_last_of_them_in_cost_reports(pair):
     functions = pair.of_type("AWS::Lambda::Function").items()
     (last,) = (entry for name, entry in functions if name.startswith("TwoCapacityAdjuster"))
     cluster = last["Properties"]["Environment"]["Variables"]["DEEPLEARNING_CLUSTER"]
     assert pair.only(FILE_SYSTEM)["Tags"] == [{"Key": "deeplearning:cluster", "Value": cluster}]
 
 
-def test_one_of_several_clusters_is_kept_with_its_content(pair: Any) -> None:
+def test_one_of_several_clusters_is_kept_with_its_content(pair):
     resources = {name: entry for name, entry in pair.template["Resources"].items() if name.startswith("Lustre")}
     assert {entry["Type"] for entry in resources.values()} == {FILE_SYSTEM, LINK, "AWS::EC2::SecurityGroup", RULE}
     assert {_policies(entry) for entry in resources.values()} == {KEPT}
 
 
 @pytest.mark.fault(66)
-def test_one_in_the_clusters_own_vpc_goes_with_it_and_does_not_hold_its_subnet(mounting: Any) -> None:
+def test_one_in_the_clusters_own_vpc_goes_with_it_and_does_not_hold_its_subnet(mounting):
     own = {name: entry for name, entry in mounting.template["Resources"].items() if name.startswith("ClusterLustre")}
     assert {FILE_SYSTEM, LINK} <= {entry["Type"] for entry in own.values()}
     assert {_policies(entry) for entry in own.values()} <= {GOES, (None, None)}
 
 
 @pytest.mark.fault(66)
-def test_a_clusters_own_one_follows_the_removal_policy_in_the_users_vpc_alone(make_stack: Any, read_stack: Any) -> None:
+def test_a_clusters_own_one_follows_the_removal_policy_in_the_users_vpc_alone(make_stack, read_stack):
     stack = make_stack()
     vpc = import_vpc(stack)
     values = {"lustre": Lustre(), "data": [DataSource("train", "team-data", "coco/train/", "lustre")]}
@@ -236,7 +233,7 @@ def test_a_clusters_own_one_follows_the_removal_policy_in_the_users_vpc_alone(ma
         assert found == {"Mine": KEPT, "Gone": GOES, "Made": GOES}
 
 
-def test_it_is_in_the_first_private_subnet_by_default(make_stack: Any, read_stack: Any) -> None:
+def test_it_is_in_the_first_private_subnet_by_default(make_stack, read_stack):
     stack = make_stack()
     LustreFileSystem(stack, "First", vpc=import_vpc(stack))
     named = ec2.Subnet.from_subnet_id(stack, "Subnet", "subnet-1")
@@ -248,33 +245,33 @@ def test_it_is_in_the_first_private_subnet_by_default(make_stack: Any, read_stac
 
 
 @pytest.mark.parametrize(("lustre", "outlives"), [(None, False), (Lustre(), True)])
-def test_the_clusters_key_outlives_the_stack_with_a_lustre_that_may(lustre: Lustre | None, outlives: bool) -> None:  # noqa: FBT001
+def test_the_clusters_key_outlives_the_stack_with_a_lustre_that_may(lustre, outlives):
     assert Storage(file_system="fs-0123abcd", backup=False, lustre=lustre).outlives_stack is outlives
 
 
 # --- Image --------------------------------------------------------------------------------------------
 
 
-def _is_warned_about(stack: cdk.Stack, props: dict[str, Any]) -> bool:
+def _is_warned_about(stack, props):
     add_warnings(stack, plan(props), Spending(), isolated=False, has_lustre=True)
     return any(NO_LUSTRE_CLIENT in str(entry.data) for entry in stack.node.metadata)
 
 
-def test_amazon_linux_installs_its_client(make_stack: Any) -> None:
+def test_amazon_linux_installs_its_client(make_stack):
     props = {"software.image": NodeImage.deep_learning_amazon_linux(), "workers.instance_type": "g5.12xlarge"}
     assert plan({"storage.lustre": Lustre(), **props}).image.packages["mount.lustre"] == ("lustre-client",)
     assert "mount.lustre" not in plan(props).image.packages
     assert not _is_warned_about(make_stack(), {"storage.lustre": Lustre(), **props})
 
 
-def test_images_without_a_client_of_their_own_are_warned_about(make_stack: Any, mounting: Any) -> None:
+def test_images_without_a_client_of_their_own_are_warned_about(make_stack, mounting):
     assert _is_warned_about(make_stack(), WITH_LUSTRE)
     assert "mount.lustre" not in mounting.settings(NodeRole.WORKER).packages
     (warning,) = (text for text in mounting.warnings if "mount.lustre" in text)
     assert "build an image with it as in the FSx for Lustre user guide" in warning
 
 
-def test_an_image_with_a_package_of_the_client_gets_no_warning(make_stack: Any) -> None:
+def test_an_image_with_a_package_of_the_client_gets_no_warning(make_stack):
     packages = {"mount.lustre": ("lustre-client-modules-{kernel}",)}
     image = NodeImage.from_ssm_parameter("/team/image", login_user="ubuntu", packages=packages)
     props = {**WITH_LUSTRE, "software.image": image}
@@ -302,16 +299,14 @@ def test_an_image_with_a_package_of_the_client_gets_no_warning(make_stack: Any) 
         ({"mount_point": "/usr"}, "lustre.mount_point must not be or lie in a folder of the system, "),
     ],
 )
-def test_a_file_system_that_fsx_would_refuse_or_nodes_could_not_mount_is_refused_first(
-    values: dict[str, Any], message: str
-) -> None:
+def test_a_file_system_that_fsx_would_refuse_or_nodes_could_not_mount_is_refused_first(values, message):
     with pytest.raises(ValueError, match="must") as caught:
         Lustre(**values)
     assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize(("shared", "own"), [("/efs", "/efs"), ("/efs", "/efs/fast"), ("/data/all", "/data")])
-def test_it_is_mounted_beside_the_shared_file_system(make_stack: Any, shared: str, own: str) -> None:
+def test_it_is_mounted_beside_the_shared_file_system(make_stack, shared, own):
     stack = make_stack()
     group = ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-0123456789abcdef0")
     existing = LustreFileSystem.from_attributes(
@@ -323,7 +318,7 @@ def test_it_is_mounted_beside_the_shared_file_system(make_stack: Any, shared: st
             Storage(mount_point=shared, lustre=lustre)
 
 
-def test_a_key_and_a_subnet_want_what_they_belong_to(make_stack: Any) -> None:
+def test_a_key_and_a_subnet_want_what_they_belong_to(make_stack):
     stack = make_stack()
     vpc, key = import_vpc(stack), kms.Key.from_key_arn(stack, "Key", KEY_ARN)
     scratch = Lustre(deployment="scratch")
@@ -338,8 +333,8 @@ def test_a_key_and_a_subnet_want_what_they_belong_to(make_stack: Any) -> None:
 
 
 def test_it_is_encrypted_with_the_users_key_where_one_is_given_and_never_with_one_of_another_stack(
-    make_app: Any, read_stack: Any
-) -> None:
+    make_app, read_stack
+):
     app = make_app()
     there, here = cdk.Stack(app, "There"), cdk.Stack(app, "Here")
     vpc, key = import_vpc(there), kms.Key(there, "Mine")
