@@ -220,10 +220,6 @@ def test_an_existing_file_system_has_no_resource_of_its_own(make_stack):
     assert storage.file_system.node.default_child is None
 
 
-def test_a_dashboard_has_a_name_that_no_other_stack_or_region_can_have(synthesize):
-    assert "DashboardName" not in synthesize(**CPU).only("AWS::CloudWatch::Dashboard")
-
-
 # --- Security groups ----------------------------------------------------------------------------------
 
 

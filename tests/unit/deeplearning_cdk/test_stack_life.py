@@ -218,23 +218,3 @@ def test_no_queue_topic_or_table_lets_anyone_in_but_the_clusters_own_roles(synth
 def test_every_queue_answers_long_polls_by_default(synthesize):
     queues = synthesize().of_type("AWS::SQS::Queue").values()
     assert [queue["Properties"]["ReceiveMessageWaitTimeSeconds"] for queue in queues] == [20, 20, 20, 20]
-
-
-@pytest.mark.fault(31)
-def test_rings_of_workers_are_not_given_up_by_how_often_they_were_seen(synthesize):
-    queues = synthesize().of_type("AWS::SQS::Queue")
-    kept = [name for name, queue in queues.items() if "RedrivePolicy" not in queue["Properties"]]
-    assert sorted(re.sub(r"[0-9A-F]{8}$", "", name) for name in kept) == [
-        "ClusterCoordinationDeadLetters",
-        "ClusterCoordinationWorkerQueue",
-    ]
-
-
-@pytest.mark.fault(35)
-def test_an_alarm_goes_off_when_the_adjuster_fails_for_minutes(synthesize):
-    synthesis = synthesize()
-    alarm = synthesis.part("AWS::CloudWatch::Alarm", "AdjusterErrors")["Properties"]
-    assert (alarm["Namespace"], alarm["MetricName"]) == ("AWS/Lambda", "Errors")
-    (function,) = (name for name in synthesis.of_type("AWS::Lambda::Function") if "CapacityAdjuster" in name)
-    assert alarm["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": function}}]
-    assert (alarm["Threshold"], alarm["EvaluationPeriods"], alarm["Period"]) == (1, 3, 60)

@@ -9,7 +9,6 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_sns as sns
 
 from deeplearning_cdk import DataSource, EksTraining, Network, Purchase, Storage
 from deeplearning_cdk.catalog.instance_catalog import read_catalog
@@ -93,14 +92,6 @@ def test_pods_have_the_cluster_whose_events_they_send(make_stack, read_stack, mo
     (settings,) = packed
     (source,) = synthesis.only("AWS::Events::Rule")["EventPattern"]["source"]
     assert source == f"deeplearning-cdk.{settings.event_cluster}"
-
-
-def test_the_users_own_topic_receives_the_failures_of_jobs(make_stack, read_stack):
-    stack = make_stack()
-    EksTraining(stack, "Training", image=IMAGE, alarm_topic=sns.Topic(stack, "Mine"))
-    synthesis = read_stack(stack)
-    (name,) = synthesis.of_type("AWS::SNS::Topic")
-    assert synthesis.only("AWS::Events::Rule")["Targets"][0]["Arn"] == {"Ref": name}
 
 
 def test_name_of_the_cluster_is_another_one_in_each_creation_because_its_logs_stay(make):
@@ -357,12 +348,6 @@ def test_user_is_warned_that_nothing_stops_gpus_and_that_nobody_prepares_the_clu
 
 def test_user_is_warned_of_a_type_that_aws_has_retired(make):
     assert any("AWS has retired p3.8xlarge" in each for each in make(instance_type="p3.8xlarge").warnings)
-
-
-def test_feature_flags_of_the_users_app_change_nothing(make, make_stack, read_stack):
-    stack = make_stack(**json.loads((ROOT / "cdk.json").read_text())["context"])
-    EksTraining(stack, "Training", image=IMAGE, administrators=["arn:aws:iam::111122223333:role/Admin"])
-    assert read_stack(stack).template == make().template
 
 
 def test_commands_name_the_cluster_and_the_group_of_the_members(make_stack):

@@ -7,7 +7,6 @@ from pathlib import Path
 import aws_cdk as cdk
 import pytest
 from aws_cdk import Duration, Size
-from aws_cdk import aws_sns as sns
 
 from deeplearning_cdk import DataSource, JobEnvironment, Software, Storage
 from deeplearning_cdk.coordination.payload import Archive, keep_file
@@ -42,19 +41,6 @@ def test_cluster_has_uniform_groups_of_one_type_in_the_private_subnet_and_stays_
     assert properties["Applications"] == [{"Name": "Hadoop"}]
     assert properties["EbsRootVolumeSize"] == 100
     assert "AutoTerminationPolicy" not in properties
-
-
-def test_members_start_from_the_image_of_the_release_whose_python_runs_the_agent(make):
-    synthesis = make()
-    assert "CustomAmiId" not in synthesis.only(CLUSTER)
-    assert not [name for name in synthesis.template["Parameters"] if "ami" in name.lower()]
-    assert read_release(synthesis)["interpreter"] == "/usr/bin/python3.11"
-
-
-def test_an_image_of_the_users_has_the_python_of_the_base_deep_learning_image(make):
-    synthesis = make(image="ami-0123456789abcdef0")
-    assert synthesis.only(CLUSTER)["CustomAmiId"] == "ami-0123456789abcdef0"
-    assert read_release(synthesis)["interpreter"] == "/usr/bin/python3.12"
 
 
 def test_members_with_gpus_install_the_driver_only_where_the_release_has_none(make):
@@ -217,9 +203,11 @@ def test_settings_are_those_of_a_worker_without_the_services_of_ec2(make):
 
 
 @pytest.mark.parametrize(("image", "python"), [("emr", "3.11"), ("ami-0123456789abcdef0", "3.12")])
-def test_jobs_run_on_the_interpreter_of_the_agent(make, image, python):
+def test_members_start_from_the_image_whose_python_runs_agent_and_jobs(make, image, python):
     # The python3 of Amazon Linux is 3.9 for its life: AL2023 user guide, "Python in AL2023".
     synthesis = make(image=image)
+    assert synthesis.only(CLUSTER).get("CustomAmiId", "emr") == image
+    assert not [name for name in synthesis.template["Parameters"] if "ami" in name.lower()]
     environment = read_settings(synthesis).needs.environment
     assert environment is not None
     assert environment.interpreter == read_release(synthesis)["interpreter"] == f"/usr/bin/python{python}"
@@ -269,12 +257,3 @@ def test_failed_steps_and_a_failed_end_of_this_cluster_reach_the_topic(make):
     )
     assert publish["Action"] == "sns:Publish"
     assert "Condition" not in publish
-
-
-def test_the_users_own_topic_receives_the_failures(make_stack, read_stack):
-    stack = make_stack()
-    topic = sns.Topic(stack, "Mine")
-    EmrTraining(stack, "Training", alarm_topic=topic)
-    synthesis = read_stack(stack)
-    (name,) = synthesis.of_type("AWS::SNS::Topic")
-    assert synthesis.only("AWS::Events::Rule")["Targets"][0]["Arn"] == {"Ref": name}

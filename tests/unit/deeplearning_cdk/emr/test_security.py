@@ -281,28 +281,9 @@ def test_a_grant_reaches_the_instances_before_they_start(make_stack, read_stack)
     assert "ssm:StartSession" in str(synthesis.of_type("AWS::IAM::ManagedPolicy"))
 
 
-def test_feature_flags_of_the_users_app_change_nothing(make, make_stack, read_stack):
-    stack = make_stack(**json.loads((ROOT / "cdk.json").read_text())["context"])
-    EmrTraining(stack, "Training")
-    assert read_stack(stack).template == make().template
-
-
 def test_user_is_warned_of_endless_costs(make):
     found = {warning.rpartition("[ack: ")[2] for warning in make().warnings}
     assert found == {f"{NEVER_STOPS}]"}
-
-
-def test_descriptions_of_groups_and_rules_have_only_characters_that_ec2_takes(make):
-    resources = make().template["Resources"].values()
-    found = [
-        text
-        for entry in resources
-        if entry["Type"].startswith("AWS::EC2::SecurityGroup")
-        for name in ("Description", "GroupDescription")
-        if (text := entry["Properties"].get(name))
-    ]
-    assert len(found) > 20
-    assert [text for text in found if not re.fullmatch(r"[\w .:/()#,@\[\]+=&;{}!$*-]{1,255}", text)] == []
 
 
 def test_the_endpoint_of_s3_takes_what_emr_writes_with_credentials_of_its_own(make):

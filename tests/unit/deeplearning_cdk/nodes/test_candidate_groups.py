@@ -102,6 +102,7 @@ def test_the_nodes_of_a_candidate_know_its_hardware(synthesize):
 
 
 def test_the_groups_are_made_one_after_the_other_and_capacity_is_requested_after_all(synthesize):
+    """In a fresh account two at once race for the service-linked role: it "has been taken in this account"."""
     synthesis = synthesize(**ALL)
     groups = synthesis.of_type(GROUP)
     made = sorted(groups, key=lambda name: len(synthesis.before(name) & set(groups)))

@@ -86,9 +86,3 @@ def test_user_data_that_is_known_at_deployment_only_is_refused(commands):
     commands.add_commands(f"echo {cdk.Aws.REGION}")
     with pytest.raises(ValueError, match=r"^master\.run_script must be known at synth, got .*; let it read"):
         plan({"master.run_script": commands})
-
-
-@every_prop
-def test_a_script_that_is_no_file_is_refused_by_its_name(tmp_path, prop):
-    with pytest.raises(ValueError, match=rf"^{prop} must be a file, got .*absent"):
-        plan({prop: str(tmp_path / "absent.sh")})

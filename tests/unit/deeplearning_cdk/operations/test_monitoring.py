@@ -80,6 +80,7 @@ def _cluster_metrics(synthesis):
     return found
 
 
+@pytest.mark.fault(35)
 @pytest.mark.parametrize(
     ("props", "expected"),
     [
@@ -167,6 +168,8 @@ def test_gpus_are_watched_where_a_node_can_have_some_of_nvidia(props, *, has_gpu
 
 def test_every_alarm_goes_to_the_topic_and_takes_silence_as_good_and_aws_takes_its_times(synthesize):
     synthesis = synthesize(**STOPPING)
+    (function,) = (name for name in synthesis.of_type("AWS::Lambda::Function") if "CapacityAdjuster" in name)
+    assert _alarms(synthesis)["Errors"]["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": function}}]
     for alarm in _alarms(synthesis).values():
         assert alarm["AlarmActions"] == alarm.get("OKActions", alarm["AlarmActions"]) == [_topic(synthesis)]
         assert alarm.get("ActionsEnabled", True)
@@ -389,10 +392,6 @@ def test_used_up_budget_invokes_the_adjuster_through_its_own_topic(synthesize):
     assert https["Effect"] == "Deny"
     assert budgets["Principal"] == {"Service": "budgets.amazonaws.com"}
     assert budgets["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
-
-
-def test_cluster_without_a_budget_has_none(synthesize):
-    assert not synthesize().of_type("AWS::Budgets::Budget")
 
 
 @pytest.mark.parametrize("region", ["us-gov-west-1", "cn-north-1", "eusc-de-east-1"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from deeplearning_cdk import Lustre, Master, Network, NodeImage, Purchase, Spending, Storage, TrainingCluster, Workers
 from deeplearning_cdk.nodes.values import SetupTimeout
 from deeplearning_cdk.props.check import check_prop
-from deeplearning_cdk.training_cluster import _check_timeout, _count_formation_seconds
+from deeplearning_cdk.training_cluster import _count_formation_seconds
 from deeplearning_contract.names import NodeRole
 from tests.unit.deeplearning_cdk.clusters import plan
 
@@ -157,20 +157,6 @@ def test_capacity_that_is_known_only_at_deployment_is_refused():
 @pytest.mark.parametrize("minutes", [10, 12, 55, 720])
 def test_nodes_stop_at_least_a_minute_before_the_stack(minutes):
     assert 60 <= minutes * 60 - _count_formation_seconds(Duration.minutes(minutes)) <= 300
-
-
-@pytest.mark.fault(63)
-def test_default_setup_timeout_is_55_minutes(synthesize):
-    assert synthesize().only("AWS::CloudFormation::WaitCondition")["Timeout"] == str(55 * 60)
-
-
-def test_a_cluster_stops_later_than_its_stack_gives_up():
-    hour = Duration.hours(1)
-    assert _check_timeout(hour, Spending(stop_after=Duration.minutes(61))) is hour
-    with pytest.raises(
-        ValueError, match=r"spending\.stop_after must be more than setup_timeout \(60 minutes\), got 60 "
-    ):
-        _check_timeout(hour, Spending(stop_after=hour))
 
 
 @pytest.mark.parametrize(

@@ -115,23 +115,6 @@ def test_role_has_what_sagemaker_requires_and_nothing_else(make):
     }
 
 
-def test_an_overwritten_model_can_be_restored(make):
-    """All jobs write below one prefix; S3 keeps the former version, which their role can neither delete nor expire."""
-    synthesis = make()
-    bucket = synthesis.part("AWS::S3::Bucket", "ModelBucket")["Properties"]
-    assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
-    (rule,) = bucket["LifecycleConfiguration"]["Rules"]
-    assert rule["NoncurrentVersionExpiration"] == {"NoncurrentDays": 30}
-    on_s3 = {action for action in _role(synthesis) if action.startswith("s3:")}
-    assert on_s3 == {"s3:GetObject", "s3:ListBucket", "s3:PutObject"}
-
-
-def test_jobs_add_log_lines_and_delete_none(make):
-    rights = _role(make())
-    writes = {"logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"}
-    assert {action for action in rights if action.startswith("logs:")} == writes
-
-
 def test_role_removes_interfaces_until_the_subnet_and_the_group_are_deleted(make):
     """CloudFormation deletes what depends on a resource before it; SageMaker removes interfaces as the role."""
     synthesis = make(image=IMAGE)

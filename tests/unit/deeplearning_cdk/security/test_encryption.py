@@ -100,27 +100,14 @@ def test_the_clusters_own_key_allows_auto_scaling_by_condition_and_publishers(sy
     assert _policy(synthesize(), "Encryption") == [ADMINISTRATION, *SCALING, *TOPICS]
 
 
-def test_every_statement_with_any_principal_names_one_role_of_the_account(make_stack, read_stack):
+@pytest.mark.parametrize(("is_kept", "policy"), [(True, "RetainExceptOnCreate"), (False, "Delete")])
+def test_the_clusters_own_key_is_rotated_and_stays_while_it_encrypts_what_stays(
+    make_stack, read_stack, is_kept, policy
+):
     stack = make_stack()
-    ClusterEncryption(stack, "Encryption")
-    open_to_all = [each for each in _policy(read_stack(stack), "Key") if each["Principal"] == {"AWS": "*"}]
-    assert len(open_to_all) == 2
-    for statement in open_to_all:
-        assert statement["Condition"]["StringEquals"] == IS_SCALING
-
-
-def test_the_clusters_own_key_is_rotated_and_stays_with_the_data(make_stack, read_stack):
-    stack = make_stack()
-    ClusterEncryption(stack, "Encryption")
+    ClusterEncryption(stack, "Encryption", is_kept=is_kept)
     key = read_stack(stack).part("AWS::KMS::Key", "Key")
-    assert key["Properties"]["EnableKeyRotation"] is True
-    assert key["DeletionPolicy"] == "RetainExceptOnCreate"
-
-
-def test_the_clusters_own_key_goes_with_the_stack_when_it_encrypts_nothing_that_stays(make_stack, read_stack):
-    stack = make_stack()
-    ClusterEncryption(stack, "Encryption", is_kept=False)
-    assert read_stack(stack).part("AWS::KMS::Key", "Key")["DeletionPolicy"] == "Delete"
+    assert (key["Properties"]["EnableKeyRotation"], key["DeletionPolicy"]) == (True, policy)
 
 
 def test_a_key_of_the_same_app_gets_the_statements_without_a_warning(make_stack, read_stack):

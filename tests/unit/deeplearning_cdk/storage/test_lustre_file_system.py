@@ -85,25 +85,6 @@ def test_nodes_mount_it_by_its_name_beside_the_shared_file_system(mounting, role
     assert settings.file_system.mount_point == "/efs"
 
 
-def test_clients_and_servers_reach_each_other_on_lustres_ports_and_no_others(mounting):
-    synthesis = mounting
-    (own,) = (name for name in synthesis.of_type("AWS::EC2::SecurityGroup") if name.startswith("ClusterLustre"))
-    (nodes,) = (name for name in synthesis.of_type("AWS::EC2::SecurityGroup") if "NodesSecurityGroup" in name)
-    rules = [
-        (
-            entry["GroupId"]["Fn::GetAtt"][0],
-            entry["SourceSecurityGroupId"]["Fn::GetAtt"][0],
-            entry["FromPort"],
-            entry["ToPort"],
-        )
-        for entry in (rule["Properties"] for rule in synthesis.of_type(RULE).values())
-        if own in json.dumps(entry)
-    ]
-    pairs = [(own, own), (own, nodes), (nodes, own)]
-    assert sorted(rules) == sorted((*pair, *ports) for pair in pairs for ports in ((988, 988), (1018, 1023)))
-    assert all(rule["Properties"]["IpProtocol"] in ("tcp", "-1") for rule in synthesis.of_type(RULE).values())
-
-
 @pytest.mark.parametrize("role", list(NodeRole))
 def test_no_node_starts_before_it_can_mount_it(mounting, role):
     synthesis = mounting
