@@ -181,3 +181,14 @@ def test_the_mount_targets_of_a_users_file_system_admit_the_nodes(in_the_users_v
     assert not in_the_users_vpc.of_type("AWS::EFS::MountTarget")
     assert f'"GroupId": "{GROUP_ID}"' in _texts(in_the_users_vpc, "AWS::EC2::SecurityGroupIngress")
     assert in_the_users_vpc.settings(MASTER).file_system.source.startswith("fs-0123456789abcdef0.efs.")
+
+
+# --- Names of the CDK --------------------------------------------------------------------------------
+
+
+def test_a_nested_dict_in_pythons_spelling_would_be_lost_and_every_test_here_refuses_it(make_stack):
+    owner = {"owner_uid": "1", "owner_gid": "1", "permissions": "0755"}
+    with pytest.raises(AssertionError, match=r"would lose .*creation_info"):
+        efs.CfnAccessPoint(
+            make_stack(), "Point", file_system_id="fs-1", root_directory={"path": "/a", "creation_info": owner}
+        )

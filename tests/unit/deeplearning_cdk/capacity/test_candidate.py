@@ -43,9 +43,7 @@ def test_what_a_candidate_leaves_out_is_as_in_the_first():
     kinds = [each.roles[NodeRole.WORKER].purchase.kind for each in (first, there, spot, larger)]
     assert kinds == ["on-demand", "on-demand", "spot", "on-demand"]
     assert {each.roles[NodeRole.MASTER].purchase.kind for each in (first, there, spot, larger)} == {"on-demand"}
-
-
-def test_a_master_with_a_type_of_its_own_keeps_it_in_every_candidate():
+    # A master with a type of its own keeps it.
     assert {each.master.name for each in ask(LARGER, **{"master.instance_type": "m5.large"}).candidates} == {"m5.large"}
 
 
@@ -236,19 +234,13 @@ def test_subnets_are_refused_without_their_zone_or_their_vpc(stack):
         ask(Candidate(availability_zone="us-east-1b", master_subnet=subnet))
 
 
-def test_a_zone_that_is_no_text_at_synth_is_refused():
-    with pytest.raises(ValueError, match="availability_zone must be known at synth, got a token"):
-        Candidate(availability_zone=cdk.Fn.select(1, cdk.Fn.get_azs()))
-
-
-def test_more_than_seven_fallbacks_are_refused():
+def test_fallbacks_are_at_most_seven_in_zones_that_synth_knows_and_patience_is_for_them():
     zones = [Candidate(availability_zone=f"us-east-1{letter}") for letter in "bcdefghi"]
     assert len(Workers(fallbacks=zones[:7]).fallbacks) == 7
     with pytest.raises(ValueError, match=r"workers\.fallbacks must have at most 7 candidates, got 8; leave"):
         Workers(fallbacks=zones)
-
-
-def test_patience_without_fallbacks_is_refused():
+    with pytest.raises(ValueError, match="availability_zone must be known at synth, got a token"):
+        Candidate(availability_zone=cdk.Fn.select(1, cdk.Fn.get_azs()))
     with pytest.raises(ValueError, match=r"workers\.patience must be left out without .*, got 5 minutes; name"):
         Workers(patience=Duration.minutes(5))
 

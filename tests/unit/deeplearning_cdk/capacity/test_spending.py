@@ -10,22 +10,9 @@ from tests.unit.deeplearning_cdk.clusters import EVERYTHING, warn
 HOUR = Duration.hours(1)
 
 
-def _adjuster_variables(synthesis):
-    function = synthesis.part("AWS::Lambda::Function", "CapacityAdjuster")
-    return dict(function["Properties"]["Environment"]["Variables"])
-
-
-def test_the_adjuster_has_the_deadline_and_only_the_master_the_idle_time(synthesize):
-    synthesis = synthesize(**EVERYTHING)
-    assert _adjuster_variables(synthesis)["DEEPLEARNING_STOP_AFTER_SECONDS"] == "3600"
-    assert synthesis.settings(NodeRole.MASTER).stop_when_idle_seconds == 1800
-    assert synthesis.settings(NodeRole.WORKER).stop_when_idle_seconds == 0
-
-
-def test_without_an_end_no_settings_contain_one(synthesize):
-    synthesis = synthesize()
-    assert "DEEPLEARNING_STOP_AFTER_SECONDS" not in _adjuster_variables(synthesis)
-    assert synthesis.settings(NodeRole.MASTER).stop_when_idle_seconds == 0
+def test_only_the_master_has_the_idle_time(synthesize):
+    settings = [synthesize(**props).settings(role) for props in (EVERYTHING, {}) for role in NodeRole]
+    assert [each.stop_when_idle_seconds for each in settings] == [1800, 0, 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -84,10 +84,6 @@ def test_settings_contain_the_compute_capability_of_nvidia_gpus():
     assert describe_hardware(described).compute_capability == ""
 
 
-def test_first_card_of_p6_b300_takes_no_efa():
-    assert read_catalog()["p6-b300.48xlarge"].efa_cards == tuple(range(1, 17))
-
-
 def test_arm_and_burstable_types_are_distinguished():
     catalog = read_catalog()
     assert catalog["c7g.large"].architecture == "arm64"
@@ -96,27 +92,13 @@ def test_arm_and_burstable_types_are_distinguished():
     assert catalog["m5.large"].is_clusterable
 
 
-def test_types_may_be_objects_of_cdk():
+def test_types_may_be_objects_of_cdk_but_must_be_known_at_synth_and_not_empty():
     assert describe_instance_type("workers.instance_type", ec2.InstanceType("m5.large")).name == "m5.large"
-
-
-def test_type_that_is_known_only_at_deployment_is_refused():
     with pytest.raises(ValueError, match=r"workers\.instance_type must be known at synth, got a token"):
         describe_instance_type("workers.instance_type", Aws.STACK_NAME)
-
-
-@pytest.mark.parametrize(
-    ("prop", "named"),
-    [("workers.instance_type", "workers.instance_type"), ("master.instance_type", "master.instance_type")],
-)
-def test_an_empty_type_is_not_the_default_type(prop, named):
-    with pytest.raises(ValueError, match=f"^{named} must be an instance type of the catalogue of .*, got ''; "):
-        plan({prop: ""})
-
-
-def test_unknown_family_names_its_nearest():
-    with pytest.raises(ValueError, match=r"got 'p55\.48xlarge'; take one of p5"):
-        describe_instance_type("workers.instance_type", "p55.48xlarge")
+    for prop in ("workers.instance_type", "master.instance_type"):
+        with pytest.raises(ValueError, match=f"^{prop} must be an instance type of the catalogue of .*, got ''; "):
+            plan({prop: ""})
 
 
 def test_retired_types_are_no_longer_current_and_name_a_current_successor():
@@ -149,13 +131,10 @@ def test_no_type_with_gpus_gets_an_image_without_a_driver():
         ({"name": "x.large", "efa_cards": (1,)}, "efa_cards must be indexes below network_cards, got 1 of 1"),
     ],
 )
-def test_described_type_must_make_sense(facts, message):
+def test_described_type_must_make_sense_and_is_nvidias_by_default(facts, message):
     with pytest.raises(ValueError, match="must") as caught:
         InstanceTypeFacts(**facts)
     assert str(caught.value).startswith(message)
-
-
-def test_described_type_with_gpus_is_nvidias_by_default():
     assert InstanceTypeFacts(name="p9.48xlarge", gpu_count=8).accelerator == "NVIDIA"
     assert InstanceTypeFacts(name="c9.large").accelerator is None
 
@@ -187,7 +166,14 @@ def test_a_type_as_other_services_or_people_write_it_is_proposed_as_ec2_writes_i
         describe_instance_type("workers.instance_type", name)
 
 
-@pytest.mark.parametrize(("name", "nearest"), [("p6-b200-48xlarge", "p6-b200.48xlarge"), ("p2.xl", "g5.xlarge")])
-def test_a_dash_of_the_family_stays_and_a_retired_type_is_replaced(name, nearest):
-    with pytest.raises(ValueError, match=rf"; take {nearest}, or describe"):
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("p6-b200-48xlarge", "p6-b200.48xlarge, or describe"),
+        ("p2.xl", "g5.xlarge, or describe"),
+        ("p55.48xlarge", "one of p5"),
+    ],
+)
+def test_the_nearest_current_type_is_proposed_and_a_dash_of_its_family_stays(name, nearest):
+    with pytest.raises(ValueError, match=rf"got '{name}'; take {nearest}"):
         describe_instance_type("workers.instance_type", name)

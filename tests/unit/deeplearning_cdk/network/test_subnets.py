@@ -1,5 +1,6 @@
-"""Routes, VPCs and environments of what the user passes: what cannot work on AWS is refused at synth."""
+"""Subnets fit their VPC and hold their nodes, and what cannot work on AWS is refused at synth."""
 
+import ipaddress
 from collections.abc import Callable
 
 import aws_cdk as cdk
@@ -9,9 +10,10 @@ from aws_cdk import aws_efs as efs
 
 from deeplearning_cdk import LustreFileSystem, Network, SharedFileSystem, Storage, TrainingCluster, Workers
 from deeplearning_cdk.emr.training import EmrTraining
-from deeplearning_cdk.network.cluster_network import ClusterNetwork
+from deeplearning_cdk.network.addresses import VpcCidr, check_addresses, plan_subnets, usable_addresses
+from deeplearning_cdk.props.check import check_prop
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
-from tests.unit.deeplearning_cdk.network.test_cluster_network import ZONE, _import_vpc
+from tests.unit.deeplearning_cdk.network.test_cluster_network import ZONE, _choose, _import_vpc
 
 Make = Callable[..., cdk.Stack]
 PUBLIC, PRIVATE, ISOLATED = (
@@ -33,10 +35,6 @@ def _make_vpc(scope, *tiers, name="Mine", nat_gateways=None):
         subnet_configuration=list(tiers) or None,
         restrict_default_security_group=False,
     )
-
-
-def _choose(stack, *, public_master=False, **values):
-    return ClusterNetwork(stack, "Network", Network(**values), public_master=public_master)
 
 
 def _find_problems(network):
@@ -68,28 +66,33 @@ def _worker_by_id(stack):
     return {**_imported(stack), "worker_subnet": subnet}
 
 
-@pytest.mark.parametrize("make", [_isolated_only, _no_nat_gateways, _imported, _explicit_worker, _worker_by_id])
-def test_workers_without_a_route_to_the_internet_are_refused_unless_they_are_isolated(make_stack, make):
+def _explicit_master(stack):
+    vpc = _make_vpc(stack, PUBLIC, PRIVATE, ISOLATED)
+    return {"vpc": vpc, "master_subnet": vpc.isolated_subnets[0]}
+
+
+@pytest.mark.parametrize(
+    ("make", "prop"),
+    [
+        (_isolated_only, "worker_subnet"),
+        (_no_nat_gateways, "worker_subnet"),
+        (_imported, "worker_subnet"),
+        (_explicit_worker, "worker_subnet"),
+        (_worker_by_id, "worker_subnet"),
+        (_explicit_master, "master_subnet"),
+    ],
+)
+def test_nodes_without_a_route_to_the_internet_are_refused_unless_they_are_isolated(make_stack, make, prop):
     stack = make_stack()
-    values = make(stack)
-    said = (
-        r"^network\.worker_subnet must have a route to the Internet, got an isolated one \(.*\); pass network\.isolat"
-    )
+    said = rf"^network\.{prop} must have a route to the Internet, got an isolated one \(.*\); pass network\.isolat"
     with pytest.raises(ValueError, match=said):
-        _choose(stack, **values)
+        _choose(stack, **make(stack))
 
 
 def test_isolated_subnets_are_taken_with_isolated(make_stack):
     stack = make_stack()
     vpc = _make_vpc(stack, ISOLATED)
     assert _choose(stack, vpc=vpc, isolated=True).worker_subnet.subnet_id == vpc.isolated_subnets[0].subnet_id
-
-
-def test_a_master_without_a_route_to_the_internet_is_refused(make_stack):
-    stack = make_stack()
-    vpc = _make_vpc(stack, PUBLIC, PRIVATE, ISOLATED)
-    with pytest.raises(ValueError, match=r"^network\.master_subnet must have a route to the Internet, got an isolated"):
-        _choose(stack, vpc=vpc, master_subnet=vpc.isolated_subnets[0])
 
 
 @pytest.mark.parametrize("platform", [TrainingCluster, EmrTraining])
@@ -278,3 +281,35 @@ def test_a_vpc_is_taken_where_one_of_the_environments_is_known_at_deployment_onl
     app = make_app()
     vpc = _import_vpc(cdk.Stack(app, "Base", env=cdk.Environment(region="us-east-1")))
     assert _choose(cdk.Stack(app, "Stack"), vpc=vpc).vpc is vpc
+
+
+# --- Addresses ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefix", range(16, 27))
+def test_both_tiers_fit_and_the_nodes_get_the_larger(prefix):
+    sizes = plan_subnets(f"10.0.0.0/{prefix}")
+    whole = ipaddress.IPv4Network(f"10.0.0.0/{prefix}").num_addresses
+    private, public = 2 ** (32 - sizes.private_prefix), 2 ** (32 - sizes.public_prefix)
+    assert private + public <= whole
+    assert public <= private
+    assert sizes.public_prefix <= 28
+
+
+@pytest.mark.parametrize("cidr", ["10.0.0.0/15", "10.0.0.0/27", "10.0.0.0", "10.0.0.0/x", "::/64", ""])
+def test_other_networks_are_refused(cidr):
+    with pytest.raises(ValueError, match=r"network\.cidr must be"):
+        check_prop("network.cidr", cidr, VpcCidr)
+
+
+def test_five_addresses_of_a_subnet_are_not_usable():
+    assert usable_addresses(27) == 27
+
+
+def test_master_mount_target_and_endpoints_take_addresses_too():
+    check_addresses("it", 27, workers=25, has_master=True, isolated=False)
+    check_addresses("it", 27, workers=26, has_master=False, isolated=False)
+    check_addresses("it", 27, workers=19, has_master=True, isolated=True)
+    for workers, has_master, isolated in ((26, True, False), (27, False, False), (20, True, True)):
+        with pytest.raises(ValueError, match=f"got {workers}; lower"):
+            check_addresses("it", 27, workers=workers, has_master=has_master, isolated=isolated)

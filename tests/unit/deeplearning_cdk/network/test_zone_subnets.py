@@ -78,7 +78,7 @@ def test_a_vpc_without_room_for_a_further_subnet_is_refused(cidr, zone):
         plan_zone_block(cidr, "fallbacks", zone)
 
 
-def test_a_further_zone_has_a_private_subnet_with_a_route_to_the_nat_gateway_and_to_the_endpoints(stack, read_stack):
+def test_a_further_zone_has_a_private_subnet_with_routes_and_a_warning_of_the_price_of_traffic(stack, read_stack):
     make(stack, place("us-east-1b"), place("us-east-1b"))
     synthesis = read_stack(stack)
     (name,) = (name for name in synthesis.of_type("AWS::EC2::Subnet") if "Zone" in name)
@@ -97,6 +97,9 @@ def test_a_further_zone_has_a_private_subnet_with_a_route_to_the_nat_gateway_and
     assert association == {"RouteTableId": {"Ref": table}, "SubnetId": {"Ref": name}}
     for endpoint in synthesis.of_type("AWS::EC2::VPCEndpoint").values():
         assert {"Ref": table} in endpoint["Properties"]["RouteTableIds"]
+    (warning,) = (text for text in synthesis.warnings if "trafficBetweenZones" in text)
+    assert "nodes in us-east-1b reach the Internet through the NAT gateway in us-east-1a" in warning
+    assert "0.01 USD for each gigabyte" in warning
 
 
 def test_the_first_subnets_stay_and_each_zone_keeps_its_own_whatever_others_are_added(make_stack, read_stack):
@@ -110,13 +113,6 @@ def test_the_first_subnets_stay_and_each_zone_keeps_its_own_whatever_others_are_
     assert two == reordered
 
 
-def test_traffic_between_zones_is_warned_about_with_its_price(stack, read_stack):
-    make(stack, place("us-east-1b"))
-    (warning,) = (text for text in read_stack(stack).warnings if "trafficBetweenZones" in text)
-    assert "nodes in us-east-1b reach the Internet through the NAT gateway in us-east-1a" in warning
-    assert "0.01 USD for each gigabyte" in warning
-
-
 def test_isolated_nodes_of_a_further_zone_have_no_route_to_the_internet(stack, read_stack):
     make(stack, place("us-east-1b"), isolated=True)
     synthesis = read_stack(stack)
@@ -127,16 +123,13 @@ def test_isolated_nodes_of_a_further_zone_have_no_route_to_the_internet(stack, r
 # --- An existing VPC ----------------------------------------------------------------------------------
 
 
-def test_a_subnet_of_an_existing_vpc_is_found_by_its_zone(stack, vpc):
-    network = make(stack, place("us-east-1b"), vpc=vpc)
+@pytest.mark.parametrize(("public_master", "master"), [(False, "subnet-0000000b"), (True, "subnet-1000000b")])
+def test_subnets_of_an_existing_vpc_are_found_by_their_zone(stack, vpc, public_master, master):
+    network = make(stack, place("us-east-1b"), public_master=public_master, vpc=vpc)
     found = network.places["0"]
-    assert (found.worker_subnet.subnet_id, found.master_subnet.subnet_id) == ("subnet-0000000b", "subnet-0000000b")
+    assert (found.worker_subnet.subnet_id, found.master_subnet.subnet_id) == ("subnet-0000000b", master)
+    assert found.has_public_master is public_master
     assert {zone: each.subnet_id for zone, each in network.further_zones.items()} == {"us-east-1b": "subnet-0000000b"}
-
-
-def test_a_master_that_is_reached_by_ssh_is_in_the_public_subnet_of_the_zone(stack, vpc):
-    found = make(stack, place("us-east-1b"), public_master=True, vpc=vpc).places["0"]
-    assert (found.master_subnet.subnet_id, found.has_public_master) == ("subnet-1000000b", True)
 
 
 def test_a_fallback_in_the_first_zone_has_the_first_subnets(stack, vpc):
@@ -151,11 +144,34 @@ def test_subnets_of_the_users_are_taken(stack, vpc):
     assert network.places == {"0": NodePlace(own, own, has_public_master=False)}
 
 
-@pytest.mark.parametrize("field", ["worker_subnet", "master_subnet"])
-def test_a_subnet_in_another_zone_than_its_candidate_is_refused(stack, vpc, field):
-    own = {field: subnet_of(stack, "us-east-1c")}
-    with pytest.raises(ValueError, match=rf"us-east-1b\.{field} must lie in us-east-1b, got one in us-east-1c; pass"):
-        make(stack, place("us-east-1b", **own), vpc=vpc)
+def of_another_vpc(stack, _):
+    other = ec2.Vpc.from_vpc_attributes(
+        stack,
+        "Other",
+        vpc_id="vpc-0123456789abcdef1",
+        **ZONES,
+        private_subnet_ids=["subnet-3000000a", "subnet-3000000b"],
+    )
+    return other.private_subnets[1]
+
+
+def in_another_zone(stack, _):
+    return subnet_of(stack, "us-east-1c")
+
+
+@pytest.mark.parametrize(
+    ("field", "choose", "said"),
+    [
+        ("worker_subnet", in_another_zone, "must lie in us-east-1b, got one in us-east-1c; pass"),
+        ("master_subnet", in_another_zone, "must lie in us-east-1b, got one in us-east-1c; pass"),
+        ("worker_subnet", lambda _, vpc: vpc.public_subnets[1], "must have a route to the Internet"),
+        ("worker_subnet", of_another_vpc, r"must be in network\.vpc .*; pass one of"),
+    ],
+    ids=["worker elsewhere", "master elsewhere", "no route", "another VPC"],
+)
+def test_a_subnet_that_a_candidate_cannot_use_is_refused(stack, vpc, field, choose, said):
+    with pytest.raises(ValueError, match=rf"fallback in us-east-1b\.{field} {said}"):
+        make(stack, place("us-east-1b", **{field: choose(stack, vpc)}), vpc=vpc)
 
 
 @pytest.mark.parametrize("has_peer", [False, True])
@@ -173,21 +189,3 @@ def test_a_zone_without_the_subnet_that_the_nodes_need_is_refused(stack, has_pee
     rule = "master_subnet must be given .* no public" if has_peer else "worker_subnet must be given .* no private"
     with pytest.raises(ValueError, match=rf"{rule} subnet in us-east-1b, got none; pass"):
         make(stack, place("us-east-1b"), public_master=has_peer, vpc=vpc, **first)
-
-
-def test_a_subnet_without_a_route_is_refused(stack, vpc):
-    public = vpc.public_subnets[1]
-    with pytest.raises(ValueError, match=r"fallback in us-east-1b\.worker_subnet must have a route to the Internet"):
-        make(stack, place("us-east-1b", worker_subnet=public), vpc=vpc)
-
-
-def test_a_subnet_of_another_vpc_is_refused(stack, vpc):
-    other = ec2.Vpc.from_vpc_attributes(
-        stack,
-        "Other",
-        vpc_id="vpc-0123456789abcdef1",
-        **ZONES,
-        private_subnet_ids=["subnet-3000000a", "subnet-3000000b"],
-    )
-    with pytest.raises(ValueError, match=r"worker_subnet must be in network\.vpc .*; pass one of"):
-        make(stack, place("us-east-1b", worker_subnet=other.private_subnets[1]), vpc=vpc)

@@ -82,14 +82,6 @@ def test_anything_else_is_no_framework(framework):
         JobEnvironment.with_horovod(framework=framework)
 
 
-@pytest.mark.parametrize("framework", ["tensorflow==2.19.0", "tensorflow==2.20.0", "tensorflow==3.0.0"])
-def test_a_tensorflow_that_horovod_does_not_compile_against_is_refused(framework):
-    with pytest.raises(
-        ValueError, match=r"^framework must be a TensorFlow up to 2\.18, against which Horovod compiles"
-    ):
-        JobEnvironment.with_horovod(framework=framework)
-
-
 def test_a_tensorflow_without_a_wheel_for_the_images_python_is_refused():
     early, later = (JobEnvironment.with_horovod(framework=f"tensorflow=={each}") for each in ("2.15.1", "2.16.2"))
     with pytest.raises(

@@ -77,22 +77,17 @@ def test_size_deployment_and_throughput_are_those_that_fsx_has(make_stack, read_
 
 
 @pytest.mark.parametrize("role", list(NodeRole))
-def test_nodes_mount_it_by_its_name_beside_the_shared_file_system(mounting, role):
+def test_nodes_mount_it_beside_the_shared_file_system_and_none_starts_before_it_can(mounting, role):
     (name,) = mounting.of_type(FILE_SYSTEM)
     settings = mounting.settings(role)
     source = f"<{name}.DNSName>@tcp:/<{name}.LustreMountName>"
     assert settings.needs.lustre == FileSystemSettings("lustre", source, "relatime,flock", "/fsx")
     assert settings.file_system.mount_point == "/efs"
-
-
-@pytest.mark.parametrize("role", list(NodeRole))
-def test_no_node_starts_before_it_can_mount_it(mounting, role):
-    synthesis = mounting
-    before = synthesis.before(synthesis.group_id(role))
+    before = mounting.before(mounting.group_id(role))
     for kind in (FILE_SYSTEM, LINK, RULE):
-        assert set(synthesis.of_type(kind)) <= before, kind
-    (wait,) = synthesis.of_type("AWS::CloudFormation::WaitCondition")
-    assert set(synthesis.of_type(FILE_SYSTEM)) <= synthesis.before(wait)
+        assert set(mounting.of_type(kind)) <= before, kind
+    (wait,) = mounting.of_type("AWS::CloudFormation::WaitCondition")
+    assert name in mounting.before(wait)
 
 
 # --- Link to a bucket ---------------------------------------------------------------------------------
@@ -169,20 +164,12 @@ def test_an_existing_one_is_mounted_and_nothing_of_it_is_made(make_stack, read_s
     assert len([rule for rule in synthesis.of_type(RULE).values() if "sg-0123456789abcdef0" in json.dumps(rule)]) == 4
 
 
-def test_two_clusters_mount_one_and_neither_waits_for_the_other(pair):
+def test_two_clusters_mount_one_with_the_key_of_the_first_and_the_tag_of_the_last(pair):
     assert (len(pair.of_type(FILE_SYSTEM)), len(pair.of_type(LINK))) == (1, 1)
-    groups = [name for name in pair.of_type("AWS::AutoScaling::AutoScalingGroup") if name.startswith("One")]
-    assert len(groups) == 2
-    assert not [found for name in groups for found in pair.before(name) if found.startswith("Two")]
-
-
-def test_one_of_two_clusters_is_encrypted_with_the_key_of_the_first(pair):
     assert pair.only(FILE_SYSTEM)["KmsKeyId"]["Fn::GetAtt"][0].startswith("One")
-
-
-def test_one_of_several_clusters_counts_for_the_last_of_them_in_cost_reports(pair):
     functions = pair.of_type("AWS::Lambda::Function").items()
     (last,) = (entry for name, entry in functions if name.startswith("TwoCapacityAdjuster"))
+    # The one of several clusters counts for the last of them in cost reports.
     cluster = last["Properties"]["Environment"]["Variables"]["DEEPLEARNING_CLUSTER"]
     assert pair.only(FILE_SYSTEM)["Tags"] == [{"Key": "deeplearning:cluster", "Value": cluster}]
 
@@ -223,11 +210,6 @@ def test_it_is_in_the_first_private_subnet_by_default(make_stack, read_stack):
         name[:5]: entry["Properties"]["SubnetIds"] for name, entry in read_stack(stack).of_type(FILE_SYSTEM).items()
     }
     assert found == {"First": ["subnet-0"], "Named": ["subnet-1"]}
-
-
-@pytest.mark.parametrize(("lustre", "outlives"), [(None, False), (Lustre(), True)])
-def test_the_clusters_key_outlives_the_stack_with_a_lustre_that_may(lustre, outlives):
-    assert Storage(file_system="fs-0123abcd", backup=False, lustre=lustre).outlives_stack is outlives
 
 
 # --- Image --------------------------------------------------------------------------------------------
