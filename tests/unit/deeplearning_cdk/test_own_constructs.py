@@ -72,18 +72,11 @@ def test_a_file_system_of_the_app_is_mounted_once_its_mount_target_is_there(owne
 def test_a_file_system_without_the_vpc_of_its_mount_targets_is_refused(make_stack):
     stack = make_stack()
     mine = efs.FileSystem(stack, "Mine", vpc=_make_vpc(stack), allow_anonymous_access=True)
-    said = (
-        r"^network\.vpc must be given with storage\.file_system, got none; pass the VPC in which its mount targets are"
-    )
-    with pytest.raises(ValueError, match=said):
-        plan({"storage.file_system": mine, **CPU})
-
-
-def test_a_file_system_in_another_vpc_of_the_app_is_refused(make_stack):
-    stack = make_stack()
-    mine = efs.FileSystem(stack, "Mine", vpc=_make_vpc(stack), allow_anonymous_access=True)
     other = ec2.Vpc(stack, "Other", max_azs=1, restrict_default_security_group=False)
-    said = r"^network\.vpc must be the VPC of storage\.file_system, got .*/Other; pass the VPC in which its mount"
+    remedy = "pass the VPC in which its mount targets are"
+    with pytest.raises(ValueError, match=rf"^network\.vpc must be given with storage\.file_system, got none; {remedy}"):
+        plan({"storage.file_system": mine, **CPU})
+    said = rf"^network\.vpc must be the VPC of storage\.file_system, got .*/Other; {remedy}"
     with pytest.raises(ValueError, match=said):
         store(stack, other, file_system=mine)
 
@@ -95,6 +88,7 @@ def test_an_imported_file_system_is_mounted_with_iam_by_an_image_that_can(make_s
         stack, "Mine", file_system_id="fs-0123456789abcdef0", security_group=group
     )
     storage = store(stack, import_vpc(stack), mode="efs", file_system=mine)
+    assert storage.file_system.node.default_child is None
     synthesis = read_stack(stack)
     assert not synthesis.of_type("AWS::EFS::MountTarget")
     assert synthesis.only("AWS::EFS::AccessPoint")["FileSystemId"] == "fs-0123456789abcdef0"
@@ -132,21 +126,22 @@ def test_roles_of_the_app_get_the_rights_of_the_nodes_and_the_grants_of_users(sy
     assert any("s3:GetObject*" in json.dumps(policy) for policy in policies)
     before = owned.before(owned.group_id(role))
     assert {name for name in owned.of_type("AWS::IAM::ManagedPolicy") if "ClusterNodes" in name} <= before
-
-
-def test_the_master_recognizes_the_workers_by_the_role_of_the_app(owned):
+    # The master recognizes the workers by their role.
     (worker,) = (name for name in owned.of_type("AWS::IAM::Role") if "MyWorker" in name)
     assert owned.settings(NodeRole.MASTER).report_sender == f"<{worker}.RoleId>"
 
 
-def test_an_imported_role_that_may_be_changed_gets_its_rights(make_stack, read_stack):
+def test_a_role_gets_its_rights_unless_it_may_not_be_changed(make_stack, read_stack):
     stack = make_stack()
-    imported = iam.Role.from_role_arn(stack, "Mine", ROLE_ARN)
+    imported, mine = iam.Role.from_role_arn(stack, "Imported", ROLE_ARN), _make_role(stack).without_policy_updates()
     rights = [iam.PolicyStatement(actions=["sqs:SendMessage"], resources=["*"])]
-    make_node_role(stack, "Role", node_role=NodeRole.MASTER, statements=rights, own=imported)
+    for name, own in (("Changed", imported), ("Kept", mine)):
+        make_node_role(stack, name, node_role=NodeRole.MASTER, statements=rights, own=own)
     synthesis = read_stack(stack)
     assert synthesis.only("AWS::IAM::ManagedPolicy")["Roles"] == ["trainers"]
-    assert synthesis.warnings == []
+    assert not synthesis.policies("Mine")
+    (warning,) = synthesis.warnings
+    assert "master.role was imported as immutable" in warning
 
 
 def test_an_imported_role_that_is_not_changed_is_warned_about_with_what_it_needs(make_stack, read_stack):
@@ -159,16 +154,6 @@ def test_an_imported_role_that_is_not_changed_is_warned_about_with_what_it_needs
     (warning,) = [text for text in synthesis.warnings if "master.role" in text]
     for action in ("dynamodb:PutItem", "sqs:ReceiveMessage", "s3:GetObject", "autoscaling:SetDesiredCapacity"):
         assert action in warning
-
-
-def test_a_role_without_policy_updates_is_left_alone(make_stack, read_stack):
-    stack = make_stack()
-    rights = [iam.PolicyStatement(actions=["sqs:SendMessage"], resources=["*"])]
-    mine = _make_role(stack).without_policy_updates()
-    make_node_role(stack, "Role", node_role=NodeRole.MASTER, statements=rights, own=mine)
-    synthesis = read_stack(stack)
-    assert not synthesis.policies("Mine")
-    assert [text for text in synthesis.warnings if "master.role was imported as immutable" in text]
 
 
 def test_roles_that_cannot_be_those_of_nodes_are_refused(make_stack):
@@ -212,12 +197,6 @@ def test_escape_hatches_find_the_main_resources_and_groups_take_schedules_and_ho
     for kind in ("ScheduledAction", "LifecycleHook"):
         assert synthesis.only(f"AWS::AutoScaling::{kind}")["AutoScalingGroupName"] == name
     assert len(synthesis.template["Resources"]) == len(synthesize(**CPU).template["Resources"]) + 2
-
-
-def test_an_existing_file_system_has_no_resource_of_its_own(make_stack):
-    stack = make_stack()
-    storage = store(stack, import_vpc(stack), file_system="fs-0123456789abcdef0")
-    assert storage.file_system.node.default_child is None
 
 
 # --- Security groups ----------------------------------------------------------------------------------

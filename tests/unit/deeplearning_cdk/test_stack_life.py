@@ -98,22 +98,22 @@ def test_a_deleted_stack_leaves_its_logs_its_vault_the_key_and_a_new_file_system
 
 
 @pytest.mark.fault(66)
-def test_without_backups_and_with_a_file_system_of_the_users_a_deleted_stack_leaves_its_logs_alone(synthesize):
-    props = VARIANTS["existing-file-system"]
-    assert _staying(synthesize(**{"storage.backup": False}, **props)) == LOGS | PIN
-    assert _staying(synthesize(**{"storage.backup": False}, **CPU)) == LOGS | PIN | FILE_SYSTEM | {
-        "ClusterEncryptionKey": STAYS_UNLESS_ITS_CREATION_FAILS
-    }
-
-
-@pytest.mark.fault(66)
-def test_a_file_system_goes_with_the_stack_when_asked_but_its_backups_do_not(synthesize):
-    assert _staying(synthesize(**LASTING_CHANGES)) == LOGS | PIN | VAULT
-
-
-@pytest.mark.fault(66)
-def test_lustre_is_deleted_with_a_new_network(synthesize):
-    assert _staying(synthesize(**WITH_LUSTRE)) == LOGS | PIN | VAULT | FILE_SYSTEM
+@pytest.mark.parametrize(
+    ("props", "staying"),
+    [
+        ({"storage.backup": False, **VARIANTS["existing-file-system"]}, {}),
+        (
+            {"storage.backup": False, **CPU},
+            FILE_SYSTEM | {"ClusterEncryptionKey": STAYS_UNLESS_ITS_CREATION_FAILS},
+        ),
+        (LASTING_CHANGES, VAULT),
+        # A Lustre goes with its new network.
+        (WITH_LUSTRE, VAULT | FILE_SYSTEM),
+    ],
+    ids=["nothing of ours", "no backups", "file system goes when asked", "Lustre"],
+)
+def test_a_deleted_stack_leaves_what_the_user_chose_and_its_logs(synthesize, props, staying):
+    assert _staying(synthesize(**props)) == LOGS | PIN | staying
 
 
 @pytest.mark.fault(66)

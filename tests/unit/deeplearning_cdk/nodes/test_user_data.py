@@ -31,20 +31,14 @@ def test_user_data_is_a_shell_script_without_open_ends(synthesize, role):
     assert "__" not in text.replace('"__main__"', "").replace("__name__", "")
 
 
-def test_user_data_carries_the_program_that_fetches_the_agent_unchanged(synthesize):
-    assert find_payload("fetch_agent.py").read_text() in synthesize().user_data(NodeRole.WORKER)
-
-
-def test_settings_contain_the_digest_of_the_assets_bytes(synthesize):
-    digest = hashlib.sha256(Path(pack_agent().path).read_bytes()).hexdigest()
-    assert f'"{digest}"' in synthesize().user_data(NodeRole.MASTER)
-
-
-def test_settings_are_one_line_of_a_quoted_here_document(synthesize):
+def test_user_data_has_the_program_that_fetches_the_agent_its_digest_and_one_line_of_settings(synthesize):
     text = synthesize().user_data(NodeRole.MASTER)
+    assert find_payload("fetch_agent.py").read_text() in text
     (line,) = (line for line in text.splitlines() if line.startswith('{"cluster":'))
     assert line.endswith("}")
+    assert f'"{hashlib.sha256(Path(pack_agent().path).read_bytes()).hexdigest()}"' in text
     assert "<<'SETTINGS'" in text
+    assert _commands(text) == ""
 
 
 @given(st.dictionaries(st.from_regex(r"__[A-Z]{1,8}__", fullmatch=True), st.text(), min_size=1, max_size=4))
@@ -70,9 +64,7 @@ def test_text_over_the_limit_is_refused_with_room_for_what_is_known_later():
     tokens = [{"Ref": "AWS::Region"}] * 128
     with pytest.raises(ValueError, match="user data must be at most"):
         check_size({"Fn::Join": ["", tokens]})
-
-
-def test_bytes_are_counted_not_characters():
+    # Bytes are counted, not characters.
     with pytest.raises(ValueError, match="user data must be at most"):
         check_size("ü" * (LIMIT // 2))
 
@@ -109,10 +101,6 @@ def test_commands_that_are_added_later_are_in_the_user_data_of_their_group_in_or
     name = stack.get_logical_id(bucket.node.default_child)
     command = f"aws s3 cp s3://<{name}>/model . --region <AWS::Region>"
     assert _commands(synthesis.user_data(NodeRole.MASTER)).splitlines()[1:] == [command]
-
-
-def test_without_commands_there_are_none(synthesize):
-    assert _commands(synthesize().user_data(NodeRole.MASTER)) == ""
 
 
 @pytest.fixture(scope="module")
@@ -213,13 +201,15 @@ def test_user_data_that_linux_would_not_run_is_refused(prop):
             plan({prop: made})
 
 
-def test_user_data_with_the_line_ends_of_windows_is_refused(commands):
-    commands.add_commands("echo one\r\necho two")
-    with pytest.raises(ValueError, match=r"^master\.run_script must end its lines as Linux does"):
-        plan({"master.run_script": commands})
-
-
-def test_user_data_that_is_known_at_deployment_only_is_refused(commands):
-    commands.add_commands(f"echo {cdk.Aws.REGION}")
-    with pytest.raises(ValueError, match=r"^master\.run_script must be known at synth, got .*; let it read"):
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("echo one\r\necho two", "must end its lines as Linux does"),
+        (f"echo {cdk.Aws.REGION}", "must be known at synth, got .*; let it read"),
+    ],
+    ids=["line ends of Windows", "token"],
+)
+def test_user_data_that_nodes_would_not_get_as_it_is_is_refused(commands, command, said):
+    commands.add_commands(command)
+    with pytest.raises(ValueError, match=rf"^master\.run_script {said}"):
         plan({"master.run_script": commands})

@@ -24,6 +24,11 @@ IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/team/train:1"
 KIND = "AWS::SageMaker::NotebookInstance"
 
 
+@pytest.fixture
+def synthesis(make):
+    return make(image=IMAGE, instance_type="m5.xlarge", notebook=True)
+
+
 def read_script(synthesis):
     """Return the script of the start, with `<LogicalId>` for what is known at deployment only."""
     (lifecycle,) = synthesis.of_type("AWS::SageMaker::NotebookInstanceLifecycleConfig").values()
@@ -36,8 +41,7 @@ def test_there_is_no_notebook_unless_it_is_asked_for(make):
     assert not [each for each in synthesis.template["Resources"].values() if "Notebook" in each["Type"]]
 
 
-def test_the_notebook_is_in_the_private_subnet_without_root_and_with_the_key(make):
-    synthesis = make(image=IMAGE, instance_type="m5.xlarge", notebook=True)
+def test_the_notebook_is_in_the_private_subnet_without_root_and_with_the_key(synthesis):
     (instance,) = (each["Properties"] for each in synthesis.of_type(KIND).values())
     (subnet,) = read_training(synthesis).subnets
     assert render(instance["SubnetId"]) == subnet
@@ -51,8 +55,8 @@ def test_the_notebook_is_in_the_private_subnet_without_root_and_with_the_key(mak
     assert name not in str([rule["Properties"]["GroupId"] for rule in rules])
 
 
-def test_the_values_of_the_notebook_are_in_the_service_model_of_sagemaker(make):
-    (instance,) = make(image=IMAGE, instance_type="m5.xlarge", notebook=True).of_type(KIND).values()
+def test_the_values_of_the_notebook_are_in_the_service_model_of_sagemaker(synthesis):
+    (instance,) = synthesis.of_type(KIND).values()
     model = botocore.session.get_session().get_service_model("sagemaker")
     members = model.operation_model("CreateNotebookInstance").input_shape.members
     assert instance["Properties"]["InstanceType"] in members["InstanceType"].enum
@@ -60,8 +64,7 @@ def test_the_values_of_the_notebook_are_in_the_service_model_of_sagemaker(make):
     assert re.fullmatch(members["PlatformIdentifier"].metadata["pattern"], platform)
 
 
-def test_the_instance_waits_for_the_network_its_rights_and_the_key(make):
-    synthesis = make(image=IMAGE, instance_type="m5.xlarge", notebook=True)
+def test_the_instance_waits_for_the_network_its_rights_and_the_key(synthesis):
     (name,) = synthesis.of_type(KIND)
     needed = synthesis.before(name)
     for kind in ("AWS::EC2::NatGateway", "AWS::EC2::VPCEndpoint", "AWS::KMS::Key"):
@@ -71,8 +74,7 @@ def test_the_instance_waits_for_the_network_its_rights_and_the_key(make):
     assert rights <= needed
 
 
-def test_the_role_submits_reads_models_and_nothing_of_the_data(make):
-    synthesis = make(image=IMAGE, instance_type="m5.xlarge", notebook=True)
+def test_the_role_submits_reads_models_and_nothing_of_the_data(synthesis):
     allowed: dict[str, list[str]] = {}
     statements = [
         statement
@@ -94,8 +96,7 @@ def test_the_role_submits_reads_models_and_nothing_of_the_data(make):
     assert allowed["iam:PassRole"] == [read_training(synthesis).role_arn]
 
 
-def test_the_role_writes_the_logs_of_its_own_instance_alone(make):
-    synthesis = make(image=IMAGE, instance_type="m5.xlarge", notebook=True)
+def test_the_role_writes_the_logs_of_its_own_instance_alone(synthesis):
     (instance,) = synthesis.of_type(KIND).values()
     name = instance["Properties"]["NotebookInstanceName"]
     assert re.fullmatch(r"[0-9a-f]{8}-notebook-[0-9a-f]{8}", name)
@@ -120,9 +121,9 @@ def test_an_instance_that_is_replaced_gets_another_name(make_stack, read_stack):
     assert len(names) == 2
 
 
-def test_sagemaker_takes_the_role_as_it_documents_for_notebook_instances(make):
+def test_sagemaker_takes_the_role_as_it_documents_for_notebook_instances(synthesis):
     """SageMaker developer guide, "Cross-service confused deputy prevention", which does not name them."""
-    role = make(image=IMAGE, instance_type="m5.xlarge", notebook=True).part("AWS::IAM::Role", "NotebookRole")
+    role = synthesis.part("AWS::IAM::Role", "NotebookRole")
     (statement,) = role["Properties"]["AssumeRolePolicyDocument"]["Statement"]
     assert statement == {
         "Action": "sts:AssumeRole",
@@ -177,9 +178,9 @@ def test_an_installation_that_fails_ends_no_start_and_is_a_message_to_the_user(s
     assert "then stop and start the instance" in message
 
 
-def test_the_script_fits_into_a_lifecycle_configuration_and_is_a_program_of_bash(make):
+def test_the_script_fits_into_a_lifecycle_configuration_and_is_a_program_of_bash(synthesis):
     """SageMaker API reference, NotebookInstanceLifecycleHook: at most 16,384 characters of base64."""
-    script = read_script(make(image=IMAGE, instance_type="m5.xlarge", notebook=True))
+    script = read_script(synthesis)
     assert len(base64.b64encode(script.encode())) < MOST_CHARACTERS / 2
     assert script.startswith("#!/bin/bash\nset -- '<AWS::Region>' '")
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
@@ -215,8 +216,8 @@ def test_the_programs_are_the_notebook_its_job_and_the_command_and_always_the_sa
     assert Path(pack_notebook()) == first
 
 
-def test_the_rehearsal_refuses_a_notebook_by_its_types(make):
+def test_the_rehearsal_refuses_a_notebook_by_its_types(synthesis):
     with pytest.raises(UnsupportedError) as error:
-        require_support(make(image=IMAGE, instance_type="m5.xlarge", notebook=True).template)
+        require_support(synthesis.template)
     kinds = {finding.rpartition(" ")[2] for finding in error.value.findings}
     assert kinds == {KIND, "AWS::SageMaker::NotebookInstanceLifecycleConfig"}
