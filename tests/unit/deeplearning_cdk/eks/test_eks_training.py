@@ -37,7 +37,7 @@ def _launch(synthesis, part):
 # --- Control plane ------------------------------------------------------------------------------------
 
 
-def test_api_server_is_reached_from_the_vpc_alone_and_creation_gives_nobody_access(make):
+def test_api_server_is_reached_from_the_vpc_and_named_networks_alone_and_creation_gives_nobody_access(make):
     cluster = make().only("AWS::EKS::Cluster")
     network = cluster["ResourcesVpcConfig"]
     assert (network["EndpointPrivateAccess"], network["EndpointPublicAccess"]) == (True, False)
@@ -45,12 +45,14 @@ def test_api_server_is_reached_from_the_vpc_alone_and_creation_gives_nobody_acce
     access = cluster["AccessConfig"]
     assert access == {"AuthenticationMode": "API", "BootstrapClusterCreatorAdminPermissions": False}
     assert (cluster["Version"], cluster["UpgradePolicy"]) == ("1.35", {"SupportType": "STANDARD"})
-
-
-def test_named_networks_reach_the_api_server_and_nobody_else(make):
-    network = make(api_from=["54.240.193.130/32", "3.5.140.0/22"]).only("AWS::EKS::Cluster")["ResourcesVpcConfig"]
+    # Its name is another one in each creation, because its logs stay.
+    start, last = cluster["Name"]["Fn::Join"][1]
+    assert re.fullmatch(r"Stack-[0-9a-f]{8}-", start)
+    assert '{"Ref": "AWS::StackId"}' in json.dumps(last)
+    named = ["54.240.193.130/32", "3.5.140.0/22"]
+    network = make(api_from=named).only("AWS::EKS::Cluster")["ResourcesVpcConfig"]
     assert network["EndpointPrivateAccess"] is network["EndpointPublicAccess"] is True
-    assert network["PublicAccessCidrs"] == ["54.240.193.130/32", "3.5.140.0/22"]
+    assert network["PublicAccessCidrs"] == named
 
 
 def test_secrets_are_encrypted_with_the_key_and_all_logs_are_kept_for_a_time(make):
@@ -92,13 +94,6 @@ def test_pods_have_the_cluster_whose_events_they_send(make_stack, read_stack, mo
     (settings,) = packed
     (source,) = synthesis.only("AWS::Events::Rule")["EventPattern"]["source"]
     assert source == f"deeplearning-cdk.{settings.event_cluster}"
-
-
-def test_name_of_the_cluster_is_another_one_in_each_creation_because_its_logs_stay(make):
-    name = make().only("AWS::EKS::Cluster")["Name"]
-    start, last = name["Fn::Join"][1]
-    assert re.fullmatch(r"Stack-[0-9a-f]{8}-", start)
-    assert '{"Ref": "AWS::StackId"}' in json.dumps(last)
 
 
 @pytest.mark.parametrize(
@@ -214,23 +209,18 @@ def test_images_are_on_the_disk_that_the_system_has_for_them(make, node_image, d
     assert found == disks
 
 
-def test_templates_have_nothing_that_managed_node_groups_refuse(make):
+@pytest.mark.parametrize(
+    ("props", "capacity"), [({}, ["ON_DEMAND", "ON_DEMAND"]), ({"purchase": Purchase.spot()}, ["SPOT", "ON_DEMAND"])]
+)
+def test_spot_is_a_choice_of_the_members_group_and_templates_have_nothing_that_groups_refuse(make, props, capacity):
     """EKS user guide, "Customize managed nodes with launch templates": no subnet, no instance profile, no spot."""
-    for props in ({}, {"purchase": Purchase.spot()}):
-        synthesis = make(**props)
-        for part in ("Members", "System"):
-            launch = _launch(synthesis, part)
-            assert not launch.keys() & {"IamInstanceProfile", "InstanceMarketOptions", "InstanceType", "ImageId"}
-            assert all("SubnetId" not in each for each in launch["NetworkInterfaces"])
-            assert launch["MetadataOptions"] == {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}
-
-
-def test_spot_capacity_is_asked_for_by_the_group_of_the_members_alone(make):
-    synthesis = make(purchase=Purchase.spot())
-    assert [_group(synthesis, part)["CapacityType"] for part in ("NodesMembers", "NodesSystem")] == [
-        "SPOT",
-        "ON_DEMAND",
-    ]
+    synthesis = make(**props)
+    assert [_group(synthesis, part)["CapacityType"] for part in ("NodesMembers", "NodesSystem")] == capacity
+    for part in ("Members", "System"):
+        launch = _launch(synthesis, part)
+        assert not launch.keys() & {"IamInstanceProfile", "InstanceMarketOptions", "InstanceType", "ImageId"}
+        assert all("SubnetId" not in each for each in launch["NetworkInterfaces"])
+        assert launch["MetadataOptions"] == {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}
 
 
 def test_a_capacity_block_is_in_template_and_group(make):
@@ -295,7 +285,8 @@ def test_a_job_that_is_submitted_as_soon_as_the_document_exists_finds_all(make):
 
 
 def test_document_says_how_a_job_starts(make):
-    synthesis = make(members=4, queue="team", storage=Storage(mount_point="/mnt/efs"))
+    data = [DataSource("train", "images", "train/")]
+    synthesis = make(members=4, queue="team", storage=Storage(mount_point="/mnt/efs", data=data))
     document, settings = read_submission(synthesis), read_kubernetes(synthesis)
     assert (document.platform, document.login_user, document.training) == ("eks", "root", None)
     (cluster,) = synthesis.of_type("AWS::EKS::Cluster")
@@ -309,6 +300,9 @@ def test_document_says_how_a_job_starts(make):
     assert (settings.node_label, settings.has_nvidia_plugin) == ("deeplearning/member=true", True)
     (system,), (point,) = synthesis.of_type("AWS::EFS::FileSystem"), synthesis.of_type("AWS::EFS::AccessPoint")
     assert settings.volume_handle == f"<{system}>::<{point}>"
+    assert settings.data == (DataSettings("train", "images", "train/", "efs", ""),)
+    # The image is built unless the user brings one.
+    assert "cdk-hnb659fds-container-assets" in read_kubernetes(make(image=None)).image
 
 
 @pytest.mark.parametrize(
@@ -325,28 +319,16 @@ def test_document_names_what_the_nodes_have(make, props, found):
     assert (settings.gpu_count, settings.efa_count, settings.has_nvidia_plugin) == found
 
 
-def test_document_names_the_data_of_jobs(make):
-    settings = read_kubernetes(make(storage=Storage(data=[DataSource("train", "images", "train/")])))
-    assert settings.data == (DataSettings("train", "images", "train/", "efs", ""),)
-
-
-def test_image_is_built_unless_the_user_brings_one(make):
-    assert "cdk-hnb659fds-container-assets" in read_kubernetes(make(image=None)).image
-
-
 # --- Warnings and the rest ----------------------------------------------------------------------------
 
 
-def test_user_is_warned_that_nothing_stops_gpus_and_that_nobody_prepares_the_cluster(make):
+def test_user_is_warned_of_a_cluster_that_nobody_stops_or_prepares_and_of_a_retired_type(make):
     assert make(**CPU).warnings == []
     (cost,) = make().warnings
     assert NEVER_STOPS in cost
     assert "p3dn.24xlarge costs by the second" in cost
     (nobody,) = make(**CPU, administrators=()).warnings
     assert NO_ADMINISTRATOR in nobody
-
-
-def test_user_is_warned_of_a_type_that_aws_has_retired(make):
     assert any("AWS has retired p3.8xlarge" in each for each in make(instance_type="p3.8xlarge").warnings)
 
 

@@ -39,16 +39,12 @@ def _trust(synthesis, part):
     return statement
 
 
-def test_control_plane_has_the_least_that_eks_documents(make):
-    """EKS user guide, "Amazon EKS cluster IAM role"."""
-    rights = _rights(make(), "ControlPlaneRole")
+def test_control_plane_has_the_least_that_eks_documents_for_this_cluster_alone(make):
+    """EKS user guide, "Amazon EKS cluster IAM role" and "Cross-service confused deputy prevention in Amazon EKS"."""
+    synthesis = make()
+    rights = _rights(synthesis, "ControlPlaneRole")
     assert set(rights) == {"ec2:CreateTags", "kms:DescribeKey", *DESCRIBES}
     assert {action for action, resources in rights.items() if resources == ["*"]} == DESCRIBES
-
-
-def test_role_of_the_control_plane_is_for_this_cluster_alone(make):
-    """EKS user guide, "Cross-service confused deputy prevention in Amazon EKS"."""
-    synthesis = make()
     statement = _trust(synthesis, "ControlPlaneRole")
     assert statement["Principal"] == {"Service": "eks.amazonaws.com"}
     source = render(statement["Condition"]["ArnLike"]["aws:SourceArn"])
@@ -80,10 +76,8 @@ def test_pods_of_jobs_have_their_programs_their_sources_and_their_data_alone(mak
     assert "train/*" in keys
     assert any(key.startswith("deeplearning-jobs/Stack-") for key in keys)
     assert len(keys) == 2
-
-
-def test_pods_of_jobs_send_the_event_of_a_failed_job_of_their_cluster_alone(make):
-    (statement,) = (each for each in make().statements("JobRole") if each["Action"] == "events:PutEvents")
+    # They send the event of a failed job of their cluster alone.
+    (statement,) = (each for each in synthesis.statements("JobRole") if each["Action"] == "events:PutEvents")
     kinds = statement["Condition"]["ForAllValues:StringEquals"]
     assert kinds["events:detail-type"] in ("Deep Learning Job Failed", ["Deep Learning Job Failed"])
     assert re.fullmatch(r"deeplearning-cdk\.Stack-[0-9a-f]{8}", kinds["events:source"])

@@ -13,6 +13,7 @@ from deeplearning_cdk.coordination.payload import Archive, keep_file
 from deeplearning_cdk.emr import programs
 from deeplearning_cdk.emr.programs import render_bootstrap
 from deeplearning_cdk.emr.training import EmrTraining
+from deeplearning_cdk.warnings import NEVER_STOPS
 from deeplearning_cli.changes.effects import Effect
 from deeplearning_cli.changes.templates import compare_templates
 from deeplearning_contract.jobs.submission import SubmissionSettings
@@ -28,31 +29,29 @@ ROOT = Path(__file__).parents[4]
 def test_cluster_has_uniform_groups_of_one_type_in_the_private_subnet_and_stays_without_steps(make):
     properties = make().only(CLUSTER)
     instances = properties["Instances"]
-    assert instances["MasterInstanceGroup"] == {
-        "InstanceCount": 1,
-        "InstanceType": "g5.12xlarge",
-        "Market": "ON_DEMAND",
-        "Name": "primary",
-    }
-    assert instances["CoreInstanceGroup"] == {**instances["MasterInstanceGroup"], "InstanceCount": 2, "Name": "core"}
+    primary = {"InstanceCount": 1, "InstanceType": "g5.12xlarge", "Market": "ON_DEMAND", "Name": "primary"}
+    assert instances["MasterInstanceGroup"] == primary
+    assert instances["CoreInstanceGroup"] == {**primary, "InstanceCount": 2, "Name": "core"}
     assert "PrivateSubnet1" in instances["Ec2SubnetId"]["Ref"]
     assert instances["KeepJobFlowAliveWhenNoSteps"] is True
+    # Or a core instance with a full disk is replaced under its job: EMR API Reference, SetUnhealthyNodeReplacement, a
+    # node with more than 90 % of its disk in use is unhealthy.
+    assert instances["UnhealthyNodeReplacement"] is False
     assert properties["ReleaseLabel"] == "emr-7.14.0"
     assert properties["Applications"] == [{"Name": "Hadoop"}]
     assert properties["EbsRootVolumeSize"] == 100
     assert "AutoTerminationPolicy" not in properties
+    # The step waits for the members, and ends a cluster that cannot train.
+    wait = ["sudo", "-n", "/usr/local/bin/deeplearning-member", "wait"]
+    step = {"Args": wait, "Jar": "command-runner.jar"}
+    assert properties["Steps"] == [{"ActionOnFailure": "TERMINATE_CLUSTER", "HadoopJarStep": step, "Name": "metadata"}]
 
 
 def test_members_with_gpus_install_the_driver_only_where_the_release_has_none(make):
-    packages = read_settings(make()).packages
-    assert packages["nvidia-smi"] == (
-        "nvidia-release",
-        "kernel-devel-{kernel}",
-        "kernel-modules-extra-{kernel}",
-        "nvidia-open",
-    )
-    assert "nvidia-smi" not in read_settings(make(instance_type="m5.xlarge")).packages
-    assert "nvidia-smi" not in read_settings(make(image="ami-0123456789abcdef0")).packages
+    driver = ("nvidia-release", "kernel-devel-{kernel}", "kernel-modules-extra-{kernel}", "nvidia-open")
+    assert read_settings(make()).packages["nvidia-smi"] == driver
+    for props in ({"instance_type": "m5.xlarge"}, {"image": "ami-0123456789abcdef0"}):
+        assert "nvidia-smi" not in read_settings(make(**props)).packages
 
 
 def test_choices_of_the_user_are_in_the_cluster(make):
@@ -77,27 +76,10 @@ def test_choices_of_the_user_are_in_the_cluster(make):
 
 
 def test_a_deadline_is_in_the_settings_and_ends_the_warning_that_nothing_stops_the_cluster(make):
+    assert {warning.rpartition("[ack: ")[2] for warning in make().warnings} == {f"{NEVER_STOPS}]"}
     synthesis = make(stop_after=Duration.hours(12), image="ami-0123456789abcdef0")
     assert read_settings(synthesis).stop_after_seconds == 43200
     assert synthesis.warnings == []
-
-
-def test_a_core_instance_with_a_full_disk_is_not_replaced_under_its_job(make):
-    """EMR API Reference, SetUnhealthyNodeReplacement: a node with more than 90 % of its disk in use is unhealthy."""
-    assert make().only(CLUSTER)["Instances"]["UnhealthyNodeReplacement"] is False
-
-
-def test_step_metadata_waits_for_the_members_and_ends_a_cluster_that_cannot_train(make):
-    assert make().only(CLUSTER)["Steps"] == [
-        {
-            "ActionOnFailure": "TERMINATE_CLUSTER",
-            "HadoopJarStep": {
-                "Args": ["sudo", "-n", "/usr/local/bin/deeplearning-member", "wait"],
-                "Jar": "command-runner.jar",
-            },
-            "Name": "metadata",
-        }
-    ]
 
 
 def test_cluster_waits_for_mount_targets_network_rules_rights_and_backup(make):
@@ -158,17 +140,14 @@ def test_next_release_and_one_more_data_set_replace_nothing(make_app, read_stack
     ]
 
 
-def test_one_more_member_is_a_resize_in_place(make):
-    (change,) = compare_templates(make().template, make(members=4).template)
-    assert (change.effect, change.properties) == (Effect.UPDATE, ("Instances.CoreInstanceGroup.InstanceCount",))
-
-
 @pytest.mark.parametrize(
     "props", [{"restart": "2"}, {"release": "emr-7.13.0"}, {"image": "ami-0123456789abcdef0"}, {"root_volume": 50}]
 )
-def test_what_emr_cannot_change_replaces_the_cluster(make, props):
+def test_what_emr_cannot_change_replaces_the_cluster_and_one_more_member_does_not(make, props):
     changes = compare_templates(make().template, make(**props).template)
     assert [change.effect for change in changes if change.ends_jobs] == [Effect.REPLACE]
+    (change,) = compare_templates(make().template, make(members=4).template)
+    assert (change.effect, change.properties) == (Effect.UPDATE, ("Instances.CoreInstanceGroup.InstanceCount",))
 
 
 def test_settings_that_do_not_fit_into_a_parameter_are_refused(make_stack):

@@ -9,7 +9,6 @@ from aws_cdk import aws_kms as kms
 
 from deeplearning_cdk import DataSource, EnvironmentCache, JobEnvironment, Lustre, Software, Storage
 from deeplearning_cdk.emr.training import EmrTraining
-from deeplearning_cdk.warnings import NEVER_STOPS
 from tests.unit.deeplearning_cdk.conftest import render
 from tests.unit.deeplearning_cdk.emr.conftest import CLUSTER, read_settings
 
@@ -193,6 +192,9 @@ def test_emr_gets_the_groups_of_this_cluster_and_members_that_of_the_file_system
 def test_disks_are_encrypted_with_the_clusters_key_and_metadata_needs_a_token(make):
     synthesis = make()
     (key,) = synthesis.of_type("AWS::KMS::Key")
+    statement, *others = synthesis.only("AWS::KMS::Key")["KeyPolicy"]["Statement"]
+    assert [other["Sid"] for other in others] == ["EventsReachTopics", "UndeliveredReachesQueues"]
+    assert render(statement["Principal"]["AWS"]) == "arn:<AWS::Partition>:iam::<AWS::AccountId>:root"
     configuration = synthesis.only("AWS::EMR::SecurityConfiguration")["SecurityConfiguration"]
     assert configuration["EncryptionConfiguration"]["AtRestEncryptionConfiguration"] == {
         "LocalDiskEncryptionConfiguration": {
@@ -224,12 +226,6 @@ def test_logs_are_encrypted_private_expire_and_outlive_a_failed_creation_with_th
     assert {each["DeletionPolicy"] for each in (bucket, synthesis.template["Resources"][key])} == {"Retain"}
     cluster = synthesis.only(CLUSTER)
     assert (render(cluster["LogUri"]), cluster["LogEncryptionKmsKeyId"]) == (f"s3://<{name}>/logs/", arn)
-
-
-def test_policy_of_the_key_admits_the_account_and_events_for_topics_and_queues_alone(make):
-    statement, *others = make().only("AWS::KMS::Key")["KeyPolicy"]["Statement"]
-    assert [other["Sid"] for other in others] == ["EventsReachTopics", "UndeliveredReachesQueues"]
-    assert render(statement["Principal"]["AWS"]) == "arn:<AWS::Partition>:iam::<AWS::AccountId>:root"
 
 
 def test_a_key_of_the_user_encrypts_everything_and_its_owner_is_warned(make_stack, read_stack):
@@ -279,11 +275,6 @@ def test_a_grant_reaches_the_instances_before_they_start(make_stack, read_stack)
     (policy,) = (name for name in synthesis.of_type("AWS::IAM::Policy") if "Roles" in name)
     assert policy in synthesis.part(CLUSTER, "Cluster")["DependsOn"]
     assert "ssm:StartSession" in str(synthesis.of_type("AWS::IAM::ManagedPolicy"))
-
-
-def test_user_is_warned_of_endless_costs(make):
-    found = {warning.rpartition("[ack: ")[2] for warning in make().warnings}
-    assert found == {f"{NEVER_STOPS}]"}
 
 
 def test_the_endpoint_of_s3_takes_what_emr_writes_with_credentials_of_its_own(make):

@@ -79,22 +79,21 @@ def test_choices_of_the_user_are_in_the_document(make):
     assert (training.max_seconds, training.max_wait_seconds) == (7200, 10_800)
 
 
-def test_a_type_with_disks_of_its_own_has_no_volume_and_another_one_of_100_gibibytes(make):
-    """SageMaker API reference, ResourceConfig: the storage of a type with NVMe disks is fixed."""
-    assert read_training(make()).volume_gibibytes == 0
-    assert read_training(make(instance_type="m5.xlarge", image=IMAGE)).volume_gibibytes == 100
-
-
 @pytest.mark.parametrize(
-    "instance_type", ["ml.g5.12xlarge", ec2.InstanceType("g5.12xlarge"), ec2.InstanceType("ml.g5.12xlarge")], ids=str
+    ("instance_type", "name", "volume"),
+    [
+        # SageMaker API reference, ResourceConfig: the storage of a type with NVMe disks is fixed.
+        ("ml.g5.12xlarge", "ml.g5.12xlarge", 0),
+        (ec2.InstanceType("g5.12xlarge"), "ml.g5.12xlarge", 0),
+        (ec2.InstanceType("ml.g5.12xlarge"), "ml.g5.12xlarge", 0),
+        ("m5.xlarge", "ml.m5.xlarge", 100),
+        (InstanceTypeFacts(name="g9.12xlarge", gpu_count=4, compute_capability="12.0"), "ml.g9.12xlarge", 100),
+    ],
+    ids=str,
 )
-def test_a_type_may_have_sagemakers_name(make, instance_type):
-    assert read_training(make(instance_type=instance_type)).instance_type == "ml.g5.12xlarge"
-
-
-def test_a_type_newer_than_the_list_is_taken_by_its_facts(make):
-    facts = InstanceTypeFacts(name="g9.12xlarge", gpu_count=4, compute_capability="12.0")
-    assert read_training(make(instance_type=facts, image=IMAGE)).instance_type == "ml.g9.12xlarge"
+def test_a_type_may_have_sagemakers_name_and_a_volume_unless_it_has_disks(make, instance_type, name, volume):
+    training = read_training(make(instance_type=instance_type, image=IMAGE))
+    assert (training.instance_type, training.volume_gibibytes) == (name, volume)
 
 
 def test_a_job_of_the_document_is_a_request_with_only_the_data_that_it_names(make):
@@ -239,11 +238,8 @@ def test_members_admit_each_other_on_all_ports_and_the_file_system_admits_nfs_fr
         return group == nodes, source == nodes, rule["IpProtocol"], rule.get("FromPort")
 
     assert {admits(rule) for rule in rules} == {(True, True, "-1", None), (False, True, "tcp", 2049)}
-
-
-def test_shared_file_system_takes_clients_without_tls_and_iam_because_sagemaker_mounts_it(make):
-    """SageMaker API reference, FileSystemDataSource: it has neither an access point nor a choice of TLS or IAM."""
-    synthesis = make()
+    # The file system takes clients without TLS and IAM, because SageMaker mounts it: API reference,
+    # FileSystemDataSource, it has neither an access point nor a choice of TLS or IAM.
     assert "FileSystemPolicy" not in synthesis.only("AWS::EFS::FileSystem")
     assert synthesis.of_type("AWS::EFS::AccessPoint") == {}
 
