@@ -253,10 +253,22 @@ def test_policies_connections_and_tags_of_users_reach_every_node_and_the_file_sy
     assert {"Key": "team:name", "PropagateAtLaunch": True, "Value": "vision"} in tags
 
 
-def test_tag_key_that_would_fail_every_launch_is_refused(make_stack, read_stack):
+@pytest.mark.parametrize(
+    ("is_of_stack", "key", "said"),
+    [
+        (False, "team/name", "got 'team/name'; rename the tag"),
+        # Kept off the group alone, it is still the stack's.
+        (True, "Cost Center", r"tag key of the stack Stack must .*got 'Cost Center'; .*aws:cdk:stack"),
+    ],
+)
+def test_tag_key_that_would_fail_every_launch_is_refused(make_stack, read_stack, is_of_stack, key, said):
     stack = make_stack()
-    cdk.Tags.of(TrainingCluster(stack, "Cluster", **props_of(CPU))).add("team/name", "vision")
-    with pytest.raises(RuntimeError, match="got 'team/name'; rename the tag"):
+    cluster = TrainingCluster(stack, "Cluster", **props_of(CPU))
+    if is_of_stack:
+        cdk.Tags.of(stack).add(key, "vision", exclude_resource_types=[GROUP])
+    else:
+        cdk.Tags.of(cluster).add(key, "vision")
+    with pytest.raises(RuntimeError, match=said):
         read_stack(stack)
 
 
@@ -270,14 +282,6 @@ def test_a_tag_of_the_stack_that_would_fail_every_launch_is_refused(make_app, pl
     assert any("tag team must have at most 256 letters" in text for text in problems)
     named = [text for text in problems if text.startswith("tag key of the stack Stack must ")]
     assert {key for key in keys for text in named if f"got '{key}'; " in text} == keys
-
-
-def test_a_tag_that_is_kept_off_the_group_alone_is_refused_because_the_stack_has_it(make_app, read_stack):
-    stack = cdk.Stack(make_app(), "Stack")
-    TrainingCluster(stack, "Cluster", **props_of(CPU))
-    cdk.Tags.of(stack).add("Cost Center", "ml", exclude_resource_types=["AWS::AutoScaling::AutoScalingGroup"])
-    with pytest.raises(RuntimeError, match=r"tag key of the stack Stack must .*got 'Cost Center'; .*aws:cdk:stack"):
-        read_stack(stack)
 
 
 def test_a_tag_that_is_kept_off_the_group_and_the_stack_is_taken(make_app, read_stack):
@@ -298,13 +302,10 @@ def two_clusters(make_app):
 
 
 @pytest.mark.defect("D24")
-def test_two_clusters_of_one_stack_have_different_names(two_clusters):
+def test_two_clusters_of_one_stack_have_different_names_and_metrics_of_their_groups(two_clusters):
     names = [cluster.cluster_name for cluster in two_clusters]
     assert len(set(names)) == len(names)
     assert [cluster.metrics.cluster_name for cluster in two_clusters] == names
-
-
-def test_metrics_are_of_the_group(two_clusters):
     workers = two_clusters[0].workers
     resolve = cdk.Stack.of(workers).resolve
     for metric in (workers.metric_cpu_utilization(), workers.metric_network_in(), workers.metric_network_out()):
@@ -370,24 +371,18 @@ def test_type_that_a_region_did_not_offer_is_warned_about(make_stack, region, *,
 
 def test_cpu_cluster_warns_of_nothing_and_expects_no_gpu(synthesize, make_stack):
     assert warn(make_stack(region="us-east-1"), CPU) == synthesize(**CPU).warnings == []
-    assert synthesize(**CPU).settings(NodeRole.WORKER).expected_gpu_count == 0
+    for props, gpus in ((CPU, [0, 0]), (EVERYTHING, [0, 8])):
+        assert [synthesize(**props).settings(role).expected_gpu_count for role in ROLES] == gpus
 
 
-def test_type_newer_than_the_catalogue_is_taken_when_described():
-    newer = InstanceTypeFacts(name="p9.48xlarge", gpu_count=16, network_cards=2, efa_cards=(0, 1))
-    found = plan({"workers.instance_type": newer, "software.image": NodeImage.deep_learning_ubuntu()})
-    assert (found.master, found.workers) == (newer, newer)
-
-
-def test_nodes_expect_the_gpus_of_their_type(synthesize):
-    assert [synthesize(**EVERYTHING).settings(role).expected_gpu_count for role in ROLES] == [0, 8]
-
-
-def test_master_has_the_workers_type_by_default(synthesize):
+def test_master_has_the_workers_type_by_default_which_may_be_newer_than_the_catalogue(synthesize):
     assert synthesize(**CPU).launch_data(NodeRole.MASTER)["InstanceType"] == "m5.large"
     mixed = plan({"workers.instance_type": "p5.48xlarge", "master.instance_type": "m5.large"})
     assert mixed.master.name == "m5.large"
     assert "pytorch" in mixed.image.parameter
+    newer = InstanceTypeFacts(name="p9.48xlarge", gpu_count=16, network_cards=2, efa_cards=(0, 1))
+    found = plan({"workers.instance_type": newer, "software.image": NodeImage.deep_learning_ubuntu()})
+    assert (found.master, found.workers) == (newer, newer)
 
 
 @pytest.mark.parametrize(

@@ -115,12 +115,14 @@ def _rows(heading):
     return [[cell.strip().replace("`", "") for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_the_page_lists_every_metric_with_its_unit_and_dimensions():
+def test_the_page_lists_every_metric_with_its_unit_and_dimensions_and_the_events_that_notify():
     def describe(sets):
         return ", and ".join(" ".join(names[1:]) or "none" for names in sets).removesuffix("none")
 
     listed = [tuple(cells[:3]) for cells in _rows("Metrics")]
     assert listed == [(metric.name, metric.unit, describe(metric.dimensions)) for metric in METRICS]
+    events = {name: notifies for name, _, _, notifies in _rows("Events")}
+    assert events == {kind.value: "yes" if kind in FORWARDED else "no" for kind in EventKind}
 
 
 def test_the_page_lists_every_alarm_with_its_metric_and_threshold():
@@ -136,11 +138,6 @@ def test_the_page_lists_every_alarm_with_its_metric_and_threshold():
         name: (metric, words[way], "the time" if name == "FormationStuck" else str(threshold), period * times // 60)
         for name, (_, metric, _, period, times, way, threshold, _) in (EVERYWHERE | IDLE | USED_UP).items()
     }
-
-
-def test_the_page_lists_every_event_and_which_of_them_notify():
-    listed = {name: notifies for name, _, _, notifies in _rows("Events")}
-    assert listed == {kind.value: "yes" if kind in FORWARDED else "no" for kind in EventKind}
 
 
 @pytest.mark.parametrize(

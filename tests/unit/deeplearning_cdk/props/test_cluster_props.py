@@ -183,19 +183,15 @@ def test_a_cluster_refuses_its_own_props_before_anything_is_made(make_stack, pro
             lambda vpc, _: Network(vpc=vpc, cidr="10.0.0.0/16"),
             "network.cidr must be left out with network.vpc, got '10.0.0.0/16'; the VPC has its own addresses",
         ),
-        (
-            lambda _, subnet: Network(worker_subnet=subnet),
+        *(
             (
-                "network.vpc must be given with network.worker_subnet or network.master_subnet, got none; pass the "
-                "subnets' VPC"
-            ),
-        ),
-        (
-            lambda _, subnet: Network(master_subnet=subnet),
-            (
-                "network.vpc must be given with network.worker_subnet or network.master_subnet, got none; pass the "
-                "subnets' VPC"
-            ),
+                lambda _, subnet, prop=prop: Network(**{prop: subnet}),
+                (
+                    "network.vpc must be given with network.worker_subnet or network.master_subnet, got none; pass the "
+                    "subnets' VPC"
+                ),
+            )
+            for prop in ("worker_subnet", "master_subnet")
         ),
         (
             lambda *_: plan({"network.isolated": True, "master.ssh_peer": "203.0.113.7/32"}),
@@ -258,9 +254,11 @@ def test_the_master_is_like_a_worker_until_it_is_chosen():
     assert plan({"workers.volume_size": 300, "master.volume_size": 200}).roles[NodeRole.MASTER].volume_size == 200
 
 
-def test_peers_may_be_objects_prefix_lists_or_networks():
-    peer = ec2.Peer.ipv4("203.0.113.0/24")
-    assert Master(ssh_peer=peer).peer is peer
+def test_peers_may_be_security_groups_prefix_lists_or_even_wide_networks_of_ones_own(make_stack):
+    group = ec2.SecurityGroup.from_security_group_id(make_stack(), "Bastion", "sg-0123456789abcdef0")
+    networks = (ec2.Peer.ipv4("203.0.113.0/24"), ec2.Peer.ipv4("10.0.0.0/8"), ec2.Peer.ipv6("fd00::/16"))
+    for peer in (group, *networks, ec2.Peer.prefix_list("pl-0123abcd")):
+        assert Master(ssh_peer=peer).peer is peer
     for text in ("pl-0123456789abcdef0", "203.0.113.0/24"):
         found = Master(ssh_peer=text).peer
         assert found is not None
@@ -289,12 +287,6 @@ def test_peers_may_be_objects_prefix_lists_or_networks():
 def test_peer_that_is_everyone_is_refused_in_every_form(everyone):
     with pytest.raises(ValueError, match=r"master\.ssh_peer must not be everyone"):
         Master(ssh_peer=everyone)
-
-
-def test_peer_may_be_a_security_group_or_a_wide_network_of_ones_own(make_stack):
-    group = ec2.SecurityGroup.from_security_group_id(make_stack(), "Bastion", "sg-0123456789abcdef0")
-    for peer in (group, ec2.Peer.ipv4("10.0.0.0/8"), ec2.Peer.ipv6("fd00::/16"), ec2.Peer.prefix_list("pl-0123abcd")):
-        assert Master(ssh_peer=peer).peer is peer
 
 
 @pytest.mark.parametrize("prop", ["workers.setup_script", "master.setup_script", "master.run_script"])

@@ -10,7 +10,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from deeplearning_cdk import DataSource, Lustre, LustreFileSystem, NodeImage, Spending, Storage
+from deeplearning_cdk import DataSource, JobEnvironment, Lustre, LustreFileSystem, NodeImage, Spending, Storage
 from deeplearning_cdk.storage.lustre import check_links
 from deeplearning_cdk.warnings import NO_LUSTRE_CLIENT, add_warnings
 from deeplearning_contract.names import NodeRole
@@ -215,31 +215,34 @@ def test_it_is_in_the_first_private_subnet_by_default(make_stack, read_stack):
 # --- Image --------------------------------------------------------------------------------------------
 
 
-def _is_warned_about(stack, props):
-    add_warnings(stack, plan(props), Spending(), isolated=False, has_lustre=True)
-    return any(NO_LUSTRE_CLIENT in str(entry.data) for entry in stack.node.metadata)
+OWN_CLIENT = {"mount.lustre": ("lustre-client-modules-{kernel}",)}
 
 
-def test_amazon_linux_installs_its_client(make_stack):
-    props = {"software.image": NodeImage.deep_learning_amazon_linux(), "workers.instance_type": "g5.12xlarge"}
-    assert plan({"storage.lustre": Lustre(), **props}).image.packages["mount.lustre"] == ("lustre-client",)
-    assert "mount.lustre" not in plan(props).image.packages
-    assert not _is_warned_about(make_stack(), {"storage.lustre": Lustre(), **props})
+@pytest.mark.parametrize(
+    ("image", "packages"),
+    [
+        (NodeImage.ubuntu(), None),
+        (NodeImage.deep_learning_amazon_linux(), ("lustre-client",)),
+        (
+            NodeImage.from_ssm_parameter("/team/image", login_user="ubuntu", packages=OWN_CLIENT),
+            OWN_CLIENT["mount.lustre"],
+        ),
+    ],
+    ids=["ubuntu", "amazon linux", "own package"],
+)
+def test_images_without_a_client_of_their_own_are_warned_about(make_stack, image, packages):
+    props = {**WITH_LUSTRE, "software.image": image, "software.environment": JobEnvironment.none()}
+    stack, found = make_stack(), plan(props)
+    add_warnings(stack, found, Spending(), isolated=False, has_lustre=True)
+    assert found.image.packages.get("mount.lustre") == packages
+    assert any(NO_LUSTRE_CLIENT in str(entry.data) for entry in stack.node.metadata) is (packages is None)
 
 
-def test_images_without_a_client_of_their_own_are_warned_about(make_stack, mounting):
-    assert _is_warned_about(make_stack(), WITH_LUSTRE)
+def test_a_warning_names_the_client_and_an_image_without_lustre_needs_none(mounting):
+    assert "mount.lustre" not in plan({"software.image": NodeImage.deep_learning_amazon_linux()}).image.packages
     assert "mount.lustre" not in mounting.settings(NodeRole.WORKER).packages
     (warning,) = (text for text in mounting.warnings if "mount.lustre" in text)
     assert "build an image with it as in the FSx for Lustre user guide" in warning
-
-
-def test_an_image_with_a_package_of_the_client_gets_no_warning(make_stack):
-    packages = {"mount.lustre": ("lustre-client-modules-{kernel}",)}
-    image = NodeImage.from_ssm_parameter("/team/image", login_user="ubuntu", packages=packages)
-    props = {**WITH_LUSTRE, "software.image": image}
-    assert plan(props).image.packages == packages
-    assert not _is_warned_about(make_stack(), props)
 
 
 # --- Refused ------------------------------------------------------------------------------------------
