@@ -97,12 +97,7 @@ def test_an_imported_file_system_is_mounted_with_iam_by_an_image_that_can(make_s
 
 
 @pytest.mark.parametrize(("mode", "is_warned"), [("nfs4", True), ("efs", False)])
-def test_a_file_system_that_denies_plain_nfs_is_warned_about(
-    make_stack,
-    read_stack,
-    mode,
-    is_warned,
-):
+def test_a_file_system_that_denies_plain_nfs_is_warned_about(make_stack, read_stack, mode, is_warned):
     stack = make_stack()
     vpc = _make_vpc(stack)
     mine = efs.FileSystem(stack, "Mine", vpc=vpc, allow_anonymous_access=False)

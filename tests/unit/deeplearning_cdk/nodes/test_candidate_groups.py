@@ -123,11 +123,10 @@ def test_the_adjuster_has_the_candidates_in_the_users_order_and_the_times_of_the
     assert [tag.rpartition("-")[0] or tag for tag in order] == ["0", TAGS[1], TAGS[2], TAGS[0]]
     assert read.first_candidate.rpartition("-")[0] == "us-east-1a-g5.12xlarge-on-demand"
     assert (read.patience_seconds, read.search_seconds) == (240, 45 * 60)
-
-
-def test_a_cluster_without_fallbacks_has_none_of_the_settings_of_the_search(synthesize):
-    names = set(adjuster_of(synthesize(**FIRST).template))
-    assert not {name for name in names if re.search("CANDIDATE|PATIENCE|SEARCH", name)}
+    # A cluster without fallbacks has none of these settings.
+    assert not [
+        name for name in adjuster_of(synthesize(**FIRST).template) if re.search("CANDIDATE|PATIENCE|SEARCH", name)
+    ]
 
 
 def test_a_reordered_list_changes_the_setting_of_the_adjuster_and_nothing_else(synthesize):
@@ -162,8 +161,10 @@ def test_fallbacks_add_to_the_template_and_change_no_resource_that_the_first_can
             assert without[name]["Properties"] == found[name]["Properties"]
 
 
-def test_commands_of_a_role_run_on_the_nodes_of_all_candidates(make_stack, read_stack):
+def test_fallbacks_have_groups_by_their_tags_and_commands_of_a_role_run_on_the_nodes_of_all(make_stack, read_stack):
     cluster = TrainingCluster(stack := make_stack(region="us-east-1"), "Cluster", **props_of(ALL))
+    assert [tag.rpartition("-")[0] for tag in cluster.nodes.fallbacks] == TAGS
+    assert all(set(groups) == set(NodeRole) for groups in cluster.nodes.fallbacks.values())
     cluster.workers.add_user_data("echo hello")
     synthesis = read_stack(stack)
     for (_, role), group in groups_of(synthesis).items():
@@ -171,25 +172,22 @@ def test_commands_of_a_role_run_on_the_nodes_of_all_candidates(make_stack, read_
         assert ("echo hello" in text) == (role == "worker")
 
 
-def test_the_groups_of_fallbacks_can_be_reached_by_their_tags(make_stack):
-    cluster = TrainingCluster(make_stack(region="us-east-1"), "Cluster", **props_of(ALL))
-    assert [tag.rpartition("-")[0] for tag in cluster.nodes.fallbacks] == TAGS
-    assert all(set(groups) == set(NodeRole) for groups in cluster.nodes.fallbacks.values())
-
-
-def test_the_stacks_time_must_suffice_for_the_search(make_stack):
-    with pytest.raises(
-        ValueError, match=r"setup_timeout must leave 15 minutes .* after 4 candidates .* at least 35 min"
-    ):
-        TrainingCluster(make_stack(), "Cluster", **props_of(ALL), setup_timeout=Duration.minutes(34))
-
-
-def test_a_subnet_that_is_too_small_for_the_nodes_is_refused_with_its_fallback(make_stack):
-    props = props_of({**ALL, "network.cidr": "10.0.0.0/24", "workers.desired_capacity": 20})
-    with pytest.raises(
-        ValueError, match=r"must not exceed the 9 addresses that workers\.fallbacks\[0\]\.worker_subnet 10"
-    ):
-        TrainingCluster(make_stack(region="us-east-1"), "Cluster", **props)
+@pytest.mark.parametrize(
+    ("props", "said"),
+    [
+        (
+            {"setup_timeout": Duration.minutes(34)},
+            r"setup_timeout must leave 15 minutes .* after 4 candidates .* at least 35 min",
+        ),
+        (
+            {"network.cidr": "10.0.0.0/24", "workers.desired_capacity": 20},
+            r"must not exceed the 9 addresses that workers\.fallbacks\[0\]\.worker_subnet 10",
+        ),
+    ],
+)
+def test_time_and_addresses_must_suffice_for_every_candidate(make_stack, props, said):
+    with pytest.raises(ValueError, match=said):
+        TrainingCluster(make_stack(region="us-east-1"), "Cluster", **props_of({**ALL, **props}))
 
 
 def test_warnings_about_types_are_about_those_of_fallbacks_too(synthesize):
@@ -204,6 +202,8 @@ def test_warnings_about_types_are_about_those_of_fallbacks_too(synthesize):
 def test_no_right_changes_with_fallbacks_but_to_send_the_event_and_that_of_the_key_for_spot(synthesize):
     kinds = ("AWS::IAM::ManagedPolicy", "AWS::IAM::Policy", "AWS::IAM::Role", "AWS::SNS::TopicPolicy")
     without, found = synthesize(**FIRST), synthesize(**ALL)
+    # Rights over groups are by the cluster's tag, so that they are over those of every candidate.
+    assert not [group for group in found.of_type(GROUP) if group in json.dumps(found.of_type(kinds[0]))]
     moved = f'"{EventKind.CAPACITY_MOVED.value}", '
     for kind in kinds:
         assert json.dumps(found.of_type(kind)).replace(moved, "") == json.dumps(without.of_type(kind))
@@ -211,15 +211,6 @@ def test_no_right_changes_with_fallbacks_but_to_send_the_event_and_that_of_the_k
     spot = synthesize(**FIRST, **{"workers.purchase": Purchase.spot()})
     assert found.only("AWS::KMS::Key") == spot.only("AWS::KMS::Key")
     assert found.only("AWS::KMS::Key") != without.only("AWS::KMS::Key")
-
-
-@pytest.mark.parametrize("name", ["Master", "Worker"])
-def test_no_right_names_a_group(synthesize, name):
-    """Rights over groups are by the cluster's tag, so that they are over those of every candidate."""
-    synthesis = synthesize(**ALL)
-    groups = set(synthesis.of_type(GROUP))
-    text = json.dumps(synthesis.policies(f"{name}Role") + synthesis.policies("CapacityAdjuster"))
-    assert not [group for group in groups if group in text]
 
 
 # --- The shared file system ---------------------------------------------------------------------------

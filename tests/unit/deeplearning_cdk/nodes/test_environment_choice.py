@@ -74,11 +74,21 @@ def test_an_exact_version_of_a_framework_is_taken(framework):
 
 
 @pytest.mark.parametrize(
-    "framework",
-    ["torch", "torch>=2.7", "torch==2.7", "torch==2.*", "torch==2.7.1+cu126", "mxnet==1.9.1", "torch==2.7.1 numpy", ""],
+    ("framework", "rule"),
+    [
+        *(
+            (each, "one exact version of torch or tensorflow, got ")
+            for each in ("torch", "torch>=2.7", "torch==2.7", "torch==2.*", "torch==2.7.1+cu126", "mxnet==1.9.1", "")
+        ),
+        ("torch==2.7.1 numpy", "one exact version of torch or tensorflow, got "),
+        *(
+            (f"tensorflow=={each}", r"a TensorFlow up to 2\.18, against which Horovod compiles")
+            for each in ("2.19.0", "2.20.0", "3.0.0")
+        ),
+    ],
 )
-def test_anything_else_is_no_framework(framework):
-    with pytest.raises(ValueError, match=r"^framework must be one exact version of torch or tensorflow, got "):
+def test_anything_else_is_no_framework(framework, rule):
+    with pytest.raises(ValueError, match=f"^framework must be {rule}"):
         JobEnvironment.with_horovod(framework=framework)
 
 
@@ -265,12 +275,9 @@ def test_other_accelerators_have_their_images_own_software_unless_the_user_wants
 
 @pytest.mark.parametrize("kind", ["t3.micro", "t3.nano", "t4g.small", "m1.small"])
 def test_types_with_less_memory_than_horovod_needs_are_refused(kind):
+    assert _LEAST_MEMORY_MIB << 20 == BYTES_A_JOB
     for role in ("workers", "master"):
         props = {"workers.instance_type": "c7g.large" if kind.startswith("t4g") else "c5.large"}
         with pytest.raises(ValueError, match=rf"^instance_type must have more than 2048 MiB .*, got {kind} with "):
             plan({**props, f"{role}.instance_type": kind})
     assert plan({"workers.instance_type": kind, "software.environment": JobEnvironment.none()}).workers.name == kind
-
-
-def test_a_compiler_takes_as_much_memory_as_the_smallest_type_lacks():
-    assert _LEAST_MEMORY_MIB << 20 == BYTES_A_JOB

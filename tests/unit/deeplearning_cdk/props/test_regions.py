@@ -62,11 +62,7 @@ def test_misspelt_regions_of_images_types_and_zones_are_refused():
 
 
 @pytest.mark.parametrize(("region", "is_warned"), [("us-east-3", True), ("us-east-1", False), (None, False)])
-def test_a_region_that_this_release_does_not_know_gets_a_warning(
-    make_stack,
-    region,
-    is_warned,
-):
+def test_a_region_that_this_release_does_not_know_gets_a_warning(make_stack, region, is_warned):
     warnings = warn(make_stack(region=region), {"workers.instance_type": "m5.large"})
     assert bool([text for text in warnings if f"this release knows no region {region}" in text]) is is_warned
 

@@ -119,7 +119,7 @@ def test_a_key_of_the_same_app_gets_the_statements_without_a_warning(make_stack,
     assert not synthesis.warnings
 
 
-def test_a_warning_names_every_statement_that_an_imported_key_needs(make_stack, read_stack):
+def test_a_warning_names_every_statement_that_an_imported_key_needs_until_it_is_acknowledged(make_stack, read_stack):
     stack = make_stack()
     encryption = ClusterEncryption(stack, "Encryption", key=kms.Key.from_key_arn(stack, "Mine", IMPORTED))
     assert encryption.key.key_arn == encryption.log_key.key_arn == IMPORTED
@@ -133,11 +133,6 @@ def test_a_warning_names_every_statement_that_an_imported_key_needs(make_stack, 
         wanted = [statement["Sid"], *actions, *(name.replace("us-east-1", "<region>") for name in named), *conditions]
         said = {"aws:PrincipalArn": ROLE.removeprefix("role/"), "kms:CallerAccount": "of this account"}
         assert not [text for text in wanted if said.get(text, text) not in warning]
-
-
-def test_the_warning_of_an_imported_key_can_be_acknowledged(make_stack, read_stack):
-    stack = make_stack()
-    encryption = ClusterEncryption(stack, "Encryption", key=kms.Key.from_key_arn(stack, "Mine", IMPORTED))
     cdk.Annotations.of(encryption).acknowledge_warning(IMPORTED_KEY_POLICY, "our policy says so")
     assert not read_stack(stack).warnings
 
@@ -178,21 +173,17 @@ def test_with_spot_instances_the_key_allows_the_role_that_launches_them(synthesi
         {"key_spec": kms.KeySpec.HMAC_256, "key_usage": kms.KeyUsage.GENERATE_VERIFY_MAC},
     ],
 )
-def test_a_key_that_is_not_symmetric_is_refused(make_stack, choice):
+def test_only_a_symmetric_key_is_taken(make_stack, choice):
     """Source: KMS developer guide, "Asymmetric keys in AWS KMS"."""
     stack = make_stack()
+    symmetric = kms.Key(stack, "Symmetric", key_spec=kms.KeySpec.SYMMETRIC_DEFAULT)
+    assert ClusterEncryption(stack, "Taken", key=symmetric).key is symmetric
     key = kms.Key(stack, "Mine", **choice)
     for each in (key, kms.Alias(stack, "Alias", alias_name="alias/mine", target_key=key)):
         with pytest.raises(ValueError, match=r"^encryption_key must be a symmetric key for encryption, got an? "):
             TrainingCluster(stack, "Cluster", encryption_key=each)
         with pytest.raises(ValueError, match=r"^encryption_key must be a symmetric key for encryption, got an? "):
             EmrTraining(stack, "Emr", encryption_key=each)
-
-
-def test_a_symmetric_key_is_taken(make_stack):
-    stack = make_stack()
-    for key in (kms.Key(stack, "Mine"), kms.Key(stack, "Named", key_spec=kms.KeySpec.SYMMETRIC_DEFAULT)):
-        assert ClusterEncryption(cdk.Stack(stack, f"With{key.node.id}"), "Encryption", key=key).key is key
 
 
 def test_a_key_of_another_region_is_refused(make_stack):
