@@ -1,8 +1,6 @@
 """Constructs of the user are taken by their CDK interface: file systems, roles and security groups."""
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import aws_cdk as cdk
 import pytest
@@ -23,20 +21,20 @@ ROLE_ARN = "arn:aws:iam::111122223333:role/team/trainers"
 GROUP_ID = "sg-0123456789abcdef0"
 
 
-def _make_vpc(stack: cdk.Stack) -> ec2.Vpc:
+def _make_vpc(stack):
     return ec2.Vpc(stack, "Vpc", max_azs=1, restrict_default_security_group=False)
 
 
-def _make_role(scope: cdk.Stack, name: str = "Mine") -> iam.Role:
+def _make_role(scope, name="Mine"):
     return iam.Role(scope, name, assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"))
 
 
-def _actions(statements: list[Any]) -> list[Any]:
+def _actions(statements):
     return [statement["Action"] for statement in statements]
 
 
 @pytest.fixture(scope="module")
-def owned(make_app: Callable[..., cdk.App], read_stack: Any) -> Any:
+def owned(make_app, read_stack):
     """A cluster with a VPC, a file system, roles and a security group of the user's, and a grant of theirs."""
     stack = cdk.Stack(make_app(), "Stack")
     vpc = _make_vpc(stack)
@@ -56,7 +54,7 @@ def owned(make_app: Callable[..., cdk.App], read_stack: Any) -> Any:
 # --- File systems -------------------------------------------------------------------------------------
 
 
-def test_a_file_system_of_the_app_is_mounted_once_its_mount_target_is_there(owned: Any) -> None:
+def test_a_file_system_of_the_app_is_mounted_once_its_mount_target_is_there(owned):
     (file_system,) = owned.of_type("AWS::EFS::FileSystem")
     (target,) = owned.of_type("AWS::EFS::MountTarget")
     for role in NodeRole:
@@ -71,32 +69,26 @@ def test_a_file_system_of_the_app_is_mounted_once_its_mount_target_is_there(owne
     assert file_system not in json.dumps(selection)
 
 
-def test_a_file_system_without_the_vpc_of_its_mount_targets_is_refused(make_stack: Any) -> None:
-    stack = make_stack()
-    mine = efs.FileSystem(stack, "Mine", vpc=_make_vpc(stack), allow_anonymous_access=True)
-    said = (
-        r"^network\.vpc must be given with storage\.file_system, got none; pass the VPC in which its mount targets are"
-    )
-    with pytest.raises(ValueError, match=said):
-        plan({"storage.file_system": mine, **CPU})
-
-
-def test_a_file_system_in_another_vpc_of_the_app_is_refused(make_stack: Any) -> None:
+def test_a_file_system_without_the_vpc_of_its_mount_targets_is_refused(make_stack):
     stack = make_stack()
     mine = efs.FileSystem(stack, "Mine", vpc=_make_vpc(stack), allow_anonymous_access=True)
     other = ec2.Vpc(stack, "Other", max_azs=1, restrict_default_security_group=False)
-    said = r"^network\.vpc must be the VPC of storage\.file_system, got .*/Other; pass the VPC in which its mount"
+    remedy = "pass the VPC in which its mount targets are"
+    with pytest.raises(ValueError, match=rf"^network\.vpc must be given with storage\.file_system, got none; {remedy}"):
+        plan({"storage.file_system": mine, **CPU})
+    said = rf"^network\.vpc must be the VPC of storage\.file_system, got .*/Other; {remedy}"
     with pytest.raises(ValueError, match=said):
         store(stack, other, file_system=mine)
 
 
-def test_an_imported_file_system_is_mounted_with_iam_by_an_image_that_can(make_stack: Any, read_stack: Any) -> None:
+def test_an_imported_file_system_is_mounted_with_iam_by_an_image_that_can(make_stack, read_stack):
     stack = make_stack()
     group = ec2.SecurityGroup.from_security_group_id(stack, "Group", GROUP_ID)
     mine = efs.FileSystem.from_file_system_attributes(
         stack, "Mine", file_system_id="fs-0123456789abcdef0", security_group=group
     )
     storage = store(stack, import_vpc(stack), mode="efs", file_system=mine)
+    assert storage.file_system.node.default_child is None
     synthesis = read_stack(stack)
     assert not synthesis.of_type("AWS::EFS::MountTarget")
     assert synthesis.only("AWS::EFS::AccessPoint")["FileSystemId"] == "fs-0123456789abcdef0"
@@ -105,12 +97,7 @@ def test_an_imported_file_system_is_mounted_with_iam_by_an_image_that_can(make_s
 
 
 @pytest.mark.parametrize(("mode", "is_warned"), [("nfs4", True), ("efs", False)])
-def test_a_file_system_that_denies_plain_nfs_is_warned_about(
-    make_stack: Any,
-    read_stack: Any,
-    mode: str,
-    is_warned: bool,  # noqa: FBT001
-) -> None:
+def test_a_file_system_that_denies_plain_nfs_is_warned_about(make_stack, read_stack, mode, is_warned):
     stack = make_stack()
     vpc = _make_vpc(stack)
     mine = efs.FileSystem(stack, "Mine", vpc=vpc, allow_anonymous_access=False)
@@ -123,9 +110,7 @@ def test_a_file_system_that_denies_plain_nfs_is_warned_about(
 
 
 @pytest.mark.parametrize("role", NodeRole)
-def test_roles_of_the_app_get_the_rights_of_the_nodes_and_the_grants_of_users(
-    synthesize: Any, owned: Any, role: NodeRole
-) -> None:
+def test_roles_of_the_app_get_the_rights_of_the_nodes_and_the_grants_of_users(synthesize, owned, role):
     assert not [name for name in owned.of_type("AWS::IAM::Role") if "ClusterNodes" in name]
     kind = role.value.title()
     policies = owned.policies(f"My{kind}")
@@ -136,26 +121,25 @@ def test_roles_of_the_app_get_the_rights_of_the_nodes_and_the_grants_of_users(
     assert any("s3:GetObject*" in json.dumps(policy) for policy in policies)
     before = owned.before(owned.group_id(role))
     assert {name for name in owned.of_type("AWS::IAM::ManagedPolicy") if "ClusterNodes" in name} <= before
-
-
-def test_the_master_recognizes_the_workers_by_the_role_of_the_app(owned: Any) -> None:
+    # The master recognizes the workers by their role.
     (worker,) = (name for name in owned.of_type("AWS::IAM::Role") if "MyWorker" in name)
     assert owned.settings(NodeRole.MASTER).report_sender == f"<{worker}.RoleId>"
 
 
-def test_an_imported_role_that_may_be_changed_gets_its_rights(make_stack: Any, read_stack: Any) -> None:
+def test_a_role_gets_its_rights_unless_it_may_not_be_changed(make_stack, read_stack):
     stack = make_stack()
-    imported = iam.Role.from_role_arn(stack, "Mine", ROLE_ARN)
+    imported, mine = iam.Role.from_role_arn(stack, "Imported", ROLE_ARN), _make_role(stack).without_policy_updates()
     rights = [iam.PolicyStatement(actions=["sqs:SendMessage"], resources=["*"])]
-    make_node_role(stack, "Role", node_role=NodeRole.MASTER, statements=rights, own=imported)
+    for name, own in (("Changed", imported), ("Kept", mine)):
+        make_node_role(stack, name, node_role=NodeRole.MASTER, statements=rights, own=own)
     synthesis = read_stack(stack)
     assert synthesis.only("AWS::IAM::ManagedPolicy")["Roles"] == ["trainers"]
-    assert synthesis.warnings == []
+    assert not synthesis.policies("Mine")
+    (warning,) = synthesis.warnings
+    assert "master.role was imported as immutable" in warning
 
 
-def test_an_imported_role_that_is_not_changed_is_warned_about_with_what_it_needs(
-    make_stack: Any, read_stack: Any
-) -> None:
+def test_an_imported_role_that_is_not_changed_is_warned_about_with_what_it_needs(make_stack, read_stack):
     stack = make_stack()
     imported = iam.Role.from_role_arn(stack, "Mine", ROLE_ARN, mutable=False)
     cluster = TrainingCluster(stack, "Cluster", **props_of({"master.role": imported, **CPU}))
@@ -167,17 +151,7 @@ def test_an_imported_role_that_is_not_changed_is_warned_about_with_what_it_needs
         assert action in warning
 
 
-def test_a_role_without_policy_updates_is_left_alone(make_stack: Any, read_stack: Any) -> None:
-    stack = make_stack()
-    rights = [iam.PolicyStatement(actions=["sqs:SendMessage"], resources=["*"])]
-    mine = _make_role(stack).without_policy_updates()
-    make_node_role(stack, "Role", node_role=NodeRole.MASTER, statements=rights, own=mine)
-    synthesis = read_stack(stack)
-    assert not synthesis.policies("Mine")
-    assert [text for text in synthesis.warnings if "master.role was imported as immutable" in text]
-
-
-def test_roles_that_cannot_be_those_of_nodes_are_refused(make_stack: Any) -> None:
+def test_roles_that_cannot_be_those_of_nodes_are_refused(make_stack):
     stack = make_stack()
     imported, mine = iam.Role.from_role_arn(stack, "Imported", ROLE_ARN), _make_role(stack)
     function = iam.Role(stack, "Function", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
@@ -201,8 +175,8 @@ def test_roles_that_cannot_be_those_of_nodes_are_refused(make_stack: Any) -> Non
 
 
 def test_escape_hatches_find_the_main_resources_and_groups_take_schedules_and_hooks_of_the_cdk(
-    make_stack: Any, synthesize: Any, read_stack: Any
-) -> None:
+    make_stack, synthesize, read_stack
+):
     stack = make_stack()
     cluster = TrainingCluster(stack, "Cluster", **props_of(CPU))
     assert cluster.node.default_child is cluster.workers.group
@@ -220,20 +194,10 @@ def test_escape_hatches_find_the_main_resources_and_groups_take_schedules_and_ho
     assert len(synthesis.template["Resources"]) == len(synthesize(**CPU).template["Resources"]) + 2
 
 
-def test_an_existing_file_system_has_no_resource_of_its_own(make_stack: Any) -> None:
-    stack = make_stack()
-    storage = store(stack, import_vpc(stack), file_system="fs-0123456789abcdef0")
-    assert storage.file_system.node.default_child is None
-
-
-def test_a_dashboard_has_a_name_that_no_other_stack_or_region_can_have(synthesize: Any) -> None:
-    assert "DashboardName" not in synthesize(**CPU).only("AWS::CloudWatch::Dashboard")
-
-
 # --- Security groups ----------------------------------------------------------------------------------
 
 
-def test_every_node_is_in_the_groups_of_the_user_too(owned: Any) -> None:
+def test_every_node_is_in_the_groups_of_the_user_too(owned):
     for role, own in ((NodeRole.MASTER, 2), (NodeRole.WORKER, 1)):
         interfaces = owned.launch_data(role)["NetworkInterfaces"]
         assert len(interfaces) > 1

@@ -51,7 +51,7 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
 """Before, after, and the types of what leaves the template and stays in the account."""
 
 
-def _check(before: Any, after: Any, kept: set[str]) -> None:
+def _check(before, after, kept):
     """Make sure that two templates differ, that no data is lost, and that only these types are left behind."""
     changes = compare_templates(before, after)
     assert changes
@@ -63,15 +63,13 @@ def _check(before: Any, after: Any, kept: set[str]) -> None:
 
 @pytest.mark.fault(67)
 @pytest.mark.parametrize(("before", "after", "kept"), CHANGES.values(), ids=CHANGES)
-def test_a_change_of_a_running_cluster_replaces_nothing_that_contains_data(
-    synthesize: Any, before: dict[str, Any], after: dict[str, Any], kept: set[str]
-) -> None:
+def test_a_change_of_a_running_cluster_replaces_nothing_that_contains_data(synthesize, before, after, kept):
     first, second = synthesize(**before).template, synthesize(**after).template
     _check(first, second, kept)
     _check(second, first, set())
 
 
-def _synthesize_with(make_stack: Any, read_stack: Any, **more: Any) -> Any:
+def _synthesize_with(make_stack, read_stack, **more):
     """Return the template of a cluster with what only a stack of its own can have."""
     stack = make_stack()
     props = {prop: make(stack, "Mine", arn) for prop, (make, arn) in more.items()}
@@ -81,9 +79,7 @@ def _synthesize_with(make_stack: Any, read_stack: Any, **more: Any) -> Any:
 
 
 @pytest.mark.fault(67)
-def test_another_topic_and_more_tags_replace_nothing_that_contains_data(
-    synthesize: Any, make_stack: Any, read_stack: Any
-) -> None:
+def test_another_topic_and_more_tags_replace_nothing_that_contains_data(synthesize, make_stack, read_stack):
     topic = (sns.Topic.from_topic_arn, "arn:aws:sns:us-east-1:111122223333:mine")
     before, after = synthesize(**CPU).template, _synthesize_with(make_stack, read_stack, alarm_topic=topic)
     _check(before, after, set())
@@ -92,8 +88,8 @@ def test_another_topic_and_more_tags_replace_nothing_that_contains_data(
 
 @pytest.mark.fault(67)
 def test_another_key_is_seen_to_replace_the_file_system_and_to_be_refused_by_the_vault(
-    synthesize: Any, make_stack: Any, read_stack: Any
-) -> None:
+    synthesize, make_stack, read_stack
+):
     key = (kms.Key.from_key_arn, "arn:aws:kms:us-east-1:111122223333:key/0a1b2c3d-0000-4444-8888-0123456789ab")
     after = _synthesize_with(make_stack, read_stack, encryption_key=key)
     changes = compare_templates(synthesize(**CPU).template, after)
@@ -102,7 +98,7 @@ def test_another_key_is_seen_to_replace_the_file_system_and_to_be_refused_by_the
 
 
 @pytest.mark.fault(67)
-def test_another_logical_id_of_the_table_is_seen_to_lose_the_clusters_state(synthesize: Any) -> None:
+def test_another_logical_id_of_the_table_is_seen_to_lose_the_clusters_state(synthesize):
     before = synthesize(**CPU)
     (name,) = before.of_type("AWS::DynamoDB::Table")
     after = copy.deepcopy(dict(before.template))

@@ -13,7 +13,7 @@ from deeplearning_contract.jobs.job_definition import JobDefinition
 from deeplearning_contract.jobs.kubernetes_job import make_job
 from deeplearning_contract.jobs.submission import SubmissionSettings, make_agent_copy
 from deeplearning_contract.jobs.training_job import make_training_request
-from tests.unit.deeplearning_cdk.conftest import Synthesis, read_submission, render
+from tests.unit.deeplearning_cdk.conftest import read_submission, render
 
 IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/team/train:1"
 JOB = JobDefinition("train", ("python3", "train.py"))
@@ -21,11 +21,11 @@ PLATFORMS = {"eks": (EksTraining, "JobRole"), "sagemaker": (SageMakerTraining, "
 Deploy = Callable[..., tuple[SubmissionSettings, Mapping[str, list[tuple[str, Any]]]]]
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value):
     return value if isinstance(value, list) else [value]
 
 
-def _read_rights(synthesis: Synthesis, role: str) -> dict[str, list[tuple[str, Any]]]:
+def _read_rights(synthesis, role):
     """Return each action of S3 with the patterns of its keys, and its conditions."""
     found: dict[str, list[tuple[str, Any]]] = {}
     for statement in (each for policy in synthesis.policies(role) for each in policy["PolicyDocument"]["Statement"]):
@@ -35,7 +35,7 @@ def _read_rights(synthesis: Synthesis, role: str) -> dict[str, list[tuple[str, A
     return found
 
 
-def _find_agent(platform: str, submission: SubmissionSettings) -> str:
+def _find_agent(platform, submission):
     """Return the key of the programs in the request of a job."""
     if platform == "eks":
         command = make_job(submission, JOB, secret="")["spec"]["template"]["spec"]["containers"][0]["command"][-1]
@@ -45,17 +45,17 @@ def _find_agent(platform: str, submission: SubmissionSettings) -> str:
 
 
 @pytest.fixture(params=PLATFORMS)
-def platform(request: pytest.FixtureRequest) -> str:
+def platform(request):
     name: str = request.param
     return name
 
 
 @pytest.fixture
-def deploy(platform: str, make_stack: Any, read_stack: Any) -> Deploy:
+def deploy(platform, make_stack, read_stack):
     """Return a function from the names of data sources to the submission document and the rights of the jobs' role."""
     kind, role = PLATFORMS[platform]
 
-    def synthesize(*sources: str) -> tuple[SubmissionSettings, Mapping[str, list[tuple[str, Any]]]]:
+    def synthesize(*sources):
         stack = make_stack()
         data = [DataSource(name, "images", f"{name}/") for name in sources]
         kind(stack, "Training", image=IMAGE, storage=Storage(data=data))
@@ -65,14 +65,14 @@ def deploy(platform: str, make_stack: Any, read_stack: Any) -> Deploy:
     return synthesize
 
 
-def _require_readable(platform: str, key: str, rights: Mapping[str, list[tuple[str, Any]]]) -> None:
+def _require_readable(platform, key, rights):
     assert any(fnmatchcase(key, pattern) for pattern, _ in rights["s3:GetObject"]), key
     if platform == "sagemaker":  # A channel is a prefix, which SageMaker lists.
         prefixes = [condition["StringLike"]["s3:prefix"] for _, condition in rights["s3:ListBucket"]]
         assert any(fnmatchcase(key, prefix) for each in prefixes for prefix in _list(each)), key
 
 
-def test_job_reads_its_programs_after_a_deployment_with_one_more_source_of_data(platform: str, deploy: Deploy) -> None:
+def test_job_reads_its_programs_after_a_deployment_with_one_more_source_of_data(platform, deploy):
     (first, before), (second, after) = deploy("train"), deploy("train", "validation")
     key = _find_agent(platform, first)
     assert key != _find_agent(platform, second)
@@ -80,9 +80,7 @@ def test_job_reads_its_programs_after_a_deployment_with_one_more_source_of_data(
     _require_readable(platform, key, after)
 
 
-def test_job_reads_its_programs_after_a_deployment_of_the_next_release(
-    platform: str, deploy: Deploy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_job_reads_its_programs_after_a_deployment_of_the_next_release(platform, deploy, monkeypatch):
     first, _ = deploy("train")
     module = f"deeplearning_cdk.{platform}.training"
     monkeypatch.setattr(f"{module}.pack_member", lambda _: keep_file("member.zip", b"the next release"))
@@ -92,7 +90,7 @@ def test_job_reads_its_programs_after_a_deployment_of_the_next_release(
     _require_readable(platform, key, after)
 
 
-def test_submission_copies_the_asset_to_where_its_jobs_read_it(platform: str, deploy: Deploy) -> None:
+def test_submission_copies_the_asset_to_where_its_jobs_read_it(platform, deploy):
     submission, _ = deploy()
     settings = submission.kubernetes or submission.training
     assert settings is not None
@@ -102,7 +100,7 @@ def test_submission_copies_the_asset_to_where_its_jobs_read_it(platform: str, de
     assert (copy["Bucket"], copy["Key"]) == (submission.bucket, _find_agent(platform, submission))
 
 
-def test_jobs_list_no_key_of_a_source(platform: str, deploy: Deploy) -> None:
+def test_jobs_list_no_key_of_a_source(platform, deploy):
     """A source's key is the digest of its content, so a job of the stack cannot read what it does not have."""
     submission, rights = deploy("train")
     prefixes = [

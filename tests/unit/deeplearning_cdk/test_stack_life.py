@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
@@ -35,7 +34,7 @@ every_variant = pytest.mark.parametrize("props", VARIANTS.values(), ids=VARIANTS
 
 @pytest.mark.fault(65)
 @every_variant
-def test_nothing_in_the_stack_can_hold_up_its_deletion(synthesize: Any, props: dict[str, Any]) -> None:
+def test_nothing_in_the_stack_can_hold_up_its_deletion(synthesize, props):
     resources = synthesize(**props).template["Resources"].values()
     # Each of these waits for code of ours, for a person, or for something to be emptied, before it goes.
     holders = re.compile(
@@ -62,7 +61,7 @@ STAYS_UNLESS_ITS_CREATION_FAILS = ("RetainExceptOnCreate", "Retain")
 GOES = {("Delete", "Delete"), (None, None)}
 
 
-def _staying(synthesis: Any) -> dict[str, tuple[str, str]]:
+def _staying(synthesis):
     """Return every resource that does not simply go: its logical id without the hash -> what becomes of it."""
     return {
         name[:-8]: policies
@@ -93,39 +92,33 @@ FILE_SYSTEM = {"ClusterFileSystem": STAYS_UNLESS_ITS_CREATION_FAILS}
 
 @pytest.mark.fault(66)
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_deleted_stack_leaves_its_logs_its_vault_the_key_and_a_new_file_system_and_nothing_else(
-    synthesize: Any, variant: str
-) -> None:
+def test_a_deleted_stack_leaves_its_logs_its_vault_the_key_and_a_new_file_system_and_nothing_else(synthesize, variant):
     has_own = variant != "existing-file-system"
     assert _staying(synthesize(**VARIANTS[variant])) == LOGS | PIN | VAULT | (FILE_SYSTEM if has_own else {})
 
 
 @pytest.mark.fault(66)
-def test_without_backups_and_with_a_file_system_of_the_users_a_deleted_stack_leaves_its_logs_alone(
-    synthesize: Any,
-) -> None:
-    props = VARIANTS["existing-file-system"]
-    assert _staying(synthesize(**{"storage.backup": False}, **props)) == LOGS | PIN
-    assert _staying(synthesize(**{"storage.backup": False}, **CPU)) == LOGS | PIN | FILE_SYSTEM | {
-        "ClusterEncryptionKey": STAYS_UNLESS_ITS_CREATION_FAILS
-    }
-
-
-@pytest.mark.fault(66)
-def test_a_file_system_goes_with_the_stack_when_asked_but_its_backups_do_not(synthesize: Any) -> None:
-    assert _staying(synthesize(**LASTING_CHANGES)) == LOGS | PIN | VAULT
-
-
-@pytest.mark.fault(66)
-def test_lustre_is_deleted_with_a_new_network(synthesize: Any) -> None:
-    assert _staying(synthesize(**WITH_LUSTRE)) == LOGS | PIN | VAULT | FILE_SYSTEM
+@pytest.mark.parametrize(
+    ("props", "staying"),
+    [
+        ({"storage.backup": False, **VARIANTS["existing-file-system"]}, {}),
+        (
+            {"storage.backup": False, **CPU},
+            FILE_SYSTEM | {"ClusterEncryptionKey": STAYS_UNLESS_ITS_CREATION_FAILS},
+        ),
+        (LASTING_CHANGES, VAULT),
+        # A Lustre goes with its new network.
+        (WITH_LUSTRE, VAULT | FILE_SYSTEM),
+    ],
+    ids=["nothing of ours", "no backups", "file system goes when asked", "Lustre"],
+)
+def test_a_deleted_stack_leaves_what_the_user_chose_and_its_logs(synthesize, props, staying):
+    assert _staying(synthesize(**props)) == LOGS | PIN | staying
 
 
 @pytest.mark.fault(66)
 @every_variant
-def test_no_retained_or_slowly_deleted_resource_has_an_address_in_the_network(
-    synthesize: Any, props: dict[str, Any]
-) -> None:
+def test_no_retained_or_slowly_deleted_resource_has_an_address_in_the_network(synthesize, props):
     synthesis = synthesize(**props)
     # A function in the VPC would leave interfaces for minutes after its deletion, in the subnet that is deleted next.
     assert all("VpcConfig" not in entry["Properties"] for entry in synthesis.of_type("AWS::Lambda::Function").values())
@@ -160,7 +153,7 @@ LASTING = (
 """Foundations of a running cluster: no update may touch them. CloudFormation refuses to update the last two."""
 
 
-def _changes(before: Any, after: Any) -> set[str]:
+def _changes(before, after):
     """Return the types of the resources that differ, come or go."""
     old, new = before.template["Resources"], after.template["Resources"]
     return {(old.get(name) or new[name])["Type"] for name in old.keys() | new if old.get(name) != new.get(name)}
@@ -181,14 +174,12 @@ def _changes(before: Any, after: Any) -> set[str]:
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_an_update_of_a_running_cluster_touches_only_what_new_nodes_start_from(
-    synthesize: Any, change: dict[str, Any], changed: set[str]
-) -> None:
+def test_an_update_of_a_running_cluster_touches_only_what_new_nodes_start_from(synthesize, change, changed):
     assert _changes(synthesize(**CPU), synthesize(**{**CPU, **change})) == changed
 
 
 @pytest.mark.fault(67)
-def test_new_programs_of_nodes_change_no_resource_of_a_running_cluster(synthesize: Any, tmp_path: Path) -> None:
+def test_new_programs_of_nodes_change_no_resource_of_a_running_cluster(synthesize, tmp_path):
     script = tmp_path / "setup.sh"
     script.write_text("#!/bin/bash\n")
     # The roles may read the new script, and new nodes start from it.
@@ -197,7 +188,7 @@ def test_new_programs_of_nodes_change_no_resource_of_a_running_cluster(synthesiz
 
 
 @pytest.mark.fault(67)
-def test_a_change_of_what_lasts_would_be_seen(synthesize: Any) -> None:
+def test_a_change_of_what_lasts_would_be_seen(synthesize):
     changed = _changes(synthesize(**CPU), synthesize(**LASTING_CHANGES))
     assert changed & set(LASTING) == {"AWS::CloudFormation::WaitCondition", "AWS::EFS::FileSystem"}
 
@@ -207,9 +198,7 @@ def test_a_change_of_what_lasts_would_be_seen(synthesize: Any) -> None:
 
 @pytest.mark.fault(24)
 @every_variant
-def test_no_queue_topic_or_table_lets_anyone_in_but_the_clusters_own_roles(
-    synthesize: Any, props: dict[str, Any]
-) -> None:
+def test_no_queue_topic_or_table_lets_anyone_in_but_the_clusters_own_roles(synthesize, props):
     synthesis = synthesize(**props)
     assert not synthesis.of_type("AWS::SNS::TopicInlinePolicy")
     assert "ResourcePolicy" not in synthesis.only("AWS::DynamoDB::Table")
@@ -226,26 +215,6 @@ def test_no_queue_topic_or_table_lets_anyone_in_but_the_clusters_own_roles(
 
 
 @pytest.mark.fault(29)
-def test_every_queue_answers_long_polls_by_default(synthesize: Any) -> None:
+def test_every_queue_answers_long_polls_by_default(synthesize):
     queues = synthesize().of_type("AWS::SQS::Queue").values()
     assert [queue["Properties"]["ReceiveMessageWaitTimeSeconds"] for queue in queues] == [20, 20, 20, 20]
-
-
-@pytest.mark.fault(31)
-def test_rings_of_workers_are_not_given_up_by_how_often_they_were_seen(synthesize: Any) -> None:
-    queues = synthesize().of_type("AWS::SQS::Queue")
-    kept = [name for name, queue in queues.items() if "RedrivePolicy" not in queue["Properties"]]
-    assert sorted(re.sub(r"[0-9A-F]{8}$", "", name) for name in kept) == [
-        "ClusterCoordinationDeadLetters",
-        "ClusterCoordinationWorkerQueue",
-    ]
-
-
-@pytest.mark.fault(35)
-def test_an_alarm_goes_off_when_the_adjuster_fails_for_minutes(synthesize: Any) -> None:
-    synthesis = synthesize()
-    alarm = synthesis.part("AWS::CloudWatch::Alarm", "AdjusterErrors")["Properties"]
-    assert (alarm["Namespace"], alarm["MetricName"]) == ("AWS/Lambda", "Errors")
-    (function,) = (name for name in synthesis.of_type("AWS::Lambda::Function") if "CapacityAdjuster" in name)
-    assert alarm["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": function}}]
-    assert (alarm["Threshold"], alarm["EvaluationPeriods"], alarm["Period"]) == (1, 3, 60)

@@ -23,35 +23,35 @@ MASTER, WORKER = NodeRole
 GROUP_ID, TOPIC = "sg-0123456789abcdef0", "arn:aws:sns:us-east-1:111122223333:mine"
 
 
-def _group(synthesis: Any, role: NodeRole) -> Any:
+def _group(synthesis, role):
     return synthesis.group(role)["Properties"]
 
 
-def _volume(synthesis: Any, role: NodeRole) -> int:
+def _volume(synthesis, role):
     (volume,) = synthesis.launch_data(role)["BlockDeviceMappings"]
     return int(volume["Ebs"]["VolumeSize"])
 
 
-def _texts(synthesis: Any, kind: str) -> str:
+def _texts(synthesis, kind):
     """Return the properties of all resources of a type as text."""
     return json.dumps([entry.get("Properties", {}) for entry in synthesis.of_type(kind).values()])
 
 
-def _adjuster(synthesis: Any) -> Any:
+def _adjuster(synthesis):
     return synthesis.part("AWS::Lambda::Function", "CapacityAdjuster")["Properties"]["Environment"]["Variables"]
 
 
-def _zones(synthesis: Any) -> set[str]:
+def _zones(synthesis):
     return {
         json.dumps(each["Properties"]["AvailabilityZone"]) for each in synthesis.of_type("AWS::EC2::Subnet").values()
     }
 
 
-def _lustre(synthesis: Any) -> Any:
+def _lustre(synthesis):
     return synthesis.only("AWS::FSx::FileSystem")
 
 
-def _role_of(synthesis: Any, group: str) -> str:
+def _role_of(synthesis, group):
     return json.dumps(synthesis.part("AWS::IAM::InstanceProfile", f"Nodes{group}Instance")["Properties"]["Roles"])
 
 
@@ -122,7 +122,7 @@ SEARCH = {
 
 
 @pytest.fixture(scope="module")
-def in_the_users_vpc(make_app: Any, read_stack: Any) -> Any:
+def in_the_users_vpc(make_app, read_stack):
     """Return a synthesized cluster that stands on what its user has."""
     stack = cdk.Stack(make_app(), "Stack")
     zone, ec2_service = "us-east-1a", iam.ServicePrincipal("ec2.amazonaws.com")
@@ -156,30 +156,39 @@ def in_the_users_vpc(make_app: Any, read_stack: Any) -> Any:
     return read_stack(stack)
 
 
-def _is_there(trace: Callable[[Any], bool], synthesis: Any) -> bool:
+def _is_there(trace, synthesis):
     try:
         return trace(synthesis)
     except (AttributeError, KeyError, ValueError):
         return False
 
 
-def test_every_field_has_a_trace() -> None:
+def test_every_field_has_a_trace():
     named = {f"{value}.{field.name}" for value, make in VALUES.items() for field in fields(make)}
     plain = {*list(signature(TrainingCluster.__init__).parameters)[3:]} - set(VALUES)
     assert named | plain | {f"storage.lustre.{field.name}" for field in fields(Lustre)} == set(TRACES)
 
 
 @pytest.mark.parametrize("field", TRACES)
-def test_the_trace_of_a_field_is_in_the_template_with_it_and_absent_without(
-    synthesize: Any, in_the_users_vpc: Any, field: str
-) -> None:
+def test_the_trace_of_a_field_is_in_the_template_with_it_and_absent_without(synthesize, in_the_users_vpc, field):
     given = SEARCH if field in ("workers.fallbacks", "workers.patience") else EVERYTHING
     assert _is_there(TRACES[field], in_the_users_vpc if field in OWN else synthesize(**given))
     assert not _is_there(TRACES[field], synthesize())
 
 
 @pytest.mark.defect("D53")
-def test_the_mount_targets_of_a_users_file_system_admit_the_nodes(in_the_users_vpc: Any) -> None:
+def test_the_mount_targets_of_a_users_file_system_admit_the_nodes(in_the_users_vpc):
     assert not in_the_users_vpc.of_type("AWS::EFS::MountTarget")
     assert f'"GroupId": "{GROUP_ID}"' in _texts(in_the_users_vpc, "AWS::EC2::SecurityGroupIngress")
     assert in_the_users_vpc.settings(MASTER).file_system.source.startswith("fs-0123456789abcdef0.efs.")
+
+
+# --- Names of the CDK --------------------------------------------------------------------------------
+
+
+def test_a_nested_dict_in_pythons_spelling_would_be_lost_and_every_test_here_refuses_it(make_stack):
+    owner = {"owner_uid": "1", "owner_gid": "1", "permissions": "0755"}
+    with pytest.raises(AssertionError, match=r"would lose .*creation_info"):
+        efs.CfnAccessPoint(
+            make_stack(), "Point", file_system_id="fs-1", root_directory={"path": "/a", "creation_info": owner}
+        )

@@ -1,7 +1,6 @@
 """Values of candidates and the rules among them; nothing is synthesized."""
 
 import re
-from typing import Any
 
 import aws_cdk as cdk
 import pytest
@@ -17,7 +16,6 @@ from deeplearning_cdk import (
     Workers,
 )
 from deeplearning_cdk.capacity.candidate import CandidateSearch, name_candidate, plan_search
-from deeplearning_cdk.nodes.plan import NodePlan
 from deeplearning_contract.names import NodeRole
 from stacks.reader import read_props
 from tests.unit.deeplearning_cdk.clusters import plan
@@ -30,7 +28,7 @@ SPOT = Candidate(purchase=Purchase.spot())
 LARGER = Candidate(instance_type="g5.24xlarge")
 
 
-def ask(*fallbacks: Candidate, **values: Any) -> NodePlan:
+def ask(*fallbacks, **values):
     """Return the plan of a cluster with fallbacks."""
     return plan({**HERE, "workers.fallbacks": fallbacks, **values})
 
@@ -38,20 +36,18 @@ def ask(*fallbacks: Candidate, **values: Any) -> NodePlan:
 # --- What a candidate is ------------------------------------------------------------------------------
 
 
-def test_what_a_candidate_leaves_out_is_as_in_the_first() -> None:
+def test_what_a_candidate_leaves_out_is_as_in_the_first():
     first, there, spot, larger = ask(THERE, SPOT, LARGER).candidates
     assert [each.workers.name for each in (first, there, spot, larger)] == [*["g5.12xlarge"] * 3, "g5.24xlarge"]
     assert [each.master.name for each in (first, larger)] == ["g5.12xlarge", "g5.24xlarge"]
     kinds = [each.roles[NodeRole.WORKER].purchase.kind for each in (first, there, spot, larger)]
     assert kinds == ["on-demand", "on-demand", "spot", "on-demand"]
     assert {each.roles[NodeRole.MASTER].purchase.kind for each in (first, there, spot, larger)} == {"on-demand"}
-
-
-def test_a_master_with_a_type_of_its_own_keeps_it_in_every_candidate() -> None:
+    # A master with a type of its own keeps it.
     assert {each.master.name for each in ask(LARGER, **{"master.instance_type": "m5.large"}).candidates} == {"m5.large"}
 
 
-def test_a_tag_names_the_content_and_not_the_position() -> None:
+def test_a_tag_names_the_content_and_not_the_position():
     tags = [fallback.tag for fallback in ask(THERE, SPOT, LARGER).fallbacks]
     assert [tag.rpartition("-")[0] for tag in tags] == [
         "us-east-1b-g5.12xlarge-on-demand",
@@ -69,7 +65,7 @@ def test_a_tag_names_the_content_and_not_the_position() -> None:
     "purchase",
     [Purchase.spot(max_price=1.5), Purchase.spot(max_price=2.5), Purchase.reservation("cr-01234567"), RESERVED],
 )
-def test_every_part_of_a_candidate_is_in_its_tag(purchase: Purchase, stack: cdk.Stack) -> None:
+def test_every_part_of_a_candidate_is_in_its_tag(purchase, stack):
     others = [Purchase.spot(), Purchase.spot(max_price=1.5), Purchase.spot(max_price=2.5), RESERVED]
     own = name_candidate("us-east-1b", "g5.12xlarge", purchase)
     assert own not in {name_candidate("us-east-1b", "g5.12xlarge", each) for each in others if each != purchase}
@@ -77,13 +73,13 @@ def test_every_part_of_a_candidate_is_in_its_tag(purchase: Purchase, stack: cdk.
     assert own != name_candidate("us-east-1b", "g5.12xlarge", purchase, [subnet])
 
 
-def test_a_cluster_without_a_named_zone_may_ask_for_other_types_and_purchases() -> None:
+def test_a_cluster_without_a_named_zone_may_ask_for_other_types_and_purchases():
     found = plan({"workers.instance_type": "g5.12xlarge", "workers.fallbacks": [SPOT]})
     assert found.fallbacks[0].tag.startswith("g5.12xlarge-spot-")
 
 
 @pytest.fixture
-def stack(make_stack: Any) -> cdk.Stack:
+def stack(make_stack):
     made: cdk.Stack = make_stack(region="us-east-1")
     return made
 
@@ -209,14 +205,12 @@ def stack(make_stack: Any) -> cdk.Stack:
         ),
     ],
 )
-def test_candidates_that_cannot_work_are_refused_with_prop_rule_and_remedy(
-    fallbacks: list[Candidate], values: dict[str, Any], refusal: str
-) -> None:
+def test_candidates_that_cannot_work_are_refused_with_prop_rule_and_remedy(fallbacks, values, refusal):
     with pytest.raises(ValueError, match="^" + refusal.replace("FALLBACK", r"workers\.fallbacks\[0\]")):
         ask(*fallbacks, **values)
 
 
-def test_a_zone_without_the_other_clusters_mount_target_is_refused(stack: cdk.Stack) -> None:
+def test_a_zone_without_the_other_clusters_mount_target_is_refused(stack):
     vpc = ec2.Vpc.from_vpc_attributes(stack, "Vpc", vpc_id="vpc-1", availability_zones=["us-east-1a"])
     subnet = ec2.Subnet.from_subnet_attributes(stack, "S", subnet_id="subnet-1", availability_zone="us-east-1a")
     shared = SharedFileSystem(stack, "Shared", vpc=vpc, subnet=subnet)
@@ -228,7 +222,7 @@ def test_a_zone_without_the_other_clusters_mount_target_is_refused(stack: cdk.St
     assert ask(SPOT, **values).fallbacks
 
 
-def test_subnets_are_refused_without_their_zone_or_their_vpc(stack: cdk.Stack) -> None:
+def test_subnets_are_refused_without_their_zone_or_their_vpc(stack):
     subnet = ec2.Subnet.from_subnet_id(stack, "Subnet", "subnet-01234567")
     with pytest.raises(
         ValueError, match=r"availability_zone must be given with worker_subnet or master_subnet, got none; n"
@@ -240,19 +234,13 @@ def test_subnets_are_refused_without_their_zone_or_their_vpc(stack: cdk.Stack) -
         ask(Candidate(availability_zone="us-east-1b", master_subnet=subnet))
 
 
-def test_a_zone_that_is_no_text_at_synth_is_refused() -> None:
-    with pytest.raises(ValueError, match="availability_zone must be known at synth, got a token"):
-        Candidate(availability_zone=cdk.Fn.select(1, cdk.Fn.get_azs()))
-
-
-def test_more_than_seven_fallbacks_are_refused() -> None:
+def test_fallbacks_are_at_most_seven_in_zones_that_synth_knows_and_patience_is_for_them():
     zones = [Candidate(availability_zone=f"us-east-1{letter}") for letter in "bcdefghi"]
     assert len(Workers(fallbacks=zones[:7]).fallbacks) == 7
     with pytest.raises(ValueError, match=r"workers\.fallbacks must have at most 7 candidates, got 8; leave"):
         Workers(fallbacks=zones)
-
-
-def test_patience_without_fallbacks_is_refused() -> None:
+    with pytest.raises(ValueError, match="availability_zone must be known at synth, got a token"):
+        Candidate(availability_zone=cdk.Fn.select(1, cdk.Fn.get_azs()))
     with pytest.raises(ValueError, match=r"workers\.patience must be left out without .*, got 5 minutes; name"):
         Workers(patience=Duration.minutes(5))
 
@@ -260,7 +248,7 @@ def test_patience_without_fallbacks_is_refused() -> None:
 # --- Time ---------------------------------------------------------------------------------------------
 
 
-def test_the_search_has_the_stacks_time_but_for_the_last_15_minutes() -> None:
+def test_the_search_has_the_stacks_time_but_for_the_last_15_minutes():
     assert plan_search(["0", "b"], "a", None, Duration.minutes(55)) == CandidateSearch(
         order=("0", "b"), first="a", patience_seconds=180, search_seconds=40 * 60
     )
@@ -268,7 +256,7 @@ def test_the_search_has_the_stacks_time_but_for_the_last_15_minutes() -> None:
 
 
 @pytest.mark.parametrize(("patience", "least"), [(None, 30), (Duration.seconds(90), 26), (Duration.minutes(10), 51)])
-def test_a_time_that_leaves_less_than_15_minutes_to_form_is_refused(patience: Duration | None, least: int) -> None:
+def test_a_time_that_leaves_less_than_15_minutes_to_form_is_refused(patience, least):
     order = ("0", "b", "c")
     assert plan_search(order, "a", patience, Duration.minutes(least))
     with pytest.raises(
@@ -290,11 +278,11 @@ def test_a_time_that_leaves_less_than_15_minutes_to_form_is_refused(patience: Du
         ('[{"purchase": "reservation:cr-0123456789abcdef0"}]', (Candidate(purchase=RESERVED),)),
     ],
 )
-def test_the_context_names_zones_or_whole_candidates(stack: cdk.Stack, text: str, fallbacks: Any) -> None:
+def test_the_context_names_zones_or_whole_candidates(stack, text, fallbacks):
     assert read_props(stack, {"workers.fallbacks": text})["workers"].fallbacks == fallbacks
 
 
-def test_the_context_takes_subnets_by_their_ids_and_patience_as_a_time(stack: cdk.Stack) -> None:
+def test_the_context_takes_subnets_by_their_ids_and_patience_as_a_time(stack):
     text = '[{"availability_zone": "us-east-1b", "worker_subnet": "subnet-01234567"}]'
     workers = read_props(stack, {"workers.fallbacks": text, "workers.patience": "5m"})["workers"]
     assert workers.fallbacks[0].worker_subnet.subnet_id == "subnet-01234567"
@@ -314,6 +302,6 @@ def test_the_context_takes_subnets_by_their_ids_and_patience_as_a_time(stack: cd
         ("[3]", r"workers\.fallbacks\[0\] must be a Candidate, got 3; pass"),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_its_key(stack: cdk.Stack, text: str, refusal: str) -> None:
+def test_what_cannot_be_read_is_refused_by_its_key(stack, text, refusal):
     with pytest.raises(ValueError, match=rf"^{refusal}"):
         read_props(stack, {"workers.fallbacks": text})

@@ -1,7 +1,6 @@
 """Purchase options, and their effects on launch template, group, placement, zone and adjuster."""
 
 import json
-from typing import Any
 
 import pytest
 from aws_cdk import aws_ec2 as ec2
@@ -19,13 +18,13 @@ GPUS = {"workers.instance_type": "p5.48xlarge", "network.availability_zone": "us
 MARKET, RESERVED = "InstanceMarketOptions", "CapacityReservationSpecification"
 
 
-def _market(synthesis: Any, role: NodeRole = NodeRole.WORKER) -> tuple[Any, Any, Any]:
+def _market(synthesis, role=NodeRole.WORKER):
     """Return the market and the reservation of a role's launch template, and the reservation of its group."""
     data, group = synthesis.launch_data(role), synthesis.group(role)["Properties"]
     return data.get(MARKET), data.get(RESERVED), group.get(RESERVED)
 
 
-def test_nodes_launch_on_demand_by_default(synthesize: Any) -> None:
+def test_nodes_launch_on_demand_by_default(synthesize):
     synthesis = synthesize()
     assert _market(synthesis) == _market(synthesis, NodeRole.MASTER) == (None, None, None)
     assert (
@@ -37,7 +36,7 @@ def test_nodes_launch_on_demand_by_default(synthesize: Any) -> None:
 
 # A highest price goes with one-time requests, as groups make them.
 @pytest.mark.fault(50)
-def test_only_the_workers_are_spot_instances(synthesize: Any) -> None:
+def test_only_the_workers_are_spot_instances(synthesize):
     synthesis = synthesize(**{"workers.purchase": Purchase.spot(max_price=12.5)})
     options = {"MaxPrice": "12.500000", "SpotInstanceType": "one-time"}
     assert _market(synthesis) == ({"MarketType": "spot", "SpotOptions": options}, None, None)
@@ -45,14 +44,14 @@ def test_only_the_workers_are_spot_instances(synthesize: Any) -> None:
     assert synthesis.of_type("AWS::EC2::PlacementGroup")
 
 
-def test_spot_instances_have_no_highest_price_by_default() -> None:
+def test_spot_instances_have_no_highest_price_by_default():
     expected = ec2.CfnLaunchTemplate.InstanceMarketOptionsProperty(market_type="spot", spot_options=None)
     assert Purchase.spot().market == expected
 
 
 # "capacity-reservations-only - Auto Scaling will only launch instances into a Capacity Reservation or Capacity
 # Reservation resource group" (CloudFormation, AWS::AutoScaling::AutoScalingGroup CapacityReservationSpecification).
-def test_a_reservation_is_the_groups_and_no_other_market(synthesize: Any) -> None:
+def test_a_reservation_is_the_groups_and_no_other_market(synthesize):
     own, shared = Purchase.reservation(RESERVATION, placement_group="team-p5"), Purchase.reservation_group(GROUP_ARN)
     synthesis = synthesize(**{"workers.purchase": own, "master.purchase": shared}, **GPUS)
     for role, target, placement in (
@@ -67,12 +66,12 @@ def test_a_reservation_is_the_groups_and_no_other_market(synthesize: Any) -> Non
 
 
 @pytest.mark.parametrize("make", [Purchase.reservation, Purchase.capacity_block])
-def test_reserved_nodes_are_in_no_placement_group_of_the_clusters(make: Any) -> None:
+def test_reserved_nodes_are_in_no_placement_group_of_the_clusters(make):
     assert NodeRole.WORKER in plan(GPUS).placed_roles
     assert plan({"workers.purchase": make(RESERVATION), **GPUS}).placed_roles == ()
 
 
-def test_a_capacity_block_is_targeted_and_placed_by_itself(synthesize: Any) -> None:
+def test_a_capacity_block_is_targeted_and_placed_by_itself(synthesize):
     """MarketType and target as in the EKS user guide, capacity-blocks; no placement group, as ParallelCluster 3.10."""
     synthesis = synthesize(**VARIANTS["capacity-block"])
     target = {"CapacityReservationTarget": {"CapacityReservationId": RESERVATION}}
@@ -81,7 +80,7 @@ def test_a_capacity_block_is_targeted_and_placed_by_itself(synthesize: Any) -> N
     assert not synthesis.of_type("AWS::EC2::PlacementGroup")
 
 
-def test_the_end_of_a_capacity_block_invokes_its_adjuster(synthesize: Any) -> None:
+def test_the_end_of_a_capacity_block_invokes_its_adjuster(synthesize):
     synthesis = synthesize(**VARIANTS["capacity-block"])
     variables = synthesis.part("AWS::Lambda::Function", "CapacityAdjuster")["Properties"]["Environment"]["Variables"]
     assert variables["DEEPLEARNING_CAPACITY_RESERVATION_ID"] == RESERVATION
@@ -98,7 +97,7 @@ def test_the_end_of_a_capacity_block_invokes_its_adjuster(synthesize: Any) -> No
 
 @pytest.mark.parametrize("purchase", [Purchase.reservation(RESERVATION), Purchase.capacity_block(RESERVATION)])
 @pytest.mark.parametrize("prop", ["workers.purchase", "master.purchase"])
-def test_the_zone_of_a_reservation_must_be_named(make_stack: Any, prop: str, purchase: Purchase) -> None:
+def test_the_zone_of_a_reservation_must_be_named(make_stack, prop, purchase):
     stack = make_stack()
     vpc = ec2.Vpc.from_vpc_attributes(stack, "Vpc", vpc_id="vpc-1", availability_zones=["us-east-1a"])
     with pytest.raises(
@@ -111,10 +110,10 @@ def test_the_zone_of_a_reservation_must_be_named(make_stack: Any, prop: str, pur
 
 
 @pytest.fixture
-def warn(make_stack: Any) -> Any:
+def warn(make_stack):
     """Return a function from props to the warnings about them."""
 
-    def make(**props: Any) -> list[str]:
+    def make(**props):
         stack = make_stack()
         add_warnings(stack, plan({**GPUS, **props}), Spending(), isolated=False, has_lustre=False)
         return [str(entry.data) for entry in stack.node.metadata]
@@ -123,9 +122,7 @@ def warn(make_stack: Any) -> Any:
 
 
 @pytest.mark.parametrize("make", [Purchase.reservation, Purchase.capacity_block])
-def test_a_master_like_its_reserved_workers_is_warned_about_until_it_has_a_place_of_its_own(
-    warn: Any, make: Any
-) -> None:
+def test_a_master_like_its_reserved_workers_is_warned_about_until_it_has_a_place_of_its_own(warn, make):
     reserved, start = make(RESERVATION), "the master is a "
     (text,) = (text for text in warn(**{"workers.purchase": reserved}) if text.startswith(start))
     assert text.startswith(f"{start}p5.48xlarge outside the workers' {reserved.kind}")
@@ -133,7 +130,7 @@ def test_a_master_like_its_reserved_workers_is_warned_about_until_it_has_a_place
         assert not [text for text in warn(**{"workers.purchase": reserved, **more}) if text.startswith(start)]
 
 
-def test_a_master_of_a_capacity_block_is_warned_about_and_workers_that_wait_for_theirs_are_not(warn: Any) -> None:
+def test_a_master_of_a_capacity_block_is_warned_about_and_workers_that_wait_for_theirs_are_not(warn):
     block, part = Purchase.capacity_block(RESERVATION), "launches only while it is active"
     (text,) = (text for text in warn(**{"workers.purchase": block, "master.purchase": block}) if part in text)
     assert text.startswith(f"the master in capacity block {RESERVATION} ")
@@ -160,9 +157,7 @@ def test_a_master_of_a_capacity_block_is_warned_about_and_workers_that_wait_for_
         ({"master.purchase": Purchase.capacity_block(RESERVATION)}, None),
     ],
 )
-def test_only_an_adjuster_whose_workers_wait_for_their_block_may_and_does_read_it(
-    synthesize: Any, props: dict[str, Any], block: str | None
-) -> None:
+def test_only_an_adjuster_whose_workers_wait_for_their_block_may_and_does_read_it(synthesize, props, block):
     synthesis = synthesize(**GPUS, **props)
     variables = synthesis.part("AWS::Lambda::Function", "CapacityAdjuster")["Properties"]["Environment"]["Variables"]
     assert variables.get("DEEPLEARNING_WORKER_BLOCK_ID") == block
@@ -170,7 +165,7 @@ def test_only_an_adjuster_whose_workers_wait_for_their_block_may_and_does_read_i
 
 
 @pytest.mark.parametrize("value", ["spot", "on-demand", RESERVATION, 7])
-def test_a_value_that_is_not_a_purchase_is_refused_with_an_example_of_one(value: Any) -> None:
+def test_a_value_that_is_not_a_purchase_is_refused_with_an_example_of_one(value):
     with pytest.raises(ValueError, match=r"workers\.purchase must be a Purchase, got .*; write e.g. Purchase.spot\(\)"):
         plan({"workers.purchase": value})
 
@@ -201,18 +196,18 @@ def test_a_value_that_is_not_a_purchase_is_refused_with_an_example_of_one(value:
         ),
     ],
 )
-def test_contradictions_are_refused(values: dict[str, Any], message: str) -> None:
+def test_contradictions_are_refused(values, message):
     with pytest.raises(ValueError, match=message):
         Purchase(**values)
 
 
 @pytest.fixture
-def read(make_stack: Any) -> Any:
+def read(make_stack):
     """Return a function from a text of the context to the purchase."""
     return lambda text: read_props(make_stack(), {"workers.purchase": text})["workers"].purchase
 
 
-def test_the_context_has_a_text_for_each_purchase(read: Any) -> None:
+def test_the_context_has_a_text_for_each_purchase(read):
     assert read("on-demand") == Purchase.on_demand()
     assert read("spot") == Purchase.spot()
     assert read('{"kind": "spot", "max_price": 12.5}') == Purchase.spot(max_price=12.5)
@@ -221,7 +216,7 @@ def test_the_context_has_a_text_for_each_purchase(read: Any) -> None:
     assert read(f"capacity-block:{RESERVATION}") == Purchase.capacity_block(RESERVATION)
 
 
-def test_a_reservation_of_no_kind_is_refused_with_both_remedies(read: Any) -> None:
+def test_a_reservation_of_no_kind_is_refused_with_both_remedies(read):
     """An On-Demand reservation and a Capacity Block have ids of one form, and want different launch templates."""
     remedy = f"write reservation:{RESERVATION} for .*, or capacity-block:{RESERVATION}"
     with pytest.raises(ValueError, match=rf"workers\.purchase must name the kind of a reservation, got .*; {remedy}"):
@@ -229,7 +224,7 @@ def test_a_reservation_of_no_kind_is_refused_with_both_remedies(read: Any) -> No
 
 
 @pytest.mark.parametrize("text", ["cheap", "ON-DEMAND", "spot:1", "reservation", "capacity-block", "reservation:cr-"])
-def test_other_texts_are_refused(read: Any, text: str) -> None:
+def test_other_texts_are_refused(read, text):
     with pytest.raises(
         ValueError, match=r"^workers\.purchase(: reservation_id)? must be (on-demand, spot, res|cr- and)"
     ):

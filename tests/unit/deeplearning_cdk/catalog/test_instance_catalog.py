@@ -38,7 +38,7 @@ from tests.unit.deeplearning_cdk.clusters import plan
     ],
 )
 @pytest.mark.defect("D33")
-def test_types_have_the_gpus_and_cards_of_ec2(name: str, gpus: int, cards: int, efa: int) -> None:
+def test_types_have_the_gpus_and_cards_of_ec2(name, gpus, cards, efa):
     facts = describe_instance_type("workers.instance_type", name)
     assert (facts.gpu_count, facts.network_cards, len(facts.efa_cards)) == (gpus, cards, efa)
 
@@ -62,7 +62,7 @@ CAPABILITIES = {
 }
 
 
-def test_every_type_has_the_compute_capability_of_the_gpus_that_ec2_names() -> None:
+def test_every_type_has_the_compute_capability_of_the_gpus_that_ec2_names():
     described = json.loads(gzip.decompress((files("moto.ec2") / "resources" / "instance_types.json.gz").read_bytes()))
     for name, facts in read_catalog().items():
         gpus = described.get(name, {}).get("GpuInfo", {}).get("Gpus", [])
@@ -71,12 +71,12 @@ def test_every_type_has_the_compute_capability_of_the_gpus_that_ec2_names() -> N
             assert {facts.compute_capability} - {""} == nvidia, name
 
 
-def test_retired_types_have_the_compute_capability_of_their_gpus_too() -> None:
+def test_retired_types_have_the_compute_capability_of_their_gpus_too():
     known = {facts.family: facts.compute_capability for facts in read_catalog().values() if facts.successor}
     assert known == {"g2": "3.0", "g3": "5.2", "g3s": "5.2", "p2": "3.7", "p3": "7.0"}
 
 
-def test_settings_contain_the_compute_capability_of_nvidia_gpus() -> None:
+def test_settings_contain_the_compute_capability_of_nvidia_gpus():
     catalog = read_catalog()
     assert describe_hardware(catalog["p3dn.24xlarge"]).compute_capability == "7.0"
     assert describe_hardware(catalog["m5.large"]).compute_capability == ""
@@ -84,11 +84,7 @@ def test_settings_contain_the_compute_capability_of_nvidia_gpus() -> None:
     assert describe_hardware(described).compute_capability == ""
 
 
-def test_first_card_of_p6_b300_takes_no_efa() -> None:
-    assert read_catalog()["p6-b300.48xlarge"].efa_cards == tuple(range(1, 17))
-
-
-def test_arm_and_burstable_types_are_distinguished() -> None:
+def test_arm_and_burstable_types_are_distinguished():
     catalog = read_catalog()
     assert catalog["c7g.large"].architecture == "arm64"
     assert catalog["t3.micro"].is_burstable
@@ -96,41 +92,27 @@ def test_arm_and_burstable_types_are_distinguished() -> None:
     assert catalog["m5.large"].is_clusterable
 
 
-def test_types_may_be_objects_of_cdk() -> None:
+def test_types_may_be_objects_of_cdk_but_must_be_known_at_synth_and_not_empty():
     assert describe_instance_type("workers.instance_type", ec2.InstanceType("m5.large")).name == "m5.large"
-
-
-def test_type_that_is_known_only_at_deployment_is_refused() -> None:
     with pytest.raises(ValueError, match=r"workers\.instance_type must be known at synth, got a token"):
         describe_instance_type("workers.instance_type", Aws.STACK_NAME)
+    for prop in ("workers.instance_type", "master.instance_type"):
+        with pytest.raises(ValueError, match=f"^{prop} must be an instance type of the catalogue of .*, got ''; "):
+            plan({prop: ""})
 
 
-@pytest.mark.parametrize(
-    ("prop", "named"),
-    [("workers.instance_type", "workers.instance_type"), ("master.instance_type", "master.instance_type")],
-)
-def test_an_empty_type_is_not_the_default_type(prop: str, named: str) -> None:
-    with pytest.raises(ValueError, match=f"^{named} must be an instance type of the catalogue of .*, got ''; "):
-        plan({prop: ""})
-
-
-def test_unknown_family_names_its_nearest() -> None:
-    with pytest.raises(ValueError, match=r"got 'p55\.48xlarge'; take one of p5"):
-        describe_instance_type("workers.instance_type", "p55.48xlarge")
-
-
-def test_retired_types_are_no_longer_current_and_name_a_current_successor() -> None:
+def test_retired_types_are_no_longer_current_and_name_a_current_successor():
     catalog = read_catalog()
     retired = [facts for facts in catalog.values() if facts.successor]
     assert {facts.family for facts in retired} == {"g2", "g3", "g3s", "p2", "p3"}
     assert all(catalog[facts.successor or ""].successor is None for facts in retired)
 
 
-def test_every_family_with_a_deep_learning_image_is_in_the_catalogue() -> None:
+def test_every_family_with_a_deep_learning_image_is_in_the_catalogue():
     assert {facts.family for facts in read_catalog().values()} >= DEEP_LEARNING_FAMILIES
 
 
-def test_no_type_with_gpus_gets_an_image_without_a_driver() -> None:
+def test_no_type_with_gpus_gets_an_image_without_a_driver():
     for facts in read_catalog().values():
         if facts.gpu_count:
             try:
@@ -149,18 +131,15 @@ def test_no_type_with_gpus_gets_an_image_without_a_driver() -> None:
         ({"name": "x.large", "efa_cards": (1,)}, "efa_cards must be indexes below network_cards, got 1 of 1"),
     ],
 )
-def test_described_type_must_make_sense(facts: dict[str, object], message: str) -> None:
+def test_described_type_must_make_sense_and_is_nvidias_by_default(facts, message):
     with pytest.raises(ValueError, match="must") as caught:
         InstanceTypeFacts(**facts)
     assert str(caught.value).startswith(message)
-
-
-def test_described_type_with_gpus_is_nvidias_by_default() -> None:
     assert InstanceTypeFacts(name="p9.48xlarge", gpu_count=8).accelerator == "NVIDIA"
     assert InstanceTypeFacts(name="c9.large").accelerator is None
 
 
-def test_the_catalogue_is_the_output_of_its_script() -> None:
+def test_the_catalogue_is_the_output_of_its_script():
     path = Path(__file__).parents[4] / "constructs" / "write_instance_catalog.py"
     script = importlib.util.module_from_spec(importlib.util.spec_from_file_location("writer", path))
     script.__spec__.loader.exec_module(script)
@@ -182,12 +161,19 @@ def test_the_catalogue_is_the_output_of_its_script() -> None:
         "g5.12xlarge.search",
     ],
 )
-def test_a_type_as_other_services_or_people_write_it_is_proposed_as_ec2_writes_it(name: str) -> None:
+def test_a_type_as_other_services_or_people_write_it_is_proposed_as_ec2_writes_it(name):
     with pytest.raises(ValueError, match=rf"got '{name}'; take g5\.12xlarge, or describe a newer type"):
         describe_instance_type("workers.instance_type", name)
 
 
-@pytest.mark.parametrize(("name", "nearest"), [("p6-b200-48xlarge", "p6-b200.48xlarge"), ("p2.xl", "g5.xlarge")])
-def test_a_dash_of_the_family_stays_and_a_retired_type_is_replaced(name: str, nearest: str) -> None:
-    with pytest.raises(ValueError, match=rf"; take {nearest}, or describe"):
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("p6-b200-48xlarge", "p6-b200.48xlarge, or describe"),
+        ("p2.xl", "g5.xlarge, or describe"),
+        ("p55.48xlarge", "one of p5"),
+    ],
+)
+def test_the_nearest_current_type_is_proposed_and_a_dash_of_its_family_stays(name, nearest):
+    with pytest.raises(ValueError, match=rf"got '{name}'; take {nearest}"):
         describe_instance_type("workers.instance_type", name)

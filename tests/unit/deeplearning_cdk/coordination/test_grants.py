@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aws_cdk import Stack
@@ -17,7 +16,7 @@ SERVICES = {"cloudformation", "autoscaling", "ec2", "lambda", "dynamodb", "logs"
 
 
 @pytest.fixture(scope="module")
-def statements(make_app: Any, read_stack: Any) -> dict[str, list[Any]]:
+def statements(make_app, read_stack):
     """The statements of a person who may log in, and of one who may watch."""
     stack = Stack(make_app(), "Stack")
     cluster = TrainingCluster(stack, "Cluster", workers=Workers(instance_type="m5.large"))
@@ -28,12 +27,12 @@ def statements(make_app: Any, read_stack: Any) -> dict[str, list[Any]]:
     return {name: synthesis.policies(name)[0]["PolicyDocument"]["Statement"] for name in people}
 
 
-def _actions(statements: list[Any]) -> set[str]:
+def _actions(statements):
     listed = (each["Action"] for each in statements)
     return {action for each in listed for action in ([each] if isinstance(each, str) else each)}
 
 
-def test_a_session_opens_on_nodes_of_the_cluster_alone_and_only_own_ones_end(statements: Any) -> None:
+def test_a_session_opens_on_nodes_of_the_cluster_alone_and_only_own_ones_end(statements):
     on_nodes, by_documents, own, find = statements["Engineer"]
     assert on_nodes["Action"] == by_documents["Action"] == "ssm:StartSession"
     (condition,) = on_nodes["Condition"]["StringEquals"].items()
@@ -50,7 +49,7 @@ def test_a_session_opens_on_nodes_of_the_cluster_alone_and_only_own_ones_end(sta
     assert find["Action"] == "ec2:DescribeInstances"
 
 
-def test_a_watcher_may_call_what_the_view_of_a_cluster_calls_and_change_nothing(statements: Any) -> None:
+def test_a_watcher_may_call_what_the_view_of_a_cluster_calls_and_change_nothing(statements):
     source = "\n".join(path.read_text() for path in VIEW.glob("*.py"))
     operations = set(re.findall(r'get_paginator\("(\w+)"\)', source)) | set(
         re.findall(r"\.((?:describe|list|get|filter)_(?!paginator|request)\w+)\(", source)
@@ -64,7 +63,7 @@ def test_a_watcher_may_call_what_the_view_of_a_cluster_calls_and_change_nothing(
     assert all(re.match(r"Describe|List|Get|Filter|Decrypt", action.partition(":")[2]) for action in granted)
 
 
-def test_a_watcher_reads_the_tables_and_logs_of_the_cluster_alone(statements: Any) -> None:
+def test_a_watcher_reads_the_tables_and_logs_of_the_cluster_alone(statements):
     wide = [each["Action"] for each in statements["Watcher"] if each["Resource"] == "*"]
     assert wide == [
         [
@@ -78,7 +77,7 @@ def test_a_watcher_reads_the_tables_and_logs_of_the_cluster_alone(statements: An
     assert "kms:ViaService" in key["Condition"]["StringEquals"]
 
 
-def test_each_grantee_gets_one_policy_of_the_cluster_beside_its_own(make_app: Any, read_stack: Any) -> None:
+def test_each_grantee_gets_one_policy_of_the_cluster_beside_its_own(make_app, read_stack):
     stack = Stack(make_app(), "Stack")
     cluster = TrainingCluster(stack, "Cluster", workers=Workers(instance_type="m5.large"))
     role = iam.Role(stack, "Role", assumed_by=iam.AccountRootPrincipal())

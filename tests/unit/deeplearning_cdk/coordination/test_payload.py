@@ -6,7 +6,6 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,11 +16,11 @@ from deeplearning_contract.setting_parts import FileSystemSettings
 from deeplearning_contract.settings import NodeSettings
 
 
-def _names(archive: payload.Archive) -> list[str]:
+def _names(archive):
     return zipfile.ZipFile(archive.path).namelist()
 
 
-def _make_tree(root: Path) -> list[Path]:
+def _make_tree(root):
     package = root / "package"
     (package / "__pycache__").mkdir(parents=True)
     (package / "b.py").write_text("B = 1\n")
@@ -31,7 +30,7 @@ def _make_tree(root: Path) -> list[Path]:
     return [package, root / "alone.py"]
 
 
-def test_bytes_do_not_depend_on_dates_modes_folders_or_compiled_files(tmp_path: Path) -> None:
+def test_bytes_do_not_depend_on_dates_modes_folders_or_compiled_files(tmp_path):
     first = payload.zip_bytes(_make_tree(tmp_path / "first"))
     again = _make_tree(tmp_path / "second")
     os.utime(again[1], (1, 1))
@@ -40,14 +39,14 @@ def test_bytes_do_not_depend_on_dates_modes_folders_or_compiled_files(tmp_path: 
     assert payload.zip_bytes(list(reversed(again))) == first
 
 
-def test_bytes_change_with_the_sources(tmp_path: Path) -> None:
+def test_bytes_change_with_the_sources(tmp_path):
     sources = _make_tree(tmp_path)
     before = payload.zip_bytes(sources)
     sources[1].write_text("ALONE = 2\n")
     assert payload.zip_bytes(sources) != before
 
 
-def test_zip_is_stored_sorted_and_of_one_date(tmp_path: Path) -> None:
+def test_zip_is_stored_sorted_and_of_one_date(tmp_path):
     entries = zipfile.ZipFile(io.BytesIO(payload.zip_bytes(_make_tree(tmp_path)))).infolist()
     assert [entry.filename for entry in entries] == ["alone.py", "package/a.py", "package/b.py"]
     assert {entry.compress_type for entry in entries} == {zipfile.ZIP_STORED}
@@ -55,14 +54,14 @@ def test_zip_is_stored_sorted_and_of_one_date(tmp_path: Path) -> None:
     assert {entry.external_attr >> 16 for entry in entries} == {0o100644}
 
 
-def test_agents_zip_is_an_import_path_with_agent_contract_and_boto3() -> None:
+def test_agents_zip_is_an_import_path_with_agent_contract_and_boto3():
     tops = {name.split("/")[0] for name in _names(payload.pack_agent()) if ".dist-info/" not in name}
     assert {"boto3", "botocore", "deeplearning_agent", "deeplearning_contract"} <= tops
     assert "capacity_adjuster" not in tops
     assert "vendor" not in tops
 
 
-def test_members_zip_has_the_agent_and_its_settings_beside_it() -> None:
+def test_members_zip_has_the_agent_and_its_settings_beside_it():
     file_system = FileSystemSettings("channel", "/opt/ml/input/data/shared", "", "/efs")
     settings = describe_member(
         InstanceTypeFacts(name="g5.xlarge", gpu_count=1),
@@ -79,18 +78,18 @@ def test_members_zip_has_the_agent_and_its_settings_beside_it() -> None:
     assert payload.pack_member(replace(settings, setup_seconds=61)) != path
 
 
-def test_adjusters_zip_has_the_adjuster_and_the_contract_alone() -> None:
+def test_adjusters_zip_has_the_adjuster_and_the_contract_alone():
     names = _names(payload.pack_adjuster())
     assert {name.split("/")[0] for name in names} == {"capacity_adjuster", "deeplearning_contract"}
     assert "capacity_adjuster/handler.py" in names
 
 
 @pytest.mark.parametrize("pack", [payload.pack_agent, payload.pack_adjuster])
-def test_nothing_compiled_is_packed(pack: object) -> None:
+def test_nothing_compiled_is_packed(pack):
     assert not [name for name in _names(pack()) if "__pycache__" in name or name.endswith(".pyc")]
 
 
-def test_unpacked_agent_imports_from_its_own_folder_alone(tmp_path: Path) -> None:
+def test_unpacked_agent_imports_from_its_own_folder_alone(tmp_path):
     zipfile.ZipFile(payload.pack_agent().path).extractall(tmp_path)
     program = "import boto3, deeplearning_agent, deeplearning_contract as c; print(boto3.__file__); print(c.__file__)"
     command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.append({str(tmp_path)!r}); {program}"]
@@ -98,13 +97,13 @@ def test_unpacked_agent_imports_from_its_own_folder_alone(tmp_path: Path) -> Non
     assert all(line.startswith(str(tmp_path)) for line in found)
 
 
-def test_missing_vendor_names_make_setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_vendor_names_make_setup(tmp_path, monkeypatch):
     monkeypatch.setattr(payload, "_CHECKOUT", tmp_path)
     with pytest.raises(ValueError, match=r"got no .*build/vendor; run `make setup`"):
         payload.find_payload("vendor")
 
 
-def test_wheel_reads_its_own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wheel_reads_its_own_data(tmp_path, monkeypatch):
     (tmp_path / "bootstrap.sh").write_text("")
     monkeypatch.setattr(payload, "_INSTALLED", tmp_path)
     assert payload.find_payload("bootstrap.sh") == tmp_path / "bootstrap.sh"

@@ -21,7 +21,7 @@ SYSTEM_PODS_MIB = 512
 """Far more than the pods of add-ons and device plugins request on a member: the largest, of the monitor, is 30 MiB."""
 
 
-def _find_recycling_parts(synthesis: Any) -> Any:
+def _find_recycling_parts(synthesis):
     """Return what recycles nodes when it changes: the templates, and each group without its sizes."""
     groups = {name: dict(entry["Properties"]) for name, entry in synthesis.of_type(GROUP).items()}
     for group in groups.values():
@@ -53,7 +53,7 @@ def _find_recycling_parts(synthesis: Any) -> Any:
     ],
     ids=str,
 )
-def test_the_number_of_members_changes_nothing_that_recycles_nodes(make: Any, props: dict[str, Any]) -> None:
+def test_the_number_of_members_changes_nothing_that_recycles_nodes(make, props):
     """
     EKS refuses sizes and a template in one update, and a changed template recycles every node.
 
@@ -62,14 +62,14 @@ def test_the_number_of_members_changes_nothing_that_recycles_nodes(make: Any, pr
     assert _find_recycling_parts(make(members=1, **props)) == _find_recycling_parts(make(members=450, **props))
 
 
-def test_an_update_of_members_ends_a_node_before_it_launches_another(make: Any) -> None:
+def test_an_update_of_members_ends_a_node_before_it_launches_another(make):
     """EKS API reference, UpdateConfig, updateStrategy: minimal is for hardware accelerators."""
     members, system = (make().part(GROUP, part)["Properties"]["UpdateConfig"] for part in ("Members", "System"))
     assert members == {"MaxUnavailable": 1, "UpdateStrategy": "MINIMAL"}
     assert system == {"MaxUnavailable": 1, "UpdateStrategy": "DEFAULT"}
 
 
-def test_a_group_has_no_version_so_that_that_of_the_cluster_replaces_no_node(make: Any) -> None:
+def test_a_group_has_no_version_so_that_that_of_the_cluster_replaces_no_node(make):
     """EKS API reference, UpdateNodegroupVersion, version: without one, that of the node group does not change."""
     assert all("Version" not in group["Properties"] for group in make(version="1.34").of_type(GROUP).values())
     assert _find_recycling_parts(make(version="1.34")) == _find_recycling_parts(make(version="1.35"))
@@ -84,7 +84,7 @@ ALL = {
 """Families of both images on x86-64 (EKS user guide, "Use EKS-optimized accelerated AMIs for GPU instances")."""
 
 
-def test_each_image_runs_the_families_that_eks_lists() -> None:
+def test_each_image_runs_the_families_that_eks_lists():
     """The guide of November 2026; for g7, amazon-eks-ami#2768 (release v20260917) and bottlerocket#4889 (open)."""
     assert FAMILIES["bottlerocket"] == {*ALL, "g5g"}
     assert FAMILIES["amazon-linux"] == {*ALL, "g5g", "g7", "p6e-gb200", "p6e-gb300"}
@@ -93,7 +93,7 @@ def test_each_image_runs_the_families_that_eks_lists() -> None:
 @pytest.mark.parametrize(
     "facts", [each for each in read_catalog().values() if each.accelerator == "NVIDIA"], ids=lambda each: each.name
 )
-def test_a_type_of_the_catalogue_is_run_or_refused_with_a_way_out(facts: InstanceTypeFacts) -> None:
+def test_a_type_of_the_catalogue_is_run_or_refused_with_a_way_out(facts):
     """The retired families g2, g3 and p2 have GPUs that no driver of EKS's images supports."""
     if facts.family in ALL | {"g5g"}:
         for image in FAMILIES:
@@ -103,7 +103,7 @@ def test_a_type_of_the_catalogue_is_run_or_refused_with_a_way_out(facts: Instanc
         check_family("bottlerocket", facts, "p3dn.24xlarge")
 
 
-def test_a_g7_is_run_by_amazon_linux_alone(make: Any) -> None:
+def test_a_g7_is_run_by_amazon_linux_alone(make):
     with pytest.raises(ValueError, match="must") as caught:
         make(instance_type="g7.12xlarge")
     assert str(caught.value) == (
@@ -113,7 +113,7 @@ def test_a_g7_is_run_by_amazon_linux_alone(make: Any) -> None:
     assert group["AmiType"] == "AL2023_x86_64_NVIDIA"
 
 
-def test_a_family_that_no_image_is_known_to_run_is_refused() -> None:
+def test_a_family_that_no_image_is_known_to_run_is_refused():
     newer = InstanceTypeFacts(name="g9.12xlarge", gpu_count=4, compute_capability="13.0")
     with pytest.raises(ValueError, match=r"^instance_type must have GPUs that EKS's images support, got g9\.12xlarge"):
         check_family("amazon-linux", newer, "p3dn.24xlarge")
@@ -122,12 +122,12 @@ def test_a_family_that_no_image_is_known_to_run_is_refused() -> None:
 # --- Disks --------------------------------------------------------------------------------------------
 
 
-def _read_user_data(make: Any, **props: Any) -> str | None:
+def _read_user_data(make, **props):
     data = make(**props).part(TEMPLATE, "MembersTemplate")["Properties"]["LaunchTemplateData"].get("UserData")
     return None if data is None else str(data["Fn::Base64"])
 
 
-def test_own_disks_of_a_type_hold_images_and_files_of_pods(make: Any) -> None:
+def test_own_disks_of_a_type_hold_images_and_files_of_pods(make):
     """
     Each image has a setting of its own for that.
 
@@ -153,14 +153,14 @@ def test_own_disks_of_a_type_hold_images_and_files_of_pods(make: Any) -> None:
     }
 
 
-def _read_toml(text: str) -> dict[str, Any]:
+def _read_toml(text):
     tomllib = pytest.importorskip("tomllib")  # Python 3.11
     document: dict[str, Any] = tomllib.loads(text)
     return document
 
 
 @pytest.mark.parametrize("node_image", FAMILIES)
-def test_nodes_without_own_disks_have_the_user_data_of_eks_alone(make: Any, node_image: str) -> None:
+def test_nodes_without_own_disks_have_the_user_data_of_eks_alone(make, node_image):
     props = {"instance_type": "m5.xlarge", "node_image": node_image}
     assert _read_user_data(make, **props) is None
     system = make(**props).part(TEMPLATE, "SystemTemplate")["Properties"]["LaunchTemplateData"]
@@ -169,9 +169,7 @@ def test_nodes_without_own_disks_have_the_user_data_of_eks_alone(make: Any, node
 
 @pytest.mark.parametrize("node_image", FAMILIES)
 @pytest.mark.parametrize(("instance_type", "throughput"), [("m5.xlarge", 500), ("p3dn.24xlarge", None)])
-def test_a_disk_for_images_that_holds_data_too_is_faster(
-    make: Any, node_image: str, instance_type: str, throughput: int | None
-) -> None:
+def test_a_disk_for_images_that_holds_data_too_is_faster(make, node_image, instance_type, throughput):
     """EBS user guide, "General Purpose SSD volumes": 125 MiB/s unless more is asked for, 0.25 for each IOPS."""
     synthesis = make(instance_type=instance_type, node_image=node_image)
     for part, wanted in (("Members", throughput), ("System", None)):
@@ -182,7 +180,7 @@ def test_a_disk_for_images_that_holds_data_too_is_faster(
 # --- Room of pods -------------------------------------------------------------------------------------
 
 
-def _plan(facts: InstanceTypeFacts, **more: Any) -> EksPlan:
+def _plan(facts, **more):
     values = {
         "members": 2,
         "initial_members": 2,
@@ -194,13 +192,13 @@ def _plan(facts: InstanceTypeFacts, **more: Any) -> EksPlan:
     return EksPlan(facts=facts, purchase=Purchase.on_demand(), **{**values, **more})
 
 
-def _list_descriptions() -> dict[str, Any]:
+def _list_descriptions():
     content = (files("moto.ec2") / "resources" / "instance_types.json.gz").read_bytes()
     descriptions: dict[str, Any] = json.loads(gzip.decompress(content))
     return descriptions
 
 
-def test_memory_of_a_pod_fits_each_type_beside_the_kubelet_and_the_pods_of_the_system() -> None:
+def test_memory_of_a_pod_fits_each_type_beside_the_kubelet_and_the_pods_of_the_system():
     """
     A pod whose requests do not fit stays Pending for ever.
 
@@ -222,7 +220,7 @@ def test_memory_of_a_pod_fits_each_type_beside_the_kubelet_and_the_pods_of_the_s
 
 
 @pytest.mark.parametrize("size", [50, 200, 16_384])
-def test_disk_of_a_pod_fits_and_leaves_room_for_images_before_the_kubelet_evicts(size: int) -> None:
+def test_disk_of_a_pod_fits_and_leaves_room_for_images_before_the_kubelet_evicts(size):
     """
     The kubelet reserves 1 GiB, and evicts when a tenth of the disk is left; a file system takes up to 3%.
 
@@ -237,7 +235,7 @@ def test_disk_of_a_pod_fits_and_leaves_room_for_images_before_the_kubelet_evicts
         assert size * 0.97 * 0.9 - disk >= 20, "for images"
 
 
-def test_disk_of_a_pod_is_that_of_the_disks_that_its_node_has(make: Any) -> None:
+def test_disk_of_a_pod_is_that_of_the_disks_that_its_node_has(make):
     """A p3dn.24xlarge has 1,800 GB, a g4dn.xlarge 125 GB (EC2, DescribeInstanceTypes)."""
     found = {
         name: read_kubernetes(make(instance_type=name)).disk_gibibytes
@@ -246,7 +244,7 @@ def test_disk_of_a_pod_is_that_of_the_disks_that_its_node_has(make: Any) -> None
     assert found == {"m5.xlarge": 140, "p3dn.24xlarge": 1320, "g4dn.xlarge": 72}
 
 
-def test_a_type_whose_size_is_not_known_limits_no_pod() -> None:
+def test_a_type_whose_size_is_not_known_limits_no_pod():
     unknown = InstanceTypeFacts(name="p5.96xlarge", gpu_count=8, has_local_disk=True)
     assert (_plan(unknown).memory_mib, _plan(unknown).disk_gibibytes) == (0, 0)
 
@@ -254,7 +252,7 @@ def test_a_type_whose_size_is_not_known_limits_no_pod() -> None:
 # --- EFA ----------------------------------------------------------------------------------------------
 
 
-def _list_pulls(synthesis: Any) -> set[str]:
+def _list_pulls(synthesis):
     return {
         render(resource)
         for statement in synthesis.statements("NodesRole")
@@ -263,7 +261,7 @@ def _list_pulls(synthesis: Any) -> set[str]:
     }
 
 
-def test_nodes_pull_the_efa_plugin_from_the_one_registry_that_has_it_for_all_regions(make: Any) -> None:
+def test_nodes_pull_the_efa_plugin_from_the_one_registry_that_has_it_for_all_regions(make):
     """aws/eks-charts, values.yaml of aws-efa-k8s-device-plugin names a registry in us-west-2."""
     plugin = "arn:<AWS::Partition>:ecr:us-west-2:602401143452:repository/eks/aws-efa-k8s-device-plugin"
     assert plugin in _list_pulls(make())
@@ -271,9 +269,7 @@ def test_nodes_pull_the_efa_plugin_from_the_one_registry_that_has_it_for_all_reg
         assert all("us-west-2" not in each for each in _list_pulls(make(**props))), props
 
 
-def test_pods_ask_for_efa_only_with_an_image_of_the_users_because_the_built_one_has_no_software_for_it(
-    make: Any,
-) -> None:
+def test_pods_ask_for_efa_only_with_an_image_of_the_users_because_the_built_one_has_no_software_for_it(make):
     assert read_kubernetes(make()).efa_count == 1
     built = make(image=None)
     assert read_kubernetes(built).efa_count == 0

@@ -9,7 +9,6 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_sns as sns
 
 from deeplearning_cdk import DataSource, EksTraining, Network, Purchase, Storage
 from deeplearning_cdk.catalog.instance_catalog import read_catalog
@@ -27,18 +26,18 @@ CPU = {"instance_type": "m5.xlarge"}
 GROUP = "AWS::EKS::Nodegroup"
 
 
-def _group(synthesis: Any, part: str) -> Any:
+def _group(synthesis, part):
     return synthesis.part(GROUP, part)["Properties"]
 
 
-def _launch(synthesis: Any, part: str) -> Any:
+def _launch(synthesis, part):
     return synthesis.part("AWS::EC2::LaunchTemplate", f"{part}Template")["Properties"]["LaunchTemplateData"]
 
 
 # --- Control plane ------------------------------------------------------------------------------------
 
 
-def test_api_server_is_reached_from_the_vpc_alone_and_creation_gives_nobody_access(make: Any) -> None:
+def test_api_server_is_reached_from_the_vpc_and_named_networks_alone_and_creation_gives_nobody_access(make):
     cluster = make().only("AWS::EKS::Cluster")
     network = cluster["ResourcesVpcConfig"]
     assert (network["EndpointPrivateAccess"], network["EndpointPublicAccess"]) == (True, False)
@@ -46,15 +45,17 @@ def test_api_server_is_reached_from_the_vpc_alone_and_creation_gives_nobody_acce
     access = cluster["AccessConfig"]
     assert access == {"AuthenticationMode": "API", "BootstrapClusterCreatorAdminPermissions": False}
     assert (cluster["Version"], cluster["UpgradePolicy"]) == ("1.35", {"SupportType": "STANDARD"})
-
-
-def test_named_networks_reach_the_api_server_and_nobody_else(make: Any) -> None:
-    network = make(api_from=["54.240.193.130/32", "3.5.140.0/22"]).only("AWS::EKS::Cluster")["ResourcesVpcConfig"]
+    # Its name is another one in each creation, because its logs stay.
+    start, last = cluster["Name"]["Fn::Join"][1]
+    assert re.fullmatch(r"Stack-[0-9a-f]{8}-", start)
+    assert '{"Ref": "AWS::StackId"}' in json.dumps(last)
+    named = ["54.240.193.130/32", "3.5.140.0/22"]
+    network = make(api_from=named).only("AWS::EKS::Cluster")["ResourcesVpcConfig"]
     assert network["EndpointPrivateAccess"] is network["EndpointPublicAccess"] is True
-    assert network["PublicAccessCidrs"] == ["54.240.193.130/32", "3.5.140.0/22"]
+    assert network["PublicAccessCidrs"] == named
 
 
-def test_secrets_are_encrypted_with_the_key_and_all_logs_are_kept_for_a_time(make: Any) -> None:
+def test_secrets_are_encrypted_with_the_key_and_all_logs_are_kept_for_a_time(make):
     synthesis = make()
     cluster = synthesis.only("AWS::EKS::Cluster")
     (key,) = synthesis.of_type("AWS::KMS::Key")
@@ -67,13 +68,13 @@ def test_secrets_are_encrypted_with_the_key_and_all_logs_are_kept_for_a_time(mak
     assert logs["RetentionInDays"] == 30
 
 
-def test_a_group_may_start_without_members_and_can_be_scaled_to_all(make: Any) -> None:
+def test_a_group_may_start_without_members_and_can_be_scaled_to_all(make):
     sizes = {count: _group(make(initial_members=count), "Members")["ScalingConfig"] for count in (None, 0, 1)}
     assert {count: size["DesiredSize"] for count, size in sizes.items()} == {None: 2, 0: 0, 1: 1}
     assert {(size["MinSize"], size["MaxSize"]) for size in sizes.values()} == {(0, 2)}
 
 
-def test_failed_jobs_of_this_cluster_reach_the_topic(make: Any) -> None:
+def test_failed_jobs_of_this_cluster_reach_the_topic(make):
     synthesis = make()
     rule = synthesis.only("AWS::Events::Rule")
     name = read_submission(synthesis).cluster
@@ -84,7 +85,7 @@ def test_failed_jobs_of_this_cluster_reach_the_topic(make: Any) -> None:
     assert json.loads(target["InputTransformer"]["InputTemplate"]) == "<kind>: <cluster>. <message>"
 
 
-def test_pods_have_the_cluster_whose_events_they_send(make_stack: Any, read_stack: Any, monkeypatch: Any) -> None:
+def test_pods_have_the_cluster_whose_events_they_send(make_stack, read_stack, monkeypatch):
     packed: list[Any] = []
     monkeypatch.setattr(training, "pack_member", lambda settings: packed.append(settings) or pack_member(settings))
     stack = make_stack()
@@ -93,21 +94,6 @@ def test_pods_have_the_cluster_whose_events_they_send(make_stack: Any, read_stac
     (settings,) = packed
     (source,) = synthesis.only("AWS::Events::Rule")["EventPattern"]["source"]
     assert source == f"deeplearning-cdk.{settings.event_cluster}"
-
-
-def test_the_users_own_topic_receives_the_failures_of_jobs(make_stack: Any, read_stack: Any) -> None:
-    stack = make_stack()
-    EksTraining(stack, "Training", image=IMAGE, alarm_topic=sns.Topic(stack, "Mine"))
-    synthesis = read_stack(stack)
-    (name,) = synthesis.of_type("AWS::SNS::Topic")
-    assert synthesis.only("AWS::Events::Rule")["Targets"][0]["Arn"] == {"Ref": name}
-
-
-def test_name_of_the_cluster_is_another_one_in_each_creation_because_its_logs_stay(make: Any) -> None:
-    name = make().only("AWS::EKS::Cluster")["Name"]
-    start, last = name["Fn::Join"][1]
-    assert re.fullmatch(r"Stack-[0-9a-f]{8}-", start)
-    assert '{"Ref": "AWS::StackId"}' in json.dumps(last)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +105,8 @@ def test_name_of_the_cluster_is_another_one_in_each_creation_because_its_logs_st
     ],
 )
 def test_control_plane_has_a_subnet_in_the_first_zone_without_nodes_that_overlaps_no_other(
-    make: Any, cidr: str | None, zone: str | None, second: str, position: int
-) -> None:
+    make, cidr, zone, second, position
+):
     synthesis = make(network=Network(cidr=cidr, availability_zone=zone))
     subnets = {name: entry["Properties"] for name, entry in synthesis.of_type("AWS::EC2::Subnet").items()}
     (extra,) = (name for name in subnets if "SecondZone" in name)
@@ -134,7 +120,7 @@ def test_control_plane_has_a_subnet_in_the_first_zone_without_nodes_that_overlap
     assert used == [nodes, {"Ref": extra}]
 
 
-def test_a_subnet_of_an_existing_vpc_in_another_zone_is_used(make_stack: Any, read_stack: Any) -> None:
+def test_a_subnet_of_an_existing_vpc_in_another_zone_is_used(make_stack, read_stack):
     stack = make_stack()
     vpc = ec2.Vpc.from_vpc_attributes(
         stack,
@@ -152,7 +138,7 @@ def test_a_subnet_of_an_existing_vpc_in_another_zone_is_used(make_stack: Any, re
 # --- Nodes --------------------------------------------------------------------------------------------
 
 
-def test_members_have_their_gpus_efa_a_placement_group_a_label_and_a_taint(make: Any) -> None:
+def test_members_have_their_gpus_efa_a_placement_group_a_label_and_a_taint(make):
     synthesis = make(members=4)
     group, launch = _group(synthesis, "NodesMembers"), _launch(synthesis, "Members")
     assert group["AmiType"] == "BOTTLEROCKET_x86_64_NVIDIA"
@@ -166,7 +152,7 @@ def test_members_have_their_gpus_efa_a_placement_group_a_label_and_a_taint(make:
     assert launch["Placement"] == {"GroupName": {"Ref": placement}}
 
 
-def test_every_further_card_of_a_member_has_an_interface_for_efa_alone(make: Any) -> None:
+def test_every_further_card_of_a_member_has_an_interface_for_efa_alone(make):
     """EKS user guide, "Run machine learning training on Amazon EKS with Elastic Fabric Adapter"."""
     kinds = [
         each.get("InterfaceType")
@@ -186,19 +172,19 @@ def test_every_further_card_of_a_member_has_an_interface_for_efa_alone(make: Any
         ("amazon-linux", "g5g.xlarge", "AL2023_ARM_64_NVIDIA"),
     ],
 )
-def test_image_of_the_members_fits_their_type(node_image: Any, instance_type: str, kind: str) -> None:
+def test_image_of_the_members_fits_their_type(node_image, instance_type, kind):
     """EKS API reference, Nodegroup, amiType."""
     assert name_ami_type(node_image, read_catalog()[instance_type]) == kind
 
 
-def test_members_without_gpus_have_neither_a_taint_nor_a_placement_group(make: Any) -> None:
+def test_members_without_gpus_have_neither_a_taint_nor_a_placement_group(make):
     synthesis = make(**CPU)
     assert "Taints" not in _group(synthesis, "NodesMembers")
     assert "Placement" not in _launch(synthesis, "Members")
     assert "InterfaceType" not in _launch(synthesis, "Members")["NetworkInterfaces"][0]
 
 
-def test_one_node_runs_the_pods_of_the_system(make: Any) -> None:
+def test_one_node_runs_the_pods_of_the_system(make):
     group = _group(make(), "NodesSystem")
     assert (group["InstanceTypes"], group["AmiType"]) == (["m7i.large"], "BOTTLEROCKET_x86_64")
     assert group["ScalingConfig"]["DesiredSize"] == 1
@@ -209,7 +195,7 @@ def test_one_node_runs_the_pods_of_the_system(make: Any) -> None:
     ("node_image", "disks"),
     [("bottlerocket", {"/dev/xvda": 8, "/dev/xvdb": 300}), ("amazon-linux", {"/dev/xvda": 300})],
 )
-def test_images_are_on_the_disk_that_the_system_has_for_them(make: Any, node_image: Any, disks: dict[str, int]) -> None:
+def test_images_are_on_the_disk_that_the_system_has_for_them(make, node_image, disks):
     synthesis = make(node_image=node_image, image_disk=300)
     kind = name_ami_type(node_image, read_catalog()["p3dn.24xlarge"])
     assert _group(synthesis, "NodesMembers")["AmiType"] == kind
@@ -223,26 +209,21 @@ def test_images_are_on_the_disk_that_the_system_has_for_them(make: Any, node_ima
     assert found == disks
 
 
-def test_templates_have_nothing_that_managed_node_groups_refuse(make: Any) -> None:
+@pytest.mark.parametrize(
+    ("props", "capacity"), [({}, ["ON_DEMAND", "ON_DEMAND"]), ({"purchase": Purchase.spot()}, ["SPOT", "ON_DEMAND"])]
+)
+def test_spot_is_a_choice_of_the_members_group_and_templates_have_nothing_that_groups_refuse(make, props, capacity):
     """EKS user guide, "Customize managed nodes with launch templates": no subnet, no instance profile, no spot."""
-    for props in ({}, {"purchase": Purchase.spot()}):
-        synthesis = make(**props)
-        for part in ("Members", "System"):
-            launch = _launch(synthesis, part)
-            assert not launch.keys() & {"IamInstanceProfile", "InstanceMarketOptions", "InstanceType", "ImageId"}
-            assert all("SubnetId" not in each for each in launch["NetworkInterfaces"])
-            assert launch["MetadataOptions"] == {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}
+    synthesis = make(**props)
+    assert [_group(synthesis, part)["CapacityType"] for part in ("NodesMembers", "NodesSystem")] == capacity
+    for part in ("Members", "System"):
+        launch = _launch(synthesis, part)
+        assert not launch.keys() & {"IamInstanceProfile", "InstanceMarketOptions", "InstanceType", "ImageId"}
+        assert all("SubnetId" not in each for each in launch["NetworkInterfaces"])
+        assert launch["MetadataOptions"] == {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}
 
 
-def test_spot_capacity_is_asked_for_by_the_group_of_the_members_alone(make: Any) -> None:
-    synthesis = make(purchase=Purchase.spot())
-    assert [_group(synthesis, part)["CapacityType"] for part in ("NodesMembers", "NodesSystem")] == [
-        "SPOT",
-        "ON_DEMAND",
-    ]
-
-
-def test_a_capacity_block_is_in_template_and_group(make: Any) -> None:
+def test_a_capacity_block_is_in_template_and_group(make):
     """EKS user guide, "Create a managed node group with Capacity Blocks for ML"."""
     block = Purchase.capacity_block("cr-0123456789abcdef0")
     synthesis = make(purchase=block, instance_type="p5.48xlarge", network=Network(availability_zone="us-east-1a"))
@@ -256,7 +237,7 @@ def test_a_capacity_block_is_in_template_and_group(make: Any) -> None:
     assert synthesis.of_type("AWS::EC2::PlacementGroup") == {}
 
 
-def test_a_reservation_is_in_the_template_with_its_placement_group(make: Any) -> None:
+def test_a_reservation_is_in_the_template_with_its_placement_group(make):
     reserved = Purchase.reservation("cr-0123456789abcdef0", placement_group="near")
     launch = _launch(make(purchase=reserved, network=Network(availability_zone="us-east-1a")), "Members")
     target = {"CapacityReservationId": "cr-0123456789abcdef0"}
@@ -267,7 +248,7 @@ def test_a_reservation_is_in_the_template_with_its_placement_group(make: Any) ->
 # --- Order --------------------------------------------------------------------------------------------
 
 
-def test_nodes_come_after_network_and_identity_and_before_dns_and_drivers(make: Any) -> None:
+def test_nodes_come_after_network_and_identity_and_before_dns_and_drivers(make):
     """Otherwise add-ons stay DEGRADED, and the stack fails (terraform-aws-eks#1868, #3001; pulumi-eks#1819)."""
     synthesis = make()
     names = {entry["Properties"]["AddonName"]: name for name, entry in synthesis.of_type("AWS::EKS::Addon").items()}
@@ -282,7 +263,7 @@ def test_nodes_come_after_network_and_identity_and_before_dns_and_drivers(make: 
         assert system in synthesis.before(addon)
 
 
-def test_a_job_that_is_submitted_as_soon_as_the_document_exists_finds_all(make: Any) -> None:
+def test_a_job_that_is_submitted_as_soon_as_the_document_exists_finds_all(make):
     synthesis = make(storage=Storage(data=[DataSource("train", "images", "train/")]))
     (document,) = synthesis.of_type("AWS::SSM::Parameter")
     needed = synthesis.before(document)
@@ -303,8 +284,9 @@ def test_a_job_that_is_submitted_as_soon_as_the_document_exists_finds_all(make: 
 # --- Submission document ------------------------------------------------------------------------------
 
 
-def test_document_says_how_a_job_starts(make: Any) -> None:
-    synthesis = make(members=4, queue="team", storage=Storage(mount_point="/mnt/efs"))
+def test_document_says_how_a_job_starts(make):
+    data = [DataSource("train", "images", "train/")]
+    synthesis = make(members=4, queue="team", storage=Storage(mount_point="/mnt/efs", data=data))
     document, settings = read_submission(synthesis), read_kubernetes(synthesis)
     assert (document.platform, document.login_user, document.training) == ("eks", "root", None)
     (cluster,) = synthesis.of_type("AWS::EKS::Cluster")
@@ -318,6 +300,9 @@ def test_document_says_how_a_job_starts(make: Any) -> None:
     assert (settings.node_label, settings.has_nvidia_plugin) == ("deeplearning/member=true", True)
     (system,), (point,) = synthesis.of_type("AWS::EFS::FileSystem"), synthesis.of_type("AWS::EFS::AccessPoint")
     assert settings.volume_handle == f"<{system}>::<{point}>"
+    assert settings.data == (DataSettings("train", "images", "train/", "efs", ""),)
+    # The image is built unless the user brings one.
+    assert "cdk-hnb659fds-container-assets" in read_kubernetes(make(image=None)).image
 
 
 @pytest.mark.parametrize(
@@ -329,43 +314,25 @@ def test_document_says_how_a_job_starts(make: Any) -> None:
     ],
     ids=str,
 )
-def test_document_names_what_the_nodes_have(make: Any, props: dict[str, Any], found: Any) -> None:
+def test_document_names_what_the_nodes_have(make, props, found):
     settings = read_kubernetes(make(**props))
     assert (settings.gpu_count, settings.efa_count, settings.has_nvidia_plugin) == found
-
-
-def test_document_names_the_data_of_jobs(make: Any) -> None:
-    settings = read_kubernetes(make(storage=Storage(data=[DataSource("train", "images", "train/")])))
-    assert settings.data == (DataSettings("train", "images", "train/", "efs", ""),)
-
-
-def test_image_is_built_unless_the_user_brings_one(make: Any) -> None:
-    assert "cdk-hnb659fds-container-assets" in read_kubernetes(make(image=None)).image
 
 
 # --- Warnings and the rest ----------------------------------------------------------------------------
 
 
-def test_user_is_warned_that_nothing_stops_gpus_and_that_nobody_prepares_the_cluster(make: Any) -> None:
+def test_user_is_warned_of_a_cluster_that_nobody_stops_or_prepares_and_of_a_retired_type(make):
     assert make(**CPU).warnings == []
     (cost,) = make().warnings
     assert NEVER_STOPS in cost
     assert "p3dn.24xlarge costs by the second" in cost
     (nobody,) = make(**CPU, administrators=()).warnings
     assert NO_ADMINISTRATOR in nobody
-
-
-def test_user_is_warned_of_a_type_that_aws_has_retired(make: Any) -> None:
     assert any("AWS has retired p3.8xlarge" in each for each in make(instance_type="p3.8xlarge").warnings)
 
 
-def test_feature_flags_of_the_users_app_change_nothing(make: Any, make_stack: Any, read_stack: Any) -> None:
-    stack = make_stack(**json.loads((ROOT / "cdk.json").read_text())["context"])
-    EksTraining(stack, "Training", image=IMAGE, administrators=["arn:aws:iam::111122223333:role/Admin"])
-    assert read_stack(stack).template == make().template
-
-
-def test_commands_name_the_cluster_and_the_group_of_the_members(make_stack: Any) -> None:
+def test_commands_name_the_cluster_and_the_group_of_the_members(make_stack):
     stack = make_stack()
     training = EksTraining(stack, "Training", image=IMAGE)
     found = [stack.resolve(each) for each in (training.kubeconfig_command, training.scale_down_command)]
@@ -374,19 +341,17 @@ def test_commands_name_the_cluster_and_the_group_of_the_members(make_stack: Any)
     assert render(found[1]).endswith(".NodegroupName> --scaling-config minSize=0,desiredSize=0")
 
 
-def test_tags_of_the_whole_are_on_nodes_disks_and_interfaces(make: Any) -> None:
+def test_tags_of_the_whole_are_on_nodes_disks_and_interfaces(make):
     for part in ("Members", "System"):
         tagged = {each["ResourceType"]: each["Tags"] for each in _launch(make(), part)["TagSpecifications"]}
         assert set(tagged) == {"instance", "volume", "network-interface"}
         assert all(any(tag["Key"] == "deeplearning:cluster" for tag in tags) for tags in tagged.values())
 
 
-def test_next_release_leaves_launch_templates_and_node_groups_as_they_are(
-    make_app: Any, read_stack: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_next_release_leaves_launch_templates_and_node_groups_as_they_are(make_app, read_stack, monkeypatch):
     """EKS replaces every node of a group whose launch template has another text (EKS user guide, launch-templates)."""
 
-    def synthesize() -> Any:
+    def synthesize():
         stack = cdk.Stack(make_app(), "Stack")
         EksTraining(stack, "Training")
         return read_stack(stack)

@@ -21,11 +21,11 @@ DESCRIBES = {
 }
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value):
     return value if isinstance(value, list) else [value]
 
 
-def _rights(synthesis: Any, part: str) -> dict[str, list[Any]]:
+def _rights(synthesis, part):
     """Return each action of a role with its resources."""
     found: dict[str, list[Any]] = {}
     for each in synthesis.statements(part):
@@ -34,33 +34,29 @@ def _rights(synthesis: Any, part: str) -> dict[str, list[Any]]:
     return found
 
 
-def _trust(synthesis: Any, part: str) -> Any:
+def _trust(synthesis, part):
     (statement,) = synthesis.part("AWS::IAM::Role", part)["Properties"]["AssumeRolePolicyDocument"]["Statement"]
     return statement
 
 
-def test_control_plane_has_the_least_that_eks_documents(make: Any) -> None:
-    """EKS user guide, "Amazon EKS cluster IAM role"."""
-    rights = _rights(make(), "ControlPlaneRole")
+def test_control_plane_has_the_least_that_eks_documents_for_this_cluster_alone(make):
+    """EKS user guide, "Amazon EKS cluster IAM role" and "Cross-service confused deputy prevention in Amazon EKS"."""
+    synthesis = make()
+    rights = _rights(synthesis, "ControlPlaneRole")
     assert set(rights) == {"ec2:CreateTags", "kms:DescribeKey", *DESCRIBES}
     assert {action for action, resources in rights.items() if resources == ["*"]} == DESCRIBES
-
-
-def test_role_of_the_control_plane_is_for_this_cluster_alone(make: Any) -> None:
-    """EKS user guide, "Cross-service confused deputy prevention in Amazon EKS"."""
-    synthesis = make()
     statement = _trust(synthesis, "ControlPlaneRole")
     assert statement["Principal"] == {"Service": "eks.amazonaws.com"}
     source = render(statement["Condition"]["ArnLike"]["aws:SourceArn"])
     assert source.endswith(f":cluster/{render(synthesis.only('AWS::EKS::Cluster')['Name'])}")
 
 
-def test_no_role_has_a_policy_of_aws(make: Any) -> None:
+def test_no_role_has_a_policy_of_aws(make):
     for role in make().of_type("AWS::IAM::Role").values():
         assert "ManagedPolicyArns" not in role["Properties"]
 
 
-def test_nodes_pull_images_mount_the_file_system_and_read_no_bucket(make: Any) -> None:
+def test_nodes_pull_images_mount_the_file_system_and_read_no_bucket(make):
     rights = _rights(make(storage=Storage(data=[DataSource("train", "images", "train/")])), "NodesRole")
     assert {action.partition(":")[0] for action in rights} == {"ec2", "ecr", "eks", "eks-auth", "elasticfilesystem"}
     assert rights["elasticfilesystem:ClientMount"] == rights["elasticfilesystem:ClientWrite"]
@@ -71,7 +67,7 @@ def test_nodes_pull_images_mount_the_file_system_and_read_no_bucket(make: Any) -
             assert "elasticfilesystem:AccessPointArn" in statement["Condition"]["StringEquals"]
 
 
-def test_pods_of_jobs_have_their_programs_their_sources_and_their_data_alone(make: Any) -> None:
+def test_pods_of_jobs_have_their_programs_their_sources_and_their_data_alone(make):
     synthesis = make(storage=Storage(data=[DataSource("train", "images", "train/")]))
     rights = _rights(synthesis, "JobRole")
     assert set(rights) == {"events:PutEvents", "s3:GetObject", "s3:ListBucket"}
@@ -80,17 +76,15 @@ def test_pods_of_jobs_have_their_programs_their_sources_and_their_data_alone(mak
     assert "train/*" in keys
     assert any(key.startswith("deeplearning-jobs/Stack-") for key in keys)
     assert len(keys) == 2
-
-
-def test_pods_of_jobs_send_the_event_of_a_failed_job_of_their_cluster_alone(make: Any) -> None:
-    (statement,) = (each for each in make().statements("JobRole") if each["Action"] == "events:PutEvents")
+    # They send the event of a failed job of their cluster alone.
+    (statement,) = (each for each in synthesis.statements("JobRole") if each["Action"] == "events:PutEvents")
     kinds = statement["Condition"]["ForAllValues:StringEquals"]
     assert kinds["events:detail-type"] in ("Deep Learning Job Failed", ["Deep Learning Job Failed"])
     assert re.fullmatch(r"deeplearning-cdk\.Stack-[0-9a-f]{8}", kinds["events:source"])
     assert statement["Condition"]["Null"] == {"events:source": "false", "events:detail-type": "false"}
 
 
-def test_role_of_jobs_is_for_one_service_account_of_this_cluster(make: Any) -> None:
+def test_role_of_jobs_is_for_one_service_account_of_this_cluster(make):
     """EKS user guide, "Create IAM role with trust policy required by EKS Pod Identity"."""
     synthesis = make(namespace="team")
     (cluster,) = synthesis.of_type("AWS::EKS::Cluster")
@@ -109,7 +103,7 @@ def test_role_of_jobs_is_for_one_service_account_of_this_cluster(make: Any) -> N
     assert (association["Namespace"], association["ServiceAccount"]) == ("team", "deeplearning-job")
 
 
-def test_network_plugin_makes_interfaces_in_the_subnet_of_the_nodes_alone(make: Any) -> None:
+def test_network_plugin_makes_interfaces_in_the_subnet_of_the_nodes_alone(make):
     synthesis = make()
     rights = _rights(synthesis, "NetworkRole")
     (subnet,) = (name for name in synthesis.of_type("AWS::EC2::Subnet") if "PrivateSubnet" in name)
@@ -119,7 +113,7 @@ def test_network_plugin_makes_interfaces_in_the_subnet_of_the_nodes_alone(make: 
     assert [each["ServiceAccount"] for each in association] == ["aws-node"]
 
 
-def test_network_plugin_changes_interfaces_of_the_subnet_on_instances_of_the_cluster_alone(make: Any) -> None:
+def test_network_plugin_changes_interfaces_of_the_subnet_on_instances_of_the_cluster_alone(make):
     """Service Authorization Reference, "Amazon EC2": interfaces have `ec2:Subnet`, instances have their tags alone."""
     synthesis = make()
     limits = {
@@ -141,7 +135,7 @@ def test_network_plugin_changes_interfaces_of_the_subnet_on_instances_of_the_clu
             assert render(condition["ArnEquals"]["ec2:Subnet"]).endswith(f":subnet/<{subnet}>")
 
 
-def test_administrators_have_the_whole_cluster_and_submitters_their_namespace(make_stack: Any, read_stack: Any) -> None:
+def test_administrators_have_the_whole_cluster_and_submitters_their_namespace(make_stack, read_stack):
     stack = make_stack()
     training = EksTraining(stack, "Training", image=IMAGE, administrators=[ADMIN])
     made = iam.Role(stack, "Engineer", assumed_by=iam.AccountRootPrincipal())
@@ -160,9 +154,7 @@ def test_administrators_have_the_whole_cluster_and_submitters_their_namespace(ma
         assert (policy, scope) == ("AmazonEKSEditPolicy", {"Type": "namespace", "Namespaces": ["kubeflow-dist-train"]})
 
 
-def test_submitters_find_the_document_upload_sources_copy_the_programs_and_call_nothing_else(
-    make_stack: Any, read_stack: Any
-) -> None:
+def test_submitters_find_the_document_upload_sources_copy_the_programs_and_call_nothing_else(make_stack, read_stack):
     stack = make_stack()
     training = EksTraining(stack, "Training", image=IMAGE)
     training.grant_submit(iam.Role(stack, "Engineer", assumed_by=iam.AccountRootPrincipal()))
@@ -174,7 +166,7 @@ def test_submitters_find_the_document_upload_sources_copy_the_programs_and_call_
     assert all("deeplearning-jobs/" in resource for resource in rights["s3:PutObject"])
 
 
-def test_grants_reach_the_role_of_jobs_and_data_with_a_key_can_be_read(make_stack: Any, read_stack: Any) -> None:
+def test_grants_reach_the_role_of_jobs_and_data_with_a_key_can_be_read(make_stack, read_stack):
     stack = make_stack()
     bucket = s3.Bucket(stack, "Data", encryption_key=kms.Key(stack, "DataKey"))
     training = EksTraining(stack, "Training", image=IMAGE, storage=Storage(data=[DataSource("train", bucket)]))

@@ -3,18 +3,17 @@
 import hashlib
 import re
 from pathlib import Path
-from typing import Any
 
 import aws_cdk as cdk
 import pytest
 from aws_cdk import Duration, Size
-from aws_cdk import aws_sns as sns
 
 from deeplearning_cdk import DataSource, JobEnvironment, Software, Storage
 from deeplearning_cdk.coordination.payload import Archive, keep_file
 from deeplearning_cdk.emr import programs
 from deeplearning_cdk.emr.programs import render_bootstrap
 from deeplearning_cdk.emr.training import EmrTraining
+from deeplearning_cdk.warnings import NEVER_STOPS
 from deeplearning_cli.changes.effects import Effect
 from deeplearning_cli.changes.templates import compare_templates
 from deeplearning_contract.jobs.submission import SubmissionSettings
@@ -27,50 +26,35 @@ ROOT = Path(__file__).parents[4]
 # --- The cluster --------------------------------------------------------------------------------------
 
 
-def test_cluster_has_uniform_groups_of_one_type_in_the_private_subnet_and_stays_without_steps(make: Any) -> None:
+def test_cluster_has_uniform_groups_of_one_type_in_the_private_subnet_and_stays_without_steps(make):
     properties = make().only(CLUSTER)
     instances = properties["Instances"]
-    assert instances["MasterInstanceGroup"] == {
-        "InstanceCount": 1,
-        "InstanceType": "g5.12xlarge",
-        "Market": "ON_DEMAND",
-        "Name": "primary",
-    }
-    assert instances["CoreInstanceGroup"] == {**instances["MasterInstanceGroup"], "InstanceCount": 2, "Name": "core"}
+    primary = {"InstanceCount": 1, "InstanceType": "g5.12xlarge", "Market": "ON_DEMAND", "Name": "primary"}
+    assert instances["MasterInstanceGroup"] == primary
+    assert instances["CoreInstanceGroup"] == {**primary, "InstanceCount": 2, "Name": "core"}
     assert "PrivateSubnet1" in instances["Ec2SubnetId"]["Ref"]
     assert instances["KeepJobFlowAliveWhenNoSteps"] is True
+    # Or a core instance with a full disk is replaced under its job: EMR API Reference, SetUnhealthyNodeReplacement, a
+    # node with more than 90 % of its disk in use is unhealthy.
+    assert instances["UnhealthyNodeReplacement"] is False
     assert properties["ReleaseLabel"] == "emr-7.14.0"
     assert properties["Applications"] == [{"Name": "Hadoop"}]
     assert properties["EbsRootVolumeSize"] == 100
     assert "AutoTerminationPolicy" not in properties
+    # The step waits for the members, and ends a cluster that cannot train.
+    wait = ["sudo", "-n", "/usr/local/bin/deeplearning-member", "wait"]
+    step = {"Args": wait, "Jar": "command-runner.jar"}
+    assert properties["Steps"] == [{"ActionOnFailure": "TERMINATE_CLUSTER", "HadoopJarStep": step, "Name": "metadata"}]
 
 
-def test_members_start_from_the_image_of_the_release_whose_python_runs_the_agent(make: Any) -> None:
-    synthesis = make()
-    assert "CustomAmiId" not in synthesis.only(CLUSTER)
-    assert not [name for name in synthesis.template["Parameters"] if "ami" in name.lower()]
-    assert read_release(synthesis)["interpreter"] == "/usr/bin/python3.11"
+def test_members_with_gpus_install_the_driver_only_where_the_release_has_none(make):
+    driver = ("nvidia-release", "kernel-devel-{kernel}", "kernel-modules-extra-{kernel}", "nvidia-open")
+    assert read_settings(make()).packages["nvidia-smi"] == driver
+    for props in ({"instance_type": "m5.xlarge"}, {"image": "ami-0123456789abcdef0"}):
+        assert "nvidia-smi" not in read_settings(make(**props)).packages
 
 
-def test_an_image_of_the_users_has_the_python_of_the_base_deep_learning_image(make: Any) -> None:
-    synthesis = make(image="ami-0123456789abcdef0")
-    assert synthesis.only(CLUSTER)["CustomAmiId"] == "ami-0123456789abcdef0"
-    assert read_release(synthesis)["interpreter"] == "/usr/bin/python3.12"
-
-
-def test_members_with_gpus_install_the_driver_only_where_the_release_has_none(make: Any) -> None:
-    packages = read_settings(make()).packages
-    assert packages["nvidia-smi"] == (
-        "nvidia-release",
-        "kernel-devel-{kernel}",
-        "kernel-modules-extra-{kernel}",
-        "nvidia-open",
-    )
-    assert "nvidia-smi" not in read_settings(make(instance_type="m5.xlarge")).packages
-    assert "nvidia-smi" not in read_settings(make(image="ami-0123456789abcdef0")).packages
-
-
-def test_choices_of_the_user_are_in_the_cluster(make: Any) -> None:
+def test_choices_of_the_user_are_in_the_cluster(make):
     synthesis = make(
         instance_type="m5.xlarge",
         members=5,
@@ -91,31 +75,14 @@ def test_choices_of_the_user_are_in_the_cluster(make: Any) -> None:
     assert synthesis.warnings == []
 
 
-def test_a_deadline_is_in_the_settings_and_ends_the_warning_that_nothing_stops_the_cluster(make: Any) -> None:
+def test_a_deadline_is_in_the_settings_and_ends_the_warning_that_nothing_stops_the_cluster(make):
+    assert {warning.rpartition("[ack: ")[2] for warning in make().warnings} == {f"{NEVER_STOPS}]"}
     synthesis = make(stop_after=Duration.hours(12), image="ami-0123456789abcdef0")
     assert read_settings(synthesis).stop_after_seconds == 43200
     assert synthesis.warnings == []
 
 
-def test_a_core_instance_with_a_full_disk_is_not_replaced_under_its_job(make: Any) -> None:
-    """EMR API Reference, SetUnhealthyNodeReplacement: a node with more than 90 % of its disk in use is unhealthy."""
-    assert make().only(CLUSTER)["Instances"]["UnhealthyNodeReplacement"] is False
-
-
-def test_step_metadata_waits_for_the_members_and_ends_a_cluster_that_cannot_train(make: Any) -> None:
-    assert make().only(CLUSTER)["Steps"] == [
-        {
-            "ActionOnFailure": "TERMINATE_CLUSTER",
-            "HadoopJarStep": {
-                "Args": ["sudo", "-n", "/usr/local/bin/deeplearning-member", "wait"],
-                "Jar": "command-runner.jar",
-            },
-            "Name": "metadata",
-        }
-    ]
-
-
-def test_cluster_waits_for_mount_targets_network_rules_rights_and_backup(make: Any) -> None:
+def test_cluster_waits_for_mount_targets_network_rules_rights_and_backup(make):
     synthesis = make()
     needed = set(synthesis.part(CLUSTER, "Cluster")["DependsOn"])
     for kind in (
@@ -136,7 +103,7 @@ def test_cluster_waits_for_mount_targets_network_rules_rights_and_backup(make: A
 # --- Programs and settings ----------------------------------------------------------------------------
 
 
-def test_bootstrap_action_gets_the_parameter_of_the_release_with_the_place_of_the_agent(make: Any) -> None:
+def test_bootstrap_action_gets_the_parameter_of_the_release_with_the_place_of_the_agent(make):
     synthesis = make()
     (action,) = synthesis.only(CLUSTER)["BootstrapActions"]
     parameter, region = action["ScriptBootstrapAction"]["Args"]
@@ -149,14 +116,14 @@ def test_bootstrap_action_gets_the_parameter_of_the_release_with_the_place_of_th
     assert re.fullmatch(r"[0-9a-f]{64}", agent["sha256"])
 
 
-def test_bootstrap_script_stays_as_it_is_because_another_one_replaces_every_cluster() -> None:
+def test_bootstrap_script_stays_as_it_is_because_another_one_replaces_every_cluster():
     """Change the digest only on purpose, and say in the changelog that clusters on EMR are replaced."""
     digest = hashlib.sha256(render_bootstrap().encode()).hexdigest()
     assert digest == "6d2107f6dded2e5bf2a8d23b06cfa7cd420107a1955ca47b51df671b3f4154fb"
 
 
-def test_next_release_and_one_more_data_set_replace_nothing(make_app: Any, read_stack: Any, monkeypatch: Any) -> None:
-    def synthesize(storage: Storage) -> Any:
+def test_next_release_and_one_more_data_set_replace_nothing(make_app, read_stack, monkeypatch):
+    def synthesize(storage):
         stack = cdk.Stack(make_app(), "Stack")
         EmrTraining(stack, "Training", storage=storage)
         return read_stack(stack).template
@@ -173,20 +140,17 @@ def test_next_release_and_one_more_data_set_replace_nothing(make_app: Any, read_
     ]
 
 
-def test_one_more_member_is_a_resize_in_place(make: Any) -> None:
+@pytest.mark.parametrize(
+    "props", [{"restart": "2"}, {"release": "emr-7.13.0"}, {"image": "ami-0123456789abcdef0"}, {"root_volume": 50}]
+)
+def test_what_emr_cannot_change_replaces_the_cluster_and_one_more_member_does_not(make, props):
+    changes = compare_templates(make().template, make(**props).template)
+    assert [change.effect for change in changes if change.ends_jobs] == [Effect.REPLACE]
     (change,) = compare_templates(make().template, make(members=4).template)
     assert (change.effect, change.properties) == (Effect.UPDATE, ("Instances.CoreInstanceGroup.InstanceCount",))
 
 
-@pytest.mark.parametrize(
-    "props", [{"restart": "2"}, {"release": "emr-7.13.0"}, {"image": "ami-0123456789abcdef0"}, {"root_volume": 50}]
-)
-def test_what_emr_cannot_change_replaces_the_cluster(make: Any, props: dict[str, Any]) -> None:
-    changes = compare_templates(make().template, make(**props).template)
-    assert [change.effect for change in changes if change.ends_jobs] == [Effect.REPLACE]
-
-
-def test_settings_that_do_not_fit_into_a_parameter_are_refused(make_stack: Any) -> None:
+def test_settings_that_do_not_fit_into_a_parameter_are_refused(make_stack):
     """Systems Manager user guide, "Managing parameter tiers": an advanced parameter has at most 8 KB."""
     data = [DataSource(f"set-{number}", "images", f"{'x' * 60}/{number}/") for number in range(90)]
     with pytest.raises(
@@ -195,7 +159,7 @@ def test_settings_that_do_not_fit_into_a_parameter_are_refused(make_stack: Any) 
         EmrTraining(make_stack(), "Training", storage=Storage(data=data))
 
 
-def test_bootstrap_script_contains_the_program_that_fetches_the_agent(tmp_path: Path) -> None:
+def test_bootstrap_script_contains_the_program_that_fetches_the_agent(tmp_path):
     app = cdk.App(outdir=str(tmp_path), analytics_reporting=False, builtin_cloud_formation_validation=False)
     EmrTraining(cdk.Stack(app, "Stack"), "Training")
     app.synth()
@@ -206,7 +170,7 @@ def test_bootstrap_script_contains_the_program_that_fetches_the_agent(tmp_path: 
     assert "__PREPARE_MEMBER__" not in script.read_text()
 
 
-def test_settings_are_those_of_a_worker_without_the_services_of_ec2(make: Any) -> None:
+def test_settings_are_those_of_a_worker_without_the_services_of_ec2(make):
     settings = read_settings(make())
     assert settings.login_user == "hadoop"
     assert settings.expected_gpu_count == 4
@@ -218,27 +182,29 @@ def test_settings_are_those_of_a_worker_without_the_services_of_ec2(make: Any) -
 
 
 @pytest.mark.parametrize(("image", "python"), [("emr", "3.11"), ("ami-0123456789abcdef0", "3.12")])
-def test_jobs_run_on_the_interpreter_of_the_agent(make: Any, image: str, python: str) -> None:
+def test_members_start_from_the_image_whose_python_runs_agent_and_jobs(make, image, python):
     # The python3 of Amazon Linux is 3.9 for its life: AL2023 user guide, "Python in AL2023".
     synthesis = make(image=image)
+    assert synthesis.only(CLUSTER).get("CustomAmiId", "emr") == image
+    assert not [name for name in synthesis.template["Parameters"] if "ami" in name.lower()]
     environment = read_settings(synthesis).needs.environment
     assert environment is not None
     assert environment.interpreter == read_release(synthesis)["interpreter"] == f"/usr/bin/python{python}"
 
 
-def test_a_framework_without_a_wheel_for_the_images_interpreter_is_refused(make: Any) -> None:
+def test_a_framework_without_a_wheel_for_the_images_interpreter_is_refused(make):
     early = Software(environment=JobEnvironment.with_horovod(framework="tensorflow==2.15.1"))
     with pytest.raises(ValueError, match=r"^framework must have a wheel for the image's Python 3\.12, got 'tensorflow"):
         make(software=early, image="ami-0123456789abcdef0")
     assert make(software=early).only(CLUSTER)
 
 
-def test_members_have_no_efa_and_no_second_card(make: Any) -> None:
+def test_members_have_no_efa_and_no_second_card(make):
     hardware = read_settings(make(instance_type="p4d.24xlarge")).needs.hardware
     assert {(each.efa_cards, each.network_cards) for each in hardware.values()} == {(0, 1)}
 
 
-def test_submission_document_names_the_platform_and_emrs_id(make: Any) -> None:
+def test_submission_document_names_the_platform_and_emrs_id(make):
     synthesis = make()
     parameter = synthesis.part("AWS::SSM::Parameter", "Submission")["Properties"]
     (cluster,) = synthesis.of_type(CLUSTER)
@@ -251,7 +217,7 @@ def test_submission_document_names_the_platform_and_emrs_id(make: Any) -> None:
 # --- Notifications ------------------------------------------------------------------------------------
 
 
-def test_failed_steps_and_a_failed_end_of_this_cluster_reach_the_topic(make: Any) -> None:
+def test_failed_steps_and_a_failed_end_of_this_cluster_reach_the_topic(make):
     """EMR management guide, "Monitoring Amazon EMR events with CloudWatch"."""
     synthesis = make()
     rule, (cluster,) = synthesis.only("AWS::Events::Rule"), synthesis.of_type(CLUSTER)
@@ -270,12 +236,3 @@ def test_failed_steps_and_a_failed_end_of_this_cluster_reach_the_topic(make: Any
     )
     assert publish["Action"] == "sns:Publish"
     assert "Condition" not in publish
-
-
-def test_the_users_own_topic_receives_the_failures(make_stack: Any, read_stack: Any) -> None:
-    stack = make_stack()
-    topic = sns.Topic(stack, "Mine")
-    EmrTraining(stack, "Training", alarm_topic=topic)
-    synthesis = read_stack(stack)
-    (name,) = synthesis.of_type("AWS::SNS::Topic")
-    assert synthesis.only("AWS::Events::Rule")["Targets"][0]["Arn"] == {"Ref": name}

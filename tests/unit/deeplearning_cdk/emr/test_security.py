@@ -2,17 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 
 from deeplearning_cdk import DataSource, EnvironmentCache, JobEnvironment, Lustre, Software, Storage
 from deeplearning_cdk.emr.training import EmrTraining
-from deeplearning_cdk.warnings import NEVER_STOPS
 from tests.unit.deeplearning_cdk.conftest import render
 from tests.unit.deeplearning_cdk.emr.conftest import CLUSTER, read_settings
 
@@ -21,10 +17,10 @@ NAME = "Stack-8085bf09"
 ARN = "arn:<AWS::Partition>:ec2:<AWS::Region>:<AWS::AccountId>"
 
 
-def _show(statements: list[Any]) -> list[tuple[list[str], list[str], Any]]:
+def _show(statements):
     """Return statements as actions, resources and conditions, each sorted."""
 
-    def listed(value: Any) -> list[Any]:
+    def listed(value):
         return value if isinstance(value, list) else [value]
 
     return [
@@ -37,13 +33,13 @@ def _show(statements: list[Any]) -> list[tuple[list[str], list[str], Any]]:
     ]
 
 
-def _shorten(text: str) -> str:
+def _shorten(text):
     """Return a text with the logical ids of this stack without their digits, and AWS's parameters by their names."""
     text = re.sub(r"\$\{([\w:.]+)\}", r"<\1>", text)
     return re.sub(r"(Training\w+?)[0-9A-F]{8}\b", r"\1", text)
 
 
-def test_emr_may_launch_tag_and_end_only_instances_of_this_cluster_in_its_subnet_and_groups(make: Any) -> None:
+def test_emr_may_launch_tag_and_end_only_instances_of_this_cluster_in_its_subnet_and_groups(make):
     is_new = {"StringEquals": {"aws:RequestTag/deeplearning:cluster": NAME}}
     is_ours = {"StringEquals": {"aws:ResourceTag/deeplearning:cluster": NAME}}
     core, primary, service = (
@@ -90,7 +86,7 @@ def test_emr_may_launch_tag_and_end_only_instances_of_this_cluster_in_its_subnet
     ]
 
 
-def test_instances_read_programs_and_sources_write_logs_mount_and_open_sessions(make: Any) -> None:
+def test_instances_read_programs_and_sources_write_logs_mount_and_open_sessions(make):
     assets = "arn:<AWS::Partition>:s3:::<cdk-hnb659fds-assets-<AWS::AccountId>-<AWS::Region>>"
     instances = {"ArnLike": {"ec2:SourceInstanceARN": _join(f"{ARN}:instance/*")}}
     statements = _show(make().statements("RolesInstance"))
@@ -126,13 +122,13 @@ def test_instances_read_programs_and_sources_write_logs_mount_and_open_sessions(
     ]
 
 
-def _join(text: str) -> dict[str, Any]:
+def _join(text):
     """Return the intrinsic that `render` shows as a text."""
     parts = [part for part in re.split(r"(<[^>]+>)", text) if part]
     return {"Fn::Join": ["", [{"Ref": part[1:-1]} if part.startswith("<") else part for part in parts]]}
 
 
-def test_emrs_role_is_for_clusters_of_this_account_alone(make: Any) -> None:
+def test_emrs_role_is_for_clusters_of_this_account_alone(make):
     (statement,) = make().part("AWS::IAM::Role", "RolesService")["Properties"]["AssumeRolePolicyDocument"]["Statement"]
     assert statement["Principal"] == {"Service": "elasticmapreduce.amazonaws.com"}
     assert statement["Condition"]["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
@@ -140,7 +136,7 @@ def test_emrs_role_is_for_clusters_of_this_account_alone(make: Any) -> None:
     assert render(statement["Condition"]["ArnLike"]["aws:SourceArn"]) == arn
 
 
-def test_instance_profile_has_the_name_of_its_role_as_emr_requires(make: Any) -> None:
+def test_instance_profile_has_the_name_of_its_role_as_emr_requires(make):
     synthesis = make()
     profile = synthesis.only("AWS::IAM::InstanceProfile")
     assert [profile["InstanceProfileName"]] == profile["Roles"]
@@ -148,10 +144,10 @@ def test_instance_profile_has_the_name_of_its_role_as_emr_requires(make: Any) ->
     assert synthesis.only(CLUSTER)["JobFlowRole"] == {"Ref": next(iter(synthesis.of_type("AWS::IAM::InstanceProfile")))}
 
 
-def test_groups_have_every_rule_that_emr_would_add(make: Any) -> None:
+def test_groups_have_every_rule_that_emr_would_add(make):
     synthesis = make()
 
-    def name(reference: Any) -> str:
+    def name(reference):
         return _shorten(reference["Fn::GetAtt"][0]).removeprefix("TrainingSecurityGroups")
 
     rules = {
@@ -181,7 +177,7 @@ def test_groups_have_every_rule_that_emr_would_add(make: Any) -> None:
     assert out == {("Primary", 8443), ("Core", 8443)}
 
 
-def test_emr_gets_the_groups_of_this_cluster_and_members_that_of_the_file_system(make: Any) -> None:
+def test_emr_gets_the_groups_of_this_cluster_and_members_that_of_the_file_system(make):
     instances = make().only(CLUSTER)["Instances"]
     for field, part in (
         ("EmrManagedMasterSecurityGroup", "SecurityGroupsPrimary"),
@@ -193,9 +189,12 @@ def test_emr_gets_the_groups_of_this_cluster_and_members_that_of_the_file_system
         assert ["NodesSecurityGroup" in each["Fn::GetAtt"][0] for each in instances[field]] == [True]
 
 
-def test_disks_are_encrypted_with_the_clusters_key_and_metadata_needs_a_token(make: Any) -> None:
+def test_disks_are_encrypted_with_the_clusters_key_and_metadata_needs_a_token(make):
     synthesis = make()
     (key,) = synthesis.of_type("AWS::KMS::Key")
+    statement, *others = synthesis.only("AWS::KMS::Key")["KeyPolicy"]["Statement"]
+    assert [other["Sid"] for other in others] == ["EventsReachTopics", "UndeliveredReachesQueues"]
+    assert render(statement["Principal"]["AWS"]) == "arn:<AWS::Partition>:iam::<AWS::AccountId>:root"
     configuration = synthesis.only("AWS::EMR::SecurityConfiguration")["SecurityConfiguration"]
     assert configuration["EncryptionConfiguration"]["AtRestEncryptionConfiguration"] == {
         "LocalDiskEncryptionConfiguration": {
@@ -212,7 +211,7 @@ def test_disks_are_encrypted_with_the_clusters_key_and_metadata_needs_a_token(ma
     assert synthesis.only(CLUSTER)["SecurityConfiguration"] == {"Ref": name}
 
 
-def test_logs_are_encrypted_private_expire_and_outlive_a_failed_creation_with_their_key(make: Any) -> None:
+def test_logs_are_encrypted_private_expire_and_outlive_a_failed_creation_with_their_key(make):
     synthesis = make()
     (key,), (name,) = synthesis.of_type("AWS::KMS::Key"), synthesis.of_type("AWS::S3::Bucket")
     bucket, arn = synthesis.template["Resources"][name], {"Fn::GetAtt": [key, "Arn"]}
@@ -229,15 +228,7 @@ def test_logs_are_encrypted_private_expire_and_outlive_a_failed_creation_with_th
     assert (render(cluster["LogUri"]), cluster["LogEncryptionKmsKeyId"]) == (f"s3://<{name}>/logs/", arn)
 
 
-def test_policy_of_the_key_admits_the_account_and_events_for_topics_and_queues_alone(make: Any) -> None:
-    statement, *others = make().only("AWS::KMS::Key")["KeyPolicy"]["Statement"]
-    assert [other["Sid"] for other in others] == ["EventsReachTopics", "UndeliveredReachesQueues"]
-    assert render(statement["Principal"]["AWS"]) == "arn:<AWS::Partition>:iam::<AWS::AccountId>:root"
-
-
-def test_a_key_of_the_user_encrypts_everything_and_its_owner_is_warned(
-    make_stack: Callable[..., cdk.Stack], read_stack: Any
-) -> None:
+def test_a_key_of_the_user_encrypts_everything_and_its_owner_is_warned(make_stack, read_stack):
     stack, arn = make_stack(), "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
     EmrTraining(stack, "Training", encryption_key=kms.Key.from_key_arn(stack, "Mine", arn))
     synthesis = read_stack(stack)
@@ -246,7 +237,7 @@ def test_a_key_of_the_user_encrypts_everything_and_its_owner_is_warned(
     assert any("logs.<region>.amazonaws.com" in each and "AutoScaling" not in each for each in synthesis.warnings)
 
 
-def test_data_cache_environment_and_lustre_reach_settings_and_rights(make: Any) -> None:
+def test_data_cache_environment_and_lustre_reach_settings_and_rights(make):
     file = str(ROOT / "examples/environments/small.txt")
     synthesis = make(
         storage=Storage(
@@ -269,13 +260,13 @@ def test_data_cache_environment_and_lustre_reach_settings_and_rights(make: Any) 
     assert set(synthesis.of_type("AWS::FSx::FileSystem")) <= set(synthesis.part(CLUSTER, "Cluster")["DependsOn"])
 
 
-def test_an_existing_file_system_is_not_backed_up(make: Any) -> None:
+def test_an_existing_file_system_is_not_backed_up(make):
     synthesis = make(storage=Storage(file_system="fs-0123456789abcdef0"))
     assert synthesis.of_type("AWS::Backup::BackupVault") == {}
     assert set(synthesis.of_type("AWS::EFS::MountTarget")) <= set(synthesis.part(CLUSTER, "Cluster")["DependsOn"])
 
 
-def test_a_grant_reaches_the_instances_before_they_start(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> None:
+def test_a_grant_reaches_the_instances_before_they_start(make_stack, read_stack):
     stack = make_stack()
     training = EmrTraining(stack, "Training")
     iam.Grant.add_to_principal(grantee=training, actions=["sqs:SendMessage"], resource_arns=["arn:aws:sqs:a:1:b"])
@@ -286,33 +277,7 @@ def test_a_grant_reaches_the_instances_before_they_start(make_stack: Callable[..
     assert "ssm:StartSession" in str(synthesis.of_type("AWS::IAM::ManagedPolicy"))
 
 
-def test_feature_flags_of_the_users_app_change_nothing(
-    make: Any, make_stack: Callable[..., cdk.Stack], read_stack: Any
-) -> None:
-    stack = make_stack(**json.loads((ROOT / "cdk.json").read_text())["context"])
-    EmrTraining(stack, "Training")
-    assert read_stack(stack).template == make().template
-
-
-def test_user_is_warned_of_endless_costs(make: Any) -> None:
-    found = {warning.rpartition("[ack: ")[2] for warning in make().warnings}
-    assert found == {f"{NEVER_STOPS}]"}
-
-
-def test_descriptions_of_groups_and_rules_have_only_characters_that_ec2_takes(make: Any) -> None:
-    resources = make().template["Resources"].values()
-    found = [
-        text
-        for entry in resources
-        if entry["Type"].startswith("AWS::EC2::SecurityGroup")
-        for name in ("Description", "GroupDescription")
-        if (text := entry["Properties"].get(name))
-    ]
-    assert len(found) > 20
-    assert [text for text in found if not re.fullmatch(r"[\w .:/()#,@\[\]+=&;{}!$*-]{1,255}", text)] == []
-
-
-def test_the_endpoint_of_s3_takes_what_emr_writes_with_credentials_of_its_own(make: Any) -> None:
+def test_the_endpoint_of_s3_takes_what_emr_writes_with_credentials_of_its_own(make):
     """
     EMR management guide, "Sample policies for private subnets that access Amazon S3" (private-subnet-iampolicy).
 

@@ -1,7 +1,5 @@
 """The image stays that of the stack's creation: CloudFormation asks for it again only when a property changes."""
 
-from typing import Any
-
 import pytest
 
 from deeplearning_cdk import NodeImage, Software
@@ -19,7 +17,7 @@ OTHER = {
 # That both groups start from the pin, or from an id that is given, is asked in test_node_image.py.
 
 
-def test_the_pin_changes_with_the_image_and_the_release_alone(synthesize: Any) -> None:
+def test_the_pin_changes_with_the_image_and_the_release_alone(synthesize):
     base = synthesize().only(PIN)
     assert (base["Parameter"], base["Release"]) == (UBUNTU, "1")
     assert synthesize(**VARIANTS["guarded-spending"]).only(PIN) == base
@@ -32,8 +30,8 @@ def test_the_pin_changes_with_the_image_and_the_release_alone(synthesize: Any) -
     ("props", "parameter", "account"), [({}, UBUNTU, []), (OTHER, TEAM, [{"Ref": "AWS::AccountId"}])]
 )
 def test_the_function_may_read_this_one_parameter_and_write_its_log_and_dead_letters(
-    synthesize: Any, props: dict[str, Any], parameter: str, account: list[Any]
-) -> None:
+    synthesize, props, parameter, account
+):
     """
     The ARN of a public parameter has no account.
 
@@ -56,12 +54,12 @@ def test_the_function_may_read_this_one_parameter_and_write_its_log_and_dead_let
 
 
 @pytest.mark.parametrize("release", ["", "a b", "a/b", "x" * 65, "$(reboot)"])
-def test_a_release_that_is_no_word_is_refused(release: str) -> None:
+def test_a_release_that_is_no_word_is_refused(release):
     with pytest.raises(ValueError, match=r"software\.image_release must be 1 to 64 letters"):
         Software(image_release=release)
 
 
-def test_the_function_outlives_its_own_retries_and_cloudformation_outlives_the_function(synthesize: Any) -> None:
+def test_the_function_outlives_its_own_retries_and_cloudformation_outlives_the_function(synthesize):
     made = synthesize()
     timeout = made.part("AWS::Lambda::Function", "ImageFunction")["Properties"]["Timeout"]
     # A minute of retries, the last call with its own (4 times 13 s), and the answer to CloudFormation (30 s).

@@ -6,9 +6,6 @@ docs.aws.amazon.com/prescriptive-guidance/latest/aws-startup-security-baseline/w
 each gigabyte.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
@@ -20,10 +17,10 @@ S3, DYNAMODB = ec2.GatewayVpcEndpointAwsService.S3, ec2.GatewayVpcEndpointAwsSer
 
 
 @pytest.fixture
-def warn(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> Callable[..., list[str]]:
+def warn(make_stack, read_stack):
     """Return a function from what is done to a VPC after the network is made to the warnings about its endpoints."""
 
-    def make(alter: Callable[[cdk.Stack, ec2.Vpc], Any] | None = None, **values: Any) -> list[str]:
+    def make(alter=None, **values):
         stack = make_stack()
         vpc = ec2.Vpc(stack, "Mine", max_azs=1, restrict_default_security_group=False)
         ClusterNetwork(stack, "Network", Network(vpc=vpc, **values))
@@ -35,7 +32,7 @@ def warn(make_stack: Callable[..., cdk.Stack], read_stack: Any) -> Callable[...,
 
 
 @pytest.mark.defect("D57")
-def test_a_vpc_without_the_endpoint_is_warned_about_once_with_the_way_to_add_it(warn: Any) -> None:
+def test_a_vpc_without_the_endpoint_is_warned_about_once_with_the_way_to_add_it(warn):
     (warning,) = warn()
     assert "vpc.add_gateway_endpoint(" in warning
     assert "deeplearning_cdk:noGatewayEndpoint" in warning
@@ -52,26 +49,26 @@ def test_a_vpc_without_the_endpoint_is_warned_about_once_with_the_way_to_add_it(
     ],
     ids=["of the vpc", "beside it", "as a resource"],
 )
-def test_an_endpoint_that_is_made_after_the_network_is_seen(warn: Any, alter: Any) -> None:
+def test_an_endpoint_that_is_made_after_the_network_is_seen(warn, alter):
     assert warn(alter) == []
 
 
-def test_an_endpoint_of_another_service_is_none_of_s3(warn: Any) -> None:
+def test_an_endpoint_of_another_service_is_none_of_s3(warn):
     assert len(warn(lambda _, vpc: vpc.add_gateway_endpoint("Table", service=DYNAMODB))) == 1
 
 
-def test_isolated_nodes_get_the_endpoint(warn: Any) -> None:
+def test_isolated_nodes_get_the_endpoint(warn):
     assert warn(isolated=True) == []
 
 
-def test_the_vpc_of_another_cluster_has_the_endpoint_and_a_new_one_too(make_stack: Any, read_stack: Any) -> None:
+def test_the_vpc_of_another_cluster_has_the_endpoint_and_a_new_one_too(make_stack, read_stack):
     stack = make_stack()
     first = ClusterNetwork(stack, "First", Network())
     ClusterNetwork(stack, "Second", Network(vpc=first.vpc))
     assert not [text for text in read_stack(stack).warnings if "gateway endpoint of S3" in text]
 
 
-def test_a_user_who_has_the_endpoint_elsewhere_acknowledges_the_warning(make_stack: Any, read_stack: Any) -> None:
+def test_a_user_who_has_the_endpoint_elsewhere_acknowledges_the_warning(make_stack, read_stack):
     stack = make_stack()
     vpc = ec2.Vpc.from_vpc_attributes(
         stack,

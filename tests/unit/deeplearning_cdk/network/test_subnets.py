@@ -1,7 +1,7 @@
-"""Routes, VPCs and environments of what the user passes: what cannot work on AWS is refused at synth."""
+"""Subnets fit their VPC and hold their nodes, and what cannot work on AWS is refused at synth."""
 
+import ipaddress
 from collections.abc import Callable
-from typing import Any
 
 import aws_cdk as cdk
 import pytest
@@ -10,9 +10,10 @@ from aws_cdk import aws_efs as efs
 
 from deeplearning_cdk import LustreFileSystem, Network, SharedFileSystem, Storage, TrainingCluster, Workers
 from deeplearning_cdk.emr.training import EmrTraining
-from deeplearning_cdk.network.cluster_network import ClusterNetwork
+from deeplearning_cdk.network.addresses import VpcCidr, check_addresses, plan_subnets, usable_addresses
+from deeplearning_cdk.props.check import check_prop
 from deeplearning_cdk.storage.cluster_storage import ClusterStorage
-from tests.unit.deeplearning_cdk.network.test_cluster_network import ZONE, _import_vpc
+from tests.unit.deeplearning_cdk.network.test_cluster_network import ZONE, _choose, _import_vpc
 
 Make = Callable[..., cdk.Stack]
 PUBLIC, PRIVATE, ISOLATED = (
@@ -25,9 +26,7 @@ PUBLIC, PRIVATE, ISOLATED = (
 )
 
 
-def _make_vpc(
-    scope: cdk.Stack, *tiers: ec2.SubnetConfiguration, name: str = "Mine", nat_gateways: int | None = None
-) -> ec2.Vpc:
+def _make_vpc(scope, *tiers, name="Mine", nat_gateways=None):
     return ec2.Vpc(
         scope,
         name,
@@ -38,69 +37,66 @@ def _make_vpc(
     )
 
 
-def _choose(stack: cdk.Stack, *, public_master: bool = False, **values: Any) -> ClusterNetwork:
-    return ClusterNetwork(stack, "Network", Network(**values), public_master=public_master)
-
-
-def _find_problems(network: ClusterNetwork) -> list[str]:
+def _find_problems(network):
     return [problem for part in network.node.find_all() for problem in part.node.validate()]
 
 
-def _isolated_only(stack: cdk.Stack) -> dict[str, Any]:
+def _isolated_only(stack):
     return {"vpc": _make_vpc(stack, ISOLATED)}
 
 
-def _no_nat_gateways(stack: cdk.Stack) -> dict[str, Any]:
+def _no_nat_gateways(stack):
     return {"vpc": _make_vpc(stack, nat_gateways=0)}
 
 
-def _imported(stack: cdk.Stack) -> dict[str, Any]:
+def _imported(stack):
     vpc = ec2.Vpc.from_vpc_attributes(
         stack, "Mine", vpc_id="vpc-1", availability_zones=[ZONE], isolated_subnet_ids=["subnet-1"]
     )
     return {"vpc": vpc}
 
 
-def _explicit_worker(stack: cdk.Stack) -> dict[str, Any]:
+def _explicit_worker(stack):
     vpc = _make_vpc(stack, PUBLIC, PRIVATE, ISOLATED)
     return {"vpc": vpc, "worker_subnet": vpc.isolated_subnets[0]}
 
 
-def _worker_by_id(stack: cdk.Stack) -> dict[str, Any]:
+def _worker_by_id(stack):
     subnet = ec2.Subnet.from_subnet_attributes(stack, "Workers", subnet_id="subnet-1", availability_zone=ZONE)
     return {**_imported(stack), "worker_subnet": subnet}
 
 
-@pytest.mark.parametrize("make", [_isolated_only, _no_nat_gateways, _imported, _explicit_worker, _worker_by_id])
-def test_workers_without_a_route_to_the_internet_are_refused_unless_they_are_isolated(
-    make_stack: Make, make: Callable[[cdk.Stack], dict[str, Any]]
-) -> None:
+def _explicit_master(stack):
+    vpc = _make_vpc(stack, PUBLIC, PRIVATE, ISOLATED)
+    return {"vpc": vpc, "master_subnet": vpc.isolated_subnets[0]}
+
+
+@pytest.mark.parametrize(
+    ("make", "prop"),
+    [
+        (_isolated_only, "worker_subnet"),
+        (_no_nat_gateways, "worker_subnet"),
+        (_imported, "worker_subnet"),
+        (_explicit_worker, "worker_subnet"),
+        (_worker_by_id, "worker_subnet"),
+        (_explicit_master, "master_subnet"),
+    ],
+)
+def test_nodes_without_a_route_to_the_internet_are_refused_unless_they_are_isolated(make_stack, make, prop):
     stack = make_stack()
-    values = make(stack)
-    said = (
-        r"^network\.worker_subnet must have a route to the Internet, got an isolated one \(.*\); pass network\.isolat"
-    )
+    said = rf"^network\.{prop} must have a route to the Internet, got an isolated one \(.*\); pass network\.isolat"
     with pytest.raises(ValueError, match=said):
-        _choose(stack, **values)
+        _choose(stack, **make(stack))
 
 
-def test_isolated_subnets_are_taken_with_isolated(make_stack: Make) -> None:
+def test_isolated_subnets_are_taken_with_isolated(make_stack):
     stack = make_stack()
     vpc = _make_vpc(stack, ISOLATED)
     assert _choose(stack, vpc=vpc, isolated=True).worker_subnet.subnet_id == vpc.isolated_subnets[0].subnet_id
 
 
-def test_a_master_without_a_route_to_the_internet_is_refused(make_stack: Make) -> None:
-    stack = make_stack()
-    vpc = _make_vpc(stack, PUBLIC, PRIVATE, ISOLATED)
-    with pytest.raises(ValueError, match=r"^network\.master_subnet must have a route to the Internet, got an isolated"):
-        _choose(stack, vpc=vpc, master_subnet=vpc.isolated_subnets[0])
-
-
 @pytest.mark.parametrize("platform", [TrainingCluster, EmrTraining])
-def test_workers_in_a_public_subnet_are_refused_because_they_get_no_public_address(
-    make_stack: Make, platform: Any
-) -> None:
+def test_workers_in_a_public_subnet_are_refused_because_they_get_no_public_address(make_stack, platform):
     stack = make_stack()
     vpc = _make_vpc(stack, PUBLIC, PRIVATE)
     said = r"^network\.worker_subnet must have a route to the Internet for nodes without a public address, got the pub"
@@ -108,7 +104,7 @@ def test_workers_in_a_public_subnet_are_refused_because_they_get_no_public_addre
         platform(stack, "Cluster", network=Network(vpc=vpc, worker_subnet=vpc.public_subnets[0]))
 
 
-def test_a_master_in_a_public_subnet_is_taken_because_it_gets_a_public_address(make_stack: Make) -> None:
+def test_a_master_in_a_public_subnet_is_taken_because_it_gets_a_public_address(make_stack):
     stack = make_stack()
     vpc = _make_vpc(stack, PUBLIC, PRIVATE)
     network = _choose(stack, vpc=vpc, master_subnet=vpc.public_subnets[0])
@@ -116,7 +112,7 @@ def test_a_master_in_a_public_subnet_is_taken_because_it_gets_a_public_address(m
     assert not _find_problems(network)
 
 
-def test_a_public_subnet_that_no_list_of_the_vpc_has_is_known_by_its_route(make_stack: Make) -> None:
+def test_a_public_subnet_that_no_list_of_the_vpc_has_is_known_by_its_route(make_stack):
     stack = make_stack()
     vpc = _make_vpc(stack, PUBLIC, PRIVATE)
     subnet = ec2.PublicSubnet(
@@ -127,10 +123,10 @@ def test_a_public_subnet_that_no_list_of_the_vpc_has_is_known_by_its_route(make_
         _choose(stack, vpc=vpc, worker_subnet=subnet)
 
 
-def test_a_private_subnet_without_a_default_route_is_refused_by_the_synthesis(make_stack: Make) -> None:
+def test_a_private_subnet_without_a_default_route_is_refused_by_the_synthesis(make_stack):
     stack = make_stack()
     vpc = _make_vpc(stack, PUBLIC, PRIVATE, nat_gateways=0)
-    vpc.private_subnets[0].add_route(  # type: ignore[attr-defined]
+    vpc.private_subnets[0].add_route(
         "Peer",
         router_id="pcx-1",
         router_type=ec2.RouterType.VPC_PEERING_CONNECTION,
@@ -141,14 +137,12 @@ def test_a_private_subnet_without_a_default_route_is_refused_by_the_synthesis(ma
 
 
 @pytest.mark.parametrize("tier", [PRIVATE, ISOLATED])
-def test_a_route_through_a_transit_gateway_is_a_route_to_the_internet(
-    make_stack: Make, tier: ec2.SubnetConfiguration
-) -> None:
+def test_a_route_through_a_transit_gateway_is_a_route_to_the_internet(make_stack, tier):
     stack = make_stack()
     vpc = _make_vpc(stack, tier, nat_gateways=0)
     subnets = [*vpc.private_subnets, *vpc.isolated_subnets]
 
-    def add_route() -> None:
+    def add_route():
         table = subnets[0].route_table.route_table_id
         ec2.CfnRoute(
             stack, "Egress", route_table_id=table, destination_cidr_block="0.0.0.0/0", transit_gateway_id="tgw-1"
@@ -162,7 +156,7 @@ def test_a_route_through_a_transit_gateway_is_a_route_to_the_internet(
     assert not _find_problems(network)
 
 
-def test_subnets_whose_routes_the_app_does_not_know_are_taken(make_stack: Make) -> None:
+def test_subnets_whose_routes_the_app_does_not_know_are_taken(make_stack):
     stack = make_stack(region="us-east-1")
     further = ec2.Subnet.from_subnet_attributes(stack, "Further", subnet_id="subnet-9", availability_zone=ZONE)
     network = _choose(stack, vpc=_import_vpc(stack), worker_subnet=further)
@@ -170,7 +164,7 @@ def test_subnets_whose_routes_the_app_does_not_know_are_taken(make_stack: Make) 
     assert not _find_problems(network)
 
 
-def test_a_vpc_that_the_cdk_has_yet_to_look_up_is_taken() -> None:
+def test_a_vpc_that_the_cdk_has_yet_to_look_up_is_taken():
     app = cdk.App(analytics_reporting=False, builtin_cloud_formation_validation=False)
     stack = cdk.Stack(app, "Stack", env=cdk.Environment(account="111122223333", region="us-east-1"))
     named, looked_up = _import_vpc(stack), ec2.Vpc.from_lookup(stack, "LookedUp", vpc_id="vpc-0123456789abcdef1")
@@ -181,18 +175,18 @@ def test_a_vpc_that_the_cdk_has_yet_to_look_up_is_taken() -> None:
         assert _choose(scope, vpc=vpc, worker_subnet=subnet).vpc is vpc
 
 
-def _two_made(stack: cdk.Stack) -> tuple[ec2.IVpc, ec2.IVpc]:
+def _two_made(stack):
     return _make_vpc(stack, PUBLIC, PRIVATE), _make_vpc(stack, PUBLIC, PRIVATE, name="Other")
 
 
-def _two_imported(stack: cdk.Stack) -> tuple[ec2.IVpc, ec2.IVpc]:
+def _two_imported(stack):
     other = ec2.Vpc.from_vpc_attributes(
         stack, "Other", vpc_id="vpc-2", availability_zones=[ZONE], private_subnet_ids=["subnet-2"]
     )
     return _import_vpc(stack), other
 
 
-def _two_stacks(stack: cdk.Stack) -> tuple[ec2.IVpc, ec2.IVpc]:
+def _two_stacks(stack):
     # Both have the same logical id.
     elsewhere = cdk.Stack(stack.node.root, "Elsewhere")
     return _make_vpc(stack, PUBLIC, PRIVATE), _make_vpc(elsewhere, PUBLIC, PRIVATE)
@@ -200,7 +194,7 @@ def _two_stacks(stack: cdk.Stack) -> tuple[ec2.IVpc, ec2.IVpc]:
 
 @pytest.mark.parametrize("prop", ["worker_subnet", "master_subnet"])
 @pytest.mark.parametrize("make", [_two_made, _two_imported, _two_stacks])
-def test_a_subnet_of_another_vpc_is_refused_with_both_paths(make_stack: Make, make: Any, prop: str) -> None:
+def test_a_subnet_of_another_vpc_is_refused_with_both_paths(make_stack, make, prop):
     stack = make_stack()
     vpc, other = make(stack)
     with pytest.raises(ValueError, match=rf"^network\.{prop} must be in network\.vpc ") as caught:
@@ -209,7 +203,7 @@ def test_a_subnet_of_another_vpc_is_refused_with_both_paths(make_stack: Make, ma
     assert f" of {other.node.path}; pass one of {vpc.node.path}" in str(caught.value)
 
 
-def test_a_subnet_of_the_vpc_beside_its_lists_is_taken(make_stack: Make) -> None:
+def test_a_subnet_of_the_vpc_beside_its_lists_is_taken(make_stack):
     stack = make_stack()
     vpc = _make_vpc(stack, PUBLIC, PRIVATE)
     subnet = ec2.PrivateSubnet(
@@ -218,10 +212,10 @@ def test_a_subnet_of_the_vpc_beside_its_lists_is_taken(make_stack: Make) -> None
     (problem,) = _find_problems(_choose(stack, vpc=vpc, worker_subnet=subnet))
     assert "got Stack/Further without a default route" in problem
     subnet.add_default_nat_route("nat-1")
-    assert not _find_problems(stack.node.find_child("Network"))  # type: ignore[arg-type]
+    assert not _find_problems(stack.node.find_child("Network"))
 
 
-def test_a_security_group_of_another_vpc_is_refused(make_stack: Make) -> None:
+def test_a_security_group_of_another_vpc_is_refused(make_stack):
     stack = make_stack()
     vpc, other = _two_made(stack)
     group = ec2.SecurityGroup(stack, "Group", vpc=other)
@@ -234,7 +228,7 @@ def test_a_security_group_of_another_vpc_is_refused(make_stack: Make) -> None:
         Network(security_groups=[group])
 
 
-def test_a_file_system_of_another_vpc_is_refused_even_with_the_same_logical_ids(make_stack: Make) -> None:
+def test_a_file_system_of_another_vpc_is_refused_even_with_the_same_logical_ids(make_stack):
     stack = make_stack()
     vpc, other = _two_stacks(stack)
     elsewhere = cdk.Stack.of(other)
@@ -252,12 +246,12 @@ def test_a_file_system_of_another_vpc_is_refused_even_with_the_same_logical_ids(
             ClusterStorage(scope, storage, mode="nfs4", network=network, state_table=None, encryption_key=_key(scope))
 
 
-def _key(scope: cdk.Stack) -> Any:
+def _key(scope):
     return cdk.aws_kms.Key.from_key_arn(scope, "Key", "arn:aws:kms:us-east-1:111122223333:key/a")
 
 
 @pytest.mark.parametrize("kind", [SharedFileSystem, LustreFileSystem])
-def test_a_file_system_in_a_subnet_of_another_vpc_is_refused(make_stack: Make, kind: Any) -> None:
+def test_a_file_system_in_a_subnet_of_another_vpc_is_refused(make_stack, kind):
     stack = make_stack()
     vpc, other = _two_made(stack)
     with pytest.raises(ValueError, match=r"^subnet must be in vpc Stack/Mine, got Stack/Other/PrivateSubnet1 of "):
@@ -271,9 +265,7 @@ def test_a_file_system_in_a_subnet_of_another_vpc_is_refused(make_stack: Make, k
         ({"account": "444455556666", "region": "us-east-1"}, "account"),
     ],
 )
-def test_a_vpc_of_a_stack_in_another_region_or_account_is_refused(
-    make_app: Callable[..., cdk.App], environment: dict[str, str], kind: str
-) -> None:
+def test_a_vpc_of_a_stack_in_another_region_or_account_is_refused(make_app, environment, kind):
     app = make_app()
     vpc = _make_vpc(cdk.Stack(app, "Base", env=cdk.Environment(**environment)), PUBLIC, PRIVATE)
     here = cdk.Environment(account="111122223333", region="us-east-1")
@@ -285,9 +277,39 @@ def test_a_vpc_of_a_stack_in_another_region_or_account_is_refused(
         TrainingCluster(stack, "Cluster", workers=Workers(instance_type="m5.large"), network=Network(vpc=vpc))
 
 
-def test_a_vpc_is_taken_where_one_of_the_environments_is_known_at_deployment_only(
-    make_app: Callable[..., cdk.App],
-) -> None:
+def test_a_vpc_is_taken_where_one_of_the_environments_is_known_at_deployment_only(make_app):
     app = make_app()
     vpc = _import_vpc(cdk.Stack(app, "Base", env=cdk.Environment(region="us-east-1")))
     assert _choose(cdk.Stack(app, "Stack"), vpc=vpc).vpc is vpc
+
+
+# --- Addresses ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefix", range(16, 27))
+def test_both_tiers_fit_and_the_nodes_get_the_larger(prefix):
+    sizes = plan_subnets(f"10.0.0.0/{prefix}")
+    whole = ipaddress.IPv4Network(f"10.0.0.0/{prefix}").num_addresses
+    private, public = 2 ** (32 - sizes.private_prefix), 2 ** (32 - sizes.public_prefix)
+    assert private + public <= whole
+    assert public <= private
+    assert sizes.public_prefix <= 28
+
+
+@pytest.mark.parametrize("cidr", ["10.0.0.0/15", "10.0.0.0/27", "10.0.0.0", "10.0.0.0/x", "::/64", ""])
+def test_other_networks_are_refused(cidr):
+    with pytest.raises(ValueError, match=r"network\.cidr must be"):
+        check_prop("network.cidr", cidr, VpcCidr)
+
+
+def test_five_addresses_of_a_subnet_are_not_usable():
+    assert usable_addresses(27) == 27
+
+
+def test_master_mount_target_and_endpoints_take_addresses_too():
+    check_addresses("it", 27, workers=25, has_master=True, isolated=False)
+    check_addresses("it", 27, workers=26, has_master=False, isolated=False)
+    check_addresses("it", 27, workers=19, has_master=True, isolated=True)
+    for workers, has_master, isolated in ((26, True, False), (27, False, False), (20, True, True)):
+        with pytest.raises(ValueError, match=f"got {workers}; lower"):
+            check_addresses("it", 27, workers=workers, has_master=has_master, isolated=isolated)

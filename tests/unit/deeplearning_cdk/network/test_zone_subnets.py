@@ -1,7 +1,5 @@
 """Subnets of further zones: new ones leave each other alone, and existing ones are where they are said to be."""
 
-from typing import Any
-
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
@@ -13,24 +11,24 @@ from deeplearning_cdk.network.zone_subnets import NodePlace, PlaceChoice, plan_z
 ZONES = {"availability_zones": ["us-east-1a", "us-east-1b"]}
 
 
-def place(zone: str, **values: Any) -> PlaceChoice:
+def place(zone, **values):
     return PlaceChoice(prop=f"fallback in {zone}", zone=zone, **values)
 
 
-def make(stack: cdk.Stack, *choices: PlaceChoice, public_master: bool = False, **values: Any) -> ClusterNetwork:
+def make(stack, *choices, public_master=False, **values):
     network = Network(**{"availability_zone": "us-east-1a"} | values)
     fallbacks = {str(index): choice for index, choice in enumerate(choices)}
     return ClusterNetwork(stack, "Network", network, public_master=public_master, fallbacks=fallbacks)
 
 
 @pytest.fixture
-def stack(make_stack: Any) -> cdk.Stack:
+def stack(make_stack):
     made: cdk.Stack = make_stack(region="us-east-1")
     return made
 
 
 @pytest.fixture
-def vpc(stack: cdk.Stack) -> ec2.IVpc:
+def vpc(stack):
     """A VPC with a private subnet in two zones, and a public one in the first."""
     return ec2.Vpc.from_vpc_attributes(
         stack,
@@ -44,7 +42,7 @@ def vpc(stack: cdk.Stack) -> ec2.IVpc:
     )
 
 
-def subnet_of(stack: cdk.Stack, zone: str, subnet_id: str = "subnet-2000000b") -> ec2.ISubnet:
+def subnet_of(stack, zone, subnet_id="subnet-2000000b"):
     return ec2.Subnet.from_subnet_attributes(stack, f"Of{zone}", subnet_id=subnet_id, availability_zone=zone)
 
 
@@ -62,7 +60,7 @@ def subnet_of(stack: cdk.Stack, zone: str, subnet_id: str = "subnet-2000000b") -
         ("10.0.0.0/24", "us-east-1d", "10.0.0.192/28"),
     ],
 )
-def test_a_zone_has_the_block_of_its_letter(cidr: str, zone: str, block: str) -> None:
+def test_a_zone_has_the_block_of_its_letter(cidr, zone, block):
     assert plan_zone_block(cidr, "fallbacks", zone) == block
 
 
@@ -75,14 +73,12 @@ def test_a_zone_has_the_block_of_its_letter(cidr: str, zone: str, block: str) ->
         ("10.0.0.0/16", "us-east-1k"),
     ],
 )
-def test_a_vpc_without_room_for_a_further_subnet_is_refused(cidr: str, zone: str) -> None:
+def test_a_vpc_without_room_for_a_further_subnet_is_refused(cidr, zone):
     with pytest.raises(ValueError, match=rf"network\.cidr must have room .* got {cidr} for {zone}; take a larger"):
         plan_zone_block(cidr, "fallbacks", zone)
 
 
-def test_a_further_zone_has_a_private_subnet_with_a_route_to_the_nat_gateway_and_to_the_endpoints(
-    stack: cdk.Stack, read_stack: Any
-) -> None:
+def test_a_further_zone_has_a_private_subnet_with_routes_and_a_warning_of_the_price_of_traffic(stack, read_stack):
     make(stack, place("us-east-1b"), place("us-east-1b"))
     synthesis = read_stack(stack)
     (name,) = (name for name in synthesis.of_type("AWS::EC2::Subnet") if "Zone" in name)
@@ -101,11 +97,12 @@ def test_a_further_zone_has_a_private_subnet_with_a_route_to_the_nat_gateway_and
     assert association == {"RouteTableId": {"Ref": table}, "SubnetId": {"Ref": name}}
     for endpoint in synthesis.of_type("AWS::EC2::VPCEndpoint").values():
         assert {"Ref": table} in endpoint["Properties"]["RouteTableIds"]
+    (warning,) = (text for text in synthesis.warnings if "trafficBetweenZones" in text)
+    assert "nodes in us-east-1b reach the Internet through the NAT gateway in us-east-1a" in warning
+    assert "0.01 USD for each gigabyte" in warning
 
 
-def test_the_first_subnets_stay_and_each_zone_keeps_its_own_whatever_others_are_added(
-    make_stack: Any, read_stack: Any
-) -> None:
+def test_the_first_subnets_stay_and_each_zone_keeps_its_own_whatever_others_are_added(make_stack, read_stack):
     found = []
     for zones in ((), ("us-east-1c",), ("us-east-1b", "us-east-1c"), ("us-east-1c", "us-east-1b")):
         stack = make_stack(region="us-east-1")
@@ -116,14 +113,7 @@ def test_the_first_subnets_stay_and_each_zone_keeps_its_own_whatever_others_are_
     assert two == reordered
 
 
-def test_traffic_between_zones_is_warned_about_with_its_price(stack: cdk.Stack, read_stack: Any) -> None:
-    make(stack, place("us-east-1b"))
-    (warning,) = (text for text in read_stack(stack).warnings if "trafficBetweenZones" in text)
-    assert "nodes in us-east-1b reach the Internet through the NAT gateway in us-east-1a" in warning
-    assert "0.01 USD for each gigabyte" in warning
-
-
-def test_isolated_nodes_of_a_further_zone_have_no_route_to_the_internet(stack: cdk.Stack, read_stack: Any) -> None:
+def test_isolated_nodes_of_a_further_zone_have_no_route_to_the_internet(stack, read_stack):
     make(stack, place("us-east-1b"), isolated=True)
     synthesis = read_stack(stack)
     assert not synthesis.of_type("AWS::EC2::Route")
@@ -133,39 +123,59 @@ def test_isolated_nodes_of_a_further_zone_have_no_route_to_the_internet(stack: c
 # --- An existing VPC ----------------------------------------------------------------------------------
 
 
-def test_a_subnet_of_an_existing_vpc_is_found_by_its_zone(stack: cdk.Stack, vpc: ec2.IVpc) -> None:
-    network = make(stack, place("us-east-1b"), vpc=vpc)
+@pytest.mark.parametrize(("public_master", "master"), [(False, "subnet-0000000b"), (True, "subnet-1000000b")])
+def test_subnets_of_an_existing_vpc_are_found_by_their_zone(stack, vpc, public_master, master):
+    network = make(stack, place("us-east-1b"), public_master=public_master, vpc=vpc)
     found = network.places["0"]
-    assert (found.worker_subnet.subnet_id, found.master_subnet.subnet_id) == ("subnet-0000000b", "subnet-0000000b")
+    assert (found.worker_subnet.subnet_id, found.master_subnet.subnet_id) == ("subnet-0000000b", master)
+    assert found.has_public_master is public_master
     assert {zone: each.subnet_id for zone, each in network.further_zones.items()} == {"us-east-1b": "subnet-0000000b"}
 
 
-def test_a_master_that_is_reached_by_ssh_is_in_the_public_subnet_of_the_zone(stack: cdk.Stack, vpc: ec2.IVpc) -> None:
-    found = make(stack, place("us-east-1b"), public_master=True, vpc=vpc).places["0"]
-    assert (found.master_subnet.subnet_id, found.has_public_master) == ("subnet-1000000b", True)
-
-
-def test_a_fallback_in_the_first_zone_has_the_first_subnets(stack: cdk.Stack, vpc: ec2.IVpc) -> None:
+def test_a_fallback_in_the_first_zone_has_the_first_subnets(stack, vpc):
     network = make(stack, PlaceChoice(), place("us-east-1a"), vpc=vpc)
     assert network.places == {"0": network.place, "1": network.place}
     assert network.further_zones == {}
 
 
-def test_subnets_of_the_users_are_taken(stack: cdk.Stack, vpc: ec2.IVpc) -> None:
+def test_subnets_of_the_users_are_taken(stack, vpc):
     own = subnet_of(stack, "us-east-1b")
     network = make(stack, place("us-east-1b", worker_subnet=own), vpc=vpc)
     assert network.places == {"0": NodePlace(own, own, has_public_master=False)}
 
 
-@pytest.mark.parametrize("field", ["worker_subnet", "master_subnet"])
-def test_a_subnet_in_another_zone_than_its_candidate_is_refused(stack: cdk.Stack, vpc: ec2.IVpc, field: str) -> None:
-    own = {field: subnet_of(stack, "us-east-1c")}
-    with pytest.raises(ValueError, match=rf"us-east-1b\.{field} must lie in us-east-1b, got one in us-east-1c; pass"):
-        make(stack, place("us-east-1b", **own), vpc=vpc)
+def of_another_vpc(stack, _):
+    other = ec2.Vpc.from_vpc_attributes(
+        stack,
+        "Other",
+        vpc_id="vpc-0123456789abcdef1",
+        **ZONES,
+        private_subnet_ids=["subnet-3000000a", "subnet-3000000b"],
+    )
+    return other.private_subnets[1]
+
+
+def in_another_zone(stack, _):
+    return subnet_of(stack, "us-east-1c")
+
+
+@pytest.mark.parametrize(
+    ("field", "choose", "said"),
+    [
+        ("worker_subnet", in_another_zone, "must lie in us-east-1b, got one in us-east-1c; pass"),
+        ("master_subnet", in_another_zone, "must lie in us-east-1b, got one in us-east-1c; pass"),
+        ("worker_subnet", lambda _, vpc: vpc.public_subnets[1], "must have a route to the Internet"),
+        ("worker_subnet", of_another_vpc, r"must be in network\.vpc .*; pass one of"),
+    ],
+    ids=["worker elsewhere", "master elsewhere", "no route", "another VPC"],
+)
+def test_a_subnet_that_a_candidate_cannot_use_is_refused(stack, vpc, field, choose, said):
+    with pytest.raises(ValueError, match=rf"fallback in us-east-1b\.{field} {said}"):
+        make(stack, place("us-east-1b", **{field: choose(stack, vpc)}), vpc=vpc)
 
 
 @pytest.mark.parametrize("has_peer", [False, True])
-def test_a_zone_without_the_subnet_that_the_nodes_need_is_refused(stack: cdk.Stack, has_peer: bool) -> None:  # noqa: FBT001
+def test_a_zone_without_the_subnet_that_the_nodes_need_is_refused(stack, has_peer):
     private = ["subnet-0000000a", "subnet-0000000b"] if has_peer else ["subnet-0000000a"]
     vpc = ec2.Vpc.from_vpc_attributes(
         stack,
@@ -179,21 +189,3 @@ def test_a_zone_without_the_subnet_that_the_nodes_need_is_refused(stack: cdk.Sta
     rule = "master_subnet must be given .* no public" if has_peer else "worker_subnet must be given .* no private"
     with pytest.raises(ValueError, match=rf"{rule} subnet in us-east-1b, got none; pass"):
         make(stack, place("us-east-1b"), public_master=has_peer, vpc=vpc, **first)
-
-
-def test_a_subnet_without_a_route_is_refused(stack: cdk.Stack, vpc: ec2.IVpc) -> None:
-    public = vpc.public_subnets[1]
-    with pytest.raises(ValueError, match=r"fallback in us-east-1b\.worker_subnet must have a route to the Internet"):
-        make(stack, place("us-east-1b", worker_subnet=public), vpc=vpc)
-
-
-def test_a_subnet_of_another_vpc_is_refused(stack: cdk.Stack, vpc: ec2.IVpc) -> None:
-    other = ec2.Vpc.from_vpc_attributes(
-        stack,
-        "Other",
-        vpc_id="vpc-0123456789abcdef1",
-        **ZONES,
-        private_subnet_ids=["subnet-3000000a", "subnet-3000000b"],
-    )
-    with pytest.raises(ValueError, match=r"worker_subnet must be in network\.vpc .*; pass one of"):
-        make(stack, place("us-east-1b", worker_subnet=other.private_subnets[1]), vpc=vpc)

@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aws_cdk import App, Stack, Token
@@ -25,7 +24,7 @@ PINNED = "torch==2.13.0\n"
 class Image:
     """A synthesized image: what Docker would build, and how."""
 
-    def __init__(self, folder: Path, **props: Any) -> None:
+    def __init__(self, folder, **props):
         app = App(outdir=str(folder / "cdk.out"), analytics_reporting=False, builtin_cloud_formation_validation=False)
         TrainingImage(Stack(app, "Images"), "Image", **props)
         assembly = Path(app.synth().directory)
@@ -33,7 +32,7 @@ class Image:
         self.platform = asset["source"]["platform"]
         self.context = assembly / asset["source"]["directory"]
 
-    def facts(self, root: Path) -> NodeFacts:
+    def facts(self, root):
         path = root / FACTS_FILE.lstrip("/")
         path.parent.mkdir(parents=True)
         shutil.copy(self.context / "node.json", path)
@@ -41,14 +40,14 @@ class Image:
 
 
 @pytest.fixture
-def requirements(tmp_path: Path) -> Path:
+def requirements(tmp_path):
     path = tmp_path / "requirements.txt"
     path.write_text(PINNED)
     return path
 
 
 @pytest.mark.parametrize("instance_type", ["p3dn.24xlarge", "c6i.4xlarge"])
-def test_the_environment_is_that_of_a_cluster_of_the_type(tmp_path: Path, instance_type: str) -> None:
+def test_the_environment_is_that_of_a_cluster_of_the_type(tmp_path, instance_type):
     facts = Image(tmp_path, instance_type=instance_type).facts(tmp_path)
     nodes = plan({"workers.instance_type": instance_type})
     assert nodes.environment is not None
@@ -61,7 +60,7 @@ def test_the_environment_is_that_of_a_cluster_of_the_type(tmp_path: Path, instan
     assert (facts.role, facts.login_user) == (NodeRole.MASTER.value, "root")
 
 
-def test_the_requirements_are_in_the_context_where_the_build_reads_them(tmp_path: Path, requirements: Path) -> None:
+def test_the_requirements_are_in_the_context_where_the_build_reads_them(tmp_path, requirements):
     environment = JobEnvironment.from_requirements(str(requirements), horovod="0.28.1")
     image = Image(tmp_path, environment=environment)
     facts, clock = image.facts(tmp_path), Clock()
@@ -71,7 +70,7 @@ def test_the_requirements_are_in_the_context_where_the_build_reads_them(tmp_path
     assert site.fetch_file("requirements.txt").read_text() == PINNED
 
 
-def test_the_dockerfile_extends_the_base_and_puts_the_environment_first_in_path(tmp_path: Path) -> None:
+def test_the_dockerfile_extends_the_base_and_puts_the_environment_first_in_path(tmp_path):
     image = Image(tmp_path, base="debian:12@sha256:" + "0" * 64)
     assert (image.context / "Dockerfile").read_text().splitlines() == [
         f"FROM debian:12@sha256:{'0' * 64}",
@@ -86,9 +85,7 @@ def test_the_dockerfile_extends_the_base_and_puts_the_environment_first_in_path(
 
 
 @pytest.mark.parametrize("has_python", [True, False])
-def test_the_build_installs_ssh_and_where_it_lacks_python_without_questions(
-    tmp_path: Path, *, has_python: bool
-) -> None:
+def test_the_build_installs_ssh_and_where_it_lacks_python_without_questions(tmp_path, *, has_python):
     # Python brings tzdata, which asks for a time zone unless debconf's frontend is noninteractive: man 7 debconf.
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -109,11 +106,11 @@ def test_the_build_installs_ssh_and_where_it_lacks_python_without_questions(
 @pytest.mark.parametrize(
     ("instance_type", "platform"), [("g5.12xlarge", "linux/amd64"), ("c7g.4xlarge", "linux/arm64")]
 )
-def test_the_platform_is_the_processor_of_the_type(tmp_path: Path, instance_type: str, platform: str) -> None:
+def test_the_platform_is_the_processor_of_the_type(tmp_path, instance_type, platform):
     assert Image(tmp_path, instance_type=instance_type).platform == platform
 
 
-def test_the_tag_changes_only_with_the_content(tmp_path: Path, requirements: Path) -> None:
+def test_the_tag_changes_only_with_the_content(tmp_path, requirements):
     environment = JobEnvironment.from_requirements(str(requirements))
     tags = [Image(tmp_path / name, environment=environment).tag for name in ("first", "second")]
     requirements.write_text("torch==2.12.0\n")
@@ -144,6 +141,6 @@ def test_the_tag_changes_only_with_the_content(tmp_path: Path, requirements: Pat
         ),
     ],
 )
-def test_what_cannot_be_built_is_refused(tmp_path: Path, props: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_built_is_refused(tmp_path, props, message):
     with pytest.raises(ValueError, match=message):
         Image(tmp_path, **props)

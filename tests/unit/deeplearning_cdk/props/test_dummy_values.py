@@ -5,9 +5,7 @@ The first run sees dummy values; its assembly names what is missing, and the CLI
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import aws_cdk as cdk
 import pytest
@@ -26,7 +24,7 @@ VPC_KEY = (
 )
 
 
-def _subnets(kind: str, ids: str, zones: str) -> dict[str, Any]:
+def _subnets(kind, ids, zones):
     return {
         "name": kind,
         "type": kind,
@@ -56,10 +54,10 @@ CACHED = {
 
 
 @pytest.fixture
-def look_up(make_app: Callable[..., cdk.App]) -> Callable[..., tuple[cdk.Stack, ec2.IVpc]]:
+def look_up(make_app):
     """Return a function from a cached context to a stack and its VPC, which is looked up."""
 
-    def make(context: dict[str, Any]) -> tuple[cdk.Stack, ec2.IVpc]:
+    def make(context):
         stack = cdk.Stack(make_app(**context), "Stack", env=cdk.Environment(account=ACCOUNT, region=REGION))
         return stack, ec2.Vpc.from_lookup(stack, "Mine", vpc_id="vpc-0123456789abcdef0")
 
@@ -67,9 +65,7 @@ def look_up(make_app: Callable[..., cdk.App]) -> Callable[..., tuple[cdk.Stack, 
 
 
 @pytest.mark.parametrize(("context", "missing"), [({}, {VPC_KEY, FILE_SYSTEM_KEY}), (CACHED, set())])
-def test_a_cluster_requests_missing_look_ups_and_uses_present_ones(
-    look_up: Any, context: dict[str, Any], missing: set[str]
-) -> None:
+def test_a_cluster_requests_missing_look_ups_and_uses_present_ones(look_up, context, missing):
     stack, vpc = look_up(context)
     props = {
         "workers.instance_type": "m5.large",
@@ -101,9 +97,7 @@ def test_a_cluster_requests_missing_look_ups_and_uses_present_ones(
 @pytest.mark.parametrize("zone", [None, "us-east-1b"])
 @pytest.mark.parametrize("public_master", [False, True])
 @pytest.mark.parametrize("isolated", [False, True])
-def test_nodes_are_in_the_zones_subnets_of_a_vpc_that_is_looked_up(
-    look_up: Any, zone: str | None, *, public_master: bool, isolated: bool
-) -> None:
+def test_nodes_are_in_the_zones_subnets_of_a_vpc_that_is_looked_up(look_up, zone, *, public_master, isolated):
     for context in ({}, CACHED):
         stack, vpc = look_up(context)
         chosen = Network(vpc=vpc, availability_zone=zone, isolated=isolated)
@@ -126,13 +120,13 @@ def test_nodes_are_in_the_zones_subnets_of_a_vpc_that_is_looked_up(
         ),
     ],
 )
-def test_looked_up_values_are_checked(look_up: Any, props: dict[str, Any], message: str) -> None:
+def test_looked_up_values_are_checked(look_up, props, message):
     stack, vpc = look_up(CACHED)
     with pytest.raises(ValueError, match=message):
         TrainingCluster(stack, "Cluster", **props_of({"network.vpc": vpc, **props}))
 
 
-def test_a_network_of_an_own_subnet_may_be_written_with_host_bits(make_stack: Callable[..., cdk.Stack]) -> None:
+def test_a_network_of_an_own_subnet_may_be_written_with_host_bits(make_stack):
     subnet = ec2.Subnet.from_subnet_attributes(
         make_stack(), "Mine", subnet_id="subnet-0", availability_zone="us-east-1a", ipv4_cidr_block="10.1.0.7/27"
     )
@@ -143,5 +137,5 @@ def test_a_network_of_an_own_subnet_may_be_written_with_host_bits(make_stack: Ca
 
 
 @pytest.mark.parametrize("value", ["us-east-1a", "10.0.0.0/16", "fs-0123abcd", "ami-12345678", "", None, 5])
-def test_a_real_value_is_no_dummy_value(value: object) -> None:
+def test_a_real_value_is_no_dummy_value(value):
     assert not is_dummy_value(value)

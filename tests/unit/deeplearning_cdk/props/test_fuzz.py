@@ -110,12 +110,12 @@ CONSTRUCTS: dict[Callable[..., Any], dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def stack(make_app: Callable[..., cdk.App]) -> cdk.Stack:
+def stack(make_app):
     return cdk.Stack(make_app(), "Stack")
 
 
 @pytest.fixture(scope="module")
-def objects(stack: cdk.Stack) -> dict[str, Any]:
+def objects(stack):
     """Objects of the CDK, and tokens; each is of the wrong kind for most props."""
     number = cdk.CfnParameter(stack, "Number", type="Number")
     vpc = ec2.Vpc.from_vpc_attributes(stack, "Vpc", vpc_id="vpc-1", availability_zones=["us-east-1a"])
@@ -144,7 +144,7 @@ def objects(stack: cdk.Stack) -> dict[str, Any]:
     }
 
 
-def props_of(callee: Callable[..., Any]) -> list[str]:
+def props_of(callee):
     """Return the props of a callable; of a construct without its place in the tree."""
     made_by_users = (SharedFileSystem, LustreFileSystem, TrainingImage)
     constructs = (TrainingCluster, EmrTraining, SageMakerTraining, EksTraining, *made_by_users)
@@ -152,7 +152,7 @@ def props_of(callee: Callable[..., Any]) -> list[str]:
     return [name for name in inspect.signature(made).parameters if name not in {"self", "scope", "construct_id"}]
 
 
-def make_and_plan(callee: Callable[..., Any], props: dict[str, Any]) -> None:
+def make_and_plan(callee, props):
     made = callee(**props)
     if callee is Candidate:
         callee, made = Workers, Workers(instance_type="m5.large", fallbacks=[made])
@@ -162,7 +162,7 @@ def make_and_plan(callee: Callable[..., Any], props: dict[str, Any]) -> None:
         plan_nodes(**values | {"workers": Workers(instance_type="m5.large"), str(name): made})
 
 
-def try_prop(call: Callable[[], Any], where: str) -> str:
+def try_prop(call, where):
     """Return the refusal of a call, which is of the project's form; empty if it takes the value."""
     refusal: ValueError | None = None
     try:
@@ -177,7 +177,7 @@ def try_prop(call: Callable[[], Any], where: str) -> str:
     return str(refusal)
 
 
-def label(callee: Callable[..., Any]) -> str:
+def label(callee):
     return callee.__qualname__
 
 
@@ -185,7 +185,7 @@ def label(callee: Callable[..., Any]) -> str:
     ("callee", "prop"),
     [pytest.param(callee, prop, id=f"{label(callee)}-{prop}") for callee in PLAIN for prop in props_of(callee)],
 )
-def test_a_prop_takes_any_value_or_refuses_it_in_one_line(callee: Any, prop: str, objects: dict[str, Any]) -> None:
+def test_a_prop_takes_any_value_or_refuses_it_in_one_line(callee, prop, objects):
     values = [*TEXTS, *NUMBERS, *OTHERS, *ODD_TIMES, *ODD_SIZES, *objects.values()]
     for value in values:
         refusal = try_prop(
@@ -199,9 +199,7 @@ def test_a_prop_takes_any_value_or_refuses_it_in_one_line(callee: Any, prop: str
     ("callee", "prop"),
     [pytest.param(callee, prop, id=f"{label(callee)}-{prop}") for callee in CONSTRUCTS for prop in props_of(callee)],
 )
-def test_a_prop_of_a_construct_refuses_what_is_wrong(
-    callee: Any, prop: str, objects: dict[str, Any], stack: cdk.Stack
-) -> None:
+def test_a_prop_of_a_construct_refuses_what_is_wrong(callee, prop, objects, stack):
     needed = {"vpc": objects["vpc"], "subnet": objects["subnet"], "security_group": objects["group"]}
     known = CONSTRUCTS[callee] | {name: value for name, value in needed.items() if name in props_of(callee)}
     for index, value in enumerate(
@@ -229,13 +227,11 @@ CLUSTERS = {
     ("cluster", "prop"),
     [pytest.param(each, prop, id=f"{label(each)}-{prop}") for each in CLUSTERS for prop in props_of(each)],
 )
-def test_a_prop_of_a_cluster_takes_any_value_or_refuses_it_in_one_line(
-    cluster: Any, prop: str, objects: dict[str, Any], stack: cdk.Stack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(*_: Any, **__: Any) -> None:
+def test_a_prop_of_a_cluster_takes_any_value_or_refuses_it_in_one_line(cluster, prop, objects, stack, monkeypatch):
+    def stop(*_, **__):
         raise PropsTakenError
 
-    def make(value: Any) -> None:
+    def make(value):
         with contextlib.suppress(PropsTakenError):
             cluster(stack, "Cluster", **{prop: value})
 
@@ -247,7 +243,7 @@ def test_a_prop_of_a_cluster_takes_any_value_or_refuses_it_in_one_line(
 
 
 @pytest.mark.parametrize("platform", [TrainingCluster, EksTraining, EmrTraining, SageMakerTraining])
-def test_every_prop_of_a_platform_is_keyword_only_documented_and_has_a_default(platform: Any) -> None:
+def test_every_prop_of_a_platform_is_keyword_only_documented_and_has_a_default(platform):
     section = (inspect.getdoc(platform) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
     entries = re.split(r"(?m)^    (?=\w+: )", section)
     documented = {name: text for name, _, text in (entry.partition(": ") for entry in entries[1:])}
@@ -257,12 +253,12 @@ def test_every_prop_of_a_platform_is_keyword_only_documented_and_has_a_default(p
         assert "Default: " in re.sub(r"\s+", " ", documented[parameter.name]), parameter.name
 
 
-def test_every_public_class_is_fuzzed() -> None:
+def test_every_public_class_is_fuzzed():
     tried = {label(callee).partition(".")[0] for callee in (*PLAIN, *CONSTRUCTS, *CLUSTERS)}
     assert set(deeplearning_cdk.__all__) == tried
 
 
-def test_every_way_to_make_a_value_is_fuzzed() -> None:
+def test_every_way_to_make_a_value_is_fuzzed():
     for name in deeplearning_cdk.__all__:
         made = getattr(deeplearning_cdk, name)
         for method, _ in inspect.getmembers(made, inspect.ismethod):
@@ -270,7 +266,7 @@ def test_every_way_to_make_a_value_is_fuzzed() -> None:
                 assert any(label(callee) == f"{name}.{method}" for callee in (*PLAIN, *CONSTRUCTS)), f"{name}.{method}"
 
 
-def test_tokens_that_the_template_can_carry_are_taken(make_stack: Any, read_stack: Any) -> None:
+def test_tokens_that_the_template_can_carry_are_taken(make_stack, read_stack):
     stack = make_stack()
     props = {
         "workers.instance_type": "m5.large",
@@ -286,6 +282,6 @@ def test_tokens_that_the_template_can_carry_are_taken(make_stack: Any, read_stac
 
 
 @pytest.mark.parametrize("size", [300, Size.gibibytes(300), Size.mebibytes(300 * 1024)])
-def test_a_volume_has_the_requested_size_in_any_unit(size: Any) -> None:
+def test_a_volume_has_the_requested_size_in_any_unit(size):
     roles = plan({"workers.volume_size": size}).roles
     assert [count_gibibytes(role.volume_size) for role in roles.values()] == [300, 300]

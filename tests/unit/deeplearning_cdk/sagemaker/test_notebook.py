@@ -6,7 +6,6 @@ import subprocess
 import time
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import botocore.session
 import pytest
@@ -25,20 +24,24 @@ IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/team/train:1"
 KIND = "AWS::SageMaker::NotebookInstance"
 
 
-def read_script(synthesis: Any) -> str:
+@pytest.fixture
+def synthesis(make):
+    return make(image=IMAGE, instance_type="m5.xlarge", notebook=True)
+
+
+def read_script(synthesis):
     """Return the script of the start, with `<LogicalId>` for what is known at deployment only."""
     (lifecycle,) = synthesis.of_type("AWS::SageMaker::NotebookInstanceLifecycleConfig").values()
     (hook,) = lifecycle["Properties"]["OnStart"]
     return render(hook["Content"]["Fn::Base64"])
 
 
-def test_there_is_no_notebook_unless_it_is_asked_for(make: Any) -> None:
+def test_there_is_no_notebook_unless_it_is_asked_for(make):
     synthesis = make(image=IMAGE, instance_type="m5.xlarge")
     assert not [each for each in synthesis.template["Resources"].values() if "Notebook" in each["Type"]]
 
 
-def test_the_notebook_is_in_the_private_subnet_without_root_and_with_the_key(make: Any) -> None:
-    synthesis = make(image=IMAGE, instance_type="m5.xlarge", notebook=True)
+def test_the_notebook_is_in_the_private_subnet_without_root_and_with_the_key(synthesis):
     (instance,) = (each["Properties"] for each in synthesis.of_type(KIND).values())
     (subnet,) = read_training(synthesis).subnets
     assert render(instance["SubnetId"]) == subnet
@@ -52,8 +55,8 @@ def test_the_notebook_is_in_the_private_subnet_without_root_and_with_the_key(mak
     assert name not in str([rule["Properties"]["GroupId"] for rule in rules])
 
 
-def test_the_values_of_the_notebook_are_in_the_service_model_of_sagemaker(make: Any) -> None:
-    (instance,) = make(image=IMAGE, instance_type="m5.xlarge", notebook=True).of_type(KIND).values()
+def test_the_values_of_the_notebook_are_in_the_service_model_of_sagemaker(synthesis):
+    (instance,) = synthesis.of_type(KIND).values()
     model = botocore.session.get_session().get_service_model("sagemaker")
     members = model.operation_model("CreateNotebookInstance").input_shape.members
     assert instance["Properties"]["InstanceType"] in members["InstanceType"].enum
@@ -61,8 +64,7 @@ def test_the_values_of_the_notebook_are_in_the_service_model_of_sagemaker(make: 
     assert re.fullmatch(members["PlatformIdentifier"].metadata["pattern"], platform)
 
 
-def test_the_instance_waits_for_the_network_its_rights_and_the_key(make: Any) -> None:
-    synthesis = make(image=IMAGE, instance_type="m5.xlarge", notebook=True)
+def test_the_instance_waits_for_the_network_its_rights_and_the_key(synthesis):
     (name,) = synthesis.of_type(KIND)
     needed = synthesis.before(name)
     for kind in ("AWS::EC2::NatGateway", "AWS::EC2::VPCEndpoint", "AWS::KMS::Key"):
@@ -72,8 +74,7 @@ def test_the_instance_waits_for_the_network_its_rights_and_the_key(make: Any) ->
     assert rights <= needed
 
 
-def test_the_role_submits_reads_models_and_nothing_of_the_data(make: Any) -> None:
-    synthesis = make(image=IMAGE, instance_type="m5.xlarge", notebook=True)
+def test_the_role_submits_reads_models_and_nothing_of_the_data(synthesis):
     allowed: dict[str, list[str]] = {}
     statements = [
         statement
@@ -95,8 +96,7 @@ def test_the_role_submits_reads_models_and_nothing_of_the_data(make: Any) -> Non
     assert allowed["iam:PassRole"] == [read_training(synthesis).role_arn]
 
 
-def test_the_role_writes_the_logs_of_its_own_instance_alone(make: Any) -> None:
-    synthesis = make(image=IMAGE, instance_type="m5.xlarge", notebook=True)
+def test_the_role_writes_the_logs_of_its_own_instance_alone(synthesis):
     (instance,) = synthesis.of_type(KIND).values()
     name = instance["Properties"]["NotebookInstanceName"]
     assert re.fullmatch(r"[0-9a-f]{8}-notebook-[0-9a-f]{8}", name)
@@ -110,7 +110,7 @@ def test_the_role_writes_the_logs_of_its_own_instance_alone(make: Any) -> None:
     assert [each.partition(":log-stream:")[2] for each in written] == [f"{name}/*"]
 
 
-def test_an_instance_that_is_replaced_gets_another_name(make_stack: Any, read_stack: Any) -> None:
+def test_an_instance_that_is_replaced_gets_another_name(make_stack, read_stack):
     names = set()
     for key in (None, "mine"):
         stack = make_stack()
@@ -121,9 +121,9 @@ def test_an_instance_that_is_replaced_gets_another_name(make_stack: Any, read_st
     assert len(names) == 2
 
 
-def test_sagemaker_takes_the_role_as_it_documents_for_notebook_instances(make: Any) -> None:
+def test_sagemaker_takes_the_role_as_it_documents_for_notebook_instances(synthesis):
     """SageMaker developer guide, "Cross-service confused deputy prevention", which does not name them."""
-    role = make(image=IMAGE, instance_type="m5.xlarge", notebook=True).part("AWS::IAM::Role", "NotebookRole")
+    role = synthesis.part("AWS::IAM::Role", "NotebookRole")
     (statement,) = role["Properties"]["AssumeRolePolicyDocument"]["Statement"]
     assert statement == {
         "Action": "sts:AssumeRole",
@@ -133,7 +133,7 @@ def test_sagemaker_takes_the_role_as_it_documents_for_notebook_instances(make: A
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Any:
+def start(tmp_path):
     """Return a function that runs the script of the start with programs of the test, and waits for its installation."""
     programs, home = tmp_path / "bin", tmp_path / "SageMaker"
     for folder in (programs, home):
@@ -147,7 +147,7 @@ def start(tmp_path: Path) -> Any:
     }.items():
         script = script.replace(path, str(moved))
 
-    def start(aws: str) -> Path:
+    def start(aws):
         for name, body in {"aws": aws, "chown": "exit 0", "dnf": "exit 0"}.items():
             (programs / name).write_text(f"#!/bin/sh\n{body}\n")
             (programs / name).chmod(0o755)
@@ -171,22 +171,22 @@ def start(tmp_path: Path) -> Any:
         ("echo other bytes >programs.zip", "did NOT match"),
     ],
 )
-def test_an_installation_that_fails_ends_no_start_and_is_a_message_to_the_user(start: Any, aws: str, said: str) -> None:
+def test_an_installation_that_fails_ends_no_start_and_is_a_message_to_the_user(start, aws, said):
     """Developer guide, "Customization of a notebook instance": a script that fails keeps an instance from starting."""
     message = start(aws).read_text()
     assert said in message
     assert "then stop and start the instance" in message
 
 
-def test_the_script_fits_into_a_lifecycle_configuration_and_is_a_program_of_bash(make: Any) -> None:
+def test_the_script_fits_into_a_lifecycle_configuration_and_is_a_program_of_bash(synthesis):
     """SageMaker API reference, NotebookInstanceLifecycleHook: at most 16,384 characters of base64."""
-    script = read_script(make(image=IMAGE, instance_type="m5.xlarge", notebook=True))
+    script = read_script(synthesis)
     assert len(base64.b64encode(script.encode())) < MOST_CHARACTERS / 2
     assert script.startswith("#!/bin/bash\nset -- '<AWS::Region>' '")
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
-def test_the_script_installs_locked_packages_and_no_package_of_this_name() -> None:
+def test_the_script_installs_locked_packages_and_no_package_of_this_name():
     """The name is on no index: whoever claims it would decide what the notebook installs (docs/releasing.md)."""
     script = find_payload("notebook_start.sh").read_text()
     (install,) = re.findall(r"pip install .*", script)
@@ -197,7 +197,7 @@ def test_the_script_installs_locked_packages_and_no_package_of_this_name() -> No
     assert "deeplearning-cdk" not in names
 
 
-def test_the_programs_are_the_notebook_its_job_and_the_command_and_always_the_same(tmp_path: Path) -> None:
+def test_the_programs_are_the_notebook_its_job_and_the_command_and_always_the_same(tmp_path):
     first = Path(pack_notebook())
     with zipfile.ZipFile(first) as archive:
         names = set(archive.namelist())
@@ -216,8 +216,8 @@ def test_the_programs_are_the_notebook_its_job_and_the_command_and_always_the_sa
     assert Path(pack_notebook()) == first
 
 
-def test_the_rehearsal_refuses_a_notebook_by_its_types(make: Any) -> None:
+def test_the_rehearsal_refuses_a_notebook_by_its_types(synthesis):
     with pytest.raises(UnsupportedError) as error:
-        require_support(make(image=IMAGE, instance_type="m5.xlarge", notebook=True).template)
+        require_support(synthesis.template)
     kinds = {finding.rpartition(" ")[2] for finding in error.value.findings}
     assert kinds == {KIND, "AWS::SageMaker::NotebookInstanceLifecycleConfig"}

@@ -23,16 +23,16 @@ LOGS = f"arn:<AWS::Partition>:logs:{PLACE}:log-group:/aws/sagemaker/TrainingJobs
 ASSETS = "arn:<AWS::Partition>:s3:::<cdk-hnb659fds-assets-<AWS::AccountId>-<AWS::Region>>"
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value):
     return value if isinstance(value, list) else [value]
 
 
-def _shorten(text: str) -> str:
+def _shorten(text):
     text = re.sub(r"\$\{([\w:.]+)\}", r"<\1>", text)
     return re.sub(r"(Training\w+?)[0-9A-F]{8}\b", r"\1", text)
 
 
-def _show(statements: list[Any]) -> dict[str, tuple[list[str], Any]]:
+def _show(statements):
     """Return each action with its resources and conditions; those of one action in several statements are joined."""
     found: dict[str, tuple[list[str], Any]] = {}
     for each in statements:
@@ -44,18 +44,18 @@ def _show(statements: list[Any]) -> dict[str, tuple[list[str], Any]]:
     return found
 
 
-def _role(synthesis: Any) -> dict[str, tuple[list[str], Any]]:
+def _role(synthesis):
     """Return the rights of the role but for those that outlive the network."""
     return _show([each for name, own in _policies(synthesis).items() if "Removal" not in name for each in own])
 
 
-def _removals(synthesis: Any) -> list[Any]:
+def _removals(synthesis):
     """Return the statements that outlive the network."""
     (statements,) = (own for name, own in _policies(synthesis).items() if "Removal" in name)
     return statements
 
 
-def _policies(synthesis: Any) -> dict[str, list[Any]]:
+def _policies(synthesis):
     role = synthesis.part("AWS::IAM::Role", "TrainingRole")["Properties"]
     assert not {"Policies", "ManagedPolicyArns"} & set(role)
     return {
@@ -65,14 +65,14 @@ def _policies(synthesis: Any) -> dict[str, list[Any]]:
     }
 
 
-def test_role_is_for_training_jobs_of_this_account_alone(make: Any) -> None:
+def test_role_is_for_training_jobs_of_this_account_alone(make):
     role = make().part("AWS::IAM::Role", "TrainingRole")["Properties"]
     (statement,) = role["AssumeRolePolicyDocument"]["Statement"]
     assert statement["Principal"] == {"Service": "sagemaker.amazonaws.com"}
     assert statement["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
 
 
-def test_role_has_what_sagemaker_requires_and_nothing_else(make: Any) -> None:
+def test_role_has_what_sagemaker_requires_and_nothing_else(make):
     """SageMaker developer guide, "CreateTrainingJob API: Execution Role Permissions", with a VPC and keys."""
     synthesis = make(image=IMAGE, instance_type="m5.xlarge")
     rights, prefix = _role(synthesis), read_training(synthesis).name_prefix
@@ -115,24 +115,7 @@ def test_role_has_what_sagemaker_requires_and_nothing_else(make: Any) -> None:
     }
 
 
-def test_an_overwritten_model_can_be_restored(make: Any) -> None:
-    """All jobs write below one prefix; S3 keeps the former version, which their role can neither delete nor expire."""
-    synthesis = make()
-    bucket = synthesis.part("AWS::S3::Bucket", "ModelBucket")["Properties"]
-    assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
-    (rule,) = bucket["LifecycleConfiguration"]["Rules"]
-    assert rule["NoncurrentVersionExpiration"] == {"NoncurrentDays": 30}
-    on_s3 = {action for action in _role(synthesis) if action.startswith("s3:")}
-    assert on_s3 == {"s3:GetObject", "s3:ListBucket", "s3:PutObject"}
-
-
-def test_jobs_add_log_lines_and_delete_none(make: Any) -> None:
-    rights = _role(make())
-    writes = {"logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"}
-    assert {action for action in rights if action.startswith("logs:")} == writes
-
-
-def test_role_removes_interfaces_until_the_subnet_and_the_group_are_deleted(make: Any) -> None:
+def test_role_removes_interfaces_until_the_subnet_and_the_group_are_deleted(make):
     """CloudFormation deletes what depends on a resource before it; SageMaker removes interfaces as the role."""
     synthesis = make(image=IMAGE)
     (policy,) = (name for name in synthesis.of_type("AWS::IAM::ManagedPolicy") if "TrainingRemoval" in name)
@@ -143,9 +126,7 @@ def test_role_removes_interfaces_until_the_subnet_and_the_group_are_deleted(make
         assert {policy, role} <= synthesis.before(name)
 
 
-def test_role_removes_interfaces_of_its_subnet_alone_in_a_network_of_the_users(
-    make_stack: Any, read_stack: Any
-) -> None:
+def test_role_removes_interfaces_of_its_subnet_alone_in_a_network_of_the_users(make_stack, read_stack):
     stack = make_stack()
     vpc = ec2.Vpc.from_vpc_attributes(
         stack, "Vpc", vpc_id="vpc-1", availability_zones=["us-east-1a"], private_subnet_ids=["subnet-1"]
@@ -159,39 +140,30 @@ def test_role_removes_interfaces_of_its_subnet_alone_in_a_network_of_the_users(
     assert policy in synthesis.before(group)
 
 
-def test_role_grants_no_use_of_the_key_where_instances_have_no_volume(make: Any) -> None:
+def test_role_pulls_the_built_image_alone_and_grants_no_use_of_the_key_where_instances_have_no_volume(make):
     """SageMaker API reference, ResourceConfig: a type with disks of its own is refused with VolumeKmsKeyId."""
-    assert "kms:CreateGrant" not in _role(make())
-
-
-def test_role_pulls_the_image_that_is_built_from_its_repository_alone(make: Any) -> None:
-    (repository,) = _role(make())["ecr:BatchGetImage"][0]
+    rights = _role(make())
+    (repository,) = rights["ecr:BatchGetImage"][0]
     assert repository.endswith(":repository/<cdk-hnb659fds-container-assets-<AWS::AccountId>-<AWS::Region>>")
+    assert "kms:CreateGrant" not in rights
 
 
-def test_role_reads_the_data_with_the_keys_of_its_buckets_but_not_that_on_lustre(
-    make_stack: Any, read_stack: Any
-) -> None:
+def test_role_reads_the_data_with_the_keys_of_its_buckets_and_gets_the_grants_of_users(make_stack, read_stack):
     stack = make_stack()
     mine = s3.Bucket(stack, "Mine", encryption_key=kms.Key(stack, "MineKey"))
     data = [DataSource("train", "team-data", "train/"), DataSource("own", mine, target="stream")]
-    SageMakerTraining(stack, "Training", image=IMAGE, storage=Storage(data=data))
+    training = SageMakerTraining(stack, "Training", image=IMAGE, storage=Storage(data=data))
+    iam.Grant.add_to_principal(grantee=training, actions=["sqs:SendMessage"], resource_arns=["arn:aws:sqs:a:1:b"])
     synthesis = read_stack(stack)
     rights = str(synthesis.policies("TrainingRole"))
+    assert "sqs:SendMessage" in rights
     assert "team-data/train/*" in rights
     assert "MineKey" in rights
 
 
-def test_a_grant_reaches_the_role_of_the_containers(make_stack: Any, read_stack: Any) -> None:
-    stack = make_stack()
-    training = SageMakerTraining(stack, "Training", image=IMAGE)
-    iam.Grant.add_to_principal(grantee=training, actions=["sqs:SendMessage"], resource_arns=["arn:aws:sqs:a:1:b"])
-    assert "sqs:SendMessage" in str(read_stack(stack).policies("TrainingRole"))
-
-
 def test_submitters_start_jobs_with_the_names_the_network_the_key_and_the_role_of_the_stack_alone(
-    make_stack: Any, read_stack: Any
-) -> None:
+    make_stack, read_stack
+):
     """SageMaker developer guide, "Restrict Training to a Specific VPC": the keys must be present too."""
     stack = make_stack()
     vpc = ec2.Vpc.from_vpc_attributes(
@@ -245,7 +217,7 @@ def test_submitters_start_jobs_with_the_names_the_network_the_key_and_the_role_o
     }
 
 
-def test_a_key_of_the_user_encrypts_everything_and_its_owner_is_warned(make_stack: Any, read_stack: Any) -> None:
+def test_a_key_of_the_user_encrypts_everything_and_its_owner_is_warned(make_stack, read_stack):
     stack: cdk.Stack = make_stack()
     arn = "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
     SageMakerTraining(stack, "Training", image=IMAGE, encryption_key=kms.Key.from_key_arn(stack, "Mine", arn))

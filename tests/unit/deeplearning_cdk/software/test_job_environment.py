@@ -1,8 +1,6 @@
 """An environment is one file that stands alone, or an image, and nodes get its digest."""
 
 import hashlib
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,15 +13,13 @@ from tests.unit.deeplearning_cdk.test_public_api import VARIANTS
 
 
 @pytest.fixture
-def requirements(tmp_path: Path) -> Path:
+def requirements(tmp_path):
     path = tmp_path / "requirements.txt"
     path.write_text("--extra-index-url https://example.com/simple\ntorch==2.9.1  # the framework\n\n")
     return path
 
 
-def test_settings_contain_the_cache_and_the_file_as_an_asset_with_its_digest(
-    synthesize: Any, requirements: Path
-) -> None:
+def test_settings_contain_the_cache_and_the_file_as_an_asset_with_its_digest(synthesize, requirements):
     environment = JobEnvironment.from_requirements(str(requirements), horovod="0.28.1")
     cache = EnvironmentCache("team-environments", "train/")
     synthesis = synthesize(**{"software.environment": environment, "software.environment_cache": cache})
@@ -37,7 +33,7 @@ def test_settings_contain_the_cache_and_the_file_as_an_asset_with_its_digest(
         assert found.file.key.endswith(".txt")
 
 
-def test_settings_contain_the_kind_of_conda_files_and_containers(synthesize: Any, tmp_path: Path) -> None:
+def test_settings_contain_the_kind_of_conda_files_and_containers(synthesize, tmp_path):
     path = tmp_path / "environment.yml"
     path.write_text("name: train\n")
     conda = plan({"software.environment": JobEnvironment.from_conda(str(path))}).environment
@@ -48,11 +44,11 @@ def test_settings_contain_the_kind_of_conda_files_and_containers(synthesize: Any
     assert container.needs.environment == EnvironmentSettings("container", image=image)
 
 
-def test_without_an_environment_nodes_use_the_images_own(synthesize: Any) -> None:
+def test_without_an_environment_nodes_use_the_images_own(synthesize):
     assert synthesize(**VARIANTS["network.isolated"]).settings(NodeRole.MASTER).needs.environment is None
 
 
-def test_an_environment_that_cannot_be_built_is_refused(requirements: Path, tmp_path: Path) -> None:
+def test_an_environment_that_cannot_be_built_is_refused(requirements, tmp_path):
     with pytest.raises(ValueError, match=r"horovod must be one of 0\.28\.1, got '0\.1'; write one, or leave it out"):
         JobEnvironment.from_requirements(str(requirements), horovod="0.1")
     with pytest.raises(ValueError, match=r"path must be a file, got 'nowhere\.txt'; pass its path from "):
@@ -75,7 +71,7 @@ def test_an_environment_that_cannot_be_built_is_refused(requirements: Path, tmp_
             JobEnvironment.from_container(image)
 
 
-def test_isolated_nodes_are_warned_that_they_reach_no_index(make_stack: Any, requirements: Path) -> None:
+def test_isolated_nodes_are_warned_that_they_reach_no_index(make_stack, requirements):
     image = NodeImage.from_ami_id("ami-0123456789abcdef0", login_user="ubuntu", has_packages=True)
     environment = JobEnvironment.from_requirements(str(requirements))
     props = {"workers.instance_type": "m5.large", "software.environment": environment, "software.image": image}

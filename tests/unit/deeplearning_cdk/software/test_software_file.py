@@ -6,7 +6,6 @@ variables); PEP 508; conda documentation, "Creating an environment file manually
 """
 
 import codecs
-from pathlib import Path
 
 import pytest
 
@@ -18,13 +17,13 @@ ALONE = (
 )
 
 
-def write(folder: Path, content: str | bytes, name: str = "requirements.txt") -> str:
+def write(folder, content, name="requirements.txt"):
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return str(path)
 
 
-def pins(path: str) -> list[tuple[str, str]]:
+def pins(path):
     return [(line.name, line.pin) for line in read_requirements(path).lines]
 
 
@@ -67,7 +66,7 @@ def pins(path: str) -> list[tuple[str, str]]:
         ),
     ],
 )
-def test_a_line_that_names_what_only_this_machine_has_is_refused(tmp_path: Path, line: str) -> None:
+def test_a_line_that_names_what_only_this_machine_has_is_refused(tmp_path, line):
     path = write(tmp_path, f"numpy\n  {line}\n")
     with pytest.raises(ValueError, match=ALONE) as caught:
         JobEnvironment.from_requirements(path)
@@ -102,13 +101,13 @@ def test_a_line_that_names_what_only_this_machine_has_is_refused(tmp_path: Path,
         ("numpy --index-url https://a.example/simple", ", where pip ignores it; move it there$"),
     ],
 )
-def test_a_line_that_pip_would_refuse_on_the_master_is_refused(tmp_path: Path, line: str, reason: str) -> None:
+def test_a_line_that_pip_would_refuse_on_the_master_is_refused(tmp_path, line, reason):
     with pytest.raises(ValueError, match=f"^path must be a file with.* in line 1 of .*{reason}") as caught:
         JobEnvironment.from_requirements(write(tmp_path, f"{line}\n"))
     assert "\n" not in str(caught.value)
 
 
-def test_what_pip_accepts_is_read_with_its_pins(tmp_path: Path) -> None:
+def test_what_pip_accepts_is_read_with_its_pins(tmp_path):
     lines = """\
 # a comment
 --extra-index-url https://a.example/simple --pre
@@ -150,12 +149,12 @@ MARKS = {
 
 
 @pytest.mark.parametrize("encoding", MARKS)
-def test_a_byte_order_mark_names_the_encoding(tmp_path: Path, encoding: str) -> None:
+def test_a_byte_order_mark_names_the_encoding(tmp_path, encoding):
     path = write(tmp_path, MARKS[encoding] + "# dépendances\r\ntorch==2.7.1\r\n".encode(encoding))
     assert pins(path) == [("torch", "2.7.1")]
 
 
-def test_a_declared_encoding_is_used_and_others_are_utf_8(tmp_path: Path) -> None:
+def test_a_declared_encoding_is_used_and_others_are_utf_8(tmp_path):
     for text, encoding in (
         ("# -*- coding: latin-1 -*-\n# é\ntorch==2.7.1\n", "latin-1"),
         ("# pins\n# vim: set fileencoding=cp1252 :\n# é\ntorch==2.7.1\n", "cp1252"),
@@ -172,7 +171,7 @@ def test_a_declared_encoding_is_used_and_others_are_utf_8(tmp_path: Path) -> Non
             JobEnvironment.from_requirements(write(tmp_path, content))
 
 
-def test_a_file_without_a_requirement_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_a_requirement_is_refused(tmp_path):
     for text in ("", "\n \n", "# torch\n", "--pre\n", "\\\n"):
         with pytest.raises(
             ValueError, match=r"^path must be a file with at least one requirement, got none in .*; leave the"
@@ -195,12 +194,12 @@ def test_a_file_without_a_requirement_is_refused(tmp_path: Path) -> None:
         ("dependencies: torch", "map with lists of channels and dependencies"),
     ],
 )
-def test_a_conda_file_that_cannot_be_created_on_the_master_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+def test_a_conda_file_that_cannot_be_created_on_the_master_is_refused(tmp_path, text, reason):
     with pytest.raises(ValueError, match=f"^path must be .*{reason}"):
         JobEnvironment.from_conda(write(tmp_path, text, "environment.yml"))
 
 
-def test_what_conda_accepts_is_taken(tmp_path: Path) -> None:
+def test_what_conda_accepts_is_taken(tmp_path):
     text = """\
 name: train
 channels: [nvidia/label/cuda-12.1, conda-forge, 'https://conda.a.example/team']

@@ -1,7 +1,5 @@
 """Resources that are backed up, the role that does it, and resources with the cluster's tag for cost reports."""
 
-from typing import Any
-
 import pytest
 from aws_cdk import Tags
 
@@ -15,11 +13,11 @@ VAULT, PLAN, SELECTION = (f"AWS::Backup::Backup{part}" for part in ("Vault", "Pl
 NO_BACKUP = "deeplearning_cdk:withoutBackup"
 
 
-def _arn(name: str) -> dict[str, list[str]]:
+def _arn(name):
     return {"Fn::GetAtt": [name, "Arn"]}
 
 
-def _file_system(synthesis: Any) -> dict[str, Any]:
+def _file_system(synthesis):
     (name,) = synthesis.of_type("AWS::EFS::FileSystem")
     arn = "arn:${AWS::Partition}:elasticfilesystem:${AWS::Region}:${AWS::AccountId}:file-system/${Id}"
     return {"Fn::Sub": [arn, {"Id": {"Ref": name}}]}
@@ -28,7 +26,7 @@ def _file_system(synthesis: Any) -> dict[str, Any]:
 # --- Backups ------------------------------------------------------------------------------------------
 
 
-def test_the_file_system_and_the_state_are_backed_up_every_day_and_kept_for_35_days(synthesize: Any) -> None:
+def test_the_file_system_and_the_state_are_backed_up_every_day_and_kept_for_35_days(synthesize):
     synthesis = synthesize(**CPU)
     (vault,), (plan,), (table,) = (synthesis.of_type(kind) for kind in (VAULT, PLAN, "AWS::DynamoDB::Table"))
     assert synthesis.only(PLAN)["BackupPlan"]["BackupPlanRule"] == [
@@ -47,13 +45,13 @@ def test_the_file_system_and_the_state_are_backed_up_every_day_and_kept_for_35_d
 
 
 @pytest.mark.parametrize("role", NodeRole)
-def test_a_backup_that_is_refused_fails_the_stack_before_a_node_costs_anything(synthesize: Any, role: NodeRole) -> None:
+def test_a_backup_that_is_refused_fails_the_stack_before_a_node_costs_anything(synthesize, role):
     synthesis = synthesize(**CPU)
     for kind in (VAULT, PLAN, SELECTION):
         assert set(synthesis.of_type(kind)) <= synthesis.before(synthesis.group_id(role))
 
 
-def test_the_role_of_the_backups_may_back_up_these_two_and_nothing_else(synthesize: Any) -> None:
+def test_the_role_of_the_backups_may_back_up_these_two_and_nothing_else(synthesize):
     synthesis = synthesize(**CPU)
     (role,) = (name for name in synthesis.of_type("AWS::IAM::Role") if "Backup" in name)
     (table,), (key,), (vault,) = (synthesis.of_type(kind) for kind in ("AWS::DynamoDB::Table", "AWS::KMS::Key", VAULT))
@@ -92,14 +90,14 @@ def test_the_role_of_the_backups_may_back_up_these_two_and_nothing_else(synthesi
     }
 
 
-def test_a_file_system_of_the_users_is_the_users_to_back_up(synthesize: Any) -> None:
+def test_a_file_system_of_the_users_is_the_users_to_back_up(synthesize):
     synthesis = synthesize(**{"storage.file_system": "fs-0123456789abcdef0"}, **CPU)
     (table,) = synthesis.of_type("AWS::DynamoDB::Table")
     assert synthesis.only(SELECTION)["BackupSelection"]["Resources"] == [_arn(table)]
     assert "elasticfilesystem:" not in str(synthesis.part("AWS::IAM::ManagedPolicy", "BackupPolicy"))
 
 
-def test_a_second_cluster_does_not_back_up_the_file_system_of_the_first(pair: Any) -> None:
+def test_a_second_cluster_does_not_back_up_the_file_system_of_the_first(pair):
     resources = {
         name[:3]: len(entry["Properties"]["BackupSelection"]["Resources"])
         for name, entry in pair.of_type(SELECTION).items()
@@ -108,7 +106,7 @@ def test_a_second_cluster_does_not_back_up_the_file_system_of_the_first(pair: An
     assert len({str(entry["Properties"]["BackupVaultName"]) for entry in pair.of_type(VAULT).values()}) == 2
 
 
-def test_without_backups_nothing_is_created_for_them_and_the_app_gets_a_warning(synthesize: Any) -> None:
+def test_without_backups_nothing_is_created_for_them_and_the_app_gets_a_warning(synthesize):
     synthesis = synthesize(**{"storage.backup": False}, **CPU)
     assert not [kind for kind in (VAULT, PLAN, SELECTION) if synthesis.of_type(kind)]
     assert not [name for name in synthesis.template["Resources"] if "Backup" in name]
@@ -119,7 +117,7 @@ def test_without_backups_nothing_is_created_for_them_and_the_app_gets_a_warning(
 # --- Encryption ---------------------------------------------------------------------------------------
 
 
-def test_a_new_file_system_is_encrypted_with_the_clusters_key(synthesize: Any) -> None:
+def test_a_new_file_system_is_encrypted_with_the_clusters_key(synthesize):
     synthesis = synthesize(**CPU)
     (key,) = synthesis.of_type("AWS::KMS::Key")
     properties = synthesis.only("AWS::EFS::FileSystem")
@@ -129,7 +127,7 @@ def test_a_new_file_system_is_encrypted_with_the_clusters_key(synthesize: Any) -
 # --- Tags ---------------------------------------------------------------------------------------------
 
 
-def _tags(properties: Any) -> dict[str, str]:
+def _tags(properties):
     for name in ("Tags", "FileSystemTags", "AccessPointTags", "BackupVaultTags", "BackupPlanTags", "ResourceTags"):
         tags = properties.get(name)
         if isinstance(tags, dict):
@@ -164,7 +162,7 @@ UNTAGGED = {
 
 
 @pytest.mark.parametrize("variant", ["default", "network.isolated", "guarded-spending"])
-def test_everything_that_takes_tags_bears_the_clusters(synthesize: Any, variant: str) -> None:
+def test_everything_that_takes_tags_bears_the_clusters(synthesize, variant):
     synthesis = synthesize(**VARIANTS[variant])
     name = _tags(synthesis.group(NodeRole.MASTER)["Properties"])["deeplearning:cluster"]
     without = {
@@ -175,9 +173,7 @@ def test_everything_that_takes_tags_bears_the_clusters(synthesize: Any, variant:
     assert without <= UNTAGGED
 
 
-def test_volumes_and_interfaces_bear_every_tag_that_the_group_gives_its_instances(
-    make_stack: Any, read_stack: Any
-) -> None:
+def test_volumes_and_interfaces_bear_every_tag_that_the_group_gives_its_instances(make_stack, read_stack):
     stack = make_stack()
     cluster = TrainingCluster(stack, "Cluster", **props_of(CPU))
     Tags.of(stack).add("team", "vision")

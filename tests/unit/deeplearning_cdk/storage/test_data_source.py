@@ -1,7 +1,5 @@
 """Data is named by what can be brought, and nodes are told exactly that."""
 
-from typing import Any
-
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_s3 as s3
@@ -17,14 +15,14 @@ DIGEST = "0123456789abcdef" * 4
 
 @pytest.mark.defect("D56")
 @pytest.mark.parametrize("key", ["a.tar", "a.tar.gz", "a/b.tgz", "a.zip"])
-def test_every_archive_that_can_be_named_is_one_that_nodes_unpack(key: str) -> None:
+def test_every_archive_that_can_be_named_is_one_that_nodes_unpack(key):
     source = DataSource("train", "bucket", key, sha256=DIGEST)
     assert (source.is_archive, source.is_prefix) == (True, False)
     assert source.settings == DataSettings("train", "bucket", key, "efs", DIGEST)
 
 
 @pytest.mark.parametrize("key", ["", "train/", "a b/c(1)/"])
-def test_prefixes_and_whole_buckets_are_no_archives(key: str) -> None:
+def test_prefixes_and_whole_buckets_are_no_archives(key):
     source = DataSource("train", "bucket", key, "stream")
     assert (source.is_archive, source.is_prefix) == (False, True)
 
@@ -57,18 +55,18 @@ def test_prefixes_and_whole_buckets_are_no_archives(key: str) -> None:
         ({"key": "a.zip", "target": "stream"}, "data key must be a prefix with the target stream, which unpacks "),
     ],
 )
-def test_an_invalid_data_source_is_refused(values: dict[str, Any], message: str) -> None:
+def test_an_invalid_data_source_is_refused(values, message):
     with pytest.raises(ValueError, match="must") as caught:
         DataSource(**{"name": "train", "bucket": "bucket", **values})
     assert str(caught.value).startswith(message)
 
 
-def test_two_sources_of_one_name_are_refused() -> None:
+def test_two_sources_of_one_name_are_refused():
     with pytest.raises(ValueError, match=r"^storage\.data must have unique names, got 'a' twice; rename one"):
         Storage(data=[DataSource("a", "one", "x/"), DataSource("a", "two", "x/")])
 
 
-def test_lustre_as_a_target_wants_a_lustre() -> None:
+def test_lustre_as_a_target_wants_a_lustre():
     source = DataSource("train", "bucket", "train/", "lustre")
     said = r"^storage\.lustre must be given for data train with the target lustre, got none; pass Lustre\(\), "
     with pytest.raises(ValueError, match=said):
@@ -77,7 +75,7 @@ def test_lustre_as_a_target_wants_a_lustre() -> None:
 
 
 @pytest.fixture(scope="module")
-def laden(make_app: Any, read_stack: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def laden(make_app, read_stack, tmp_path_factory):
     """A cluster of the largest type with all the data, the environment and the cache that it can have."""
     requirements = tmp_path_factory.mktemp("software") / "requirements.txt"
     requirements.write_text("torch\n")
@@ -96,7 +94,7 @@ def laden(make_app: Any, read_stack: Any, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("role", list(NodeRole))
-def test_settings_contain_the_data_with_the_buckets_of_this_stack_by_name(laden: Any, role: NodeRole) -> None:
+def test_settings_contain_the_data_with_the_buckets_of_this_stack_by_name(laden, role):
     (name,) = laden.of_type("AWS::S3::Bucket")
     assert laden.settings(role).needs.data[:2] == (
         DataSettings("train", f"<{name}>", "t.tar", "efs"),
@@ -104,7 +102,7 @@ def test_settings_contain_the_data_with_the_buckets_of_this_stack_by_name(laden:
     )
 
 
-def test_the_largest_type_with_data_lustre_and_environment_fits_into_user_data(laden: Any) -> None:
+def test_the_largest_type_with_data_lustre_and_environment_fits_into_user_data(laden):
     size = len(laden.user_data(NodeRole.MASTER).encode())
     print(f"user data with data, Lustre and environment: {size} of {LIMIT} bytes before what deployment fills in")
     assert size < LIMIT
@@ -128,16 +126,16 @@ P3DN = HardwareSettings("p3dn.24xlarge", gpu_count=8, network_cards=1, efa_cards
     ],
     ids=lambda facts: facts.instance_type,
 )
-def test_the_hardware_of_both_roles_is_that_of_their_type(facts: HardwareSettings) -> None:
+def test_the_hardware_of_both_roles_is_that_of_their_type(facts):
     planned = plan({"workers.instance_type": facts.instance_type})
     assert planned.hardware == {"master": facts, "worker": facts}
 
 
 @pytest.mark.parametrize("role", list(NodeRole))
-def test_settings_of_every_node_contain_the_hardware_of_both_roles(synthesize: Any, role: NodeRole) -> None:
+def test_settings_of_every_node_contain_the_hardware_of_both_roles(synthesize, role):
     assert synthesize().settings(role).needs.hardware == {"master": P3DN, "worker": P3DN}
 
 
-def test_roles_of_different_types_are_distinguished() -> None:
+def test_roles_of_different_types_are_distinguished():
     hardware = plan({"workers.instance_type": "p5.48xlarge", "master.instance_type": "m5.large"}).hardware
     assert (hardware["master"].instance_type, hardware["worker"].instance_type) == ("m5.large", "p5.48xlarge")

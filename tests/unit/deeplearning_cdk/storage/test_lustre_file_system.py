@@ -1,7 +1,6 @@
 """FSx for Lustre is made in the nodes' zone, is linked to the user's bucket, and is there before the nodes are."""
 
 import json
-from typing import Any
 
 import aws_cdk as cdk
 import pytest
@@ -11,7 +10,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from deeplearning_cdk import DataSource, Lustre, LustreFileSystem, NodeImage, Spending, Storage
+from deeplearning_cdk import DataSource, JobEnvironment, Lustre, LustreFileSystem, NodeImage, Spending, Storage
 from deeplearning_cdk.storage.lustre import check_links
 from deeplearning_cdk.warnings import NO_LUSTRE_CLIENT, add_warnings
 from deeplearning_contract.names import NodeRole
@@ -25,16 +24,16 @@ KEPT, GOES = ("RetainExceptOnCreate", "Retain"), ("Delete", "Delete")
 
 
 @pytest.fixture(scope="module")
-def mounting(synthesize: Any) -> Any:
+def mounting(synthesize):
     """A cluster with a Lustre of its own in a new VPC, and data on it."""
     return synthesize(**WITH_LUSTRE)
 
 
-def _policies(entry: Any) -> tuple[Any, Any]:
+def _policies(entry):
     return entry.get("DeletionPolicy"), entry.get("UpdateReplacePolicy")
 
 
-def test_without_props_it_is_the_smallest_persistent_one_in_the_nodes_subnet(mounting: Any) -> None:
+def test_without_props_it_is_the_smallest_persistent_one_in_the_nodes_subnet(mounting):
     properties = dict(mounting.only(FILE_SYSTEM))
     (group,) = (name for name in mounting.of_type("AWS::EC2::SecurityGroup") if name.startswith("ClusterLustre"))
     (key,) = mounting.of_type("AWS::KMS::Key")
@@ -52,7 +51,7 @@ def test_without_props_it_is_the_smallest_persistent_one_in_the_nodes_subnet(mou
     }
 
 
-def test_size_deployment_and_throughput_are_those_that_fsx_has(make_stack: Any, read_stack: Any) -> None:
+def test_size_deployment_and_throughput_are_those_that_fsx_has(make_stack, read_stack):
     stack = make_stack()
     vpc = import_vpc(stack)
     for name, configuration in {
@@ -78,47 +77,23 @@ def test_size_deployment_and_throughput_are_those_that_fsx_has(make_stack: Any, 
 
 
 @pytest.mark.parametrize("role", list(NodeRole))
-def test_nodes_mount_it_by_its_name_beside_the_shared_file_system(mounting: Any, role: NodeRole) -> None:
+def test_nodes_mount_it_beside_the_shared_file_system_and_none_starts_before_it_can(mounting, role):
     (name,) = mounting.of_type(FILE_SYSTEM)
     settings = mounting.settings(role)
     source = f"<{name}.DNSName>@tcp:/<{name}.LustreMountName>"
     assert settings.needs.lustre == FileSystemSettings("lustre", source, "relatime,flock", "/fsx")
     assert settings.file_system.mount_point == "/efs"
-
-
-def test_clients_and_servers_reach_each_other_on_lustres_ports_and_no_others(mounting: Any) -> None:
-    synthesis = mounting
-    (own,) = (name for name in synthesis.of_type("AWS::EC2::SecurityGroup") if name.startswith("ClusterLustre"))
-    (nodes,) = (name for name in synthesis.of_type("AWS::EC2::SecurityGroup") if "NodesSecurityGroup" in name)
-    rules = [
-        (
-            entry["GroupId"]["Fn::GetAtt"][0],
-            entry["SourceSecurityGroupId"]["Fn::GetAtt"][0],
-            entry["FromPort"],
-            entry["ToPort"],
-        )
-        for entry in (rule["Properties"] for rule in synthesis.of_type(RULE).values())
-        if own in json.dumps(entry)
-    ]
-    pairs = [(own, own), (own, nodes), (nodes, own)]
-    assert sorted(rules) == sorted((*pair, *ports) for pair in pairs for ports in ((988, 988), (1018, 1023)))
-    assert all(rule["Properties"]["IpProtocol"] in ("tcp", "-1") for rule in synthesis.of_type(RULE).values())
-
-
-@pytest.mark.parametrize("role", list(NodeRole))
-def test_no_node_starts_before_it_can_mount_it(mounting: Any, role: NodeRole) -> None:
-    synthesis = mounting
-    before = synthesis.before(synthesis.group_id(role))
+    before = mounting.before(mounting.group_id(role))
     for kind in (FILE_SYSTEM, LINK, RULE):
-        assert set(synthesis.of_type(kind)) <= before, kind
-    (wait,) = synthesis.of_type("AWS::CloudFormation::WaitCondition")
-    assert set(synthesis.of_type(FILE_SYSTEM)) <= synthesis.before(wait)
+        assert set(mounting.of_type(kind)) <= before, kind
+    (wait,) = mounting.of_type("AWS::CloudFormation::WaitCondition")
+    assert name in mounting.before(wait)
 
 
 # --- Link to a bucket ---------------------------------------------------------------------------------
 
 
-def test_data_is_a_folder_of_its_name_that_follows_the_bucket_and_does_not_write_it(mounting: Any) -> None:
+def test_data_is_a_folder_of_its_name_that_follows_the_bucket_and_does_not_write_it(mounting):
     (name,) = mounting.of_type(FILE_SYSTEM)
     link = dict(mounting.only(LINK))
     assert link.pop("Tags") == [{"Key": "deeplearning:cluster", "Value": mounting.cluster_name}]
@@ -131,9 +106,7 @@ def test_data_is_a_folder_of_its_name_that_follows_the_bucket_and_does_not_write
     }
 
 
-def test_changes_are_exported_when_asked_to_a_bucket_that_may_be_of_the_same_stack(
-    make_stack: Any, read_stack: Any
-) -> None:
+def test_changes_are_exported_when_asked_to_a_bucket_that_may_be_of_the_same_stack(make_stack, read_stack):
     stack = make_stack()
     data = [DataSource("all", s3.Bucket(stack, "Data"), target="lustre"), DataSource("other", "team-data")]
     store(stack, import_vpc(stack), lustre=Lustre(export=True), data=data)
@@ -152,12 +125,12 @@ def test_changes_are_exported_when_asked_to_a_bucket_that_may_be_of_the_same_sta
         (("b", "team-data", "coco/"), ("a", "team-data", "coco/")),
     ],
 )
-def test_data_that_overlaps_in_s3_is_refused_as_fsx_would(first: Any, second: Any) -> None:
+def test_data_that_overlaps_in_s3_is_refused_as_fsx_would(first, second):
     with pytest.raises(ValueError, match=r"^storage\.data must not overlap on lustre, got "):
         check_links([DataSource(*first, "lustre"), DataSource(*second, "lustre")])
 
 
-def test_eight_links_are_taken_and_the_ninth_refused(make_stack: Any, read_stack: Any) -> None:
+def test_eight_links_are_taken_and_the_ninth_refused(make_stack, read_stack):
     data = [DataSource(f"part-{k}", "team-data", f"part-{k}/", "lustre") for k in range(9)]
     stack = make_stack()
     vpc = import_vpc(stack)
@@ -171,7 +144,7 @@ def test_eight_links_are_taken_and_the_ninth_refused(make_stack: Any, read_stack
 # --- Existing, shared and kept ------------------------------------------------------------------------
 
 
-def test_an_existing_one_is_mounted_and_nothing_of_it_is_made(make_stack: Any, read_stack: Any) -> None:
+def test_an_existing_one_is_mounted_and_nothing_of_it_is_made(make_stack, read_stack):
     stack = make_stack()
     lustre = LustreFileSystem.from_attributes(
         stack,
@@ -191,39 +164,31 @@ def test_an_existing_one_is_mounted_and_nothing_of_it_is_made(make_stack: Any, r
     assert len([rule for rule in synthesis.of_type(RULE).values() if "sg-0123456789abcdef0" in json.dumps(rule)]) == 4
 
 
-def test_two_clusters_mount_one_and_neither_waits_for_the_other(pair: Any) -> None:
+def test_two_clusters_mount_one_with_the_key_of_the_first_and_the_tag_of_the_last(pair):
     assert (len(pair.of_type(FILE_SYSTEM)), len(pair.of_type(LINK))) == (1, 1)
-    groups = [name for name in pair.of_type("AWS::AutoScaling::AutoScalingGroup") if name.startswith("One")]
-    assert len(groups) == 2
-    assert not [found for name in groups for found in pair.before(name) if found.startswith("Two")]
-
-
-def test_one_of_two_clusters_is_encrypted_with_the_key_of_the_first(pair: Any) -> None:
     assert pair.only(FILE_SYSTEM)["KmsKeyId"]["Fn::GetAtt"][0].startswith("One")
-
-
-def test_one_of_several_clusters_counts_for_the_last_of_them_in_cost_reports(pair: Any) -> None:
     functions = pair.of_type("AWS::Lambda::Function").items()
     (last,) = (entry for name, entry in functions if name.startswith("TwoCapacityAdjuster"))
+    # The one of several clusters counts for the last of them in cost reports.
     cluster = last["Properties"]["Environment"]["Variables"]["DEEPLEARNING_CLUSTER"]
     assert pair.only(FILE_SYSTEM)["Tags"] == [{"Key": "deeplearning:cluster", "Value": cluster}]
 
 
-def test_one_of_several_clusters_is_kept_with_its_content(pair: Any) -> None:
+def test_one_of_several_clusters_is_kept_with_its_content(pair):
     resources = {name: entry for name, entry in pair.template["Resources"].items() if name.startswith("Lustre")}
     assert {entry["Type"] for entry in resources.values()} == {FILE_SYSTEM, LINK, "AWS::EC2::SecurityGroup", RULE}
     assert {_policies(entry) for entry in resources.values()} == {KEPT}
 
 
 @pytest.mark.fault(66)
-def test_one_in_the_clusters_own_vpc_goes_with_it_and_does_not_hold_its_subnet(mounting: Any) -> None:
+def test_one_in_the_clusters_own_vpc_goes_with_it_and_does_not_hold_its_subnet(mounting):
     own = {name: entry for name, entry in mounting.template["Resources"].items() if name.startswith("ClusterLustre")}
     assert {FILE_SYSTEM, LINK} <= {entry["Type"] for entry in own.values()}
     assert {_policies(entry) for entry in own.values()} <= {GOES, (None, None)}
 
 
 @pytest.mark.fault(66)
-def test_a_clusters_own_one_follows_the_removal_policy_in_the_users_vpc_alone(make_stack: Any, read_stack: Any) -> None:
+def test_a_clusters_own_one_follows_the_removal_policy_in_the_users_vpc_alone(make_stack, read_stack):
     stack = make_stack()
     vpc = import_vpc(stack)
     values = {"lustre": Lustre(), "data": [DataSource("train", "team-data", "coco/train/", "lustre")]}
@@ -236,7 +201,7 @@ def test_a_clusters_own_one_follows_the_removal_policy_in_the_users_vpc_alone(ma
         assert found == {"Mine": KEPT, "Gone": GOES, "Made": GOES}
 
 
-def test_it_is_in_the_first_private_subnet_by_default(make_stack: Any, read_stack: Any) -> None:
+def test_it_is_in_the_first_private_subnet_by_default(make_stack, read_stack):
     stack = make_stack()
     LustreFileSystem(stack, "First", vpc=import_vpc(stack))
     named = ec2.Subnet.from_subnet_id(stack, "Subnet", "subnet-1")
@@ -247,39 +212,37 @@ def test_it_is_in_the_first_private_subnet_by_default(make_stack: Any, read_stac
     assert found == {"First": ["subnet-0"], "Named": ["subnet-1"]}
 
 
-@pytest.mark.parametrize(("lustre", "outlives"), [(None, False), (Lustre(), True)])
-def test_the_clusters_key_outlives_the_stack_with_a_lustre_that_may(lustre: Lustre | None, outlives: bool) -> None:  # noqa: FBT001
-    assert Storage(file_system="fs-0123abcd", backup=False, lustre=lustre).outlives_stack is outlives
-
-
 # --- Image --------------------------------------------------------------------------------------------
 
 
-def _is_warned_about(stack: cdk.Stack, props: dict[str, Any]) -> bool:
-    add_warnings(stack, plan(props), Spending(), isolated=False, has_lustre=True)
-    return any(NO_LUSTRE_CLIENT in str(entry.data) for entry in stack.node.metadata)
+OWN_CLIENT = {"mount.lustre": ("lustre-client-modules-{kernel}",)}
 
 
-def test_amazon_linux_installs_its_client(make_stack: Any) -> None:
-    props = {"software.image": NodeImage.deep_learning_amazon_linux(), "workers.instance_type": "g5.12xlarge"}
-    assert plan({"storage.lustre": Lustre(), **props}).image.packages["mount.lustre"] == ("lustre-client",)
-    assert "mount.lustre" not in plan(props).image.packages
-    assert not _is_warned_about(make_stack(), {"storage.lustre": Lustre(), **props})
+@pytest.mark.parametrize(
+    ("image", "packages"),
+    [
+        (NodeImage.ubuntu(), None),
+        (NodeImage.deep_learning_amazon_linux(), ("lustre-client",)),
+        (
+            NodeImage.from_ssm_parameter("/team/image", login_user="ubuntu", packages=OWN_CLIENT),
+            OWN_CLIENT["mount.lustre"],
+        ),
+    ],
+    ids=["ubuntu", "amazon linux", "own package"],
+)
+def test_images_without_a_client_of_their_own_are_warned_about(make_stack, image, packages):
+    props = {**WITH_LUSTRE, "software.image": image, "software.environment": JobEnvironment.none()}
+    stack, found = make_stack(), plan(props)
+    add_warnings(stack, found, Spending(), isolated=False, has_lustre=True)
+    assert found.image.packages.get("mount.lustre") == packages
+    assert any(NO_LUSTRE_CLIENT in str(entry.data) for entry in stack.node.metadata) is (packages is None)
 
 
-def test_images_without_a_client_of_their_own_are_warned_about(make_stack: Any, mounting: Any) -> None:
-    assert _is_warned_about(make_stack(), WITH_LUSTRE)
+def test_a_warning_names_the_client_and_an_image_without_lustre_needs_none(mounting):
+    assert "mount.lustre" not in plan({"software.image": NodeImage.deep_learning_amazon_linux()}).image.packages
     assert "mount.lustre" not in mounting.settings(NodeRole.WORKER).packages
     (warning,) = (text for text in mounting.warnings if "mount.lustre" in text)
     assert "build an image with it as in the FSx for Lustre user guide" in warning
-
-
-def test_an_image_with_a_package_of_the_client_gets_no_warning(make_stack: Any) -> None:
-    packages = {"mount.lustre": ("lustre-client-modules-{kernel}",)}
-    image = NodeImage.from_ssm_parameter("/team/image", login_user="ubuntu", packages=packages)
-    props = {**WITH_LUSTRE, "software.image": image}
-    assert plan(props).image.packages == packages
-    assert not _is_warned_about(make_stack(), props)
 
 
 # --- Refused ------------------------------------------------------------------------------------------
@@ -302,16 +265,14 @@ def test_an_image_with_a_package_of_the_client_gets_no_warning(make_stack: Any) 
         ({"mount_point": "/usr"}, "lustre.mount_point must not be or lie in a folder of the system, "),
     ],
 )
-def test_a_file_system_that_fsx_would_refuse_or_nodes_could_not_mount_is_refused_first(
-    values: dict[str, Any], message: str
-) -> None:
+def test_a_file_system_that_fsx_would_refuse_or_nodes_could_not_mount_is_refused_first(values, message):
     with pytest.raises(ValueError, match="must") as caught:
         Lustre(**values)
     assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize(("shared", "own"), [("/efs", "/efs"), ("/efs", "/efs/fast"), ("/data/all", "/data")])
-def test_it_is_mounted_beside_the_shared_file_system(make_stack: Any, shared: str, own: str) -> None:
+def test_it_is_mounted_beside_the_shared_file_system(make_stack, shared, own):
     stack = make_stack()
     group = ec2.SecurityGroup.from_security_group_id(stack, "Group", "sg-0123456789abcdef0")
     existing = LustreFileSystem.from_attributes(
@@ -323,7 +284,7 @@ def test_it_is_mounted_beside_the_shared_file_system(make_stack: Any, shared: st
             Storage(mount_point=shared, lustre=lustre)
 
 
-def test_a_key_and_a_subnet_want_what_they_belong_to(make_stack: Any) -> None:
+def test_a_key_and_a_subnet_want_what_they_belong_to(make_stack):
     stack = make_stack()
     vpc, key = import_vpc(stack), kms.Key.from_key_arn(stack, "Key", KEY_ARN)
     scratch = Lustre(deployment="scratch")
@@ -338,8 +299,8 @@ def test_a_key_and_a_subnet_want_what_they_belong_to(make_stack: Any) -> None:
 
 
 def test_it_is_encrypted_with_the_users_key_where_one_is_given_and_never_with_one_of_another_stack(
-    make_app: Any, read_stack: Any
-) -> None:
+    make_app, read_stack
+):
     app = make_app()
     there, here = cdk.Stack(app, "There"), cdk.Stack(app, "Here")
     vpc, key = import_vpc(there), kms.Key(there, "Mine")
