@@ -131,16 +131,6 @@ def test_a_shrink_gives_way_to_a_stop_that_has_begun_meanwhile():
     assert not world.workers.suspended
 
 
-@pytest.mark.fault(37)
-def test_a_look_that_is_older_than_the_stop_begins_no_new_allowance():
-    world = form()
-    world.pass_time(HOUR)
-    invoke(world)
-    world.pass_time(5)
-    invoke(world, lag=9.5)
-    assert world.stop.is_stopped
-
-
 @pytest.mark.fault(17, 36)
 def test_a_shrink_between_any_two_calls_of_a_stop_raises_nothing_again():
     for position in range(MOST_CALLS):
@@ -151,14 +141,6 @@ def test_a_shrink_between_any_two_calls_of_a_stop_raises_nothing_again():
         tick(world, 2)
         invariants.s3_a_stop_comes(world)
         assert not world.workers.suspended
-
-
-def test_a_cluster_without_an_end_costs_no_read_more():
-    world = World(minimum=1, workers=3)
-    for role in NodeRole:
-        world.react(role)
-        world.end_launch(role, count=9)
-    assert "read_stop" not in invoke(world).log
 
 
 def test_no_history_breaks_a_promise_of_a_stop():
