@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "build/mutmut"
 """The packages of mutmut.lock."""
-COPIED = ("tests/conftest.py", "tests/events", "tests/real_time.py")
+COPIED = ("tests/conftest.py", "tests/events", "tests/real_time.py", "tests/shared_documents.py")
 """Files that the tests of both packages need besides their own folder."""
 REPLACED = {"tests/depth.py": "IS_DEEP = False\nEXAMPLES = 10\n"}
 """Files that are others on the copy."""
