@@ -289,7 +289,7 @@ def test_a_request_that_is_still_being_applied_is_left_to_its_own_invocation():
     assert sizes(world) == (0, 0)
     world.block = seen("active")
     world.pass_time(60)
-    invocation = Invocation(world, crash_at=None, lag=0.0, meanwhile=[])
+    invocation = Invocation(world)
     observer = Observer(world.settings, invocation.adapters)
     observer.read_once()
     change = CapacityChange(invocation.adapters, observer)

@@ -340,7 +340,7 @@ LOOK = ["read_activities", "read_activities", "read_adjustment"]
     ],
 )
 def test_a_cluster_with_one_candidate_costs_the_same_calls_as_ever(outcomes, calls):
-    invocation = CountingInvocation(make_world(outcomes), crash_at=None, lag=0.0, meanwhile=[])
+    invocation = CountingInvocation(make_world(outcomes))
     invocation.run()
     assert invocation.log == [*READS, *LOOK, "sleep", "find", *LOOK, *calls, "release_lock"]
 
@@ -355,7 +355,7 @@ def test_eight_candidates_cost_at_most_half_as_many_calls_again_while_they_wait(
         world.pass_time(60)
         search_invoke(world)
         world.pass_time(60)
-        invocation = SearchInvocation(world, crash_at=None, lag=0.0, meanwhile=[])
+        invocation = SearchInvocation(world)
         invocation.run()
         return len(invocation.log)
 

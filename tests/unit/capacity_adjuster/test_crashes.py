@@ -40,7 +40,7 @@ def crash_everywhere(outcomes, **options):
 
 
 def test_the_sweep_is_long_enough():
-    invocation = Invocation(make_world(["", "", "capacity", ""]), crash_at=None, lag=0.0, meanwhile=[])
+    invocation = Invocation(make_world(["", "", "capacity", ""]))
     invocation.run()
     assert invocation.log[-2:] == ["notify", "release_lock"]
     assert len(invocation.log) < MOST_CALLS

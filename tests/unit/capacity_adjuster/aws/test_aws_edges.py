@@ -110,40 +110,33 @@ class Cloud:
 
     def adapters(self, clock, denied=None):
         """Return adapters whose clients are watched, and denied a call when told."""
-        for make in ("autoscaling", "dynamodb", "events", "sqs"):
-            events = handler._make_client(make).meta.events
-            events.unregister("before-call", unique_id="watch")
-            events.unregister("after-call", unique_id="watch-after")
-            events.register("before-call", self.deny(denied), unique_id="watch")
-            events.register("after-call", self.answer(), unique_id="watch-after")
-        self.calls.clear()
-        return handler.make_adapters(self.settings, clock)
 
-    def deny(self, denied):
-        def before(model, **_):
+        def refuse(model, **_):
             if model.name == denied:
                 text = f"User: adjuster is not authorized to perform: {model.name}"
                 raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": text}}, model.name)
 
-        return before
+        for service in ("autoscaling", "dynamodb", "events", "sqs"):
+            events = handler._make_client(service).meta.events
+            for moment, watch in (("before-call", refuse), ("after-call", self.answer)):
+                events.unregister(moment, unique_id=moment)
+                events.register(moment, watch, unique_id=moment)
+        self.calls.clear()
+        return handler.make_adapters(self.settings, clock)
 
-    def answer(self):
-        """Say what moto cannot: that one worker's launch failed."""
-
-        def after(model, parsed, **_):
-            if model.name == "DescribeAutoScalingGroups":
-                for group in parsed["AutoScalingGroups"]:
-                    group["CreatedTime"] = START
-                    if self.is_short and len(group["Instances"]) == 3:
-                        group["Instances"].pop()
-            if model.name == "DescribeScalingActivities" and self.is_short:
-                parsed["Activities"] = [activity("launch-1", "Failed", StatusMessage=LACK)]
-            if model.name == "DescribeScalingActivities" and self.lost:
-                parsed["Activities"] = [lose(number) for number in range(self.lost)]
-            if model.name in MUTATING:
-                self.calls.append(model.name)
-
-        return after
+    def answer(self, model, parsed, **_):
+        """Answer what moto cannot: that one worker's launch failed, or that workers were lost."""
+        if model.name == "DescribeAutoScalingGroups":
+            for group in parsed["AutoScalingGroups"]:
+                group["CreatedTime"] = START
+                if self.is_short and len(group["Instances"]) == 3:
+                    group["Instances"].pop()
+        if model.name == "DescribeScalingActivities" and self.is_short:
+            parsed["Activities"] = [activity("launch-1", "Failed", StatusMessage=LACK)]
+        if model.name == "DescribeScalingActivities" and self.lost:
+            parsed["Activities"] = [lose(number) for number in range(self.lost)]
+        if model.name in MUTATING:
+            self.calls.append(model.name)
 
     def run(self, clock=None, **options):
         clock = clock or SteppedClock()
@@ -173,6 +166,13 @@ class Cloud:
         found = self.scaling.describe_auto_scaling_groups()["AutoScalingGroups"]
         return next(group for group in found if group["AutoScalingGroupName"].endswith(f"-master-{role}"))
 
+    def sizes(self):
+        """Return the desired capacity of the master's and the workers' group."""
+        return tuple(self.group(role)["DesiredCapacity"] for role in ("master", "worker"))
+
+    def suspended(self):
+        return [entry["ProcessName"] for entry in self.group("worker")["SuspendedProcesses"]]
+
     def records(self):
         return StateTable(self.dynamodb, "state", self.settings.cluster)
 
@@ -198,6 +198,16 @@ def cloud(standing_moto, settings, signals, monkeypatch):
     monkeypatch.delenv("AWS_ENDPOINT_URL")  # Clients that a test makes would otherwise pass moto by.
     moto_api_backend.reset()
     return Cloud(settings, signals)
+
+
+@pytest.fixture
+def launched(cloud):
+    """A clock a minute after the verdict on the groups of the cloud."""
+    cloud.create_groups()
+    clock = SteppedClock()
+    cloud.run(clock)
+    clock.time += 60
+    return clock
 
 
 @pytest.fixture
@@ -248,39 +258,29 @@ def test_a_full_launch_becomes_the_item_and_a_notification(cloud):
 
 @pytest.mark.fault(20)
 @pytest.mark.defect("D06")
-def test_after_the_verdict_nothing_is_changed_any_more(cloud):
+def test_after_the_verdict_nothing_is_changed_any_more(cloud, launched):
     """D06: an adjuster that lives for ever must not cut what a user scales later."""
-    cloud.create_groups()
-    clock = SteppedClock()
-    cloud.run(clock)
-    state = cloud.state()
-    cloud.records().write_state(state.advance(Phase.PUBLISHED))
+    cloud.records().write_state(cloud.state().advance(Phase.PUBLISHED))
     cloud.is_short = True
-    clock.time += 60
-    assert cloud.run(clock) == "a membership is published, which the master maintains"
+    assert cloud.run(launched) == "a membership is published, which the master maintains"
     assert cloud.calls == ["PutItem"], "only the watch"
 
 
-def test_workers_that_never_join_a_formed_cluster_stop_the_launches(cloud):
-    cloud.create_groups()
-    clock = SteppedClock()
-    cloud.run(clock)
+def test_workers_that_never_join_a_formed_cluster_stop_the_launches(cloud, launched):
     state = cloud.state().advance(Phase.FORMED)
     cloud.records().write_state(state)
     for cloud.lost, suspended in ((2, []), (3, ["Launch"])):
-        clock.time += 60
-        assert cloud.run(clock) == "a membership is published, which the master maintains"
-        found = cloud.group("worker")["SuspendedProcesses"]
-        assert [entry["ProcessName"] for entry in found] == suspended
+        assert cloud.run(launched) == "a membership is published, which the master maintains"
+        launched.time += 60
+        assert cloud.suspended() == suspended
     assert cloud.calls == ["PutItem", "PutItem", "SuspendProcesses", "PutItem"], "watch, trip, and its confirmation"
     assert (
         cloud.records().read(Breaker).reason.cause.startswith("workers must join the cluster, got 3 that died before")
     )
     name = cloud.group("worker")["AutoScalingGroupName"]
     cloud.scaling.resume_processes(AutoScalingGroupName=name, ScalingProcesses=["Launch"])
-    clock.time += 60
-    cloud.run(clock)
-    assert not cloud.group("worker")["SuspendedProcesses"], "the user's request holds"
+    cloud.run(launched)
+    assert not cloud.suspended(), "the user's request holds"
     assert not cloud.records().read(Breaker).is_tripped
     assert cloud.state() == state
 
@@ -292,8 +292,8 @@ def test_a_shortfall_is_adjusted_and_reported_to_the_master(cloud):
     assert outcome.startswith(
         "verdict launched: 3 of 4 nodes 2 of 3 workers launched, at least 1 were required: Insuff"
     )
-    assert cloud.group("worker")["DesiredCapacity"] == 2
-    assert not cloud.group("worker")["SuspendedProcesses"]
+    assert cloud.sizes()[1] == 2
+    assert not cloud.suspended()
     assert cloud.calls == [
         "PutItem", "PutItem", "SuspendProcesses", "SetDesiredCapacity", "ResumeProcesses", "PutItem", "PutItem",
         "SendMessage", "PutItem",
@@ -308,7 +308,7 @@ def test_a_users_own_suspension_is_left(cloud):
     name = cloud.group("worker")["AutoScalingGroupName"]
     cloud.scaling.suspend_processes(AutoScalingGroupName=name, ScalingProcesses=["ReplaceUnhealthy"])
     cloud.run()
-    assert [entry["ProcessName"] for entry in cloud.group("worker")["SuspendedProcesses"]] == ["ReplaceUnhealthy"]
+    assert cloud.suspended() == ["ReplaceUnhealthy"]
 
 
 @pytest.mark.fault(2)
@@ -328,7 +328,7 @@ def test_a_failure_tells_the_stack_and_then_the_item(failing, caplog):
     assert failing.state().phase is Phase.FAILED
     assert str(failing.state().reason) == body["Reason"]
     assert failing.notifications() == []
-    assert failing.group("worker")["DesiredCapacity"] == 3
+    assert failing.sizes() == (1, 3)
 
 
 @pytest.mark.parametrize("is_stop", [False, True])
@@ -543,7 +543,7 @@ def test_a_record_that_cannot_be_read_is_reported_and_replaced_and_delays_nothin
     assert cloud.run().startswith("verdict launched")
     if name == "request":
         assert cloud.request("Update", workers=2)["Status"] == "SUCCESS"
-        assert cloud.group("worker")["DesiredCapacity"] == 2
+        assert cloud.sizes()[1] == 2
     following = replace(cloud.records().read(type(RECORDS[name])), lease_until=77)
     following = replace(following, revision=following.revision + 1)
     assert cloud.records().write(following)
@@ -563,7 +563,7 @@ def test_a_stack_is_answered_when_its_groups_were_asked(cloud):
         "PhysicalResourceId": "capacity-request-of-Create",
         "Status": "SUCCESS",
     }
-    assert {role: cloud.group(role)["DesiredCapacity"] for role in ("worker", "master")} == {"worker": 3, "master": 1}
+    assert cloud.sizes() == (1, 3)
     assert cloud.calls == ["PutItem", "PutItem", "SetDesiredCapacity", "SetDesiredCapacity", "PutItem"]
     cloud.request("Create", workers=3)
     assert cloud.calls == [], "the same request again"
@@ -626,17 +626,14 @@ def test_an_error_is_logged_with_its_cause_and_raised(environment, caplog):
     assert "ResourceNotFoundException" in record.exc_text
 
 
-def test_a_cluster_past_its_time_stops_with_four_changes_and_rests(cloud):
+def test_a_cluster_past_its_time_stops_with_four_changes_and_rests(cloud, launched):
     cloud.settings = replace(cloud.settings, stop_after_seconds=600)
-    cloud.create_groups()
-    clock = SteppedClock()
-    cloud.run(clock)
-    clock.time = START.timestamp() + 600
-    assert cloud.run(clock) == "stopped: deadline"
-    assert {role: cloud.group(role)["DesiredCapacity"] for role in ("master", "worker")} == {"master": 0, "worker": 0}
+    launched.time = START.timestamp() + 600
+    assert cloud.run(launched) == "stopped: deadline"
+    assert cloud.sizes() == (0, 0)
     assert cloud.calls == ["PutItem", "SetDesiredCapacity", "SetDesiredCapacity", "PutItem"]
-    clock.time += 60
-    assert cloud.run(clock) == "the cluster is stopped"
+    launched.time += 60
+    assert cloud.run(launched) == "the cluster is stopped"
     assert cloud.calls == []
 
 
@@ -646,7 +643,7 @@ def test_only_the_topic_of_the_budget_stops_the_cluster(environment, monkeypatch
     environment.create_groups(workers=1)
     sns = {"TopicArn": f"arn:aws:sns:us-east-1:1:{topic}", "MessageId": "m-1", "Message": "AWS Budget Notification"}
     handler.handle({"Records": [{"EventSource": "aws:sns", "Sns": sns}]}, Context())
-    assert {environment.group(role)["DesiredCapacity"] for role in ("master", "worker")} == {desired}
+    assert environment.sizes() == (desired, desired)
 
 
 def test_a_missing_setting_is_named(monkeypatch):
