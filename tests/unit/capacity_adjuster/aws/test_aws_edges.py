@@ -26,12 +26,7 @@ from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import ContractError
-from deeplearning_contract.metrics import (
-    CAPACITY_ASKED,
-    CAPACITY_LAUNCHED,
-    FORMATION_PENDING_SECONDS,
-    LAUNCH_FAILURES,
-)
+from deeplearning_contract.metrics import CAPACITY_ASKED, CAPACITY_LAUNCHED, FORMATION_PENDING_SECONDS, LAUNCH_FAILURES
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 from deeplearning_contract.reason import NO_REASON, Reason
 from deeplearning_contract.web import send_signal

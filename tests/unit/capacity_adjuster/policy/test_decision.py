@@ -13,15 +13,7 @@ from test_failure_reason import MESSAGES
 
 from capacity_adjuster.policy.activity import Activity
 from capacity_adjuster.policy.breaker import Breaker, Rearm, RecordMembers, Trip
-from capacity_adjuster.policy.decision import (
-    Outcome,
-    Resume,
-    Shrink,
-    Wait,
-    decide,
-    describe_decision,
-    judge_denial,
-)
+from capacity_adjuster.policy.decision import Outcome, Resume, Shrink, Wait, decide, describe_decision, judge_denial
 from capacity_adjuster.policy.observation import ClusterObservation, GroupObservation, Instance, needs_activities
 from capacity_adjuster.policy.shrink_record import Adjustment
 from deeplearning_contract.cluster_state import ClusterState, Phase
@@ -146,8 +138,7 @@ def test_the_role_is_the_tags_and_not_the_names(judge):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"suspended": frozenset({"Terminate"})}, {"instances": nodes(3, is_protected=True)}],
+    "change", [{"suspended": frozenset({"Terminate"})}, {"instances": nodes(3, is_protected=True)}]
 )
 @pytest.mark.defect("D03")
 def test_more_than_asked_for_is_launched_when_no_scale_in_can_come(judge, change):

@@ -8,12 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capacity_adjuster.policy.activity import Activity
-from capacity_adjuster.policy.failure_reason import (
-    Shortfall,
-    explain_failure,
-    explain_shrink,
-    explain_wait,
-)
+from capacity_adjuster.policy.failure_reason import Shortfall, explain_failure, explain_shrink, explain_wait
 from deeplearning_contract.launch_failures import LAUNCH_FAILURE_KINDS, Scope, classify_failure
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.reason import MAX_REASON
