@@ -12,9 +12,9 @@ pytestmark = pytest.mark.usefixtures("silence")
 MOST_CALLS = 42
 
 
-def make_world(outcomes, *, minimum=1, master=""):
+def make_world(outcomes, *, minimum=1, master="", **options):
     """Return a world in which every launch has ended."""
-    world = World(minimum=minimum, workers=len(outcomes))
+    world = World(minimum=minimum, workers=len(outcomes), **options)
     for role in NodeRole:
         world.react(role)
     for code in outcomes:

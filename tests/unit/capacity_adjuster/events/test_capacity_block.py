@@ -133,9 +133,3 @@ anything = st.recursive(
 def test_any_event_is_read_as_a_warning_or_as_none(event):
     found = read_warning(event)
     assert found is None or (found.reservation_id and len(found.notice) < 300)
-
-
-def test_the_block_travels_through_the_environment():
-    settings = AdjusterSettings("c", "t", "q", "u", 1, 10, "cr-1")
-    assert AdjusterSettings.from_environment(settings.to_environment()) == settings
-    assert "DEEPLEARNING_CAPACITY_RESERVATION_ID" not in AdjusterSettings("c", "t", "q", "u", 1, 10).to_environment()
