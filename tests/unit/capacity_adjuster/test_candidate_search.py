@@ -16,6 +16,7 @@ from search_model import (
     C,
     Pool,
     SearchInvocation,
+    ask_for_four,
     begin_search,
     refuse_all,
     run_minutes,
@@ -90,7 +91,7 @@ def test_a_candidate_holds_with_its_minimum():
 def test_another_count_while_launches_never_end_does_not_keep_the_patience_from_its_begin():
     world = begin_search({"0": Pool([(0, 0)], ""), B: Pool()})
     world.react_all()
-    search_ask(world, world.stack_request("Update", 4), crash_at=4)
+    ask_for_four(world, crash_at=4)
     run_minutes(world, 15)
     assert [attempt.candidate for attempt in world.state.attempts] == ["0"]
     assert (world.state.candidate, len(world.state.expected)) == (B, 5)
@@ -192,7 +193,7 @@ def test_another_count_goes_to_the_candidate_that_the_cluster_has_while_the_temp
         group.exists, group.nodes, group.desired = False, [], 0
     world.set_order(("0", C))
     world.pools["0"] = Pool()
-    search_ask(world, world.stack_request("Update", 4))
+    ask_for_four(world)
     assert world.groups[WORKER].desired == 4
 
 
@@ -213,7 +214,7 @@ def test_another_count_waits_while_a_candidate_is_left():
     world = begin_search({"0": Pool([(0, 1)]), B: Pool()})
     run_minutes(world, 1)
     assert world.search.stage is Stage.LEAVING
-    search_ask(world, world.stack_request("Update", 4))
+    ask_for_four(world)
     assert world.occupied() == {"0"}
     run_minutes(world, 12)
     assert (world.state.candidate, len(world.state.expected)) == (B, 5)
@@ -288,10 +289,6 @@ def lose_and_search(world):
         world.lose_node(WORKER)
     world.live_forth()
     search_invoke(world)
-
-
-def ask_for_four(world, **options):
-    return search_ask(world, world.stack_request("Update", 4), **options)
 
 
 @pytest.mark.parametrize("first", [Pool([(0, 0)]), Pool([(0, 1)]), Pool([(0, 2)])], ids=["none", "some", "enough"])

@@ -96,13 +96,3 @@ def test_a_thousand_nodes_form_with_few_calls_whatever_becomes_of_their_events(w
     assert calls <= 2 * events + MOST_CALLS_TO_DECIDE
     late = [count_calls(invoke(world)) for _ in range(20)]
     assert set(late) == {3}, "an event after the verdict costs three reads"
-
-
-def test_the_decision_itself_costs_what_is_documented():
-    world = World(minimum=1, workers=3)
-    for role in NodeRole:
-        world.react(role)
-        world.end_launch(role, count=3)
-    invocation = invoke(world)
-    assert world.state.phase is Phase.LAUNCHED
-    assert count_calls(invocation) == MOST_CALLS_TO_DECIDE

@@ -292,6 +292,10 @@ search_invoke = partial(invoke, kind=SearchInvocation)
 search_ask = partial(ask, kind=SearchInvocation)
 
 
+def ask_for_four(world, **options):
+    return search_ask(world, world.stack_request("Update", 4), **options)
+
+
 def refuse_all(*tags, refusal="capacity"):
     return {tag: Pool([(0, 0)], refusal) for tag in tags}
 
