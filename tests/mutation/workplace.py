@@ -46,7 +46,6 @@ class Package:
 POLICY_TESTS = (
     "block_start",
     "candidate_search",
-    "checks",
     "crashes",
     "histories",
     "requested_capacity",
@@ -67,7 +66,12 @@ PACKAGES = (
         root="lambda",
         module="capacity_adjuster.policy",
         folder="capacity_adjuster",
-        tests=("policy", "events", *(f"test_{name}.py" for name in POLICY_TESTS)),
+        tests=(
+            "policy",
+            "events",
+            *(f"test_{name}.py" for name in POLICY_TESTS),
+            "test_scaling_model.py::test_no_recorded_history_breaks_a_promise",
+        ),
     ),
     Package(
         name="membership",

@@ -8,7 +8,7 @@ from alternation import Turn, alternate
 from cluster_machine import act, crashes, lags
 from hypothesis import given, settings
 from search_machine import LEASE_SECONDS
-from search_model import B, Pool, begin_search, run_minutes, search_ask, search_invoke
+from search_model import B, Pool, ask_for_four, begin_search, run_minutes, search_invoke
 from test_scaling_model import THOROUGH
 
 from capacity_adjuster.reconcile.adapters import LOST_RACE
@@ -16,10 +16,6 @@ from deeplearning_contract.cluster_state import Phase
 
 pytestmark = pytest.mark.usefixtures("silence")
 FIRST, SECOND = 0, 1
-
-
-def ask_for_four(world, **options):
-    return search_ask(world, world.stack_request("Update", 4), **options)
 
 
 def live_later(world):

@@ -7,7 +7,6 @@ import pytest
 from botocore.exceptions import ClientError
 from model_invocation import RESERVATION, Invocation, ask, invoke
 from request_machine import LEASE_SECONDS
-from scaling_model import World
 from test_requested_capacity import launch_all, make_world, sizes
 
 from capacity_adjuster.policy.requested_capacity import record_request
@@ -56,8 +55,13 @@ def form(world):
     return world
 
 
-def set_state(world, state, **changes):
-    world.block = seen(state, **changes)
+def refuse_reads(world, code="UnauthorizedOperation"):
+    world.block_error = ClientError({"Error": {"Code": code, "Message": "no"}}, "DescribeCapacityReservations")
+
+
+def begin_block(world, **changes):
+    world.block = seen("active", **changes)
+    return tick(world)
 
 
 @pytest.mark.parametrize("state", WAITING)
@@ -83,23 +87,11 @@ def test_an_active_block_is_requested_as_any_capacity_and_read_once():
     assert not any("read_block" in invocation.log for invocation in invocations)
 
 
-@pytest.mark.fault(75)
-def test_workers_are_requested_when_their_block_is_active():
-    world = form(create())
-    set_state(world, "active")
-    tick(world)
-    assert sizes(world) == (1, 3)
-    assert world.requested.block is None
-    assert not any("read_block" in tick(world).log for _ in range(2))
-    world.master_adapts()
-    assert len(world.state.members) == 4
-
-
 def test_workers_that_come_before_the_head_has_formed_are_counted_against_the_minimum():
     world = create()
     tick(world)
     assert world.state.worker_minimum == 0
-    set_state(world, "active")
+    world.block = seen("active")
     tick(world, 2)
     assert (world.state.phase, len(world.state.expected), world.state.worker_minimum) == (Phase.LAUNCHED, 4, 2)
 
@@ -133,7 +125,7 @@ def test_a_crash_around_any_call_before_and_at_the_start_of_a_block_requests_eve
     assert sizes(world) == (1, 0)
     assert world.state.worker_minimum == 0
     form(world)
-    set_state(world, "active")
+    world.block = seen("active")
     world.pass_time(60)
     invoke(world, crash_at=crash_at)
     world.pass_time(LEASE_SECONDS)
@@ -149,7 +141,7 @@ def test_a_block_that_begins_while_a_request_for_the_master_alone_is_resumed_get
     world = create(crash_at=crash_at)
     if world.requested is None:
         ask(world, world.requests[0])
-    set_state(world, "active")
+    world.block = seen("active")
     world.pass_time(LEASE_SECONDS)
     tick(world, 3)
     assert sizes(world) == (1, 3)
@@ -174,42 +166,33 @@ def test_a_block_that_never_begins_fails_the_stack_with_the_words(state):
 
 
 @pytest.mark.parametrize("state", OVER)
-def test_a_block_that_is_lost_after_the_head_has_formed_leaves_the_head_and_says_so(state):
+def test_a_block_that_is_lost_after_the_head_has_formed_leaves_the_head_and_is_reported(state):
     world = form(create())
-    set_state(world, state)
+    world.block = seen(state)
     tick(world, 2)
     assert (world.state.phase, world.signals, sizes(world)) == (Phase.FORMED, [], (1, 0))
     assert str(world.requested.block.reason).startswith(f"capacity block {RESERVATION} must be active")
-    world.block = seen("active")
-    assert "read_block" not in tick(world).log, "a lost block does not come back"
-
-
-def test_a_block_in_place_of_a_lost_one_is_waited_for_and_requested():
-    world = form(create())
-    set_state(world, "cancelled")
-    tick(world)
-    set_state(world, "scheduled", reservation_id="cr-0fedcba9876543210")
+    assert "read_block" not in begin_block(world).log, "a lost block does not come back"
+    world.block = seen("scheduled", reservation_id="cr-0fedcba9876543210")
     tick(world, 2)
-    assert sizes(world) == (1, 0)
+    assert sizes(world) == (1, 0), "another block in its place"
     assert world.requested.block.state == "scheduled"
-    set_state(world, "active", reservation_id="cr-0fedcba9876543210")
-    tick(world)
+    begin_block(world, reservation_id="cr-0fedcba9876543210")
     assert sizes(world) == (1, 3)
 
 
 @pytest.mark.fault(75)
 @pytest.mark.parametrize("code", ["UnauthorizedOperation", "RequestLimitExceeded"])
-def test_a_refused_read_of_the_block_waits_and_is_told(code):
+def test_a_refused_read_of_the_block_waits_and_is_reported(code):
     world = form(create())
-    world.block_error = ClientError({"Error": {"Code": code, "Message": "no"}}, "DescribeCapacityReservations")
+    refuse_reads(world, code)
     tick(world, 5)
     assert (world.state.phase, world.signals, sizes(world)) == (Phase.FORMED, [], (1, 0))
     assert code in str(world.requested.block.reason)
     world.block_error = None
     tick(world)
     assert code not in str(world.requested.block.reason)
-    set_state(world, "active")
-    tick(world)
+    begin_block(world)
     assert sizes(world) == (1, 3)
 
 
@@ -217,8 +200,7 @@ def test_a_read_that_is_refused_at_the_creation_is_made_again_before_anything_is
     """Workers of an active block must not be taken for ones that wait, while a new role is denied for some seconds."""
     world = make_world()
     world.block = seen("active")
-    denial = {"Error": {"Code": "UnauthorizedOperation", "Message": "no"}}
-    world.block_error = ClientError(denial, "DescribeCapacityReservations")
+    refuse_reads(world)
     ask(world, world.stack_request("Create", 3))
     assert sizes(world) == (0, 0)
     assert [answer["Status"] for answer in world.answers] == ["SUCCESS"]
@@ -227,44 +209,67 @@ def test_a_read_that_is_refused_at_the_creation_is_made_again_before_anything_is
     assert sizes(world) == (1, 3)
 
 
-def test_a_users_own_scaling_before_the_start_is_kept():
-    world = form(create())
-    world.user_sets_desired(1)
-    set_state(world, "active")
-    tick(world, 2)
-    assert sizes(world) == (1, 1)
-
-
-def test_the_start_of_a_block_raises_no_worker_of_a_cluster_that_has_ended():
-    world = form(create())
-    world.master.desired = 0  # As `deeplearning end` does, or the master when it is idle.
+def end_cluster(world):
+    """Lower the master, as `deeplearning end` does, or the master when it is idle."""
+    world.master.desired = 0
     world.forget_old_answers(world.master)
-    set_state(world, "active")
-    tick(world, 2)
-    assert sizes(world) == (0, 0)
+
+
+@pytest.mark.fault(75)
+@pytest.mark.parametrize(
+    ("change", "requested"),
+    [
+        (lambda world: None, (1, 3)),
+        (lambda world: world.user_sets_desired(1), (1, 1)),
+        (end_cluster, (0, 0)),
+        (lambda world: ask(world, world.stack_request("Update", 5)), (1, 5)),
+    ],
+    ids=[
+        "nothing else happened",
+        "the user scaled the workers",
+        "the cluster has ended",
+        "the stack asked for another count",
+    ],
+)
+def test_workers_are_requested_once_when_their_block_is_active(change, requested):
+    world = form(create())
+    change(world)
+    begin_block(world)
+    assert sizes(world) == requested
     assert world.requested.block is None
+    assert not any("read_block" in tick(world).log for _ in range(2))
+    world.master_adapts()
+    assert len(world.state.members) == max(1, sum(requested))
 
 
-def test_nothing_is_read_or_requested_for_a_cluster_that_has_failed_or_is_deleted():
-    failed = create()
-    tick(failed)
-    failed.master_gives_up()
-    deleted = form(create())
-    ask(deleted, deleted.stack_request("Delete", 0))
-    for world in (failed, deleted):
-        set_state(world, "active")
-        assert "read_block" not in tick(world).log
-        assert world.workers.desired == 0
+def give_up(world):
+    tick(world)
+    world.master_gives_up()
+
+
+def start_to_delete(world):
+    tick(world)
+    world.user_deletes_the_stack()
 
 
 @pytest.mark.parametrize("state", ["active", "cancelled"])
-def test_a_block_says_nothing_of_groups_that_are_being_deleted(state):
+@pytest.mark.parametrize(
+    "end", [give_up, start_to_delete, lambda world: ask(form(world), world.stack_request("Delete", 0))]
+)
+def test_no_block_is_read_for_a_cluster_that_has_failed_or_is_deleted(end, state):
     world = create()
-    tick(world)
-    world.user_deletes_the_stack()
-    set_state(world, state)
+    end(world)
+    signals, phase = list(world.signals), world.state.phase
+    world.block = seen(state)
     assert not {"read_block", "write_requested"}.intersection(tick(world).log)
-    assert (world.state.phase, world.signals) == (Phase.LAUNCHED, [])
+    assert (world.workers.desired, world.signals, world.state.phase) == (0, signals, phase)
+
+
+def test_a_record_of_a_request_waits_for_no_block_of_an_earlier_one():
+    world = create()
+    assert world.requested.block is not None
+    request = replace(world.requested.request, request_id="another")
+    assert record_request(world.requested, request).block is None
 
 
 def test_a_request_without_workers_reads_no_block():
@@ -276,38 +281,17 @@ def test_a_request_without_workers_reads_no_block():
     assert world.requested.block is None
 
 
-def test_another_count_while_the_workers_wait_is_the_one_that_is_requested():
-    world = form(create())
-    ask(world, world.stack_request("Update", 5))
-    assert sizes(world) == (1, 0)
-    set_state(world, "active")
-    tick(world)
-    assert sizes(world) == (1, 5)
-
-
-def test_a_record_of_a_request_waits_for_no_block_of_an_earlier_one():
-    world = create()
-    assert world.requested.block is not None
-    request = replace(world.requested.request, request_id="another")
-    assert record_request(world.requested, request).block is None
-
-
 def test_a_request_that_is_still_being_applied_is_left_to_its_own_invocation():
     """The start of the block would request the workers alone, and forget the master."""
     worlds = (create(crash_at=crash_at) for crash_at in range(2 * MOST_CALLS))
     world = next(world for world in worlds if world.requested is not None and world.requested.asks)
     assert world.requested.is_open
     assert sizes(world) == (0, 0)
-    set_state(world, "active")
+    world.block = seen("active")
     world.pass_time(60)
-    invocation = Invocation(world, crash_at=None, lag=0.0, meanwhile=[])
+    invocation = Invocation(world)
     observer = Observer(world.settings, invocation.adapters)
     observer.read_once()
     change = CapacityChange(invocation.adapters, observer)
     assert BlockStart(world.settings, invocation.adapters, observer, change).run() == ""
     assert not {"read_block", "write_requested"}.intersection(invocation.log)
-
-
-def test_a_cluster_without_a_block_reads_none():
-    world = World(minimum=1, workers=3)
-    assert "read_block" not in tick(world).log

@@ -16,6 +16,7 @@ from search_model import (
     C,
     Pool,
     SearchInvocation,
+    ask_for_four,
     begin_search,
     refuse_all,
     run_minutes,
@@ -38,26 +39,46 @@ def test_no_history_breaks_a_promise():
     run_state_machine_as_test(SearchMachine, settings=settings(THOROUGH, stateful_step_count=20))
 
 
-def test_a_cluster_that_the_first_candidate_refuses_launches_in_the_next():
+def stop(world):
+    world.stop = StopRecord(revision=1, stopped_at=int(world.now) + 60)
+    for group in world.groups.values():
+        group.desired = 0
+        world.forget_old_answers(group)
+
+
+def search_in_the_second():
+    """Return a world whose first candidate has refused, and whose second has launched."""
     world = begin_search({**refuse_all("0"), B: Pool()})
     run_minutes(world, 10)
-    assert world.state.phase is Phase.LAUNCHED
-    assert (world.state.candidate, len(world.state.expected)) == (B, 4)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("first", "kind", "launched"),
+    [
+        (Pool([(0, 0)]), "InsufficientInstanceCapacity", 0),
+        (Pool([(0, 1)]), "InsufficientInstanceCapacity", 1),
+        (Pool([(0, 0)], ""), f"nothing within {PATIENCE_SECONDS} s", 0),
+        (Pool(master=False), "master: InsufficientInstanceCapacity", 3),
+    ],
+    ids=["gave nothing", "gave too few", "never answers", "refused its master"],
+)
+def test_a_candidate_below_the_minimum_is_emptied_and_the_cluster_launches_in_the_next(first, kind, launched):
+    world = begin_search({"0": first, B: Pool()})
+    run_minutes(world, 12)
+    assert (world.state.phase, world.state.candidate, len(world.state.expected)) == (Phase.LAUNCHED, B, 4)
     (attempt,) = world.state.attempts
-    assert (attempt.candidate, attempt.kind, attempt.launched) == ("0", "InsufficientInstanceCapacity", 0)
+    assert (attempt.candidate, attempt.kind, attempt.launched) == ("0", kind, launched)
     assert attempt.words == "g5.48xlarge in eu-west-1a"
+    assert attempt.ended - attempt.began <= PATIENCE_SECONDS + 60 + 10
+    assert first.refusal or attempt.ended - attempt.began >= PATIENCE_SECONDS
+    assert world.lowered == [WORKER, MASTER]
     assert world.occupied() == {B}
+    assert not any(group.nodes for group in world.pair("0"))
     assert not any(group.suspended for group in world.groups.values())
     (moved,) = world.moves
     assert moved.kind is EventKind.CAPACITY_MOVED
-    assert str(moved.reason) == f"capacity moves from candidate 0 to {B}: InsufficientInstanceCapacity"
-
-
-def test_what_a_refused_candidate_gave_is_taken_back_before_the_next_is_asked():
-    world = begin_search({"0": Pool([(0, 1)]), B: Pool()})
-    run_minutes(world, 12)
-    assert (world.state.candidate, world.state.attempts[0].launched) == (B, 1)
-    assert not any(group.nodes for group in world.pair("0"))
+    assert str(moved.reason) == f"capacity moves from candidate 0 to {B}: {kind}"
 
 
 def test_a_candidate_holds_with_its_minimum():
@@ -67,30 +88,13 @@ def test_a_candidate_holds_with_its_minimum():
     assert world.state.attempts == ()
 
 
-def test_a_candidate_that_never_answers_is_left_when_its_patience_is_over():
-    world = begin_search({"0": Pool([(0, 0)], ""), B: Pool()})
-    run_minutes(world, 12)
-    (attempt,) = world.state.attempts
-    assert attempt.kind == f"nothing within {PATIENCE_SECONDS} s"
-    assert PATIENCE_SECONDS <= attempt.ended - attempt.began <= PATIENCE_SECONDS + 60 + 10
-    assert world.state.candidate == B
-
-
 def test_another_count_while_launches_never_end_does_not_keep_the_patience_from_its_begin():
     world = begin_search({"0": Pool([(0, 0)], ""), B: Pool()})
     world.react_all()
-    search_ask(world, world.stack_request("Update", 4), crash_at=4)
+    ask_for_four(world, crash_at=4)
     run_minutes(world, 15)
     assert [attempt.candidate for attempt in world.state.attempts] == ["0"]
     assert (world.state.candidate, len(world.state.expected)) == (B, 5)
-
-
-def test_a_candidate_whose_master_is_refused_is_left_with_its_workers():
-    world = begin_search({"0": Pool(master=False), B: Pool()})
-    run_minutes(world, 12)
-    (attempt,) = world.state.attempts
-    assert (attempt.kind, attempt.launched) == ("master: InsufficientInstanceCapacity", 3)
-    assert world.occupied() == {B}
 
 
 def test_a_search_that_is_over_names_what_each_candidate_gave():
@@ -125,21 +129,17 @@ def test_an_instance_of_a_refused_candidate_is_paid_for_its_patience_and_three_m
     assert paid <= (attempt.launched + master) * (PATIENCE_SECONDS + 180)
 
 
-@pytest.mark.parametrize("refusal", ["image", "volumes"])
-def test_a_cause_that_no_candidate_mends_ends_the_search_at_once(refusal):
+@pytest.mark.parametrize(
+    ("refusal", "words", "seconds"),
+    [("image", "", 300), ("volumes", "", 300), ("throttled", "RequestLimitExceeded", 720)],
+)
+def test_a_cause_that_no_candidate_mends_or_the_whole_region_shares_ends_the_search(refusal, words, seconds):
     world = begin_search({**refuse_all("0", refusal=refusal), B: Pool()})
-    run_minutes(world, 10)
-    assert world.state.phase is Phase.FAILED
-    assert world.now - world.begun < 300
-    assert not world.moves
-
-
-def test_a_cause_of_the_whole_region_is_waited_for_beyond_the_patience():
-    world = begin_search({**refuse_all("0", refusal="throttled"), B: Pool()})
     run_minutes(world, 12)
-    assert not world.moves
     assert world.state.phase is Phase.FAILED
-    assert "RequestLimitExceeded" in str(world.state.reason)
+    assert words in str(world.state.reason)
+    assert world.now - world.begun <= seconds
+    assert not world.moves
 
 
 def test_a_quota_rests_the_candidates_that_it_refuses_too():
@@ -152,14 +152,6 @@ def test_a_quota_rests_the_candidates_that_it_refuses_too():
     assert world.state.candidate == spot
 
 
-def test_a_candidate_that_gets_capacity_later_is_found_after_its_rest():
-    for begin in (300, 600, 900):
-        world = begin_search({"0": Pool([(0, 0), (begin, 9)]), **refuse_all(B, C)})
-        run_minutes(world, 60)
-        assert world.state.candidate == "0", begin
-        assert world.state.phase is Phase.LAUNCHED
-
-
 @pytest.mark.parametrize("tag", ["0", B, C])
 @pytest.mark.parametrize("refusal", ["capacity", "", "quota"])
 def test_a_candidate_that_has_capacity_all_the_time_is_found(tag, refusal):
@@ -168,9 +160,17 @@ def test_a_candidate_that_has_capacity_all_the_time_is_found(tag, refusal):
     assert (world.state.phase, world.state.candidate) == (Phase.LAUNCHED, tag)
 
 
+@pytest.mark.parametrize("begin", [300, 600, 900])
+def test_a_candidate_that_gets_capacity_later_is_found_after_its_rest(begin):
+    world = begin_search({"0": Pool([(0, 0), (begin, 9)]), **refuse_all(B, C)})
+    run_minutes(world, 60)
+    assert (world.state.phase, world.state.candidate) == (Phase.LAUNCHED, "0")
+    assert world.requested.known == ("request-0",), "the search's own requests are not the stack's"
+
+
 def test_a_lost_node_is_replaced_where_the_cluster_is():
-    world = begin_search({**refuse_all("0"), B: Pool([(0, 9), (700, 2)])})
-    run_minutes(world, 10)
+    world = search_in_the_second()
+    world.pools[B] = Pool([(0, 9), (700, 2)])
     world.master_publishes_in(B)
     moves = len(world.moves)
     world.lose_node((WORKER, B))
@@ -182,64 +182,42 @@ def test_a_lost_node_is_replaced_where_the_cluster_is():
     assert len(world.moves) == moves
 
 
-def test_another_count_goes_to_the_candidate_that_the_cluster_has():
-    world = begin_search({**refuse_all("0"), B: Pool()})
-    run_minutes(world, 10)
+def test_another_count_goes_to_the_candidate_that_the_cluster_has_while_the_template_has_it():
+    world = search_in_the_second()
     search_ask(world, world.stack_request("Update", 5))
     assert (world.groups[WORKER, B].desired, world.groups[WORKER].desired) == (5, 0)
     for event in list(world.requests):
         search_ask(world, event)
     assert (world.groups[WORKER, B].desired, world.groups[WORKER].desired) == (5, 0)
+    for group in world.pair(B):
+        group.exists, group.nodes, group.desired = False, [], 0
+    world.set_order(("0", C))
+    world.pools["0"] = Pool()
+    ask_for_four(world)
+    assert world.groups[WORKER].desired == 4
+
+
+@pytest.mark.parametrize(
+    ("minutes", "end"), [(0, stop), (1, lambda world: world.user_deletes_the_stack())], ids=["stop", "deletion"]
+)
+def test_the_search_does_not_undo_a_stop_or_a_deletion(minutes, end):
+    world = begin_search({**refuse_all("0"), B: Pool()}, stop_after=3600)
+    run_minutes(world, minutes)
+    end(world)
+    occupied = world.occupied()
+    run_minutes(world, 10)
+    assert world.occupied() <= occupied
+    assert (world.state, world.moves) == (None, [])
 
 
 def test_another_count_waits_while_a_candidate_is_left():
     world = begin_search({"0": Pool([(0, 1)]), B: Pool()})
     run_minutes(world, 1)
     assert world.search.stage is Stage.LEAVING
-    search_ask(world, world.stack_request("Update", 4))
+    ask_for_four(world)
     assert world.occupied() == {"0"}
     run_minutes(world, 12)
     assert (world.state.candidate, len(world.state.expected)) == (B, 5)
-
-
-def test_the_stacks_requests_stay_known_however_often_capacity_moves():
-    world = begin_search(refuse_all("0", B, C))
-    run_minutes(world, 60)
-    assert len(world.moves) > 5
-    assert world.requested.known == ("request-0",)
-
-
-def test_a_fallback_that_an_update_removes_is_left_alone_and_asked_no_more():
-    world = begin_search({**refuse_all("0"), B: Pool()})
-    run_minutes(world, 10)
-    for role in (WORKER, MASTER):
-        world.groups[role, B].exists = False
-        world.groups[role, B].nodes = []
-        world.groups[role, B].desired = 0
-    world.set_order(("0", C))
-    world.pools["0"] = Pool()
-    search_ask(world, world.stack_request("Update", 4))
-    assert world.groups[WORKER].desired == 4
-
-
-def test_a_stop_is_not_undone_by_the_search():
-    world = begin_search({**refuse_all("0"), B: Pool()}, stop_after=3600)
-    world.stop = StopRecord(revision=1, stopped_at=int(world.now) + 60)
-    for group in world.groups.values():
-        group.desired = 0
-        world.forget_old_answers(group)
-    run_minutes(world, 10)
-    assert not world.occupied()
-    assert not world.moves
-
-
-def test_nothing_is_left_or_asked_of_a_stack_that_is_deleted():
-    world = begin_search({**refuse_all("0"), B: Pool()})
-    run_minutes(world, 1)
-    world.user_deletes_the_stack()
-    run_minutes(world, 10)
-    assert world.state is None
-    assert not world.moves
 
 
 @pytest.mark.parametrize("first", [Pool([(0, 0)]), Pool([(0, 1)]), Pool([(0, 0)], "")], ids=["none", "some", "silent"])
@@ -272,12 +250,6 @@ def test_a_late_launch_after_the_departure_is_taken_back_before_the_next_is_aske
     run_minutes(world, 12)
     assert world.state.candidate == B
     assert world.occupied() == {B}
-
-
-def test_the_workers_are_lowered_before_the_master():
-    world = begin_search({"0": Pool([(0, 1)]), B: Pool()})
-    run_minutes(world, 1)
-    assert world.lowered == [WORKER, MASTER]
 
 
 def test_a_candidate_is_empty_in_two_reads_some_time_apart():
@@ -317,10 +289,6 @@ def lose_and_search(world):
         world.lose_node(WORKER)
     world.live_forth()
     search_invoke(world)
-
-
-def ask_for_four(world, **options):
-    return search_ask(world, world.stack_request("Update", 4), **options)
 
 
 @pytest.mark.parametrize("first", [Pool([(0, 0)]), Pool([(0, 1)]), Pool([(0, 2)])], ids=["none", "some", "enough"])
@@ -369,7 +337,7 @@ LOOK = ["read_activities", "read_activities", "read_adjustment"]
     ],
 )
 def test_a_cluster_with_one_candidate_costs_the_same_calls_as_ever(outcomes, calls):
-    invocation = CountingInvocation(make_world(outcomes), crash_at=None, lag=0.0, meanwhile=[])
+    invocation = CountingInvocation(make_world(outcomes))
     invocation.run()
     assert invocation.log == [*READS, *LOOK, "sleep", "find", *LOOK, *calls, "release_lock"]
 
@@ -384,7 +352,7 @@ def test_eight_candidates_cost_at_most_half_as_many_calls_again_while_they_wait(
         world.pass_time(60)
         search_invoke(world)
         world.pass_time(60)
-        invocation = SearchInvocation(world, crash_at=None, lag=0.0, meanwhile=[])
+        invocation = SearchInvocation(world)
         invocation.run()
         return len(invocation.log)
 

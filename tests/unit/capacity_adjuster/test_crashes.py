@@ -12,9 +12,9 @@ pytestmark = pytest.mark.usefixtures("silence")
 MOST_CALLS = 42
 
 
-def make_world(outcomes, *, minimum=1, master=""):
+def make_world(outcomes, *, minimum=1, master="", **options):
     """Return a world in which every launch has ended."""
-    world = World(minimum=minimum, workers=len(outcomes))
+    world = World(minimum=minimum, workers=len(outcomes), **options)
     for role in NodeRole:
         world.react(role)
     for code in outcomes:
@@ -40,7 +40,7 @@ def crash_everywhere(outcomes, **options):
 
 
 def test_the_sweep_is_long_enough():
-    invocation = Invocation(make_world(["", "", "capacity", ""]), crash_at=None, lag=0.0, meanwhile=[])
+    invocation = Invocation(make_world(["", "", "capacity", ""]))
     invocation.run()
     assert invocation.log[-2:] == ["notify", "release_lock"]
     assert len(invocation.log) < MOST_CALLS

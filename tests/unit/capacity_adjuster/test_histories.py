@@ -3,12 +3,10 @@
 import invariants
 import pytest
 from model_invocation import RESERVATION, invoke, warn
-from scaling_model import SICK, World
 from test_crashes import MOST_CALLS, make_world, tick
 
 from deeplearning_contract.cluster_state import Phase
 from deeplearning_contract.names import NodeRole
-from deeplearning_contract.reason import NO_REASON
 
 pytestmark = pytest.mark.usefixtures("silence")
 WORKER, MASTER = NodeRole.WORKER, NodeRole.MASTER
@@ -29,17 +27,6 @@ def form(workers=3, **options):
     world = launch(workers, **options)
     world.master_publishes()
     world.master_forms()
-    return world
-
-
-def lose_first(workers, hook=""):
-    """Return a world whose first worker could not be launched, while the others are under way."""
-    world = World(minimum=0, workers=workers)
-    world.workers.hook = hook
-    for role in NodeRole:
-        world.react(role)
-    world.end_launch(MASTER)
-    world.end_launch(WORKER, "capacity")
     return world
 
 
@@ -84,18 +71,6 @@ def read_until_stable(world):
     return world.state
 
 
-@pytest.mark.fault(3)
-@pytest.mark.defect("D02", "D16")
-@pytest.mark.parametrize("hook", [":Wait", ":Proceed", ":Something"])
-def test_nodes_that_a_lifecycle_hook_holds_are_on_their_way(hook):
-    world = lose_first(3, hook)
-    tick(world, 2)
-    assert world.state is None
-    for _ in range(2):
-        world.end_launch(WORKER)
-    assert len(read_until_stable(world).expected) == 3
-
-
 @pytest.mark.fault(37)
 @pytest.mark.defect("D04")
 def test_a_look_that_is_ten_seconds_old_destroys_nothing():
@@ -103,24 +78,6 @@ def test_a_look_that_is_ten_seconds_old_destroys_nothing():
     world.pass_time(30)
     world.react(WORKER)
     assert not invoke(world, lag=9.5).changes
-    world.end_launch(WORKER)
-    assert len(read_until_stable(world).expected) == 4
-
-
-@pytest.mark.fault(10)
-@pytest.mark.defect("D07")
-def test_a_worker_that_is_lost_is_not_taken_for_an_old_failure():
-    world = make_world(["", "capacity", ""])
-    world.pass_time(20)
-    world.react(WORKER)
-    world.end_launch(WORKER)
-    world.pass_time(20)
-    world.lose_node(WORKER)
-    world._terminate(world.workers, world.workers.nodes[0], SICK)
-    world.end_terminations(WORKER)
-    tick(world, 2)
-    assert world.workers.desired == 3, "D07: a replacement was taken for a failed launch"
-    world.react(WORKER)
     world.end_launch(WORKER)
     assert len(read_until_stable(world).expected) == 4
 
@@ -148,36 +105,6 @@ def test_a_second_shrink_remembers_what_was_asked_for_at_first():
     assert (state.requested, len(state.expected), world.workers.desired) == (5, 3, 2)
 
 
-@pytest.mark.fault(2)
-def test_too_few_workers_after_the_verdict_fail_with_the_reason():
-    world = launch(minimum=3)
-    kill(world, WORKER, replacement="capacity")
-    state = read_until_stable(world)
-    assert state.phase is Phase.FAILED
-    assert (
-        "launched workers must be at least 3, got 2 of 3: InsufficientInstanceCapacity in eu-west-1a"
-        in state.reason.cause
-    )
-
-
-@pytest.mark.fault(20)
-@pytest.mark.defect("D06")
-@pytest.mark.parametrize("is_formed", [False, True])
-def test_nothing_that_happens_after_the_roster_changes_the_capacity(is_formed):
-    world = launch(spare=2)
-    world.master_publishes()
-    if is_formed:
-        world.master_forms()
-    state = world.state
-    world.user_sets_desired(5)
-    world.react(WORKER)
-    world.end_launch(WORKER, "capacity")
-    kill(world, WORKER, replacement="capacity")
-    kill(world, MASTER, replacement="capacity")
-    assert read_until_stable(world) == state
-    assert world.workers.desired == 5
-
-
 @pytest.mark.fault(36, 46)
 @pytest.mark.parametrize("replacement", ["", "capacity"])
 def test_a_master_that_publishes_between_any_two_calls_keeps_what_it_published(replacement):
@@ -192,17 +119,6 @@ def test_a_master_that_publishes_between_any_two_calls_keeps_what_it_published(r
         assert read_until_stable(world) == published
         assert not world.workers.suspended
         assert world.workers.desired >= len(world.workers.live)
-
-
-def test_members_that_die_trip_nothing():
-    world = form(5)
-    for _ in range(5):
-        kill(world, WORKER)
-        invoke(world)
-        world.master_adapts()
-        invoke(world)
-    read_until_stable(world)
-    assert not world.workers.suspended
 
 
 def test_a_whole_cluster_of_members_that_dies_at_once_trips_nothing():
@@ -220,29 +136,6 @@ def test_a_whole_cluster_of_members_that_dies_at_once_trips_nothing():
     for _ in range(30):
         world.end_launch(WORKER)
     world.master_adapts()
-    read_until_stable(world)
-    assert not world.workers.suspended
-
-
-def test_workers_that_the_user_takes_away_trip_nothing():
-    world = form(1, spare=6)
-    world.user_sets_desired(7)
-    world.react(WORKER)
-    for _ in range(6):
-        world.end_launch(WORKER)
-    world.user_sets_desired(1)
-    world.react(WORKER)
-    world.end_terminations(WORKER)
-    read_until_stable(world)
-    assert not world.workers.suspended
-
-
-def test_losses_half_an_hour_apart_trip_nothing():
-    world = form()
-    kill(world, WORKER)
-    for _ in range(5):
-        boot_in_vain(world, 1)
-        world.pass_time(900)
     read_until_stable(world)
     assert not world.workers.suspended
 
@@ -291,14 +184,6 @@ def test_the_end_of_a_capacity_block_is_reported_in_any_phase():
     assert [state.notice != "" for state in world.writes] == [False, True, True, True]
 
 
-def test_a_notice_outlives_the_next_verdict():
-    world = launch()
-    warn(world)
-    kill(world, WORKER)
-    state = read_until_stable(world)
-    assert (state.generation, RESERVATION in state.notice) == (2, True)
-
-
 CAUSES = {
     "no worker launches": (["capacity", "capacity", "capacity"], ""),
     "too few workers launch": (["", "quota", "quota"], ""),
@@ -324,20 +209,3 @@ def test_the_stack_hears_the_reason_within_a_minute_of_its_cause(cause, is_event
     assert world.state.phase is Phase.FAILED
     assert world.signals == [str(world.state.reason)]
     assert world.now - since <= 60
-
-
-@pytest.mark.fault(7)
-@pytest.mark.parametrize("role", list(NodeRole))
-def test_launches_that_are_throttled_at_first_cost_the_cluster_no_node(role):
-    is_master = role is NodeRole.MASTER
-    world = make_world(["", "", "" if is_master else "throttled"], master="throttled" if is_master else "")
-    world.lambda_seconds = 120
-    world.pass_time(30)
-    world.react(role)
-    world.end_launch(role, "throttled")
-    tick(world, times=1)
-    assert (world.state, world.signals, world.workers.desired) == (None, [], 3)
-    world.react(role)
-    world.end_launch(role)
-    state = read_until_stable(world)
-    assert (state.phase, len(state.expected), state.reason) == (Phase.LAUNCHED, 4, NO_REASON)

@@ -161,17 +161,6 @@ def test_an_update_that_arrives_after_the_deletion_asks_for_nothing():
     assert sizes(world) == (1, 0)
 
 
-def test_a_resource_that_is_created_after_the_deletion_of_another_asks():
-    world = create()
-    ask(world, world.stack_request("Delete", 0))
-    world.is_deleted = False
-    for group in world.groups.values():
-        group.desired = 0
-        world.forget_old_answers(group)
-    ask(world, world.stack_request("Create", 2))
-    assert sizes(world) == (1, 2)
-
-
 def test_a_deletion_waits_for_an_invocation_that_asks():
     world = make_world()
     ask(world, world.stack_request("Create", 3), crash_at=11)
@@ -182,31 +171,24 @@ def test_a_deletion_waits_for_an_invocation_that_asks():
     assert invocation.outcome == "crashed", "Lambda tries again"
 
 
-def test_the_deletion_of_another_resource_is_no_end():
-    world = create()
-    ask(world, world.stack_request("Delete", 0) | {"PhysicalResourceId": "capacity-of-before"})
-    assert not world.requested.is_over
-    assert world.answers[-1]["Status"] == "SUCCESS"
-
-
-def test_a_failed_cluster_is_asked_nothing():
-    world = create()
+def fail(world):
     launch_all(world)
     tick(world)
     world.write_as_master(Phase.FAILED, reason=Reason("why"))
-    ask(world, world.stack_request("Update", 6))
-    assert sizes(world) == (1, 3)
 
 
-def test_a_stopped_cluster_stays_stopped_whatever_the_stack_asks_for():
-    world = create()
+def stop(world):
     world.stop = StopRecord(revision=1, stopped_at=int(world.now))
-    for group in world.groups.values():
-        group.desired = 0
-        world.forget_old_answers(group)
-    ask(world, world.stack_request("Update", 6))
+    world.wait_for_the_stack()
+
+
+@pytest.mark.parametrize(("end", "left"), [(fail, (1, 3)), (stop, (0, 0))])
+def test_a_failed_or_stopped_cluster_stays_so_whatever_the_stack_requests(end, left):
+    world = create()
+    end(world)
+    assert "no capacity is requested" in ask(world, world.stack_request("Update", 6)).outcome
     tick(world)
-    assert sizes(world) == (0, 0)
+    assert sizes(world) == left
     assert not world.requested.is_open
 
 

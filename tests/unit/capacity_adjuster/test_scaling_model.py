@@ -9,6 +9,7 @@ from cluster_machine import ClusterMachine
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 from model_invocation import invoke
+from recorded_histories import RECORDED
 from scaling_model import World
 
 from deeplearning_contract.cluster_state import Phase
@@ -30,6 +31,17 @@ THOROUGH = settings(
 @pytest.mark.defect("D01", "D02", "D03", "D04", "D05", "D07", "D15")
 def test_no_history_breaks_a_promise():
     run_state_machine_as_test(ClusterMachine, settings=THOROUGH)
+
+
+@pytest.mark.defect("D01", "D02", "D04", "D05", "D08", "D09", "D20")
+@pytest.mark.parametrize("history", RECORDED)
+def test_no_recorded_history_breaks_a_promise(history):
+    machine, *steps = RECORDED[history]
+    state = machine()
+    for rule, options in steps:
+        getattr(state, rule)(**options)
+    state.revisions_follow_each_other()
+    state.teardown()
 
 
 @pytest.mark.fault(18)
@@ -84,13 +96,3 @@ def test_a_thousand_nodes_form_with_few_calls_whatever_becomes_of_their_events(w
     assert calls <= 2 * events + MOST_CALLS_TO_DECIDE
     late = [count_calls(invoke(world)) for _ in range(20)]
     assert set(late) == {3}, "an event after the verdict costs three reads"
-
-
-def test_the_decision_itself_costs_what_is_documented():
-    world = World(minimum=1, workers=3)
-    for role in NodeRole:
-        world.react(role)
-        world.end_launch(role, count=3)
-    invocation = invoke(world)
-    assert world.state.phase is Phase.LAUNCHED
-    assert count_calls(invocation) == MOST_CALLS_TO_DECIDE

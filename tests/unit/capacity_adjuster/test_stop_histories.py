@@ -7,9 +7,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 from model_invocation import invoke, warn
-from scaling_model import World
 from stop_machine import BUDGET_TOPIC, LEASE_SECONDS, StopMachine
-from test_crashes import MOST_CALLS
+from test_crashes import MOST_CALLS, make_world, tick
 from test_scaling_model import THOROUGH
 
 from capacity_adjuster.policy.stop_policy import StopRecord
@@ -22,21 +21,13 @@ pytestmark = pytest.mark.usefixtures("silence")
 HOUR = 3600
 
 
-def form(stop_after=HOUR, **options):
-    world = World(minimum=1, workers=3, stop_after=stop_after, budget=BUDGET_TOPIC, **options)
-    for role in NodeRole:
-        world.react(role)
-        world.end_launch(role, count=9)
+def form():
+    """Return a world whose master has formed a cluster that stops after an hour."""
+    world = make_world([""] * 3, stop_after=HOUR, budget=BUDGET_TOPIC)
     invoke(world)
     world.master_publishes()
     world.master_forms()
     return world
-
-
-def tick(world, minutes=1):
-    for _ in range(minutes):
-        world.pass_time(60)
-        invoke(world)
 
 
 @pytest.mark.parametrize("phase", [Phase.LAUNCHED, Phase.PUBLISHED, Phase.FORMED, Phase.FAILED])
@@ -110,55 +101,26 @@ def test_the_nodes_get_the_notice_once_and_it_goes_with_the_stop():
     assert world.state.notice == ""
 
 
-def make_short_world():
-    """Return a world in which one of three workers has no capacity."""
-    world = World(minimum=1, workers=3, stop_after=HOUR)
-    for role in NodeRole:
-        world.react(role)
-    for code in ("", "capacity", ""):
-        world.end_launch(NodeRole.WORKER, code)
-    world.end_launch(NodeRole.MASTER)
-    return world
-
-
 @pytest.mark.fault(17, 36)
 def test_a_shrink_gives_way_to_a_stop_that_has_begun_meanwhile():
-    position = 1 + invoke(make_short_world()).log.index("suspend")
-    world = make_short_world()
+    position = 1 + invoke(make_world(["", "capacity", ""], stop_after=HOUR)).log.index("suspend")
+    world = make_world(["", "capacity", ""], stop_after=HOUR)
     begun = StopRecord(1, cause="deadline", lease_until=int(world.now) + LEASE_SECONDS)
     invoke(world, meanwhile=[(position, lambda w: setattr(w, "stop", begun))])
     assert world.workers.desired == 3, "its call may come after those of the stop"
     assert not world.workers.suspended
 
 
-@pytest.mark.fault(37)
-def test_a_look_that_is_older_than_the_stop_begins_no_new_allowance():
-    world = form()
-    world.pass_time(HOUR)
-    invoke(world)
-    world.pass_time(5)
-    invoke(world, lag=9.5)
-    assert world.stop.is_stopped
-
-
 @pytest.mark.fault(17, 36)
 def test_a_shrink_between_any_two_calls_of_a_stop_raises_nothing_again():
     for position in range(MOST_CALLS):
-        world = make_short_world()
+        world = make_world(["", "capacity", ""], stop_after=HOUR)
         world.pass_time(HOUR - 15)  # The shrink begins before the deadline, and the stop comes in its middle.
         invoke(world, meanwhile=[(position, lambda w: (w.pass_time(15), invoke(w)))])
         world.pass_time(LEASE_SECONDS)
         tick(world, 2)
         invariants.s3_a_stop_comes(world)
         assert not world.workers.suspended
-
-
-def test_a_cluster_without_an_end_costs_no_read_more():
-    world = World(minimum=1, workers=3)
-    for role in NodeRole:
-        world.react(role)
-        world.end_launch(role, count=9)
-    assert "read_stop" not in invoke(world).log
 
 
 def test_no_history_breaks_a_promise_of_a_stop():

@@ -4,13 +4,12 @@ import functools
 import json
 import logging
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 
 import boto3
 import pytest
 from botocore.exceptions import ClientError
 from botocore.stub import Stubber
-from edge_checks import START, Context, describe
 from moto.moto_api._internal.models import moto_api_backend
 
 from capacity_adjuster import handler
@@ -20,28 +19,32 @@ from capacity_adjuster.events.stack_request import answer_stack
 from capacity_adjuster.policy.breaker import Breaker
 from capacity_adjuster.policy.requested_capacity import CapacityRequest, GroupTarget, RequestedCapacity
 from capacity_adjuster.policy.shrink_record import Adjustment
+from capacity_adjuster.policy.stop_policy import StopRecord
 from capacity_adjuster.reconcile.capacity_change import CapacityChange
 from capacity_adjuster.reconcile.observer import Observer
 from capacity_adjuster.reconcile.reconciliation import Reconciliation
 from deeplearning_contract.cluster_event import EventKind
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.document import ContractError
-from deeplearning_contract.metrics import (
-    CAPACITY_ASKED,
-    CAPACITY_LAUNCHED,
-    FORMATION_PENDING_SECONDS,
-    LAUNCH_FAILURES,
-)
+from deeplearning_contract.metrics import CAPACITY_ASKED, CAPACITY_LAUNCHED, FORMATION_PENDING_SECONDS, LAUNCH_FAILURES
 from deeplearning_contract.names import CLUSTER_TAG, ROLE_TAG, NodeRole
 from deeplearning_contract.reason import NO_REASON, Reason
 from deeplearning_contract.web import send_signal
 from tests.unit.local_aws import create_state_table, empty_aws, hear_events
 
+START = datetime(2026, 11, 21, 10, 0, tzinfo=timezone.utc)
 LACK = "We currently do not have sufficient p3dn.24xlarge capacity in the Availability Zone you requested (us-east-1a)."
 MUTATING = frozenset({"PutItem", "SendMessage", "SetDesiredCapacity", "SuspendProcesses", "ResumeProcesses"})
 
 # Making a client costs more than all the calls of a test; the server's address is the same for all of them.
 make_client = functools.cache(boto3.client)
+
+
+class Context:
+    """Lambda's context object, as far as it is used."""
+
+    def get_remaining_time_in_millis(self):
+        return 60_000
 
 
 class SteppedClock:
@@ -102,40 +105,33 @@ class Cloud:
 
     def adapters(self, clock, denied=None):
         """Return adapters whose clients are watched, and denied a call when told."""
-        for make in ("autoscaling", "dynamodb", "events", "sqs"):
-            events = handler._make_client(make).meta.events
-            events.unregister("before-call", unique_id="watch")
-            events.unregister("after-call", unique_id="watch-after")
-            events.register("before-call", self.deny(denied), unique_id="watch")
-            events.register("after-call", self.answer(), unique_id="watch-after")
-        self.calls.clear()
-        return handler.make_adapters(self.settings, clock)
 
-    def deny(self, denied):
-        def before(model, **_):
+        def refuse(model, **_):
             if model.name == denied:
                 text = f"User: adjuster is not authorized to perform: {model.name}"
                 raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": text}}, model.name)
 
-        return before
+        for service in ("autoscaling", "dynamodb", "events", "sqs"):
+            events = handler._make_client(service).meta.events
+            for moment, watch in (("before-call", refuse), ("after-call", self.answer)):
+                events.unregister(moment, unique_id=moment)
+                events.register(moment, watch, unique_id=moment)
+        self.calls.clear()
+        return handler.make_adapters(self.settings, clock)
 
-    def answer(self):
-        """Say what moto cannot: that one worker's launch failed."""
-
-        def after(model, parsed, **_):
-            if model.name == "DescribeAutoScalingGroups":
-                for group in parsed["AutoScalingGroups"]:
-                    group["CreatedTime"] = START
-                    if self.is_short and len(group["Instances"]) == 3:
-                        group["Instances"].pop()
-            if model.name == "DescribeScalingActivities" and self.is_short:
-                parsed["Activities"] = [activity("launch-1", "Failed", StatusMessage=LACK)]
-            if model.name == "DescribeScalingActivities" and self.lost:
-                parsed["Activities"] = [lose(number) for number in range(self.lost)]
-            if model.name in MUTATING:
-                self.calls.append(model.name)
-
-        return after
+    def answer(self, model, parsed, **_):
+        """Answer what moto cannot: that one worker's launch failed, or that workers were lost."""
+        if model.name == "DescribeAutoScalingGroups":
+            for group in parsed["AutoScalingGroups"]:
+                group["CreatedTime"] = START
+                if self.is_short and len(group["Instances"]) == 3:
+                    group["Instances"].pop()
+        if model.name == "DescribeScalingActivities" and self.is_short:
+            parsed["Activities"] = [activity("launch-1", "Failed", StatusMessage=LACK)]
+        if model.name == "DescribeScalingActivities" and self.lost:
+            parsed["Activities"] = [lose(number) for number in range(self.lost)]
+        if model.name in MUTATING:
+            self.calls.append(model.name)
 
     def run(self, clock=None, **options):
         clock = clock or SteppedClock()
@@ -165,6 +161,13 @@ class Cloud:
         found = self.scaling.describe_auto_scaling_groups()["AutoScalingGroups"]
         return next(group for group in found if group["AutoScalingGroupName"].endswith(f"-master-{role}"))
 
+    def sizes(self):
+        """Return the desired capacity of the master's and the workers' group."""
+        return tuple(self.group(role)["DesiredCapacity"] for role in ("master", "worker"))
+
+    def suspended(self):
+        return [entry["ProcessName"] for entry in self.group("worker")["SuspendedProcesses"]]
+
     def records(self):
         return StateTable(self.dynamodb, "state", self.settings.cluster)
 
@@ -190,6 +193,16 @@ def cloud(standing_moto, settings, signals, monkeypatch):
     monkeypatch.delenv("AWS_ENDPOINT_URL")  # Clients that a test makes would otherwise pass moto by.
     moto_api_backend.reset()
     return Cloud(settings, signals)
+
+
+@pytest.fixture
+def launched(cloud):
+    """A clock a minute after the verdict on the groups of the cloud."""
+    cloud.create_groups()
+    clock = SteppedClock()
+    cloud.run(clock)
+    clock.time += 60
+    return clock
 
 
 @pytest.fixture
@@ -234,54 +247,37 @@ def test_a_full_launch_becomes_the_item_and_a_notification(cloud):
     assert (state.phase, state.requested, state.reason) == (Phase.LAUNCHED, 4, NO_REASON)
     assert cloud.notifications() == [{"kind": "notification", "cluster": "training", "generation": 1}]
     assert cloud.calls == ["PutItem", "PutItem", "SendMessage", "PutItem"], "watch, verdict, notification, end of watch"
+    assert cloud.run(SteppedClock(age=120.0)) == "the verdict stands: launched"
+    assert cloud.calls == []
 
 
 @pytest.mark.fault(20)
 @pytest.mark.defect("D06")
-def test_after_the_verdict_nothing_is_changed_any_more(cloud):
+def test_after_the_verdict_nothing_is_changed_any_more(cloud, launched):
     """D06: an adjuster that lives for ever must not cut what a user scales later."""
-    cloud.create_groups()
-    clock = SteppedClock()
-    cloud.run(clock)
-    state = cloud.state()
-    cloud.records().write_state(state.advance(Phase.PUBLISHED))
+    cloud.records().write_state(cloud.state().advance(Phase.PUBLISHED))
     cloud.is_short = True
-    clock.time += 60
-    assert cloud.run(clock) == "a membership is published, which the master maintains"
+    assert cloud.run(launched) == "a membership is published, which the master maintains"
     assert cloud.calls == ["PutItem"], "only the watch"
 
 
-def test_workers_that_never_join_a_formed_cluster_stop_the_launches(cloud):
-    cloud.create_groups()
-    clock = SteppedClock()
-    cloud.run(clock)
+def test_workers_that_never_join_a_formed_cluster_stop_the_launches(cloud, launched):
     state = cloud.state().advance(Phase.FORMED)
     cloud.records().write_state(state)
     for cloud.lost, suspended in ((2, []), (3, ["Launch"])):
-        clock.time += 60
-        assert cloud.run(clock) == "a membership is published, which the master maintains"
-        found = cloud.group("worker")["SuspendedProcesses"]
-        assert [entry["ProcessName"] for entry in found] == suspended
+        assert cloud.run(launched) == "a membership is published, which the master maintains"
+        launched.time += 60
+        assert cloud.suspended() == suspended
     assert cloud.calls == ["PutItem", "PutItem", "SuspendProcesses", "PutItem"], "watch, trip, and its confirmation"
     assert (
         cloud.records().read(Breaker).reason.cause.startswith("workers must join the cluster, got 3 that died before")
     )
     name = cloud.group("worker")["AutoScalingGroupName"]
     cloud.scaling.resume_processes(AutoScalingGroupName=name, ScalingProcesses=["Launch"])
-    clock.time += 60
-    cloud.run(clock)
-    assert not cloud.group("worker")["SuspendedProcesses"], "the user's request holds"
+    cloud.run(launched)
+    assert not cloud.suspended(), "the user's request holds"
     assert not cloud.records().read(Breaker).is_tripped
     assert cloud.state() == state
-
-
-def test_a_verdict_that_stands_costs_two_reads(cloud):
-    cloud.create_groups()
-    clock = SteppedClock()
-    cloud.run(clock)
-    clock.time += 60
-    assert cloud.run(clock) == "the verdict stands: launched"
-    assert cloud.calls == []
 
 
 def test_a_shortfall_is_adjusted_and_reported_to_the_master(cloud):
@@ -291,8 +287,8 @@ def test_a_shortfall_is_adjusted_and_reported_to_the_master(cloud):
     assert outcome.startswith(
         "verdict launched: 3 of 4 nodes 2 of 3 workers launched, at least 1 were required: Insuff"
     )
-    assert cloud.group("worker")["DesiredCapacity"] == 2
-    assert not cloud.group("worker")["SuspendedProcesses"]
+    assert cloud.sizes()[1] == 2
+    assert not cloud.suspended()
     assert cloud.calls == [
         "PutItem", "PutItem", "SuspendProcesses", "SetDesiredCapacity", "ResumeProcesses", "PutItem", "PutItem",
         "SendMessage", "PutItem",
@@ -307,7 +303,7 @@ def test_a_users_own_suspension_is_left(cloud):
     name = cloud.group("worker")["AutoScalingGroupName"]
     cloud.scaling.suspend_processes(AutoScalingGroupName=name, ScalingProcesses=["ReplaceUnhealthy"])
     cloud.run()
-    assert [entry["ProcessName"] for entry in cloud.group("worker")["SuspendedProcesses"]] == ["ReplaceUnhealthy"]
+    assert cloud.suspended() == ["ReplaceUnhealthy"]
 
 
 @pytest.mark.fault(2)
@@ -327,15 +323,17 @@ def test_a_failure_tells_the_stack_and_then_the_item(failing, caplog):
     assert failing.state().phase is Phase.FAILED
     assert str(failing.state().reason) == body["Reason"]
     assert failing.notifications() == []
-    assert failing.group("worker")["DesiredCapacity"] == 3
+    assert failing.sizes() == (1, 3)
 
 
-def test_an_event_that_cannot_be_sent_fails_no_invocation(failing, caplog):
+@pytest.mark.parametrize("is_stop", [False, True])
+def test_an_event_that_cannot_be_sent_fails_no_invocation(failing, caplog, is_stop):
+    failing.settings = replace(failing.settings, stop_after_seconds=60 * is_stop)
     heard = hear_events(failing.sqs, make_client("events"))
-    failing.run(denied="PutEvents")
+    outcome = failing.run(denied="PutEvents")
     assert heard() == []
-    assert "could not send the event Deep Learning Cluster Failed" in caplog.text
-    assert failing.state().phase is Phase.FAILED
+    assert "could not send the event Deep Learning Cluster F" in caplog.text
+    assert outcome == "stopped: deadline" if is_stop else failing.state().phase is Phase.FAILED
 
 
 @pytest.mark.fault(64)
@@ -363,30 +361,25 @@ def test_only_this_clusters_groups_are_found_and_by_their_tags(cloud):
     assert all(group.activities is None for group in found)
 
 
-def test_no_groups_is_not_yet(cloud):
+@pytest.mark.parametrize(
+    ("begun", "until", "outcome"),
+    [
+        (-1, 20, "skipped: another invocation is running"),
+        (-30, -10, "verdict launched: 4 of 4 nodes"),
+        (0, 0, "verdict launched: 4 of 4 nodes"),
+    ],
+    ids=["watches", "died", "has given up"],
+)
+def test_only_one_invocation_watches_the_groups(cloud, begun, until, outcome):
     assert cloud.run() == "instances launch or terminate, or the groups do not exist yet"
     assert cloud.calls == []
-
-
-def test_only_one_invocation_looks_closely(cloud):
     cloud.create_groups()
-    assert cloud.records().acquire_lock(SteppedClock().time - 1, SteppedClock().time + 20)
-    assert cloud.run() == "skipped: another invocation is running"
-    assert cloud.state() is None
-
-
-def test_a_watch_whose_invocation_died_ends_by_itself(cloud):
-    cloud.create_groups()
-    clock = SteppedClock()
-    assert cloud.records().acquire_lock(clock.time - 30, clock.time - 10)
-    assert cloud.run(clock) == "verdict launched: 4 of 4 nodes"
-
-
-def test_a_watch_that_led_to_nothing_is_given_up(cloud):
-    cloud.create_groups()
-    assert cloud.records().acquire_lock(SteppedClock().time, SteppedClock().time + 20)
-    cloud.records().release_lock()
-    assert cloud.run() == "verdict launched: 4 of 4 nodes"
+    now = SteppedClock().time
+    assert cloud.records().acquire_lock(now + begun, now + (until or 20))
+    if not until:
+        cloud.records().release_lock()
+    assert cloud.run() == outcome
+    assert (cloud.state() is None) is outcome.startswith("skipped")
 
 
 @pytest.fixture
@@ -404,7 +397,18 @@ def test_every_page_of_groups_is_read(stubbed):
     groups, stubber = stubbed
     query = {"Filters": [{"Name": f"tag:{CLUSTER_TAG}", "Values": ["training"]}]}
     stubber.add_response("describe_auto_scaling_groups", {"AutoScalingGroups": [], "NextToken": "2"}, query)
-    leaving = describe("w", {CLUSTER_TAG: "training", ROLE_TAG: "worker"}) | {"Status": "Delete in progress"}
+    leaving = {
+        "AutoScalingGroupName": "w",
+        "MinSize": 0,
+        "MaxSize": 3,
+        "DesiredCapacity": 3,
+        "DefaultCooldown": 300,
+        "AvailabilityZones": ["us-east-1a"],
+        "HealthCheckType": "EC2",
+        "CreatedTime": START,
+        "Status": "Delete in progress",
+        "Tags": [{"Key": CLUSTER_TAG, "Value": "training"}, {"Key": ROLE_TAG, "Value": "worker"}],
+    }
     page = {"AutoScalingGroups": [leaving]}
     stubber.add_response("describe_auto_scaling_groups", page, query | {"NextToken": "2"})
     (group,) = groups.find()
@@ -422,8 +426,10 @@ def test_every_page_of_activities_is_read(stubbed):
     old = activity("a-1", "InProgress", Description="Terminating EC2 instance: i-1", Details="{}")
     del old["EndTime"]
     odd = activity("a-0", "Successful", Description="Moving EC2 instance to Standby", Details="no JSON")
-    stubber.add_response("describe_scaling_activities", {"Activities": [old, odd]}, query | {"NextToken": "2"})
-    failed, terminating, moving = groups.read_activities("w")
+    bare = activity("a-bare", "Successful")
+    del bare["Details"]
+    stubber.add_response("describe_scaling_activities", {"Activities": [old, odd, bare]}, query | {"NextToken": "2"})
+    failed, terminating, moving, launched = groups.read_activities("w")
     assert (failed.kind, failed.zone, failed.message, failed.is_failed_launch) == (
         "launch", "us-east-1a", "no capacity", True,
     )  # fmt: skip
@@ -433,6 +439,7 @@ def test_every_page_of_activities_is_read(stubbed):
         "terminate", "", None, True,
     )  # fmt: skip
     assert (moving.kind, moving.zone) == ("other", "")
+    assert (launched.kind, launched.zone) == ("launch", "")
 
 
 def test_pages_of_activities_that_are_too_old_are_not_read(stubbed):
@@ -447,14 +454,6 @@ def test_pages_of_activities_that_are_too_old_are_not_read(stubbed):
         ]
 
 
-def test_a_group_that_goes_while_it_is_read_has_unread_activities(stubbed):
-    groups, stubber = stubbed
-    for method in ("describe_scaling_activities", "resume_processes"):
-        stubber.add_client_error(method, "ValidationError", "AutoScalingGroup name not found - null", 400)
-    assert groups.read_activities("w") is None
-    groups.resume("w", ("Launch",))
-
-
 @pytest.mark.parametrize(
     ("method", "call"),
     [
@@ -462,8 +461,10 @@ def test_a_group_that_goes_while_it_is_read_has_unread_activities(stubbed):
         ("resume_processes", lambda groups: groups.resume("w", ("Launch",))),
     ],
 )
-def test_any_other_refusal_is_raised(stubbed, method, call):
+def test_a_group_that_goes_while_it_is_read_is_the_only_refusal_that_is_not_raised(stubbed, method, call):
     groups, stubber = stubbed
+    stubber.add_client_error(method, "ValidationError", "AutoScalingGroup name not found - null", 400)
+    assert call(groups) is None
     stubber.add_client_error(method, "ValidationError", "1 validation error detected", 400)
     with pytest.raises(ClientError):
         call(groups)
@@ -476,54 +477,72 @@ def test_no_processes_are_named_none_are_touched(stubbed):
     groups.resume("w", ())
 
 
-@pytest.mark.fault(36)
-def test_the_slower_of_two_writers_loses(cloud):
-    records = cloud.records()
-    verdict = ClusterState("training", 1, 1, Phase.LAUNCHED, 2, ("i-00000001",))
-    assert records.write_state(verdict)
-    assert not records.write_state(replace(verdict, reason=Reason("slower")))
-    assert records.read_state() == verdict
-    record = Adjustment(1, "w", 4, 4, 3, Reason("why"), ("Launch",), 77)
-    assert not records.write(replace(record, revision=2))
-    assert records.write(record)
-    assert not records.write(replace(record, reason=Reason("slower")))
-    assert records.write(record.close())
-    assert records.read(Adjustment) == replace(record, revision=2, processes=(), lease_until=0)
-
-
-def make_requested(**options):
-    request = CapacityRequest("request-1", "capacity-request-1", 1, 3, "0", is_creation=True)
-    return RequestedCapacity(1, request, ("request-1",), **options)
-
-
-def test_a_request_is_read_as_it_was_written_and_the_slower_writer_loses(cloud):
-    records = cloud.records()
-    assert records.read(RequestedCapacity) is None
-    requested = make_requested(
+REQUEST = CapacityRequest("request-1", "capacity-request-1", 1, 3, "0", is_creation=True)
+VERDICT = ClusterState("training", 1, 1, Phase.LAUNCHED, 2, ("i-00000001",))
+RECORDS = {
+    "adjustment": Adjustment(1, "w", 4, 4, 3, Reason("why"), ("Launch",), 77),
+    "breaker": Breaker(1, "w", ("i-00000001",), lease_until=77, is_tripped=True, reason=Reason("why", "resume")),
+    "stop": StopRecord(1, cause="deadline", lease_until=77),
+    "request": RequestedCapacity(
+        1,
+        REQUEST,
+        ("request-1",),
         asks=(GroupTarget("workers", 0, 3), GroupTarget("master", 0, 1)),
         former=(GroupTarget("workers", 3, 0),),
         lease_until=77,
-    )
-    assert not records.write(replace(requested, revision=2))
-    assert records.write(requested)
-    assert not records.write(replace(requested, is_over=True))
-    assert records.read(RequestedCapacity) == requested
-    assert records.write(requested.close())
-    assert not records.write(requested.end())
-    assert records.read(RequestedCapacity) == requested.close()
+    ),
+}
+
+
+@pytest.mark.fault(36)
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_is_read_as_it_was_written_and_the_slower_of_two_writers_loses(cloud, name):
+    records, record = cloud.records(), RECORDS[name]
+    assert records.read(type(record)) is None
+    assert not records.write(replace(record, revision=2))
+    assert records.write(record)
+    assert not records.write(replace(record, lease_until=78))
+    assert records.read(type(record)) == record
+    closed = replace(record, revision=2, lease_until=0)
+    assert records.write(closed)
+    assert not records.write(replace(closed, lease_until=78))
+    assert records.read(type(record)) == closed
+    keys = [item["cluster"]["S"] for item in cloud.dynamodb.scan(TableName="state")["Items"]]
+    assert keys == [f"training#{name}"]
+
+
+@pytest.mark.fault(28, 36)
+@pytest.mark.parametrize("count", [1, 15_000])
+def test_a_verdict_is_read_as_it_was_written_and_the_slower_of_two_writers_loses(cloud, count):
+    records = cloud.records()
+    verdict = replace(VERDICT, requested=count, expected=tuple(f"i-{number:017x}" for number in range(count)))
+    assert records.write_state(verdict)
+    assert not records.write_state(replace(verdict, reason=Reason("slower")))
+    assert records.read_state() == verdict
+    items = cloud.dynamodb.scan(TableName="state")["Items"]
+    assert (len(items) > 1) is (count > 1), "one item would not hold fifteen thousand"
 
 
 @pytest.mark.parametrize("revision", [{}, {"revision": {"N": "7"}}], ids=["none", "7"])
-@pytest.mark.parametrize("document", ["", "[]", '{"revision": 7}'])
-def test_a_request_that_cannot_be_read_asks_for_nothing_and_the_next_one_does(cloud, caplog, document, revision):
+@pytest.mark.parametrize("document", [{}, {"S": ""}, {"S": "[]"}, {"S": '{"revision": "one"}'}])
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_that_cannot_be_read_is_reported_and_replaced_and_delays_nothing(
+    cloud, caplog, name, document, revision
+):
     cloud.create_groups()
-    item = {"cluster": {"S": "training#request"}, "document": {"S": document}, **revision}
-    cloud.dynamodb.put_item(TableName="state", Item=item)
+    fields = {"document": document} if document else {}
+    cloud.dynamodb.put_item(TableName="state", Item={"cluster": {"S": f"training#{name}"}, **fields, **revision})
+    blank = cloud.records().read(type(RECORDS[name]))
+    assert f"record training#{name} must be readable" in caplog.text
+    assert (blank.revision, blank.lease_until) == (7 if revision else 0, 0)
     assert cloud.run().startswith("verdict launched")
-    assert "record training#request must be readable" in caplog.text
-    assert cloud.request("Update", workers=2)["Status"] == "SUCCESS"
-    assert cloud.group("worker")["DesiredCapacity"] == 2
-    assert cloud.records().read(RequestedCapacity).request.request_id == "request-of-Update"
+    if name == "request":
+        assert cloud.request("Update", workers=2)["Status"] == "SUCCESS"
+        assert cloud.sizes()[1] == 2
+    following = replace(cloud.records().read(type(RECORDS[name])), lease_until=77)
+    following = replace(following, revision=following.revision + 1)
+    assert cloud.records().write(following)
+    assert cloud.records().read(type(RECORDS[name])) == following
 
 
 def test_a_stack_is_answered_when_its_groups_were_asked(cloud):
@@ -539,7 +558,7 @@ def test_a_stack_is_answered_when_its_groups_were_asked(cloud):
         "PhysicalResourceId": "capacity-request-of-Create",
         "Status": "SUCCESS",
     }
-    assert {role: cloud.group(role)["DesiredCapacity"] for role in ("worker", "master")} == {"worker": 3, "master": 1}
+    assert cloud.sizes() == (1, 3)
     assert cloud.calls == ["PutItem", "PutItem", "SetDesiredCapacity", "SetDesiredCapacity", "PutItem"]
     cloud.request("Create", workers=3)
     assert cloud.calls == [], "the same request again"
@@ -556,17 +575,6 @@ def test_a_stack_is_not_answered_twice_when_its_url_fails_but_the_request_is_tri
     cloud.signals.status = 200
     assert cloud.request("Update", workers=2)["Status"] == "SUCCESS"
     assert cloud.calls == [], "the groups were asked before"
-
-
-@pytest.mark.parametrize("revision", [{}, {"revision": {"N": "7"}}], ids=["none", "7"])
-def test_a_record_of_another_shape_is_reported_and_replaced(cloud, caplog, revision):
-    item = {"cluster": {"S": "training#adjustment"}, "document": {"S": '{"revision": "one"}'}, **revision}
-    cloud.dynamodb.put_item(TableName="state", Item=item)
-    blank = cloud.records().read(Adjustment)
-    assert "adjustment.revision must be of type int" in caplog.text
-    following = replace(blank, revision=blank.revision + 1, group="workers")
-    assert cloud.records().write(following)
-    assert cloud.records().read(Adjustment) == following
 
 
 @pytest.fixture
@@ -613,45 +621,24 @@ def test_an_error_is_logged_with_its_cause_and_raised(environment, caplog):
     assert "ResourceNotFoundException" in record.exc_text
 
 
-def tell_of_budget(topic):
-    sns = {"TopicArn": topic, "MessageId": "m-1", "Message": "AWS Budget Notification"}
-    return {"Records": [{"EventSource": "aws:sns", "Sns": sns}]}
-
-
-def test_a_cluster_past_its_time_stops_with_four_changes_and_rests(cloud):
+def test_a_cluster_past_its_time_stops_with_four_changes_and_rests(cloud, launched):
     cloud.settings = replace(cloud.settings, stop_after_seconds=600)
-    cloud.create_groups()
-    clock = SteppedClock()
-    cloud.run(clock)
-    clock.time = START.timestamp() + 600
-    assert cloud.run(clock) == "stopped: deadline"
-    assert {role: cloud.group(role)["DesiredCapacity"] for role in ("master", "worker")} == {"master": 0, "worker": 0}
+    launched.time = START.timestamp() + 600
+    assert cloud.run(launched) == "stopped: deadline"
+    assert cloud.sizes() == (0, 0)
     assert cloud.calls == ["PutItem", "SetDesiredCapacity", "SetDesiredCapacity", "PutItem"]
-    clock.time += 60
-    assert cloud.run(clock) == "the cluster is stopped"
+    launched.time += 60
+    assert cloud.run(launched) == "the cluster is stopped"
     assert cloud.calls == []
 
 
-@pytest.mark.parametrize(
-    ("topic", "desired"), [("arn:aws:sns:us-east-1:1:budget", 0), ("arn:aws:sns:us-east-1:1:x", 1)]
-)
+@pytest.mark.parametrize(("topic", "desired"), [("budget", 0), ("another", 1)])
 def test_only_the_topic_of_the_budget_stops_the_cluster(environment, monkeypatch, topic, desired):
     monkeypatch.setenv("DEEPLEARNING_BUDGET_TOPIC_ARN", "arn:aws:sns:us-east-1:1:budget")
     environment.create_groups(workers=1)
-    handler.handle(tell_of_budget(topic), Context())
-    assert {environment.group(role)["DesiredCapacity"] for role in ("master", "worker")} == {desired}
-
-
-def test_a_stop_without_an_event_on_eventbridge_is_still_a_stop(cloud, monkeypatch, caplog):
-    cloud.settings = replace(cloud.settings, stop_after_seconds=600)
-    cloud.create_groups()
-
-    def refuse(**_):
-        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "PutEvents")
-
-    monkeypatch.setattr(handler._make_client("events"), "put_events", refuse)
-    assert cloud.run(SteppedClock(age=600.0)) == "stopped: deadline"
-    assert any("could not send the event" in message for message in caplog.messages)
+    sns = {"TopicArn": f"arn:aws:sns:us-east-1:1:{topic}", "MessageId": "m-1", "Message": "AWS Budget Notification"}
+    handler.handle({"Records": [{"EventSource": "aws:sns", "Sns": sns}]}, Context())
+    assert environment.sizes() == (desired, desired)
 
 
 def test_a_missing_setting_is_named(monkeypatch):

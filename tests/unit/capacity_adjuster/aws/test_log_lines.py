@@ -5,6 +5,7 @@ import json
 import logging
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -121,15 +122,19 @@ STATE = ClusterState("cats", 1, 2, Phase.LAUNCHED, 4, ("i-1",))
 FORMED = STATE.advance(Phase.FORMED, has_formed=True)
 
 
-def test_asked_and_launched_count_the_master_too():
+def test_asked_and_launched_count_the_master_and_what_was_requested_of_a_smaller_cluster():
     metrics = measure_capacity(observe(desired=3, launched=2), STATE, None, NOW)
     assert (metrics[CAPACITY_ASKED], metrics[CAPACITY_LAUNCHED]) == (4, 3)
+    smaller = replace(FORMED, reason=Reason("no capacity"), requested=6)
+    assert measure_capacity(observe(), smaller, None, NOW)[CAPACITY_ASKED] == 6
+    assert measure_capacity(observe(), replace(smaller, reason=NO_REASON), None, NOW)[CAPACITY_ASKED] == 4
 
 
-def test_the_requested_capacity_is_measured_when_the_cluster_is_smaller():
-    state = replace(FORMED, reason=Reason("no capacity"), requested=6)
-    assert measure_capacity(observe(), state, None, NOW)[CAPACITY_ASKED] == 6
-    assert measure_capacity(observe(), replace(state, reason=NO_REASON), None, NOW)[CAPACITY_ASKED] == 4
+def test_what_was_not_read_has_no_metric():
+    assert measure_capacity(ClusterObservation(), None, None, NOW) == {}
+    assert FORMATION_PENDING_SECONDS not in measure_capacity(observe(), None, None, NOW, is_state_known=False)
+    unread = ClusterObservation(tuple(replace(group, activities=None) for group in observe().groups))
+    assert LAUNCH_FAILURES not in measure_capacity(unread, STATE, None, NOW)
 
 
 @pytest.mark.parametrize(
@@ -147,33 +152,19 @@ def test_a_formation_is_pending_until_it_has_formed_or_failed(state, seconds):
     assert measure_capacity(observe(), state, None, NOW)[FORMATION_PENDING_SECONDS] == seconds
 
 
-def test_a_state_that_was_not_read_says_nothing_of_the_formation():
-    assert FORMATION_PENDING_SECONDS not in measure_capacity(observe(), None, None, NOW, is_state_known=False)
-
-
 def test_failed_launches_count_while_they_are_news():
     failed = tuple(
         Activity(f"a-{number}", "launch", "Failed", start=at, end=at)
         for number, at in enumerate((NOW - RECENT_SECONDS - 30, NOW - 60, NOW - 1))
     )
     assert measure_capacity(observe(activities=failed), STATE, None, NOW)[LAUNCH_FAILURES] == 2
-    unread = ClusterObservation(tuple(replace(group, activities=None) for group in observe().groups))
-    assert LAUNCH_FAILURES not in measure_capacity(unread, STATE, None, NOW)
 
 
-def test_no_groups_make_no_metrics():
-    assert measure_capacity(ClusterObservation(), None, None, NOW) == {}
-
-
-class Seen:
-    """Observations of an invocation."""
-
-    def __init__(self, observed, *, has_read_state):
-        self.cluster = observed
-        self.state = None
-        self.adjustment = None
-        self.candidates_tried = 0
-        self.has_read_state = has_read_state
+def see(*, has_read_state):
+    """Return the observations of an invocation."""
+    return SimpleNamespace(
+        cluster=observe(), state=None, adjustment=None, candidates_tried=0, has_read_state=has_read_state
+    )
 
 
 def fail():
@@ -182,14 +173,14 @@ def fail():
 
 def test_the_state_is_read_only_when_it_is_not_known_and_the_groups_are_old(caplog):
     caplog.set_level(logging.INFO, "capacity_adjuster")
-    log_capacity(Seen(observe(), has_read_state=True), NOW, fail)
-    log_capacity(Seen(observe(), has_read_state=False), NOW - 700 + PATIENCE_SECONDS - 1, fail)
-    log_capacity(Seen(observe(), has_read_state=False), NOW, lambda: FORMED)
+    log_capacity(see(has_read_state=True), NOW, fail)
+    log_capacity(see(has_read_state=False), NOW - 700 + PATIENCE_SECONDS - 1, fail)
+    log_capacity(see(has_read_state=False), NOW, lambda: FORMED)
     pending = [record.metrics.get(FORMATION_PENDING_SECONDS) for record in caplog.records]
     assert pending == [700, None, 0]
     assert caplog.records[2].generation == 2
 
 
 def test_a_measure_that_fails_is_logged_and_no_more(caplog):
-    log_capacity(Seen(observe(), has_read_state=False), NOW, fail)
+    log_capacity(see(has_read_state=False), NOW, fail)
     assert caplog.messages == ["could not measure the capacity"]

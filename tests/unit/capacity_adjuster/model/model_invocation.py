@@ -43,25 +43,19 @@ NAMES = {
 RESERVATION = "cr-0123456789abcdef0"
 
 
-def invoke(world, *, crash_at=None, lag=0.0, meanwhile=(), message_id=""):
-    """Run one invocation of the adjuster; return it, with what it said."""
-    invocation = Invocation(world, crash_at=crash_at, lag=lag, meanwhile=list(meanwhile))
-    invocation.attempt(lambda: invocation.run(message_id))
-    return invocation
+def invoke(world, *, kind=None, message_id="", **options):
+    """Run one invocation of the adjuster; return it, with its outcome."""
+    return (kind or Invocation)(world, **options).attempt(lambda invocation: invocation.run(message_id))
 
 
-def warn(world, *, crash_at=None):
+def warn(world, **options):
     """Run one invocation for the warning that the capacity block ends; return it."""
-    invocation = Invocation(world, crash_at=crash_at, lag=0.0, meanwhile=[])
-    invocation.attempt(invocation.announce)
-    return invocation
+    return Invocation(world, **options).attempt(lambda invocation: invocation.announce())
 
 
-def ask(world, event, *, crash_at=None, lag=0.0, meanwhile=()):
+def ask(world, event, *, kind=None, **options):
     """Run one invocation for a request of CloudFormation; return it."""
-    invocation = Invocation(world, crash_at=crash_at, lag=lag, meanwhile=list(meanwhile))
-    invocation.attempt(lambda: invocation.answer_stack(event))
-    return invocation
+    return (kind or Invocation)(world, **options).attempt(lambda invocation: invocation.answer_stack(event))
 
 
 class SeenBlock:
@@ -95,7 +89,7 @@ class Invocation:
         meanwhile: Pairs of a call's number and what happens in the world before it.
     """
 
-    def __init__(self, world, *, crash_at, lag, meanwhile):
+    def __init__(self, world, *, crash_at=None, lag=0.0, meanwhile=()):
         self.world = world
         self.crash_at = crash_at
         self.lag = lag
@@ -110,11 +104,12 @@ class Invocation:
         self.seen_by_hand = frozenset()
 
     def attempt(self, work):
-        """Work until the end, or until it dies."""
+        """Work until the end, or until it dies; return it."""
         try:
-            self.outcome = work()
+            self.outcome = work(self)
         except (Crash, RuntimeError, TimeoutError):
             self.outcome = "crashed"
+        return self
 
     @property
     def adapters(self):

@@ -1,10 +1,8 @@
 """
 The histories that a search found for faults of the adjuster, with the least in them that still shows the fault.
 
-Each is played as a check, and must break no promise. A search seldom meets them by itself.
+Each is played on its state machine, and must break no promise. A search seldom meets them by itself.
 """
-
-import functools
 
 from cluster_machine import ClusterMachine
 from request_machine import RequestMachine
@@ -12,122 +10,77 @@ from stop_machine import StopMachine
 
 from deeplearning_contract.names import NodeRole
 
-RECORDED = []
-"""Every history of this module, to be played as a check."""
+CALL = {"crash": None, "lag": 0.0, "meanwhile": []}
 
 
-def record(machine):
-    """Make a history a check: it plays the steps on a state machine, and looks at what has come of them."""
-
-    def make_check(history):
-        @functools.wraps(history)
-        def play():
-            state = machine()
-            history(state)
-            state.revisions_follow_each_other()
-            state.teardown()
-
-        RECORDED.append(play)
-        return play
-
-    return make_check
+def begin(**options):
+    """Return the first step of the cluster machine, which is plain in all else."""
+    plain = {"minimum": 0, "workers": 0, "spare": 0, "late": None, "hook": "", "master": "", "fate": ""}
+    return "begin", {**plain, "is_manned": False, **options}
 
 
-begin_stop = functools.partial(StopMachine.begin, fate="", is_manned=False)
-begin_request = functools.partial(
-    RequestMachine.begin, minimum=0, workers=0, fate="", stop_after=0, block="", crash=None, lag=0.0, meanwhile=[]
-)
-ask = functools.partial(RequestMachine.stack_asks, crash=None, is_crashed_again=False, lag=0.0, meanwhile=[])
+def begin_stop(workers, stop_after):
+    return "begin", {"workers": workers, "stop_after": stop_after, "fate": "", "is_manned": False}
 
 
-def begin(state, *, minimum=0, workers=0, fate="", is_manned=False):
-    """Begin with what is plain in all else."""
-    state.begin(
-        minimum=minimum, workers=workers, spare=0, late=None, hook="", master="", fate=fate, is_manned=is_manned
-    )
+def begin_request(*, is_manned=False):
+    plain = {"minimum": 0, "workers": 0, "fate": "", "stop_after": 0, "block": ""}
+    return "begin", {**plain, "is_manned": is_manned, **CALL}
 
 
-@record(ClusterMachine)
-def a_master_alone(state):
-    begin(state)
+def ask(workers, **options):
+    return "stack_asks", {"workers": workers, "is_crashed_again": False, **CALL, **options}
 
 
-@record(ClusterMachine)
-def a_worker_without_which_it_goes_on(state):
-    begin(state, workers=1, fate="capacity")
+def lose(role, progress, outcome=""):
+    return "node_dies", {"role": role, "progress": progress, "outcome": outcome}
 
 
-@record(ClusterMachine)
-def a_worker_without_which_it_fails(state):
-    begin(state, minimum=1, workers=1, fate="capacity")
+def use_up_budget(*, is_redelivered):
+    return "budget_is_used_up", {"is_redelivered": is_redelivered, **CALL}
 
 
-@record(ClusterMachine)
-def a_look_before_the_launch_fails(state):
-    begin(state, workers=1, fate="capacity")
-    state.tick(crash=None, lag=0.0, meanwhile=[])
-
-
-@record(ClusterMachine)
-def a_worker_dies_and_has_no_successor(state):
-    begin(state, workers=3)
-    state.node_dies(role=NodeRole.WORKER, progress=3, outcome="capacity")
-
-
-@record(ClusterMachine)
-def the_master_dies_and_has_no_successor(state):
-    begin(state, fate="capacity")
-    state.node_dies(role=NodeRole.MASTER, progress=0, outcome="")
-
-
-@record(ClusterMachine)
-def one_worker_dies_before_it_joins(state):
-    begin(state, workers=1)
-    state.launches_end(role=NodeRole.WORKER, ends=[""], listed=False)
-    state.node_dies(role=NodeRole.WORKER, progress=0, outcome="")
-
-
-@record(ClusterMachine)
-def three_workers_die_before_they_join(state):
-    begin(state, workers=1, is_manned=True)
-    state.workers_die_at_each_boot(times=3)
-
-
-@record(RequestMachine)
-def a_master_is_asked_for(state):
-    begin_request(state, is_manned=False)
-
-
-@record(RequestMachine)
-def more_is_asked_for_than_the_group_takes(state):
-    begin_request(state, is_manned=False)
-    ask(state, workers=4)
-
-
-@record(RequestMachine)
-def an_update_dies_and_the_next_one_reads_what_is_old(state):
-    begin_request(state, is_manned=True)
-    ask(state, workers=0)
-    ask(state, workers=1)
-    ask(state, workers=0, crash=0)
-    ask(state, workers=1, lag=3.0)
-
-
-@record(StopMachine)
-def the_time_is_over(state):
-    begin_stop(state, workers=1, stop_after=120)
-
-
-@record(StopMachine)
-def the_budget_is_used_up_and_told_twice(state):
-    begin_stop(state, workers=0, stop_after=0)
-    state.budget_is_used_up(crash=None, is_redelivered=True, lag=0.0, meanwhile=[])
-
-
-@record(StopMachine)
-def the_budget_is_used_up_while_the_stack_is_deleted(state):
-    begin_stop(state, workers=1, stop_after=3600)
-    state.minutes_pass(minutes=8)
-    state.minutes_pass(minutes=3)
-    state.stack_is_deleted()
-    state.budget_is_used_up(crash=None, is_redelivered=False, lag=0.0, meanwhile=[])
+RECORDED = {
+    "a master alone": [ClusterMachine, begin()],
+    "a worker without which it goes on": [ClusterMachine, begin(workers=1, fate="capacity")],
+    "a worker without which it fails": [ClusterMachine, begin(minimum=1, workers=1, fate="capacity")],
+    "a look before the launch fails": [ClusterMachine, begin(workers=1, fate="capacity"), ("tick", CALL)],
+    "a worker dies and has no successor": [ClusterMachine, begin(workers=3), lose(NodeRole.WORKER, 3, "capacity")],
+    "the master dies and has no successor": [ClusterMachine, begin(fate="capacity"), lose(NodeRole.MASTER, 0)],
+    "one worker dies before it joins": [
+        ClusterMachine,
+        begin(workers=1),
+        ("launches_end", {"role": NodeRole.WORKER, "ends": [""], "listed": False}),
+        lose(NodeRole.WORKER, 0),
+    ],
+    "three workers die before they join": [
+        ClusterMachine,
+        begin(workers=1, is_manned=True),
+        ("workers_die_at_each_boot", {"times": 3}),
+    ],
+    "a master is requested": [RequestMachine, begin_request()],
+    "more is requested than the group takes": [RequestMachine, begin_request(), ask(4)],
+    "an update dies and the next one reads what is old": [
+        RequestMachine,
+        begin_request(is_manned=True),
+        ask(0),
+        ask(1),
+        ask(0, crash=0),
+        ask(1, lag=3.0),
+    ],
+    "the time is over": [StopMachine, begin_stop(1, 120)],
+    "the budget is used up, and its message comes twice": [
+        StopMachine,
+        begin_stop(0, 0),
+        use_up_budget(is_redelivered=True),
+    ],
+    "the budget is used up while the stack is deleted": [
+        StopMachine,
+        begin_stop(1, 3600),
+        ("minutes_pass", {"minutes": 8}),
+        ("minutes_pass", {"minutes": 3}),
+        ("stack_is_deleted", {}),
+        use_up_budget(is_redelivered=False),
+    ],
+}
+"""Name -> state machine and the steps that are played on it: rules and their options."""

@@ -5,8 +5,9 @@ Promises `A` are those of the search; each is checked against the truth at the c
 """
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from model_invocation import Invocation
+from model_invocation import Invocation, ask, invoke
 from scaling_model import ModelGroup, World
 
 from capacity_adjuster.policy.candidate_search import Stage
@@ -287,18 +288,12 @@ class SearchInvocation(Invocation):
         self.call("send_event", effect)
 
 
-def search_invoke(world, *, crash_at=None, lag=0.0, meanwhile=(), message_id=""):
-    """Run one invocation in a world of several candidates; return it."""
-    invocation = SearchInvocation(world, crash_at=crash_at, lag=lag, meanwhile=list(meanwhile))
-    invocation.attempt(lambda: invocation.run(message_id))
-    return invocation
+search_invoke = partial(invoke, kind=SearchInvocation)
+search_ask = partial(ask, kind=SearchInvocation)
 
 
-def search_ask(world, event, *, crash_at=None, lag=0.0, meanwhile=()):
-    """Run one invocation for a request of the stack in a world of several candidates; return it."""
-    invocation = SearchInvocation(world, crash_at=crash_at, lag=lag, meanwhile=list(meanwhile))
-    invocation.attempt(lambda: invocation.answer_stack(event))
-    return invocation
+def ask_for_four(world, **options):
+    return search_ask(world, world.stack_request("Update", 4), **options)
 
 
 def refuse_all(*tags, refusal="capacity"):

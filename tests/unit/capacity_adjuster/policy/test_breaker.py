@@ -1,11 +1,10 @@
-"""The breaker, rule by rule, on values, and its record."""
+"""The breaker, rule by rule, on values."""
 
 from dataclasses import replace
 
 import pytest
 from test_decision import MASTER, NOW, WORKERS, launch, nodes
 
-from capacity_adjuster.aws.state_table import StateTable
 from capacity_adjuster.policy.breaker import (
     FAILURE_SECONDS,
     MOST_FAILURES,
@@ -17,16 +16,9 @@ from capacity_adjuster.policy.breaker import (
     judge_breaker,
     needs_record,
 )
-from capacity_adjuster.policy.decision import (
-    Outcome,
-    Resume,
-    Wait,
-    decide,
-)
+from capacity_adjuster.policy.decision import Outcome, Resume, Wait, decide
 from capacity_adjuster.policy.observation import ClusterObservation, Instance, needs_activities
-from capacity_adjuster.policy.requested_capacity import RequestedCapacity
 from capacity_adjuster.policy.shrink_record import LONGEST_LEASE_SECONDS, Adjustment
-from capacity_adjuster.policy.stop_policy import StopRecord
 from deeplearning_contract.cluster_state import ClusterState, Departure, Phase
 from deeplearning_contract.membership import Member
 from deeplearning_contract.reason import Reason
@@ -54,6 +46,10 @@ def member(number):
     return Member(f"i-{number:08x}", f"10.0.0.{number}", 0, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA")
 
 
+def lose_three(cause):
+    return replace(WORKERS, activities=tuple(lose(number, cause=cause) for number in (11, 12, 13)))
+
+
 LOST = replace(WORKERS, activities=(launch(0), lose(11), lose(12), lose(13)))
 FORMED = ClusterState(
     "training", 3, 1, Phase.FORMED, 4, ("i-00000064",), members=(member(100), member(1)), user_key=member(1).host_key
@@ -65,8 +61,7 @@ HELD = replace(LOST, suspended=frozenset({"Launch"}))
 
 @pytest.mark.parametrize("cause", CAUSES)
 def test_three_workers_that_a_health_check_took_trip_it(cause):
-    lost = replace(LOST, activities=tuple(lose(number, cause=cause) for number in (11, 12, 13)))
-    decision = judge_breaker(lost, FORMED, ARMED, NOW)
+    decision = judge_breaker(lose_three(cause), FORMED, ARMED, NOW)
     assert isinstance(decision, Trip)
     assert decision.failed == ("i-0000000b", "i-0000000c", "i-0000000d")
     assert (decision.breaker.revision, decision.breaker.is_tripped) == (3, True)
@@ -77,31 +72,34 @@ def test_three_workers_that_a_health_check_took_trip_it(cause):
     assert not decision.breaker.reason.cause.endswith(".")
 
 
-@pytest.mark.parametrize("cause", OTHER_CAUSES)
-def test_a_termination_by_a_user_or_a_refresh_is_no_failure(cause):
-    gone = replace(LOST, activities=tuple(lose(number, cause=cause) for number in (11, 12, 13)))
-    assert judge_breaker(gone, FORMED, ARMED, NOW) is None
+DEPARTED = replace(FORMED, departed=(Departure("i-0000000b", 2, "died"),))
 
 
 @pytest.mark.parametrize(
-    "workers",
+    ("workers", "state", "breaker"),
     [
-        replace(LOST, activities=LOST.activities[:3]),
-        replace(LOST, activities=(lose(11), lose(11), lose(11))),
-        replace(LOST, activities=(lose(1), lose(12), lose(13))),
-        replace(LOST, activities=(lose(11, at=500 - FAILURE_SECONDS - 1), lose(12), lose(13))),
-        replace(LOST, activities=None),
+        *((lose_three(cause), FORMED, ARMED) for cause in OTHER_CAUSES),
+        (replace(LOST, activities=LOST.activities[:3]), FORMED, ARMED),
+        (replace(LOST, activities=(lose(11), lose(11), lose(11))), FORMED, ARMED),
+        (replace(LOST, activities=(lose(1), lose(12), lose(13))), FORMED, ARMED),
+        (replace(LOST, activities=(lose(11, at=500 - FAILURE_SECONDS - 1), lose(12), lose(13))), FORMED, ARMED),
+        (replace(LOST, activities=None), FORMED, ARMED),
+        (LOST, DEPARTED, ARMED),
+        (LOST, FORMED, replace(ARMED, members=(*ARMED.members, "i-0000000c"))),
+        (replace(LOST, desired=100), FORMED, ARMED),
     ],
-    ids=["two", "the same thrice", "a member among them", "an old one among them", "not read"],
-)
-def test_less_than_three_within_half_an_hour_do_not(workers):
-    assert judge_breaker(workers, FORMED, ARMED, NOW) is None
+    ids=["scale-in", "user", "refresh", "no cause", "two", "the same thrice", "a member", "an old one", "not read",
+         "a departed member", "a recorded member", "three of a hundred"],
+)  # fmt: skip
+def test_fewer_than_three_failures_of_newcomers_within_half_an_hour_do_not_trip_it(workers, state, breaker):
+    assert judge_breaker(workers, state, breaker, NOW) is None
 
 
-def test_a_member_that_left_is_known_by_the_departures_and_by_the_record():
-    departed = replace(FORMED, departed=(Departure("i-0000000b", 2, "died"),))
-    assert judge_breaker(LOST, departed, ARMED, NOW) is None
-    assert judge_breaker(LOST, FORMED, replace(ARMED, members=(*ARMED.members, "i-0000000c")), NOW) is None
+def test_five_failures_trip_it_in_a_group_of_a_hundred():
+    lost = replace(LOST, desired=100, activities=tuple(lose(number) for number in range(11, 16)))
+    five = judge_breaker(lost, FORMED, ARMED, NOW)
+    assert isinstance(five, Trip)
+    assert "(i-0000000b, i-0000000c, i-0000000d, …)" in five.breaker.reason.cause
 
 
 def test_members_are_remembered_and_forgotten_only_when_nothing_names_them():
@@ -170,59 +168,3 @@ def test_its_record_is_read_only_where_it_can_matter():
 def test_a_node_that_goes_has_its_groups_activities_read(lifecycle, health):
     going = replace(WORKERS, instances=(*nodes(2), Instance("i-00000009", lifecycle, health), *nodes(1, "Pending", 20)))
     assert needs_activities(going, (going, MASTER))
-
-
-class Table:
-    """One item, with DynamoDB's conditions left to their own test."""
-
-    def __init__(self):
-        self.items = {}
-
-    def put_item(self, *, Item, **_):  # noqa: N803 - boto3's name
-        self.items[Item["cluster"]["S"]] = Item
-
-    def get_item(self, *, Key, **_):  # noqa: N803 - boto3's name
-        return {"Item": self.items.get(Key["cluster"]["S"], {})}
-
-
-@pytest.mark.fault(28)
-def test_a_verdict_on_fifteen_thousand_nodes_survives_its_items():
-    table = Table()
-    records = StateTable(table, "state", "training")
-    names = tuple(f"i-{number:017x}" for number in range(15_000))
-    state = ClusterState("training", 1, 1, Phase.LAUNCHED, 15_000, names)
-    assert records.write_state(state)
-    assert records.read_state() == state
-    assert all(len(str(item)) < 400_000 for item in table.items.values())
-    assert len(table.items) > 1, "one item would not have held it"
-
-
-def test_the_record_survives_its_item():
-    table = Table()
-    records = StateTable(table, "state", "training")
-    assert records.read(Breaker) is None
-    records.write(TRIPPED)
-    assert records.read(Breaker) == TRIPPED
-    assert set(table.items) == {"training#breaker"}
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [("adjustment", Adjustment), ("breaker", Breaker), ("stop", StopRecord), ("request", RequestedCapacity)],
-)
-def test_an_unreadable_record_is_replaced_and_delays_nothing(name, kind):
-    table = Table()
-    records = StateTable(table, "state", "training")
-    table.items[f"training#{name}"] = {"cluster": {"S": f"training#{name}"}, "revision": {"N": "7"}}
-    blank = records.read(kind)
-    assert (blank.revision, blank.lease_until) == (7, 0)
-    assert records.write(replace(blank, revision=8))
-
-
-def test_some_bad_hosts_among_hundreds_do_not_trip_it():
-    large = replace(LOST, desired=100)
-    assert isinstance(judge_breaker(LOST, FORMED, ARMED, NOW), Trip)
-    assert not isinstance(judge_breaker(large, FORMED, ARMED, NOW), Trip)
-    five = judge_breaker(replace(large, activities=tuple(lose(number) for number in range(11, 16))), FORMED, ARMED, NOW)
-    assert isinstance(five, Trip)
-    assert "(i-0000000b, i-0000000c, i-0000000d, …)" in five.breaker.reason.cause

@@ -8,12 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capacity_adjuster.policy.activity import Activity
-from capacity_adjuster.policy.failure_reason import (
-    Shortfall,
-    explain_failure,
-    explain_shrink,
-    explain_wait,
-)
+from capacity_adjuster.policy.failure_reason import Shortfall, explain_failure, explain_shrink, explain_wait
 from deeplearning_contract.launch_failures import LAUNCH_FAILURE_KINDS, Scope, classify_failure
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.reason import MAX_REASON
@@ -28,6 +23,8 @@ cloudlaunch#150; kops#3606 saw it among scaling activities. Throttling is cdk-gi
 quota without a name layer0#273's. A Capacity Block that is not active is of the Amazon EC2 Auto Scaling User Guide,
 "Troubleshoot instance launch failures".
 """
+
+VCPUS = MESSAGES["VcpuLimitExceeded"][0]
 
 
 def fail(message, zone=""):
@@ -87,37 +84,31 @@ def test_says_how_far_it_came_why_and_what_to_do():
         "not enough free addresses in subnet 'subnet-1' to satisfy the requested number of instances; free addresses "
         "in the subnet, or use a larger one, or lower workers.min_capacity"
     )
-
-
-def test_a_smaller_cluster_is_explained_alike():
-    explained = explain_shrink(Shortfall(NodeRole.WORKER, 3, 4, 2), fail(MESSAGES["Unsupported"][1]))
-    reason = str(explained)
-    assert explained.remedy == explain_failure(SHORTFALL, fail(MESSAGES["Unsupported"][1])).remedy != ""
-    assert reason.startswith(
+    assert explain_failure(SHORTFALL, fail("no capacity for type X.")).cause.endswith(": no capacity for type X")
+    unsupported = fail(MESSAGES["Unsupported"][1])
+    smaller = explain_shrink(Shortfall(NodeRole.WORKER, 3, 4, 2), unsupported)
+    assert smaller.remedy == explain_failure(SHORTFALL, unsupported).remedy != ""
+    assert smaller.cause.startswith(
         "3 of 4 workers launched, at least 2 were required: Unsupported: The requested configuration"
     )
 
 
 @pytest.mark.fault(5)
 @pytest.mark.parametrize(
-    ("instance_type", "quota"),
+    ("instance_type", "quota", "message"),
     [
-        ("p3dn.24xlarge", "Running On-Demand P instances"),
-        ("g5.xlarge", "Running On-Demand G and VT instances"),
-        ("trn1.32xlarge", "Running On-Demand Trn instances"),
-        ("c5.large", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"),
-        ("u-6tb1.metal", "Running On-Demand High Memory instances"),
-        ("q9.large", "Running On-Demand instances of the type's family"),
+        ("p3dn.24xlarge", "Running On-Demand P instances", VCPUS),
+        ("g5.xlarge", "Running On-Demand G and VT instances", VCPUS),
+        ("trn1.32xlarge", "Running On-Demand Trn instances", VCPUS),
+        ("c5.large", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", VCPUS),
+        ("u-6tb1.metal", "Running On-Demand High Memory instances", VCPUS),
+        ("q9.large", "Running On-Demand instances of the type's family", VCPUS),
+        ("c5.large", "Running On-Demand P instances", "VcpuLimitExceeded for p5.48xlarge"),
     ],
 )
-def test_names_the_quota_of_the_type(instance_type, quota):
-    reason = str(explain_failure(SHORTFALL, fail(MESSAGES["VcpuLimitExceeded"][0]), {instance_type}))
+def test_names_the_quota_of_the_type_that_the_message_names_or_else_of_those_that_run(instance_type, quota, message):
+    reason = str(explain_failure(SHORTFALL, fail(message), {instance_type}))
     assert f'request an increase of the EC2 quota "{quota}" in Service Quotas' in reason
-
-
-def test_a_type_that_the_message_names_comes_first():
-    reason = str(explain_failure(SHORTFALL, fail("VcpuLimitExceeded for p5.48xlarge"), {"c5.large"}))
-    assert "Running On-Demand P instances" in reason
 
 
 @pytest.mark.parametrize(
@@ -157,7 +148,3 @@ def test_a_long_message_keeps_the_remedy():
     reason = str(explain_failure(SHORTFALL, fail("The key pair 'x' does not exist. " * 100)))
     assert len(reason) == MAX_REASON
     assert reason.endswith("...; choose a key_pair that exists in this region, or none")
-
-
-def test_only_the_full_stop_of_a_message_is_left_out():
-    assert explain_failure(SHORTFALL, fail("no capacity for type X.")).cause.endswith(": no capacity for type X")

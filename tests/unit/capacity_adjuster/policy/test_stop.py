@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -20,7 +19,6 @@ from capacity_adjuster.policy.stop_policy import (
     judge_stop,
     plan_notice,
 )
-from deeplearning_contract.document import ContractError, parse_record
 from deeplearning_contract.names import NodeRole
 from deeplearning_contract.settings import AdjusterSettings
 
@@ -131,19 +129,14 @@ def test_any_event_is_read_as_a_budget_message_or_as_none(event):
     assert read_budget_message(event, BUDGET_TOPIC) == ""
 
 
-def test_the_record_is_read_as_it_was_written_and_nothing_else_is():
-    record = StopRecord(3, 1, "deadline", "m-1", 5, 0)
-    assert parse_record(StopRecord, json.dumps(asdict(record)), "stop") == record
-    with pytest.raises(ContractError, match=r"stop.counted_from must be of type int"):
-        parse_record(StopRecord, '{"revision": 1, "counted_from": "1"}', "stop")
-
-
-def test_the_ends_travel_through_the_environment():
-    chosen = choose()
+def test_the_ends_and_the_capacity_block_travel_through_the_environment():
+    chosen = dataclasses.replace(choose(), capacity_reservation_id="cr-1")
     assert AdjusterSettings.from_environment(chosen.to_environment()) == chosen
     never = AdjusterSettings("c", "t", "q", "u", 0, 0)
     assert AdjusterSettings.from_environment(never.to_environment()) == never
-    assert not {"DEEPLEARNING_STOP_AFTER_SECONDS", "DEEPLEARNING_BUDGET_TOPIC_ARN"} & never.to_environment().keys()
+    optional = {"STOP_AFTER_SECONDS", "BUDGET_TOPIC_ARN", "CAPACITY_RESERVATION_ID"}
+    assert not {f"DEEPLEARNING_{name}" for name in optional} & never.to_environment().keys()
+    assert {f"DEEPLEARNING_{name}" for name in optional} <= chosen.to_environment().keys()
     assert (never.has_end, chosen.has_end) == (False, True)
 
 

@@ -66,9 +66,16 @@ def test_a_rank_whose_hosts_file_is_not_that_of_the_job_is_named(count, hosts):
 def test_a_resumed_job_takes_the_steps_after_its_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setenv("DEEPLEARNING_CHECKPOINT_PATH", str(tmp_path))
-    take_steps(3)
+    take_steps(3, [])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["epochs-00001", "epochs-00002", "epochs-00003"]
     (tmp_path / "epochs-00001").unlink()
     monkeypatch.setenv("DEEPLEARNING_RESUME_FROM", str(tmp_path / "epochs-00003"))
-    take_steps(4)
+    take_steps(4, [])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["epochs-00002", "epochs-00003", "epochs-00004"]
+
+
+def test_a_worker_that_is_lost_ends_the_job():
+    chief, worker = socket.socketpair()
+    worker.close()
+    with chief, pytest.raises(SystemExit, match="all ranks must answer in step 1, one has ended"):
+        take_steps(2, [chief])
