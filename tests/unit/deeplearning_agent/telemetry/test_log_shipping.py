@@ -335,9 +335,10 @@ def test_an_event_waits_for_the_end_of_an_outage_while_lines_go_on(outlet):
     outlet.run(300)
     assert not outlet.queue.has_events
     assert outlet.events.calls == {"put_events": 4}
-    outlet.say("formed again", event=FORMED)
-    outlet.run(2)
-    assert outlet.events.calls == {"put_events": 5}, "without an outage it is sent at once"
+    for calls in (5, 6):
+        outlet.say("formed again", event=FORMED)
+        outlet.run(2)
+        assert outlet.events.calls == {"put_events": calls}, "without an outage it is sent at once"
     assert not outlet.queue.has_events
 
 
