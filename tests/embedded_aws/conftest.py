@@ -110,9 +110,9 @@ class CloudProcess:
             )
         return self._clients[made]
 
-    def physical_id(self, logical_id):
-        """Return the physical id of a resource of the sample stack, once it has one."""
-        describe = partial(self.client("cloudformation").describe_stack_resources, StackName="sample")
+    def physical_id(self, logical_id, stack="sample"):
+        """Return the physical id of a resource of a stack, once it has one."""
+        describe = partial(self.client("cloudformation").describe_stack_resources, StackName=stack)
 
         def find():
             ids = {row["LogicalResourceId"]: row.get("PhysicalResourceId") for row in describe()["StackResources"]}
@@ -179,10 +179,10 @@ class CloudProcess:
         self._lines.put(None)
 
 
-def write_assembly(folder, template, environment="aws://unknown-account/unknown-region", tags=None):
+def write_assembly(folder, template, environment="aws://unknown-account/unknown-region", tags=None, name="sample"):
     """Write a cloud assembly with one stack, as CDK does."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "sample.template.json").write_text(json.dumps(template))
+    (folder / f"{name}.template.json").write_text(json.dumps(template))
     shutil.copytree(HERE / "sample_function", folder / "asset.sample", ignore=shutil.ignore_patterns("__pycache__"))
     bucket = "cdk-hnb659fds-assets-${AWS::AccountId}-${AWS::Region}"
     files = {
@@ -191,18 +191,18 @@ def write_assembly(folder, template, environment="aws://unknown-account/unknown-
             "destinations": {"here": {"bucketName": bucket, "objectKey": "sample-function.zip"}},
         },
         "template": {
-            "source": {"path": "sample.template.json", "packaging": "file"},
+            "source": {"path": f"{name}.template.json", "packaging": "file"},
             "destinations": {"here": {"bucketName": bucket, "objectKey": "template.json"}},
         },
     }
-    (folder / "sample.assets.json").write_text(json.dumps({"version": "55.0.0", "files": files}))
+    (folder / f"{name}.assets.json").write_text(json.dumps({"version": "55.0.0", "files": files}))
     artifacts = {
-        "sample.assets": {"type": "cdk:asset-manifest", "properties": {"file": "sample.assets.json"}},
-        "sample": {
+        f"{name}.assets": {"type": "cdk:asset-manifest", "properties": {"file": f"{name}.assets.json"}},
+        name: {
             "type": "aws:cloudformation:stack",
             "environment": environment,
-            "properties": {"templateFile": "sample.template.json"} | ({"tags": tags} if tags else {}),
-            "dependencies": ["sample.assets"],
+            "properties": {"templateFile": f"{name}.template.json"} | ({"tags": tags} if tags else {}),
+            "dependencies": [f"{name}.assets"],
         },
     }
     (folder / "manifest.json").write_text(json.dumps({"version": "55.0.0", "artifacts": artifacts}))
