@@ -137,8 +137,21 @@ class Site:
     def __init__(self, cloud, write):
         self.cloud = cloud
         self._write = write
+        self._blocks = itertools.count()
         rows = cloud.client("cloudformation").describe_stack_resources(StackName="sample")["StackResources"]
         self.ids = {row["LogicalResourceId"]: row["PhysicalResourceId"] for row in rows} | cloud.end()["outputs"]
+
+    def move(self):
+        """Make a subnet for the next test, since the interfaces of ended instances stay in theirs."""
+        ec2 = self.cloud.client("ec2")
+        subnet = ec2.create_subnet(
+            VpcId=self.ids["Vpc"],
+            CidrBlock=f"10.0.{100 + next(self._blocks)}.0/28",
+            AvailabilityZone="us-east-1a",
+            TagSpecifications=[{"ResourceType": "subnet", "Tags": [MARK]}],
+        )["Subnet"]["SubnetId"]
+        ec2.associate_route_table(RouteTableId=self.ids["Table"], SubnetId=subnet)
+        self.ids["Subnet"] = subnet
 
     def describe(self, **cluster):
         """Return the properties of a cluster in CloudFormation, with ids of the site."""
@@ -249,6 +262,7 @@ OPTIONS = {
 def site(share, open_site):
     """The site of most tests."""
     shared = share("site", lambda: open_site(**OPTIONS))
+    shared.move()
     yield shared
     shared.clear()
 
@@ -293,7 +307,7 @@ def test_an_instance_is_launched_as_the_template_says(running):
     sample = running()
     master = sample.master.machine
     assert master["login_user"] == "hadoop"
-    assert master["address"].startswith("10.0.0.")
+    assert master["address"].startswith("10.0.1")
     assert (master["instance_type"], sample.cores[0].machine["instance_type"]) == ("m5.xlarge", "c5.2xlarge")
     assert master["tags"]["team"] == "learning"
     assert master["tags"]["aws:elasticmapreduce:job-flow-id"] == sample.id
@@ -457,7 +471,7 @@ def test_a_cluster_that_is_not_kept_alive_ends_with_its_last_step(deploy):
     sample.cloud.observation("Cluster CREATE_COMPLETE")
     sample.master.end_step(order["id"])
     assert sample.wait_for("TERMINATED") == {"Code": "ALL_STEPS_COMPLETED", "Message": "Steps completed"}
-    assert sample.cloud.end(sample.stack)["outputs"]["Master"].startswith("ip-10-0-0-")
+    assert sample.cloud.end(sample.stack)["outputs"]["Master"].startswith("ip-10-0-1")
     assert set(sample.instances().values()) == {"TERMINATED"}
     with pytest.raises(ClientError, match="A job flow that is shutting down, terminated, or finished may not be mod"):
         sample.add_steps(make_step("late", "true"))
