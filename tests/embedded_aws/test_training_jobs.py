@@ -620,7 +620,10 @@ def test_an_output_that_names_no_bucket_fails_the_upload(sample):
 def unlaunched(share, deploy):
     """An AWS that launches no instance in the time of a test, with a quota."""
     options = {"pace": {"launch": 600.0}, "training_limits": {"quota": 3}}
-    return share("unlaunched", lambda: deploy(**options)).begin()
+    shared = share("unlaunched", lambda: deploy(**options)).begin()
+    yield shared
+    for job in shared.api.list_training_jobs(StatusEquals="InProgress")["TrainingJobSummaries"]:
+        shared.api.stop_training_job(TrainingJobName=job["TrainingJobName"])
 
 
 def test_a_job_is_stopped_before_it_trains(unlaunched):
@@ -641,8 +644,6 @@ def test_a_job_beyond_the_quota_is_refused_in_sagemakers_words(unlaunched):
         "of 2 Instances and a request delta of 2 Instances."
     )
     assert unlaunched.start(name="on-spot", **SPOT)  # Its quota is another one.
-    unlaunched.stop()
-    unlaunched.end()
 
 
 def test_jobs_are_listed_in_pages_by_name_status_and_order(deploy):
