@@ -189,6 +189,10 @@ class Site:
         name, answer = self.begin(**cluster)
         if isinstance(answer, str):
             return answer
+        # Nobody would bootstrap the nodes of a cluster that starts, and the stack would never end.
+        ends = (("boot", ""), ("observation", f"{name} ROLLBACK_COMPLETE"))
+        line = self.cloud.next(lambda line: any(line["kind"] == kind and text in str(line) for kind, text in ends))
+        assert line["kind"] == "observation", "the cluster starts"
         outcome = self.cloud.end(name)
         assert outcome["status"] == "ROLLBACK_COMPLETE", outcome["reason"]
         return outcome["reason"]
