@@ -39,11 +39,20 @@ class CloudProcess:
         self._reader.start()
         self._backlog = []
         self.endpoint = ""
+        self.openings = 0
+        self._clients = {}
 
     def open(self, **options):
         """Start an embedded AWS with options, after the one before it was stopped."""
         pace = {"reaction": 0.05, "launch": 0.05, "failure": 0.05, "termination": 0.05, "notification_gap": 0.02}
         self.command("open", options={**options, "pace": pace | options.get("pace", {})})
+        self._backlog.clear()
+        self._clients.clear()
+        self.openings += 1
+
+    def forget(self):
+        """Drop all that was told so far."""
+        self.command("report")  # Its answer comes after everything that was told before.
         self._backlog.clear()
 
     def command(self, do, **content):
@@ -93,12 +102,17 @@ class CloudProcess:
             "aws_secret_access_key": machine["secret_access_key"] if machine else "any",
             "aws_session_token": machine["session_token"] if machine else None,
         }
-        config = Config(retries={"total_max_attempts": 1}, proxies={}, read_timeout=GENEROUS_SECONDS)
-        return boto3.client(service, region_name="us-east-1", endpoint_url=self.endpoint, config=config, **keys)
+        made = (service, self.endpoint, *keys.values())
+        if made not in self._clients:  # One takes as much CPU as twenty calls.
+            config = Config(retries={"total_max_attempts": 1}, proxies={}, read_timeout=GENEROUS_SECONDS)
+            self._clients[made] = boto3.client(
+                service, region_name="us-east-1", endpoint_url=self.endpoint, config=config, **keys
+            )
+        return self._clients[made]
 
-    def physical_id(self, logical_id):
-        """Return the physical id of a resource of the sample stack, once it has one."""
-        describe = partial(self.client("cloudformation").describe_stack_resources, StackName="sample")
+    def physical_id(self, logical_id, stack="sample"):
+        """Return the physical id of a resource of a stack, once it has one."""
+        describe = partial(self.client("cloudformation").describe_stack_resources, StackName=stack)
 
         def find():
             ids = {row["LogicalResourceId"]: row.get("PhysicalResourceId") for row in describe()["StackResources"]}
@@ -165,10 +179,10 @@ class CloudProcess:
         self._lines.put(None)
 
 
-def write_assembly(folder, template, environment="aws://unknown-account/unknown-region", tags=None):
+def write_assembly(folder, template, environment="aws://unknown-account/unknown-region", tags=None, name="sample"):
     """Write a cloud assembly with one stack, as CDK does."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "sample.template.json").write_text(json.dumps(template))
+    (folder / f"{name}.template.json").write_text(json.dumps(template))
     shutil.copytree(HERE / "sample_function", folder / "asset.sample", ignore=shutil.ignore_patterns("__pycache__"))
     bucket = "cdk-hnb659fds-assets-${AWS::AccountId}-${AWS::Region}"
     files = {
@@ -177,18 +191,18 @@ def write_assembly(folder, template, environment="aws://unknown-account/unknown-
             "destinations": {"here": {"bucketName": bucket, "objectKey": "sample-function.zip"}},
         },
         "template": {
-            "source": {"path": "sample.template.json", "packaging": "file"},
+            "source": {"path": f"{name}.template.json", "packaging": "file"},
             "destinations": {"here": {"bucketName": bucket, "objectKey": "template.json"}},
         },
     }
-    (folder / "sample.assets.json").write_text(json.dumps({"version": "55.0.0", "files": files}))
+    (folder / f"{name}.assets.json").write_text(json.dumps({"version": "55.0.0", "files": files}))
     artifacts = {
-        "sample.assets": {"type": "cdk:asset-manifest", "properties": {"file": "sample.assets.json"}},
-        "sample": {
+        f"{name}.assets": {"type": "cdk:asset-manifest", "properties": {"file": f"{name}.assets.json"}},
+        name: {
             "type": "aws:cloudformation:stack",
             "environment": environment,
-            "properties": {"templateFile": "sample.template.json"} | ({"tags": tags} if tags else {}),
-            "dependencies": ["sample.assets"],
+            "properties": {"templateFile": f"{name}.template.json"} | ({"tags": tags} if tags else {}),
+            "dependencies": [f"{name}.assets"],
         },
     }
     (folder / "manifest.json").write_text(json.dumps({"version": "55.0.0", "artifacts": artifacts}))
@@ -201,8 +215,8 @@ def sample_template():
     return json.loads((HERE / "sample_template.json").read_text())
 
 
-@pytest.fixture
-def deploy_template(start_cloud, assemble, tmp_path):
+@pytest.fixture(scope="session")
+def deploy_template(start_cloud, assemble, tmp_path_factory):
     """
     Return the function that deploys a template to an embedded AWS with options, and returns it with its `answer`.
 
@@ -211,22 +225,23 @@ def deploy_template(start_cloud, assemble, tmp_path):
 
     def deploy(template, tags=None, **options):
         cloud = start_cloud(**options)
-        cloud.answer = cloud.deploy(assemble(tmp_path / "cdk.out", template, tags=tags))
+        cloud.answer = cloud.deploy(assemble(tmp_path_factory.mktemp("assembly") / "cdk.out", template, tags=tags))
         return cloud
 
     return deploy
 
 
-@pytest.fixture
-def deploy_app(start_cloud, tmp_path):
+@pytest.fixture(scope="session")
+def deploy_app(start_cloud, tmp_path_factory):
     """Return the function that deploys a stack with what a function adds, and returns the AWS with its `answer`."""
 
     def deploy(add, **options):
-        app = cdk.App(outdir=str(tmp_path / "cdk.out"), builtin_cloud_formation_validation=False)
+        folder = tmp_path_factory.mktemp("assembly") / "cdk.out"
+        app = cdk.App(outdir=str(folder), builtin_cloud_formation_validation=False)
         add(cdk.Stack(app, "sample"))
         app.synth()
         cloud = start_cloud(**options)
-        cloud.answer = cloud.deploy(tmp_path / "cdk.out")
+        cloud.answer = cloud.deploy(folder)
         return cloud
 
     return deploy
@@ -286,3 +301,23 @@ def start_cloud(cloud_process):
         return cloud_process
 
     return start
+
+
+@pytest.fixture(scope="module")
+def share(cloud_process):
+    """
+    Return the function that returns what tests of a module share under a name, with nothing told that was not taken.
+
+    It is made by a function, and made again only after another AWS was opened.
+    """
+    last = (None, None, None)
+
+    def give(name, make):
+        nonlocal last
+        if last[:2] != (name, cloud_process.openings):
+            value = make()
+            last = (name, cloud_process.openings, value)
+        cloud_process.forget()
+        return last[2]
+
+    return give

@@ -159,11 +159,6 @@ def test_eks_refuses_an_access_entry(sample, principal, words):
     assert words in sample.refuse("create_access_entry", clusterName=sample.name, principalArn=principal)
 
 
-def test_eks_refuses_an_addon_that_its_version_has_not(sample):
-    words = "Addon kubecost_kubecost specified is not supported in 1.35 kubernetes version"
-    assert words in sample.refuse("create_addon", clusterName=sample.name, addonName="kubecost_kubecost")
-
-
 def test_the_rehearsal_refuses_an_access_policy_that_it_does_not_know(sample):
     policy = {"policyArn": f"{POLICY}AmazonEKSViewPolicy", "accessScope": {"type": "cluster"}}
     key = {"clusterName": sample.name, "principalArn": ADMINISTRATORS[0]}

@@ -1,6 +1,7 @@
 """An EMR cluster takes AWS's way through its states, on nodes that these tests play."""
 
 import http.client
+import itertools
 import json
 import re
 from urllib.parse import urlsplit
@@ -8,7 +9,15 @@ from urllib.parse import urlsplit
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.embedded_aws.emr_template import SERVICE_ACTIONS, allow, make_step, make_template, trust
+from tests.embedded_aws.emr_template import (
+    MARK,
+    SERVICE_ACTIONS,
+    allow,
+    make_site,
+    make_step,
+    make_template,
+    trust,
+)
 from tests.real_time import GENEROUS_SECONDS, wait_until
 
 MASTER, CORE = "MASTER", "CORE"
@@ -60,20 +69,24 @@ class PlayedNode:
         self.ask("report", event="step", id=step_id, code=code)
 
 
-class Sample:
-    """A deployed cluster with its played nodes."""
+NUMBERS = itertools.count(1)
+EMR, EC2 = "elasticmapreduce.amazonaws.com", "ec2.amazonaws.com"
 
-    def __init__(self, cloud, nodes):
+
+class Sample:
+    """A cluster with its played nodes; `stack` is its own, if it has one."""
+
+    def __init__(self, cloud, identity="", stack=""):
         self.cloud = cloud
-        self.nodes = nodes
+        self.stack = stack
+        self.id = identity or cloud.physical_id("Cluster", stack)
+        self.nodes = []
+        for _ in range(3):
+            self.take_node()
 
     @property
     def emr(self):
         return self.cloud.client("emr")
-
-    @property
-    def id(self):
-        return self.cloud.physical_id("Cluster")
 
     @property
     def master(self):
@@ -85,7 +98,11 @@ class Sample:
 
     def take_node(self):
         """Wait for one more node that boots."""
-        node = PlayedNode(self.cloud.next(lambda line: line["kind"] == "boot")["machine"])
+
+        def is_own(line):
+            return line["kind"] == "boot" and line["machine"]["tags"]["aws:elasticmapreduce:job-flow-id"] == self.id
+
+        node = PlayedNode(self.cloud.next(is_own)["machine"])
         self.nodes.append(node)
         return node
 
@@ -114,52 +131,168 @@ class Sample:
         return {row["Ec2InstanceId"]: row["Status"]["State"] for row in rows}
 
 
-@pytest.fixture
-def deploy(start_cloud, assemble, tmp_path):
-    """Return a function that deploys a template and takes its nodes."""
+class Site:
+    """A deployed stack with all that clusters need, where tests run clusters of their own."""
 
-    def start(template, **options):
-        cloud = start_cloud(**options)
-        answer = cloud.deploy(assemble(tmp_path / "cdk.out", template))
+    def __init__(self, cloud, write):
+        self.cloud = cloud
+        self._write = write
+        self._blocks = itertools.count()
+        rows = cloud.client("cloudformation").describe_stack_resources(StackName="sample")["StackResources"]
+        self.ids = {row["LogicalResourceId"]: row["PhysicalResourceId"] for row in rows} | cloud.end()["outputs"]
+
+    def move(self):
+        """Make a subnet for the next test, since the interfaces of ended instances stay in theirs."""
+        ec2 = self.cloud.client("ec2")
+        subnet = ec2.create_subnet(
+            VpcId=self.ids["Vpc"],
+            CidrBlock=f"10.0.{100 + next(self._blocks)}.0/28",
+            AvailabilityZone="us-east-1a",
+            TagSpecifications=[{"ResourceType": "subnet", "Tags": [MARK]}],
+        )["Subnet"]["SubnetId"]
+        ec2.associate_route_table(RouteTableId=self.ids["Table"], SubnetId=subnet)
+        self.ids["Subnet"] = subnet
+
+    def describe(self, **cluster):
+        """Return the properties of a cluster in CloudFormation, with ids of the site."""
+        return self._resolve(make_template(**cluster)["Resources"]["Cluster"]["Properties"])
+
+    def launch(self, **cluster):
+        """Run a cluster by the API of EMR, and take its nodes."""
+        request = self.describe(**cluster)
+        groups = {role: request["Instances"].pop(f"{role.capitalize()}InstanceGroup") for role in (MASTER, CORE)}
+        request["Instances"]["InstanceGroups"] = [group | {"InstanceRole": role} for role, group in groups.items()]
+        return Sample(self.cloud, self.cloud.client("emr").run_job_flow(**request)["JobFlowId"])
+
+    def run(self, **cluster):
+        """Run a cluster and bootstrap its nodes."""
+        sample = self.launch(**cluster).bootstrap()
+        sample.wait_for("WAITING")
+        return sample
+
+    def begin(self, **cluster):
+        """Begin to deploy a stack with a cluster alone; return its name and the answer."""
+        name = f"more-{next(NUMBERS)}"
+        template = {"Resources": {"Cluster": {"Type": "AWS::EMR::Cluster", "Properties": self.describe(**cluster)}}}
+        master = {"Value": {"Fn::GetAtt": ["Cluster", "MasterPublicDNS"]}}
+        template["Outputs"] = {"Id": {"Value": {"Ref": "Cluster"}}, "Master": master}
+        return name, self.cloud.deploy(self._write(template, name), stack=name)
+
+    def deploy(self, **cluster):
+        """Begin to deploy a stack with a cluster, and take its nodes."""
+        name, answer = self.begin(**cluster)
         assert isinstance(answer, dict), answer
-        sample = Sample(cloud, [])
-        for _ in range(3):
-            sample.take_node()
-        return sample
+        return Sample(self.cloud, stack=name)
 
-    return start
-
-
-@pytest.fixture
-def running(deploy):
-    """Return a function that deploys a cluster and bootstraps its nodes."""
-
-    def start(options=None, **cluster):
-        sample = deploy(make_template(**cluster), **options or {}).bootstrap()
-        sample.cloud.observation("Cluster CREATE_COMPLETE")
-        return sample
-
-    return start
-
-
-@pytest.fixture
-def refuse(start_cloud, assemble, tmp_path):
-    """Return a function that deploys a template, and returns why it failed."""
-
-    def start(template, **options):
-        cloud = start_cloud(**options)
-        answer = cloud.deploy(assemble(tmp_path / "cdk.out", template))
+    def refuse(self, **cluster):
+        """Deploy a stack with a cluster, and return why it failed."""
+        name, answer = self.begin(**cluster)
         if isinstance(answer, str):
             return answer
-        outcome = cloud.end()
+        # Nobody would bootstrap the nodes of a cluster that starts, and the stack would never end.
+        ends = (("boot", ""), ("observation", f"{name} ROLLBACK_COMPLETE"))
+        line = self.cloud.next(lambda line: any(line["kind"] == kind and text in str(line) for kind, text in ends))
+        assert line["kind"] == "observation", "the cluster starts"
+        outcome = self.cloud.end(name)
         assert outcome["status"] == "ROLLBACK_COMPLETE", outcome["reason"]
         return outcome["reason"]
 
+    def make_role(self, trusted, *policies):
+        """Make a role that trusts a service and has policies; return its name."""
+        iam, name = self.cloud.client("iam"), f"made-{next(NUMBERS)}"
+        iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(trust(trusted)))
+        for number, policy in enumerate(policies):
+            document = json.dumps(self._resolve(policy["PolicyDocument"]))
+            iam.put_role_policy(RoleName=name, PolicyName=f"p{number}", PolicyDocument=document)
+        return name
+
+    def make_profile(self, trusted, *policies):
+        """Make an instance profile with a role of its own; return the name of both."""
+        iam, name = self.cloud.client("iam"), self.make_role(trusted, *policies)
+        iam.create_instance_profile(InstanceProfileName=name)
+        iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
+        return name
+
+    def make_service_role(self, without):
+        """Make a service role that may do all but one action."""
+        return self.make_role(EMR, allow([action for action in SERVICE_ACTIONS if action != without]))
+
+    def clear(self):
+        """End all clusters, and wait for what that does to the last stack."""
+        emr = self.cloud.client("emr")
+        states = ["STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING"]
+        for cluster in emr.list_clusters(ClusterStates=states)["Clusters"]:
+            emr.set_termination_protection(JobFlowIds=[cluster["Id"]], TerminationProtected=False)
+            emr.terminate_job_flows(JobFlowIds=[cluster["Id"]])
+        self.cloud.end()
+
+    def _resolve(self, value):
+        if isinstance(value, list):
+            return [self._resolve(entry) for entry in value]
+        if not isinstance(value, dict):
+            return value
+        if "Ref" in value:
+            return self.ids[value["Ref"]]
+        if "Fn::GetAtt" in value:
+            return self.ids["".join(value["Fn::GetAtt"])]
+        return {key: self._resolve(entry) for key, entry in value.items()}
+
+
+@pytest.fixture(scope="module")
+def open_site(deploy_template, assemble, tmp_path_factory):
+    """Return the function that deploys a site to an embedded AWS with options."""
+
+    def write(template, name):
+        return assemble(tmp_path_factory.mktemp("assembly") / "cdk.out", template, name=name)
+
+    def start(**options):
+        cloud = deploy_template(make_site(), **options)
+        outcome = cloud.end()
+        assert outcome["status"] == "CREATE_COMPLETE", outcome["reason"]
+        return Site(cloud, write)
+
     return start
 
 
+FAULT = {"code": "InsufficientInstanceCapacity"}
+OPTIONS = {
+    "minute_seconds": 0.5,
+    "pace": {"retries": [0.1]},
+    "faults": [FAULT | {"group": "full", "ordinals": [3]}, FAULT | {"group": "hopeless"}],
+}
+
+
+@pytest.fixture
+def site(share, open_site):
+    """The site of most tests."""
+    shared = share("site", lambda: open_site(**OPTIONS))
+    shared.move()
+    yield shared
+    shared.clear()
+
+
+@pytest.fixture
+def deploy(site):
+    return site.deploy
+
+
+@pytest.fixture
+def launch(site):
+    return site.launch
+
+
+@pytest.fixture
+def running(site):
+    return site.run
+
+
+@pytest.fixture
+def refuse(site):
+    return site.refuse
+
+
 def test_a_cluster_waits_when_all_nodes_have_bootstrapped(deploy):
-    sample = deploy(make_template())
+    sample = deploy()
     assert sample.status()["State"] == "STARTING"
     assert [node.role for node in sample.nodes].count(CORE) == 2
     order = sample.master.bootstrap()
@@ -168,7 +301,7 @@ def test_a_cluster_waits_when_all_nodes_have_bootstrapped(deploy):
     for core in sample.cores:
         core.bootstrap()
     assert sample.wait_for("WAITING") == {"Message": "Cluster ready to run steps."}
-    outcome = sample.cloud.end()
+    outcome = sample.cloud.end(sample.stack)
     assert outcome["status"] == "CREATE_COMPLETE"
     assert re.fullmatch(r"j-[0-9A-Z]{13}", outcome["outputs"]["Id"])
     assert outcome["outputs"]["Master"] == sample.master.name
@@ -178,7 +311,7 @@ def test_an_instance_is_launched_as_the_template_says(running):
     sample = running()
     master = sample.master.machine
     assert master["login_user"] == "hadoop"
-    assert master["address"].startswith("10.0.0.")
+    assert master["address"].startswith("10.0.1")
     assert (master["instance_type"], sample.cores[0].machine["instance_type"]) == ("m5.xlarge", "c5.2xlarge")
     assert master["tags"]["team"] == "learning"
     assert master["tags"]["aws:elasticmapreduce:job-flow-id"] == sample.id
@@ -189,9 +322,9 @@ def test_an_instance_is_launched_as_the_template_says(running):
     assert sample.instances(InstanceGroupTypes=[MASTER]) == {sample.master.id: "RUNNING"}
 
 
-def test_a_node_finds_its_cluster_in_files(deploy):
+def test_a_node_finds_its_cluster_in_files(launch):
     """Fields of both files as in examples of real nodes (mrjob, cascading); a primary may have `localhost`."""
-    sample = deploy(make_template())
+    sample = launch()
     (master, core) = (node.bootstrap()["info"] for node in (sample.master, sample.cores[0]))
     assert (master["instance.json"]["isMaster"], core["instance.json"]["isMaster"]) == (True, False)
     assert core["job-flow.json"]["masterPrivateDnsName"] == sample.master.name
@@ -277,42 +410,11 @@ def test_a_failed_step_has_the_effect_of_its_action(running, action, left, state
         assert reason == {"Code": "STEP_FAILURE", "Message": "Shut down as step failed"}
 
 
-PUBLISH = {"Effect": "Allow", "Action": "sns:Publish", "Resource": {"Ref": "Topic"}}
-ALARMS = {
-    "Topic": {"Type": "AWS::SNS::Topic"},
-    "TopicPolicy": {
-        "Type": "AWS::SNS::TopicPolicy",
-        "Properties": {
-            "Topics": [{"Ref": "Topic"}],
-            "PolicyDocument": {
-                "Version": "2012-10-17",
-                "Statement": [{**PUBLISH, "Principal": {"Service": "events.amazonaws.com"}}],
-            },
-        },
-    },
-    "Alarms": {
-        "Type": "AWS::Events::Rule",
-        "Properties": {
-            "State": "ENABLED",
-            "EventPattern": {
-                "source": ["aws.emr"],
-                "detail-type": ["EMR Cluster State Change", "EMR Step Status Change"],
-                "detail": {"clusterId": [{"Ref": "Cluster"}], "state": ["FAILED", "TERMINATED_WITH_ERRORS"]},
-            },
-            "Targets": [{"Arn": {"Ref": "Topic"}, "Id": "topic"}],
-        },
-    },
-}
-
-
-def test_a_failed_step_and_a_failed_end_are_events_that_rules_match(deploy):
+def test_a_failed_step_and_a_failed_end_are_events_that_rules_match(site):
     """Management Guide, "Monitoring Amazon EMR events with CloudWatch"."""
-    template = make_template()
-    template["Resources"] |= ALARMS
-    sample = deploy(template).bootstrap()
-    sample.cloud.observation("Alarms CREATE_COMPLETE")
-    queue = sample.cloud.client("sqs").create_queue(QueueName="seen")["QueueUrl"]
-    sample.cloud.listen(sample.cloud.physical_id("Topic"), queue)
+    queue = site.cloud.client("sqs").create_queue(QueueName="seen")["QueueUrl"]
+    site.cloud.listen(site.ids["Topic"], queue)
+    sample = site.run()
     failing, _ = sample.add_steps(make_step("bad", "false", action="TERMINATE_CLUSTER"), make_step("next", "true"))
     sample.master.order("step")
     sample.master.end_step(failing, code=1)
@@ -321,7 +423,8 @@ def test_a_failed_step_and_a_failed_end_are_events_that_rules_match(deploy):
     while len(found) < 2:
         for message in sample.cloud.receive(queue):
             event = json.loads(json.loads(message["Body"])["Message"])
-            found.append((event["detail-type"], event["detail"]["state"], event["detail"]["severity"]))
+            if event["detail"]["clusterId"] == sample.id:
+                found.append((event["detail-type"], event["detail"]["state"], event["detail"]["severity"]))
     assert sorted(found) == [
         ("EMR Cluster State Change", "TERMINATED_WITH_ERRORS", "ERROR"),
         ("EMR Step Status Change", "FAILED", "ERROR"),
@@ -367,13 +470,12 @@ def test_a_pending_step_is_cancelled_at_once_and_an_ended_one_never(running):
 
 
 def test_a_cluster_that_is_not_kept_alive_ends_with_its_last_step(deploy):
-    template = make_template(Steps=[make_step("only", "true")], Instances={"KeepJobFlowAliveWhenNoSteps": False})
-    sample = deploy(template).bootstrap()
+    sample = deploy(Steps=[make_step("only", "true")], Instances={"KeepJobFlowAliveWhenNoSteps": False}).bootstrap()
     order = sample.master.order("step")
     sample.cloud.observation("Cluster CREATE_COMPLETE")
     sample.master.end_step(order["id"])
     assert sample.wait_for("TERMINATED") == {"Code": "ALL_STEPS_COMPLETED", "Message": "Steps completed"}
-    assert sample.cloud.end()["outputs"]["Master"].startswith("ip-10-0-0-")
+    assert sample.cloud.end(sample.stack)["outputs"]["Master"].startswith("ip-10-0-1")
     assert set(sample.instances().values()) == {"TERMINATED"}
     with pytest.raises(ClientError, match="A job flow that is shutting down, terminated, or finished may not be mod"):
         sample.add_steps(make_step("late", "true"))
@@ -389,12 +491,12 @@ def test_a_cluster_that_is_not_kept_alive_ends_with_its_last_step(deploy):
 )
 def test_a_failed_bootstrap_action_ends_the_cluster(deploy, role, cause, message):
     """Wittline/pyspark-on-aws-emr#4, aws-samples/emr-bootstrap-actions#220 and mrjob's tests have the words."""
-    sample = deploy(make_template())
+    sample = deploy()
     node = next(node for node in sample.nodes if node.role == role)
     node.ask("report", event="ready")
     node.order("bootstrap")
     node.ask("report", event="bootstrap-failed", action=1, cause=cause)
-    outcome = sample.cloud.end()
+    outcome = sample.cloud.end(sample.stack)
     assert outcome["status"] == "ROLLBACK_COMPLETE"
     assert outcome["reason"] == f"BOOTSTRAP_FAILURE: {message.format(id=node.id)}"
     assert node.ask("orders") == http.client.NOT_FOUND
@@ -429,10 +531,10 @@ def test_a_core_node_that_is_lost_is_replaced(running, how):
 
 
 @pytest.mark.parametrize("action", ["ec2:RunInstances", "ec2:CreateTags", "iam:PassRole"])
-def test_a_core_node_is_not_replaced_without_the_rights_of_the_first_launch(running, action):
-    sample = running({"pace": {"retries": [0.1]}})
+def test_a_core_node_is_not_replaced_without_the_rights_of_the_first_launch(site, action):
+    role, iam = site.make_role(EMR, allow(SERVICE_ACTIONS)), site.cloud.client("iam")
+    sample = site.run(ServiceRole=role)
     denial = {"Version": "2012-10-17", "Statement": [{"Effect": "Deny", "Action": action, "Resource": "*"}]}
-    role, iam = sample.cloud.physical_id("ServiceRole"), sample.cloud.client("iam")
     iam.put_role_policy(RoleName=role, PolicyName="denial", PolicyDocument=json.dumps(denial))
     lose(sample, sample.cores[0], "dead")
     for _ in range(2):
@@ -458,19 +560,25 @@ def test_a_node_that_restarts_does_not_bootstrap_again(running):
     assert sample.master.order("step")["id"] == step
 
 
-def test_the_deletion_of_the_stack_ends_the_cluster(running):
-    sample = running()
-    identity = sample.id
-    sample.cloud.client("cloudformation").delete_stack(StackName="sample")
-    sample.cloud.observation("sample DELETE_COMPLETE")
-    status = sample.emr.describe_cluster(ClusterId=identity)["Cluster"]["Status"]
+def complete(sample):
+    """Bootstrap the nodes of a stack's cluster, and wait for the end of its creation."""
+    sample.bootstrap()
+    assert sample.cloud.end(sample.stack)["status"] == "CREATE_COMPLETE"
+    return sample
+
+
+def test_the_deletion_of_the_stack_ends_the_cluster(deploy):
+    sample = complete(deploy())
+    sample.cloud.client("cloudformation").delete_stack(StackName=sample.stack)
+    sample.cloud.observation(f"{sample.stack} DELETE_COMPLETE")
+    status = sample.status()
     assert status["State"] == "TERMINATED"
     assert status["StateChangeReason"] == {"Code": "USER_REQUEST", "Message": "Terminated by user request"}
 
 
-def test_the_stack_of_a_protected_cluster_is_not_deleted(running):
-    sample = running(Instances={"TerminationProtected": True})
-    sample.cloud.client("cloudformation").delete_stack(StackName="sample")
+def test_the_stack_of_a_protected_cluster_is_not_deleted(deploy):
+    sample = complete(deploy(Instances={"TerminationProtected": True}))
+    sample.cloud.client("cloudformation").delete_stack(StackName=sample.stack)
     sample.cloud.observation("Cluster DELETE_FAILED")
     waiting = sample.emr.list_clusters(ClusterStates=["WAITING"])["Clusters"]
     assert [entry["Id"] for entry in waiting] == [sample.id]
@@ -488,64 +596,38 @@ def test_an_unknown_cluster_is_an_invalid_request(running):
         sample.emr.list_security_configurations()
 
 
-def hide(template, last_port=None):
-    """Make the subnet of a template private; `last_port` ends the ports that a group for service access opens."""
-    resources = template["Resources"]
-    resources["Address"] = {"Type": "AWS::EC2::EIP", "Properties": {"Domain": "vpc"}}
-    allocation = {"Fn::GetAtt": ["Address", "AllocationId"]}
-    nat = {"AllocationId": allocation, "SubnetId": {"Ref": "Subnet"}}
-    resources["Nat"] = {"Type": "AWS::EC2::NatGateway", "DependsOn": "Attachment", "Properties": nat}
-    route = resources["Route"]["Properties"]
-    del route["GatewayId"]
-    route["NatGatewayId"] = {"Ref": "Nat"}
-    if last_port:
-        source = {"IpProtocol": "tcp", "SourceSecurityGroupId": {"Ref": "MasterGroup"}}
-        rules = [{**source, "FromPort": 9440, "ToPort": last_port}]
-        group = {"GroupDescription": "service", "VpcId": {"Ref": "Vpc"}, "SecurityGroupIngress": rules}
-        resources["AccessGroup"] = {"Type": "AWS::EC2::SecurityGroup", "Properties": group}
-        resources["Cluster"]["Properties"]["Instances"]["ServiceAccessSecurityGroup"] = {"Ref": "AccessGroup"}
-    return template
-
-
-def make_private(**cluster):
-    """Return a template with a cluster in a private subnet."""
-    return hide(make_template(**cluster), last_port=9443)
-
-
-def take_right(template, action):
-    """Take a right from the service role of a template."""
-    role = template["Resources"]["ServiceRole"]["Properties"]
-    statement = role["Policies"][0]["PolicyDocument"]["Statement"][0]
-    statement["Action"] = [kept for kept in statement["Action"] if kept != action]
-    return template
+def make_private(access="AccessGroup", **instances):
+    """Return instances in a private subnet, with a group for service access."""
+    group = {"ServiceAccessSecurityGroup": {"Ref": access}} if access else {}
+    return {"Ec2SubnetId": {"Ref": "PrivateSubnet"}, **group, **instances}
 
 
 LATER = {f"ec2:{name}" for name in ("DeleteNetworkInterface", "DeleteTags", "ModifyInstanceAttribute")}
 
 
 @pytest.mark.parametrize("missing", sorted({*SERVICE_ACTIONS} - {"ec2:TerminateInstances", "kms:*", *LATER}))
-def test_a_right_that_the_service_role_lacks_ends_the_cluster(refuse, missing):
+def test_a_right_that_the_service_role_lacks_ends_the_cluster(site, missing):
     """terraform-aws-modules/terraform-aws-emr#3 and others have the words."""
-    reason = refuse(take_right(make_private(), missing))
-    assert re.match(
-        r"VALIDATION_ERROR: Service role arn:aws:iam::\d+:role/sample-ServiceRole-\w+ has insufficient EC2 permissions"
-        r"\. EC2 Message: You are not authorized to perform this operation\. ",
-        reason,
+    role = site.make_service_role(without=missing)
+    reason = site.refuse(ServiceRole=role, Instances=make_private())
+    assert reason.startswith(
+        f"VALIDATION_ERROR: Service role arn:aws:iam::123456789012:role/{role} has insufficient EC2 permissions. "
+        "EC2 Message: You are not authorized to perform this operation. "
     )
     assert missing.rstrip("*") in reason
 
 
-def test_a_role_that_may_not_terminate_instances_is_reported(deploy):
-    template = make_template(Instances={"KeepJobFlowAliveWhenNoSteps": False})
-    sample = deploy(take_right(template, "ec2:TerminateInstances")).bootstrap()
+def test_a_role_that_may_not_terminate_instances_is_reported(site):
+    role = site.make_service_role(without="ec2:TerminateInstances")
+    sample = site.launch(ServiceRole=role, Instances={"KeepJobFlowAliveWhenNoSteps": False}).bootstrap()
     sample.wait_for("TERMINATED")
     assert sample.cloud.seen("is not authorized to perform: ec2:TerminateInstances")
 
 
-def list_interfaces(sample):
+def list_interfaces(site):
     """Return the interfaces with the group for service access."""
-    groups = [{"Name": "group-id", "Values": [sample.cloud.physical_id("AccessGroup")]}]
-    return sample.cloud.client("ec2").describe_network_interfaces(Filters=groups)["NetworkInterfaces"]
+    groups = [{"Name": "group-id", "Values": [site.ids["AccessGroup"]]}]
+    return site.cloud.client("ec2").describe_network_interfaces(Filters=groups)["NetworkInterfaces"]
 
 
 def read_tags(sample, *names):
@@ -555,26 +637,27 @@ def read_tags(sample, *names):
 
 
 def find_volumes(sample):
-    return [volume["VolumeId"] for volume in sample.cloud.client("ec2").describe_volumes()["Volumes"]]
+    """Return the volumes of the nodes."""
+    attached = [{"Name": "attachment.instance-id", "Values": [node.id for node in sample.nodes]}]
+    return sample.cloud.client("ec2").describe_volumes(Filters=attached)["Volumes"]
 
 
-def test_emr_has_an_interface_of_its_own_in_a_private_subnet_for_as_long_as_the_cluster_lives(deploy):
+def test_emr_has_an_interface_of_its_own_in_a_private_subnet_for_as_long_as_the_cluster_lives(site):
     """Management Guide, "Working with Amazon EMR-managed security groups": the group is attached to it."""
-    sample = deploy(make_private(Instances={"KeepJobFlowAliveWhenNoSteps": False}))
-    (interface,) = list_interfaces(sample)
+    sample = site.launch(Instances=make_private(KeepJobFlowAliveWhenNoSteps=False))
+    (interface,) = list_interfaces(site)
     assert read_tags(sample, interface["NetworkInterfaceId"]) == {f"{interface['NetworkInterfaceId']} team=learning"}
     assert interface["PrivateIpAddress"] not in {node.machine["address"] for node in sample.nodes}
     sample.bootstrap()
     sample.wait_for("TERMINATED")
-    assert list_interfaces(sample) == []
+    assert list_interfaces(site) == []
 
 
-def test_tags_of_a_cluster_are_those_of_what_emr_made_for_it(deploy):
+def test_tags_of_a_cluster_are_those_of_what_emr_made_for_it(site):
     """Management Guide, "Tag and categorize cluster resources" and "Tagging resources to use managed policies"."""
-    sample = deploy(make_private())
-    made = (
-        [node.id for node in sample.nodes] + find_volumes(sample) + [list_interfaces(sample)[0]["NetworkInterfaceId"]]
-    )
+    sample = site.launch(Instances=make_private())
+    volumes = [volume["VolumeId"] for volume in find_volumes(sample)]
+    made = [node.id for node in sample.nodes] + volumes + [list_interfaces(site)[0]["NetworkInterfaceId"]]
     assert len(made) == 7
     sample.emr.add_tags(ResourceId=sample.id, Tags=[{"Key": "stage", "Value": "trial"}])
     assert read_tags(sample, *made) == {f"{name} {tag}" for name in made for tag in ("team=learning", "stage=trial")}
@@ -584,9 +667,9 @@ def test_tags_of_a_cluster_are_those_of_what_emr_made_for_it(deploy):
     assert [tag for tag in tags if not tag["Key"].startswith("aws:")] == [{"Key": "stage", "Value": "trial"}]
 
 
-def test_protection_of_a_cluster_is_that_of_its_instances(deploy):
+def test_protection_of_a_cluster_is_that_of_its_instances(launch):
     """Management Guide, "Using termination protection"."""
-    sample = deploy(make_template())
+    sample = launch()
 
     def read(node):
         answer = sample.cloud.client("ec2").describe_instance_attribute(
@@ -600,9 +683,10 @@ def test_protection_of_a_cluster_is_that_of_its_instances(deploy):
 
 
 @pytest.mark.parametrize("missing", sorted(LATER))
-def test_a_right_that_a_role_lacks_later_is_reported_and_nothing_changes(deploy, missing):
-    sample = deploy(take_right(make_private(), missing))
-    made = [sample.master.id, list_interfaces(sample)[0]["NetworkInterfaceId"]]
+def test_a_right_that_a_role_lacks_later_is_reported_and_nothing_changes(site, missing):
+    sample = site.launch(ServiceRole=site.make_service_role(without=missing), Instances=make_private())
+    (interface,) = [each["NetworkInterfaceId"] for each in list_interfaces(site)]
+    made = [sample.master.id, interface]
     before = read_tags(sample, *made)
     sample.emr.remove_tags(ResourceId=sample.id, TagKeys=["team"])
     assert (read_tags(sample, *made) == before) is (missing == "ec2:DeleteTags")
@@ -610,141 +694,103 @@ def test_a_right_that_a_role_lacks_later_is_reported_and_nothing_changes(deploy,
         sample.emr.set_termination_protection(JobFlowIds=[sample.id], TerminationProtected=is_protected)
     sample.emr.terminate_job_flows(JobFlowIds=[sample.id])
     sample.wait_for("TERMINATED")
-    assert bool(list_interfaces(sample)) is (missing == "ec2:DeleteNetworkInterface")
     assert sample.cloud.seen(f"is not authorized to perform: {missing}")
+    is_left = bool(list_interfaces(site))
+    assert is_left is (missing == "ec2:DeleteNetworkInterface")
+    if is_left:
+        sample.cloud.client("ec2").delete_network_interface(NetworkInterfaceId=interface)
 
 
-def encrypt(template, *, ebs):
-    """Let a security configuration encrypt the disks of a template's cluster with a key of its own."""
-    root = {"AWS": {"Fn::Sub": "arn:aws:iam::${AWS::AccountId}:root"}}
-    admit = {"Effect": "Allow", "Action": "kms:*", "Resource": "*", "Principal": root}
-    disks = {"EncryptionKeyProviderType": "AwsKms", "AwsKmsKey": {"Fn::GetAtt": ["Key", "Arn"]}}
-    encryption = {
-        "EnableInTransitEncryption": False,
-        "EnableAtRestEncryption": True,
-        "AtRestEncryptionConfiguration": {"LocalDiskEncryptionConfiguration": {**disks, "EnableEbsEncryption": ebs}},
-    }
-    content = {"SecurityConfiguration": {"EncryptionConfiguration": encryption}}
-    resources = template["Resources"]
-    resources["Key"] = {"Type": "AWS::KMS::Key", "Properties": {"KeyPolicy": {"Statement": [admit]}}}
-    resources["Encrypted"] = {"Type": "AWS::EMR::SecurityConfiguration", "Properties": content}
-    resources["Cluster"]["Properties"]["SecurityConfiguration"] = {"Ref": "Encrypted"}
-    return template
+def test_the_key_of_the_disks_encrypts_volumes_and_reaches_the_nodes(site):
+    sample = site.launch(SecurityConfiguration={"Ref": "Encrypted"})
+    configuration = sample.emr.describe_cluster(ClusterId=sample.id)["Cluster"]["SecurityConfiguration"]
+    assert configuration == site.ids["Encrypted"]
+    assert sample.master.bootstrap()["disk_key"].endswith(f":key/{site.ids['Key']}")
+    keys = {(volume["Encrypted"], volume["KmsKeyId"].rpartition("/")[2]) for volume in find_volumes(sample)}
+    assert keys == {(True, site.ids["Key"])}
 
 
-def test_the_key_of_the_disks_encrypts_volumes_and_reaches_the_nodes(deploy):
-    sample = deploy(encrypt(make_template(), ebs=True))
-    key = sample.cloud.physical_id("Key")
-    assert sample.master.bootstrap()["disk_key"].endswith(f":key/{key}")
-    volumes = sample.cloud.client("ec2").describe_volumes()["Volumes"]
-    assert {(volume["Encrypted"], volume["KmsKeyId"].rpartition("/")[2]) for volume in volumes} == {(True, key)}
-
-
-@pytest.mark.parametrize("ebs", [True, False])
-def test_a_role_that_may_not_use_the_key_of_the_volumes_ends_the_cluster(refuse, deploy, ebs):
+def test_a_role_that_may_not_use_the_key_of_the_volumes_ends_the_cluster(site):
     """gchq/sleeper#3447 has the words; without EBS encryption the service role needs no key."""
-    template = take_right(encrypt(make_template(), ebs=ebs), "kms:*")
-    if ebs:
-        assert refuse(template).startswith(
-            "VALIDATION_ERROR: Amazon EMR couldn't launch the cluster because the KMS key is invalid."
-        )
-    else:
-        assert len(deploy(template).nodes) == 3
+    role = site.make_service_role(without="kms:*")
+    assert site.refuse(SecurityConfiguration={"Ref": "Encrypted"}, ServiceRole=role).startswith(
+        "VALIDATION_ERROR: Amazon EMR couldn't launch the cluster because the KMS key is invalid."
+    )
+    assert len(site.launch(SecurityConfiguration={"Ref": "DisksEncrypted"}, ServiceRole=role).nodes) == 3
 
 
-def use_managed_policy(template, *passed, unmarked=""):
-    """Give the service role AWS's policy and the right to pass roles, and all but one of the resources its tag."""
-    resources = template["Resources"]
-    resources["ServiceRole"]["Properties"] |= {
-        "ManagedPolicyArns": ["arn:aws:iam::aws:policy/service-role/AmazonEMRServicePolicy_v2"],
-        "Policies": [allow("iam:PassRole", {"Fn::GetAtt": [role, "Arn"]}) for role in passed],
-    }
-    for name in {"Vpc", "Subnet", "MasterGroup", "CoreGroup", "AccessGroup", "Cluster"} & {*resources} - {unmarked}:
-        tags = resources[name]["Properties"].setdefault("Tags", [])
-        tags.append({"Key": "for-use-with-amazon-emr-managed-policies", "Value": "true"})
-    return template
+MANAGED = {"ServiceRole": {"Ref": "ManagedRole"}, "Tags": [MARK]}
+"""A service role with AWS's policy and the right to pass the role of the instances, and the tag of that policy."""
 
 
 @pytest.mark.parametrize(
-    ("passed", "unmarked", "denied"),
+    ("change", "denied"),
     [
-        ([], "", "iam:PassRole"),
-        (["NodeRole"], "Subnet", "ec2:RunInstances"),
-        (["NodeRole"], "CoreGroup", "ec2:AuthorizeSecurityGroupIngress"),
-        (["NodeRole"], "Cluster", "ec2:RunInstances"),
+        ({"ServiceRole": {"Ref": "NarrowManagedRole"}}, "iam:PassRole"),
+        ({"Instances": {"Ec2SubnetId": {"Ref": "UnmarkedSubnet"}}}, "ec2:RunInstances"),
+        (
+            {"Instances": {"EmrManagedSlaveSecurityGroup": {"Ref": "UnmarkedGroup"}}},
+            "ec2:AuthorizeSecurityGroupIngress",
+        ),
+        ({"Tags": []}, "ec2:RunInstances"),
     ],
+    ids=["pass", "subnet", "group", "cluster"],
 )
-def test_the_managed_policy_wants_its_tag_and_a_right_to_pass_the_role(refuse, passed, unmarked, denied):
+def test_the_managed_policy_wants_its_tag_and_a_right_to_pass_the_role(refuse, change, denied):
     """Management Guide, "Tagging resources to use managed policies"; it passes EMR_EC2_DefaultRole alone."""
-    reason = refuse(use_managed_policy(make_template(), *passed, unmarked=unmarked))
-    assert f"is not authorized to perform: {denied} on resource" in reason
+    assert f"is not authorized to perform: {denied} on resource" in refuse(**MANAGED | change)
 
 
-def test_the_managed_policy_is_enough_with_its_tag(deploy):
-    assert len(deploy(use_managed_policy(make_private(), "NodeRole")).nodes) == 3
-
-
-def cut_off(template):
-    resources = template["Resources"]
-    del resources["Route"]
-    resources["Cluster"]["DependsOn"] = "Association"
-
-
-def trust_another(name):
-    properties = {"AssumeRolePolicyDocument": trust("lambda.amazonaws.com")}
-    return lambda template: template["Resources"][name]["Properties"].update(properties)
+def test_the_managed_policy_is_enough_with_its_tag(launch):
+    assert len(launch(**MANAGED, Instances=make_private()).nodes) == 3
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("instances", "message"),
     [
         (
-            cut_off,
+            {"Ec2SubnetId": {"Ref": "LonelySubnet"}},
             "The VPC/subnet configuration was invalid: No route to any external sources detected in Route T",
         ),
         (
-            hide,
+            make_private(access=""),
             "You must also specify a ServiceAccessSecurityGroup if you use custom security groups when creating a",
         ),
         (
-            lambda template: hide(template, last_port=9442),
+            make_private(access="ClosedGroup"),
             "ServiceAccessSecurityGroup is missing ingress rule from EmrManagedMasterSecurityGroup on port 9443",
         ),
-        (trust_another("ServiceRole"), r"EMR service role arn:aws:iam::\d+:role/sample-ServiceRole-\w+ is invalid"),
-        (trust_another("NodeRole"), "Failed to authorize instance profile sample-Profile"),
     ],
-    ids=["no route", "no service group", "closed service group", "service role", "instance role"],
+    ids=["no route", "no service group", "closed service group"],
 )
-def test_a_cluster_that_emr_would_not_start_ends_with_the_reason(refuse, change, message):
-    template = make_template()
-    change(template)
-    assert re.match(f"VALIDATION_ERROR: {message}", refuse(template))
+def test_a_cluster_in_a_wrong_network_ends_with_the_reason(refuse, instances, message):
+    assert refuse(Instances=instances).startswith(f"VALIDATION_ERROR: {message}")
+
+
+def test_a_cluster_whose_roles_trust_another_service_ends_with_the_reason(site):
+    other = site.make_profile("lambda.amazonaws.com")
+    arn = f"arn:aws:iam::123456789012:role/{other}"
+    assert site.refuse(ServiceRole=other) == f"VALIDATION_ERROR: EMR service role {arn} is invalid"
+    assert site.refuse(JobFlowRole=other) == f"VALIDATION_ERROR: Failed to authorize instance profile {other}."
 
 
 def test_a_full_region_ends_the_cluster_and_its_other_instances(refuse):
-    fault = {"code": "InsufficientInstanceCapacity", "ordinals": [3]}
-    reason = refuse(make_template(), faults=[fault])
+    reason = refuse(Name="full")
     assert reason.startswith("INTERNAL_ERROR: We currently do not have sufficient c5.2xlarge capacity")
 
 
-IMAGE = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id"
-
-
-def make_image_template(gib):
-    """Return a template with a deep-learning image of AWS and a root volume."""
-    template = make_template(CustomAmiId={"Ref": "Image"}, EbsRootVolumeSize=gib)
-    template["Parameters"] = {"Image": {"Type": "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>", "Default": IMAGE}}
-    return template
+OF_AWS = {"CustomAmiId": {"Ref": "Image"}}
+"""A deep-learning image of AWS."""
 
 
 def test_a_root_volume_must_hold_the_snapshot_of_the_image(refuse):
     """EC2's words: spore-host/spawn#25."""
-    reason = refuse(make_image_template(gib=60))
+    reason = refuse(**OF_AWS, EbsRootVolumeSize=60)
     assert re.search(r"Volume of size 60GB is smaller than snapshot 'snap-\w+', expect size >= 75GB", reason)
 
 
-def test_a_custom_image_keeps_its_parts_and_gets_the_user_of_emr(deploy):
-    machine = deploy(make_image_template(gib=80)).master.machine
+def test_a_custom_image_keeps_its_parts_and_gets_the_user_of_emr(launch):
+    machine = launch(**OF_AWS, EbsRootVolumeSize=80).master.machine
     assert machine["login_user"] == "hadoop"
     assert all(part in machine["image_parts"] for part in ("'compilers'", "'python3.12'", "'emr'"))
 
@@ -752,20 +798,17 @@ def test_a_custom_image_keeps_its_parts_and_gets_the_user_of_emr(deploy):
 @pytest.mark.parametrize(
     ("image", "kind", "is_ended"),
     [
-        ({"Ref": "Image"}, "g5.12xlarge", True),
-        ({"Ref": "Image"}, "m5.xlarge", False),
-        ("ami-0123456789abcdef0", "g5.12xlarge", False),
+        (OF_AWS, "g5.12xlarge", True),
+        (OF_AWS, "m5.xlarge", False),
+        ({"CustomAmiId": "ami-0123456789abcdef0"}, "g5.12xlarge", False),
     ],
     ids=["deep learning", "no instance store", "own"],
 )
 def test_an_image_that_takes_the_instance_store_before_emr_ends_the_cluster(refuse, image, kind, is_ended):
     """Management Guide, "Instance store": EMR formats it; what it does with devices in use is not known."""
-    template = make_image_template(gib=80)
-    properties = template["Resources"]["Cluster"]["Properties"]
-    properties["CustomAmiId"] = image
-    for name in ("MasterInstanceGroup", "CoreInstanceGroup"):
-        properties["Instances"][name]["InstanceType"] = kind
-    reason = refuse(template, faults=[{"code": "InsufficientInstanceCapacity"}])
+    groups = make_template()["Resources"]["Cluster"]["Properties"]["Instances"]
+    changed = {name: groups[name] | {"InstanceType": kind} for name in ("MasterInstanceGroup", "CoreInstanceGroup")}
+    reason = refuse(Name="hopeless", **image, EbsRootVolumeSize=80, Instances=changed)
     assert (f"combines the instance store of {kind} before EMR can format it" in reason) is is_ended
 
 
@@ -811,7 +854,7 @@ def test_an_image_that_takes_the_instance_store_before_emr_ends_the_cluster(refu
     ],
 )
 def test_a_request_that_emr_refuses_fails_the_stack(refuse, change, message):
-    assert message in refuse(make_template(**change))
+    assert message in refuse(**change)
 
 
 IDLE_SECONDS = 120
@@ -821,7 +864,7 @@ IDLE_SECONDS = 120
 @pytest.fixture
 def idling(running):
     """Return a cluster with an auto-termination policy, whose primary runs a step of no end and was busy until now."""
-    sample = running({"minute_seconds": 0.5}, AutoTerminationPolicy={"IdleTimeout": IDLE_SECONDS})
+    sample = running(AutoTerminationPolicy={"IdleTimeout": IDLE_SECONDS})
     sample.master.busy_seconds = 0.0  # or a slow start of the step would be idle time
     sample.add_steps(make_step("job", "sleep", "inf"))
     sample.master.order("step")
@@ -874,7 +917,7 @@ def test_the_file_isbusy_keeps_a_cluster_for_the_idle_time_after_its_last_touch(
 )
 def test_a_core_node_with_a_full_disk_is_replaced_unless_the_cluster_forbids_it(running, instances, percent, is_kept):
     """API Reference, SetUnhealthyNodeReplacement: a node is unhealthy if disk usage is above 90%."""
-    sample = running({"minute_seconds": 0.5}, Instances=instances)
+    sample = running(Instances=instances)
     full = sample.cores[0]
     for node in (sample.master, full):
         node.disk_percent = percent
@@ -886,40 +929,19 @@ def test_a_core_node_with_a_full_disk_is_replaced_unless_the_cluster_forbids_it(
     assert sample.status()["State"] == "WAITING"
 
 
-def test_where_no_instance_boots_a_cluster_waits_at_once_and_is_deleted(deploy):
-    sample = deploy(make_template(Steps=[make_step("a", "true")]), waits_for_signals=False)
-    sample.cloud.observation("sample CREATE_COMPLETE")
-    assert sample.step_states() == {"a": "PENDING"}
-    sample.cloud.client("cloudformation").delete_stack(StackName="sample")
-    sample.cloud.observation("sample DELETE_COMPLETE")
-
-
-def test_a_security_configuration_is_there_before_the_cluster_that_names_it(deploy):
-    template = make_template(SecurityConfiguration={"Ref": "Encrypted"})
-    content = {"EncryptionConfiguration": {"EnableInTransitEncryption": False}}
-    properties = {"Name": "encrypted", "SecurityConfiguration": content}
-    template["Resources"]["Encrypted"] = {"Type": "AWS::EMR::SecurityConfiguration", "Properties": properties}
-    sample = deploy(template)
-    cluster = sample.emr.describe_cluster(ClusterId=sample.id)["Cluster"]
-    assert cluster["SecurityConfiguration"] == "encrypted"
-
-
-def test_who_runs_a_cluster_needs_the_right_to_pass_both_roles(deploy):
+def test_who_runs_a_cluster_needs_the_right_to_pass_both_roles(site):
     """Service Authorization Reference, "Actions defined by Amazon Elastic MapReduce": RunJobFlow depends on it."""
-    template = make_template()
-    resources = template["Resources"]
-    more = [allow("elasticmapreduce:RunJobFlow"), allow("iam:PassRole", {"Fn::GetAtt": ["ServiceRole", "Arn"]})]
-    policies = [policy | {"PolicyName": f"p{number}"} for number, policy in enumerate(more)]
-    resources["NodeRole"]["Properties"]["Policies"] = policies
-    sample = deploy(template)
+    may_pass = allow("iam:PassRole", {"Fn::GetAtt": ["ServiceRole", "Arn"]})
+    profile = site.make_profile(EC2, allow("elasticmapreduce:RunJobFlow"), may_pass)
+    sample = site.launch(JobFlowRole=profile)
     request = {
         "Name": "another",
         "ReleaseLabel": "emr-7.14.0",
-        "ServiceRole": sample.cloud.physical_id("ServiceRole"),
-        "JobFlowRole": sample.cloud.physical_id("Profile"),
+        "ServiceRole": site.ids["ServiceRole"],
+        "JobFlowRole": profile,
         "Instances": {"InstanceGroups": []},
     }
-    with pytest.raises(ClientError, match=r"perform: iam:PassRole on resource: arn:aws:iam::\d+:role/sample-NodeRole-"):
+    with pytest.raises(ClientError, match=rf"perform: iam:PassRole on resource: arn:aws:iam::\d+:role/{profile}"):
         sample.cloud.client("emr", sample.master.machine).run_job_flow(**request)
 
 
@@ -948,3 +970,11 @@ def test_a_node_may_ask_for_its_cluster_with_the_right_to_it_alone(running):
     own = sample.cloud.client("emr", sample.master.machine)
     with pytest.raises(ClientError, match=r"is not authorized to perform: elasticmapreduce:ListInstances on resource"):
         own.list_instances(ClusterId=sample.id)
+
+
+def test_where_no_instance_boots_a_cluster_waits_at_once_and_is_deleted(open_site):
+    sample = open_site(waits_for_signals=False).deploy(Steps=[make_step("a", "true")])
+    sample.cloud.observation(f"{sample.stack} CREATE_COMPLETE")
+    assert sample.step_states() == {"a": "PENDING"}
+    sample.cloud.client("cloudformation").delete_stack(StackName=sample.stack)
+    sample.cloud.observation(f"{sample.stack} DELETE_COMPLETE")

@@ -27,8 +27,13 @@ class UpdatedSample(Sample):
     def __init__(self, cloud, name, nodes):
         super().__init__(cloud, name)
         self._nodes = nodes
-        self.old = [self.take_node()["machine"]["instance_id"] for _ in range(2)]
+        self.look()
+
+    def look(self):
+        """Take down the instances and the name of the group; return the sample."""
+        self.old = [each["InstanceId"] for each in list_instances(self)["Instances"]]
         self.former_group = self.group["nodegroupName"]
+        return self
 
     def update(self, template=None, **nodes):
         """Update the stack to other data of the launch template and other properties of the node group."""
@@ -38,7 +43,10 @@ class UpdatedSample(Sample):
             **({"Template": template} if template else {}),
         )
         self.client("cloudformation").update_stack(StackName="sample", TemplateBody=json.dumps(changed))
-        return self.cloud.end()
+        outcome = self.cloud.end()
+        if outcome["status"] == "UPDATE_COMPLETE":
+            self._nodes = self._nodes | nodes
+        return outcome
 
     def follow(self):
         """Return what happened to nodes since the last time, in order: what, instance."""
@@ -52,7 +60,7 @@ class UpdatedSample(Sample):
         ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def deploy(deploy_template):
     """Return the function that deploys a cluster with properties of its node group."""
 
@@ -61,9 +69,17 @@ def deploy(deploy_template):
         assert isinstance(cloud.answer, dict), cloud.answer
         outcome = cloud.end()
         assert outcome["status"] == "CREATE_COMPLETE", outcome["reason"]
+        for _ in range(2):
+            cloud.next(lambda line: line["kind"] == "node")
         return UpdatedSample(cloud, name, nodes or {})
 
     return deploy
+
+
+@pytest.fixture
+def sample(share, deploy):
+    """A cluster with a group that may have been replaced."""
+    return share("sample", deploy).look()
 
 
 def list_instances(sample):
@@ -94,20 +110,6 @@ def test_the_minimal_strategy_ends_a_node_before_it_launches_another(deploy):
     assert [kind for kind, _ in sample.follow()] == ["drained", "node_gone", "node"] * 2
 
 
-def test_versions_are_not_updated_together_with_anything_else(deploy):
-    """Words: aws/containers-roadmap#1258."""
-    sample = deploy()
-    outcome = sample.update(OTHER_DATA, ScalingConfig={"MinSize": 0, "DesiredSize": 1, "MaxSize": 2})
-    assert outcome["status"].startswith("UPDATE_ROLLBACK")
-    assert "Version and ReleaseVersion updates cannot be combined with other updates" in outcome["reason"]
-
-
-def test_tags_are_not_updated_together_with_the_launch_template(deploy):
-    """awsdocs/aws-cloudformation-user-guide#1181."""
-    outcome = deploy().update(OTHER_DATA, Tags={"team": "other"})
-    assert "Version and ReleaseVersion updates cannot be combined with other updates" in outcome["reason"]
-
-
 def test_sizes_labels_and_taints_are_changed_without_another_node(deploy):
     sample = deploy()
     taint = {"Key": "own", "Value": "yes", "Effect": "NO_SCHEDULE"}
@@ -123,6 +125,20 @@ def test_sizes_labels_and_taints_are_changed_without_another_node(deploy):
     assert (group["updateConfig"], group["labels"]) == ({"updateStrategy": "MINIMAL"}, {"owner": "us"})
 
 
+def test_versions_are_not_updated_together_with_anything_else(deploy):
+    """Words: aws/containers-roadmap#1258."""
+    sample = deploy()
+    outcome = sample.update(OTHER_DATA, ScalingConfig={"MinSize": 0, "DesiredSize": 1, "MaxSize": 2})
+    assert outcome["status"].startswith("UPDATE_ROLLBACK")
+    assert "Version and ReleaseVersion updates cannot be combined with other updates" in outcome["reason"]
+
+
+def test_tags_are_not_updated_together_with_the_launch_template(deploy):
+    """awsdocs/aws-cloudformation-user-guide#1181."""
+    outcome = deploy().update(OTHER_DATA, Tags={"team": "other"})
+    assert "Version and ReleaseVersion updates cannot be combined with other updates" in outcome["reason"]
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -133,13 +149,12 @@ def test_sizes_labels_and_taints_are_changed_without_another_node(deploy):
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_another_type_image_subnet_or_purchase_option_replaces_the_group(deploy, change):
+def test_another_type_image_subnet_or_purchase_option_replaces_the_group(sample, change):
     """`createOnlyProperties` in CloudFormation's schema of AWS::EKS::Nodegroup."""
-    sample = deploy()
     assert sample.update(**change)["status"] == "UPDATE_COMPLETE"
     assert sample.group["nodegroupName"] != sample.former_group
     assert {name for kind, name in sample.follow() if kind == "node_gone"} == set(sample.old)
-    assert sample.physical_id("Nodes") == f"{NAME}/{sample.group['nodegroupName']}"
+    assert sample.cloud.physical_id("Nodes") == f"{NAME}/{sample.group['nodegroupName']}"
 
 
 def test_a_group_with_a_name_of_its_own_is_not_replaced(deploy):

@@ -7,6 +7,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from deeplearning_cdk.coordination.payload import pack_image_pin
+from tests.embedded_aws.conftest import HERE
 
 PARAMETER = "/team/images/training"
 FIRST, NEWER = "ami-00000000000000001", "ami-00000000000000002"
@@ -32,28 +33,39 @@ def write(value):
     return {"Type": "AWS::SSM::Parameter", "Properties": {"Name": "/mine/document", "Type": "String", "Value": value}}
 
 
+@pytest.fixture(scope="module")
+def deploy(start_cloud, assemble, tmp_path_factory):
+    """Return the function that deploys the sample with two pinned images, whose parameter then names a newer one."""
+
+    def start():
+        template = json.loads((HERE / "sample_template.json").read_text())
+        resources = template["Resources"]
+        resources["Function"]["Properties"] |= {"Handler": "image_pin.handler.handle", "Environment": {"Variables": {}}}
+        resources["FunctionRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"].append(READ)
+        resources |= {"Image": pin(), "Other": pin(), "Rights": allow("sqs:SendMessage"), "Document": write("first")}
+        template["Outputs"] = {
+            "Image": {"Value": {"Fn::GetAtt": ["Image", "ImageId"]}},
+            "Pin": {"Value": {"Ref": "Other"}},
+        }
+        folder = assemble(tmp_path_factory.mktemp("assembly") / "cdk.out", template)
+        shutil.rmtree(folder / "asset.sample")
+        shutil.unpack_archive(pack_image_pin().path, folder / "asset.sample")
+        cloud = start_cloud()
+        cloud.deploy(folder)
+        cloud.observation("Handle CREATE_COMPLETE")
+        name_image(cloud, FIRST)
+        cloud.complete()
+        name_image(cloud, NEWER)
+        cloud.template = template
+        return cloud
+
+    return start
+
+
 @pytest.fixture
-def cloud(start_cloud, assemble, sample_template, tmp_path):
-    """Deploy the sample with two pinned images, then let their parameter name a newer one."""
-    resources = sample_template["Resources"]
-    resources["Function"]["Properties"] |= {"Handler": "image_pin.handler.handle", "Environment": {"Variables": {}}}
-    resources["FunctionRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"].append(READ)
-    resources |= {"Image": pin(), "Other": pin(), "Rights": allow("sqs:SendMessage"), "Document": write("first")}
-    sample_template["Outputs"] = {
-        "Image": {"Value": {"Fn::GetAtt": ["Image", "ImageId"]}},
-        "Pin": {"Value": {"Ref": "Other"}},
-    }
-    folder = assemble(tmp_path / "cdk.out", sample_template)
-    shutil.rmtree(folder / "asset.sample")
-    shutil.unpack_archive(pack_image_pin().path, folder / "asset.sample")
-    cloud = start_cloud()
-    cloud.deploy(folder)
-    cloud.observation("Handle CREATE_COMPLETE")
-    name_image(cloud, FIRST)
-    cloud.complete()
-    name_image(cloud, NEWER)
-    cloud.template = sample_template
-    return cloud
+def cloud(share, deploy):
+    """The deployed sample, whose tests leave the images as they are."""
+    return share("sample", deploy)
 
 
 def name_image(cloud, image):
@@ -66,27 +78,6 @@ def update(cloud, **resources):
     cloud.client("cloudformation").update_stack(StackName="sample", TemplateBody=json.dumps(template))
     outcome = cloud.end()
     return outcome["status"], outcome["outputs"]["Image"]
-
-
-def test_ref_of_a_custom_resource_returns_the_physical_id_of_its_function(cloud):
-    """
-    The user guide: for a resource `Ref` returns "a value that you can typically use to refer to that resource, such as
-    a physical ID" (docs.aws.amazon.com, intrinsic-function-reference-ref).
-    """
-    first = cloud.command("wait", seconds=0)["outputs"]["Pin"]
-    assert first.partition("@")[0] == FIRST
-    assert cloud.physical_id("Other") == first
-    update(cloud, Other=pin(Release="2"))
-    newer = cloud.command("wait", seconds=0)["outputs"]["Pin"]
-    assert [entry.partition("@")[0] for entry in newer.split(",")] == [NEWER, FIRST]
-    assert cloud.physical_id("Other") == newer
-
-
-@pytest.mark.fault(67)
-def test_another_time_limit_keeps_the_image_and_another_release_takes_the_newer(cloud):
-    """CloudFormation sends `Update` for any property (CloudFormation user guide, "Custom resource request types")."""
-    assert update(cloud, Image=pin(ServiceTimeout="3000")) == ("UPDATE_COMPLETE", FIRST)
-    assert update(cloud, Image=pin(Release="2")) == ("UPDATE_COMPLETE", NEWER)
 
 
 @pytest.mark.fault(67)
@@ -115,8 +106,39 @@ def test_policy_and_parameter_are_updated_in_place(cloud):
     assert cloud.client("ssm").get_parameter(Name="/mine/document")["Parameter"]["Value"] == "third"
 
 
-def test_group_launches_from_the_new_template_and_keeps_its_instances(cloud):
+def test_other_property_of_an_updated_resource_is_refused_by_name(cloud):
+    changed = write("second")
+    changed["Properties"]["Type"] = "StringList"
+    assert update(cloud, Document=changed)[0].startswith("UPDATE_ROLLBACK")
+    assert "updates Value of this resource alone, got Type" in cloud.command("wait", seconds=0)["reason"]
+
+
+def test_ref_of_a_custom_resource_returns_the_physical_id_of_its_function(deploy):
+    """
+    The user guide: for a resource `Ref` returns "a value that you can typically use to refer to that resource, such as
+    a physical ID" (docs.aws.amazon.com, intrinsic-function-reference-ref).
+    """
+    cloud = deploy()
+    first = cloud.command("wait", seconds=0)["outputs"]["Pin"]
+    assert first.partition("@")[0] == FIRST
+    assert cloud.physical_id("Other") == first
+    update(cloud, Other=pin(Release="2"))
+    newer = cloud.command("wait", seconds=0)["outputs"]["Pin"]
+    assert [entry.partition("@")[0] for entry in newer.split(",")] == [NEWER, FIRST]
+    assert cloud.physical_id("Other") == newer
+
+
+@pytest.mark.fault(67)
+def test_another_time_limit_keeps_the_image_and_another_release_takes_the_newer(deploy):
+    """CloudFormation sends `Update` for any property (CloudFormation user guide, "Custom resource request types")."""
+    cloud = deploy()
+    assert update(cloud, Image=pin(ServiceTimeout="3000")) == ("UPDATE_COMPLETE", FIRST)
+    assert update(cloud, Image=pin(Release="2")) == ("UPDATE_COMPLETE", NEWER)
+
+
+def test_group_launches_from_the_new_template_and_keeps_its_instances(deploy):
     """Auto Scaling user guide, "Launch templates": instances that run are not affected by another version."""
+    cloud = deploy()
     before, _ = cloud.machine("worker")["instance_id"], cloud.machine("worker")
     template = json.loads(json.dumps(cloud.template["Resources"]["WorkerTemplate"]))
     template["Properties"]["LaunchTemplateData"]["InstanceType"] = "c5.xlarge"
@@ -124,10 +146,3 @@ def test_group_launches_from_the_new_template_and_keeps_its_instances(cloud):
     assert cloud.client("ec2").describe_instances(InstanceIds=[before])["Reservations"]
     cloud.ask("WorkerGroup", 3)
     assert cloud.machine("worker")["instance_type"] == "c5.xlarge"
-
-
-def test_other_property_of_an_updated_resource_is_refused_by_name(cloud):
-    changed = write("second")
-    changed["Properties"]["Type"] = "StringList"
-    assert update(cloud, Document=changed)[0].startswith("UPDATE_ROLLBACK")
-    assert "updates Value of this resource alone, got Type" in cloud.command("wait", seconds=0)["reason"]

@@ -1,6 +1,4 @@
-"""A template with what training jobs of SageMaker need: a VPC with S3's endpoint, EFS, a bucket, a key and roles."""
-
-import copy
+"""A template with what training jobs of SageMaker need: a VPC with S3's endpoints, EFS, a bucket, a key and roles."""
 
 from tests.embedded_aws.emr_template import allow, trust
 
@@ -11,7 +9,7 @@ ROLE_ACTIONS = [
     *("ec2:DeleteNetworkInterfacePermission", "ec2:Describe*", "ecr:*", "logs:*", "cloudwatch:PutMetricData"),
     *("s3:GetObject", "s3:ListBucket", "s3:PutObject", "kms:*"),
 ]
-_ANYTHING = {
+_KEY_POLICY = {
     "Version": "2012-10-17",
     "Statement": [
         {
@@ -45,104 +43,135 @@ def _subnet(block, zone):
     return {"Type": "AWS::EC2::Subnet", "Properties": values}
 
 
-RESOURCES = {
-    "Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16", "EnableDnsHostnames": True}},
-    "Subnet": _subnet("10.0.0.0/24", "us-east-1a"),
-    "OtherSubnet": _subnet("10.0.1.0/24", "us-east-1b"),
-    "Table": {"Type": "AWS::EC2::RouteTable", "Properties": {"VpcId": {"Ref": "Vpc"}}},
-    "Association": {
-        "Type": "AWS::EC2::SubnetRouteTableAssociation",
-        "Properties": {"RouteTableId": {"Ref": "Table"}, "SubnetId": {"Ref": "Subnet"}},
-    },
-    "Endpoint": {
-        "Type": "AWS::EC2::VPCEndpoint",
-        "Properties": {
-            "VpcId": {"Ref": "Vpc"},
-            "ServiceName": {"Fn::Sub": "com.amazonaws.${AWS::Region}.s3"},
-            "VpcEndpointType": "Gateway",
-            "RouteTableIds": [{"Ref": "Table"}],
+def _route(name, subnet, policy=None):
+    """Return a route table of a subnet with an endpoint of S3, which may have a policy."""
+    endpoint = {
+        "VpcId": {"Ref": "Vpc"},
+        "ServiceName": {"Fn::Sub": "com.amazonaws.${AWS::Region}.s3"},
+        "VpcEndpointType": "Gateway",
+        "RouteTableIds": [{"Ref": f"{name}Table"}],
+    }
+    association = {"RouteTableId": {"Ref": f"{name}Table"}, "SubnetId": {"Ref": subnet}}
+    return {
+        f"{name}Table": {"Type": "AWS::EC2::RouteTable", "Properties": {"VpcId": {"Ref": "Vpc"}}},
+        f"{name}Association": {"Type": "AWS::EC2::SubnetRouteTableAssociation", "Properties": association},
+        f"{name}Endpoint": {
+            "Type": "AWS::EC2::VPCEndpoint",
+            "Properties": endpoint | ({"PolicyDocument": policy} if policy else {}),
         },
-    },
-    "Members": _group("members"),
-    "Alone": _group("members that do not admit each other"),
-    "Files": _group("mount target"),
-    "MembersRule": _ingress("Members", "Members", "-1"),
-    "FilesRule": _ingress("Files", "Members", "tcp", FromPort=2049, ToPort=2049),
-    "AloneFilesRule": _ingress("Files", "Alone", "tcp", FromPort=2049, ToPort=2049),
-    "Key": {"Type": "AWS::KMS::Key", "Properties": {"KeyPolicy": _ANYTHING}},
-    "Storage": {"Type": "AWS::EFS::FileSystem", "Properties": {"Encrypted": True}},
-    "MountTarget": {
-        "Type": "AWS::EFS::MountTarget",
-        "Properties": {
-            "FileSystemId": {"Ref": "Storage"},
-            "SubnetId": {"Ref": "Subnet"},
-            "SecurityGroups": [_get_id("Files")],
+    }
+
+
+def _policy(*statements):
+    return {"Version": "2012-10-17", "Statement": list(statements)}
+
+
+def _file_system(name, *statements):
+    """Return a file system with the statements of its policy, if it has one, and its mount target."""
+    properties = {"Encrypted": True} | ({"FileSystemPolicy": _policy(*statements)} if statements else {})
+    target = {"FileSystemId": {"Ref": name}, "SubnetId": {"Ref": "Subnet"}, "SecurityGroups": [_get_id("Files")]}
+    return {
+        name: {"Type": "AWS::EFS::FileSystem", "Properties": properties},
+        f"{name}Target": {"Type": "AWS::EFS::MountTarget", "Properties": target},
+    }
+
+
+_ANYBODY = {"Principal": {"AWS": "*"}, "Effect": "Allow", "Action": "elasticfilesystem:ClientMount"}
+_ONLY_TLS = {
+    "Principal": {"AWS": "*"},
+    "Effect": "Deny",
+    "Action": "*",
+    "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+}
+_NO_DOWNLOAD = {"Effect": "Allow", "Principal": "*", "Action": ["s3:ListBucket", "s3:PutObject"], "Resource": "*"}
+
+TEMPLATE = {
+    "Resources": {
+        "Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16", "EnableDnsHostnames": True}},
+        "Subnet": _subnet("10.0.0.0/24", "us-east-1a"),
+        "OtherSubnet": _subnet("10.0.1.0/24", "us-east-1b"),
+        **_route("", "Subnet"),
+        "NarrowSubnet": _subnet("10.0.2.0/24", "us-east-1a"),
+        **_route("Narrow", "NarrowSubnet", _policy(_NO_DOWNLOAD)),
+        "Members": _group("members"),
+        "Alone": _group("members that do not admit each other"),
+        "Strangers": _group("members that the mount target does not admit"),
+        "Files": _group("mount target"),
+        "MembersRule": _ingress("Members", "Members", "-1"),
+        "FilesRule": _ingress("Files", "Members", "tcp", FromPort=2049, ToPort=2049),
+        "AloneFilesRule": _ingress("Files", "Alone", "tcp", FromPort=2049, ToPort=2049),
+        "Key": {"Type": "AWS::KMS::Key", "Properties": {"KeyPolicy": _KEY_POLICY}},
+        **_file_system("Storage"),
+        **_file_system("OnlyTls", _ONLY_TLS),
+        **_file_system("AnybodyByTls", _ANYBODY, _ONLY_TLS),
+        **_file_system("Anybody", _ANYBODY),
+        "Lustre": {
+            "Type": "AWS::FSx::FileSystem",
+            "Properties": {
+                "FileSystemType": "LUSTRE",
+                "FileSystemTypeVersion": "2.15",
+                "StorageCapacity": 1200,
+                "StorageType": "SSD",
+                "SubnetIds": [{"Ref": "Subnet"}],
+                "LustreConfiguration": {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 125},
+            },
         },
-    },
-    "Models": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": BUCKET}},
-    "Role": {
-        "Type": "AWS::IAM::Role",
-        "Properties": {
-            "AssumeRolePolicyDocument": trust("sagemaker.amazonaws.com"),
-            "Policies": [allow(ROLE_ACTIONS)],
+        "Models": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": BUCKET}},
+        "Role": {
+            "Type": "AWS::IAM::Role",
+            "Properties": {
+                "AssumeRolePolicyDocument": trust("sagemaker.amazonaws.com"),
+                "Policies": [allow(ROLE_ACTIONS)],
+            },
         },
-    },
-    "Submitter": {
-        "Type": "AWS::IAM::Role",
-        "Properties": {
-            "AssumeRolePolicyDocument": trust("ec2.amazonaws.com"),
-            "Policies": [
-                allow(
-                    ["sagemaker:CreateTrainingJob", "sagemaker:AddTags"],
-                    {"Fn::Sub": "arn:aws:sagemaker:${AWS::Region}:${AWS::AccountId}:training-job/0123-*"},
-                    Condition={"ForAllValues:StringEquals": {"sagemaker:VpcSubnets": [{"Ref": "Subnet"}]}},
-                )
-                | {"PolicyName": "submit"},
-                allow(
-                    ["iam:PassRole"],
-                    {"Fn::GetAtt": ["Role", "Arn"]},
-                    Condition={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
-                )
-                | {"PolicyName": "pass"},
-            ],
-        },
-    },
-    "Topic": {"Type": "AWS::SNS::Topic"},
-    "TopicPolicy": {
-        "Type": "AWS::SNS::TopicPolicy",
-        "Properties": {
-            "Topics": [{"Ref": "Topic"}],
-            "PolicyDocument": {
-                "Version": "2012-10-17",
-                "Statement": [
-                    {
-                        "Effect": "Allow",
-                        "Principal": {"Service": "events.amazonaws.com"},
-                        "Action": "sns:Publish",
-                        "Resource": {"Ref": "Topic"},
-                    }
+        "Submitter": {
+            "Type": "AWS::IAM::Role",
+            "Properties": {
+                "AssumeRolePolicyDocument": trust("ec2.amazonaws.com"),
+                "Policies": [
+                    allow(
+                        ["sagemaker:CreateTrainingJob", "sagemaker:AddTags"],
+                        {"Fn::Sub": "arn:aws:sagemaker:${AWS::Region}:${AWS::AccountId}:training-job/0123-*"},
+                        Condition={"ForAllValues:StringEquals": {"sagemaker:VpcSubnets": [{"Ref": "Subnet"}]}},
+                    )
+                    | {"PolicyName": "submit"},
+                    allow(
+                        ["iam:PassRole"],
+                        {"Fn::GetAtt": ["Role", "Arn"]},
+                        Condition={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
+                    )
+                    | {"PolicyName": "pass"},
                 ],
             },
         },
-    },
-    "Rule": {
-        "Type": "AWS::Events::Rule",
-        "Properties": {
-            "EventPattern": {
-                "source": ["aws.sagemaker"],
-                "detail-type": ["SageMaker Training Job State Change"],
-                "detail": {"TrainingJobStatus": ["Failed"]},
+        "Topic": {"Type": "AWS::SNS::Topic"},
+        "TopicPolicy": {
+            "Type": "AWS::SNS::TopicPolicy",
+            "Properties": {
+                "Topics": [{"Ref": "Topic"}],
+                "PolicyDocument": {
+                    "Version": "2012-10-17",
+                    "Statement": [
+                        {
+                            "Effect": "Allow",
+                            "Principal": {"Service": "events.amazonaws.com"},
+                            "Action": "sns:Publish",
+                            "Resource": {"Ref": "Topic"},
+                        }
+                    ],
+                },
             },
-            "Targets": [{"Id": "topic", "Arn": {"Ref": "Topic"}}],
         },
-    },
+        "Rule": {
+            "Type": "AWS::Events::Rule",
+            "Properties": {
+                "EventPattern": {
+                    "source": ["aws.sagemaker"],
+                    "detail-type": ["SageMaker Training Job State Change"],
+                    "detail": {"TrainingJobStatus": ["Failed"]},
+                },
+                "Targets": [{"Id": "topic", "Arn": {"Ref": "Topic"}}],
+            },
+        },
+    }
 }
-
-
-def make_template(actions=None, **changes):
-    """Return a fresh template; `actions` are those of the execution role, `changes` replace resources, None removes."""
-    resources = copy.deepcopy(RESOURCES)
-    if actions is not None:
-        resources["Role"]["Properties"]["Policies"] = [allow(actions)]
-    resources |= changes
-    return {"Resources": {name: entry for name, entry in resources.items() if entry is not None}}
