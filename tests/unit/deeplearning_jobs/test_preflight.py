@@ -74,6 +74,21 @@ def test_a_fault_of_a_host_is_reported_with_its_name(change, said):
 MEMBER = Member("i-0123456789abcdef0", "10.0.0.1", 8, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey")
 
 
+@pytest.fixture
+def probe(tmp_path):
+    """Return a function that probes a host with this nvidia-smi and returns its number of GPUs."""
+    facts = NodeFacts("c", "worker", MEMBER.instance_id, "ubuntu", "/mnt/efs", 8)
+    membership = InstalledMembership(3, ((NAMES[0], MEMBER),))
+
+    def count(body, programs=Programs):
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+        found = programs(f"{tmp_path}:/usr/bin:/bin")
+        return host_probe.probe_host(tmp_path, found, facts, membership, {}, port_count=0).gpu_count
+
+    return count
+
+
 @pytest.mark.fault(68)
 @pytest.mark.parametrize(
     ("body", "seconds", "found"),
@@ -84,25 +99,14 @@ MEMBER = Member("i-0123456789abcdef0", "10.0.0.1", 8, "ssh-ed25519 AAAAC3NzaC1lZ
     ],
     ids=["late", "failed", "answers"],
 )
-def test_a_host_whose_driver_is_late_has_the_gpus_with_which_it_joined(tmp_path, monkeypatch, body, seconds, found):
+def test_a_host_whose_driver_is_late_has_the_gpus_with_which_it_joined(probe, monkeypatch, body, seconds, found):
     monkeypatch.setattr(host_probe, "GPU_SECONDS", seconds)
-    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{body}\n")
-    (tmp_path / "nvidia-smi").chmod(0o755)
-    facts = NodeFacts("c", "worker", MEMBER.instance_id, "ubuntu", "/mnt/efs", 8)
-    membership = InstalledMembership(3, ((NAMES[0], MEMBER),))
-    programs = Programs(f"{tmp_path}:/usr/bin:/bin")
-    answer = host_probe.probe_host(tmp_path, programs, facts, membership, {}, port_count=0)
-    assert answer.gpu_count == found
+    assert probe(body) == found
 
 
 @pytest.mark.fault(68)
-def test_a_driver_that_is_slow_is_waited_for(tmp_path):
-    (tmp_path / "nvidia-smi").write_text('#!/bin/sh\necho "0, GPU-1, 0, No, 0"\n')
-    (tmp_path / "nvidia-smi").chmod(0o755)
-    facts = NodeFacts("c", "worker", MEMBER.instance_id, "ubuntu", "/mnt/efs", 8)
-    programs = SlowDriver(f"{tmp_path}:/usr/bin:/bin")
-    answer = host_probe.probe_host(tmp_path, programs, facts, InstalledMembership(), {}, port_count=0)
-    assert answer.gpu_count == 1
+def test_a_driver_that_is_slow_is_waited_for(probe):
+    assert probe('echo "0, GPU-1, 0, No, 0"', SlowDriver) == 1
 
 
 NO_PROVIDER = replace(FIT, efa_fault="libfabric lists no EFA")
