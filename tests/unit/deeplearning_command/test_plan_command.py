@@ -90,17 +90,10 @@ def test_a_plan_reports_the_refusal_of_run_and_still_shows_the_whole_cluster(job
     assert "run would refuse this: deeplearning-worker2 (i-00000000000000001) does not respond" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "cause"),
-    [
-        (["--np", "3"], "--np must not exceed 2 hosts x 1 slots = 2, got 3; leave it out for 2"),
-        (["--launcher", "mpi", "--container", "i"], "--launcher must not be mpi with a container, got i"),
-        (["--name", "a b"], "--name must be"),
-    ],
-)
-def test_an_impossible_plan_is_refused_with_the_reason(job_lab, words, cause):
-    done = job_lab.run("plan", *words, "--", job_lab.write_job("true"))
+def test_an_impossible_plan_is_refused_with_the_reason(job_lab):
+    done = job_lab.run("plan", "--np", "3", "--", job_lab.write_job("true"))
     assert (done.returncode, done.stdout) == (2, "")
+    cause = "--np must not exceed 2 hosts x 1 slots = 2, got 3; leave it out for 2"
     assert done.stderr.startswith(f"deeplearning plan: {cause}")
 
 

@@ -183,22 +183,20 @@ touch "$DEEPLEARNING_CHECKPOINT_PATH/epoch-$count"
 """
 
 
-def test_a_failed_job_runs_again_from_its_newest_checkpoint_until_it_succeeds(job_lab):
-    done = job_lab.run("run", "--retries", "2", "--", job_lab.write_job(FAILS_TWICE))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
-        "run with 0 checkpoints, resume=",
-        "run with 1 checkpoints, resume=epoch-0",
-        "run with 2 checkpoints, resume=epoch-1",
-    ]
-    assert [job_lab.status(f"train/{run}")["state"] for run in (1, 2, 3)] == ["failed", "failed", "succeeded"]
-
-
-def test_a_job_without_a_retry_left_has_the_status_of_its_last_run(job_lab):
-    done = job_lab.run("run", "--retries", "1", "--", job_lab.write_job("exit 3"))
-    assert done.returncode == 3
-    assert [job_lab.status(f"train/{run}")["state"] for run in (1, 2)] == ["failed", "failed"]
-    assert job_lab.status("train/3") is None
+@pytest.mark.parametrize(("retries", "status"), [(2, 0), (1, 3)])
+def test_a_failed_job_runs_again_from_its_newest_checkpoint_as_often_as_it_may(job_lab, retries, status):
+    done = job_lab.run("run", "--retries", str(retries), "--", job_lab.write_job(FAILS_TWICE))
+    assert done.returncode == status, done.stderr
+    assert (
+        done.stdout.splitlines()
+        == [
+            "run with 0 checkpoints, resume=",
+            "run with 1 checkpoints, resume=epoch-0",
+            "run with 2 checkpoints, resume=epoch-1",
+        ][: retries + 1]
+    )
+    states = [(job_lab.status(f"train/{run}") or {}).get("state") for run in (1, 2, 3)]
+    assert states == ["failed", "failed", "succeeded" if status == 0 else None]
 
 
 def test_a_job_that_waits_to_run_again_is_retrying_and_can_be_stopped(job_lab):
@@ -282,8 +280,3 @@ def test_a_definition_that_cannot_work_is_refused(change, text):
     with pytest.raises(ContractError) as refusal:
         replace(JOB, **change)
     assert text in str(refusal.value)
-
-
-def test_a_definition_survives_the_way_to_the_master():
-    job = replace(JOB, members=2, retries=1, source=ScriptSettings("b", "k", "0" * 64), data=("coco",), waits=False)
-    assert JobDefinition.from_json(json.dumps(job.to_document())) == job

@@ -73,7 +73,7 @@ FORBIDDEN = (
     r"ubuntu|ec2-user|/home/|anaconda|source activate|tensorflow_p|/usr/local/mpi",
     r"StrictHostKeyChecking=no|UserKnownHostsFile",
 )
-"""What EFA and NCCL choose better themselves, names of an interface, a user or an image, and unchecked host keys."""
+"""Settings that EFA and NCCL choose better, names of an interface, a user or an image, and unchecked host keys."""
 
 
 @pytest.mark.defect("D72", "D75")

@@ -44,7 +44,7 @@ def test_addresses_are_ordered_as_numbers(cluster):
     assert cluster.generation(0)[1] == [0, 90, 91]
 
 
-def test_the_primary_nodes_key_logs_in_to_every_node_and_only_its_public_half_is_shared(cluster):
+def test_the_primary_nodes_key_logs_in_to_every_node_and_every_kind_of_shell_has_the_variables(cluster):
     cluster.form(0, 1, 2)
     key = json.loads((cluster.folder / "membership.json").read_text())["user_key"]
     for index in range(3):
@@ -52,13 +52,8 @@ def test_the_primary_nodes_key_logs_in_to_every_node_and_only_its_public_half_is
         home = node.path(f"{node.login_user().home}/.ssh")
         assert key in (home / "authorized_keys").read_text()
         assert (home / "id_ed25519").exists() == (index == 0)
-    assert "secret" not in "".join(path.read_text() for path in cluster.shared.rglob("*.json"))
-
-
-def test_every_kind_of_shell_has_the_variables_on_every_node(cluster):
-    cluster.form(0, 1, 2)
-    for index in range(3):
-        check_variables(cluster.node(index), count=3, gpu_count=2)
+        check_variables(node, count=3, gpu_count=2)
+    assert "secret" not in "".join(path.read_text() for path in cluster.shared.rglob("*.json")), "the public half alone"
 
 
 def test_hosts_for_elastic_jobs_are_those_that_have_installed_the_membership(cluster):
@@ -90,14 +85,6 @@ def wait(cluster, seconds=600):
 
 
 def test_the_wait_ends_when_all_have_installed_the_same_membership(cluster):
-    cluster.start(0, 1, 2)
-    cluster.turn()
-    assert wait(cluster, 0) != ""
-    cluster.turn(2)
-    assert wait(cluster, 0) == ""
-
-
-def test_a_node_that_never_comes_fails_the_wait_which_names_the_others_and_the_log_to_read(cluster):
     cluster.form(0, 1)
     began = cluster.clock.now
     missing = wait(cluster)
@@ -107,15 +94,11 @@ def test_a_node_that_never_comes_fails_the_wait_which_names_the_others_and_the_l
     )
     assert "(announced: i-00000000000000000 (10.0.0.9), i-00000000000000001 (10.0.0.10))" in missing
     assert "bootstrap-actions/1/stderr.gz" in missing
-
-
-def test_a_node_that_does_not_install_the_membership_is_named(cluster):
-    cluster.form(0, 1, 2)
-    edit(cluster.announcement(2), generation=0)
-    assert wait(cluster, 0) == (
-        "2 of 3 nodes have installed the membership; not on i-00000000000000002 (10.0.0.11): "
-        "read /var/log/deeplearning-agent.log there"
-    )
+    cluster.start(2)
+    cluster.turn()
+    assert wait(cluster, 0) != ""
+    cluster.turn(2)
+    assert wait(cluster, 0) == ""
 
 
 def test_a_node_that_fails_to_install_the_membership_stays_and_is_named(cluster):
@@ -129,7 +112,10 @@ def test_a_node_that_fails_to_install_the_membership_stays_and_is_named(cluster)
         with pytest.raises(StageFailure, match="visudo"):
             failing.follow()
     assert cluster.generation(0)[1] == [0, 1, 2]
-    assert "not on i-00000000000000002 (10.0.0.11): read" in wait(cluster, 0)
+    assert wait(cluster, 0) == (
+        "2 of 3 nodes have installed the membership; not on i-00000000000000002 (10.0.0.11): "
+        "read /var/log/deeplearning-agent.log there"
+    )
 
 
 # --- Losses and replacements ------------------------------------------------------------------------
@@ -316,22 +302,17 @@ def test_the_primary_node_touches_the_file_of_emr_while_a_node_is_busy(cluster, 
     assert not cluster.node(2).path("/emr").exists()
 
 
-def test_an_idle_cluster_leaves_the_file_of_emr_as_it_is(cluster, busy_file):
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_cluster_whose_busy_node_ends_its_job_or_leaves_is_idle(cluster, busy_file, leaves):
     process = start_job(cluster, 1)
     cluster.turn(2)
-    (process / "environ").unlink()
-    process.rmdir()
-    cluster.turn(2)
-    busy_file.unlink()
-    cluster.turn(3)
-    assert not busy_file.exists()
-
-
-def test_a_node_that_leaves_while_it_is_busy_keeps_no_cluster(cluster, busy_file):
-    start_job(cluster, 1)
-    cluster.turn(2)
-    del cluster.services[1]
-    cluster.turn(11)
+    if leaves:
+        del cluster.services[1]
+        cluster.turn(11)
+    else:
+        (process / "environ").unlink()
+        process.rmdir()
+        cluster.turn(2)
     busy_file.unlink()
     cluster.turn(3)
     assert not busy_file.exists()

@@ -157,7 +157,8 @@ def test_two_masters_at_once_do_no_harm(data_lab, kind, monkeypatch):
     monkeypatch.setattr("deeplearning_provision.archives.extraction.PENDING_FILES", 4)
     if kind == "prefix":
         tree = {f"{index % 5}/{index}": ("file", b"content" * index, False) for index in range(60)}
-        data_lab.proxy.objects = {f"set/{name}": entry[1] for name, entry in tree.items()}
+        for name, entry in tree.items():
+            data_lab.put(f"set/{name}", entry[1])
     else:
         tree = make_tree(40, 4000)
         data_lab.put(f"set.{kind}", make_archive(kind, tree))
