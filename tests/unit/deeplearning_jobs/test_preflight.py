@@ -134,7 +134,14 @@ def test_hosts_that_all_lack_efa_run_over_tcp_and_it_is_never_silent():
     assert describe_tcp(preflight.plan_hosts()[:1]) == [], "ranks of one host need no network"
 
 
-def test_the_reason_for_tcp_is_optional_on_the_wire():
+def test_many_hosts_are_named_in_one_line():
+    assert join_hosts(["a", "b", "c", "d"]) == "a, b, c, d"
+    assert join_hosts([str(number) for number in range(64)]) == "0, 1, 2 and 61 more"
+
+
+def test_facts_come_back_from_behind_what_a_shell_prints_and_the_reason_for_tcp_is_optional():
+    assert read_facts(f"Welcome!\n{FIT.to_line()}") == FIT
+    assert read_facts(replace(FIT, gpu_count=None).to_line()).gpu_count is None
     assert read_facts(NO_PROVIDER.to_line()) == NO_PROVIDER
     older = json.loads(FIT.to_line())
     del older["efa_fault"]
@@ -180,16 +187,6 @@ def test_a_step_that_the_job_does_without_is_left_out_and_a_percentage_is_said_a
 def test_only_a_failure_for_good_makes_waiting_useless(is_final, expected):
     step = Step("failed", "no such key", final=is_final)
     assert has_failed(survey(FIT, replace(FIT, steps={"data:x": step}), FIT).find_unready()) is expected
-
-
-def test_many_hosts_are_named_in_one_line():
-    assert join_hosts(["a", "b", "c", "d"]) == "a, b, c, d"
-    assert join_hosts([str(number) for number in range(64)]) == "0, 1, 2 and 61 more"
-
-
-def test_an_answer_comes_back_from_behind_what_a_shell_prints():
-    assert read_facts(f"Welcome!\n{FIT.to_line()}") == FIT
-    assert read_facts(replace(FIT, gpu_count=None).to_line()).gpu_count is None
 
 
 @pytest.mark.parametrize(
