@@ -9,6 +9,7 @@ import pytest
 
 from deeplearning_agent.boot.steps import install_command
 from deeplearning_agent.membership.host_files import write_host_files
+from deeplearning_command.check.contract import SSH_LOOP
 from deeplearning_contract.cluster_state import ClusterState, Phase
 from deeplearning_contract.membership import Member
 from deeplearning_node.contract_variables import contract_variables, write_environment
@@ -109,6 +110,12 @@ def drop(path, text):
     path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if text not in line))
 
 
+def write_program(path, body):
+    path.unlink()
+    path.write_text(f"#!/bin/sh\n{body}")
+    path.chmod(0o755)
+
+
 FRAME = "-" * 74
 COUNT, GPUS = "DEEPLEARNING_WORKERS_COUNT", "DEEPLEARNING_WORKER_GPU_COUNT"
 PLANTS = {
@@ -138,8 +145,19 @@ PLANTS = {
         lambda n, _: drop(n.path("/etc/ssh/ssh_known_hosts"), "10.0.0.10"),
         "/etc/ssh/ssh_known_hosts must contain the key of deeplearning-worker2",
     ),
+    **{
+        f"host keys: {word}": (
+            lambda _, f, word=word: (f / "strict").write_text(f"{word}\n"),
+            f"its StrictHostKeyChecking is {word}",
+        )
+        for word in ("no", "off", "false")
+    },
     "hosts loop": (lambda _, f: (f / "ssh").write_text("#!/bin/sh\nexit 1"), "must print 2 lines, got 0"),
     "shared file system": (lambda n, _: n.path("/mnt/efs/.mounted").unlink(), "mountpoint -q"),
+    "shared file system: mode": (
+        lambda _, f: write_program(f / "mktemp", "echo mktemp: Permission denied >&2; exit 1"),
+        "mktemp: Permission denied",
+    ),
     "discover_hosts": (
         lambda n, _: n.path("/opt/deeplearning/ready_hosts").write_text("i-00000000000000000:8\n"),
         "must print <instance id>:<slots> of members, got 'i-00000000000000000:8'",
@@ -147,34 +165,19 @@ PLANTS = {
 }
 
 
-@pytest.mark.parametrize("name", PLANTS)
-def test_a_broken_promise_is_found_where_it_is_and_has_a_remedy(node, fakes, capsys, name):
-    plant, detail = PLANTS[name]
-    plant(node, fakes)
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_broken_promise_is_found_where_it_is_and_has_a_remedy(node, fakes, capsys, plant):
+    break_it, detail = PLANTS[plant]
+    break_it(node, fakes)
     status, checks = look(node, capsys)
-    assert status == 1
-    assert checks[name]["state"] == "fault"
-    assert detail in checks[name]["detail"]
-    assert checks[name]["remedy"]
+    found = checks[plant.partition(":")[0]]
+    assert (status, found["state"]) == (1, "fault")
+    assert detail in found["detail"]
+    assert found["remedy"]
 
 
 def test_every_check_has_been_seen_to_fail():
-    assert set(NAMES) - {"membership"} == set(PLANTS)
-
-
-@pytest.mark.parametrize("value", ["no", "off", "false"])
-def test_settings_that_turn_host_keys_off_are_found(node, fakes, capsys, value):
-    (fakes / "strict").write_text(f"{value}\n")
-    _, checks = look(node, capsys)
-    assert f"its StrictHostKeyChecking is {value}" in checks["host keys"]["detail"]
-
-
-def test_a_shared_file_system_that_the_login_user_cannot_write_is_found(node, fakes, capsys):
-    (fakes / "mktemp").unlink()
-    (fakes / "mktemp").write_text("#!/bin/sh\necho mktemp: Permission denied >&2; exit 1")
-    (fakes / "mktemp").chmod(0o755)
-    _, checks = look(node, capsys)
-    assert checks["shared file system"]["detail"] == "mktemp: Permission denied"
+    assert set(NAMES) - {"membership"} == {plant.partition(":")[0] for plant in PLANTS}
 
 
 def test_without_mpirun_nothing_is_wrong(node, fakes, capsys):
@@ -226,13 +229,10 @@ def test_a_worker_tries_all_but_the_way_to_the_others(lab, capsys, monkeypatch):
     assert checks["hosts loop"]["detail"] == "it reads 2 hosts; only the master can log in to them"
 
 
-def test_a_node_that_is_no_member_says_so(node, capsys):
+def test_a_node_that_is_no_member_says_so_and_a_machine_that_is_no_node_is_sent_to_the_other_check(node, capsys):
     status, checks = look(node, capsys)
     assert (status, list(checks)) == (1, ["membership"])
     assert checks["membership"]["detail"] == "none is installed yet"
-
-
-def test_a_machine_that_is_no_node_is_sent_to_the_other_check(node, capsys):
     node.path("/opt/deeplearning/node.json").unlink()
     assert run(node, "check") == 2
     assert "to check an image, add --image" in capsys.readouterr().err
@@ -244,11 +244,8 @@ def test_another_user_is_refused(node, fakes, capsys, monkeypatch):
     assert "run: sudo deeplearning check" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("shell", ["bash"])
-def test_the_seeds_loop_is_what_a_shell_runs(shell):
-    from deeplearning_command.check.contract import SSH_LOOP  # noqa: PLC0415 - only this test needs its text
-
+def test_the_seeds_loop_is_what_a_shell_runs():
     assert SSH_LOOP == (
         'while read -u 10 host; do ssh -o "StrictHostKeyChecking no" $host hostname; done 10<$DEEPLEARNING_WORKERS_PATH'
     )
-    assert subprocess.run([shell, "-n", "-c", SSH_LOOP], check=False).returncode == 0
+    assert subprocess.run(["bash", "-n", "-c", SSH_LOOP], check=False).returncode == 0

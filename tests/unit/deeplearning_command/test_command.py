@@ -98,16 +98,6 @@ def test_arguments_reach_the_command_as_they_were(node, agent_folder):
     assert "unrecognized arguments: --no  such; option" in done.stderr
 
 
-def test_help_says_all(capsys):
-    for arguments in (["--help"], ["health", "--help"]):
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        assert ended.value.code == 0
-    said = capsys.readouterr().out
-    for words in ("check the health of every node", "--json", "--self", "exit status: 0 all nodes are healthy"):
-        assert words in said
-
-
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_every_command_of_the_table_has_help_with_its_exit_statuses(command, capsys):
     with pytest.raises(SystemExit) as ended:
@@ -198,21 +188,15 @@ def test_the_table_shows_every_node_what_is_wrong_and_the_remedy(lab, node, caps
     assert printed == TABLE
 
 
-def test_a_healthy_cluster_ends_with_status_0(lab, node, capsys):
+def test_a_healthy_cluster_ends_with_status_0_and_programs_get_json_with_what_is_right_as_well(lab, node, capsys):
     write_membership(node, 2)
     answer_over_ssh(lab, (3, FIT), (3, FIT))
     assert run(node, "health") == 0
     assert capsys.readouterr().out.endswith("\n2 of 2 nodes of master-of-names are healthy (generation 3)\n")
-
-
-def test_programs_get_json_with_what_is_right_as_well(lab, node, capsys):
-    write_membership(node, 2)
-    answer_over_ssh(lab, (3, FIT))
-    assert run(node, "health", "--json") == 1
+    assert run(node, "health", "--json") == 0
     document = json.loads(capsys.readouterr().out)
-    assert (document["cluster"], document["generation"], document["healthy"]) == ("master-of-names", 3, 1)
-    first, second = document["nodes"]
-    assert first == {
+    assert (document["cluster"], document["generation"], document["healthy"]) == ("master-of-names", 3, 2)
+    assert document["nodes"][0] == {
         "host": "deeplearning-worker1",
         "instance_id": "i-00000000000000000",
         "address": "10.0.0.9",
@@ -223,7 +207,6 @@ def test_programs_get_json_with_what_is_right_as_well(lab, node, capsys):
             {"name": "clock", "ok": True, "detail": "at most 30 s off", "remedy": ""},
         ],
     }
-    assert second["verdict"] == "no answer"
 
 
 def test_texts_of_nodes_cannot_control_the_terminal(lab, node, capsys):
@@ -264,12 +247,10 @@ def test_before_the_node_is_prepared_or_the_cluster_formed_that_is_what_it_says(
 
 def test_a_user_other_than_the_login_user_or_root_is_refused(node, capsys, monkeypatch):
     write_membership(node, 1)
-    monkeypatch.setattr(os, "geteuid", lambda: 54321)
-    assert run(node, "health") == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: 54321)
+        assert run(node, "health") == 2
     assert f"the user must be {node.settings.login_user} or root; " in refusal(capsys)
-
-
-def test_a_login_user_that_the_image_lacks_is_no_crash(node, capsys):
     path = node.path("/opt/deeplearning/node.json")
     path.write_text(path.read_text().replace(node.settings.login_user, "nobody-of-that-name"))
     assert run(node, "health") == 2

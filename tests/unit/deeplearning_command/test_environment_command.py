@@ -65,10 +65,13 @@ def test_it_shows_what_was_declared_before_it_is_there(declared, capsys):
     ]
 
 
-def test_a_failure_is_shown_with_its_words(declared, capsys):
+def test_a_failure_is_shown_with_its_words_and_an_older_environment_as_another_one(declared, capsys):
     Status(declared.root, Clock()).fail(ENVIRONMENT_STEP, Reason("pip wheel failed", "correct it"), is_final=True)
+    declared.path("/opt/deeplearning/environments/current").symlink_to("older")
     assert run(declared, "environment") == 1
-    assert "state     failed: pip wheel failed; correct it" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "state     failed: pip wheel failed; correct it" in out
+    assert "current -> older, which is another one" in out
 
 
 def test_build_makes_it_in_the_foreground(declared, capsys, monkeypatch):
@@ -98,12 +101,6 @@ def test_a_build_that_fails_is_bad_news(declared, capsys):
     assert "failed: environment.kind must be horovod" in capsys.readouterr().out
 
 
-def test_an_older_environment_is_reported_as_another_than_the_declared_one(declared, capsys):
-    declared.path("/opt/deeplearning/environments/current").symlink_to("older")
-    assert run(declared, "environment") == 1
-    assert "current -> older, which is another one" in capsys.readouterr().out
-
-
 def test_all_nodes_are_asked_and_one_that_is_not_ready_is_bad_news(lab, declared, capsys):
     write_membership(declared, 3)
     lab.program(0, "ssh", ANSWER)
@@ -118,11 +115,7 @@ def test_all_nodes_are_asked_and_one_that_is_not_ready_is_bad_news(lab, declared
     ]
     assert run(declared, "environment", "--all", "--json") == 1
     assert [node["state"] for node in json.loads(capsys.readouterr().out)] == ["done", "running", "no answer"]
-
-
-def test_all_nodes_that_are_ready_are_good_news(lab, declared, capsys):
     write_membership(declared, 1)
-    lab.program(0, "ssh", ANSWER)
     assert run(declared, "environment", "--all") == 0
     assert capsys.readouterr().out.endswith("\n1 of 1 nodes have the environment\n")
 

@@ -60,29 +60,17 @@ def test_addresses_alone_ask_nobody(lab, four_hosts, capsys):
     assert capsys.readouterr().out == "10.0.0.9\n10.0.0.10\n10.0.0.11\n10.0.0.12\n"
 
 
-def test_all_that_answer_end_with_status_0(lab, node, capsys):
+def test_the_status_is_0_when_every_node_responds(lab, node, capsys):
     write_membership(node, 1)
     lab.program(0, "ssh", """echo '{"instance_id": "i-00000000000000000", "generation": 3}'""")
     assert run(node, "hosts") == 0
     assert "1 nodes of master-of-names, generation 3; 1 respond" in capsys.readouterr().out
-
-
-def test_a_node_without_the_command_says_its_last_words(lab, node, capsys):
-    write_membership(node, 1)
     lab.program(0, "ssh", "echo /usr/local/bin/deeplearning: not found; exit 127")
     assert run(node, "hosts") == 1
     assert "deeplearning: not found" in capsys.readouterr().out
 
 
-def test_a_node_prints_the_document_that_the_master_requests(lab, capsys):
-    node = lab.node(1)
-    install_command(node)
-    write_membership(node, 2)
-    assert run(node, "hosts", "--self") == 0
-    assert json.loads(capsys.readouterr().out) == {"instance_id": "i-00000000000000001", "generation": 3}
-
-
-def test_a_worker_lists_the_nodes_and_queries_none(lab, capsys):
+def test_a_worker_lists_the_nodes_and_queries_none_and_prints_the_document_that_the_master_requests(lab, capsys):
     node = lab.node(1)
     install_command(node)
     write_membership(node, 2)
@@ -90,8 +78,5 @@ def test_a_worker_lists_the_nodes_and_queries_none(lab, capsys):
     captured = capsys.readouterr().out
     assert captured.count("not asked") == 2
     assert captured.endswith("\n2 nodes of master-of-names, generation 3\n")
-
-
-def test_before_the_cluster_has_formed_that_is_what_it_says(node, capsys):
-    assert run(node, "hosts") == 2
-    assert "deeplearning hosts: the cluster has not formed yet: " in capsys.readouterr().err
+    assert run(node, "hosts", "--self") == 0
+    assert json.loads(capsys.readouterr().out) == {"instance_id": "i-00000000000000001", "generation": 3}

@@ -36,8 +36,7 @@ def image(tmp_path):
 
 
 def look(image, version=(3, 10, 0)):
-    checks = check_image(image, Programs(str(image.parent / "programs")), version)
-    return {check.name: check for check in checks}
+    return {check.name: check for check in check_image(image, Programs(str(image.parent / "programs")), version)}
 
 
 def test_a_machine_that_has_all_passes(image):
@@ -52,18 +51,26 @@ def remove(name):
 
 
 def write(path, text):
-    return lambda image: (image / path).write_text(text)
+    def change(image):
+        (image / path).parent.mkdir(exist_ok=True)
+        (image / path).write_text(text)
+
+    return change
 
 
+FAILS = "#!/bin/sh\necho NVIDIA-SMI has failed; exit 9\n"
 PLANTS = {
     "programs": (remove("ssh-keyscan"), "missing: ssh-keyscan"),
     "sshd": (remove("sshd"), "missing: sshd"),
     "sshd without PAM": (write("etc/ssh/sshd_config", "#UsePAM yes\n"), "UsePAM must be yes, got not set"),
     "sshd refusing PAM": (write("etc/ssh/sshd_config", "usepam no\n"), "UsePAM must be yes, got no"),
+    # For sshd itself, the first value counts, and a drop-in is read first.
+    "sshd with a drop-in": (write("etc/ssh/sshd_config.d/50-image.conf", "UsePAM no\n"), "UsePAM must be yes, got no"),
     "/etc/environment": (write("etc/pam.d/sshd", "# session required pam_env.so\n"), "no file in /etc/pam.d reads it"),
     "sudo": (remove("sudo"), "missing: sudo"),
     "sudo without includes": (write("etc/sudoers", "# @includedir /etc/sudoers.d x\n"), "does not read"),
     "bashrc": (lambda image: (image / "etc/bash.bashrc").unlink(), "neither /etc/bash.bashrc nor /etc/bashrc"),
+    "nvidia-smi that fails": (write("../programs/nvidia-smi", FAILS), "ended with status 9: NVIDIA-SMI has failed"),
 }
 
 
@@ -83,14 +90,6 @@ def test_an_old_python_is_a_fault(image):
     assert "3.10 or newer, got 3.9.18" in check.detail
 
 
-@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
-def test_a_missing_tool_of_some_jobs_is_no_fault_and_its_purpose_is_named(image, tool):
-    for name in tool.programs:
-        remove(name)(image)
-    check = look(image)[tool.name]
-    assert (check.state, check.remedy) == ("absent", tool.remedy)
-
-
 def test_the_check_of_an_image_without_efas_software_says_what_its_nodes_do(image):
     (image / "opt/amazon/efa/bin/fi_info").unlink()
     check = look(image)["EFA"]
@@ -98,17 +97,12 @@ def test_the_check_of_an_image_without_efas_software_says_what_its_nodes_do(imag
     assert "each node installs it at its start" in check.remedy
 
 
-def test_a_tool_that_does_not_run_is_a_fault(image):
-    (image.parent / "programs/nvidia-smi").write_text("#!/bin/sh\necho NVIDIA-SMI has failed; exit 9\n")
-    check = look(image)["nvidia-smi"]
-    assert check.state == "fault"
-    assert "ended with status 9: NVIDIA-SMI has failed" in check.detail
-
-
-def test_a_drop_in_of_sshd_counts_first_as_for_sshd_itself(image):
-    (image / "etc/ssh/sshd_config.d").mkdir()
-    (image / "etc/ssh/sshd_config.d/50-image.conf").write_text("UsePAM no\n")
-    assert look(image)["sshd"].state == "fault"
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+def test_a_missing_tool_of_some_jobs_is_no_fault_and_its_purpose_is_named(image, tool):
+    for name in tool.programs:
+        remove(name)(image)
+    check = look(image)[tool.name]
+    assert (check.state, check.remedy) == ("absent", tool.remedy)
 
 
 def test_sudoers_that_only_root_reads_is_no_fault(image, monkeypatch):

@@ -35,16 +35,7 @@ def test_the_plan_is_what_the_run_that_follows_does(job_lab):
     assert page.stdout == job_lab.read("train/runs/1/plan.txt")
 
 
-def test_a_plan_asks_every_host_and_leaves_nothing_behind(job_lab):
-    done = job_lab.run("plan", "--", job_lab.write_job("true"))
-    assert done.returncode == 0, done.stderr
-    assert "horovod: 2 ranks = 2 hosts x 1 slot" in done.stdout
-    assert [job_lab.asked(index) for index in (0, 1)] == [["node-facts"]] * 2
-    assert not (job_lab.folder / "efs/jobs").exists()
-    assert job_lab.processes() == {}
-
-
-def test_a_plan_shows_the_ports_that_the_hosts_offer(job_lab):
+def test_a_plan_asks_every_host_for_its_ports_and_leaves_nothing_behind(job_lab):
     done = job_lab.run("plan", "--json", "--launcher", "torchrun", "--", job_lab.write_job("true"))
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
@@ -52,6 +43,9 @@ def test_a_plan_shows_the_ports_that_the_hosts_offer(job_lab):
     assert len(ports) == 1
     assert 20000 <= int(ports.pop()) < 32000
     assert document["notes"] == []
+    assert [job_lab.asked(index) for index in (0, 1)] == [["node-facts"]] * 2
+    assert not (job_lab.folder / "efs/jobs").exists()
+    assert job_lab.processes() == {}
 
 
 def test_hosts_whose_efa_is_not_used_are_warned_of_by_plan_and_run(job_lab):
@@ -96,17 +90,10 @@ def test_a_plan_reports_the_refusal_of_run_and_still_shows_the_whole_cluster(job
     assert "run would refuse this: deeplearning-worker2 (i-00000000000000001) does not respond" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "cause"),
-    [
-        (["--np", "3"], "--np must not exceed 2 hosts x 1 slots = 2, got 3; leave it out for 2"),
-        (["--launcher", "mpi", "--container", "i"], "--launcher must not be mpi with a container, got i"),
-        (["--name", "a b"], "--name must be"),
-    ],
-)
-def test_an_impossible_plan_is_refused_with_the_reason(job_lab, words, cause):
-    done = job_lab.run("plan", *words, "--", job_lab.write_job("true"))
+def test_an_impossible_plan_is_refused_with_the_reason(job_lab):
+    done = job_lab.run("plan", "--np", "3", "--", job_lab.write_job("true"))
     assert (done.returncode, done.stdout) == (2, "")
+    cause = "--np must not exceed 2 hosts x 1 slots = 2, got 3; leave it out for 2"
     assert done.stderr.startswith(f"deeplearning plan: {cause}")
 
 

@@ -44,10 +44,7 @@ def test_a_terminal_has_one_line_of_progress_that_is_rewritten_once_a_second():
         "\r\033[Kdata:set running 4% of 100.0 MiB\n"
         "data:set done \n"
     )
-
-
-def test_an_interrupted_line_is_ended():
-    assert show(REPORTS[:3], is_terminal=True).endswith("3% of 100.0 MiB\n")
+    assert show(REPORTS[:3], is_terminal=True).endswith("3% of 100.0 MiB\n"), "an interrupted line is ended"
 
 
 @pytest.mark.parametrize(("rate", "left"), [(MIB, "1 min 30 s"), (10 * MIB, "9 s"), (MIB / 100, "2 h 30 min")])

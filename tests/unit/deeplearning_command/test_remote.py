@@ -14,7 +14,7 @@ from deeplearning_contract.names import host_name
 from deeplearning_node.node import LoginUser
 from deeplearning_node.node_facts import InstalledMembership, NodeFacts
 from deeplearning_node.programs import Programs
-from tests.unit.moments import MOST_SECONDS, given_up, send, wait_for_end
+from tests.unit.moments import MOST_SECONDS, send, wait_for_end
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey"
 FACTS = NodeFacts("c", "master", "i-00000000000000000", "ubuntu", "/mnt/efs", 0)
@@ -125,16 +125,6 @@ def test_only_the_end_of_much_output_is_kept(remote, tmp_path):
     [result] = ask(remote, f"cat {tmp_path}/much")
     assert len(result.output) <= KEPT_BYTES
     assert result.output.endswith("9\nlast\n")
-
-
-def test_an_interruption_ends_every_ssh(remote, ssh, tmp_path):
-    over = tmp_path / "over"
-    ssh(f"echo here; while [ -e {tmp_path} ] && ! [ -e {over} ]; do sleep 0.05; done")
-    here = threading.Semaphore(0)
-    threading.Thread(target=lambda: ([here.acquire() for _ in range(4)], send(signal.SIGINT))).start()
-    with given_up(over), pytest.raises(KeyboardInterrupt):
-        ask(remote, "true", remote.hosts, seconds=600, on_line=lambda *_: here.release())
-    wait_for_end(tmp_path / "ssh")
 
 
 def test_an_interruption_waits_for_no_reader_of_the_output(remote, ssh):

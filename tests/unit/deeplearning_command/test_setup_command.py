@@ -64,6 +64,8 @@ def test_it_is_the_agents_script_and_log(node):
 def test_only_the_named_nodes_run_it(lab, hosts, capsys):
     assert run(hosts, "setup", "--hosts", "deeplearning-worker1") == 0
     assert (lab.directory / "programs0/asked").read_text().split() == ["10.0.0.9"]
+    assert run(hosts, "setup", "--hosts", "nobody") == 2
+    assert run(hosts, "setup", "--timeout", "0") == 2
 
 
 def test_it_is_refused_when_no_node_has_a_script(lab, hosts, capsys):
@@ -93,11 +95,6 @@ def test_a_script_that_ends_with_127_itself_is_a_failure(lab, hosts, capsys):
     lab.program(0, "ssh", """echo 'frob: not found'; printf '\\001127\\n'; exit 127""")
     assert run(hosts, "setup") == 1
     assert "frob: not found" in capsys.readouterr().out
-
-
-def test_it_is_refused_for_an_unknown_node(hosts, capsys):
-    assert run(hosts, "setup", "--hosts", "nobody") == 2
-    assert run(hosts, "setup", "--timeout", "0") == 2
 
 
 @pytest.fixture
@@ -133,16 +130,11 @@ def test_the_script_has_the_agents_variables_and_its_output_is_kept(machine):
     assert status == 3
     assert log == "1\n2\n3\n4\n5\n/mnt/efs /root root\n"
     assert out == "2\n3\n4\n5\n/mnt/efs /root root\n"
-
-
-def test_it_can_be_run_again(machine):
-    assert machine("echo first")[2] == "first\n"
     assert machine("echo again") == (0, "again\n", "again\n")
 
 
-def test_a_script_that_does_not_end_is_ended(machine):
-    assert machine("sleep 600", seconds=1)[0] == 124
-
-
-def test_a_node_without_the_script_reports_it(machine):
-    assert machine(None) == (127, "this node has no set-up script\n", "")
+@pytest.mark.parametrize(
+    ("body", "expected"), [("sleep 600", (124, "", "")), (None, (127, "this node has no set-up script\n", ""))]
+)
+def test_a_script_that_does_not_end_is_ended_and_a_node_without_one_reports_it(machine, body, expected):
+    assert machine(body, seconds=1) == expected

@@ -11,6 +11,7 @@ from tests.real_time import GENEROUS_SECONDS
 CHECKOUT = Path(__file__).parents[3]
 LAUNCHER = CHECKOUT / "userdata" / "deeplearning_jobs" / "elastic_horovod.sh"
 EXAMPLE = CHECKOUT / "examples" / "run_elastic.sh"
+AGENT = "agent/deeplearning_jobs/elastic_horovod.sh"
 HOROVODRUN = """
 echo run >> "$TEST/runs"
 while [ "$1" != --host-discovery-script ]; do shift; done
@@ -42,7 +43,7 @@ class Cluster:
         self.write("program", "#!/bin/sh\nexit 0\n")
         (folder / "status").write_text("0")
         (folder / "agent" / "deeplearning_jobs").mkdir(parents=True)
-        for name, source in (("agent/deeplearning_jobs/elastic_horovod.sh", LAUNCHER), ("run_elastic.sh", EXAMPLE)):
+        for name, source in ((AGENT, LAUNCHER), ("run_elastic.sh", EXAMPLE)):
             (folder / name).write_text(source.read_text().replace("/opt/deeplearning/", f"{folder}/"))
 
     def write(self, name, text):
@@ -52,7 +53,7 @@ class Cluster:
     def lines(self, name):
         return (self.folder / name).read_text().splitlines()
 
-    def launch(self, *arguments, script="agent/deeplearning_jobs/elastic_horovod.sh", **variables):
+    def launch(self, *arguments, script=AGENT, **variables):
         path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
         environment = os.environ | {"PATH": path, "TEST": str(self.folder), "EFS_MOUNT": str(self.folder / "efs")}
         return subprocess.run(
@@ -70,14 +71,18 @@ def cluster(tmp_path):
     return Cluster(tmp_path)
 
 
-def test_without_arguments_it_runs_the_example_from_the_shared_file_system(cluster):
+def test_without_arguments_it_runs_the_example_from_the_shared_file_system_and_leaves_nothing_there(cluster):
     answer = cluster.launch()
     assert answer.returncode == 0, answer.stderr
     assert cluster.lines("ranks") == [f"{cluster.folder}/efs/train_elastic.py"]
+    assert list((cluster.folder / "efs").iterdir()) == []
 
 
-def test_the_program_gets_its_arguments_unchanged(cluster):
-    cluster.launch("my program.py", "--name", "two words")
+@pytest.mark.parametrize("script", [AGENT, "run_elastic.sh"])
+def test_the_program_gets_its_arguments_unchanged_also_from_the_example(cluster, script):
+    """Nodes have the launcher from the agent's archive, in which no file is executable."""
+    answer = cluster.launch("my program.py", "--name", "two words", script=script)
+    assert answer.returncode == 0, answer.stderr
     assert cluster.lines("ranks") == ["my program.py --name two words"]
 
 
@@ -105,10 +110,11 @@ def test_a_job_that_fails_is_started_again(cluster):
     assert len(cluster.lines("runs")) == 2
 
 
-def test_horovod_sees_the_master_first_and_then_every_host_that_is_ready(cluster):
-    cluster.launch()
+@pytest.mark.parametrize("variables", [{}, {"ELASTIC_PYTHON": "/opt/python"}])
+def test_horovod_sees_the_master_first_and_then_every_host_that_is_ready(cluster, variables):
+    cluster.launch(**variables)
     assert [line.split() for line in cluster.lines("hosts")] == [["i-01:1"], ["i-01:1", "i-02:1"]]
-    assert cluster.lines("ssh") == ["i-02 python3 -c 'import horovod.torch'"]
+    assert cluster.lines("ssh") == [f"i-02 {variables.get('ELASTIC_PYTHON', 'python3')} -c 'import horovod.torch'"]
 
 
 def test_a_host_on_which_the_framework_cannot_be_loaded_does_not_keep_the_job_from_starting(cluster):
@@ -118,11 +124,6 @@ def test_a_host_on_which_the_framework_cannot_be_loaded_does_not_keep_the_job_fr
     assert cluster.lines("hosts")[1].split() == ["i-01:1", "i-02:1"]
 
 
-def test_it_leaves_nothing_on_the_shared_file_system(cluster):
-    cluster.launch()
-    assert list((cluster.folder / "efs").iterdir()) == []
-
-
 def test_it_says_so_when_the_hosts_do_not_include_this_node(cluster):
     (cluster.folder / "hosts-now").write_text("i-02:1\n")
     answer = cluster.launch()
@@ -130,19 +131,7 @@ def test_it_says_so_when_the_hosts_do_not_include_this_node(cluster):
     assert "discover_hosts must list this node, got: i-02:1" in answer.stderr
 
 
-def test_the_example_is_the_same_launcher(cluster):
-    """Nodes have it from the agent's archive, in which no file is executable."""
-    answer = cluster.launch("my program.py", "--name", "two words", script="run_elastic.sh")
-    assert answer.returncode == 0, answer.stderr
-    assert cluster.lines("ranks") == ["my program.py --name two words"]
-
-
 def test_a_command_line_of_its_own_is_run_as_it_is_when_no_starter_is_named(cluster):
     answer = cluster.launch("env", "MARK=1", f"{cluster.folder}/program", "two words", ELASTIC_STARTER="")
     assert answer.returncode == 0, answer.stderr
     assert not (cluster.folder / "ranks").exists()
-
-
-def test_the_framework_is_loaded_by_the_interpreter_that_the_ranks_have(cluster):
-    cluster.launch(ELASTIC_PYTHON="/opt/python")
-    assert cluster.lines("ssh") == ["i-02 /opt/python -c 'import horovod.torch'"]

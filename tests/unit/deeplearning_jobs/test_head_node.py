@@ -1,5 +1,6 @@
 """Jobs of a cluster whose master has no GPU: it starts them, and the workers' GPUs run the ranks."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -40,39 +41,33 @@ def test_ranks_are_on_the_workers_and_rank_0_on_the_first(launcher):
     assert started == ({"deeplearning-master"} if LAUNCHERS[launcher].is_central else {h.name for h in found.hosts})
 
 
-def test_horovod_meets_on_the_interface_of_the_master_that_starts_it():
-    (launcher,) = plan("horovod").processes
-    assert launcher.argv[launcher.argv.index("--network-interfaces") + 1] == "ens5"
-    found = plan("horovod")
-    (hostfile,) = (text for path, text in found.files.items() if path.endswith("/hostfile"))
-    assert hostfile == "deeplearning-worker1 slots=8\ndeeplearning-worker2 slots=8\n"
+@pytest.mark.parametrize(
+    ("launcher", "workers", "options"),
+    [
+        ("horovod", 2, {"--network-interfaces": "ens5"}),
+        ("horovod", 1, {"--network-interfaces": "ens5"}),
+        ("mpi", 2, {"btl_tcp_if_include": "10.0.0.8/29", "oob_tcp_if_include": "10.0.0.8/29"}),
+        ("torchrun", 2, {"--master_addr": "10.0.0.11"}),
+    ],
+    ids=["the master's interface", "no loopback", "a network that has the master", "the first worker"],
+)
+def test_ranks_meet_where_the_master_that_starts_them_is_reached(launcher, workers, options):
+    argv = plan(launcher, workers).processes[0].argv
+    found = dict(itertools.pairwise(argv))
+    assert {name: found[name] for name in options} == options
 
 
-def test_ranks_of_one_worker_do_not_meet_on_loopback_because_the_launcher_is_elsewhere():
-    (launcher,) = plan("horovod", workers=1).processes
-    assert launcher.argv[launcher.argv.index("--network-interfaces") + 1] == "ens5"
-    (addresses,) = (text for path, text in plan("horovod", ranks=3).files.items() if path.endswith("/addresses"))
-    assert addresses == "10.0.0.11\n"
+def test_horovod_gets_the_workers_alone():
+    files = {path.rpartition("/")[2]: text for path, text in plan("horovod").files.items()}
+    assert files["hostfile"] == "deeplearning-worker1 slots=8\ndeeplearning-worker2 slots=8\n"
+    one = {path.rpartition("/")[2]: text for path, text in plan("horovod", ranks=3).files.items()}
+    assert one["addresses"] == "10.0.0.11\n"
 
 
-def test_open_mpi_speaks_on_a_network_that_holds_the_master_too():
-    (launcher,) = plan("mpi").processes
-    options = dict(zip(launcher.argv, launcher.argv[1:], strict=False))
-    assert options["btl_tcp_if_include"] == options["oob_tcp_if_include"] == "10.0.0.8/29"
-
-
-def test_torchrun_meets_on_the_first_worker():
-    argv = plan("torchrun").processes[0].argv
-    assert argv[argv.index("--master_addr") + 1] == "10.0.0.11"
-
-
-def test_elastic_horovod_is_refused_with_torchrun_as_the_way_out():
+def test_elastic_horovod_is_refused_with_torchrun_as_the_way_out_and_so_is_a_job_without_a_worker():
     with pytest.raises(PlanError, match="--elastic must go with --launcher torchrun where the master does not train"):
         plan("horovod", elastic=True)
     assert plan("torchrun", elastic=True).ranks == 16
-
-
-def test_a_job_without_a_worker_is_refused():
     with pytest.raises(PlanError, match="workers must be at least one, got none: the master does not train"):
         plan("horovod", workers=0)
 

@@ -35,21 +35,15 @@ def start():
 
 
 @pytest.mark.defect("D78")
-def test_only_the_processes_of_the_run_are_ended(start):
-    ours, other = start(WILLING), start(WILLING, is_marked=False)
+@pytest.mark.parametrize(("text", "killed", "status"), [(WILLING, 0, -15), (STUBBORN, 1, -9)])
+def test_only_the_processes_of_the_run_are_ended_and_one_that_stays_is_killed(start, text, killed, status):
+    ours, other = start(text), start(WILLING, is_marked=False)
     assert find_processes()[ours.pid] == start.mark
     assert other.pid not in find_processes()
-    ended = end_processes(lambda mark: mark == start.mark, Clock())
-    assert (ended.count, ended.killed, ended.left) == (1, 0, ())
-    assert wait_until(ours.poll) == -15
+    ended = end_processes(lambda mark: mark == start.mark, Clock(), **({"grace_seconds": 0.3} if killed else {}))
+    assert (ended.count, ended.killed, ended.left) == (1, killed, ())
+    assert wait_until(ours.poll) == status
     assert other.poll() is None
-
-
-def test_a_process_that_stays_is_killed(start):
-    process = start(STUBBORN)
-    ended = end_processes(lambda mark: mark == start.mark, Clock(), grace_seconds=0.3)
-    assert (ended.count, ended.killed, ended.left) == (1, 1, ())
-    assert wait_until(process.poll) == -9
 
 
 def test_a_process_that_was_started_meanwhile_is_ended_too():

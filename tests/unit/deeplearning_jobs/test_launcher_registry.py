@@ -60,19 +60,17 @@ def planted(tmp_path):
         (f"{PAGES}/planted-g5.xlarge.txt", ["planted: no page"]),
         ("examples/train_planted.py", ["planted: no example examples/train_planted.py"]),
         (TABLE, ["planted: no row"]),
+        ("trial", ["planted: no trial in rehearsal/"]),
     ],
 )
 def test_a_missing_part_of_a_launcher_is_named(planted, file, missing):
-    if file:
-        (planted / file).write_text("") if file == TABLE else (planted / file).unlink()
-    found = find_missing(planted, ["planted"], [PLANTED])
+    if file == TABLE:
+        (planted / file).write_text("")
+    elif "/" in file:
+        (planted / file).unlink()
+    found = find_missing(planted, ["planted"], TRIALS if file == "trial" else [PLANTED])
     assert len(found) == len(missing)
     assert all(line.startswith(start) for line, start in zip(found, missing, strict=True))
-
-
-def test_a_missing_trial_of_a_launcher_is_named(planted):
-    (found,) = find_missing(planted, ["planted"], TRIALS)
-    assert found.startswith("planted: no trial in rehearsal/")
 
 
 def test_the_table_says_which_launchers_are_elastic_and_run_in_containers():

@@ -74,6 +74,21 @@ def test_a_fault_of_a_host_is_reported_with_its_name(change, said):
 MEMBER = Member("i-0123456789abcdef0", "10.0.0.1", 8, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKey")
 
 
+@pytest.fixture
+def probe(tmp_path):
+    """Return a function that probes a host with this nvidia-smi and returns its number of GPUs."""
+    facts = NodeFacts("c", "worker", MEMBER.instance_id, "ubuntu", "/mnt/efs", 8)
+    membership = InstalledMembership(3, ((NAMES[0], MEMBER),))
+
+    def count(body, programs=Programs):
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+        found = programs(f"{tmp_path}:/usr/bin:/bin")
+        return host_probe.probe_host(tmp_path, found, facts, membership, {}, port_count=0).gpu_count
+
+    return count
+
+
 @pytest.mark.fault(68)
 @pytest.mark.parametrize(
     ("body", "seconds", "found"),
@@ -84,25 +99,14 @@ MEMBER = Member("i-0123456789abcdef0", "10.0.0.1", 8, "ssh-ed25519 AAAAC3NzaC1lZ
     ],
     ids=["late", "failed", "answers"],
 )
-def test_a_host_whose_driver_is_late_has_the_gpus_with_which_it_joined(tmp_path, monkeypatch, body, seconds, found):
+def test_a_host_whose_driver_is_late_has_the_gpus_with_which_it_joined(probe, monkeypatch, body, seconds, found):
     monkeypatch.setattr(host_probe, "GPU_SECONDS", seconds)
-    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{body}\n")
-    (tmp_path / "nvidia-smi").chmod(0o755)
-    facts = NodeFacts("c", "worker", MEMBER.instance_id, "ubuntu", "/mnt/efs", 8)
-    membership = InstalledMembership(3, ((NAMES[0], MEMBER),))
-    programs = Programs(f"{tmp_path}:/usr/bin:/bin")
-    answer = host_probe.probe_host(tmp_path, programs, facts, membership, {}, port_count=0)
-    assert answer.gpu_count == found
+    assert probe(body) == found
 
 
 @pytest.mark.fault(68)
-def test_a_driver_that_is_slow_is_waited_for(tmp_path):
-    (tmp_path / "nvidia-smi").write_text('#!/bin/sh\necho "0, GPU-1, 0, No, 0"\n')
-    (tmp_path / "nvidia-smi").chmod(0o755)
-    facts = NodeFacts("c", "worker", MEMBER.instance_id, "ubuntu", "/mnt/efs", 8)
-    programs = SlowDriver(f"{tmp_path}:/usr/bin:/bin")
-    answer = host_probe.probe_host(tmp_path, programs, facts, InstalledMembership(), {}, port_count=0)
-    assert answer.gpu_count == 1
+def test_a_driver_that_is_slow_is_waited_for(probe):
+    assert probe('echo "0, GPU-1, 0, No, 0"', SlowDriver) == 1
 
 
 NO_PROVIDER = replace(FIT, efa_fault="libfabric lists no EFA")
@@ -130,7 +134,14 @@ def test_hosts_that_all_lack_efa_run_over_tcp_and_it_is_never_silent():
     assert describe_tcp(preflight.plan_hosts()[:1]) == [], "ranks of one host need no network"
 
 
-def test_the_reason_for_tcp_is_optional_on_the_wire():
+def test_many_hosts_are_named_in_one_line():
+    assert join_hosts(["a", "b", "c", "d"]) == "a, b, c, d"
+    assert join_hosts([str(number) for number in range(64)]) == "0, 1, 2 and 61 more"
+
+
+def test_facts_come_back_from_behind_what_a_shell_prints_and_the_reason_for_tcp_is_optional():
+    assert read_facts(f"Welcome!\n{FIT.to_line()}") == FIT
+    assert read_facts(replace(FIT, gpu_count=None).to_line()).gpu_count is None
     assert read_facts(NO_PROVIDER.to_line()) == NO_PROVIDER
     older = json.loads(FIT.to_line())
     del older["efa_fault"]
@@ -176,16 +187,6 @@ def test_a_step_that_the_job_does_without_is_left_out_and_a_percentage_is_said_a
 def test_only_a_failure_for_good_makes_waiting_useless(is_final, expected):
     step = Step("failed", "no such key", final=is_final)
     assert has_failed(survey(FIT, replace(FIT, steps={"data:x": step}), FIT).find_unready()) is expected
-
-
-def test_many_hosts_are_named_in_one_line():
-    assert join_hosts(["a", "b", "c", "d"]) == "a, b, c, d"
-    assert join_hosts([str(number) for number in range(64)]) == "0, 1, 2 and 61 more"
-
-
-def test_an_answer_comes_back_from_behind_what_a_shell_prints():
-    assert read_facts(f"Welcome!\n{FIT.to_line()}") == FIT
-    assert read_facts(replace(FIT, gpu_count=None).to_line()).gpu_count is None
 
 
 @pytest.mark.parametrize(

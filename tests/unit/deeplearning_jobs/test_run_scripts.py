@@ -80,11 +80,6 @@ def machine(request, tmp_path):
     return machine
 
 
-def start(process, **more):
-    """Return the variables with which a process of a plan begins."""
-    return {**process.environment, **more}
-
-
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_rank_gets_its_number_its_log_its_interface_and_the_jobs_variables(machine, launcher):
     plan = machine.plan(launcher, make_hosts(), env={"MOTTO": 'it\'s $HOME; "so"'})
@@ -225,7 +220,7 @@ def test_mpirun_is_started_by_its_full_path_so_that_it_finds_its_daemons(machine
     path = machine.program("mpirun", 'echo "$0"', machine.folder / "elsewhere")
     (process,) = machine.plan("mpi", make_hosts()).processes
     search = f"{machine.programs}:{path.parent}"
-    assert machine.run(*process.argv, **start(process, PATH=search)).strip() == str(path)
+    assert machine.run(*process.argv, **process.environment, PATH=search).strip() == str(path)
 
 
 def test_torchrun_is_run_as_a_module_where_it_has_no_command(machine):

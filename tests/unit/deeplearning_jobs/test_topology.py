@@ -17,112 +17,72 @@ def plan(hosts, launcher="horovod", **changes):
     return make_plan(hosts, make_request(launcher, hosts, **changes))
 
 
-def size(hosts, **changes):
-    """Return (hosts, slots, ranks) of a plan."""
-    found = plan(hosts, **changes)
-    return len(found.hosts), found.slots, found.ranks
-
-
-def refusal(hosts, **changes):
-    with pytest.raises(PlanError) as caught:
-        plan(hosts, **changes)
-    return str(caught.value)
-
-
 P4D = make_hosts("p4d.24xlarge", 3)
+CPU = make_hosts("c7i.4xlarge")
+UNEQUAL = make_hosts("p4d.24xlarge", gpu_counts=[8, 7, 8])
 
 
+@pytest.mark.defect("D69", "D70")
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("hosts", "changes", "expected"),
     [
-        ({}, (3, 8, 24)),
-        ({"ranks": 24}, (3, 8, 24)),
-        ({"ranks": 16}, (2, 8, 16)),
-        ({"ranks": 8}, (1, 8, 8)),
-        ({"ranks": 5}, (1, 5, 5)),
-        ({"ranks": 1}, (1, 1, 1)),
-        ({"gpus_per_member": 1}, (3, 1, 3)),
-        ({"gpus_per_member": 3, "ranks": 9}, (3, 3, 9)),
+        (P4D, {}, (3, 8, 24)),
+        (P4D, {"ranks": 24}, (3, 8, 24)),
+        (P4D, {"ranks": 16}, (2, 8, 16)),
+        (P4D, {"ranks": 8}, (1, 8, 8)),
+        (P4D, {"ranks": 5}, (1, 5, 5)),
+        (P4D, {"ranks": 1}, (1, 1, 1)),
+        (P4D, {"gpus_per_member": 1}, (3, 1, 3)),
+        (P4D, {"gpus_per_member": 3, "ranks": 9}, (3, 3, 9)),
+        (make_hosts("p4d.24xlarge", 5), {}, (5, 8, 40)),
+        (make_hosts("c7i.4xlarge", 7), {}, (7, 1, 7)),
+        (CPU, {}, (2, 1, 2)),
+        (CPU, {"gpus_per_member": 4}, (2, 4, 8)),
+        *((make_hosts("p4d.24xlarge", gpu_counts=[gpus] * 2), {}, (2, gpus, 2 * gpus)) for gpus in (1, 3, 5, 7)),
+        (UNEQUAL, {"gpus_per_member": 7}, (3, 7, 21)),
     ],
 )
-def test_ranks_are_hosts_times_slots_asked_for_or_not(changes, expected):
-    assert size(P4D, **changes) == expected
+def test_ranks_are_hosts_times_slots_asked_for_or_not(hosts, changes, expected):
+    found = plan(hosts, **changes)
+    assert (len(found.hosts), found.slots, found.ranks) == expected
 
 
-@pytest.mark.defect("D69")
-def test_an_odd_number_of_hosts_is_as_good_as_an_even_one():
-    assert size(make_hosts("p4d.24xlarge", 5)) == (5, 8, 40)
-    assert size(make_hosts("c7i.4xlarge", 7)) == (7, 1, 7)
+UNKNOWN = [[P4D[0], replace(P4D[1], gpu_count=gpus)] for gpus in (None, -1)]
+MIXED = [CPU[0], *P4D[1:]]
+NOT_A_MULTIPLE = "--np must be at most 8, the slots of a host, or a multiple of it, got "
+NOT_EQUAL = "gpu_count must be equal on every host, got 8 on deeplearning-worker1, 7 on "
 
 
-@pytest.mark.defect("D69")
-@pytest.mark.parametrize(("ranks", "nearest"), [(9, "8 and 16"), (15, "8 and 16"), (17, "16 and 24")])
-def test_a_number_of_ranks_that_does_not_divide_is_refused_with_the_nearest_two(ranks, nearest):
-    assert refusal(P4D, ranks=ranks) == (
-        f"--np must be at most 8, the slots of a host, or a multiple of it, got {ranks}; the nearest are {nearest}"
-    )
-
-
-@pytest.mark.parametrize("ranks", [25, 32])
-def test_more_ranks_than_slots_are_refused(ranks):
-    expected = f"--np must not exceed 3 hosts x 8 slots = 24, got {ranks}; leave it out for 24"
-    assert refusal(P4D, ranks=ranks) == expected
-
-
-def test_more_slots_than_gpus_are_refused():
-    assert (
-        refusal(P4D, gpus_per_member=9) == "--slots must not exceed the GPUs of a host, got 9 > 8; leave it out for 8"
-    )
-
-
-def test_a_cpu_host_takes_as_many_slots_as_it_is_asked_to():
-    assert size(make_hosts("c7i.4xlarge"), gpus_per_member=4) == (2, 4, 8)
-
-
-@pytest.mark.defect("D70")
-@pytest.mark.parametrize("missing", [None, -1])
-def test_a_gpu_count_that_no_host_has_is_refused(missing):
-    hosts = [P4D[0], replace(P4D[1], gpu_count=missing)]
-    assert refusal(hosts).startswith("gpu_count of deeplearning-worker2 must be known, got none")
-
-
-@pytest.mark.defect("D70")
-def test_a_host_whose_type_has_gpus_and_whose_driver_shows_none_is_refused():
-    found = refusal(make_hosts("p4d.24xlarge", gpu_counts=[8, 0]))
-    assert found.startswith("gpu_count of deeplearning-worker2 must be 8, which p4d.24xlarge has, got 0;")
-
-
-@pytest.mark.defect("D70")
-def test_no_gpus_mean_one_rank_a_host_and_never_eight():
-    assert size(make_hosts("c7i.4xlarge")) == (2, 1, 2)
-
-
-@pytest.mark.parametrize("gpu_count", [1, 3, 5, 7])
-def test_odd_gpu_counts_are_slots_like_any_other(gpu_count):
-    assert size(make_hosts("p4d.24xlarge", gpu_counts=[gpu_count] * 2)) == (2, gpu_count, 2 * gpu_count)
-
-
-@pytest.mark.parametrize("slots", [None, 8])
-def test_unequal_gpu_counts_are_refused_with_what_every_host_has(slots):
-    found = refusal(make_hosts("p4d.24xlarge", gpu_counts=[8, 7, 8]), gpus_per_member=slots)
-    assert found.startswith("gpu_count must be equal on every host, got 8 on deeplearning-worker1, 7 on")
-    assert "add --slots 7" in found
-
-
-def test_unequal_gpu_counts_do_when_every_host_has_the_slots():
-    assert size(make_hosts("p4d.24xlarge", gpu_counts=[8, 7, 8]), gpus_per_member=7) == (3, 7, 21)
-
-
-def test_hosts_with_and_without_gpus_do_not_go_together():
-    hosts = [make_hosts("c7i.4xlarge")[0], *P4D[1:]]
-    for slots in (None, 1):
-        assert refusal(hosts, gpus_per_member=slots).startswith(
-            "gpu_count must be 0 on every host or on none, got 0 on"
-        )
-
-
-def test_no_hosts_are_refused():
-    assert refusal([]) == "hosts must be at least one, got none; wait until the cluster has formed"
+@pytest.mark.defect("D69", "D70")
+@pytest.mark.parametrize(
+    ("hosts", "changes", "said", "remedy"),
+    [
+        (P4D, {"ranks": 9}, f"{NOT_A_MULTIPLE}9", "the nearest are 8 and 16"),
+        (P4D, {"ranks": 15}, f"{NOT_A_MULTIPLE}15", "the nearest are 8 and 16"),
+        (P4D, {"ranks": 17}, f"{NOT_A_MULTIPLE}17", "the nearest are 16 and 24"),
+        (P4D, {"ranks": 25}, "--np must not exceed 3 hosts x 8 slots = 24, got 25", "leave it out for 24"),
+        (P4D, {"ranks": 32}, "--np must not exceed 3 hosts x 8 slots = 24, got 32", "leave it out for 24"),
+        (P4D, {"gpus_per_member": 9}, "--slots must not exceed the GPUs of a host, got 9 > 8", "leave it out for 8"),
+        (UNKNOWN[0], {}, "gpu_count of deeplearning-worker2 must be known, got none", ""),
+        (UNKNOWN[1], {}, "gpu_count of deeplearning-worker2 must be known, got none", ""),
+        (
+            make_hosts("p4d.24xlarge", gpu_counts=[8, 0]),
+            {},
+            "gpu_count of deeplearning-worker2 must be 8, which p4d.24xlarge has, got 0",
+            "",
+        ),
+        (UNEQUAL, {}, NOT_EQUAL, "add --slots 7"),
+        (UNEQUAL, {"gpus_per_member": 8}, NOT_EQUAL, "add --slots 7"),
+        (MIXED, {}, "gpu_count must be 0 on every host or on none, got 0 on", ""),
+        (MIXED, {"gpus_per_member": 1}, "gpu_count must be 0 on every host or on none, got 0 on", ""),
+        ([], {}, "hosts must be at least one, got none", "wait until the cluster has formed"),
+    ],
+)
+def test_hosts_and_ranks_that_do_not_go_together_are_refused_with_a_remedy(hosts, changes, said, remedy):
+    with pytest.raises(PlanError) as caught:
+        plan(hosts, **changes)
+    assert str(caught.value).startswith(said)
+    assert remedy in str(caught.value).partition("; ")[2]
 
 
 @pytest.mark.parametrize("launcher", ["mxnet", "tf-multiworker"])

@@ -61,6 +61,11 @@ class EmrCluster:
                 service.follow()
             self.clock.wait(10)
 
+    def form(self, *indices):
+        """Start the services of nodes, and let all follow the cluster for half a minute."""
+        self.start(*indices)
+        self.turn(3)
+
     def announcement(self, index):
         return self.folder / "members" / f"{self.lab.instance(index)}.json"
 

@@ -115,8 +115,7 @@ def test_the_primary_node_of_a_cluster_with_a_deadline_has_a_timer_that_powers_i
 def test_the_primary_node_is_the_master_for_the_users_command(cluster):
     for index in range(2):
         prepare(cluster.node(index), JobFlow.read(cluster.node(index).root))
-    cluster.start(0, 1)
-    cluster.turn(3)
+    cluster.form(0, 1)
     remote = Context(cluster.node(0).root, cluster.node(0).programs).open_remote()
     assert [host for host, _ in remote.membership.hosts] == ["deeplearning-worker1", "deeplearning-worker2"]
 
@@ -141,16 +140,22 @@ def test_an_error_that_nobody_foresaw_is_the_last_line_too(cluster, as_program, 
     assert "failed to prepare: ZeroDivisionError: " in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_machine_outside_emr_is_refused(tmp_path, capsys):
-    assert main(["prepare"], tmp_path) == 1
-    assert "failed to read the job flow: EMR's description of the cluster could not be read" in capsys.readouterr().err
+def test_a_machine_outside_emr_or_a_node_that_was_not_prepared_is_refused_with_the_remedy(
+    cluster, node, as_program, tmp_path, capsys
+):
+    def refuse(command, root):
+        assert main([command], root) == 1
+        return capsys.readouterr().err
 
-
-def test_settings_that_cannot_be_read_are_named_with_the_remedy(node, capsys):
-    assert main(["wait"], node.root) == 1
-    last = capsys.readouterr().err
-    assert "settings.json" in last
-    assert "run the command as root, after the bootstrap action" in last
+    assert "failed to read the job flow: EMR's description of the cluster could not be read" in refuse(
+        "prepare", tmp_path
+    )
+    said = refuse("wait", node.root)
+    assert "settings.json" in said
+    assert "run the command as root, after the bootstrap action" in said
+    assert "run deeplearning-member prepare" in refuse("serve", as_program(0).root)
+    other = as_program(1, setup_seconds=0).root
+    assert "wait must run on the primary node, got worker " in refuse("wait", other)
 
 
 @pytest.mark.parametrize("arguments", [[], ["serve", "now"], ["--check"]])
@@ -170,12 +175,6 @@ def test_the_command_runs_the_program_from_the_agents_folder(cluster, node, agen
 
 
 # --- The service and the step -----------------------------------------------------------------------
-
-
-def test_the_service_of_a_node_that_was_not_prepared_ends_with_the_remedy(cluster, as_program, capsys):
-    as_program(0)
-    assert main(["serve"], cluster.node(0).root) == 1
-    assert "run deeplearning-member prepare" in capsys.readouterr().err
 
 
 def test_a_prepared_primary_node_serves_a_membership_of_its_own_at_once(cluster, as_program, monkeypatch):
@@ -201,15 +200,8 @@ def test_the_settings_role_is_replaced_by_that_of_emr(cluster, as_program):
 
 def test_the_step_ends_with_0_when_all_have_installed_the_membership(cluster, as_program, capsys):
     root = as_program(0, setup_seconds=0).root
-    cluster.start(0, 1)
-    cluster.turn(3)
+    cluster.form(0, 1)
     assert main(["wait"], root) == 1
     assert capsys.readouterr().err.startswith("deeplearning-member: 2 of 3 nodes have installed the membership; 1 of")
-    cluster.start(2)
-    cluster.turn(3)
+    cluster.form(2)
     assert main(["wait"], root) == 0
-
-
-def test_the_step_is_refused_on_another_node(cluster, as_program, capsys):
-    assert main(["wait"], as_program(1, setup_seconds=0).root) == 1
-    assert "wait must run on the primary node, got worker " in capsys.readouterr().err

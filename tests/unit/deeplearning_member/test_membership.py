@@ -26,8 +26,7 @@ def edit(path, **changes):
 
 
 def test_three_nodes_form_with_the_primary_first_and_the_others_by_address(cluster):
-    cluster.start(2, 1, 0)
-    cluster.turn(3)
+    cluster.form(2, 1, 0)
     generations = [cluster.generation(index) for index in range(3)]
     assert generations[0][1] == [0, 1, 2]
     assert generations.count(generations[0]) == 3
@@ -40,34 +39,25 @@ def test_three_nodes_form_with_the_primary_first_and_the_others_by_address(clust
 
 
 def test_addresses_are_ordered_as_numbers(cluster):
-    cluster.start(0, 91, 90)
-    cluster.turn(3)
+    cluster.form(0, 91, 90)
     assert cluster.services[91]._member.address == "10.0.0.100"
     assert cluster.generation(0)[1] == [0, 90, 91]
 
 
-def test_the_primary_nodes_key_logs_in_to_every_node_and_only_its_public_half_is_shared(cluster):
-    cluster.start(0, 1, 2)
-    cluster.turn(3)
+def test_the_primary_nodes_key_logs_in_to_every_node_and_every_kind_of_shell_has_the_variables(cluster):
+    cluster.form(0, 1, 2)
     key = json.loads((cluster.folder / "membership.json").read_text())["user_key"]
     for index in range(3):
         node = cluster.node(index)
         home = node.path(f"{node.login_user().home}/.ssh")
         assert key in (home / "authorized_keys").read_text()
         assert (home / "id_ed25519").exists() == (index == 0)
-    assert "secret" not in "".join(path.read_text() for path in cluster.shared.rglob("*.json"))
-
-
-def test_every_kind_of_shell_has_the_variables_on_every_node(cluster):
-    cluster.start(0, 1, 2)
-    cluster.turn(3)
-    for index in range(3):
-        check_variables(cluster.node(index), count=3, gpu_count=2)
+        check_variables(node, count=3, gpu_count=2)
+    assert "secret" not in "".join(path.read_text() for path in cluster.shared.rglob("*.json")), "the public half alone"
 
 
 def test_hosts_for_elastic_jobs_are_those_that_have_installed_the_membership(cluster):
-    cluster.start(0, 1)
-    cluster.turn(3)
+    cluster.form(0, 1)
     cluster.start(2)
     cluster.services[2].follow()
     cluster.services[0].follow()
@@ -95,16 +85,7 @@ def wait(cluster, seconds=600):
 
 
 def test_the_wait_ends_when_all_have_installed_the_same_membership(cluster):
-    cluster.start(0, 1, 2)
-    cluster.turn()
-    assert wait(cluster, 0) != ""
-    cluster.turn(2)
-    assert wait(cluster, 0) == ""
-
-
-def test_a_node_that_never_comes_fails_the_wait_which_names_the_others_and_the_log_to_read(cluster):
-    cluster.start(0, 1)
-    cluster.turn(3)
+    cluster.form(0, 1)
     began = cluster.clock.now
     missing = wait(cluster)
     assert cluster.clock.now - began == 600
@@ -113,21 +94,15 @@ def test_a_node_that_never_comes_fails_the_wait_which_names_the_others_and_the_l
     )
     assert "(announced: i-00000000000000000 (10.0.0.9), i-00000000000000001 (10.0.0.10))" in missing
     assert "bootstrap-actions/1/stderr.gz" in missing
-
-
-def test_a_node_that_does_not_install_the_membership_is_named(cluster):
-    cluster.start(0, 1, 2)
-    cluster.turn(3)
-    edit(cluster.announcement(2), generation=0)
-    assert wait(cluster, 0) == (
-        "2 of 3 nodes have installed the membership; not on i-00000000000000002 (10.0.0.11): "
-        "read /var/log/deeplearning-agent.log there"
-    )
+    cluster.start(2)
+    cluster.turn()
+    assert wait(cluster, 0) != ""
+    cluster.turn(2)
+    assert wait(cluster, 0) == ""
 
 
 def test_a_node_that_fails_to_install_the_membership_stays_and_is_named(cluster):
-    cluster.start(0, 1)
-    cluster.turn(3)
+    cluster.form(0, 1)
     cluster.start(2)
     cluster.lab.program(2, "visudo", "echo syntax error >&2; exit 1")
     failing = cluster.services.pop(2)
@@ -137,15 +112,17 @@ def test_a_node_that_fails_to_install_the_membership_stays_and_is_named(cluster)
         with pytest.raises(StageFailure, match="visudo"):
             failing.follow()
     assert cluster.generation(0)[1] == [0, 1, 2]
-    assert "not on i-00000000000000002 (10.0.0.11): read" in wait(cluster, 0)
+    assert wait(cluster, 0) == (
+        "2 of 3 nodes have installed the membership; not on i-00000000000000002 (10.0.0.11): "
+        "read /var/log/deeplearning-agent.log there"
+    )
 
 
 # --- Losses and replacements ------------------------------------------------------------------------
 
 
 def test_a_node_leaves_after_90_seconds_of_silence_and_its_replacement_joins_a_higher_generation(cluster):
-    cluster.start(0, 1, 2)
-    cluster.turn(3)
+    cluster.form(0, 1, 2)
     formed, _ = cluster.generation(0)
     del cluster.services[2]
     cluster.turn(9)
@@ -153,14 +130,12 @@ def test_a_node_leaves_after_90_seconds_of_silence_and_its_replacement_joins_a_h
     cluster.turn(2)
     assert cluster.generation(0) == cluster.generation(1) == (formed + 1, [0, 1])
     assert not cluster.announcement(2).exists()
-    cluster.start(3)
-    cluster.turn(3)
+    cluster.form(3)
     assert [cluster.generation(index) for index in (0, 1, 3)] == [(formed + 2, [0, 1, 3])] * 3
 
 
 def test_a_replacement_with_the_address_of_a_lost_node_takes_its_place_at_once(cluster):
-    cluster.start(0, 1, 2)
-    cluster.turn(3)
+    cluster.form(0, 1, 2)
     del cluster.services[2]
     cluster.lab.node(3)
     replacement = cluster.make_service(3)
@@ -171,8 +146,7 @@ def test_a_replacement_with_the_address_of_a_lost_node_takes_its_place_at_once(c
 
 
 def test_a_node_that_was_silent_for_long_returns(cluster):
-    cluster.start(0, 1)
-    cluster.turn(3)
+    cluster.form(0, 1)
     silent, formed = cluster.services.pop(1), cluster.generation(1)
     cluster.turn(11)
     assert cluster.generation(0)[1] == [0]
@@ -188,8 +162,7 @@ def test_a_node_that_was_silent_for_long_returns(cluster):
 
 
 def test_a_restart_of_the_primary_nodes_service_keeps_the_membership_and_later_generations_rise(cluster):
-    cluster.start(0, 1, 2)
-    cluster.turn(3)
+    cluster.form(0, 1, 2)
     formed, _ = cluster.generation(0)
     before = cluster.lab.digests(0)
     cluster.start(0)
@@ -203,21 +176,18 @@ def test_a_restart_of_the_primary_nodes_service_keeps_the_membership_and_later_g
 
 @pytest.mark.parametrize("left", [None, "{torn", "[]", '{"cluster": "c"}'])
 def test_generations_rise_even_when_the_shared_membership_is_lost(cluster, left):
-    cluster.start(0, 1)
-    cluster.turn(3)
+    cluster.form(0, 1)
     formed, members = cluster.generation(1)
     path = cluster.folder / "membership.json"
     path.unlink()
     if left:
         path.write_text(left)
-    cluster.start(0)
-    cluster.turn(3)
+    cluster.form(0)
     assert cluster.generation(0) == cluster.generation(1) == (formed + 1, members)
 
 
 def test_a_node_that_was_lost_long_ago_does_not_come_back_with_a_restart(cluster):
-    cluster.start(0, 1)
-    cluster.turn(3)
+    cluster.form(0, 1)
     del cluster.services[1]
     cluster.turn(12)
     left = cluster.generation(0)
@@ -254,8 +224,7 @@ def test_a_malformed_announcement_is_ignored_and_logged_once(cluster, text, capl
 
 
 def test_an_announcement_with_a_second_line_or_in_the_name_of_another_node_is_ignored(cluster, caplog):
-    cluster.start(0, 1, 2)
-    cluster.turn(3)
+    cluster.form(0, 1, 2)
     del cluster.services[2]
     text = json.loads(cluster.announcement(2).read_text())
     text["member"]["address"] = "10.0.0.6\n6.6.6.6 deeplearning-master"
@@ -269,8 +238,7 @@ def test_an_announcement_with_a_second_line_or_in_the_name_of_another_node_is_ig
 
 
 def test_a_file_system_that_does_not_respond_evicts_nobody_and_nothing_is_written_below_it(cluster):
-    cluster.start(0, 1)
-    cluster.turn(3)
+    cluster.form(0, 1)
     formed = cluster.generation(0)
     (cluster.shared / ".mounted").unlink()
     before = {path: path.read_bytes() for path in cluster.shared.rglob("*.json")}
@@ -319,8 +287,7 @@ def busy_file(cluster):
     """The file of EMR on the primary node, whose folder EMR makes, of a formed cluster."""
     path = cluster.node(0).path("/emr/metricscollector/isbusy")
     path.parent.mkdir(parents=True)
-    cluster.start(0, 1, 2)
-    cluster.turn(3)
+    cluster.form(0, 1, 2)
     assert not path.exists()
     return path
 
@@ -335,22 +302,17 @@ def test_the_primary_node_touches_the_file_of_emr_while_a_node_is_busy(cluster, 
     assert not cluster.node(2).path("/emr").exists()
 
 
-def test_an_idle_cluster_leaves_the_file_of_emr_as_it_is(cluster, busy_file):
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_cluster_whose_busy_node_ends_its_job_or_leaves_is_idle(cluster, busy_file, leaves):
     process = start_job(cluster, 1)
     cluster.turn(2)
-    (process / "environ").unlink()
-    process.rmdir()
-    cluster.turn(2)
-    busy_file.unlink()
-    cluster.turn(3)
-    assert not busy_file.exists()
-
-
-def test_a_node_that_leaves_while_it_is_busy_keeps_no_cluster(cluster, busy_file):
-    start_job(cluster, 1)
-    cluster.turn(2)
-    del cluster.services[1]
-    cluster.turn(11)
+    if leaves:
+        del cluster.services[1]
+        cluster.turn(11)
+    else:
+        (process / "environ").unlink()
+        process.rmdir()
+        cluster.turn(2)
     busy_file.unlink()
     cluster.turn(3)
     assert not busy_file.exists()
@@ -398,8 +360,7 @@ def read_notice(cluster, index):
 
 
 def test_every_node_gets_a_notice_before_the_cluster_stops_and_no_new_generation(cluster):
-    cluster.start(0, 1, 2)
-    cluster.turn(3)
+    cluster.form(0, 1, 2)
     generation = cluster.generation(0)
     write_stop_timer(cluster.node(0), NOTICE_SECONDS + 300)
     cluster.turn(3)
@@ -416,8 +377,7 @@ def test_every_node_gets_a_notice_before_the_cluster_stops_and_no_new_generation
 
 
 def test_the_notice_of_an_earlier_cluster_of_the_same_name_is_removed(cluster):
-    cluster.start(0, 1)
-    cluster.turn(3)
+    cluster.form(0, 1)
     edit(cluster.folder / "membership.json", notice="the cluster stops by itself")
     cluster.services[1].follow()
     assert read_notice(cluster, 1) == "the cluster stops by itself"

@@ -11,7 +11,7 @@ import tarfile
 import threading
 import zipfile
 from dataclasses import dataclass
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import botocore.session
 from moto.moto_api._internal.models import moto_api_backend
@@ -70,9 +70,6 @@ class Proxy(LoopbackServer):
     def __init__(self):
         super().__init__()
         self.decide = lambda method, path, limits: None
-        self.objects = {}
-        self.page = 1000
-        """Objects of `objects` on a page of a listing; S3's is 1,000."""
         self.gets = []
         self.calls = []
         self.served = 0
@@ -90,31 +87,9 @@ class Proxy(LoopbackServer):
             text = f"<Error><Code>{fault.code}</Code><Message>as the test says</Message></Error>"
             self.send(handler, fault.status, {}, text.encode())
             return
-        if self.objects:
-            self.send(handler, *self.answer_quickly(handler), is_counted=is_object)
-            return
         found = ask_moto(handler.command, handler.path, dict(handler.headers), body)
         headers = {name.lower(): value for name, value in found.headers if name.lower() not in _KEPT_OUT}
         self.send(handler, found.status, headers, found.body, fault, is_counted=is_object and found.status < 300)
-
-    def answer_quickly(self, handler):
-        """Return what S3 would of `objects`, where moto's 10 ms an object would be most of a test's time."""
-        path, query = urlsplit(handler.path).path, parse_qs(urlsplit(handler.path).query)
-        if path.count("/") >= 2:
-            content = self.objects[path.split("/", 2)[2]]
-            return 200, {"etag": f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()}"'}, content
-        keys = sorted(self.objects)
-        start = int(query.get("continuation-token", ["0"])[0])
-        page = "".join(
-            f"<Contents><Key>{key}</Key><Size>{len(self.objects[key])}</Size>"
-            "<LastModified>2026-01-02T03:04:05.000Z</LastModified>"
-            f'<ETag>"{hashlib.md5(self.objects[key], usedforsecurity=False).hexdigest()}"</ETag></Contents>'
-            for key in keys[start : start + self.page]
-        )
-        is_cut = start + self.page < len(keys)
-        rest = f"<NextContinuationToken>{start + self.page}</NextContinuationToken>" if is_cut else ""
-        truncated = f"<IsTruncated>{str(is_cut).lower()}</IsTruncated>"
-        return 200, {}, f"<ListBucketResult>{truncated}{rest}{page}</ListBucketResult>".encode()
 
     def send(self, handler, status, headers, data, fault=None, *, is_counted=False):
         headers = {"content-length": str(len(data)), **headers}

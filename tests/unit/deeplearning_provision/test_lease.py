@@ -37,16 +37,11 @@ def hold(path, instance, clock, is_done=lambda: False, waits=None):
     return Lease(path, instance, clock).hold(is_done, found.append)
 
 
-def test_the_first_one_owns_it_and_gives_it_back(path):
-    with hold(path, "i-1", SkippingClock()) as is_left:
-        assert is_left
-        assert '"i-1"' in path.read_text()
-    assert not path.exists()
-
-
-def test_completed_work_takes_no_lease(path):
-    with hold(path, "i-1", SkippingClock(), lambda: True) as is_left:
-        assert not is_left
+@pytest.mark.parametrize("is_done", [False, True])
+def test_the_first_one_owns_it_and_gives_it_back_and_completed_work_takes_none(path, is_done):
+    with hold(path, "i-1", SkippingClock(), lambda: is_done) as is_left:
+        assert is_left is not is_done
+        assert is_done or '"i-1"' in path.read_text()
     assert not path.exists()
 
 
@@ -74,31 +69,19 @@ def test_a_living_owners_claim_is_not_taken(path):
     assert clock.now - 1000 > 2 * STALE_SECONDS
 
 
-def test_a_dead_owners_claim_is_taken_after_a_while(path):
-    path.parent.mkdir()
-    path.write_text('{"instance": "i-1"}')
-    clock = SkippingClock()
-    with hold(path, "i-2", clock) as is_left:
-        assert is_left
-        assert clock.now - 1000 >= STALE_SECONDS
-    assert list(path.parent.iterdir()) == []
-
-
-@pytest.mark.parametrize("text", ["", "half of", "[]"])
-def test_a_claim_that_says_nothing_is_taken_after_a_while(path, text):
+@pytest.mark.parametrize(
+    ("text", "is_own"),
+    [('{"instance": "i-1"}', False), ("", False), ("half of", False), ("[]", False), ('{"instance": "i-2"}', True)],
+    ids=["another node", "empty", "torn", "no document", "a process of this node"],
+)
+def test_a_dead_owners_claim_is_taken_after_a_while_and_at_once_on_its_own_node(path, text, is_own):
     path.parent.mkdir()
     path.write_text(text)
-    with hold(path, "i-2", SkippingClock()) as is_left:
-        assert is_left
-
-
-def test_the_claim_of_a_dead_process_of_this_node_is_taken_at_once(path):
-    path.parent.mkdir()
-    path.write_text('{"instance": "i-2"}')
     clock = SkippingClock()
     with hold(path, "i-2", clock) as is_left:
         assert is_left
-        assert clock.now == 1000
+        assert (clock.now == 1000) if is_own else (clock.now - 1000 >= STALE_SECONDS)
+    assert list(path.parent.iterdir()) == []
 
 
 def test_an_owner_touches_its_claim(path, monkeypatch):
@@ -110,14 +93,22 @@ def test_an_owner_touches_its_claim(path, monkeypatch):
             changed.wait(0.001)
 
 
-def test_an_owner_whose_claim_was_taken_leaves_the_other_ones(path):
-    with hold(path, "i-1", SkippingClock()):
+def test_an_owner_learns_that_its_lease_was_taken_and_leaves_the_other_claim(path, monkeypatch):
+    monkeypatch.setattr(lease, "BEAT_SECONDS", 0.001)
+    own = Lease(path, "i-1", SkippingClock())
+    with own.hold(lambda: False, lambda _: None):
+        assert not own.is_lost()
         path.write_text('{"instance": "i-2"}')
+        assert own.lost.wait(GENEROUS_SECONDS)
     assert '"i-2"' in path.read_text()
 
 
 def test_of_many_one_owns_it(path):
     owners, done, lock = [], [], threading.Lock()
+
+    class ShortClock(Clock):
+        def wait(self, seconds):
+            super().wait(0.001)
 
     def make(instance):
         with Lease(path, instance, ShortClock()).hold(lambda: bool(done), lambda _: None) as is_left:
@@ -132,19 +123,3 @@ def test_of_many_one_owns_it(path):
     for thread in threads:
         thread.join()
     assert len(owners) == 1
-
-
-class ShortClock(Clock):
-    """Real time with short waits."""
-
-    def wait(self, seconds):
-        super().wait(0.001)
-
-
-def test_an_owner_learns_that_its_lease_was_taken(path, monkeypatch):
-    monkeypatch.setattr(lease, "BEAT_SECONDS", 0.001)
-    own = Lease(path, "i-1", SkippingClock())
-    with own.hold(lambda: False, lambda _: None):
-        assert not own.is_lost()
-        path.write_text('{"instance": "i-2"}')
-        assert own.lost.wait(GENEROUS_SECONDS)

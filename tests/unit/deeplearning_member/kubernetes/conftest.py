@@ -72,6 +72,12 @@ class Pods:
             folder = ClusterFolder(node, JOB_UID, Signer(JOB_SECRET))
             self.services[index] = node, PodService(node, folder, member, {"PATH": "/opt/conda/bin"})
 
+    def form(self, *indices):
+        """Start the pods of these indices, and let all install the membership."""
+        self.start(*indices)
+        self.turn()
+        self.turn()
+
     def turn(self, *indices):
         """Let these pods, or all, follow the membership once; return what the last one read."""
         states = [self.services[index][1].follow() for index in indices or sorted(self.services)]

@@ -107,9 +107,7 @@ def test_pods_form_by_their_index_in_whatever_order_they_come(pods):
 
 def test_twelve_pods_are_ranked_by_number(lab, tmp_path):
     pods = Pods(lab, tmp_path / "twelve", 12)
-    pods.start(*range(12))
-    for _ in range(2):
-        pods.turn()
+    pods.form(*range(12))
     assert [read_index(name) for name in pods.membership(11)[1]] == list(range(12))
 
 
@@ -124,13 +122,13 @@ def test_logins_have_the_variables_of_the_image_beside_those_of_the_contract(pod
 @pytest.mark.parametrize("withdraws", [True, False])
 def test_a_replaced_pod_takes_the_place_of_its_predecessor_at_once(pods, withdraws):
     """One that Kubernetes deletes withdraws; one of a lost node cannot."""
-    pods.start(0, 1, 2)
-    for _ in range(2):
-        pods.turn()
+    pods.form(0, 1, 2)
     generation, before = pods.membership(0)
+    _, earlier = pods.services.pop(1)
     if withdraws:
-        pods.services[1][1].withdraw()
-    del pods.services[1]
+        earlier.withdraw()
+        pods.turn(0)
+        assert [read_index(name) for name in pods.membership(0)[1]] == [0, 2]
     pods.start(1)
     for _ in range(3):
         pods.turn()
@@ -141,19 +139,8 @@ def test_a_replaced_pod_takes_the_place_of_its_predecessor_at_once(pods, withdra
     assert pods.membership(1) == pods.membership(2) == (later, after)
 
 
-def test_a_pod_that_withdraws_leaves_at_the_next_look(pods):
-    pods.start(0, 1, 2)
-    for _ in range(2):
-        pods.turn()
-    pods.services[2][1].withdraw()
-    pods.turn(0)
-    assert [read_index(name) for name in pods.membership(0)[1]] == [0, 1]
-
-
 def test_a_replaced_first_pod_leads_the_others_with_a_key_of_its_own(pods):
-    pods.start(0, 1, 2)
-    for _ in range(2):
-        pods.turn()
+    pods.form(0, 1, 2)
     generation, _ = pods.membership(1)
     old = pods.services.pop(0)[1]
     key = (pods.services[1][0].login_user, old._user_key)
@@ -168,9 +155,7 @@ def test_a_replaced_first_pod_leads_the_others_with_a_key_of_its_own(pods):
 
 
 def test_an_earlier_pod_of_a_lost_node_that_still_runs_ends_and_does_not_take_its_place_back(pods):
-    pods.start(0, 1, 2)
-    for _ in range(2):
-        pods.turn()
+    pods.form(0, 1, 2)
     _, earlier = pods.services.pop(0)
     pods.start(0)
     pods.turn(0)
@@ -214,9 +199,7 @@ class Leading:
 
     def __init__(self, pods, monkeypatch, heard):
         self.heard = heard
-        pods.start(0, 1, 2)
-        for _ in range(2):
-            pods.turn()
+        pods.form(0, 1, 2)
         self.pods, self.stop = pods, threading.Event()
         self.silent, self.definitions, self.runs = set(), [], []
         monkeypatch.setattr(entry, "responds", lambda address: address not in self.silent)
@@ -228,6 +211,13 @@ class Leading:
 
     def address(self, index):
         return self.pods.services[index][1]._member.address
+
+    def lose(self, _):
+        """Run a job that fails because pod 2 is lost; another pod takes its place."""
+        self.silent.add(self.address(2))
+        del self.pods.services[2]
+        self.pods.start(2)
+        return JobEnd(1, "connection closed")
 
     def lead(self, *runs, seconds=60):
         self.runs = list(runs)
@@ -248,13 +238,23 @@ def leading(pods, monkeypatch, heard):
     return Leading(pods, monkeypatch, heard)
 
 
-@pytest.mark.parametrize("status", [0, 7])
-def test_the_end_of_the_program_is_the_end_of_the_job(leading, status):
-    log = leading.pods.services[0][0].path("/opt/deeplearning/termination")
+@pytest.mark.parametrize(
+    ("end", "shown"),
+    [
+        (JobEnd(0, ""), ""),
+        (JobEnd(7, "no such data"), "no such data\n"),
+        (JobEnd(7, "x" * 9000), "x" * 4096 + "\n"),
+    ],
+    ids=["success", "failure", "long reason"],
+)
+def test_the_end_of_the_program_is_the_end_of_the_job_and_kubectl_shows_the_reason(leading, end, shown):
+    root = leading.pods.services[0][0].root
+    write_reason(root, "without a file of Kubernetes, nothing is written")
+    log = root / "opt/deeplearning/termination"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.touch()
-    assert leading.lead(lambda _: JobEnd(status, "no such data" if status else "")) == status
-    assert log.read_text() == ("no such data\n" if status else "")
+    assert leading.lead(lambda _: end) == end.status
+    assert log.read_text() == shown
     assert len(leading.definitions) == 1
 
 
@@ -270,57 +270,39 @@ def test_the_job_goes_on_when_a_pod_that_left_is_replaced(leading):
     assert [definition.fresh for definition in leading.definitions] == [False, False]
 
 
-def test_a_failure_while_a_pod_does_not_respond_is_that_of_the_pod(leading):
-    def lose(_):
-        leading.silent.add(leading.address(2))
-        del leading.pods.services[2]
-        leading.pods.start(2)
-        return JobEnd(1, "connection closed")
-
-    assert leading.lead(lose, lambda _: JobEnd(0, "")) == 0
+def test_a_failure_while_a_pod_does_not_respond_is_that_of_the_pod_and_sends_no_event(leading):
+    assert leading.lead(leading.lose, lambda _: JobEnd(0, "")) == 0
     assert len(leading.definitions) == 2
+    assert leading.heard() == []
 
 
 def test_the_earlier_checkpoints_are_left_out_once_and_not_again_after_a_loss(leading, monkeypatch):
-    def lose(_):
-        leading.silent.add(leading.address(2))
-        del leading.pods.services[2]
-        leading.pods.start(2)
-        return JobEnd(1, "")
-
     pod = replace(leading.pods.describe(0), definition=replace(DEFINITION, fresh=True))
     monkeypatch.setattr(leading.pods, "describe", lambda _: pod)
-    leading.lead(lose, lambda _: JobEnd(0, ""))
+    leading.lead(leading.lose, lambda _: JobEnd(0, ""))
     assert [definition.fresh for definition in leading.definitions] == [True, False]
 
 
-def test_a_pod_that_never_comes_fails_the_job_with_the_remedy(leading):
+def test_pods_that_never_come_or_do_not_reach_each_other_fail_the_job_with_the_remedy(leading):
+    leading.silent.add(leading.address(1))
+    with pytest.raises(StageFailure, match="train-digits-1-00002 must respond on port 22") as caught:
+        leading.lead(lambda _: JobEnd(0, ""))
+    assert "admit its own members" in caught.value.remedy
     leading.pods.services.pop(2)[1].withdraw()
     with pytest.raises(StageFailure, match="2 of 3 pods have met") as caught:
         leading.lead(lambda _: JobEnd(0, ""))
     assert "kubectl describe pod" in caught.value.remedy
 
 
-def test_pods_that_do_not_reach_each_other_fail_the_job_with_the_remedy(leading):
-    leading.silent.add(leading.address(1))
-    with pytest.raises(StageFailure, match="train-digits-1-00002 must respond on port 22") as caught:
-        leading.lead(lambda _: JobEnd(0, ""))
-    assert "admit its own members" in caught.value.remedy
-
-
-def test_an_end_by_kubernetes_is_no_success(leading):
+def test_an_end_by_kubernetes_is_no_success_also_while_the_pods_meet(leading):
     def run(waits_for_stop):
         leading.stop.set()
         assert waits_for_stop(0)
         return JobEnd(0, "")
 
     assert leading.lead(run) == TERMINATED == 128 + signal.SIGTERM
-
-
-def test_an_end_while_the_pods_meet_is_no_success(leading):
-    leading.stop.set()
     assert leading.lead() == TERMINATED
-    assert leading.definitions == []
+    assert len(leading.definitions) == 1
 
 
 # --- The event of a job that has failed ---------------------------------------------------------------
@@ -341,17 +323,6 @@ def test_a_job_that_succeeds_or_that_kubernetes_ends_sends_no_event(leading):
     leading.lead(lambda _: JobEnd(0, ""))
     leading.stop.set()
     leading.lead(lambda _: JobEnd(1, ""))
-    assert leading.heard() == []
-
-
-def test_a_job_that_goes_on_when_a_pod_is_replaced_sends_no_event(leading):
-    def lose(_):
-        leading.silent.add(leading.address(2))
-        del leading.pods.services[2]
-        leading.pods.start(2)
-        return JobEnd(1, "connection reset")
-
-    assert leading.lead(lose, lambda _: JobEnd(0, "")) == 0
     assert leading.heard() == []
 
 
@@ -406,37 +377,18 @@ def test_an_event_that_cannot_be_sent_is_logged_and_stops_nothing(leading, monke
 # --- The other pods ---------------------------------------------------------------------------------
 
 
-def test_another_pod_ends_when_the_first_one_has_left(pods):
-    pods.start(0, 1)
-    for _ in range(2):
-        pods.turn()
+@pytest.mark.parametrize("has_left", [True, False])
+def test_another_pod_stays_until_the_first_one_has_left_or_kubernetes_kills_it(pods, has_left):
+    pods.form(0, 1)
     stop = threading.Event()
     stop.set()
-    pods.services[0][1].withdraw()
+    if has_left:
+        pods.services[0][1].withdraw()
     began = pods.clock.read()
     assert follow(*pods.services[1], stop) == TERMINATED
-    assert pods.clock.read() == began
-    assert len(list((pods.folder / "members").glob("*.json"))) == 0
-
-
-def test_another_pod_stays_for_its_ranks_at_most_until_kubernetes_kills_it(pods):
-    pods.start(0, 1)
-    for _ in range(2):
-        pods.turn()
-    stop = threading.Event()
-    stop.set()
-    began = pods.clock.read()
-    assert follow(*pods.services[1], stop) == TERMINATED
-    assert END_SECONDS <= pods.clock.read() - began < 120
-
-
-def test_the_reason_of_a_failure_is_where_kubectl_shows_it(tmp_path):
-    write_reason(tmp_path, "not mounted")
-    log = tmp_path / "opt/deeplearning/termination"
-    log.parent.mkdir(parents=True)
-    log.touch()
-    write_reason(tmp_path, "x" * 9000)
-    assert len(log.read_text()) == 4097
+    passed = pods.clock.read() - began
+    assert (passed == 0) if has_left else (END_SECONDS <= passed < 120)
+    assert len(list((pods.folder / "members").glob("*.json"))) == (0 if has_left else 1)
 
 
 def test_the_job_of_a_pod_is_that_of_the_other_platforms(pods, tmp_path, monkeypatch):
@@ -502,12 +454,6 @@ def test_another_job_and_a_damaged_count_begin_at_one(pods):
 
 
 def test_a_job_whose_other_pods_are_evicted_again_and_again_ends_too(leading):
-    def lose(_):
-        leading.silent.add(leading.address(2))
-        del leading.pods.services[2]
-        leading.pods.start(2)
-        return JobEnd(1, "")
-
     with pytest.raises(StageFailure, match="the job has begun 11 times without a newer checkpoint"):
-        leading.lead(*[lose] * (MOST_STARTS + 1), seconds=600)
+        leading.lead(*[leading.lose] * (MOST_STARTS + 1), seconds=600)
     assert len(leading.definitions) == MOST_STARTS

@@ -38,14 +38,12 @@ def turn(*meetings):
 # --- SageMaker's description ------------------------------------------------------------------------
 
 
-def test_twelve_containers_are_ranked_by_number(lab, tmp_path):
-    job = Containers(lab, tmp_path / "twelve", 12).describe(11)
+def test_twelve_containers_are_ranked_by_number_and_the_first_is_the_master(lab, tmp_path):
+    containers = Containers(lab, tmp_path / "twelve", 12)
+    job = containers.describe(11)
     assert job.hosts == tuple(f"algo-{number}" for number in range(1, 13))
     assert (job.host, job.role, job.definition) == ("algo-11", NodeRole.WORKER, DEFINITION)
-
-
-def test_the_first_container_is_the_master(containers):
-    assert [containers.describe(number).role for number in (1, 2)] == [NodeRole.MASTER, NodeRole.WORKER]
+    assert containers.describe(1).role is NodeRole.MASTER
 
 
 @pytest.mark.parametrize(
@@ -93,32 +91,24 @@ def prepared(containers, monkeypatch):
     return node, prepare_container(node, node.limit(60))
 
 
-def test_the_mount_point_and_the_data_are_links_to_the_channels(prepared):
+def test_the_mount_point_and_the_data_are_links_to_the_channels_and_a_job_waits_for_no_provisioning(prepared):
     node, member = prepared
     assert node.path("/mnt/efs").readlink() == node.path("/opt/ml/input/data/deeplearning-shared")
     assert node.path("/opt/deeplearning/data/train").readlink() == node.path("/opt/ml/input/data/train")
     assert (member.instance_id, member.gpu_count) == ("algo-1", 2)
-
-
-def test_a_job_waits_for_no_provisioning(prepared):
-    node, _ = prepared
     steps = read_status(node.root)
     assert set(steps) == {"data:train", "environment"}
     assert is_ready(steps)
     assert NodeFacts.read(node.root).instance_id == "algo-1"
 
 
-def test_an_image_with_content_at_the_mount_point_is_a_failure(containers):
+def test_an_image_with_content_at_the_mount_point_or_a_job_without_the_shared_channel_is_a_failure(containers):
     node = containers.node(1)
     node.path("/mnt/efs").unlink()
     node.path("/mnt/efs").mkdir()
     (node.path("/mnt/efs") / "file").touch()
     with pytest.raises(StageFailure, match=r"the image must not contain .*/mnt/efs, it does"):
         prepare_container(node, node.limit(60))
-
-
-def test_a_job_without_the_shared_channel_is_a_failure(containers):
-    node = containers.node(1)
     node.path("/opt/ml/input/data/deeplearning-shared").unlink()
     with pytest.raises(StageFailure, match=r"the channel .*deeplearning-shared is missing"):
         prepare_container(node, node.limit(60))

@@ -59,11 +59,35 @@ def first(containers, tmp_path, monkeypatch):
     return FirstContainer(containers, command)
 
 
-def write_status(cause, number=1):
+def write_status(cause):
     """Return the lines of a program that writes the status of a run, as `deeplearning run` does."""
     supervisor = Supervisor("algo-1", "boot", 1, 1)
-    status = RunStatus("train", number, "horovod", "failed", 1, "", "", (), cause, "", supervisor).to_text()
-    return f"run = folder / 'runs' / '{number}'\nrun.mkdir(parents=True)\n(run / 'status.json').write_text({status!r})"
+    status = RunStatus("train", 2, "horovod", "failed", 1, "", "", (), cause, "", supervisor).to_text()
+    return f"run = folder / 'runs' / '2'\nrun.mkdir(parents=True)\n(run / 'status.json').write_text({status!r})"
+
+
+REFUSAL = "deeplearning start-job: members must be 2"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "failure"),
+    [
+        (f"{write_status('no launcher')}\nsys.exit(127)", 127, "no launcher\n"),
+        (f"{write_status('x' * 2000)}\nsys.exit(1)", 1, "x" * 1024 + "\n"),
+        (f"sys.exit({REFUSAL!r})", 1, f"{REFUSAL}\n"),
+        ("sys.exit(3)", 3, "the job ended with status 3; see the log of algo-1\n"),
+    ],
+    ids=["a cause", "a cause that SageMaker would cut", "a refusal after an earlier run", "no words"],
+)
+def test_a_failure_has_the_cause_of_its_run_or_the_last_words_of_its_command(first, body, status, failure):
+    (first.folder / "checkpoints/epochs-1.pt").touch()
+    earlier = first.folder / "runs/1"
+    earlier.mkdir(parents=True)
+    (earlier / "status.json").write_text(json.dumps({"cause": "long ago"}))
+    assert first.lead(body) == status
+    assert (first.failure, first.model) == (failure, [])
+    assert (first.end.id, first.end.status) == (CURRENT.id, status)
+    assert first.end.cause.startswith("" if status == 3 else failure.strip())
 
 
 def test_the_newest_checkpoint_becomes_the_model(first):
@@ -72,45 +96,14 @@ def test_the_newest_checkpoint_becomes_the_model(first):
     assert (first.model, first.end, first.failure) == (["epochs-2.pt"], Round(CURRENT.id, 0), "")
 
 
-def test_a_checkpoint_that_is_a_folder_becomes_the_model(first):
+def test_a_checkpoint_that_is_a_folder_becomes_the_model_and_a_model_of_the_program_is_left_alone(first):
     (first.folder / "checkpoints/step-1").mkdir()
     (first.folder / "checkpoints/step-1/model.bin").touch()
     assert first.lead("") == 0
     assert first.model == ["model.bin", "step-1"]
-
-
-def test_a_model_that_the_program_wrote_is_left_alone(first):
     (first.folder / "checkpoints/epochs-1.pt").touch()
-    first.node.path("/opt/ml/model").mkdir(parents=True)
-    (first.node.path("/opt/ml/model") / "own.onnx").touch()
     assert first.lead("") == 0
-    assert first.model == ["own.onnx"]
-
-
-def test_a_failure_has_the_cause_of_its_run(first):
-    (first.folder / "checkpoints/epochs-1.pt").touch()
-    assert first.lead(write_status("launcher ended with status 127") + "\nsys.exit(127)") == 127
-    assert first.failure == "launcher ended with status 127\n"
-    assert first.end == Round(CURRENT.id, 127, "launcher ended with status 127")
-    assert first.model == []
-
-
-def test_a_refused_job_has_the_last_words_of_its_command_and_not_the_cause_of_an_earlier_run(first):
-    earlier = first.folder / "runs/1"
-    earlier.mkdir(parents=True)
-    (earlier / "status.json").write_text(json.dumps({"cause": "long ago"}))
-    assert first.lead("sys.exit('deeplearning start-job: members must be 2')") == 1
-    assert first.failure == "deeplearning start-job: members must be 2\n"
-
-
-def test_a_failure_without_words_names_the_log(first):
-    assert first.lead("sys.exit(3)") == 3
-    assert first.failure == "the job ended with status 3; see the log of algo-1\n"
-
-
-def test_a_long_cause_is_cut_to_what_sagemaker_shows(first):
-    first.lead(write_status("x" * 2000) + "\nsys.exit(1)")
-    assert len(first.failure) == 1025
+    assert first.model == ["model.bin", "step-1"]
 
 
 def test_a_stop_reaches_the_job_which_leaves_its_model(first):

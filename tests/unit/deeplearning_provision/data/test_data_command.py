@@ -17,7 +17,7 @@ from deeplearning_node.programs import Programs
 from deeplearning_node.provision_status import Step, read_status
 from deeplearning_provision.status import Status
 from deeplearning_provision.steps import ProvisionFailure
-from tests.unit.deeplearning_provision.data_lab import MASTER, WORKER, BriefClock, make_archive, make_tree
+from tests.unit.deeplearning_provision.data_lab import MASTER, BriefClock, make_archive, make_tree
 
 ENTRY = {"a": ("file", b"1", False)}
 
@@ -33,29 +33,22 @@ def command(data_lab, capsys):
     return run
 
 
-def test_provisioning_ends_well_when_all_is_there(data_lab, command):
+@pytest.mark.parametrize(
+    ("sources", "status", "states"),
+    [
+        ([("set.tar", "efs")], 0, {"data:set": ("done", False)}),
+        ([], 0, {}),
+        ([("missing.tar", "efs")], 1, {"data:set": ("failed", True)}),
+        ([("set/", "lustre")], 75, {"data:set": ("failed", False)}),
+    ],
+    ids=["all is there", "nothing to do", "a user must act", "a retry may help"],
+)
+def test_provisioning_ends_with_a_status_that_the_service_understands(data_lab, command, sources, status, states):
     data_lab.put("set.tar", make_archive("tar", ENTRY))
-    data_lab.facts(MASTER, data_lab.source("set.tar"))
-    assert command("provision")[0] == 0
-    assert read_status(data_lab.root(MASTER))["data:set"].state == "done"
-
-
-def test_provisioning_of_nothing_ends_well(data_lab, command):
-    data_lab.facts(MASTER)
-    assert command("provision")[0] == 0
-    assert read_status(data_lab.root(MASTER)) == {}
-
-
-def test_provisioning_ends_with_1_when_somebody_must_mend_something(data_lab, command):
-    data_lab.facts(MASTER, data_lab.source("missing.tar"))
-    assert command("provision")[0] == 1
-    assert read_status(data_lab.root(MASTER))["data:set"].final
-
-
-def test_provisioning_ends_with_75_when_trying_again_may_help(data_lab, command):
-    data_lab.facts(MASTER, data_lab.source("set/", target="lustre"), lustre="/mnt/efs")
-    assert command("provision")[0] == 75
-    assert not read_status(data_lab.root(MASTER))["data:set"].final
+    data_lab.facts(MASTER, *(data_lab.source(key, target=target) for key, target in sources), lustre="/mnt/efs")
+    assert command("provision")[0] == status
+    steps = read_status(data_lab.root(MASTER))
+    assert {name: (step.state, step.final) for name, step in steps.items()} == states
 
 
 @pytest.mark.parametrize(
@@ -94,9 +87,11 @@ def test_only_the_login_user_provisions(data_lab, command, monkeypatch):
         assert "the user must be" in errors
 
 
-def test_a_node_that_is_not_prepared_is_reported(data_lab, command):
+def test_a_node_without_sources_or_preparation_is_reported(data_lab, command):
     data_lab.root(MASTER)
     assert command("data")[0] == 2
+    data_lab.facts(MASTER)
+    assert command("data")[:2] == (0, "the cluster's props name no data\n")
 
 
 def test_the_table_has_a_line_a_source_with_cause_and_remedy(data_lab, command):
@@ -137,11 +132,6 @@ def test_a_running_step_shows_its_rate_and_remaining_time(data_lab, command):
     assert "50% of 400.0 MiB, 1.0 MiB/s, 3 min 20 s left" in command("data")[1]
 
 
-def test_without_sources_it_says_so_and_all_is_there(data_lab, command):
-    data_lab.facts(MASTER)
-    assert command("data")[:2] == (0, "the cluster's props name no data\n")
-
-
 def test_staging_again_takes_what_changed_and_shows_how_far_it_is(data_lab, command):
     data_lab.put("set.tar", make_archive("tar", ENTRY)[:1024])
     data_lab.stage(data_lab.source("set.tar"))
@@ -163,18 +153,18 @@ def test_staging_again_is_refused_while_it_is_under_way(data_lab, command):
     assert "another process is staging; follow it with: deeplearning data --wait" in errors
 
 
-@pytest.mark.parametrize(("last", "expected"), [("finish", 0), ("fail", 1)])
-def test_waiting_ends_when_nothing_changes_any_more(data_lab, command, last, expected):
+@pytest.mark.parametrize("expected", [0, 1])
+def test_waiting_ends_when_nothing_changes_any_more(data_lab, command, expected):
     data_lab.facts(MASTER, data_lab.source("set.tar"))
     status = Status(data_lab.root(MASTER), BriefClock())
+    last = [
+        lambda: status.finish("data:set", "there"),
+        lambda: status.fail("data:set", Reason("x"), is_final=True),
+    ]
     moves = [
         lambda: status.start("data:set", "fetching", 100, "bytes"),
         lambda: status.fail("data:set", Reason("a passing failure"), is_final=False),
-        lambda: (
-            status.finish("data:set", "there")
-            if last == "finish"
-            else status.fail("data:set", Reason("x"), is_final=True)
-        ),
+        last[expected],
     ]
 
     class MovingClock(BriefClock):
@@ -191,7 +181,9 @@ def test_a_status_of_another_boot_says_nothing(data_lab, command):
     data_lab.stage(data_lab.source("set.tar"))
     (data_lab.root(MASTER) / "proc/sys/kernel/random/boot_id").write_text("boot-2\n")
     assert read_status(data_lab.root(MASTER)) == {"data:set": Step(detail="provisioning has not come to it yet")}
-    assert command("data")[0] == 1
+    status, output, _ = command("data")
+    assert status == 1
+    assert "provisioning has not come to it yet" in output
 
 
 def test_a_failed_step_keeps_the_parts_of_its_reason_until_it_starts_again(data_lab):
@@ -235,10 +227,3 @@ def test_every_node_is_asked_and_one_that_is_silent_is_named(data_lab, command, 
     assert asked == ["/usr/local/bin/deeplearning data --json"]
     document = json.loads(command("data", "--all", "--json")[1])
     assert [sorted(node) for node in document["nodes"]] == [["host", "sources"], ["cause", "host"], ["cause", "host"]]
-
-
-def test_a_worker_can_show_its_own(data_lab, command):
-    data_lab.facts(WORKER, data_lab.source("set.tar"))
-    status, output, _ = command("data", instance=WORKER)
-    assert status == 1
-    assert "provisioning has not come to it yet" in output

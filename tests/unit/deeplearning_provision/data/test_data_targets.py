@@ -82,25 +82,22 @@ def test_every_source_has_its_entry_on_every_node(data_lab):
         assert entries["local"].resolve().is_relative_to(data_lab.root(instance))
 
 
-def test_a_stream_that_cannot_be_read_is_said_by_the_master(data_lab):
-    outcome, steps = data_lab.stage(data_lab.source("nothing/", target="stream"))
-    assert outcome == Outcome.FAILED
-    assert "must contain objects, got none" in steps["data:set"].detail
-
-
-def test_lustre_that_has_not_imported_yet_is_waited_for(data_lab):
-    outcome, steps = data_lab.stage(data_lab.source("set/", target="lustre"), lustre="/mnt/efs")
-    assert outcome == Outcome.INTERRUPTED
-    assert "must be a folder, which Lustre imports from S3" in steps["data:set"].detail
-
-
-@pytest.mark.parametrize("target", ["efs", "lustre"])
-def test_nothing_is_written_where_a_file_system_is_not_mounted(data_lab, target):
+@pytest.mark.parametrize(
+    ("key", "target", "outcome", "words"),
+    [
+        ("nothing/", "stream", Outcome.FAILED, "must contain objects, got none"),
+        ("set/", "lustre", Outcome.INTERRUPTED, "must be a folder, which Lustre imports from S3"),
+        ("set.tar", "efs", Outcome.INTERRUPTED, "must be mounted"),
+        ("set.tar", "lustre", Outcome.INTERRUPTED, "must be mounted"),
+    ],
+)
+def test_nothing_is_written_before_the_source_or_its_file_system_is_there(data_lab, key, target, outcome, words):
     data_lab.put("set.tar", make_archive("tar", ENTRY))
-    (data_lab.programs / "mountpoint").write_text("#!/bin/sh\nexit 1\n")
-    outcome, steps = data_lab.stage(data_lab.source("set.tar", target=target), lustre="/mnt/efs")
-    assert outcome == Outcome.INTERRUPTED
-    assert "must be mounted" in steps["data:set"].detail
+    if words == "must be mounted":
+        (data_lab.programs / "mountpoint").write_text("#!/bin/sh\nexit 1\n")
+    found, steps = data_lab.stage(data_lab.source(key, target=target), lustre="/mnt/efs")
+    assert found == outcome
+    assert words in steps["data:set"].detail
     assert list(data_lab.shared.iterdir()) == []
 
 
@@ -160,7 +157,8 @@ def test_two_masters_at_once_do_no_harm(data_lab, kind, monkeypatch):
     monkeypatch.setattr("deeplearning_provision.archives.extraction.PENDING_FILES", 4)
     if kind == "prefix":
         tree = {f"{index % 5}/{index}": ("file", b"content" * index, False) for index in range(60)}
-        data_lab.proxy.objects = {f"set/{name}": entry[1] for name, entry in tree.items()}
+        for name, entry in tree.items():
+            data_lab.put(f"set/{name}", entry[1])
     else:
         tree = make_tree(40, 4000)
         data_lab.put(f"set.{kind}", make_archive(kind, tree))

@@ -12,14 +12,7 @@ import pytest
 import deeplearning_provision
 from deeplearning_provision.steps import Outcome
 from tests.real_time import GENEROUS_SECONDS
-from tests.unit.deeplearning_provision.data_lab import (
-    MASTER,
-    SETTINGS,
-    Fault,
-    make_archive,
-    make_tree,
-    read_tree,
-)
+from tests.unit.deeplearning_provision.data_lab import MASTER, SETTINGS, Fault, make_archive, make_tree, read_tree
 
 PACKAGES = Path(deeplearning_provision.__file__).parents[1]
 CHILD = """
@@ -125,13 +118,6 @@ def test_a_download_resumes_inside_a_part_after_a_broken_connection(data_lab):
     assert data_lab.stage(data_lab.source("set.tar"))[0] == Outcome.DONE
     assert read_tree(data_lab.data().resolve()) == tree
     assert data_lab.proxy.served == len(content), "what came before a break is not fetched again"
-
-
-def test_a_throttled_store_is_asked_again(data_lab):
-    data_lab.put("set.zip", make_archive("zip", make_tree(3)))
-    refusals = iter([503] * 3)
-    data_lab.proxy.decide = lambda *_: Fault(status=found) if (found := next(refusals, None)) else None
-    assert data_lab.stage(data_lab.source("set.zip"))[0] == Outcome.DONE
 
 
 def test_an_object_that_changes_during_the_download_is_downloaded_from_the_start(data_lab):

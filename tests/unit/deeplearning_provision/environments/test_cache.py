@@ -7,37 +7,24 @@ import pytest
 from deeplearning_contract.setting_parts import EnvironmentCacheSettings
 from deeplearning_node.aws_clients import AwsClients
 from deeplearning_provision.environments import flow
-from deeplearning_provision.environments.cache import EnvironmentCache
+from deeplearning_provision.environments.cache import CacheError, EnvironmentCache
 from deeplearning_provision.python import pip as pip_program
-from tests.unit.deeplearning_provision.data_lab import Fault
-from tests.unit.deeplearning_provision.environment_lab import BuildOnce, LookingClock, Stand, make_image, make_index
+from deeplearning_provision.s3 import ObjectStore
+from tests.unit.deeplearning_provision.data_lab import BUCKET, BriefClock, Fault
+from tests.unit.deeplearning_provision.environment_lab import LookingClock, Stand
 
 CACHE = EnvironmentCacheSettings("bucket", "environments/")
-
-
-@pytest.fixture(scope="module")
-def parts(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("parts")
-    make_index(folder / "index")
-    make_image(folder / "image")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def build(tmp_path_factory):
-    return BuildOnce(flow.build_environment, tmp_path_factory.mktemp("built"))
+KEPT, MISSING = "0123456789abcdef01234567", "fedcba9876543210fedcba98"
 
 
 @pytest.fixture
 def make_cluster(parts, build, proxy, tmp_path, monkeypatch):
     """Return a function that makes a cluster with a file system of its own; all have one cache."""
     monkeypatch.setattr(flow, "build_environment", build)
-    stands = []
+    names = iter(range(10))
 
     def make():
-        name = f"cluster{len(stands)}"
-        stands.append(Stand(tmp_path / name, parts / "index", parts / "image"))
-        return stands[-1]
+        return Stand(tmp_path / f"cluster{next(names)}", parts / "index", parts / "image")
 
     with Stand(tmp_path / "settings", parts / "index", parts / "image").pip_settings():
         yield make
@@ -89,7 +76,7 @@ def test_the_first_cluster_fills_it_and_the_next_needs_no_pip(make_cluster, monk
     assert worker.ask("import inner; print(inner.version)") == "0.9"
 
 
-def test_it_holds_a_note_a_list_and_an_archive_named_by_its_digest(make_cluster, bucket):
+def test_it_holds_a_note_a_list_and_an_archive_named_by_its_digest_which_are_uploaded_once(make_cluster, bucket, proxy):
     cluster = make_cluster()
     provide(cluster)
     manifest = cluster.manifest
@@ -99,11 +86,6 @@ def test_it_holds_a_note_a_list_and_an_archive_named_by_its_digest(make_cluster,
         [memo, f"environments/{key}/complete.json", f"environments/{key}/{manifest['archive']['sha256']}.tar"]
     )
     assert json.loads(bucket.read(memo)) == {"key": key, "boot": ""}
-
-
-def test_a_cached_environment_is_not_uploaded_again(make_cluster, bucket, proxy):
-    cluster = make_cluster()
-    provide(cluster)
     proxy.calls.clear()
     assert provide(cluster).step.detail == "2 packages; already installed"
     assert {method for method, _ in proxy.calls} == {"GET"}
@@ -128,14 +110,10 @@ def test_a_bucket_that_does_not_exist_is_named_too(make_cluster):
     assert "NoSuchBucket" in step.detail
 
 
-def change(data):
-    return data[:-9000] + b"?" + data[-8999:]
-
-
 @pytest.mark.parametrize(
     ("end", "harm", "words"),
     [
-        (".tar", change, "its archive was refused: sha256 of s3://bucket/"),
+        (".tar", lambda data: data[:-9000] + b"?" + data[-8999:], "its archive was refused: sha256 of s3://bucket/"),
         (".tar", lambda data: data[:-512], "its archive was refused: sha256 of s3://bucket/"),
         ("complete.json", lambda data: data[:-3], "was refused: "),
     ],
@@ -204,3 +182,26 @@ def test_a_master_lost_while_it_fetches_leaves_nothing_that_counts(make_cluster,
     assert [path.name for path in later.folders if not path.name.startswith(".")] == []
     assert "copied from s3://bucket/environments/" in provide(later).step.detail
     assert [path.name for path in later.kept.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "refused", "message"),
+    [
+        (MISSING, f"{MISSING}.json", ""),
+        (KEPT, f"{KEPT}.json", rf"could not read {KEPT}\.json: .*AccessDenied"),
+        (MISSING, "", r"could not read .*: .*AccessDenied"),
+    ],
+    ids=["no listing shows it", "a listing shows it", "the listing is refused"],
+)
+def test_an_entry_is_missing_or_forbidden_by_what_a_listing_shows(data_lab, name, refused, message):
+    """S3 answers 403 for both to a role whose right to list names a prefix (S3 API, "GetObject", permissions)."""
+    data_lab.put(f"environments/{KEPT}.json", b"{}")
+    data_lab.proxy.decide = lambda _method, path, _limits: (
+        Fault(status=403, code="AccessDenied") if path.endswith(refused) else None
+    )
+    cache = EnvironmentCache(EnvironmentCacheSettings(BUCKET, "environments/"), ObjectStore("us-east-1", BriefClock()))
+    if message:
+        with pytest.raises(CacheError, match=message):
+            cache.find(name)
+    else:
+        assert cache.find(name) is None

@@ -1,6 +1,5 @@
 """An environment on its way from the master to every node, with real pip, real environments and a real compiler."""
 
-import hashlib
 import re
 import shutil
 
@@ -8,42 +7,18 @@ import pytest
 
 from deeplearning_node.programs import Programs
 from deeplearning_provision.environments import flow
-from deeplearning_provision.horovod import plan as horovod_plan
 from deeplearning_provision.python import pip as pip_program
 from deeplearning_provision.steps import ProvisionFailure
 from tests.unit.deeplearning_provision.data_lab import read_tree
 from tests.unit.deeplearning_provision.environment_lab import (
-    BuildOnce,
     LookingClock,
     Stand,
     StopWaiting,
     link_programs,
     make_image,
-    make_index,
 )
 
 REQUIREMENTS = "pure\nnative==1.0\nheld\n"
-
-
-@pytest.fixture(scope="module")
-def parts(tmp_path_factory):
-    """Make what all stands share: an index, the source of Horovod in it, and an image."""
-    folder = tmp_path_factory.mktemp("parts")
-    source = make_index(folder / "index")
-    make_image(folder / "image")
-    return folder, source
-
-
-@pytest.fixture
-def stand(parts, tmp_path):
-    folder, _ = parts
-    with Stand(tmp_path / "cluster", folder / "index", folder / "image").pip_settings() as stand:
-        yield stand
-
-
-@pytest.fixture(scope="module")
-def build(tmp_path_factory):
-    return BuildOnce(flow.build_environment, tmp_path_factory.mktemp("built"))
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +28,7 @@ def cluster(parts, build, tmp_path_factory):
 
     The first worker asks before the master; a worker has no index, no compiler and no pip.
     """
-    folder, _ = parts
-    stand = Stand(tmp_path_factory.mktemp("cluster") / "cluster", folder / "index", folder / "image")
+    stand = Stand(tmp_path_factory.mktemp("cluster") / "cluster", parts / "index", parts / "image")
     bare = link_programs(stand.folder / "bare", ["sh"])
     with stand.pip_settings():
         master = stand.node(0, REQUIREMENTS)
@@ -80,19 +54,12 @@ def copy(stand, cluster):
     return stand
 
 
-@pytest.mark.defect("D71")
-def test_a_package_is_compiled_once_for_three_nodes(cluster):
+@pytest.mark.defect("D66", "D71", "D72")
+def test_a_package_is_compiled_once_for_three_nodes_and_those_of_the_image_are_not_replaced(cluster):
     stand, nodes = cluster
     assert [line.split()[0] for line in stand.builds()] == ["native"]
-    assert [node.ask("import native, pure, inner; print(native.answer)") for node in nodes] == ["42"] * 3
-
-
-@pytest.mark.defect("D66", "D72")
-def test_packages_of_the_image_stay_visible_and_are_not_replaced(cluster):
-    _, nodes = cluster
-    assert {node.ask("import held, torch; print(held.version, torch.__version__)") for node in nodes} == {
-        "1.0 2.9.0+cpu"
-    }
+    code = "import held, native, pure, inner, torch; print(native.answer, held.version, torch.__version__)"
+    assert [node.ask(code) for node in nodes] == ["42 1.0 2.9.0+cpu"] * 3
 
 
 def test_the_packages_of_an_environment_and_its_builder_are_recorded(cluster):
@@ -106,7 +73,7 @@ def test_the_packages_of_an_environment_and_its_builder_are_recorded(cluster):
     assert (nodes[1].step.state, nodes[1].step.done) == ("done", nodes[1].step.total)
 
 
-def test_every_node_has_the_same_files_at_the_same_place(cluster):
+def test_every_node_has_the_same_files_at_the_same_place_and_a_pip_of_its_own(cluster):
     stand, nodes = cluster
     (folder,) = stand.folders
     trees = [read_tree(node.current.resolve()) for node in nodes]
@@ -114,10 +81,6 @@ def test_every_node_has_the_same_files_at_the_same_place(cluster):
         del tree["complete.json"]  # Only the archive's knows the archive.
     assert trees[0] == trees[1] == trees[2]
     assert {node.current.readlink().name for node in nodes} == {folder.name, stand.manifest["key"]}
-
-
-def test_the_environment_has_a_pip_of_its_own(cluster):
-    _, nodes = cluster
     assert f'exec {nodes[0].current.resolve()}/bin/python -m pip "$@"' in (nodes[0].current / "bin/pip").read_text()
 
 
@@ -166,20 +129,25 @@ def test_an_unsatisfiable_requirement_is_final_in_pips_words_and_told_to_the_wor
     assert worker.step.detail.startswith("waiting: the master failed: pip install failed")
 
 
-def test_an_index_that_does_not_answer_is_tried_again(stand, monkeypatch):
-    monkeypatch.delenv("PIP_NO_INDEX")
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    monkeypatch.setenv("PIP_RETRIES", "1")
-    with pytest.raises(ProvisionFailure, match="did not reach its index") as caught:
-        stand.node(0, "elsewhere\n").provide()
-    assert not caught.value.is_final
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-def test_wrong_hashes_of_the_user_are_refused(stand, encoding):
-    with pytest.raises(ProvisionFailure, match="a package does not match its hash") as caught:
-        stand.node(0, f"inner==0.9 --hash=sha256:{'0' * 64}\n", encoding=encoding).provide()
-    assert caught.value.is_final
+@pytest.mark.parametrize(
+    ("text", "encoding", "message"),
+    [
+        ("elsewhere\n", "utf-8", "did not reach its index"),
+        (f"inner==0.9 --hash=sha256:{'0' * 64}\n", "utf-8", "a package does not match its hash"),
+        (f"inner==0.9 --hash=sha256:{'0' * 64}\n", "utf-16", "a package does not match its hash"),
+    ],
+    ids=["no index", "another hash", "another hash in UTF-16"],
+)
+def test_an_index_that_does_not_answer_is_tried_again_and_a_wrong_hash_is_not(
+    stand, monkeypatch, text, encoding, message
+):
+    if is_away := text == "elsewhere\n":
+        monkeypatch.delenv("PIP_NO_INDEX")
+        monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+        monkeypatch.setenv("PIP_RETRIES", "1")
+    with pytest.raises(ProvisionFailure, match=message) as caught:
+        stand.node(0, text, encoding=encoding).provide()
+    assert caught.value.is_final is not is_away
 
 
 def test_an_environment_that_was_kept_needs_neither_pip_nor_a_compiler(copy, monkeypatch):
@@ -222,9 +190,7 @@ def test_an_archive_that_was_cut_off_counts_as_none(copy):
     assert worker.step.state == "waiting"
 
 
-def test_horovod_is_built_for_the_images_framework_and_the_link_follows(copy, parts, monkeypatch):
-    _, source = parts
-    monkeypatch.setitem(horovod_plan.SOURCES, "0.28.1", hashlib.sha256(source.read_bytes()).hexdigest())
+def test_horovod_is_built_for_the_images_framework_and_the_link_follows(copy):
     (first,) = copy.folders
     node = copy.node(0, "held\n", horovod="0.28.1")
     node.current.symlink_to(first.name)

@@ -67,17 +67,12 @@ class Root:
         return caught.value, self.calls.read_text().splitlines() if self.calls.exists() else []
 
 
-def test_jobs_run_on_the_images_own_python_and_not_on_the_system_python_of_amazon_linux(tmp_path):
+def test_the_python_of_a_framework_comes_first_then_the_images_own_and_the_systems_last(tmp_path):
     # "/usr/bin/python3 will remain as Python 3.9 for the life of AL2023": AL2023 user guide, "Python in AL2023".
-    node = Root(tmp_path, {SYSTEM: "3.9.25", OWN: "3.12.11"})
-    assert (node.find(OWN).path, node.find(OWN).version) == (OWN, "3.12.11")
-
-
-def test_the_python_of_a_framework_comes_first_and_the_systems_last(tmp_path):
     node = Root(tmp_path, {FRAMEWORK: "3.13.7", OWN: "3.12.11", SYSTEM: "3.11.2"})
     assert node.find(OWN).path == FRAMEWORK
     (node.root / FRAMEWORK.lstrip("/")).unlink()
-    assert node.find(OWN).path == OWN
+    assert (node.find(OWN).path, node.find(OWN).version) == (OWN, "3.12.11")
     assert node.find().path == SYSTEM
     (node.root / OWN.lstrip("/")).unlink()
     assert node.find(OWN).path == SYSTEM
@@ -134,6 +129,7 @@ def test_a_python_whose_headers_the_distribution_lacks_is_refused_before_pip_run
     failure, calls = node.refuse()
     assert failure.cause == f"the distribution has no package {package}, which the build needs"
     assert "JobEnvironment.none() and use torchrun" in failure.remedy
+    assert "python3-dev" not in failure.remedy
     assert calls[-1].endswith(package)
     assert not any(call.startswith("python") for call in calls)
 

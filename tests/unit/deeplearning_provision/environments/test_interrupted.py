@@ -216,29 +216,29 @@ class Room:
         self.f_bavail, self.f_favail = free, inodes
 
 
+SPACE = r"the environment: 256\.0 MiB must be free on .* got 10 B"
+
+
 @pytest.mark.parametrize(
-    ("number", "is_small", "remedy"),
-    [(0, "shared", "free space on the shared file system"), (1, "opt", "a larger workers.volume_size")],
+    ("number", "room", "words"),
+    [
+        (0, Room(10), (SPACE, "free space on the shared file system")),
+        (1, Room(10), (SPACE, "a larger workers.volume_size")),
+        (1, Room(10**12, 2003), ("2006 inodes must be free", "a larger workers.volume_size")),
+    ],
 )
-def test_a_disk_that_is_too_small_is_reported_before_anything_is_written(lab, monkeypatch, number, is_small, remedy):
+def test_a_disk_that_is_too_small_is_reported_before_anything_is_written(lab, monkeypatch, number, room, words):
     if number:
         lab.flow(0)[1].run()
     site, flow = lab.flow(number)
-    monkeypatch.setattr(disk, "read_room", lambda folder: Room(10 if is_small in str(folder.resolve()) else 10**12))
-    with pytest.raises(ProvisionFailure, match=r"the environment: 256\.0 MiB must be free on .* got 10 B") as caught:
+    name, (message, remedy) = "opt" if number else "shared", words
+    monkeypatch.setattr(disk, "read_room", lambda folder: room if name in str(folder.resolve()) else Room(10**12))
+    with pytest.raises(ProvisionFailure, match=message) as caught:
         flow.run()
     assert remedy in caught.value.remedy
     assert caught.value.is_final
-    if number:
-        assert list(site.local.iterdir()) == []
+    assert number == 0 or list(site.local.iterdir()) == []
     assert ".making" not in str(list(lab.kept.iterdir()))
-
-
-def test_a_shortage_of_inodes_is_reported_too(lab, monkeypatch):
-    lab.flow(0)[1].run()
-    monkeypatch.setattr(disk, "read_room", lambda _: Room(10**12, 2003))
-    with pytest.raises(ProvisionFailure, match="2006 inodes must be free"):
-        lab.flow(1)[1].run()
 
 
 def test_a_disk_that_becomes_full_is_reported_with_the_remedy(lab, monkeypatch):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from deeplearning_contract.names import EMR_INFO_DIRECTORY
 from deeplearning_contract.setting_parts import EnvironmentSettings
 from deeplearning_provision import disk
 from deeplearning_provision.environments import build as environment_build
@@ -13,6 +14,7 @@ from deeplearning_provision.environments.kinds import provide_image
 from deeplearning_provision.environments.recipe import Recipe, find_recipe
 from deeplearning_provision.environments.site import BuildSite
 from deeplearning_provision.horovod import plan as horovod_plan
+from deeplearning_provision.horovod.build import write_program
 from deeplearning_provision.horovod.framework_facts import Framework
 from deeplearning_provision.program_log import follow_compiler, follow_pip
 from deeplearning_provision.python import pip as pip_program
@@ -22,38 +24,17 @@ from deeplearning_provision.steps import ProvisionFailure
 from tests.unit.deeplearning_provision.environment_lab import (
     HOROVOD,
     NATIVE,
-    TORCH,
-    Stand,
+    StopWaiting,
     link_programs,
     make_image,
-    make_index,
     make_managers,
     write_source,
-    write_wheel,
 )
 from tests.unit.deeplearning_provision.environments.test_interrupted import Room
 
 SETTINGS = EnvironmentSettings("horovod", horovod="0.28.1", framework="torch==2.9.0")
-
-
-@pytest.fixture(scope="module")
-def parts(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("parts")
-    make_index(folder / "index")
-    headers = {f"torch/include/{name}": "" for name in ("torch/extension.h", "pybind11/pybind11.h")}
-    write_wheel(folder / "index", "torch", "2.9.0", {"torch/__init__.py": TORCH, **headers})
-    make_image(folder / "image")
-    make_image(folder / "plain", with_torch=False)
-    make_image(folder / "whole", with_horovod=True)
-    return folder
-
-
-@pytest.fixture
-def stand(parts, tmp_path, monkeypatch):
-    source = parts / "index/horovod-0.28.1.tar.gz"
-    monkeypatch.setitem(horovod_plan.SOURCES, "0.28.1", hashlib.sha256(source.read_bytes()).hexdigest())
-    with Stand(tmp_path / "cluster", parts / "index", parts / "image").pip_settings() as stand:
-        yield stand
+OF_IMAGE = replace(SETTINGS, framework="")
+OLD_DRIVER = r"CUDA 13\.0 of the software of jobs needs NVIDIA driver 580 or newer, the host has 535\.183\.01"
 
 
 class PipAsked(Exception):  # noqa: N818 - no error
@@ -212,7 +193,8 @@ def test_packages_of_the_build_are_installed_only_where_they_are_missing(stand, 
     assert calls == [["g++", "make"]]
 
 
-def test_a_compilation_reports_cmakes_percentages_and_no_time_left_which_they_cannot_tell():
+def test_a_compilation_reports_cmakes_percentages_below_100_and_no_time_left_which_they_cannot_tell():
+    """CMake writes `[100%] Linking` before the linker has run."""
     told = []
     read = follow_compiler(lambda *step: told.append(step), "compiling Horovod")
     for line in [
@@ -221,22 +203,17 @@ def test_a_compilation_reports_cmakes_percentages_and_no_time_left_which_they_ca
         "  [ 25%] y",
         "[ 25%] z",
         "[ 98%] the file that takes ten minutes",
+        "[100%] Linking CXX shared library mpi_lib_v2.so",
+        "[100%] Built target pytorch",
+        "[400%] odd",
     ]:
         read(line)
     assert told == [
         ("compiling Horovod", 3, 100, "%"),
         ("compiling Horovod", 25, 100, "%"),
         ("compiling Horovod; the last files take longest", 98, 100, "%"),
+        ("compiling Horovod; the last files take longest", 99, 100, "%"),
     ]
-
-
-def test_a_compilation_that_runs_is_never_at_100_percent():
-    """CMake writes `[100%] Linking` before the linker has run."""
-    told = []
-    read = follow_compiler(lambda *step: told.append(step), "compiling Horovod")
-    for line in ("[100%] Linking CXX shared library mpi_lib_v2.so", "[100%] Built target pytorch", "[400%] odd"):
-        read(line)
-    assert [percent for _, percent, _, _ in told] == [99]
 
 
 def test_pips_lines_say_what_it_downloads_and_how_many_are_left():
@@ -257,3 +234,49 @@ def test_pips_lines_say_what_it_downloads_and_how_many_are_left():
         ("building native", 2, 2, "packages"),
         ("installing the packages, all 2 downloaded", 0, 0, ""),
     ]
+
+
+# --- The NVIDIA driver against the CUDA of the environment --------------------------------------------
+
+
+def write_driver(stand, version="535.183.01"):
+    """Give every node an nvidia-smi that prints a driver's version."""
+    make_managers(stand.folder / "managers")
+    write_program(stand.folder / "managers/nvidia-smi", f"#!/bin/sh\necho {version}\n")
+
+
+def test_a_driver_that_is_too_old_fails_a_build_before_horovod_is_compiled_and_workers_report_it(stand, parts):
+    write_driver(stand)
+    with pytest.raises(ProvisionFailure, match=OLD_DRIVER) as caught:
+        stand.node(0, settings=OF_IMAGE, image=parts / "cuda").provide()
+    assert caught.value.is_final
+    assert stand.builds() == []
+    worker = stand.node(1, settings=OF_IMAGE, image=parts / "cuda")
+    with pytest.raises(StopWaiting):
+        worker.provide()
+    assert "waiting: the master failed: CUDA 13.0" in worker.step.detail
+
+
+def test_a_worker_whose_driver_is_too_old_refuses_the_environment_that_the_master_built(stand, parts):
+    assert stand.node(0, image=parts / "cuda").provide().state == "done"
+    write_driver(stand)
+    with pytest.raises(ProvisionFailure, match=OLD_DRIVER):
+        stand.node(1, image=parts / "cuda").provide()
+
+
+@pytest.mark.parametrize(
+    ("is_on_emr", "words"),
+    [(False, "another software.image that has"), (True, "another release or image that has")],
+)
+def test_a_driver_that_is_too_old_for_the_images_software_fails_with_the_props_that_bring_another(
+    stand, parts, is_on_emr, words
+):
+    node = stand.node(0, settings=OF_IMAGE, image=parts / "whole-cuda")
+    if is_on_emr:
+        (node.root / EMR_INFO_DIRECTORY.lstrip("/")).mkdir(parents=True)
+    write_driver(stand)
+    with pytest.raises(ProvisionFailure, match=OLD_DRIVER) as caught:
+        node.provide()
+    assert words in caught.value.remedy
+    write_driver(stand, "580.95.05")
+    assert node.provide().state == "done"

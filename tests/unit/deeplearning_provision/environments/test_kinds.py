@@ -42,6 +42,8 @@ mkdir -p "$2/bin"
 printf '#!/bin/sh\\necho Python 3.12.0\\n' >"$2/bin/python"
 chmod 755 "$2/bin/python"
 """
+CREATE_CUDA_13 = CREATE.replace("Python 3.12.0", r'"{\\"cuda\\": [13, 0], \\"library\\": 12}"')
+OLD_DRIVER = r"CUDA 13\.0 of the software of jobs needs NVIDIA driver 580 or newer, the host has 535\.183\.01"
 
 
 @pytest.fixture
@@ -98,6 +100,7 @@ def test_half_a_conda_environment_is_replaced(make_node):
 @pytest.mark.parametrize(
     ("settings", "programs", "message", "is_final"),
     [
+        (replace(CONDA, kind="wheelhouse"), {}, "must be horovod, requirements, conda or container, got wheelh", True),
         (CONDA, {}, "none of mamba, conda, micromamba", True),
         (replace(CONDA, horovod="0.28.1"), {"conda": CREATE}, "horovod must be left out", True),
         (CONDA, {"conda": "echo ResolvePackageNotFound: nothing; exit 1"}, "conda failed", True),
@@ -109,6 +112,7 @@ def test_half_a_conda_environment_is_replaced(make_node):
             "must have a working Python",
             True,
         ),
+        (CONDA, {"conda": CREATE_CUDA_13, "nvidia-smi": "echo 535.183.01"}, OLD_DRIVER, True),
         (CONTAINER, {}, "has no docker", True),
         (CONTAINER, {"docker": "echo manifest unknown; exit 1"}, "could not pull", True),
         (CONTAINER, {"docker": "echo net/http: TLS handshake timeout; exit 1"}, "could not pull", False),
@@ -180,31 +184,10 @@ def test_a_role_that_may_not_log_in_is_reported_with_the_grant_that_it_needs(mak
     assert clock.read() > 60
 
 
-def test_an_unknown_kind_is_refused(make_node):
-    with pytest.raises(ProvisionFailure, match="must be horovod, requirements, conda or container, got wheelhouse"):
-        make_node(0, EnvironmentSettings("wheelhouse", FILE)).provide()
-
-
-@pytest.fixture
-def site(make_node):
+def test_the_file_comes_from_s3_once_and_only_as_it_was_deployed(aws_server, make_node):
     node = make_node(0, CONDA)
     next(node.root.glob("opt/deeplearning/environments/*-environment.yml")).unlink()
-    return BuildSite(node.facts, Status(node.root, node.clock), node.root, node.programs, node.clock)
-
-
-def test_the_file_comes_from_s3_once(aws_server, site):
-    s3 = AwsClients("eu-west-1").s3
-    s3.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
-    s3.put_object(Bucket="bucket", Key="environment.yml", Body=TEXT.encode())
-    assert site.fetch_file("environment.yml").read_text() == TEXT
-    s3.delete_object(Bucket="bucket", Key="environment.yml")
-    assert site.fetch_file("environment.yml").name.endswith("-environment.yml")
-    with pytest.raises(ProvisionFailure, match=r"s3://bucket/environment\.yml must exist, got NoSuchKey") as caught:
-        site.fetch_file("other.yml")
-    assert (caught.value.is_final, caught.value.remedy) == (True, "deploy again")
-
-
-def test_a_file_that_is_not_what_was_deployed_is_refused(aws_server, site):
+    site = BuildSite(node.facts, Status(node.root, node.clock), node.root, node.programs, node.clock)
     s3 = AwsClients("eu-west-1").s3
     s3.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
     s3.put_object(Bucket="bucket", Key="environment.yml", Body=b"dependencies: [other]\n")
@@ -212,3 +195,10 @@ def test_a_file_that_is_not_what_was_deployed_is_refused(aws_server, site):
         site.fetch_file("environment.yml")
     assert caught.value.is_final
     assert not list(Path(site.local).iterdir())
+    s3.put_object(Bucket="bucket", Key="environment.yml", Body=TEXT.encode())
+    assert site.fetch_file("environment.yml").read_text() == TEXT
+    s3.delete_object(Bucket="bucket", Key="environment.yml")
+    assert site.fetch_file("environment.yml").name.endswith("-environment.yml")
+    with pytest.raises(ProvisionFailure, match=r"s3://bucket/environment\.yml must exist, got NoSuchKey") as caught:
+        site.fetch_file("other.yml")
+    assert (caught.value.is_final, caught.value.remedy) == (True, "deploy again")

@@ -25,10 +25,12 @@ NO_COMPILER = """
   ERROR: Failed building wheel for native
 ERROR: Failed to build one or more wheels
 """
-NO_HEADERS = (
-    "native.c:1:10: fatal error: Python.h: No such file or directory\nERROR: Failed building wheel for native\n"
-)
-BROKEN_SOURCE = "native.c:7:3: error: expected ';'\nERROR: Failed building wheel for native\n"
+
+
+NO_WHEEL = "ERROR: Failed building wheel for native\n"
+BROKEN_SOURCE = f"native.c:7:3: error: expected ';'\n{NO_WHEEL}"
+
+
 RECOVERED = NO_NETWORK.replace(UNSATISFIABLE, "")
 CONFLICT = "ERROR: ResolutionImpossible: for help visit https://pip.pypa.io/\n"
 NETWORK_NAMES = """
@@ -41,29 +43,32 @@ NO_DOWNLOAD = """
 Could not resolve host: github.com
 CMake Error at gloo-stamp/download.cmake:170 (message): error: downloading failed
 """
+
+
 FULL_DISK = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n"
+UNREACHABLE = "pip wheel did not reach its index"
 
 
 @pytest.mark.parametrize(
     ("output", "cause", "is_final"),
     [
         (UNSATISFIABLE, "pip wheel failed", True),
-        (NO_NETWORK, "pip wheel did not reach its index", False),
+        (NO_NETWORK, UNREACHABLE, False),
         (NO_COMPILER, "compilers are missing to build the requirements", True),
-        (NO_HEADERS, "compilers are missing to build the requirements", True),
+        (
+            "native.c:1:10: fatal error: Python.h: No such file or directory\n" + NO_WHEEL,
+            "compilers are missing to build the requirements",
+            True,
+        ),
         (BROKEN_SOURCE, "pip wheel failed", True),
         (NETWORK_NAMES, "pip wheel failed", True),
         (NO_LINK, "pip wheel failed", True),
         (RECOVERED + BROKEN_SOURCE, "pip wheel failed", True),
         (RECOVERED + CONFLICT, "pip wheel failed", True),
         ("ERROR: setup.py: Failed to download a header: HTTP Error 404: Not Found\n", "pip wheel failed", True),
-        (NO_DOWNLOAD, "pip wheel did not reach its index", False),
+        (NO_DOWNLOAD, UNREACHABLE, False),
         (FULL_DISK, "the disk is full during pip wheel", True),
-        (
-            "ERROR: HTTP error 503 while getting x.whl\n503 Server Error: Busy\n",
-            "pip wheel did not reach its index",
-            False,
-        ),
+        ("ERROR: HTTP error 503 while getting x.whl\n503 Server Error: Busy\n", UNREACHABLE, False),
     ],
 )
 def test_a_failure_is_final_unless_the_network_made_it(output, cause, is_final):

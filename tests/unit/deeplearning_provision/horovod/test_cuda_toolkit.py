@@ -147,13 +147,9 @@ def test_the_toolkit_of_the_image_is_used_when_its_major_version_is_the_framewor
     found = choose(torch_12, root)
     assert (found.kind, found.compiler, found.requirements) == (IMAGE, "g++", ())
     assert (found.nccl_headers, found.nccl) == (f"{wheels}/nccl/include", f"{wheels}/nccl/lib/libnccl.so.2")
-
-
-def test_the_images_nccl_serves_a_framework_that_brings_none(root):
-    write_nvcc(root / CUDA_HOME[1:], "12.9")
     fill(root, **{"usr/include/nccl.h": ""})
     found = choose(Framework("2.9.0", "12.8"), root)
-    assert (found.kind, found.nccl_headers, found.nccl) == (IMAGE, "/usr/include", "")
+    assert (found.kind, found.nccl_headers, found.nccl) == (IMAGE, "/usr/include", ""), "the framework brings none"
 
 
 def test_cuda_13_takes_nvcc_from_pypi_in_the_release_that_the_framework_pins(root, torch_13):
@@ -231,8 +227,9 @@ DPKG = """#!/bin/sh
 
 
 @pytest.fixture
-def pip(tmp_path):
+def pip(tmp_path, monkeypatch):
     """A pip that copies a folder, an apt-get that downloads an empty package and a dpkg-deb that copies its content."""
+    monkeypatch.setattr(cuda_home, "install_system_packages", lambda *_: None)
     folder = tmp_path / "programs"
     folder.mkdir()
     for name, text in (("python", PIP), ("apt-get", APT), ("dpkg-deb", DPKG)):
@@ -311,12 +308,6 @@ def test_the_home_of_ubuntu_is_its_nvcc_with_headers_from_pypi(tmp_path, pip, sc
     assert call.endswith(f"--no-deps {' '.join(UBUNTU_HEADERS)}")
 
 
-@pytest.fixture
-def no_packages(monkeypatch):
-    monkeypatch.setattr(cuda_home, "install_system_packages", lambda *_: None)
-
-
-@pytest.mark.usefixtures("no_packages")
 @pytest.mark.parametrize(
     ("apt", "is_final"),
     [
@@ -333,7 +324,6 @@ def test_a_package_that_cannot_be_had_is_tried_again_unless_ubuntu_has_none(pip,
     assert caught.value.is_final is is_final
 
 
-@pytest.mark.usefixtures("no_packages")
 def test_another_nvcc_than_the_one_whose_headers_are_pinned_is_refused(tmp_path, pip, scratch, wheels):
     write_package(tmp_path, "12.4")
     with pytest.raises(ProvisionFailure, match=r"must have nvcc 12\.0, got 12\.4"):

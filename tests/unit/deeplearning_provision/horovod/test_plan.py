@@ -35,7 +35,10 @@ from deeplearning_provision.steps import ProvisionFailure
 from tests.unit.deeplearning_provision.environment_lab import HOROVOD, link_programs, make_image, write_nvcc
 
 CPU = HorovodPlan("0.28.1", {"torch": "1.13.1"}, {}, "", None, "", jobs=4)
+
+
 TOOLKIT = CudaToolkit(PYPI, "13.2", (), "g++", ("75", "80"), "/wheels/nccl/include", "/wheels/nccl.so", "/wheels/rt.so")
+GPU = replace(CPU, toolkit=TOOLKIT)
 FAKE_PYTHON = """#!/bin/sh
 echo "$@" >>"$(dirname "$0")/calls"
 if [ "$3" = wheel ]; then printf 'PATH=%s\nCXX=%s\n' "$PATH" "$CXX" >"$(dirname "$0")/variables"; fi
@@ -56,6 +59,16 @@ def interpreter(image):
 def compilers(tmp_path):
     """A search path with what Horovod's build takes, and no MPI."""
     return link_programs(tmp_path / "compilers", ["sh", "g++", "make", "dirname"])
+
+
+@pytest.fixture
+def make_plan(tmp_path, interpreter, compilers):
+    """Plan a build on a node whose root is the temporary folder, with an interpreter of which some facts differ."""
+
+    def make(*, version="0.28.1", path=compilers, capability="", **change):
+        return plan_horovod(version, replace(interpreter, **change), tmp_path, Programs(path), capability=capability)
+
+    return make
 
 
 def touch(root, *paths):
@@ -148,45 +161,35 @@ def test_the_standard_is_the_highest_that_headers_ask_for(frameworks, standard):
     ("compiler", "standard"), [("12", "17"), ("13.3.0", "17"), ("14", "20"), ("15.2.0", "20"), ("", "17")]
 )
 def test_a_compiler_that_refuses_the_span_of_flatbuffers_is_given_a_standard_that_has_one(
-    tmp_path, interpreter, compilers, compiler, standard
+    tmp_path, make_plan, compilers, compiler, standard
 ):
     """See pull request 7227 of google/flatbuffers; g++ 14.1 is the first that refuses (BehaviorTree.CPP, issue 818)."""
-    (tmp_path / "new").mkdir()
+    touch(tmp_path, "new/g++")
     write_program(tmp_path / "new/g++", f"#!/bin/sh\necho {compiler}\ntest -n '{compiler}'\n")
-    plan = plan_horovod("0.28.1", interpreter, tmp_path, Programs(f"{tmp_path}/new:{compilers}"), capability="")
+    plan = make_plan(path=f"{tmp_path}/new:{compilers}")
     assert plan.standard == standard
     flags = variables(tmp_path, plan)["CXXFLAGS"]
     assert flags == "-include stdexcept" + (" -include version" if standard == "20" else "")
 
 
-def test_cmake_is_kept_from_cuda_for_cpus(tmp_path):
-    variables(tmp_path, CPU)
+def test_cmake_and_pytorch_are_kept_from_cuda_where_the_build_is_for_cpus(tmp_path):
+    list_variables(CPU, Path(sys.executable), tmp_path, None)
+    (tmp_path / "torch.py").write_text("class version: cuda = '13.2'\n")
     (tmp_path / "bin").mkdir()
     write_program(tmp_path / "bin/cmake", '#!/bin/sh\necho "$@"\n')
 
-    def run(*words):
-        command = [tmp_path / "cmake-without-cuda", *words]
-        environment = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+    def run(program, *words):
+        environment = {"PYTHONPATH": str(tmp_path), "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+        command = [tmp_path / program, *words]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
-    assert run("--build", ".") == "--build ."
-    assert run("..", "-DPYTHON_EXECUTABLE=/venv/bin/python") == (
+    assert run("cmake-without-cuda", "--build", ".") == "--build ."
+    assert run("cmake-without-cuda", "..", "-DPYTHON_EXECUTABLE=/venv/bin/python") == (
         f".. -DPYTHON_EXECUTABLE=/venv/bin/python -DPYTHON_EXECUTABLE={tmp_path}/python-without-cuda "
         "-DCMAKE_CUDA_COMPILER=NOTFOUND -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"
     )
-
-
-def test_pytorch_says_that_it_has_no_cuda_where_the_build_is_for_cpus(tmp_path):
-    (tmp_path / "torch.py").write_text("class version: cuda = '13.2'\n")
-    list_variables(CPU, Path(sys.executable), tmp_path, None)
-
-    def ask(*words):
-        command = [tmp_path / "python-without-cuda", *words]
-        environment = {"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
-
-    assert ask("-c", "import torch; print(torch.version.cuda)") == "None"
-    assert ask("-c", "import sys; print(sys.argv[1:])", "word") == "['word']"
+    assert run("python-without-cuda", "-c", "import torch; print(torch.version.cuda)") == "None"
+    assert run("python-without-cuda", "-c", "import sys; print(sys.argv[1:])", "word") == "['word']"
 
 
 def test_the_wrapper_raises_the_standard_and_keeps_every_other_word(tmp_path):
@@ -238,8 +241,8 @@ def test_mpi_is_found_in_the_path_and_where_efas_installer_puts_it(tmp_path, com
     assert find_mpi(tmp_path, Programs(f"{compilers}:{tmp_path}/own")) == f"{tmp_path}/own"
 
 
-def test_the_plan_follows_the_framework_that_is_there(tmp_path, interpreter, compilers):
-    plan = plan_horovod("0.28.1", interpreter, tmp_path, Programs(compilers), capability="7.0")
+def test_the_plan_follows_the_framework_that_is_there(make_plan):
+    plan = make_plan(capability="7.0")
     assert (plan.frameworks, plan.toolkit, plan.mpi) == ({"torch": "2.9.0+cpu"}, None, "")
 
 
@@ -251,82 +254,67 @@ def answers(monkeypatch):
     return found
 
 
-def test_a_framework_without_headers_is_left_out_unless_it_is_the_only_one(tmp_path, interpreter, compilers, answers):
-    both = replace(interpreter, frameworks={"torch": "1.13.1", "tensorflow": "2.15.1"})
+def test_a_framework_without_headers_is_left_out_unless_it_is_the_only_one(make_plan, answers):
     answers |= {"torch": Framework("1.13.1", missing="torch/extension.h"), "tensorflow": Framework("2.15.1")}
-    plan = plan_horovod("0.28.1", both, tmp_path, Programs(compilers), capability="")
+    plan = make_plan(frameworks={"torch": "1.13.1", "tensorflow": "2.15.1"})
     assert plan.frameworks == {"tensorflow": "2.15.1"}
     assert plan.skipped == {"torch": "torch/extension.h is missing"}
-    one = replace(both, frameworks={"torch": "1.13.1"})
     with pytest.raises(ProvisionFailure, match=r"torch/extension\.h is missing") as caught:
-        plan_horovod("0.28.1", one, tmp_path, Programs(compilers), capability="")
+        make_plan(frameworks={"torch": "1.13.1"})
     assert "libtorch-dev" in caught.value.remedy
 
 
-def test_a_tensorflow_that_horovod_does_not_compile_with_is_refused(tmp_path, interpreter, compilers, answers):
+def test_a_tensorflow_that_horovod_does_not_compile_with_is_refused(make_plan, answers):
     answers["tensorflow"] = Framework("2.20.0")
-    alone = replace(interpreter, frameworks={"tensorflow": "2.20.0"})
     with pytest.raises(ProvisionFailure, match=r"does not compile with the headers of 2\.20\.0") as caught:
-        plan_horovod("0.28.1", alone, tmp_path, Programs(compilers), capability="")
+        make_plan(frameworks={"tensorflow": "2.20.0"})
     assert "pin tensorflow<2.19" in caught.value.remedy
     answers["tensorflow"] = Framework("2.18.1")
-    plan = plan_horovod("0.28.1", alone, tmp_path, Programs(compilers), capability="")
-    assert plan.frameworks == {"tensorflow": "2.18.1"}
+    assert make_plan(frameworks={"tensorflow": "2.20.0"}).frameworks == {"tensorflow": "2.18.1"}
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("version", "change", "message"),
     [
-        ({"frameworks": {}}, "neither image nor requirements have torch, tensorflow or mxnet"),
-        ({"headers": "/nowhere"}, r"cannot be built without Python\.h of 3\.\d+"),
-        ({"frameworks": {"mxnet": "1.9.1"}}, "could not import mxnet"),
+        ("0.28.1", {"frameworks": {}}, "neither image nor requirements have torch, tensorflow or mxnet"),
+        ("0.28.1", {"headers": "/nowhere"}, r"cannot be built without Python\.h of 3\.\d+"),
+        ("0.28.1", {"frameworks": {"mxnet": "1.9.1"}}, "could not import mxnet"),
+        ("0.29", {}, r"horovod must be one of 0\.28\.1, got 0\.29"),
     ],
 )
-def test_a_missing_requirement_of_the_build_is_named(tmp_path, interpreter, compilers, change, message):
+def test_a_missing_requirement_of_the_build_is_named(tmp_path, make_plan, version, change, message):
     with pytest.raises(ProvisionFailure, match=message) as caught:
-        plan_horovod("0.28.1", replace(interpreter, **change), tmp_path, Programs(compilers), capability="")
+        make_plan(version=version, **change)
     assert caught.value.is_final
 
 
-def test_missing_compilers_are_named_with_their_packages(tmp_path, interpreter):
+def test_missing_compilers_are_named_with_their_packages(tmp_path, make_plan):
     with pytest.raises(ProvisionFailure, match=r"without g\+\+, make") as caught:
-        plan_horovod("0.28.1", interpreter, tmp_path, Programs(str(tmp_path)), capability="")
+        make_plan(path=str(tmp_path))
     python = f"python3.{sys.version_info.minor}"
     assert f"g++ make {python}-dev on Ubuntu" in caught.value.remedy
     assert f"gcc-c++ make {python}-devel on Amazon Linux" in caught.value.remedy
     assert "JobEnvironment.none() and use torchrun" in caught.value.remedy
 
 
-def test_an_unknown_version_is_refused(tmp_path, interpreter, compilers):
-    with pytest.raises(ProvisionFailure, match=r"horovod must be one of 0\.28\.1, got 0\.29"):
-        plan_horovod("0.29", interpreter, tmp_path, Programs(compilers), capability="")
-
-
-def test_a_cuda_framework_on_gpu_nodes_is_not_given_a_cpu_horovod(tmp_path, interpreter, compilers, answers):
+def test_a_cuda_framework_on_gpu_nodes_is_not_given_a_cpu_horovod(tmp_path, make_plan, answers):
     answers["torch"] = Framework("2.9.0+cu129", "12.9", kernels=("sm_70", "sm_90"))
-
-    def plan(capability):
-        return plan_horovod("0.28.1", interpreter, tmp_path, Programs(compilers), capability=capability)
-
     with pytest.raises(ProvisionFailure, match="cannot use GPU memory"):
-        plan("9.0")
-    assert plan("").toolkit is None
+        make_plan(capability="9.0")
+    assert make_plan().toolkit is None
     write_nvcc(tmp_path / "usr/local/cuda", "12.9")
     touch(tmp_path, "usr/local/cuda/include/nccl.h")
-    assert plan("9.0").toolkit.kind == IMAGE
-    assert plan("9.0").toolkit.architectures == ("70", "75", "80", "86", "90")
+    toolkit = make_plan(capability="9.0").toolkit
+    assert (toolkit.kind, toolkit.architectures) == (IMAGE, ("70", "75", "80", "86", "90"))
 
 
-def test_a_torch_without_kernels_for_the_gpus_is_refused_before_compilers_are_looked_for(
-    tmp_path, interpreter, answers
-):
+def test_a_torch_without_kernels_for_the_gpus_is_refused_before_compilers_are_searched(tmp_path, make_plan, answers):
     answers["torch"] = Framework("2.15.0+cu132", "13.2", kernels=("sm_75", "sm_80", "sm_90", "sm_100", "compute_120"))
-    with pytest.raises(
-        ProvisionFailure, match=r"2\.15\.0\+cu132 has no kernels for .* capability 7\.0, it has sm_75"
-    ) as no:
-        plan_horovod("0.28.1", interpreter, tmp_path, Programs(str(tmp_path)), capability="7.0")
-    assert no.value.remedy == "pin torch==2.7.1, which has kernels from sm_50 to sm_90"
-    assert no.value.is_final
+    message = r"2\.15\.0\+cu132 has no kernels for .* capability 7\.0, it has sm_75"
+    with pytest.raises(ProvisionFailure, match=message) as caught:
+        make_plan(path=str(tmp_path), capability="7.0")
+    assert caught.value.remedy == "pin torch==2.7.1, which has kernels from sm_50 to sm_90"
+    assert caught.value.is_final
 
 
 def test_the_compilers_that_decide_are_described_without_a_framework(tmp_path):
@@ -341,33 +329,23 @@ def test_the_compilers_that_decide_are_described_without_a_framework(tmp_path):
     assert isinstance(HOROVOD_RECIPE, int)
 
 
-def test_a_horovod_that_does_not_reduce_is_refused(tmp_path, image):
+def test_a_horovod_that_does_not_reduce_or_has_no_nccl_where_gpus_are_meant_is_refused(tmp_path, image):
     (packages,) = (image.parents[1] / "lib").glob("python*/site-packages")
     for name, text in HOROVOD.items():
         (packages / name).write_text(text)
-    transcript = Transcript(tmp_path / "log", Programs())
-    try_horovod(image, CPU, transcript)
-    (packages / "horovod/torch.py").write_text(HOROVOD["horovod/torch.py"].replace("return tensor", "return [2.0]"))
+
+    def try_with(plan, line):
+        (packages / "horovod/torch.py").write_text(HOROVOD["horovod/torch.py"] + line)
+        try_horovod(image, plan, Transcript(tmp_path / "log", Programs()))
+
+    try_with(CPU, "def nccl_built(): return 0\n")
     with pytest.raises(ProvisionFailure, match=r"was built for torch 1\.13\.1 and does not work with it"):
-        try_horovod(image, CPU, transcript)
+        try_with(CPU, "def allreduce(tensor, op): return [2.0]\n")
+    try_with(GPU, "def nccl_built(): return 2307\n")
+    with pytest.raises(ProvisionFailure, match="does not work with it") as caught:
+        try_with(GPU, "def nccl_built(): return 0\n")
+    assert "built without NCCL" in caught.value.output
     assert set(TRIALS) == set(horovod_plan.FRAMEWORKS)
-
-
-@pytest.mark.parametrize("has_nccl", [True, False])
-def test_a_horovod_without_nccl_is_refused_where_gpus_are_meant(tmp_path, image, has_nccl):
-    (packages,) = (image.parents[1] / "lib").glob("python*/site-packages")
-    for name, text in HOROVOD.items():
-        (packages / name).write_text(text)
-    with (packages / "horovod/torch.py").open("a") as file:
-        file.write(f"def nccl_built(): return {2307 if has_nccl else 0}\n")
-    transcript = Transcript(tmp_path / "log", Programs())
-    try_horovod(image, CPU, transcript)
-    if has_nccl:
-        try_horovod(image, replace(CPU, toolkit=TOOLKIT), transcript)
-    else:
-        with pytest.raises(ProvisionFailure, match="does not work with it") as caught:
-            try_horovod(image, replace(CPU, toolkit=TOOLKIT), transcript)
-        assert "built without NCCL" in caught.value.output
 
 
 GPU_TORCH = """
@@ -392,9 +370,6 @@ def allreduce(tensor, op):
     return torch.Tensor(tensor.dtype, os.environ.get("RETURNED", "cuda" if tensor.is_cuda else "cpu"))
 """
 LISTS_GPU = 'test "$1" = -L && echo "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)"'
-GPU = replace(CPU, toolkit=TOOLKIT)
-TRIED = ["float32 cpu"]
-TRIED_ON_GPU = [*TRIED, "float32 cuda", "float16 cuda"]
 
 
 @pytest.fixture
@@ -417,17 +392,19 @@ def try_on_node(tmp_path, image, monkeypatch):
     return try_on_node
 
 
-def test_where_a_gpu_is_listed_its_tensors_are_reduced_too(try_on_node):
-    assert try_on_node(GPU, LISTS_GPU) == TRIED_ON_GPU
-
-
 @pytest.mark.parametrize(
-    ("plan", "nvidia_smi"),
-    [(GPU, ""), (GPU, "echo No devices were found; exit 6"), (GPU, "exit 0"), (CPU, LISTS_GPU)],
-    ids=["no driver", "no GPU", "an empty list", "a build for CPUs"],
+    ("plan", "nvidia_smi", "tried"),
+    [
+        (GPU, LISTS_GPU, ["float32 cpu", "float32 cuda", "float16 cuda"]),
+        (GPU, "", ["float32 cpu"]),
+        (GPU, "echo No devices were found; exit 6", ["float32 cpu"]),
+        (GPU, "exit 0", ["float32 cpu"]),
+        (CPU, LISTS_GPU, ["float32 cpu"]),
+    ],
+    ids=["a GPU", "no driver", "no GPU", "an empty list", "a build for CPUs"],
 )
-def test_a_build_without_a_gpu_or_for_cpus_is_tried_on_the_processor_alone(try_on_node, plan, nvidia_smi):
-    assert try_on_node(plan, nvidia_smi) == TRIED
+def test_tensors_are_reduced_on_the_processor_and_on_a_gpu_that_is_listed(try_on_node, plan, nvidia_smi, tried):
+    assert try_on_node(plan, nvidia_smi) == tried
 
 
 @pytest.mark.parametrize("variables", [{"BROKEN": "float32"}, {"BROKEN": "float16"}, {"RETURNED": "cpu"}])
