@@ -12,6 +12,7 @@ from deeplearning_cli.kubernetes.client import KubernetesApi
 from deeplearning_cli.main import main
 from deeplearning_contract.jobs.kubernetes_job import QUEUE_LABEL, SIGNING_VARIABLE
 from deeplearning_contract.jobs.submission import SubmissionSettings
+from tests.kubernetes.client import locate
 from tests.unit.deeplearning_cli.conftest import SUBMITTER, Cluster
 
 DENIED = (
@@ -154,6 +155,18 @@ def test_a_job_that_cannot_be_scheduled_ends_with_the_schedulers_words(cluster, 
     job = list_shown_jobs(capsys)["train_digits"]
     assert (job["state"], job["status"]) == ("stopped", None)
     assert UNSCHEDULABLE in job["cause"]
+
+
+def test_the_schedulers_words_are_shown_after_its_event_has_expired(cluster, account, capsys):
+    """Events are kept for an hour (kube-apiserver, `--event-ttl`); the pod's condition stays."""
+    account.change(gpu_count=8)
+    assert submit("--detach") == 0
+    cluster.until(lambda: cluster.find_event("FailedScheduling"))
+    cluster.admin.do("DELETE", locate("events", cluster.namespace))
+    assert re.fullmatch(
+        rf"train-digits-[01]-\w{{5}}: Unschedulable: {re.escape(UNSCHEDULABLE)}.*",
+        list_shown_jobs(capsys)["train_digits"]["last_line"],
+    )
 
 
 @pytest.mark.parametrize(
