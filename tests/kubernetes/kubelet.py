@@ -4,6 +4,7 @@ import http.server
 import ssl
 import threading
 from datetime import datetime, timezone
+from urllib.parse import parse_qs, urlsplit
 
 from tests.kubernetes.client import MERGE, STRATEGIC, locate
 
@@ -23,6 +24,8 @@ class Kubelet:
         self._renewed = 0.0
         self.codes = {}
         self.logs = {}
+        self.waiting = None
+        """Reason and message for which containers wait; None where they start."""
         self._server = _serve_logs(self, plane)
 
     def join(self, name, labels, resources, taints=()):
@@ -83,6 +86,9 @@ class Kubelet:
             self._client.call("DELETE", self._locate(pod), {"gracePeriodSeconds": 0})
 
     def _start(self, pod):
+        if self.waiting:
+            self._write(pod, {"containerStatuses": [self._describe(pod, {"waiting": self.waiting})]})
+            return
         kinds = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
         status = {
             "phase": "Running",
@@ -134,10 +140,13 @@ def _serve_logs(kubelet, plane):
             pass
 
         def do_GET(self):
-            name = self.path.split("?", maxsplit=1)[0].split("/")[3]
+            parts = urlsplit(self.path)
+            lines = kubelet.logs.get(parts.path.split("/")[3], "").splitlines(keepends=True)
+            if tail := parse_qs(parts.query).get("tailLines"):
+                lines = lines[-int(tail[0]) :]
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(kubelet.logs.get(name, "").encode())
+            self.wfile.write("".join(lines).encode())
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Logs)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -58,12 +58,7 @@ class Lab:
         for each in [each["metadata"] for each in self.admin.list("daemonsets")]:
             path = locate("daemonsets", each["namespace"], each["name"])
             self.admin.call("DELETE", path, {"propagationPolicy": "Background"})
-        for job in self.list_jobs():
-            path = locate("jobs", self.namespace, job["metadata"]["name"])
-            self.admin.call("DELETE", path, {"propagationPolicy": "Background"})
-        for pod in self.admin.list("pods", self.namespace):
-            path = locate("pods", self.namespace, pod["metadata"]["name"])
-            self.admin.call("DELETE", path, {"gracePeriodSeconds": 0})
+        self.remove_jobs()
         for claim in self.admin.list("persistentvolumeclaims", self.namespace):
             self.admin.call("DELETE", locate("persistentvolumeclaims", self.namespace, claim["metadata"]["name"]))
         for volume in self.admin.list("persistentvolumes"):
@@ -73,6 +68,15 @@ class Lab:
         self.kubelet.nodes.clear()
         self.until(self.is_empty, "nothing is left")
         self.kubelet.stop()
+
+    def remove_jobs(self):
+        """Remove the Jobs of the namespace, and their pods at once."""
+        for job in self.list_jobs():
+            path = locate("jobs", self.namespace, job["metadata"]["name"])
+            self.admin.call("DELETE", path, {"propagationPolicy": "Background"})
+        for pod in self.admin.list("pods", self.namespace):
+            path = locate("pods", self.namespace, pod["metadata"]["name"])
+            self.admin.call("DELETE", path, {"gracePeriodSeconds": 0})
 
     def is_empty(self):
         """Return whether the cluster has no nodes and volumes any more, and the namespace no pods."""

@@ -1,10 +1,9 @@
 """
 `deeplearning-cdk deploy` asks one region after the other, and deletes only stacks whose creation it began.
 
-The CDK CLI is a script that these tests write; it acts as aws-cdk 2.1148.1 does, which deletes a stack in
-ROLLBACK_COMPLETE or ROLLBACK_FAILED before it creates it anew (deploy-stack.ts, `isCreationFailure`). CloudFormation is
-moto, whose stacks end as a test says; the words around a signalled reason are those of `WaitCondition received failed
-message`, as in the AWS CloudFormation user guide, "Wait conditions".
+The CDK CLI is `cdk_stand_in.py`, in this process but where it outlives the command. CloudFormation is moto, whose
+stacks end as a test says; the words around a signalled reason are those of `WaitCondition received failed message`, as
+in the AWS CloudFormation user guide, "Wait conditions".
 """
 
 import fcntl
@@ -31,6 +30,7 @@ from deeplearning_contract.names import CANDIDATE_TAG, ROLE_TAG, NodeRole
 from deeplearning_view.view import Problem
 from tests.real_time import wait_until
 from tests.unit.capacity_adjuster.policy.test_failure_reason import MESSAGES
+from tests.unit.deeplearning_cli import cdk_stand_in
 from tests.unit.deeplearning_view.cluster_responses import make_signalled_event
 
 EAST, WEST = "us-east-1", "us-west-2"
@@ -59,51 +59,6 @@ TEMPLATE = {
         },
     }
 }
-SCRIPT = r"""#!PYTHON -S
-import json, os, sys
-
-folder, words, region = "FOLDER", sys.argv[1:], os.environ["AWS_REGION"]
-with open(folder + "/calls", "a") as calls:
-    calls.write(json.dumps([region, *words]) + "\n")
-if words[0] == "synth":
-    out = words[words.index("--output") + 1]
-    os.makedirs(out, exist_ok=True)
-    for name in ("manifest.json", "t.template.json"):
-        text = open(folder + "/" + name).read().replace("REGION", region)
-        open(out + "/" + name, "w").write(text)
-    sys.exit(0)
-if os.path.exists(folder + "/gate"):
-    open(folder + "/gate").read()
-if os.path.exists(folder + "/ends"):
-    sys.exit(int(open(folder + "/ends").read()))
-
-import re, socket
-from urllib.parse import urlencode
-
-def call(action, **values):
-    body = urlencode({"Action": action, "StackName": "training", **values})
-    head = [
-        "POST / HTTP/1.0",
-        f"Host: cloudformation.{region}.amazonaws.com",
-        "Content-Type: application/x-www-form-urlencoded",
-        f"Content-Length: {len(body)}",
-        f"Authorization: AWS4-HMAC-SHA256 Credential=testing/20260101/{region}/cloudformation/aws4_request, "
-        "SignedHeaders=host, Signature=0",
-    ]
-    host, port = os.environ["AWS_ENDPOINT_URL"].removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port))) as connection:
-        connection.sendall("\r\n".join([*head, "", body]).encode())
-        answer = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
-    return "".join(re.findall("<StackStatus>(.*?)<", answer))
-
-template = json.dumps({"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}, "Description": os.urandom(4).hex()})
-before = call("DescribeStacks")
-if before in ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED"):
-    call("DeleteStack")
-    before = ""
-call("UpdateStack" if before else "CreateStack", TemplateBody=template)
-sys.exit(call("DescribeStacks") not in ("CREATE_COMPLETE", "UPDATE_COMPLETE"))
-"""
 
 
 class KilledError(BaseException):
@@ -169,8 +124,15 @@ def cloud(tmp_path, monkeypatch, aws_server):
         (tmp_path / name).mkdir()
     cloud = Cloud(tmp_path)
     script = tmp_path / "bin" / "cdk"
-    script.write_text(SCRIPT.replace("PYTHON", sys.executable).replace("FOLDER", str(tmp_path)))
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "{cdk_stand_in.__file__}" "{tmp_path}" "$@"\n')
     script.chmod(0o755)
+
+    def run(command, *, env, stdout, pass_fds, check):
+        assert (command[0], len(pass_fds), check) == ("cdk", 1, False)
+        assert (stdout is not None) is (command[1] == "synth"), "standard output is that of the command"
+        return SimpleNamespace(returncode=cdk_stand_in.act(tmp_path, command[1:], env))
+
+    monkeypatch.setattr(cdk_program, "subprocess", SimpleNamespace(run=run))
     monkeypatch.chdir(tmp_path / "project")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setattr(command, "time", SimpleNamespace(sleep=lambda _: pytest.fail("it waits for nothing")))
@@ -218,13 +180,19 @@ def deploy(*words):
 # --- The regions --------------------------------------------------------------------------------------
 
 
-def test_the_first_region_that_launches_ends_the_search(cloud, capfd):
+def test_the_first_region_that_launches_ends_the_search_and_is_updated_later(cloud, capfd):
     assert deploy() == 0
     assert (cloud.calls(), cloud.read(), cloud.stages()) == ([EAST], {EAST: "CREATE_COMPLETE"}, {EAST: "launched"})
     assert f"{EAST}: launched training" in capfd.readouterr().err
+    made = cloud.find(EAST)
+    cloud.journal.unlink()
+    cloud.reasons = {EAST: NO_CAPACITY}
+    assert deploy() == 1, "an update that lacks capacity deletes nothing and asks no other region"
+    assert (cloud.calls(), cloud.read()) == ([EAST, EAST], {EAST: "UPDATE_ROLLBACK_COMPLETE"})
+    assert cloud.find(EAST) == made
 
 
-def test_a_region_without_capacity_is_left_empty_before_the_next_one_is_asked(cloud, capfd):
+def test_a_region_without_capacity_is_left_empty_before_the_next_one_is_asked_and_updated_later(cloud, capfd):
     cloud.reasons = {EAST: NO_CAPACITY}
     assert deploy() == 0
     assert (cloud.calls(), cloud.read()) == ([EAST, WEST], {WEST: "CREATE_COMPLETE"})
@@ -234,6 +202,12 @@ def test_a_region_without_capacity_is_left_empty_before_the_next_one_is_asked(cl
     ]
     assert cloud.stages() == {EAST: "refused", WEST: "launched"}
     assert "InsufficientInstanceCapacity in us-east-1a" in capfd.readouterr().err
+    made = cloud.find(WEST)
+    assert deploy("--again") == 0
+    cloud.journal.unlink()
+    assert deploy() == 0
+    assert cloud.calls() == [EAST, WEST, WEST, WEST]
+    assert (cloud.read(), cloud.find(WEST)) == ({WEST: "UPDATE_COMPLETE"}, made)
 
 
 def test_any_other_failure_ends_the_search_and_leaves_the_stack(cloud, capfd):
@@ -253,18 +227,13 @@ def test_a_cdk_that_deploys_nothing_has_launched_nothing(cloud, capfd):
     assert "ended with 0" in capfd.readouterr().err
 
 
-def test_a_search_without_success_ends_with_1_and_the_reason_of_each_region(cloud, capfd):
+def test_a_search_without_success_names_each_reason_and_asks_again_only_with_again(cloud, capfd):
     cloud.reasons = {EAST: NO_CAPACITY, WEST: NO_CAPACITY.replace("us-east-1a", "us-west-2b")}
     assert deploy() == 1
     assert cloud.read() == {}
     message = capfd.readouterr().err.partition("no region launched the cluster")[2]
     assert "  us-east-1: refused at " in message
     assert "InsufficientInstanceCapacity in us-west-2b" in message
-
-
-def test_a_region_that_refused_is_asked_again_only_with_again(cloud, capfd):
-    cloud.reasons = {EAST: NO_CAPACITY, WEST: NO_CAPACITY}
-    assert deploy() == 1
     cloud.reasons = {}
     assert deploy() == 1
     assert cloud.calls() == [EAST, WEST]
@@ -273,28 +242,7 @@ def test_a_region_that_refused_is_asked_again_only_with_again(cloud, capfd):
     assert cloud.calls() == [EAST, WEST, EAST]
 
 
-def test_a_later_deployment_updates_the_region_that_has_the_cluster(cloud):
-    cloud.reasons = {EAST: NO_CAPACITY}
-    assert deploy() == 0
-    made = cloud.find(WEST)
-    assert deploy("--again") == 0
-    cloud.journal.unlink()
-    assert deploy() == 0
-    assert cloud.calls() == [EAST, WEST, WEST, WEST]
-    assert (cloud.read(), cloud.find(WEST)) == ({WEST: "UPDATE_COMPLETE"}, made)
-
-
 # --- Stacks that were there before --------------------------------------------------------------------
-
-
-def test_an_update_that_lacks_capacity_deletes_nothing_and_asks_no_other_region(cloud):
-    assert deploy() == 0
-    made = cloud.find(EAST)
-    cloud.journal.unlink()
-    cloud.reasons = {EAST: NO_CAPACITY}
-    assert deploy() == 1
-    assert (cloud.calls(), cloud.read()) == ([EAST, EAST], {EAST: "UPDATE_ROLLBACK_COMPLETE"})
-    assert cloud.find(EAST) == made
 
 
 @pytest.mark.parametrize("status", ["CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"])
@@ -442,11 +390,28 @@ def test_a_cdk_that_outlives_the_command_keeps_a_second_one_waiting(cloud):
 # --- The app and the arguments ------------------------------------------------------------------------
 
 
-def test_an_app_of_another_region_is_refused_by_name_before_anything_is_deployed(cloud, capfd):
-    cloud.leave_open("us-east-1")
+def leave_journal(cloud):
+    cloud.journal.parent.mkdir(parents=True)
+    cloud.journal.write_text('[{"region": "us-east-1"}]')
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (
+            lambda cloud: cloud.leave_open("us-east-1"),
+            "stack training must be of us-west-2 or leave its region open, got us-east-1",
+        ),
+        (lambda cloud: (cloud.folder / "t.template.json").write_text('{"Resources": {}}'), "stack must have a cluster"),
+        (leave_journal, "journal must be as this command wrote it"),
+    ],
+    ids=["another region", "no cluster", "no journal"],
+)
+def test_what_cannot_be_deployed_is_refused_by_name_before_anything_is(cloud, capfd, spoil, said):
+    spoil(cloud)
     assert deploy() == 2
     assert cloud.calls() == []
-    assert "stack training must be of us-west-2 or leave its region open, got us-east-1" in capfd.readouterr().err
+    assert said in capfd.readouterr().err
 
 
 def test_an_app_that_follows_the_region_is_deployed_from_an_assembly_of_each(cloud):
@@ -454,17 +419,8 @@ def test_an_app_that_follows_the_region_is_deployed_from_an_assembly_of_each(clo
     cloud.reasons = {EAST: NO_CAPACITY}
     assert deploy("training", "--app", "python app.py", "--", "-c", "a=b", "--context=c=d", "--verbose") == 0
     synth, again, first, second = cloud.words()
-    expected = [
-        "synth",
-        "--quiet",
-        "--app",
-        "python app.py",
-        "--output",
-        "cdk.out",
-        "--context",
-        "a=b",
-        "--context=c=d",
-    ]
+    expected = ["synth", "--quiet", "--app", "python app.py", "--output", "cdk.out"]
+    expected += ["--context", "a=b", "--context=c=d"]
     assert (synth, again) == ([EAST, *expected], [WEST, *expected])
     for region, words in ((EAST, first), (WEST, second)):
         folder = cloud.journal.parent / region
@@ -481,20 +437,6 @@ def test_an_assembly_is_deployed_as_it_is(cloud):
     assert deploy("--app", str(assembly)) == 0
     assert cloud.words() == [[EAST, "deploy", "--app", str(assembly), "training"]]
     assert (cloud.folder / "made.regions" / "journal.json").exists()
-
-
-def test_a_stack_that_no_region_can_have_is_refused(cloud, capfd):
-    (cloud.folder / "t.template.json").write_text('{"Resources": {}}')
-    assert deploy() == 2
-    assert "stack must have a cluster" in capfd.readouterr().err
-
-
-def test_a_journal_that_is_none_is_not_written_over(cloud, capfd):
-    cloud.journal.parent.mkdir(parents=True)
-    cloud.journal.write_text('[{"region": "us-east-1"}]')
-    assert deploy() == 2
-    assert cloud.calls() == []
-    assert "journal must be as this command wrote it" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("regions", ["", "us-east-1,us-east-1", "us-east-1,", "east", "US-EAST-1", "us-east-1a"])

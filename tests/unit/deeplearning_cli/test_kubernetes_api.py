@@ -1,4 +1,4 @@
-"""Token and client of a cluster on EKS, against a server that is played."""
+"""Token and client of a cluster on EKS, against the rehearsal's Kubernetes."""
 
 import base64
 import hashlib
@@ -10,29 +10,25 @@ from urllib.parse import parse_qs, quote, urlsplit
 import boto3
 import pytest
 
+from cdk_rehearsal.kubernetes.certificates import make_certificates
 from deeplearning_cli.cloud_access import CloudAccess
 from deeplearning_cli.errors import UnavailableError
 from deeplearning_cli.kubernetes.client import KubernetesApi, ServerError
 from deeplearning_cli.kubernetes.token import RENEW_SECONDS, make_token
 from deeplearning_contract.jobs.kubernetes_cluster import make_cluster_objects
-from tests.unit.deeplearning_cli.kubernetes_server import FORBIDDEN, ApiServer
+from tests.conftest import NOBODY_LISTENS
+from tests.unit.deeplearning_cli.conftest import SUBMITTER
 from tests.unit.deeplearning_contract.test_kubernetes_job import KUBERNETES
 
 REGION = "eu-west-1"
 SESSION = boto3.session.Session("AKIDEXAMPLE", "secret", "session", region_name=REGION)
 ACCESS = CloudAccess(SESSION.client, REGION, None)
-
-
-@pytest.fixture
-def server(tmp_path):
-    found = ApiServer(tmp_path)
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def cluster(server):
-    return replace(KUBERNETES, endpoint=server.endpoint, authority=server.authority)
+MANAGED_BY = "app.kubernetes.io/managed-by"
+FORBIDDEN = (
+    'persistentvolumes "nfs-data" is forbidden: User "arn:aws:iam::111122223333:role/Researchers" cannot patch '
+    'resource "persistentvolumes" in API group "" at the cluster scope'
+)
+"""Words of Kubernetes 1.36.2."""
 
 
 def read_url(token):
@@ -90,37 +86,38 @@ def test_a_token_without_credentials_is_refused(monkeypatch):
         make_token(access, KUBERNETES)
 
 
-def test_a_token_is_renewed_after_ten_minutes_and_where_the_server_refuses_it(server, cluster):
+def test_a_token_is_renewed_after_ten_minutes_and_where_the_server_refuses_it(cluster):
     now = [0.0]
     made = []
     clients = lambda service: made.append(service) or SESSION.client(service)  # noqa: E731
-    api = KubernetesApi(CloudAccess(clients, REGION, None), cluster, lambda: now[0])
+    api = KubernetesApi(CloudAccess(clients, REGION, None), cluster.settings, lambda: now[0])
     api.find("Job", "absent")
     api.find("Job", "absent")
     assert len(made) == 1
     now[0] = RENEW_SECONDS
     api.find("Job", "absent")
     assert len(made) == 2
-    server.expired = 1
+    cluster.callers.refused = 1
     assert api.find("Job", "absent") is None
     assert len(made) == 3
 
 
-def test_the_refusal_of_a_caller_without_an_access_entry_says_so(server, cluster):
-    server.expired = 2
+def test_the_refusal_of_a_caller_without_an_access_entry_says_so(cluster):
+    cluster.callers.refused = 2
     with pytest.raises(ServerError, match="Unauthorized; an access entry of the cluster must have the caller's role"):
-        KubernetesApi(ACCESS, cluster).find("Job", "absent")
+        KubernetesApi(ACCESS, cluster.settings).find("Job", "absent")
 
 
-def test_a_missing_right_is_in_the_servers_words(server, cluster):
-    server.refusals["PATCH", "persistentvolumes"] = (403, FORBIDDEN)
-    volume = make_cluster_objects(cluster, {})[2]
+def test_a_missing_right_is_in_the_servers_words(cluster):
+    cluster.callers.user = SUBMITTER
+    volume = make_cluster_objects(cluster.settings, {})[2]
     with pytest.raises(ServerError) as caught:
-        KubernetesApi(ACCESS, cluster).apply(volume)
+        KubernetesApi(ACCESS, cluster.settings).apply(volume)
     assert str(caught.value).startswith(f"{FORBIDDEN}; the stack's grant_submit grants the use of jobs")
 
 
-def test_the_authority_of_eks_is_accepted_where_python_checks_strictly(server, cluster, monkeypatch):
+def test_the_authority_of_eks_is_accepted_where_python_checks_strictly(cluster, monkeypatch):
+    """The authority of the tests' control plane is made as that of EKS."""
     create = ssl.create_default_context
 
     def create_strictly(*arguments, **options):
@@ -130,27 +127,25 @@ def test_the_authority_of_eks_is_accepted_where_python_checks_strictly(server, c
         return context
 
     monkeypatch.setattr(ssl, "create_default_context", create_strictly)
-    assert KubernetesApi(ACCESS, cluster).find("Job", "absent") is None
+    assert KubernetesApi(ACCESS, cluster.settings).find("Job", "absent") is None
 
 
-def test_another_authority_is_refused(cluster, tmp_path_factory):
-    other = ApiServer(tmp_path_factory.mktemp("other"))
-    try:
-        with pytest.raises(UnavailableError, match=r"could not reach the API server .*certificate verify failed"):
-            KubernetesApi(ACCESS, replace(cluster, authority=other.authority)).find("Job", "absent")
-    finally:
-        other.close()
+def test_another_authority_is_refused(cluster, tmp_path):
+    authority = base64.b64encode(make_certificates(tmp_path, ["127.0.0.1"]).authority.read_bytes()).decode()
+    with pytest.raises(UnavailableError, match=r"could not reach the API server .*certificate verify failed"):
+        KubernetesApi(ACCESS, replace(cluster.settings, authority=authority)).find("Job", "absent")
 
 
-def test_an_api_server_that_does_not_respond_is_private(server, cluster):
-    server.close()
+def test_an_api_server_that_does_not_respond_is_private(cluster):
+    settings = replace(cluster.settings, endpoint=NOBODY_LISTENS.replace("http:", "https:"))
     with pytest.raises(UnavailableError, match="it is private unless the stack's api_from names the caller's network"):
-        KubernetesApi(ACCESS, cluster).find("Job", "absent")
+        KubernetesApi(ACCESS, settings).find("Job", "absent")
 
 
-def test_objects_are_applied_by_one_manager(server, cluster):
-    KubernetesApi(ACCESS, cluster).apply(make_cluster_objects(cluster, {})[0])
-    ((method, plural, name, query, body),) = server.requests
-    assert (method, plural, name) == ("PATCH", "namespaces", cluster.namespace)
-    assert (query["fieldManager"], query["force"]) == ("deeplearning-cdk", "true")
-    assert body["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "deeplearning-cdk"
+def test_objects_are_applied_by_one_manager_whoever_changed_them(cluster):
+    namespace = make_cluster_objects(cluster.settings, {})[0]
+    changed = {**namespace, "metadata": {"name": cluster.namespace, "labels": {MANAGED_BY: "somebody"}}}
+    assert cluster.admin.apply(changed, manager="somebody").code == 201
+    metadata = KubernetesApi(ACCESS, cluster.settings).apply(namespace)["metadata"]
+    assert metadata["labels"][MANAGED_BY] == "deeplearning-cdk"
+    assert ("deeplearning-cdk", "Apply") in {(each["manager"], each["operation"]) for each in metadata["managedFields"]}

@@ -151,79 +151,64 @@ DENIED = (
 )
 
 
-def judged_launch(**answers):
-    """Return the finding about a launch."""
-    (found,) = judge_launches([LaunchAnswer(ALL, "us-east-1a", **answers)])
-    return found
-
-
 def test_instances_of_a_candidate_that_are_alike_are_one_launch():
     other = dataclasses.replace(WORKERS, candidate="us-east-1b-1f3a")
     elsewhere = dataclasses.replace(ALL, candidate=other.candidate, count=3)
     assert list_launches([MASTER, WORKERS, other]) == [ALL, elsewhere]
 
 
-def test_a_dry_run_that_would_succeed_is_ok_and_says_that_it_proves_no_capacity():
-    found = judged_launch(dry_run=DryRun("DryRunOperation", "Request would have succeeded, but DryRun flag is set."))
-    assert (found.subject, found.state) == ("dry run of 4 p4d.24xlarge in us-east-1a", "ok")
-    assert "it proves no capacity and no quota" in found.detail
+def dry_run(code, message):
+    return {"dry_run": DryRun(code, message)}
 
 
-def test_a_dry_run_that_a_policy_of_the_user_denies_is_unknown_with_the_right():
-    """Words: IAM User Guide, "Troubleshoot access denied error messages"."""
-    because = "because no identity-based policy allows the ec2:RunInstances action."
-    found = judged_launch(dry_run=DryRun("UnauthorizedOperation", DENIED.format(because)))
-    assert (found.state, found.is_advice) == ("unknown", True)
-    assert found.remedy == "allow ec2:RunInstances, which allows real launches too, or leave it"
-    assert "Encoded" not in found.detail
+ACCEPTED = "EC2 would take image, type, key pair and zone together; it proves no capacity and no quota"
+DRY_RUNS = (
+    ("Unsupported", "The requested configuration is currently not supported.", "wrong"),
+    ("InvalidKeyPair.NotFound", "The key pair 'mine' does not exist", "wrong"),
+    ("VPCIdNotSpecified", "No default VPC for this user.", "unknown"),
+    ("MissingInput", "No subnets found for the default VPC 'vpc-1'. Please specify a subnet.", "unknown"),
+    ("RequestLimitExceeded", "Request limit exceeded.", "unknown"),
+    ("SomethingNew", "words", "unknown"),
+)
+DENIALS = (
+    (
+        "because no identity-based policy allows the ec2:RunInstances action.",
+        "unknown",
+        ", which allows real launches too, or leave it",
+    ),
+    ("with an explicit deny in a service control policy.", "wrong", " in this region"),
+    ("because no service control policy allows the ec2:RunInstances action.", "wrong", " in this region"),
+)
+"""Words of denials: IAM User Guide, "Troubleshoot access denied error messages"."""
 
 
 @pytest.mark.parametrize(
-    "because",
+    ("answers", "state", "detail", "remedy"),
     [
-        "with an explicit deny in a service control policy.",
-        "because no service control policy allows the ec2:RunInstances action.",
+        (dry_run("DryRunOperation", "Request would have succeeded, but DryRun flag is set."), "ok", ACCEPTED, ""),
+        *((dry_run(code, message), state, f"{code}: {message}", " ") for code, message, state in DRY_RUNS),
+        *(
+            (
+                dry_run("UnauthorizedOperation", DENIED.format(because)),
+                state,
+                f"UnauthorizedOperation: {DENIED.partition(' Encoded')[0].format(because)}",
+                f"allow ec2:RunInstances{remedy}",
+            )
+            for because, state, remedy in DENIALS
+        ),
+        ({"dry_run": Refused("no")}, "unknown", "no", ""),
+        ({"spot_score": 1}, "ok", "1 of 10, which is always low for fewer than three types", ""),
+        ({"spot_score": Refused("no")}, "unknown", "no", ""),
+        ({"supportability": "low"}, "ok", "low by the capacity of this moment, which is no promise", ""),
+        ({"supportability": "unsupported"}, "wrong", "unsupported", ""),
+        ({"supportability": Refused("no")}, "unknown", "no", ""),
     ],
 )
-def test_a_dry_run_that_the_organization_denies_is_wrong(because):
-    """Words: IAM User Guide, "Troubleshoot access denied error messages"."""
-    found = judged_launch(dry_run=DryRun("UnauthorizedOperation", DENIED.format(because)))
-    assert (found.state, found.is_advice) == ("wrong", False)
-    assert "the organization to allow ec2:RunInstances" in found.remedy
-
-
-@pytest.mark.parametrize(
-    ("code", "message", "state"),
-    [
-        ("Unsupported", "The requested configuration is currently not supported.", "wrong"),
-        ("InvalidKeyPair.NotFound", "The key pair 'mine' does not exist", "wrong"),
-        ("VPCIdNotSpecified", "No default VPC for this user.", "unknown"),
-        ("MissingInput", "No subnets found for the default VPC 'vpc-1'. Please specify a subnet.", "unknown"),
-        ("RequestLimitExceeded", "Request limit exceeded.", "unknown"),
-        ("SomethingNew", "words", "unknown"),
-    ],
-)
-def test_a_dry_run_is_wrong_for_what_a_launch_would_fail_with_and_unknown_otherwise(code, message, state):
-    found = judged_launch(dry_run=DryRun(code, message))
-    assert (found.state, found.is_advice) == (state, state == "unknown")
-    assert found.detail == f"{code}: {message}"
-    assert found.remedy
-
-
-@pytest.mark.parametrize(
-    ("answers", "state", "text"),
-    [
-        ({"spot_score": 1}, "ok", "1 of 10, which is always low for fewer than three types"),
-        ({"spot_score": Refused("no")}, "unknown", "no"),
-        ({"supportability": "low"}, "ok", "low by the capacity of this moment, which is no promise"),
-        ({"supportability": "unsupported"}, "wrong", "unsupported"),
-        ({"supportability": Refused("no")}, "unknown", "no"),
-        ({"dry_run": Refused("no")}, "unknown", "no"),
-    ],
-)
-def test_a_score_is_advice_and_no_promise(answers, state, text):
-    found = judged_launch(**answers)
-    assert (found.state, found.detail, found.is_advice) == (state, text, state == "unknown")
+def test_a_dry_run_or_a_score_is_wrong_for_what_a_launch_would_fail_with_and_no_promise(answers, state, detail, remedy):
+    (found,) = judge_launches([LaunchAnswer(ALL, "us-east-1a", **answers)])
+    assert found.subject.endswith(" of 4 p4d.24xlarge in us-east-1a")
+    assert (found.state, found.detail, found.is_advice) == (state, detail, state == "unknown")
+    assert remedy in found.remedy
 
 
 class Ec2:
@@ -249,6 +234,13 @@ class Ec2:
         return {"CapacityManagerSupportabilityScores": [row]}
 
 
+OPERATIONS = {
+    "run_instances": "RunInstances",
+    "spot": "GetSpotPlacementScores",
+    "supportability": "GetCapacityManagerSupportabilityScores",
+}
+
+
 def read(ec2, *demands, **changes):
     return read_launches(ec2, "us-east-1", demands, dataclasses.replace(WELL, **changes))
 
@@ -259,6 +251,9 @@ def test_ec2_is_asked_about_each_launch_in_its_zone_and_market_without_launching
     accepted = DryRun("DryRunOperation", "would have succeeded")
     assert on_demand == LaunchAnswer(ALL, "us-east-1a", accepted, None, "medium")
     assert spot == LaunchAnswer(SPOT, "us-east-1a", accepted, 3, "medium")
+    model = boto3.client("ec2", region_name="us-east-1").meta.service_model
+    for name, request in ec2.asked:
+        assert not ParamValidator().validate(request, model.operation_model(OPERATIONS[name]).input_shape).has_errors()
     requests = [request for name, request in ec2.asked if name == "run_instances"]
     base = {"ImageId": "ami-1", "InstanceType": "p4d.24xlarge", "MinCount": 4, "MaxCount": 4, "KeyName": "mine"}
     base |= {"Placement": {"AvailabilityZone": "us-east-1a"}, "DryRun": True}
@@ -269,27 +264,10 @@ def test_ec2_is_asked_about_each_launch_in_its_zone_and_market_without_launching
     assert (asked["supportability"]["CapacityUnit"], asked["spot"]["TargetCapacityUnitType"]) == ("instances", "units")
 
 
-def test_the_questions_are_those_of_the_api():
-    model = boto3.client("ec2", region_name="us-east-1").meta.service_model
-    ec2 = Ec2()
-    read(ec2, WORKERS, SPOT)
-    names = {
-        "run_instances": "RunInstances",
-        "spot": "GetSpotPlacementScores",
-        "supportability": "GetCapacityManagerSupportabilityScores",
-    }
-    for name, request in ec2.asked:
-        shape = model.operation_model(names[name]).input_shape
-        assert not ParamValidator().validate(request, shape).generate_report()
-
-
 def test_a_subnet_of_the_account_is_named_in_the_dry_run():
     ec2 = Ec2()
-    read(
-        ec2,
-        dataclasses.replace(WORKERS, zone=Zone(subnet="subnet-1")),
-        subnets={"subnet-1": Subnet("us-east-1a", "vpc-1", 9)},
-    )
+    demand = dataclasses.replace(WORKERS, zone=Zone(subnet="subnet-1"))
+    read(ec2, demand, subnets={"subnet-1": Subnet("us-east-1a", "vpc-1", 9)})
     request = dict(ec2.asked)["run_instances"]
     assert (request["SubnetId"], "Placement" in request) == ("subnet-1", False)
 
@@ -354,20 +332,27 @@ def make_template(data=None, *, zone=None, **properties):
     }
 
 
-def test_a_template_says_what_its_groups_ask_for():
-    assert list_demands([make_template()]) == (WORKERS,)
-    (demand,) = list_demands([make_template(zone="us-east-1b")])
-    assert demand.zone == Zone(name="us-east-1b")
-    (demand,) = list_demands([make_template(VPCZoneIdentifier=["subnet-1"])])
-    assert demand.zone == Zone(subnet="subnet-1")
-    (demand,) = list_demands([make_template({"InstanceMarketOptions": {"MarketType": "spot"}})])
-    assert demand.market == "spot"
-    target = {"CapacityReservationTarget": {"CapacityReservationId": "cr-1"}}
-    (demand,) = list_demands([make_template({"CapacityReservationSpecification": target})])
-    assert (demand.market, demand.reservation) == ("reserved", "cr-1")
-    target = {"CapacityReservationTarget": {"CapacityReservationIds": ["cr-2"]}}
-    (demand,) = list_demands([make_template(CapacityReservationSpecification=target)])
-    assert (demand.market, demand.reservation) == ("reserved", "cr-2")
+TARGETS = {
+    key: {"CapacityReservationTarget": {key: name}}
+    for key, name in (("CapacityReservationId", "cr-1"), ("CapacityReservationIds", ["cr-1"]))
+}
+RESERVED = {"market": "reserved", "reservation": "cr-1"}
+
+
+@pytest.mark.parametrize(
+    ("template", "change"),
+    [
+        (make_template(), {}),
+        (make_template(zone="us-east-1b"), {"zone": Zone(name="us-east-1b")}),
+        (make_template(VPCZoneIdentifier=["subnet-1"]), {"zone": Zone(subnet="subnet-1")}),
+        (make_template({"InstanceMarketOptions": {"MarketType": "spot"}}), {"market": "spot"}),
+        (make_template({"CapacityReservationSpecification": TARGETS["CapacityReservationId"]}), RESERVED),
+        (make_template(CapacityReservationSpecification=TARGETS["CapacityReservationIds"]), RESERVED),
+    ],
+    ids=["default", "zone", "subnet", "spot", "reserved by the template", "reserved by the group"],
+)
+def test_a_template_says_what_its_groups_ask_for(template, change):
+    assert list_demands([template]) == (dataclasses.replace(WORKERS, **change),)
 
 
 def make_node_group(data=None, **properties):
@@ -389,15 +374,13 @@ def make_node_group(data=None, **properties):
 
 
 def test_a_managed_node_group_asks_for_its_desired_nodes():
-    (demand,) = list_demands([make_node_group()])
-    assert demand == NodeDemand("Members", "", "0", "p4d.24xlarge", 2, Zone(name="us-east-1a"))
-    (demand,) = list_demands([make_node_group(CapacityType="SPOT")])
-    assert demand.market == "spot"
+    demand = NodeDemand("Members", "", "0", "p4d.24xlarge", 2, Zone(name="us-east-1a"))
+    assert list_demands([make_node_group()]) == (demand,)
+    assert list_demands([make_node_group(CapacityType="SPOT")]) == (dataclasses.replace(demand, market="spot"),)
     assert list_demands([make_node_group(ScalingConfig={"MinSize": 0, "DesiredSize": 0, "MaxSize": 2})]) == ()
-    target = {"CapacityReservationTarget": {"CapacityReservationId": "cr-1"}}
-    data = {"InstanceType": "p5.48xlarge", "CapacityReservationSpecification": target}
-    (demand,) = list_demands([make_node_group(data, InstanceTypes=[], CapacityType="CAPACITY_BLOCK")])
-    assert (demand.instance_type, demand.market, demand.reservation) == ("p5.48xlarge", "reserved", "cr-1")
+    data = {"InstanceType": "p5.48xlarge", "CapacityReservationSpecification": TARGETS["CapacityReservationId"]}
+    block = make_node_group(data, InstanceTypes=[], CapacityType="CAPACITY_BLOCK")
+    assert list_demands([block]) == (dataclasses.replace(demand, instance_type="p5.48xlarge", **RESERVED),)
 
 
 def test_a_reservation_counts_against_no_quota_once_more():
@@ -455,10 +438,12 @@ def test_an_account_is_asked_by_calls_that_change_nothing(account):
     assert answers.offered["p4d.24xlarge"] <= set(answers.zones)
 
 
-def test_quota_without_an_applied_value_has_the_default_one(account):
+def test_a_quota_is_the_applied_value_the_default_one_or_the_reason_of_a_denial(account):
     """Service Quotas API, `ListServiceQuotas`: "For some quotas, only the default values are available"."""
     answers = read_answers(account(applied=False, quota=0.0, used=0.0), [MASTER, WORKERS], [ON_DEMAND])
     assert answers.quotas == {ON_DEMAND: Quota(0.0, 0.0)}
+    answers = read_answers(account(error="AccessDeniedException"), [WORKERS], [ON_DEMAND])
+    assert "AccessDeniedException" in answers.quotas.reason
 
 
 def test_zones_are_counted_as_cloudformation_does_by_their_default_subnets(account):
@@ -500,11 +485,6 @@ def test_reservations_are_asked_for_one_by_one_since_an_unknown_one_fails_a_call
         stub.add_response(ask, {"CapacityReservations": [entry]}, {"CapacityReservationIds": ["cr-2"]})
         found = _read_reservations(ec2, ["cr-1", "cr-2"])
     assert found == {"cr-2": Reservation("scheduled", "p4d.24xlarge", "us-east-1a", 4, is_block=True)}
-
-
-def test_a_denied_call_is_kept_with_its_reason(account):
-    answers = read_answers(account(error="AccessDeniedException"), [WORKERS], [ON_DEMAND])
-    assert "AccessDeniedException" in answers.quotas.reason
 
 
 @pytest.mark.parametrize(

@@ -76,10 +76,7 @@ def test_a_master_that_fails_for_a_workers_reason_does_not_repeat_it():
     assert problem.remedy.startswith("use an image")
 
 
-def test_every_sample_is_read_by_a_test():
+def test_every_sample_is_read_by_a_test_and_a_standing_cluster_has_no_problems():
     recorded = {path.stem for path in SAMPLES.iterdir()}
     assert recorded == {*CAUSES_AND_REMEDIES, *STANDING}
-
-
-def test_a_formed_cluster_without_problems_shows_none():
     assert read_view("formed").problems == read_view("forming").problems == ()
