@@ -12,6 +12,8 @@ CASE ?=
 JOBS ?=
 AGAIN ?=
 ONLY ?=
+SAMPLE ?=
+RATCHET ?=
 NODES ?=
 PYTORCH ?=
 PLATFORM ?=
@@ -135,8 +137,8 @@ test-deep: setup ## Search 10,000 histories of each model for a broken promise, 
 	@DEEPLEARNING_DEEP=1 $(BIN)/python -m pytest tests/unit/capacity_adjuster tests/unit/deeplearning_agent
 
 .PHONY: mutation
-mutation: setup build/stamps/mutmut ## Change the adjuster's policy and the membership rules in 3,200 ways, and name each change that no test finds (no root; half an hour; ONLY=policy or membership)
-	@$(BIN)/python -m tests.mutation $(if $(ONLY),--only $(ONLY))
+mutation: setup build/stamps/mutmut ## Change the adjuster's policy and the membership rules in 3,200 ways, and name each change that no test finds (no root; half an hour; ONLY=policy or membership; SAMPLE=240 changes random lines of other packages)
+	@$(BIN)/python -m tests.mutation$(if $(SAMPLE),.sample --count $(SAMPLE)) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: bench
 bench: setup ## Measure the figures of docs/figures.md anew: synthesis, AWS calls, launching, recovery from fifty faults, memory (root; long)

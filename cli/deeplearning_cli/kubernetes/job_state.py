@@ -118,7 +118,7 @@ def describe_waits(
         newest = warnings[-1]
         return f"{newest['involvedObject']['name']}: {newest.get('reason', '')}: {newest.get('message', '')}"
     for pod in waiting:
-        for condition in []:
+        for condition in pod.get("status", {}).get("conditions", []):
             if condition["type"] == "PodScheduled" and condition["status"] == "False":
                 return f"{pod['metadata']['name']}: {condition.get('reason', '')}: {condition.get('message', '')}"
     return ""

@@ -161,7 +161,7 @@ def test_the_schedulers_words_are_shown_after_its_event_has_expired(cluster, acc
     """Events are kept for an hour (kube-apiserver, `--event-ttl`); the pod's condition stays."""
     account.change(gpu_count=8)
     assert submit("--detach") == 0
-    cluster.until(lambda: cluster.find_event("FailedScheduling"))
+    cluster.until(lambda: any(pod["status"].get("conditions") for pod in cluster.list_pods("train-digits")))
     cluster.admin.do("DELETE", locate("events", cluster.namespace))
     assert re.fullmatch(
         rf"train-digits-[01]-\w{{5}}: Unschedulable: {re.escape(UNSCHEDULABLE)}.*",
