@@ -113,6 +113,7 @@ def test_the_cpu_of_a_part_is_its_own_and_its_descendants():
 
 def test_a_part_that_fails_shows_its_log_and_fails_the_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RATCHET", raising=False)  # of the run whose part this test is
     scripts = {"good": "print('long'); print('1 passed')", "bad": "print('planted'); print('end'); raise SystemExit(1)"}
     monkeypatch.setattr(Part, "command", property(lambda part: [sys.executable, "-S", "-c", scripts[part.name]]))
     listed = (Part("good", ("x",)), Part("bad", ("x",)))
