@@ -137,6 +137,8 @@ class CaseRun(ClusterRun):
             self.train(evidence)
         elif self.case.expect == "counted":
             self.count(evidence)
+            if self.case.proves_rights:
+                self.fail_on_purpose(evidence)
 
     def begin_jobs(self, evidence: Evidence) -> None:
         """Wait for what is injected before the job of a stack whose jobs bring their nodes."""
