@@ -151,8 +151,8 @@ class Case:
             shared file system as in any rehearsal, or nowhere, so that the master makes it.
         alone: Whether it takes the whole machine, or measures how fast training goes on.
         after: Case that must go first where both are rehearsed. Empty: none.
-        proves_rights: Whether `make privileges` rehearses it; such cases together use every right. Where ranks are counted,
-            a job fails afterwards, whose event is one of them.
+        proves_rights: Whether `make privileges` rehearses it; such cases together use every right. Where ranks are
+            counted, a job fails afterwards, whose event is one of them.
     """
 
     name: str
