@@ -6,6 +6,27 @@ BUCKET = "sample-emr-logs"
 IMAGE = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id"
 MARK = {"Key": "for-use-with-amazon-emr-managed-policies", "Value": "true"}
 _TRUST = {"Version": "2012-10-17", "Statement": []}
+TOPIC_OF_EVENTS = {
+    "Topic": {"Type": "AWS::SNS::Topic"},
+    "TopicPolicy": {
+        "Type": "AWS::SNS::TopicPolicy",
+        "Properties": {
+            "Topics": [{"Ref": "Topic"}],
+            "PolicyDocument": {
+                "Version": "2012-10-17",
+                "Statement": [
+                    {
+                        "Effect": "Allow",
+                        "Action": "sns:Publish",
+                        "Resource": {"Ref": "Topic"},
+                        "Principal": {"Service": "events.amazonaws.com"},
+                    }
+                ],
+            },
+        },
+    },
+}
+"""A topic to which EventBridge may publish."""
 
 
 def trust(service):
@@ -169,24 +190,7 @@ def make_site():
         "DisksEncrypted": _encrypt(ebs=False),
         "ManagedRole": _managed_role(allow("iam:PassRole", {"Fn::GetAtt": ["NodeRole", "Arn"]})),
         "NarrowManagedRole": _managed_role(),
-        "Topic": {"Type": "AWS::SNS::Topic"},
-        "TopicPolicy": {
-            "Type": "AWS::SNS::TopicPolicy",
-            "Properties": {
-                "Topics": [{"Ref": "Topic"}],
-                "PolicyDocument": {
-                    "Version": "2012-10-17",
-                    "Statement": [
-                        {
-                            "Effect": "Allow",
-                            "Action": "sns:Publish",
-                            "Resource": {"Ref": "Topic"},
-                            "Principal": {"Service": "events.amazonaws.com"},
-                        }
-                    ],
-                },
-            },
-        },
+        **TOPIC_OF_EVENTS,
         "Alarms": {
             "Type": "AWS::Events::Rule",
             "Properties": {

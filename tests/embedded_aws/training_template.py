@@ -1,6 +1,6 @@
 """A template with what training jobs of SageMaker need: a VPC with S3's endpoints, EFS, a bucket, a key and roles."""
 
-from tests.embedded_aws.emr_template import allow, trust
+from tests.embedded_aws.emr_template import TOPIC_OF_EVENTS, allow, trust
 
 BUCKET = "sample-models"
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/team/training:1"
@@ -144,24 +144,7 @@ TEMPLATE = {
                 ],
             },
         },
-        "Topic": {"Type": "AWS::SNS::Topic"},
-        "TopicPolicy": {
-            "Type": "AWS::SNS::TopicPolicy",
-            "Properties": {
-                "Topics": [{"Ref": "Topic"}],
-                "PolicyDocument": {
-                    "Version": "2012-10-17",
-                    "Statement": [
-                        {
-                            "Effect": "Allow",
-                            "Principal": {"Service": "events.amazonaws.com"},
-                            "Action": "sns:Publish",
-                            "Resource": {"Ref": "Topic"},
-                        }
-                    ],
-                },
-            },
-        },
+        **TOPIC_OF_EVENTS,
         "Rule": {
             "Type": "AWS::Events::Rule",
             "Properties": {
